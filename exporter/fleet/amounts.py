@@ -40,10 +40,10 @@ class Amount:
         return {"value": self.value, "complete": not self.missing}
 
 
-UNTOLD = Amount(missing=1)
+UNKNOWN_AMOUNT = Amount(missing=1)
 """An unknown amount."""
 
-UNASKED = Amount(missing=1, refused=True)
+FAILED_AMOUNT = Amount(missing=1, refused=True)
 """An unknown amount whose query failed."""
 
 
@@ -53,9 +53,9 @@ class Share(NamedTuple):
     ``wasted`` is summed over holders: use beyond one share does not offset the waste of another.
     """
 
-    held: Amount = UNTOLD
-    used: Amount = UNTOLD
-    wasted: Amount = UNTOLD
+    held: Amount = UNKNOWN_AMOUNT
+    used: Amount = UNKNOWN_AMOUNT
+    wasted: Amount = UNKNOWN_AMOUNT
 
     def as_dict(self) -> dict[str, dict[str, float | bool | None]]:
         """Return it as JSON data."""
@@ -69,16 +69,16 @@ def total_amount(amounts: Iterable[Amount]) -> Amount:
 
 def total_share(shares: Iterable[Share]) -> Share:
     """Return the sum of shares."""
-    each = list(shares)
-    return Share(*(total_amount(share[place] for share in each) for place in range(len(Share._fields))))
+    all_shares = list(shares)
+    return Share(*(total_amount(share[place] for share in all_shares) for place in range(len(Share._fields))))
 
 
 class Units(NamedTuple):
     """What is held and offered of a resource."""
 
     resource: str  # "" for the slices of the vendors' own plug-ins together
-    held: Amount = UNTOLD
-    offered: Amount = UNTOLD  # unknown if no device plugin reports it
+    held: Amount = UNKNOWN_AMOUNT
+    offered: Amount = UNKNOWN_AMOUNT  # unknown if no device plugin reports it
     unhealthy: float | None = 0.0  # offered and unhealthy, held or not; None if the query failed
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,43 +86,45 @@ class Units(NamedTuple):
         return {"resource": self.resource, "held": self.held.as_dict(), "offered": self.offered.as_dict()}
 
 
-UNTOLD_SLICES = Units("")
+UNKNOWN_SLICES = Units("")
 """Unknown slices."""
 
 
-def told(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:
+def shown_units(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:
     """Return the units to show: slices if there are any or nothing else, then each resource."""
-    there = bool(slices.held.known or slices.offered.known)
+    has_slices = bool(slices.held.known or slices.offered.known)
     if units is None:
-        return (slices if there else Units("", UNASKED, UNASKED),)
-    return ((slices,) if there or not units else ()) + tuple(units)
+        return (slices if has_slices else Units("", FAILED_AMOUNT, FAILED_AMOUNT),)
+    return ((slices,) if has_slices or not units else ()) + tuple(units)
 
 
-def total_units(each: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
+def total_units(of_nodes: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
     """Return the sum of units by resource; None if none is known."""
-    known, missing = [], Amount()
-    for units in each:
+    by_resource: dict[str, list[Units]] = {}
+    missing, known = Amount(), False
+    for units in of_nodes:
         if units is None:
-            missing += UNTOLD
-        else:
-            known.append(units)
+            missing += UNKNOWN_AMOUNT
+            continue
+        known = True
+        for part in units:
+            by_resource.setdefault(part.resource, []).append(part)
     if not known and missing.missing:
         return None
-    flat = [one for units in known for one in units]
     return tuple(
         Units(
             resource,
-            total_amount(one.held for one in flat if one.resource == resource) + missing,
-            total_amount(one.offered for one in flat if one.resource == resource) + missing,
-            total_unhealthy(one for one in flat if one.resource == resource),
+            total_amount(part.held for part in parts) + missing,
+            total_amount(part.offered for part in parts) + missing,
+            total_unhealthy(parts),
         )
-        for resource in sorted({one.resource for one in flat})
+        for resource, parts in sorted(by_resource.items())
     )
 
 
 def total_unhealthy(units: Iterable[Units]) -> float | None:
-    """Return the sum of what is unhealthy; None if that of one could not be queried."""
-    counts = [one.unhealthy for one in units]
+    """Return the sum of unhealthy units; None if the query for one failed."""
+    counts = [part.unhealthy for part in units]
     return None if None in counts else sum(filter(None, counts))
 
 
@@ -131,7 +133,7 @@ def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:
     return {
         "slices_held": slices.held.as_dict(),
         "slices_offered": slices.offered.as_dict(),
-        "units": None if units is None else [one.as_dict() for one in units],
+        "units": None if units is None else [part.as_dict() for part in units],
     }
 
 

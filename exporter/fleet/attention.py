@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from exporter.fleet.cluster_model import IdleHolder, IdleTotals, SickGpu
-from exporter.fleet.queries import Answers, Narrow, of, target_of
-from exporter.fleet.targets import Scraped, Targets, holder_of
+from exporter.fleet.queries import Answers, Narrow, of
+from exporter.fleet.targets import Scraped, Targets, holder_key, holder_of
 from exporter.formats.wording import duration, recovery
 from exporter.model.xids import explain
 from exporter.prometheus import Sample
@@ -29,12 +29,8 @@ class _Sign(NamedTuple):
     reason: Callable[[Sample], _Reason | None]
 
 
-def _said(severity: _Severity, text: str) -> Callable[[Sample], _Reason]:
+def _constant(severity: _Severity, text: str) -> Callable[[Sample], _Reason]:
     return lambda _: (severity, text)
-
-
-def _recovery(sample: Sample) -> _Reason:
-    return "bad", recovery(sample.labels.get("action", ""))
 
 
 def _uncorrected(sample: Sample) -> _Reason:
@@ -53,27 +49,30 @@ def _xid(sample: Sample) -> _Reason | None:
 _SIGNS = {
     "GPUs that do not answer": _Sign(
         f"({_GPU}up == 0 unless on (cluster, job, instance) gpuslice_driver_released == 1)",
-        _said("bad", "does not answer"),
+        _constant("bad", "does not answer"),
     ),
-    "recovery actions": _Sign(f'{_GPU}recovery_action{{action!="none"}} == 1', _recovery),
+    "recovery actions": _Sign(
+        f'{_GPU}recovery_action{{action!="none"}} == 1',
+        lambda sample: ("bad", recovery(sample.labels.get("action", ""))),
+    ),
     "row remap failures": _Sign(
         f"{_GPU}row_remap_failure == 1",
-        _said("bad", "has no spare memory rows left: replace the board"),
+        _constant("bad", "has no spare memory rows left: replace the board"),
     ),
     "uncorrected errors": _Sign(
         f'{_GPU}ecc_errors_total{{severity="uncorrected",scope="volatile"}} > 0', _uncorrected
     ),
     "XID errors": _Sign(f"time() - {_GPU}xid_last_timestamp_seconds < {RECENT_SECONDS}", _xid),
     "row remaps": _Sign(
-        f"{_GPU}row_remap_pending == 1", _said("note", "needs a reset to remap a memory row")
+        f"{_GPU}row_remap_pending == 1", _constant("note", "needs a reset to remap a memory row")
     ),
     "retired pages": _Sign(
         f"{_GPU}retired_pages_pending == 1",
-        _said("note", "needs a reboot to retire a memory page"),
+        _constant("note", "needs a reboot to retire a memory page"),
     ),
     "brakes": _Sign(
         f'{_GPU}clock_event_active{{reason=~"hardware_thermal|power_brake"}} == 1',
-        _said("note", "slowed down by its hardware"),
+        _constant("note", "slowed down by its hardware"),
     ),
 }
 
@@ -105,8 +104,8 @@ def read_sick(
             scraped, reason = targets.of(sample), sign.reason(sample)
             if scraped is not None and reason is not None:
                 cases[_Case(scraped, sample.labels.get("uuid", ""))][reason] = None
-    found = [_sick(case, list(reasons), gpus, models) for case, reasons in cases.items()]
-    yield from sorted(found, key=lambda gpu: (gpu.severity, gpu.node, gpu.gpu, gpu.uuid))
+    sick = [_sick(case, list(reasons), gpus, models) for case, reasons in cases.items()]
+    yield from sorted(sick, key=lambda gpu: (gpu.severity, gpu.node, gpu.gpu, gpu.uuid))
 
 
 def _sick(case: _Case, reasons: list[_Reason], gpus: Mapping[str, str], models: Mapping[str, str]) -> SickGpu:
@@ -122,7 +121,7 @@ def _sick(case: _Case, reasons: list[_Reason], gpus: Mapping[str, str], models: 
 
 
 IDLE_LISTED = 50
-"""How many are listed in each order."""
+"""Number of idle holders listed in each order."""
 
 _LONGEST, _MEMORY, _COMPUTE = "longest idle", "idle with most memory", "idle with most compute"
 _COUNT, _SUM, _COMPUTE_SUM = "number of idle holders", "memory of idle holders", "compute of idle holders"
@@ -150,13 +149,13 @@ def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
     }
 
 
-def found(answers: Answers) -> list[Sample] | None:
+def listed(answers: Answers) -> list[Sample] | None:
     """Return a sample of each holder to be listed; None if the queries failed."""
     lists = (_LONGEST, _MEMORY, _COMPUTE)
     samples = [sample for name in lists for sample in answers.samples(name)]
     if not samples and any(name in answers.problems for name in lists):
         return None
-    return list({_identity(sample): sample for sample in samples}.values())
+    return list({holder_key(sample): sample for sample in samples}.values())
 
 
 def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
@@ -180,10 +179,10 @@ def read_idle(
 ) -> Iterator[IdleHolder]:
     """Yield the idle holders; ``gpus`` are indexes by uuid, ``at`` is the Unix time of all answers."""
     tables = {
-        name: {_identity(sample): sample for sample in details.samples(name)} for name in (*DETAILS, _LAST)
+        name: {holder_key(sample): sample for sample in details.samples(name)} for name in (*DETAILS, _LAST)
     }
     for sample in samples:
-        scraped, key = targets.of(sample), _identity(sample)
+        scraped, key = targets.of(sample), holder_key(sample)
         last = tables[_LAST].get(key)
         if scraped is None:
             continue
@@ -202,12 +201,6 @@ def read_idle(
             memory_used=values[1],
             compute_held=values[2],
         )
-
-
-def _identity(sample: Sample) -> tuple[str, ...]:
-    names = ("namespace", "pod", "container")
-    labels = (*names, *(f"exported_{name}" for name in names), "uuid", "mig_uuid")
-    return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
 
 
 def _single(answers: Answers, name: str) -> float | None:

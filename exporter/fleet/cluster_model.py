@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from exporter.fleet.amounts import UNTOLD, UNTOLD_SLICES, Amount, Share, Units
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Share, Units
 from exporter.model import ContainerRef
 
 
@@ -34,12 +34,12 @@ class Node:
     target: Target
     age: float | None  # of this data in seconds, None if it is older than any query
     silent: str = ""  # why there is no current data, "" if the node answers
-    gpus: Amount = UNTOLD
+    gpus: Amount = UNKNOWN_AMOUNT
     models: tuple[tuple[str, int], ...] | None = None  # GPUs by model
     sharing: tuple[str, ...] | None = None
-    slices: Units = UNTOLD_SLICES  # of the vendors' own plug-ins
+    slices: Units = UNKNOWN_SLICES  # of the vendors' own plug-ins
     units: tuple[Units, ...] | None = None  # of sharing systems, by resource
-    memory_total: Amount = UNTOLD  # bytes
+    memory_total: Amount = UNKNOWN_AMOUNT  # bytes
     memory: Share = field(default_factory=Share)  # bytes
     compute: Share = field(default_factory=Share)  # shares of physical GPUs
     released: bool | None = None  # whether its driver is released
@@ -119,8 +119,8 @@ class Fleet:
     @property
     def bad(self) -> Amount:
         """The number of unhealthy GPUs of severity ``bad``."""
-        found = sum(gpu.severity == "bad" for gpu in self.sick)
-        return Amount(found, found, int(not self.all_sick))
+        count = sum(gpu.severity == "bad" for gpu in self.sick)
+        return Amount(count, count, int(not self.all_sick))
 
     @property
     def idle_holders(self) -> Amount:
@@ -148,33 +148,18 @@ NODES: Mapping[str, Key] = {
     "name": lambda node: node.key,
 }
 NAMESPACES: Mapping[str, Key] = {
-    "waste": lambda each: (_size(each.compute.wasted), _size(each.memory.wasted), each.name),
-    "memory": lambda each: (_size(each.memory.wasted), each.name),
-    "hours": lambda each: (_size(each.hours.wasted), each.name),
-    "name": lambda each: each.name,
+    "waste": lambda row: (_size(row.compute.wasted), _size(row.memory.wasted), row.name),
+    "memory": lambda row: (_size(row.memory.wasted), row.name),
+    "hours": lambda row: (_size(row.hours.wasted), row.name),
+    "name": lambda row: row.name,
 }
 IDLE: Mapping[str, Key] = {
-    "longest": lambda each: (-(each.seconds or 0), each.holder.namespace, each.holder.pod),
-    "memory": lambda each: (-(each.memory_used or 0), -(each.seconds or 0)),
-    "compute": lambda each: (-(each.compute_held or 0), -(each.seconds or 0)),
+    "longest": lambda row: (-(row.seconds or 0), row.holder.namespace, row.holder.pod),
+    "memory": lambda row: (-(row.memory_used or 0), -(row.seconds or 0)),
+    "compute": lambda row: (-(row.compute_held or 0), -(row.seconds or 0)),
 }
 ORDERS: Mapping[str, Mapping[str, Key]] = {"nodes": NODES, "namespaces": NAMESPACES, "idle": IDLE}
 """The orders of each table, by the parameter in the URL that names one."""
-
-
-def nodes_in(rows: Sequence[Node], order: str) -> list[Node]:
-    """Return nodes in an order; an unknown order is the default one."""
-    return _sorted(rows, NODES, order)
-
-
-def namespaces_in(rows: Sequence[Namespace], order: str) -> list[Namespace]:
-    """Return namespaces in an order."""
-    return _sorted(rows, NAMESPACES, order)
-
-
-def idle_in(rows: Sequence[IdleHolder], order: str) -> list[IdleHolder]:
-    """Return idle holders in an order."""
-    return _sorted(rows, IDLE, order)
 
 
 def chosen(keys: Mapping[str, Key], order: str) -> str:
@@ -182,5 +167,6 @@ def chosen(keys: Mapping[str, Key], order: str) -> str:
     return order if order in keys else next(iter(keys))
 
 
-def _sorted(rows: Sequence[Row], keys: Mapping[str, Key], order: str) -> list[Row]:
+def in_order(rows: Sequence[Row], keys: Mapping[str, Key], order: str = "") -> list[Row]:
+    """Return rows in one of the orders in ``keys``; an unknown order is the default one."""
     return sorted(rows, key=keys[chosen(keys, order)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from exporter.fleet import slices
-from exporter.fleet.amounts import UNASKED, UNTOLD, UNTOLD_SLICES, Amount, Units
+from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units
 from exporter.fleet.cluster_model import Target
 from exporter.fleet.queries import (
     DEVICE,
@@ -20,7 +20,7 @@ from exporter.fleet.queries import (
     of,
     target_of,
 )
-from exporter.fleet.targets import Scraped, holder_of
+from exporter.fleet.targets import Scraped, holder_key, holder_of
 from exporter.model import ContainerRow, DeviceKey, Totals
 from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.prometheus import Sample
@@ -47,9 +47,9 @@ _ROW = {
 }
 _HOLDERS = "names of holders"
 _OF_HOLDER = "{} of holders"
-# Compute before the first poll that saw a container is in no counter.
+# No counter has the compute before the first poll that saw a container.
 _COMPUTED = "holders that computed lately"
-_UNASKED = Judgement("unknown", "unknown", None)
+_STATE_UNKNOWN = Judgement("unknown", "unknown", None)
 
 _Place: TypeAlias = tuple[Target, str]
 
@@ -86,17 +86,19 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
     if instances is not None and not instances:
         return {}
     among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
-    asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}", **slices.questions(DEVICE, among)}
+    queries = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}", **slices.questions(DEVICE, among)}
     for name, rows in (_FIGURES | _SUMS).items():
-        asked[f"sum of {name}"] = by_device("sum", rows + among)
+        queries[f"sum of {name}"] = by_device("sum", rows + among)
     for name, rows in _COUNTS.items():
-        asked[f"count of {name}"] = by_device("count", rows + among)
+        queries[f"count of {name}"] = by_device("count", rows + among)
     if details:
-        asked[_HOLDERS] = f"{ROWS}{among}"
+        queries[_HOLDERS] = f"{ROWS}{among}"
         for name, family in _ROW.items():
-            asked[_OF_HOLDER.format(name)] = f"{_CONTAINER}{family}{among}"
-        asked[_COMPUTED] = f"max_over_time({_CONTAINER}compute_used_ratio[{ACTIVE_SECONDS:.0f}s]) > 0{among}"
-    return asked
+            queries[_OF_HOLDER.format(name)] = f"{_CONTAINER}{family}{among}"
+        queries[_COMPUTED] = (
+            f"max_over_time({_CONTAINER}compute_used_ratio[{ACTIVE_SECONDS:.0f}s]) > 0{among}"
+        )
+    return queries
 
 
 def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> tuple[Gpu, ...] | None:
@@ -114,8 +116,8 @@ def _gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iter
     mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
     for sample in sorted(mine, key=_index):
         place = _place(sample)
-        of_this = None if holders is None else tuple(holders.get(place[1], ()))
-        yield _gpu(sample, up.get(place), figures, place, of_this)
+        of_gpu = None if holders is None else tuple(holders.get(place[1], ()))
+        yield _gpu(sample, up.get(place), figures, place, of_gpu)
 
 
 def _gpu(
@@ -124,7 +126,7 @@ def _gpu(
     rows, unheld = (figures.count(name, place) for name in ("containers", "containers without a slice"))
     held = None if rows is None or unheld is None else rows - unheld
     holders_known = figures.single("holders", place).known > 0
-    nobody = figures.single("unattributed compute", place)
+    unattributed = figures.single("unattributed compute", place)
     return Gpu(
         uuid=place[1],
         index=info.labels.get("gpu", ""),
@@ -136,8 +138,8 @@ def _gpu(
         memory_total=figures.single("memory", place),
         memory_held=figures.single("memory held", place),
         memory_used=figures.single("memory used", place),
-        compute_held=figures.several("compute held", place, held) if holders_known else UNTOLD,
-        compute_used=figures.several("compute used", place, rows) + nobody,
+        compute_held=figures.several("compute held", place, held) if holders_known else UNKNOWN_AMOUNT,
+        compute_used=figures.several("compute used", place, rows) + unattributed,
         holders=holders,
     )
 
@@ -160,8 +162,8 @@ class _Figures:
 
     def slices(self, place: _Place) -> Units:
         """Return its slices; unknown if none are reported."""
-        told = self._slices.slices(place, 0)
-        return UNTOLD_SLICES if told.held == told.offered == Amount() else told
+        units = self._slices.slices(place, 0)
+        return UNKNOWN_SLICES if units.held == units.offered == Amount() else units
 
     def units(self, place: _Place) -> tuple[Units, ...] | None:
         """Return its units by resource."""
@@ -171,15 +173,15 @@ class _Figures:
         """Return a single value, which may be missing."""
         asked = f"sum of {name}"
         if asked in self._failed:
-            return UNASKED
+            return FAILED_AMOUNT
         value = self._tables[asked].get(place)
-        return UNTOLD if value is None else Amount(value, 1)
+        return UNKNOWN_AMOUNT if value is None else Amount(value, 1)
 
     def several(self, name: str, place: _Place, expected: int | None) -> Amount:
-        """Return a sum over ``rows`` rows, some of which may be missing."""
+        """Return a sum over ``expected`` rows, some of which may be missing."""
         known = self.count(name, place)
         if known is None or expected is None or f"sum of {name}" in self._failed:
-            return UNASKED
+            return FAILED_AMOUNT
         return Amount(self._tables[f"sum of {name}"].get(place, 0.0), known, max(expected - known, 0))
 
 
@@ -189,23 +191,23 @@ def _holders(
     if _HOLDERS in answers.problems:
         return None
     tables = {
-        name: {_identity(sample): sample.value for sample in answers.samples(_OF_HOLDER.format(name))}
+        name: {holder_key(sample): sample.value for sample in answers.samples(_OF_HOLDER.format(name))}
         for name in _ROW
     }
-    # What a state stands on may be any of these.
-    stands_on = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _ROW))
-    refused = any(name in answers.problems for name in stands_on)
-    computed = {_identity(sample) for sample in answers.samples(_COMPUTED)}
-    found: dict[str, list[Holder]] = defaultdict(list)
+    # The state of a holder may depend on any of these.
+    needed = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _ROW))
+    refused = any(name in answers.problems for name in needed)
+    computed = {holder_key(sample) for sample in answers.samples(_COMPUTED)}
+    by_gpu: dict[str, list[Holder]] = defaultdict(list)
     for sample in answers.samples(_HOLDERS):
         if target_of(sample) != node.target:
             continue
-        key = _identity(sample)
+        key = holder_key(sample)
         values = {name: table.get(key) for name, table in tables.items()}
         row = _row(sample, values, node, seen_computing=key in computed or bool(values["used"]))
-        judged = _UNASKED if refused else judge(row, at, idle_after)
-        found[row.device.uuid].append(Holder(row=row, judged=judged))
-    return found
+        judged = _STATE_UNKNOWN if refused else judge(row, at, idle_after)
+        by_gpu[row.device.uuid].append(Holder(row=row, judged=judged))
+    return by_gpu
 
 
 def _row(
@@ -237,12 +239,6 @@ def _place(sample: Sample) -> _Place:
 
 def _uuid(sample: Sample) -> str:
     return sample.labels.get("uuid", "")
-
-
-def _identity(sample: Sample) -> tuple[str, ...]:
-    names = ("namespace", "pod", "container")
-    labels = (*names, *(f"exported_{name}" for name in names), "uuid", "mig_uuid")
-    return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
 
 
 def _index(sample: Sample) -> tuple[float, str]:

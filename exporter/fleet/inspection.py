@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.fleet import devices, nodes
-from exporter.fleet.amounts import slices_json, told, whole, words
+from exporter.fleet.amounts import shown_units, slices_json, whole, words
 from exporter.fleet.cluster_model import Node
 from exporter.fleet.devices import Gpu, Holder, read_gpus
 from exporter.fleet.queries import ask
@@ -50,7 +50,7 @@ async def inspect(
     at = await read_clock(prometheus)
     targets, narrow = await read_targets_at(prometheus, at)
     wanted = _wanted(targets, names)
-    # Naming all of them would only make the queries long.
+    # Without names, no filter: it would only make the queries long.
     instances = {node.target.instance for node in wanted if not node.silent} if names else None
     answers = await ask(prometheus, nodes.questions(narrow), at)
     of_gpus = await ask(prometheus, devices.questions(instances, details=details), at)
@@ -70,8 +70,8 @@ def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Scraped]:
     known = {name for node in targets.nodes for name in (str(node.key), node.key.name)}
     missing = [name for name in names if name not in known]
     if missing:
-        there = [printable(str(node.key)) for node in targets.nodes]
-        raise UnknownNodeError(f"no node {printable(missing[0])!r}; there are {_some(there)}")
+        nodes_known = [printable(str(node.key)) for node in targets.nodes]
+        raise UnknownNodeError(f"no node {printable(missing[0])!r}; there are {_some(nodes_known)}")
     return [node for node in targets.nodes if {str(node.key), node.key.name} & set(names)]
 
 
@@ -84,8 +84,8 @@ def inspection_text(inspection: Inspection, *, details: bool) -> str:
     """Return it as text for a terminal: a table of all GPUs and one of all holders, in aligned columns."""
     lines: list[str] = []
     rows: list[tuple[str, ...]] = [("NODE", *_HEADINGS)]
-    for node, found in inspection.nodes:
-        rows += _node_rows(node, found)
+    for node, gpus_of_node in inspection.nodes:
+        rows += _node_rows(node, gpus_of_node)
     lines += aligned(rows)
     if details:
         lines += ["", *_details(inspection)]
@@ -94,15 +94,15 @@ def inspection_text(inspection: Inspection, *, details: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _node_rows(node: Node, found: Sequence[Gpu] | None) -> Iterator[tuple[str, ...]]:
+def _node_rows(node: Node, of_node: Sequence[Gpu] | None) -> Iterator[tuple[str, ...]]:
     name, rest = printable(str(node.key)), len(_HEADINGS) - 1
     if node.silent:
         yield (name, UNKNOWN, f"not answering for {age_words(node)}: {node.silent}", *("",) * (rest - 1))
         return
-    if not found:
-        why = "its GPUs could not be queried" if found is None else "no GPU reported"
+    if not of_node:
+        why = "its GPUs could not be queried" if of_node is None else "no GPU reported"
         yield (name, node.gpus.text(whole), why, *("",) * (rest - 1))
-    for place, gpu in enumerate(found or ()):
+    for place, gpu in enumerate(of_node or ()):
         yield ("" if place else name, *_gpu_row(gpu))
 
 
@@ -113,7 +113,7 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
         printable(gpu.index or gpu.uuid),
         printable(gpu.model or UNKNOWN) + state,
         printable(gpu.sharing or UNKNOWN),
-        words(told(gpu.slices, gpu.units)),
+        words(shown_units(gpu.slices, gpu.units)),
         memory,
         f"{gpu.memory_used.text(gibibytes)} GiB",
         f"{gpu.compute_held.text(gpus)} GPU",
@@ -124,10 +124,10 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
 def _details(inspection: Inspection) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS)]
     unknown = []
-    for node, found in inspection.nodes:
+    for node, of_node in inspection.nodes:
         name = printable(str(node.key))
-        rows += [(name, *_holder_row(gpu, holder)) for gpu in found or () for holder in gpu.holders or ()]
-        if not node.silent and (found is None or any(gpu.holders is None for gpu in found)):
+        rows += [(name, *_holder_row(gpu, holder)) for gpu in of_node or () for holder in gpu.holders or ()]
+        if not node.silent and (of_node is None or any(gpu.holders is None for gpu in of_node)):
             unknown.append(name)
     if len(rows) > 1:
         yield from aligned(rows)
@@ -159,15 +159,16 @@ def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
     return {
         "timestamp": inspection.at,
         "nodes": [
-            node_json(node) | {"devices": None if found is None else [_gpu(gpu, details) for gpu in found]}
-            for node, found in inspection.nodes
+            node_json(node)
+            | {"devices": None if of_node is None else [_gpu(gpu, details) for gpu in of_node]}
+            for node, of_node in inspection.nodes
         ],
         "problems": [{"question": name, "error": error} for name, error in inspection.problems],
     }
 
 
 def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "uuid": gpu.uuid,
         "gpu": gpu.index or None,
         "model": gpu.model or None,
@@ -180,8 +181,9 @@ def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
         "compute_held_gpus": gpu.compute_held.as_dict(),
         "compute_used_gpus": gpu.compute_used.as_dict(),
     }
-    holders = None if gpu.holders is None else [_holder(holder) for holder in gpu.holders]
-    return told | ({"holders": holders} if details else {})
+    if details:
+        data["holders"] = None if gpu.holders is None else [_holder(holder) for holder in gpu.holders]
+    return data
 
 
 def _holder(holder: Holder) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from exporter.fleet import queries, slices
-from exporter.fleet.amounts import UNASKED, Amount, Share
+from exporter.fleet.amounts import FAILED_AMOUNT, Amount, Share
 from exporter.fleet.cluster_model import Node, Target
 from exporter.fleet.queries import COUNTED, SHARES, Answers, Figures, Narrow, by_target, target_of
 from exporter.fleet.targets import Scraped, Targets
@@ -36,7 +36,7 @@ def _questions(narrow: Narrow) -> dict[str, str]:
     counts = sums | {
         "GPUs that are read": f"{_GPU}up",
         "GPUs with known holders": own(f"{_GPU}holders"),
-        _UNSEEN: slices.UNTOLD_GPUS,
+        _UNSEEN: slices.GPUS_WITHOUT_SLICES,
         "memory wasted": own(COUNTED["memory_wasted"]),
         "compute wasted": own(COUNTED["compute_wasted"]),
         "containers": own(queries.ROWS),
@@ -57,13 +57,9 @@ def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
     identities = None if _MODELS in answers.problems else _identities(answers)
     for scraped in targets.nodes:
         if scraped.silent:
-            yield _silent(scraped)
+            yield Node(key=scraped.key, target=scraped.target, age=scraped.age, silent=scraped.silent)
         else:
             yield _node(scraped, _Reading(figures, scraped.target), tables, identities)
-
-
-def _silent(scraped: Scraped) -> Node:
-    return Node(key=scraped.key, target=scraped.target, age=scraped.age, silent=scraped.silent)
 
 
 _Identities: TypeAlias = tuple[Mapping[Target, dict[str, int]], Mapping[Target, dict[str, None]]]
@@ -72,8 +68,8 @@ _Identities: TypeAlias = tuple[Mapping[Target, dict[str, int]], Mapping[Target, 
 def _identities(answers: Answers) -> _Identities:
     models: dict[Target, dict[str, int]] = defaultdict(dict)
     sharing: dict[Target, dict[str, None]] = defaultdict(dict)
-    for sample in sorted(answers.samples(_MODELS), key=lambda each: -each.value):
-        target = Target(*(sample.labels.get(name, "") for name in Target._fields))
+    for sample in sorted(answers.samples(_MODELS), key=lambda sample: -sample.value):
+        target = target_of(sample)
         model, mode = sample.labels.get("model", ""), sample.labels.get("sharing", "")
         models[target][model] = models[target].get(model, 0) + int(sample.value)
         sharing[target][mode] = None
@@ -89,37 +85,37 @@ class _Reading:
 
     def count(self, name: str) -> int | None:
         """Return the number of rows; None if the query failed."""
-        found = self._figures[f"count of {name}"]
-        return None if found is None else int(found.get(self._target, 0))
+        counts = self._figures[f"count of {name}"]
+        return None if counts is None else int(counts.get(self._target, 0))
 
     def amount(self, name: str, expected: int | None) -> Amount:
-        """Return a sum over ``rows`` rows, some of which may be missing; None is any number of rows."""
+        """Return a sum over ``expected`` rows, some of which may be missing; unknown if that is None."""
         sums, known = self._figures[f"sum of {name}"], self.count(name)
         if sums is None or known is None or expected is None:
-            return UNASKED
+            return FAILED_AMOUNT
         return Amount(sums.get(self._target, 0.0), known, max(expected - known, 0))
 
-    def told(self, name: str) -> Amount:
+    def complete(self, name: str) -> Amount:
         """Return a sum that is either complete or missing."""
         return self.amount(name, max(self.count(name) or 0, 1))
 
     def is_set(self, name: str) -> bool | None:
         """Return whether a value exists and is not 0; None if the query failed."""
-        found = self._figures[name]
-        return None if found is None else bool(found.get(self._target))
+        values = self._figures[name]
+        return None if values is None else bool(values.get(self._target))
 
 
 def _node(
     scraped: Scraped, reading: _Reading, tables: slices.SliceTables, identities: _Identities | None
 ) -> Node:
-    gpus = reading.told("gpus")
+    gpus = reading.complete("gpus")
     read = reading.count("GPUs that are read")
     # GPUs that the driver counts but that have no series are unknown too.
-    there = None if read is None or gpus.value is None else max(read, int(gpus.value))
-    unseen = _less(there, reading.count("GPUs with known holders"))
-    untold = _plus(_less(there, read), reading.count(_UNSEEN))
-    # If the query failed, something may be missing.
-    untold = 1 if untold is None else untold
+    total = None if read is None or gpus.value is None else max(read, int(gpus.value))
+    unseen = _less(total, reading.count("GPUs with known holders"))
+    without_slices = _plus(_less(total, read), reading.count(_UNSEEN))
+    # If a query failed, slices may be missing.
+    unknown = 1 if without_slices is None else without_slices
     rows = reading.count("containers")
     held = _plus(_less(rows, reading.count("containers without a slice")), unseen)
     return Node(
@@ -129,17 +125,17 @@ def _node(
         gpus=gpus,
         models=None if identities is None else tuple(identities[0][scraped.target].items()),
         sharing=None if identities is None else tuple(identities[1][scraped.target]),
-        slices=tables.slices(scraped.target, untold),
-        units=tables.units(scraped.target, untold),
-        memory_total=reading.amount("memory of GPUs", there),
+        slices=tables.slices(scraped.target, unknown),
+        units=tables.units(scraped.target, unknown),
+        memory_total=reading.amount("memory of GPUs", total),
         memory=Share(
-            held=reading.amount("memory held", there),
-            used=reading.amount("memory used", there),
+            held=reading.amount("memory held", total),
+            used=reading.amount("memory used", total),
             wasted=reading.amount("memory wasted", held),
         ),
         compute=Share(
             held=reading.amount("compute held", held),
-            used=reading.amount("compute used", rows) + reading.amount("unattributed compute", there),
+            used=reading.amount("compute used", rows) + reading.amount("unattributed compute", total),
             wasted=reading.amount("compute wasted", held),
         ),
         released=reading.is_set("released drivers"),

@@ -24,14 +24,14 @@ CLOCK = "vector(time())"
 _NAMED = f'label_replace({NODE_INFO}, "node", "$1", "exported_node", "(.+)")'
 _NODES = f"max by ({TARGET}, node) ({_NAMED})"
 NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT} * on ({TARGET}) group_left (node) {_NODES})"
-"""For each node the one target that counts."""
+"""The target with the newest data of each node."""
 
 _OLD = " or ".join(f"{NODE_INFO} offset {ago}" for ago in REMEMBERED)
 KNOWN = (
     f"max by ({TARGET}, node, exported_node, namespace, pod, container) "
     f"(last_over_time({NODE_INFO}[{SEEN}]) or (({_OLD}) and on ({TARGET}) (up == 0)))"
 )
-"""The targets that answer, or did until lately, or are asked in vain; with labels of their own."""
+"""The targets that answer, did so recently, or are scraped without success; with the labels of their own."""
 
 LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
 UP = f"max by ({TARGET}) (up and on ({TARGET}) {KNOWN})"
@@ -68,7 +68,7 @@ COUNTED = SHARES | {
     f"{quantity}_wasted": f"({SHARES[f'{quantity}_held']} and {SHARES[f'{quantity}_used']})"
     for quantity in ("memory", "compute")
 }
-"""What to count to know of how many containers that is known."""
+"""The rows to count for the number of containers with known values."""
 
 
 class Narrow(NamedTuple):
@@ -90,17 +90,17 @@ class Narrow(NamedTuple):
         return f"{function} by ({_NAMESPACE}) ({self.newest(self.own(rows))})"
 
     def idle(self, idle_after: float, rows: str = "") -> str:
-        """Return an expression for holders that have not computed on their device for ``seconds`` seconds.
+        """Return an expression for holders that have not computed on their device for ``idle_after`` seconds.
 
         Without ``rows`` its values are the times of their last compute. Holders whose compute is not
         measured are not idle.
         """
         quiet = f"({_CONTAINER}last_active_timestamp_seconds <= (time() - {idle_after:g}))"
-        # Its state is that of its last poll, however long ago that is.
+        # The state is that of the last poll, however old it is.
         still = f"({_CONTAINER}compute_used_ratio == 0)"
-        # The longer a chain is, the dearer: what few rows are left of comes first.
-        found = f"{rows} and {still} and {quiet}" if rows else f"{quiet} and {still}"
-        return self.newest(self.own(f"({found} unless {UNHELD})"))
+        # The most selective operand comes first, because each "and" costs time by its number of rows.
+        idle = f"{rows} and {still} and {quiet}" if rows else f"{quiet} and {still}"
+        return self.newest(self.own(f"({idle} unless {UNHELD})"))
 
 
 def by_target(function: str, rows: str) -> str:
@@ -116,8 +116,8 @@ def by_device(function: str, rows: str) -> str:
 def gpu_seconds(what: str, window: float) -> str:
     """Return GPU-seconds ``held``, ``used``, or ``measured`` (held while use is known) by namespace.
 
-    The parts of one job are added up, since a pod that was replaced left its part with another target; those
-    of several jobs are the same seconds, reported twice.
+    Values of one job are added up, because a replaced pod of the exporter was another target. Values of
+    several jobs are the same seconds, reported twice, so the largest counts.
     """
     held, used = (
         f"increase({_CONTAINER}{name}_gpu_seconds_total[{window:.0f}s])" for name in ("entitled", "used")
@@ -135,7 +135,7 @@ def of(metric: str, label: str, values: Iterable[str]) -> str:
     return f"{metric}{{{label}=~{json.dumps(pattern)}}}"
 
 
-# A Prometheus evaluates 20 at a time by default, and others want answers too.
+# Prometheus runs 20 queries at a time by default, and has other clients.
 _AT_ONCE = 4
 
 Figures: TypeAlias = Mapping[Target, float]
@@ -154,8 +154,8 @@ class Answers:
 
     def figures(self, name: str) -> Figures | None:
         """Return an answer by target, None if its query failed."""
-        found = self._samples.get(name)
-        return None if found is None else {target_of(sample): sample.value for sample in found}
+        samples = self._samples.get(name)
+        return None if samples is None else {target_of(sample): sample.value for sample in samples}
 
 
 def target_of(sample: Sample) -> Target:

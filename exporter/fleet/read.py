@@ -8,7 +8,7 @@ from exporter.fleet import attention, nodes, queries, targets, tenants
 from exporter.fleet.cluster_model import Fleet
 from exporter.fleet.queries import Answers, Narrow, ask
 from exporter.fleet.targets import Targets, narrow_of, read_targets
-from exporter.prometheus import Prometheus, PrometheusError, Sample
+from exporter.prometheus import Prometheus, PrometheusError
 
 NO_HOURS = Answers({}, {})
 _INFO = "names of GPUs"
@@ -42,10 +42,10 @@ async def read_targets_at(prometheus: Prometheus, at: float) -> tuple[Targets, N
     for name in targets.QUESTIONS:
         if name in answers.problems:
             raise PrometheusError(f"{name}: {answers.problems[name]}")
-    found = read_targets(answers, at)
-    if not found.nodes:
+    scraped = read_targets(answers, at)
+    if not scraped.nodes:
         raise NoExporterError("this Prometheus has no series of gpuslice-exporter: does it scrape the nodes?")
-    return found, narrow_of(answers)
+    return scraped, narrow_of(answers)
 
 
 async def read_hours(prometheus: Prometheus, at: float, window: float) -> Answers:
@@ -60,7 +60,7 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
     that fails otherwise is among the problems.
     """
     at = await read_clock(prometheus)
-    found, narrow = await read_targets_at(prometheus, at)
+    scraped, narrow = await read_targets_at(prometheus, at)
     questions = (
         nodes.questions(narrow)
         | tenants.questions(narrow)
@@ -68,20 +68,22 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
         | attention.QUESTIONS
     )
     answers = await ask(prometheus, questions, at)
-    listed = attention.found(answers)
-    some = listed or []
-    details = await ask(prometheus, attention.detail_questions(some) | _names(answers, some), at)
+    listed = attention.listed(answers)
+    idle = listed or []
+    uuids = attention.sick_uuids(answers) | {sample.labels.get("uuid", "") for sample in idle}
+    names = {_INFO: queries.of("gpuslice_gpu_info", "uuid", uuids)} if uuids else {}
+    details = await ask(prometheus, attention.detail_questions(idle) | names, at)
     gpus, models = _gpu_names(details)
 
     def put_together() -> Fleet:
         return Fleet(
             at=at,
             window=aim.window,
-            nodes=tuple(nodes.read_nodes(answers, found)),
+            nodes=tuple(nodes.read_nodes(answers, scraped)),
             namespaces=tenants.read_namespaces(answers, hours),
-            idle=None if listed is None else tuple(attention.read_idle(listed, details, found, gpus, at)),
+            idle=None if listed is None else tuple(attention.read_idle(idle, details, scraped, gpus, at)),
             idle_totals=attention.idle_totals(answers),
-            sick=tuple(attention.read_sick(answers, found, gpus, models)),
+            sick=tuple(attention.read_sick(answers, scraped, gpus, models)),
             all_sick=attention.is_whole(answers),
             problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
         )
@@ -90,15 +92,10 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
     return await in_thread(put_together)
 
 
-def _names(answers: Answers, listed: list[Sample]) -> dict[str, str]:
-    uuids = attention.sick_uuids(answers) | {sample.labels.get("uuid", "") for sample in listed}
-    return {_INFO: queries.of("gpuslice_gpu_info", "uuid", uuids)} if uuids else {}
-
-
 def _gpu_names(details: Answers) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the indexes and the models of GPUs by uuid."""
-    labels = [sample.labels for sample in details.samples(_INFO)]
+    infos = [sample.labels for sample in details.samples(_INFO)]
     return (
-        {each["uuid"]: each.get("gpu", "") for each in labels},
-        {each["uuid"]: each.get("model", "") for each in labels},
+        {labels["uuid"]: labels.get("gpu", "") for labels in infos},
+        {labels["uuid"]: labels.get("model", "") for labels in infos},
     )

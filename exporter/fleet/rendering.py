@@ -8,8 +8,8 @@ from exporter.fleet.amounts import (
     Units,
     held_words,
     named,
+    shown_units,
     slices_json,
-    told,
     total_amount,
     total_share,
     total_unhealthy,
@@ -17,7 +17,16 @@ from exporter.fleet.amounts import (
     whole,
     words,
 )
-from exporter.fleet.cluster_model import Fleet, IdleHolder, Namespace, Node, SickGpu, idle_in, namespaces_in
+from exporter.fleet.cluster_model import (
+    IDLE,
+    NAMESPACES,
+    Fleet,
+    IdleHolder,
+    Namespace,
+    Node,
+    SickGpu,
+    in_order,
+)
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, plural, printable
 
 # The maximum number of rows of each list in a terminal.
@@ -31,10 +40,10 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
         "window_seconds": fleet.window,
         "totals": totals_json(fleet),
         "nodes": [node_json(node) for node in fleet.nodes],
-        "namespaces": None if fleet.namespaces is None else [_namespace(each) for each in fleet.namespaces],
+        "namespaces": None if fleet.namespaces is None else [_namespace(row) for row in fleet.namespaces],
         "idle_holders": {
             **fleet.idle_totals._asdict(),
-            "listed": None if fleet.idle is None else [_idle(each) for each in idle_in(fleet.idle, "")],
+            "listed": None if fleet.idle is None else [_idle(row) for row in in_order(fleet.idle, IDLE)],
         },
         "sick_gpus": [_sick(gpu) for gpu in fleet.sick] if fleet.sick or fleet.all_sick else None,
         "problems": [{"question": name, "error": error} for name, error in fleet.problems],
@@ -77,32 +86,31 @@ def node_json(node: Node) -> dict[str, Any]:
     }
 
 
-def _namespace(each: Namespace) -> dict[str, Any]:
+def _namespace(row: Namespace) -> dict[str, Any]:
     return {
-        "namespace": each.name,
-        "holders": each.holders,
-        "memory_bytes": each.memory.as_dict(),
-        "compute_gpus": each.compute.as_dict(),
-        "gpu_hours": each.hours.as_dict(),
+        "namespace": row.name,
+        "holders": row.holders,
+        "memory_bytes": row.memory.as_dict(),
+        "compute_gpus": row.compute.as_dict(),
+        "gpu_hours": row.hours.as_dict(),
     }
 
 
-def _idle(each: IdleHolder) -> dict[str, Any]:
-    holder = each.holder
+def _idle(row: IdleHolder) -> dict[str, Any]:
     return {
-        "node": each.node.name,
-        "cluster": each.node.cluster or None,
-        "namespace": holder.namespace,
-        "pod": holder.pod,
-        "container": holder.container or None,
-        "uuid": each.uuid,
-        "mig_uuid": each.mig_uuid or None,
-        "gpu": each.gpu or None,
-        "resource": each.resource or None,
-        "quiet_seconds": each.seconds,
-        "memory_held_bytes": each.memory_held,
-        "memory_used_bytes": each.memory_used,
-        "compute_held_gpus": each.compute_held,
+        "node": row.node.name,
+        "cluster": row.node.cluster or None,
+        "namespace": row.holder.namespace,
+        "pod": row.holder.pod,
+        "container": row.holder.container or None,
+        "uuid": row.uuid,
+        "mig_uuid": row.mig_uuid or None,
+        "gpu": row.gpu or None,
+        "resource": row.resource or None,
+        "quiet_seconds": row.seconds,
+        "memory_held_bytes": row.memory_held,
+        "memory_used_bytes": row.memory_used,
+        "compute_held_gpus": row.compute_held,
     }
 
 
@@ -130,15 +138,15 @@ def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
 
 def total_line(nodes: tuple[Node, ...]) -> str:
     """Return the totals over nodes as one line."""
-    size = total_amount(n.memory_total for n in nodes).text(gibibytes)
-    memory, compute = (
-        total_share(shares) for shares in zip(*((n.memory, n.compute) for n in nodes), strict=True)
-    )
+    silent = sum(bool(node.silent) for node in nodes)
+    size = total_amount(node.memory_total for node in nodes).text(gibibytes)
+    memory = total_share(node.memory for node in nodes)
+    compute = total_share(node.compute for node in nodes)
     return " · ".join(
         (
-            f"{plural(len(nodes), 'node')}{_silent(nodes)}",
+            plural(len(nodes), "node") + (f" ({silent} not answering)" if silent else ""),
             gpu_count(nodes),
-            *(held_words(name, part) for name, part in named(told(*total_slices(nodes)))),
+            *(held_words(name, part) for name, part in named(shown_units(*total_slices(nodes)))),
             f"memory {memory.held.text(gibibytes)} GiB held",
             f"{memory.used.text(gibibytes)} GiB used of {size} GiB",
             f"compute {compute.held.text(gpus)} GPUs held, {compute.used.text(gpus)} GPUs used",
@@ -148,12 +156,13 @@ def total_line(nodes: tuple[Node, ...]) -> str:
 
 def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
     """Return the sum of slices, and the sums of units by resource."""
-    held, offered = (
+    slices = Units(
+        "",
         total_amount(node.slices.held for node in nodes),
         total_amount(node.slices.offered for node in nodes),
+        total_unhealthy(node.slices for node in nodes),
     )
-    unhealthy = total_unhealthy(node.slices for node in nodes)
-    return Units("", held, offered, unhealthy), total_units(node.units for node in nodes)
+    return slices, total_units(node.units for node in nodes)
 
 
 def gpu_count(nodes: tuple[Node, ...]) -> str:
@@ -162,22 +171,18 @@ def gpu_count(nodes: tuple[Node, ...]) -> str:
     return f"{count} GPU" if count == "1" else f"{count} GPUs"
 
 
-def _silent(nodes: tuple[Node, ...]) -> str:
-    count = sum(bool(node.silent) for node in nodes)
-    return f" ({count} not answering)" if count else ""
-
-
 def age_words(node: Node) -> str:
-    """Return the age of a node's data as text."""
-    return f"more than {SEEN_WORDS}" if node.age is None else duration(node.age)
-
-
-SEEN_WORDS = "15 min"
+    """Return the age of a node's data as text; older data than ``queries.SEEN`` has no age."""
+    return "more than 15 min" if node.age is None else duration(node.age)
 
 
 def fleet_text(fleet: Fleet) -> str:
     """Return the cluster as text for a terminal: nodes, namespaces, idle holders, unhealthy GPUs, totals."""
-    blocks = (_nodes(fleet), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), _end(fleet))
+    end = [
+        f"Total: {total_line(fleet.nodes)}",
+        *(f"! not known: {name}: {printable(error)}" for name, error in fleet.problems),
+    ]
+    blocks = (_nodes(fleet), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), end)
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 
@@ -200,7 +205,7 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
             (
                 name,
                 node.gpus.text(whole),
-                words(told(node.slices, node.units)),
+                words(shown_units(node.slices, node.units)),
                 share_words(node.memory, gibibytes, "GiB"),
                 share_words(node.compute, gpus, "GPU"),
                 f"{age_words(node)} ago",
@@ -216,14 +221,14 @@ def _namespaces(fleet: Fleet) -> Iterator[str]:
     rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
     rows += [
         (
-            printable(each.name),
-            UNKNOWN if each.holders is None else str(each.holders),
-            share_words(each.memory, gibibytes, "GiB"),
-            f"{each.memory.wasted.text(gibibytes)} GiB",
-            share_words(each.compute, gpus, "GPU"),
-            f"{each.compute.wasted.text(gpus)} GPU",
+            printable(row.name),
+            UNKNOWN if row.holders is None else str(row.holders),
+            share_words(row.memory, gibibytes, "GiB"),
+            f"{row.memory.wasted.text(gibibytes)} GiB",
+            share_words(row.compute, gpus, "GPU"),
+            f"{row.compute.wasted.text(gpus)} GPU",
         )
-        for each in namespaces_in(fleet.namespaces, "")[:_LINES]
+        for row in in_order(fleet.namespaces, NAMESPACES)[:_LINES]
     ]
     yield from aligned(rows)
     yield from _more(len(fleet.namespaces) - _LINES)
@@ -234,20 +239,17 @@ def _idle_lines(fleet: Fleet) -> Iterator[str]:
         yield "Idle holders are not known."
         return
     rows = [("IDLE HOLDER", "NODE", "GPU", "HOLDS", "MEMORY USED", "IDLE FOR")]
-    for each in idle_in(fleet.idle, "")[:_LINES]:
-        held = decimal(each.compute_held, 2)
-        rows.append(
-            (
-                printable(
-                    "/".join(filter(None, (each.holder.namespace, each.holder.pod, each.holder.container)))
-                ),
-                printable(str(each.node)),
-                printable(each.gpu or each.uuid),
-                f"{gibibytes(each.memory_held)} GiB, {held} GPU",
-                f"{gibibytes(each.memory_used)} GiB",
-                UNKNOWN if each.seconds is None else duration(each.seconds),
-            )
+    rows += [
+        (
+            printable("/".join(filter(None, row.holder))),
+            printable(str(row.node)),
+            printable(row.gpu or row.uuid),
+            f"{gibibytes(row.memory_held)} GiB, {decimal(row.compute_held, 2)} GPU",
+            f"{gibibytes(row.memory_used)} GiB",
+            UNKNOWN if row.seconds is None else duration(row.seconds),
         )
+        for row in in_order(fleet.idle, IDLE)[:_LINES]
+    ]
     if fleet.idle:
         yield from aligned(rows)
         yield from _more((fleet.idle_totals.holders or len(fleet.idle)) - len(rows) + 1)
@@ -264,9 +266,3 @@ def _sick_lines(fleet: Fleet) -> Iterator[str]:
 def _more(count: int) -> Iterator[str]:
     if count > 0:
         yield f"and {count} more"
-
-
-def _end(fleet: Fleet) -> Iterator[str]:
-    yield f"Total: {total_line(fleet.nodes)}"
-    for name, error in fleet.problems:
-        yield f"! not known: {name}: {printable(error)}"

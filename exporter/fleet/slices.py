@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
-from exporter.fleet.amounts import UNASKED, Amount, Units
+from exporter.fleet.amounts import FAILED_AMOUNT, Amount, Units
 from exporter.fleet.queries import DEVICE, Answers
 from exporter.formats.wording import OWN_MODES
 from exporter.prometheus import Sample
@@ -21,7 +21,7 @@ _BOTH = "held and offered"
 _ROWS = {"offered": _OFFERED, "held": _HELD, _BOTH: f"{_HELD} and {_OFFERED}"}
 _COUNT, _SUM = "count of {} {}", "sum of {} {}"
 
-UNTOLD_GPUS = (
+GPUS_WITHOUT_SLICES = (
     f"(gpuslice_gpu_up unless on ({DEVICE}) gpuslice_gpu_holders "
     f"unless on ({DEVICE}) {_OFFERED} unless on ({DEVICE}) {_HELD})"
 )
@@ -32,18 +32,18 @@ _Table: TypeAlias = Mapping[Hashable, Mapping[str, float]]
 
 def questions(labels: str, among: str = "") -> dict[str, str]:
     """Return the queries for sums and counts by these labels, ``among`` some targets."""
-    asked = {}
+    queries = {}
     for kind, operator in _KINDS.items():
         by = f"{labels}, resource" if kind == "units" else labels
         for what, rows in _ROWS.items():
             chosen = f"({rows} {operator} {_OF_SYSTEMS}{among})"
-            asked[_COUNT.format(kind, what)] = f"count by ({by}) {chosen}"
+            queries[_COUNT.format(kind, what)] = f"count by ({by}) {chosen}"
             if what != _BOTH:
-                asked[_SUM.format(kind, what)] = f"sum by ({by}) {chosen}"
-        asked[_SUM.format(kind, "unhealthy")] = (
+                queries[_SUM.format(kind, what)] = f"sum by ({by}) {chosen}"
+        queries[_SUM.format(kind, "unhealthy")] = (
             f"sum by ({by}) ({_UNHEALTHY} {operator} {_OF_SYSTEMS}{among})"
         )
-    return asked
+    return queries
 
 
 class SliceTables:
@@ -54,7 +54,7 @@ class SliceTables:
 
     def slices(self, place: Hashable, unseen: int) -> Units:
         """Return the slices of a place; those of ``unseen`` further GPUs are unknown."""
-        return self._made("slices", place, "", unseen)
+        return self._units("slices", place, "", unseen)
 
     def units(self, place: Hashable, unseen: int) -> tuple[Units, ...] | None:
         """Return each resource of a place; None if the list of resources could not be queried."""
@@ -64,16 +64,16 @@ class SliceTables:
             if table is None:
                 return None
             resources.update(table.get(place, ()))
-        return tuple(self._made("units", place, resource, unseen) for resource in sorted(resources))
+        return tuple(self._units("units", place, resource, unseen) for resource in sorted(resources))
 
-    def _made(self, kind: str, place: Hashable, resource: str, unseen: int) -> Units:
+    def _units(self, kind: str, place: Hashable, resource: str, unseen: int) -> Units:
         counts = {what: self._figure(_COUNT, kind, what, place, resource) for what in _ROWS}
 
         def amount(what: str, other: str) -> Amount:
             value = self._figure(_SUM, kind, what, place, resource)
             known, others, both = counts[what], counts[other], counts[_BOTH]
             if value is None or known is None or others is None or both is None:
-                return UNASKED
+                return FAILED_AMOUNT
             # Offered slices may have unknown allocations, and held ones an unknown total.
             return Amount(value, int(known), max(int(others - both), 0) + unseen)
 

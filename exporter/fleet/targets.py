@@ -53,7 +53,9 @@ def read_targets(answers: Answers, at: float) -> Targets:
     by_node: dict[NodeKey, dict[Target, frozenset[str]]] = defaultdict(dict)
     for sample in answers.samples("nodes"):
         target = target_of(sample)
-        by_node[NodeKey(target.cluster, _name(sample))][target] = _own(sample)
+        name = _label(sample.labels, "node", hidden=False)
+        own = frozenset(label for label in _HOLDER if sample.labels.get(label))
+        by_node[NodeKey(target.cluster, name)][target] = own
     several = len({key.cluster for key in by_node}) > 1
     nodes = []
     for key, targets in by_node.items():
@@ -83,12 +85,18 @@ def narrow_of(answers: Answers) -> Narrow:
 def holder_of(sample: Sample, own: frozenset[str]) -> ContainerRef:
     """Return the holder of a sample.
 
-    If the target's own labels take precedence, ours are ``exported_…``, and those with our names are the
-    target's; one of ours that is empty is not there at all.
+    If the target's own labels take precedence, ours are named ``exported_…``, and those with our names are
+    the target's. Labels of ours that are empty are missing.
     """
     labels = sample.labels
     renamed = any(_EXPORTED + name in labels for name in _HOLDER)
     return ContainerRef(*(_label(labels, name, renamed and name in own) for name in _HOLDER))
+
+
+def holder_key(sample: Sample) -> tuple[str, ...]:
+    """Return the identity of a sample of a container on a device."""
+    labels = (*_HOLDER, *(_EXPORTED + name for name in _HOLDER), "uuid", "mig_uuid")
+    return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
 
 
 def namespace_of(sample: Sample) -> str:
@@ -100,14 +108,6 @@ def _label(labels: Mapping[str, str], name: str, hidden: bool) -> str:
     return labels.get(_EXPORTED + name, "" if hidden else labels.get(name, ""))
 
 
-def _name(sample: Sample) -> str:
-    return _label(sample.labels, "node", hidden=False)
-
-
-def _own(sample: Sample) -> frozenset[str]:
-    return frozenset(name for name in _HOLDER if sample.labels.get(name))
-
-
 def _why_silent(up: float | None) -> str:
     if up is None:
         return "it is no longer scraped"
@@ -115,8 +115,8 @@ def _why_silent(up: float | None) -> str:
 
 
 DEFAULT = "http://{instance}/"
-# The characters of a host and its port, without any that would end them.
-_OF_HOSTS = ":[]"
+# Characters of a host and port that are not quoted.
+_HOST_CHARACTERS = ":[]"
 
 
 class TemplateError(ValueError):
@@ -132,18 +132,18 @@ class NodeLinks:
     def __init__(self, template: str = DEFAULT) -> None:
         self._template = template if template.endswith("/") else f"{template}/"
         try:
-            made = urlsplit(self.of(NodeKey("cluster", "node"), Target("cluster", "job", "host:1")))
+            example = urlsplit(self.of(NodeKey("cluster", "node"), Target("cluster", "job", "host:1")))
         except (KeyError, IndexError, ValueError) as error:
             raise TemplateError(
                 f"{error} is not one of {{instance}}, {{node}}, {{cluster}}, {{job}}"
             ) from None
-        if made.scheme not in ("http", "https") or not made.netloc:
+        if example.scheme not in ("http", "https") or not example.netloc:
             raise TemplateError("it must begin with http:// or https://")
 
     def of(self, key: NodeKey, target: Target) -> str:
         """Return the URL, with a slash at its end; values are quoted."""
         names = {"node": key.name, "cluster": target.cluster, "job": target.job}
         return self._template.format(
-            instance=quote(target.instance, safe=_OF_HOSTS, errors="replace"),
+            instance=quote(target.instance, safe=_HOST_CHARACTERS, errors="replace"),
             **{name: quote(value, safe="", errors="replace") for name, value in names.items()},
         )

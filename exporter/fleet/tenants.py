@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from exporter.fleet import queries
-from exporter.fleet.amounts import UNASKED, Amount, Share
+from exporter.fleet.amounts import FAILED_AMOUNT, Amount, Share
 from exporter.fleet.cluster_model import Namespace
 from exporter.fleet.queries import COUNTED, SHARES, Answers, Narrow
 from exporter.fleet.targets import namespace_of
@@ -13,7 +13,7 @@ _SUM, _COUNT = "{} of namespaces", "number of {} of namespaces"
 _ROWS, _UNHELD = "containers of namespaces", "containers without a slice of namespaces"
 _HOURS = "GPU-hours {}"
 _SECONDS = 3600.0
-# What an increase over a window is extrapolated by differs a little between two counters.
+# Prometheus extrapolates the increase of two counters over the same window a little differently.
 _ALIKE = 0.999
 
 
@@ -81,7 +81,7 @@ def _table(answers: Answers, name: str) -> _Table:
 def _amount(tables: Mapping[str, _Table], what: str, name: str, expected: int | None) -> Amount:
     sums, counts = tables[_SUM.format(what)], tables[_COUNT.format(what)]
     if sums is None or counts is None or expected is None:
-        return UNASKED
+        return FAILED_AMOUNT
     known = int(counts.get(name, 0))
     return Amount(sums.get(name, 0.0), known, max(expected - known, 0))
 
@@ -89,13 +89,13 @@ def _amount(tables: Mapping[str, _Table], what: str, name: str, expected: int | 
 def _hours(spent: Mapping[str, _Table], name: str) -> Share:
     of_held, of_used, of_measured = spent["held"], spent["used"], spent["measured"]
     if of_held is None:
-        return Share(UNASKED, UNASKED, UNASKED)
+        return Share(FAILED_AMOUNT, FAILED_AMOUNT, FAILED_AMOUNT)
     held = of_held.get(name)
     if held is None:
         return Share()
     whole = Amount(held / _SECONDS, 1)
     if of_used is None or of_measured is None:
-        return Share(whole, UNASKED, UNASKED)
+        return Share(whole, FAILED_AMOUNT, FAILED_AMOUNT)
     used, measured = of_used.get(name), of_measured.get(name)
     if used is None or measured is None:
         return Share(held=whole)

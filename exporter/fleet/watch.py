@@ -19,9 +19,9 @@ from exporter.prometheus import Prometheus, PrometheusError
 log = logging.getLogger(__name__)
 # GPU-hours over a day change little, and their query is expensive for Prometheus.
 HOURS_EVERY = 300.0
-# If the query is refused, the previous ones are shown no longer than this.
+# If their query fails, the previous GPU-hours are shown for this many seconds at most.
 _HOURS_KEPT = 2 * HOURS_EVERY
-# After each read, pause for this many times its duration.
+# The pause after each read is at least this many times its duration.
 _REST = 3.0
 _STALE_INTERVALS = 20
 
@@ -43,7 +43,7 @@ class Look:
 class Watch:
     """Reads the cluster every ``interval`` seconds, or less often if that takes long.
 
-    Data that many reads in a row have not renewed is not shown.
+    After 20 intervals without a new answer no data is shown.
     """
 
     def __init__(
@@ -70,62 +70,53 @@ class Watch:
             return look
         return replace(look, fleet=None, error=look.error or "no newer answer has come")
 
-    async def run(self, told: Callable[[], None] = lambda: None) -> None:
-        """Read for ever; ``told`` is called after each read."""
+    async def run(self, notify: Callable[[], None] = lambda: None) -> None:
+        """Read forever; ``notify`` is called after each read."""
         while True:
             await self.refresh()
-            told()
+            notify()
             await asyncio.sleep(self._look.interval)
 
     async def refresh(self) -> None:
         """Read once; an error is noted, and the last good answer stays."""
         started = time.monotonic()
-        before = self._look
-        looks = before.looks + 1
+        previous = self._look
         try:
             await self._read_hours()
             fleet = await read_fleet(self._prometheus, self._aim, self._hours)
         except (PrometheusError, NoExporterError) as error:
-            if not before.error:
+            if not previous.error:
                 log.warning("cannot read the cluster: %s; retrying", error)
-            seconds = time.monotonic() - started
-            self._look = replace(
-                before,
+            look = replace(
+                previous,
                 error=str(error),
-                failing_since=before.failing_since or self._clock(),
-                seconds=seconds,
-                interval=self._after(seconds),
-                looks=looks,
-                failures=before.failures + 1,
+                failing_since=previous.failing_since or self._clock(),
+                failures=previous.failures + 1,
             )
-            return
-        if before.error:
-            log.info("reading the cluster again")
+        else:
+            if previous.error:
+                log.info("reading the cluster again")
+            look = Look(fleet=fleet, read_at=self._clock(), failures=previous.failures)
         seconds = time.monotonic() - started
-        self._look = Look(
-            fleet=fleet,
-            read_at=self._clock(),
+        self._look = replace(
+            look,
             seconds=seconds,
-            interval=self._after(seconds),
-            looks=looks,
-            failures=before.failures,
+            interval=max(self._interval, _REST * seconds),
+            looks=previous.looks + 1,
         )
 
-    def _after(self, seconds: float) -> float:
-        return max(self._interval, _REST * seconds)
-
     async def _read_hours(self) -> None:
-        """Return GPU-hours, queried again if they are old; refused queries are sent again at each read."""
+        """Query GPU-hours again if they are old; a failed query is sent again at each read."""
         now = time.monotonic()
         age = now - self._hours_at
         if age < HOURS_EVERY:
             return
         at = await read_clock(self._prometheus)
-        found = await read_hours(self._prometheus, at, self._aim.window)
-        if not found.problems:
-            self._hours, self._hours_at = found, now
+        hours = await read_hours(self._prometheus, at, self._aim.window)
+        if not hours.problems:
+            self._hours, self._hours_at = hours, now
         elif age >= _HOURS_KEPT:
-            self._hours = found
+            self._hours = hours
 
 
 def hub_registry(current: Callable[[], Look]) -> CollectorRegistry:

@@ -1,6 +1,6 @@
-"""The routes. GET and HEAD only: no request can change anything."""
+"""The application with its routes. GET and HEAD only: no request can change anything."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -11,53 +11,56 @@ from exporter.web.http.errors import answer_errors
 from exporter.web.http.responses import ZIPPER, Zipper, secure
 from exporter.web.live import page_stream, snapshot_stream
 from exporter.web.live.broadcaster import Broadcaster
-from exporter.web.pages import routes as screens
+from exporter.web.pages import routes as page_routes
 from exporter.web.site import Site
-from exporter.web.timelines import routes as past
+from exporter.web.timelines import routes as timeline_routes
 
 
 def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = ()) -> web.Application:
-    """Build the application; it is served below the path ``prefix`` too, such as ``/gpuslice``.
+    """Return the application of a node, also served below the path ``prefix``, such as ``/gpuslice``.
 
-    ``frame_ancestors`` are the origins whose pages may frame it.
+    ``frame_ancestors`` are the origins of pages that may frame it.
     """
-    hub = Broadcaster(site.ticker)
-    shared = [*openapi.routes(), *assets.routes()]
-    streams = [*page_stream.routes(site.pages, hub), *snapshot_stream.routes(site.pages, hub)]
-    app = build_app(
-        [*screens.routes(site), *api_routes.routes(site), *past.routes(site), *shared, *streams],
-        prefix=prefix,
-        frame_ancestors=frame_ancestors,
-    )
-    app.on_shutdown.append(hub.close)
+    streams = Broadcaster(site.ticker)
+    routes = [
+        *page_routes.routes(site),
+        *api_routes.routes(site),
+        *timeline_routes.routes(site),
+        openapi.route(),
+        *assets.routes(),
+        *page_stream.routes(site.pages, streams),
+        *snapshot_stream.routes(site.pages, streams),
+    ]
+    app = build_app(routes, prefix=prefix, frame_ancestors=frame_ancestors)
+    app.on_shutdown.append(streams.close)
     return app
 
 
 def build_app(
     routes: Sequence[web.RouteDef], *, prefix: str = "", frame_ancestors: Sequence[str] = ()
 ) -> web.Application:
-    """Build an application of these routes that has the manners of this one."""
+    """Return an application with these routes, and the headers, errors and compression that all have."""
     app = web.Application()
     app[ZIPPER] = Zipper()
     secure(app, frame_ancestors)
     answer_errors(app, prefix)
-    # What is below comes before the others, because the prefix may look like one of their paths.
-    app.add_routes(_below(prefix, routes) if prefix else ())
+    if prefix:
+        # First, because the prefix may look like one of the paths.
+        app.add_routes(
+            web.route(route.method, prefix + route.path, route.handler, **route.kwargs) for route in routes
+        )
     app.add_routes(routes)
-    app.add_routes([_into(prefix)] if prefix else ())
+    if prefix:
+        app.add_routes([_redirect_to_folder(prefix)])
     return app
 
 
-def _below(prefix: str, routes: Iterable[web.RouteDef]) -> list[web.RouteDef]:
-    return [web.route(route.method, prefix + route.path, route.handler, **route.kwargs) for route in routes]
-
-
-def _into(prefix: str) -> web.RouteDef:
-    """Lead into the folder of that name, relatively: a proxy may have put a path of its own before it."""
+def _redirect_to_folder(prefix: str) -> web.RouteDef:
+    """Return the redirect from a path to the same with a slash; relative, since proxies may change paths."""
     folder = f"{prefix.rpartition('/')[2]}/"
 
-    async def lead(request: web.Request) -> web.Response:
+    async def redirect(request: web.Request) -> web.Response:
         query = request.rel_url.raw_query_string
         return web.Response(status=307, headers={"Location": f"{folder}?{query}" if query else folder})
 
-    return web.get(prefix, lead)
+    return web.get(prefix, redirect)

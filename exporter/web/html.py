@@ -1,4 +1,4 @@
-"""Writing HTML: templates with escaping on, and nothing in their output that hides or turns text around."""
+"""HTML from templates: values are escaped, and so are control and bidi characters."""
 
 import re
 from collections.abc import Callable
@@ -17,27 +17,27 @@ from exporter.web.pages.page_pieces import Drawing, Opened
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Nearly all of a page; leaving it out first is several times as fast as looking at each character.
+# Most of a page. Removing these first is several times as fast as checking each character.
 _USUAL = bytes((ord("\n"), *range(0x20, 0x7F)))
-# Stands where a piece goes, and in no text that has been looked at.
+# Placeholder of a piece; escaped text does not contain it.
 _PLACE = Markup("\0")
-_UNSEEN = re.compile(r"[^\n\x20-\x7e]")
+_UNUSUAL = re.compile(r"[^\n\x20-\x7e]")
 
 
 def piece(template: str, name: str, *parts: Any) -> str:
-    """Write one element with the macro ``name`` of a template."""
+    """Return one element as HTML, by the macro ``name`` of a template."""
     return escape_controls(str(_macro(template, name)(*parts)))
 
 
 def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
-    """Write a whole page; ``root`` leads from it to the page of the node, so that any sub-path will do.
+    """Return a whole page; ``root`` is the relative path from it to the node page.
 
-    Without ``opened`` it stays as it is.
+    Without ``opened`` the page does not update itself.
     """
-    put: list[str] = []
+    placed: list[str] = []
 
     def place(html: str) -> Markup:
-        put.append(html)
+        placed.append(html)
         return _PLACE
 
     pieces = drawing.pieces
@@ -54,42 +54,42 @@ def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
             **drawing.facts,
         )
     )
-    # Pieces have been looked at when they were written, and are most of a page.
+    # Pieces, which are most of a page, are escaped already.
     between = [escape_controls(text) for text in layout.split(_PLACE)]
-    return "".join(chain.from_iterable(zip(between, (*put, ""), strict=True)))
+    return "".join(chain.from_iterable(zip(between, (*placed, ""), strict=True)))
 
 
 def error_page(status: int, phrase: str, sentence: str, root: str) -> str:
-    """Write the page that says why there is none; ``root`` leads to the page of the node."""
+    """Return the page of an error; ``root`` is the relative path from it to the node page."""
     template = environment().get_template("error.html")
     return escape_controls(template.render(status=status, phrase=phrase, sentence=sentence, root=root))
 
 
 def escape_controls(html: str) -> str:
-    """Show control and bidi characters, which could hide or turn a name around, as escapes."""
+    """Return HTML with control and bidi characters, which could hide or reverse text, as visible escapes."""
     unusual = html.encode("utf-8", "surrogatepass").translate(None, _USUAL)
     if unusual.decode("utf-8", "surrogatepass").isprintable():
         return html
-    return _UNSEEN.sub(lambda found: printable(found.group()), html)
+    return _UNUSUAL.sub(lambda match: printable(match.group()), html)
 
 
 @cache
 def environment() -> "Environment":
-    """Return the templates; the first to ask has what writes them imported."""
+    """Return the templates; jinja2 is imported on first use."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
 
     from exporter.web.pages import markup  # noqa: PLC0415 - as above
 
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("exporter.web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {name: getattr(markup, name) for name in markup.__all__}
-    made.globals |= {"asset": assets.asset, "modules": assets.modules}
-    return made
+    templates.globals |= {name: getattr(markup, name) for name in markup.__all__}
+    templates.globals |= {"asset": assets.asset, "modules": assets.modules}
+    return templates
 
 
 @cache

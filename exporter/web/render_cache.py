@@ -6,7 +6,7 @@ result. Clients can request any number of queries, so pages are drawn in turns.
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from markupsafe import Markup
@@ -20,16 +20,16 @@ from exporter.web.html import page
 from exporter.web.http.assets import version
 from exporter.web.pages.page_pieces import Drawing, Opened
 from exporter.web.pages.place import Place
-from exporter.web.pages.render_queue import RenderQueue, SharedTask
+from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
 
 if TYPE_CHECKING:
-    from exporter.web.pages.views.scene import Scene
+    from exporter.web.pages.scene import Scene
 
 Made = TypeVar("Made")
-# A format of the page of metrics, and whether it is compressed.
+# A format of the metrics page, and whether it is compressed.
 _Form = tuple[Format, bool]
 Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
-"""Draws a kind of page from what it is of (``Place.names``); None where that is not there."""
+"""Returns the page of a subject (``Place.names``), None if there is no such subject."""
 
 
 class RenderCache:
@@ -56,11 +56,12 @@ class RenderCache:
         self._drawn: dict[str, Draw] = {}
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
-        self._made: dict[tuple[Any, ...], SharedTask[Any]] = {}
+        self._cache = TaskCache()
         self._turns = RenderQueue()
         self._second = 0
-        self._asked: set[_Form] = set()
-        self._asked_before: set[_Form] = set()
+        # Forms of the metrics page requested of the current and the previous snapshot.
+        self._requested: set[_Form] = set()
+        self._requested_earlier: set[_Form] = set()
 
     def draws(self, kind: str, draw: Draw) -> None:
         """Set the function that draws a kind of page which needs more than a snapshot."""
@@ -69,7 +70,7 @@ class RenderCache:
     def looks_back(
         self, spans: tuple[str, ...], sparkline: Callable[[ContainerRow], Markup] | None = None
     ) -> None:
-        """Set the spans of timelines, and the function that draws a holder's last hour in its row."""
+        """Set the ranges of timelines, and the function that draws a holder's last hour in its row."""
         self._spans = spans
         self._sparkline = sparkline
 
@@ -84,14 +85,19 @@ class RenderCache:
         self._fresh_page()
         return self._tag
 
+    @property
+    def timestamp(self) -> float:
+        """Unix time of this snapshot."""
+        return self.snapshot.timestamp
+
     def turn(self, _snapshot: Snapshot) -> None:
         """Take the newest snapshot; to be called for each one.
 
         A form of the metrics page that was requested of both previous snapshots is rendered at once, so that
         a Prometheus that scrapes every snapshot need not wait for it.
         """
-        steady = self._asked & self._asked_before
-        self._asked_before, self._asked = self._asked, set()
+        steady = self._requested & self._requested_earlier
+        self._requested_earlier, self._requested = self._requested, set()
         page = self._fresh_page()
         for form in steady:
             self._start(form, page)
@@ -99,7 +105,7 @@ class RenderCache:
     async def metrics(self, fmt: Format, zipped: bool) -> bytes:
         """Return the metrics page in one format."""
         page, form = self._fresh_page(), (fmt, zipped)
-        self._asked.add(form)
+        self._requested.add(form)
         if page.ready(fmt, zipped=zipped):
             return page.gzipped(fmt) if zipped else page.body(fmt)
         return await self._start(form, page).wait()
@@ -130,7 +136,7 @@ class RenderCache:
         )
 
     async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
-        """Return something that shows ages, made once per second for all requests of this name."""
+        """Return the result of ``make``, which shows ages and is called once per second for each name."""
         return await self._once((self._aging(time.time()), name), make)
 
     async def drawing(self, place: Place, *, refusing: bool = False) -> Drawing | None:
@@ -138,15 +144,15 @@ class RenderCache:
 
         ``refusing`` answers 503 if too many pages wait to be drawn.
         """
-        scene_of, now = self.snapshot, time.time()
+        snapshot, now = self.snapshot, time.time()
 
         def draw() -> Drawing | None:
             # Imported on first use and in a thread: the pages of most nodes are never opened.
-            from exporter.web.pages.layout import DRAWN  # noqa: PLC0415 - as said above
-            from exporter.web.pages.views.scene import Scene  # noqa: PLC0415
+            from exporter.web.pages.layout import DRAWN  # noqa: PLC0415
+            from exporter.web.pages.scene import Scene  # noqa: PLC0415
 
             scene = Scene(
-                scene_of,
+                snapshot,
                 now=now,
                 idle_after=self._idle_after,
                 interval=self._interval,
@@ -155,41 +161,42 @@ class RenderCache:
                 spans=self._spans,
                 sparkline=self._sparkline,
             )
-            drawn = self._drawn.get(place.kind) or DRAWN[place.kind]
-            return drawn(scene, place.names)
+            draw_page = self._drawn.get(place.kind) or DRAWN[place.kind]
+            return draw_page(scene, place.names)
 
         key = (self._aging(now), place)
-        if refusing and key not in self._made:
+        if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
         return await self._once(key, draw, self._turns)
 
     async def html(self, place: Place) -> bytes | None:
         """Return a page as HTML, None if its subject does not exist."""
-        opened = self._opened(place, time.time())
+        opened = Opened(
+            live=f"{place.root}live/{place.path}",
+            tag=self.tag,
+            timestamp=self.timestamp,
+            now=time.time(),
+            interval=self._interval,
+            version=version(),
+        )
         # The plain node page is drawn once per second at most, so it is never refused.
         drawing = await self.drawing(place, refusing=place != Place())
         if drawing is None:
             return None
-        # Drawing takes a while, in which there may be a new snapshot; this one is kept under its own name.
+        # While it was drawn there may have been a new snapshot: the key has the name of the drawn one.
         key = (self._aging(time.time()), place, "html", opened.tag)
         return await self._once(key, lambda: page(drawing, place.root, opened).encode(), self._turns)
-
-    def _opened(self, place: Place, now: float) -> Opened:
-        return Opened(
-            live=f"{place.root}live/{place.path}",
-            tag=self.tag,
-            timestamp=self.snapshot.timestamp,
-            now=now,
-            interval=self._interval,
-            version=version(),
-        )
 
     def _aging(self, now: float) -> int:
         """Drop what shows ages of earlier seconds; return the current second."""
         second = int(now)
         if second != self._second:
             self._second = second
-            self._made = {key: made for key, made in self._made.items() if not isinstance(key[0], int)}
+            self._cache.tasks = {
+                key: task
+                for key, task in self._cache.tasks.items()
+                if not (isinstance(key, tuple) and isinstance(key[0], int))
+            }
         return second
 
     def _fresh_page(self) -> Page:
@@ -197,32 +204,18 @@ class RenderCache:
         if self._page.snapshot is not current:
             self._page = self._exposition.page(current)
             self._tag = _tag(current)
-            self._made = {}
+            self._cache.tasks = {}
         return self._page
 
     async def _once(
         self, key: tuple[Any, ...], make: Callable[[], Made], turns: RenderQueue | None = None
     ) -> Made:
-        return await self._begun(key, lambda: in_thread(make), turns).wait()
+        return await self._cache.start(key, lambda: in_thread(make), turns).wait()
 
     def _start(self, form: _Form, page: Page) -> "SharedTask[bytes]":
         fmt, zipped = form
         make = page.gzipped if zipped else page.body
-        return self._begun(("metrics", *form), lambda: in_scrape_thread(make, fmt))
-
-    def _begun(
-        self, key: tuple[Any, ...], make: Callable[[], Awaitable[Made]], turns: RenderQueue | None = None
-    ) -> "SharedTask[Made]":
-        """Return the task that makes something, started unless it already is."""
-        work = self._made.get(key)
-        if work is None:
-            work = self._made[key] = SharedTask(make, lambda failed: self._drop(key, failed), turns)
-        return work
-
-    def _drop(self, key: tuple[Any, ...], work: SharedTask[Any]) -> None:
-        """Drop a failed task, so that the next request tries again."""
-        if self._made.get(key) is work:
-            del self._made[key]
+        return self._cache.start(("metrics", *form), lambda: in_scrape_thread(make, fmt))
 
 
 def _tag(snapshot: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""What the routes are made of: where each of them gets what it hands out."""
+"""The sources of the routes of a node."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,17 +14,12 @@ from exporter.web.render_cache import RenderCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The site of one node. ``restart_reason`` tells why the process should be restarted, or None.
-
-    ``report`` judges the sources by the last poll; ``past`` tells of what was before it. ``ticker`` is to be
-    told of each snapshot, so that those who follow hear of it. ``spans`` are those that pages offer to look
-    back over, and ``sparkline`` draws the last hour of a container, None where no history is kept.
-    """
+    """The site of one node."""
 
     pages: RenderCache
-    restart_reason: Callable[[], str | None]
-    report: Callable[[], Report]
+    restart_reason: Callable[[], str | None]  # why the process needs a restart, None if it does not
+    report: Callable[[], Report]  # the doctor's report on the last poll
     past: PastReader
-    spans: tuple[str, ...] = ("5m", "1h", "6h")
-    sparkline: Callable[[ContainerRow], Markup] | None = None
-    ticker: Ticker = field(default_factory=Ticker)
+    spans: tuple[str, ...] = ("5m", "1h", "6h")  # ranges of timelines
+    sparkline: Callable[[ContainerRow], Markup] | None = None  # draws the last hour; None without history
+    ticker: Ticker = field(default_factory=Ticker)  # ticks with each snapshot

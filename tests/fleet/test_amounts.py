@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.fleet.amounts import UNTOLD, Amount, Share, total_amount, total_share
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Share, total_amount, total_share
 from exporter.formats.wording import UNKNOWN
 
 
@@ -17,7 +17,7 @@ def test_a_part_that_is_not_known_makes_a_sum_a_least_figure() -> None:
 
 def test_nothing_known_is_not_zero() -> None:
     """A sum of unknown things is a dash, and null."""
-    added = total_amount([UNTOLD, Amount(missing=4)])
+    added = total_amount([UNKNOWN_AMOUNT, Amount(missing=4)])
 
     assert added.text(str) == UNKNOWN
     assert added.as_dict() == {"value": None, "complete": False}
@@ -33,7 +33,10 @@ def test_a_sum_of_nothing_is_zero(amounts) -> None:
 def test_shares_add_up_by_their_parts() -> None:
     """Held, used and wasted are summed each by itself."""
     added = total_share(
-        [Share(Amount(1, 1), Amount(2, 1), UNTOLD), Share(Amount(10, 1), UNTOLD, Amount(30, 1))]
+        [
+            Share(Amount(1, 1), Amount(2, 1), UNKNOWN_AMOUNT),
+            Share(Amount(10, 1), UNKNOWN_AMOUNT, Amount(30, 1)),
+        ]
     )
 
     assert added == Share(Amount(11, 2), Amount(2, 1, 1), Amount(30, 1, 1))

@@ -155,10 +155,12 @@ def test_tables_stand_in_the_order_that_the_url_names(order: str, first: str) ->
 def test_no_prometheus_is_said_with_since_when() -> None:
     """Before the first answer the page has no figures, and says why and for how long."""
     html = _html(
-        Look(error="Prometheus cannot be asked: Connection refused", failing_since=710.0, looks=2, failures=2)
+        Look(
+            error="Prometheus cannot be reached: Connection refused", failing_since=710.0, looks=2, failures=2
+        )
     )
 
-    assert "Prometheus has not answered for 5 min. Prometheus cannot be asked: Connection refused" in _text(
+    assert "Prometheus has not answered for 5 min. Prometheus cannot be reached: Connection refused" in _text(
         html
     )
     assert "not read yet" in html

@@ -1,6 +1,15 @@
 """Sums of what sharing systems give out, each resource on its own."""
 
-from exporter.fleet.amounts import UNASKED, UNTOLD_SLICES, Amount, Units, named, told, total_units, words
+from exporter.fleet.amounts import (
+    FAILED_AMOUNT,
+    UNKNOWN_SLICES,
+    Amount,
+    Units,
+    named,
+    shown_units,
+    total_units,
+    words,
+)
 from exporter.fleet.queries import Answers
 from exporter.fleet.slices import SliceTables
 from exporter.formats.wording import UNKNOWN
@@ -24,10 +33,10 @@ def test_each_resource_is_added_up_on_its_own() -> None:
 
 def test_units_that_could_not_be_asked_make_no_zero_of_slices() -> None:
     """Slices that are there are told, and others are not said to be none."""
-    assert told(SLICES, None) == (SLICES,)
-    assert words(told(Units("", Amount(), Amount()), None)) == f"{UNKNOWN} of {UNKNOWN}"
-    assert words(told(Units("", Amount(), Amount()), ())) == "0 of 0"
-    assert words(told(UNTOLD_SLICES, ())) == f"{UNKNOWN} of {UNKNOWN}"
+    assert shown_units(SLICES, None) == (SLICES,)
+    assert words(shown_units(Units("", Amount(), Amount()), None)) == f"{UNKNOWN} of {UNKNOWN}"
+    assert words(shown_units(Units("", Amount(), Amount()), ())) == "0 of 0"
+    assert words(shown_units(UNKNOWN_SLICES, ())) == f"{UNKNOWN} of {UNKNOWN}"
 
 
 def test_names_are_as_long_as_they_must_be() -> None:
@@ -57,5 +66,5 @@ def test_a_sum_that_is_refused_costs_only_itself() -> None:
     """What is offered is told where what is held could not be asked."""
     told = _tables("sum of slices held").slices("GPU-1", 0)
 
-    assert (told.held, told.offered.total) == (UNASKED, 2.0)
+    assert (told.held, told.offered.total) == (FAILED_AMOUNT, 2.0)
     assert _tables("count of units held").units("GPU-1", 0) is None

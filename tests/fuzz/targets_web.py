@@ -26,7 +26,7 @@ from exporter.web.auth.gate import _credentials
 from exporter.web.pages.holders_table.cells_html import Line, line_of
 from exporter.web.pages.holders_table.filters import choices, chosen, words_of
 from exporter.web.pages.place import LONGEST, read_query
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 from exporter.web.timelines.query import BadValueError, read_ask
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import encoded, parts_of

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientResponse
 
 from exporter.demo.scenario import catalog
-from exporter.web.http.assets import FOR_EVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
+from exporter.web.http.assets import FOREVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
 from tests.end_to_end.serving import Served, serving
 
 SCENARIO = "t4-timeslicing"
@@ -58,7 +58,7 @@ async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: s
     zipped, smaller = await _get(served, asset(name), "gzip")
 
     assert response.status == zipped.status == 200
-    assert response.headers["Cache-Control"] == zipped.headers["Cache-Control"] == FOR_EVER
+    assert response.headers["Cache-Control"] == zipped.headers["Cache-Control"] == FOREVER
     types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
     assert response.headers["Content-Type"].startswith(types[name.rpartition(".")[2]])
     assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -120,7 +120,7 @@ def test_the_styles_are_one_sheet_in_a_fixed_order(tmp_path: Path) -> None:
     assert order[:2] == ["page.css", "controls.css"]
     assert order[-1] == "print.css"
     assert order[2:-1] == sorted(order[2:-1])
-    widths = re.findall(r"^\.g(\d+)\{flex-grow:(\d+)\}$", sheet, re.MULTILINE)
+    widths = re.findall(r"^\.w(\d+)\{flex-grow:(\d+)\}$", sheet, re.MULTILINE)
     assert widths == [(f"{percent}", f"{percent}") for percent in range(1, 101)]
 
 
@@ -162,12 +162,12 @@ async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> N
     answers = await asyncio.gather(*(_get(served, asset(PLOTLY), "gzip") for _ in range(3)))
 
     assert body == installed
-    assert plain.headers["Cache-Control"] == FOR_EVER
+    assert plain.headers["Cache-Control"] == FOREVER
     assert plain.headers["Content-Type"] == "text/javascript; charset=utf-8"
     for zipped, smaller in answers:
         assert zipped.headers["Content-Encoding"] == "gzip"
         assert zipped.headers["Content-Type"] == "text/javascript; charset=utf-8"
-        assert zipped.headers["Cache-Control"] == FOR_EVER
+        assert zipped.headers["Cache-Control"] == FOREVER
         assert smaller == answers[0][1]
     assert gzip.decompress(answers[0][1]) == installed
     assert library().hash not in asset("app.css")
@@ -213,7 +213,7 @@ async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> 
     for link in links:
         at = response.url.join(type(response.url)(link))
         async with served.client.get(at) as file:
-            assert (file.status, file.headers["Cache-Control"]) == (200, FOR_EVER)
+            assert (file.status, file.headers["Cache-Control"]) == (200, FOREVER)
 
 
 @pytest.mark.parametrize("scenario", ["showcase", "t4-timeslicing"])

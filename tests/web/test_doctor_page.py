@@ -10,8 +10,8 @@ from exporter.doctor import Doctor
 from exporter.doctor.report import TROUBLESHOOTING, Check, Report
 from exporter.web.html import page
 from exporter.web.pages.layout import doctor_drawing
+from exporter.web.pages.scene import Scene
 from exporter.web.pages.views.doctor_page import doctor_view, words
-from exporter.web.pages.views.scene import Scene
 from tests.end_to_end.serving import serving
 from tests.web.views_reading import NOW, read, scenario
 

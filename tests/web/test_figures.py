@@ -95,7 +95,7 @@ def test_what_is_not_known_is_no_zero() -> None:
     assert drawn["a"] == gap
     assert drawn["not known"] == [None, 1, None, None]
     assert drawn["on the devices"] == [40.0, None, 40.0, 40.0]
-    assert "used, not known by whom" not in drawn
+    assert "used, user unknown" not in drawn
 
 
 def test_the_time_before_history_and_the_step_that_has_just_begun_are_not_hatched() -> None:
@@ -118,7 +118,7 @@ def test_a_gpu_that_is_lost_for_a_while_hatches_the_node() -> None:
 def test_use_that_cannot_be_told_apart_is_shown_as_such() -> None:
     """What the known holders leave of a device's use is neither theirs nor nothing."""
     figure = figures(container("a", 1.0), container("b", None), gpu(used=5.0, rest=None))["memory"]
-    assert traces(figure)["used, not known by whom"] == [4.0] * COUNT
+    assert traces(figure)["used, user unknown"] == [4.0] * COUNT
     assert "unattributed" not in traces(figure)
     assert "The memory of b is not known." in figure["summary"]
 
@@ -126,7 +126,7 @@ def test_use_that_cannot_be_told_apart_is_shown_as_such() -> None:
 def test_use_that_is_known_for_a_part_of_a_step_only_leaves_the_rest_open() -> None:
     """What neither holders nor the unattributed explain is used all the same; what rounding leaves is not."""
     figure = figures(container("a", 1.0), gpu(used=[5.0, 5.0, 5.0, 5.00001], rest=[2.0, 4.0, 1.0, 4.0]))
-    assert traces(figure["memory"])["used, not known by whom"] == [2.0, None, 3.0, None]
+    assert traces(figure["memory"])["used, user unknown"] == [2.0, None, 3.0, None]
 
 
 def test_entitlement_is_a_line_in_steps_beside_the_stack() -> None:
@@ -245,7 +245,7 @@ def test_without_anything_there_are_no_lines() -> None:
     """A past of nothing is drawn as nothing, and said so."""
     drawn = figures()
     assert all(figure["data"] == [] for figure in drawn.values())
-    assert drawn["devices"]["summary"] == "Now nothing is known of the devices."
+    assert drawn["devices"]["summary"] == "No current readings of the devices."
 
 
 @pytest.mark.parametrize("card", ["#ffffff", "#161b22"])

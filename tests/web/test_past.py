@@ -106,9 +106,9 @@ async def test_what_is_asked_for_is_what_is_told() -> None:
         ("points=1441", "points: write a whole number from 1 to 1440"),
         ("points=many", "points: write a whole number from 1 to 1440"),
         ("level=pod", "level: write container, gpu, mig"),
-        ("pod=a", "namespace: a holder is named by namespace and pod"),
-        ("namespace=ml", "pod: a holder is named by namespace and pod"),
-        ("container=main", "container: write namespace and pod with it"),
+        ("pod=a", "namespace: write it too; a holder needs namespace and pod"),
+        ("namespace=ml", "pod: write it too; a holder needs namespace and pod"),
+        ("container=main", "container: write namespace and pod too"),
     ],
 )
 async def test_what_is_asked_wrongly_is_told_how_to_ask(query, said) -> None:

@@ -88,7 +88,7 @@ def test_compute_instances_stand_inside_their_gpu_instance() -> None:
     row = draw(snapshot([board()], migs=parts)).one(id="gpu-0")
     free, instance = row.all(of="stretch")
     growths = [
-        next(name for name in cell.classes if re.fullmatch(r"g\d+", name)) for cell in instance.all(of="cell")
+        next(name for name in cell.classes if re.fullmatch(r"w\d+", name)) for cell in instance.all(of="cell")
     ]
 
     assert "4 of 7 slices free" in free.text

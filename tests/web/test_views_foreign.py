@@ -2,7 +2,7 @@
 
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 from exporter.web.pages.views.totals import cards
 from tests.web.views_reading import NOW, draw, gpu_page, read, scenario
 

@@ -17,8 +17,8 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
+from exporter.web.pages.scene import name_of
 from exporter.web.pages.views.readings_table import write
-from exporter.web.pages.views.scene import name_of
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import NOW, UUID, gpu, gpu_page, holder, mig, read, scenario, snapshot
 from tests.web.views_reading import draw as node

@@ -26,7 +26,7 @@ def widths(element) -> list:
 
 def growth(cell) -> int:
     """Return how wide a cell is beside the others of its GPU."""
-    return next(int(name[1:]) for name in cell.classes if re.fullmatch(r"g\d+", name))
+    return next(int(name[1:]) for name in cell.classes if re.fullmatch(r"w\d+", name))
 
 
 def shared(name, **facts):

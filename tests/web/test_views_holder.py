@@ -8,7 +8,7 @@ from exporter.demo.scenario.catalog import names
 from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memory, ProcessRow, Totals
 from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 from tests.web.views_reading import GIB, NOW, UUID, gpu, holder, mig, read, scenario, snapshot
 
 ROOT = "../../../"

@@ -5,8 +5,8 @@ import pytest
 from exporter.demo.scenario.catalog import names
 from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, ProcessRow
+from exporter.web.pages.scene import Scene
 from exporter.web.pages.views.process_table import MOST_SHOWN, processes_of_gpu
-from exporter.web.pages.views.scene import Scene
 from tests.web.views_reading import GIB, UUID, gpu, gpu_page, holder, mig, read, scenario, snapshot
 
 HOSTILE = '"><img src=x onerror=alert(1)>'

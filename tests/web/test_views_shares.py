@@ -125,7 +125,7 @@ def test_claimed_devices_are_free_without_an_offer() -> None:
     texts = []
     for resource in ("gpu.nvidia.com", "nvidia.com/mig-2g.5gb"):
         row = holder("a", DeviceKey("GPU-0", "a"), resource=resource, sharing="mig")
-        texts.append(draw(snapshot([cut], [row], parts)).one("p", of="nobody").text)
+        texts.append(draw(snapshot([cut], [row], parts)).one("p", of="vacant").text)
 
     assert texts == ["free", "not held"]
 

@@ -96,7 +96,7 @@ async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("- a\n", "the file (line 1): a mapping"),
+        ("- a\n", "the file (line 1): this must be a mapping"),
         ("[", "not valid YAML: line "),
         ("a: &a [*a]\n", "a (line 1): there is no such key; there are tls_server_config"),
         (
@@ -108,8 +108,8 @@ async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
             f"{TLS}  certfile: x\n",
             "tls_server_config.certfile (line 4): there is no such key; did you mean cert_file?",
         ),
-        (f"{TLS}  cert_file: x\n", "tls_server_config.cert_file (line 4): the key is given twice"),
-        (f"{TLS}  cert: x\n", "tls_server_config.cert: give it or cert_file, not both"),
+        (f"{TLS}  cert_file: x\n", "tls_server_config.cert_file (line 4): this key is repeated"),
+        (f"{TLS}  cert: x\n", "tls_server_config.cert: set it or cert_file, not both"),
         ("tls_server_config: {cert_file: tls.crt}\n", "tls_server_config.key_file: TLS needs it"),
         ("tls_server_config: {key_file: tls.key}\n", "tls_server_config.cert_file: TLS needs it"),
         (
@@ -127,52 +127,67 @@ async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
         ),
         (
             "tls_server_config: {cert_file: tls.crt, key_file: other.key}\n",
-            "the key is not that of the certificate",
+            "the key does not match the certificate",
         ),
         ("tls_server_config: {cert_file: tls.crt, key_file: locked.key}\n", "the key is encrypted"),
         (
             "tls_server_config: {cert_file: tls.crt, key: secret}\n",
             "tls_server_config.key: there is no private key",
         ),
-        ("tls_server_config: {cert_file: [a], key_file: b}\n", "cert_file (line 1): plain text is needed"),
-        (f"{TLS}  min_version: TLS9\n", "min_version (line 4): 'TLS9' is none of TLS12, TLS13"),
-        (f"{TLS}  min_version: TLS10\n", "min_version: TLS10 is not safe any more"),
-        ("tls_server_config:\n  min_version: TLS10\n", "min_version: TLS10 is not safe any more"),
-        ("tls_server_config:\n  max_version: TLS11\n", "max_version: TLS11 is not safe any more"),
-        (f"{TLS}  max_version: TLS11\n", "max_version: TLS11 is not safe any more"),
+        ("tls_server_config: {cert_file: [a], key_file: b}\n", "cert_file (line 1): this must be plain text"),
+        (f"{TLS}  min_version: TLS9\n", "min_version (line 4): 'TLS9' is not one of TLS12, TLS13"),
+        (f"{TLS}  min_version: TLS10\n", "min_version: TLS10 is insecure and not supported"),
+        ("tls_server_config:\n  min_version: TLS10\n", "min_version: TLS10 is insecure and not supported"),
+        ("tls_server_config:\n  max_version: TLS11\n", "max_version: TLS11 is insecure and not supported"),
+        (f"{TLS}  max_version: TLS11\n", "max_version: TLS11 is insecure and not supported"),
         (f"{TLS}  min_version: TLS13\n  max_version: TLS12\n", "max_version: TLS12 is older"),
-        (f"{TLS}  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "is none of TLS_ECDHE_ECDSA_WITH_AES_128"),
+        (f"{TLS}  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "is not one of TLS_ECDHE_ECDSA_WITH_AES_128"),
         (
             f"{TLS}  cipher_suites: [TLS_AES_128_GCM_SHA256]\n  max_version: TLS12\n",
             "max_version: TLS12 is older",
         ),
-        (f"{TLS}  curve_preferences: [P256]\n", "'P256' is none of CurveP256, CurveP384, CurveP521, X25519"),
+        (
+            f"{TLS}  curve_preferences: [P256]\n",
+            "'P256' is not one of CurveP256, CurveP384, CurveP521, X25519",
+        ),
         (f"{TLS}  curve_preferences: [X25519, CurveP256]\n", "curve_preferences: only one curve"),
-        (f"{TLS}  prefer_server_cipher_suites: 1\n", "prefer_server_cipher_suites (line 4): true or false"),
-        (f"{TLS}  client_auth_type: Any\n", "'Any' is none of NoClientCert, VerifyClientCertIfGiven"),
-        (f"{TLS}  client_auth_type: RequestClientCert\n", "takes any certificate, which proves nothing"),
-        (f"{TLS}  client_auth_type: RequireAnyClientCert\n{CA}", "write RequireAndVerifyClientCert"),
+        (
+            f"{TLS}  prefer_server_cipher_suites: 1\n",
+            "prefer_server_cipher_suites (line 4): this must be true or false",
+        ),
+        (f"{TLS}  client_auth_type: Any\n", "'Any' is not one of NoClientCert, VerifyClientCertIfGiven"),
+        (f"{TLS}  client_auth_type: RequestClientCert\n", "accepts any certificate, which proves nothing"),
+        (f"{TLS}  client_auth_type: RequireAnyClientCert\n{CA}", "use RequireAndVerifyClientCert"),
         (f"{TLS}{VERIFIED}", "client_ca_file: without it"),
         (f"{TLS}{CA}", "client_auth_type: with client_ca_file it must be"),
         (f"{TLS}{VERIFIED}  client_ca_file: empty\n", "/empty: there is no certificate"),
         (f"{TLS}  client_allowed_sans: [a]\n", "client_allowed_sans: it needs client_auth_type RequireAnd"),
-        ("http_server_config: {http2: maybe}\n", "http_server_config.http2 (line 1): true or false"),
+        (
+            "http_server_config: {http2: maybe}\n",
+            "http_server_config.http2 (line 1): this must be true or false",
+        ),
         ("http_server_config: {http3: true}\n", "http_server_config.http3 (line 1): there is no such key"),
         (
             "http_server_config: {headers: {Server: x}}\n",
             "http_server_config.headers.Server (line 1): there is no",
         ),
-        ("http_server_config: {headers: {X-Frame-Options: x}}\n", "'x' is none of deny, sameorigin"),
+        ("http_server_config: {headers: {X-Frame-Options: x}}\n", "'x' is not one of deny, sameorigin"),
         ('http_server_config: {headers: {X-XSS-Protection: "a\\r\\nb"}}\n', "a header is one line"),
-        ("basic_auth_users: [a]\n", "basic_auth_users (line 1): a mapping"),
-        ("basic_auth_users: {ann: secret}\n", "basic_auth_users.ann: this is no bcrypt hash"),
-        ("basic_auth_users: {ann: }\n", "basic_auth_users.ann: this is no bcrypt hash"),
+        ("basic_auth_users: [a]\n", "basic_auth_users (line 1): this must be a mapping"),
+        ("basic_auth_users: {ann: secret}\n", "basic_auth_users.ann: this is not a bcrypt hash"),
+        ("basic_auth_users: {ann: }\n", "basic_auth_users.ann: this is not a bcrypt hash"),
         (f"basic_auth_users: {{ann: '$2y$20${CHEAP[7:]}'}}\n", "the cost of the hash must be from 4 to 16"),
-        (f"basic_auth_users: {{'a:b': '{CHEAP}'}}\n", "a user needs a name, without a colon"),
+        (f"basic_auth_users: {{'a:b': '{CHEAP}'}}\n", "a user needs a name without a colon"),
         (f"basic_auth_users: {{'': '{CHEAP}'}}\n", "a user needs a name"),
-        ("rate_limit: {interval: 1}\n", "rate_limit.interval (line 1): a duration with its unit"),
+        (
+            "rate_limit: {interval: 1}\n",
+            "rate_limit.interval (line 1): this must be a duration with its unit",
+        ),
         ("rate_limit: {interval: 1s}\n", "rate_limit.burst: with an interval it must be 1 or more"),
-        ("rate_limit: {interval: 1s, burst: many}\n", "rate_limit.burst (line 1): a whole number"),
+        (
+            "rate_limit: {interval: 1s, burst: many}\n",
+            "rate_limit.burst (line 1): this must be a whole number",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named_with_its_place(folder, text, told):
@@ -205,7 +220,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, make):
     make(tmp_path / "tls.key")
     (tmp_path / "tls.crt").write_text("-----BEGIN CERTIFICATE-----")
     with pytest.raises(
-        SettingsError, match=r"cannot read /.*/tls.key: (it is no regular file|Is a directory)"
+        SettingsError, match=r"cannot read /.*/tls.key: (it is not a regular file|Is a directory)"
     ):
         WebAccess(write(tmp_path, TLS))
 
@@ -213,18 +228,18 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, make):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"basic_auth_users: {{'{CHEAP}': ann}}\n", "basic_auth_users.$2…: this is no bcrypt hash"),
+        (f"basic_auth_users: {{'{CHEAP}': ann}}\n", "basic_auth_users.$2…: this is not a bcrypt hash"),
         (f"'{CHEAP}': ann\n", "$2… (line 1): there is no such key"),
-        (f"{TLS}  min_version: '{CHEAP}'\n", "'$2…' is none of"),
-        (f"{TLS}  min_version: {'long' * 100}\n", f"'{'long' * 15}' is none of"),
-        (f"http_server_config: {{headers: {{X-Frame-Options: '{CHEAP}'}}}}\n", "'$2…' is none of deny"),
+        (f"{TLS}  min_version: '{CHEAP}'\n", "'$2…' is not one of"),
+        (f"{TLS}  min_version: {'long' * 100}\n", f"'{'long' * 15}' is not one of"),
+        (f"http_server_config: {{headers: {{X-Frame-Options: '{CHEAP}'}}}}\n", "'$2…' is not one of deny"),
         (
             f"tls_server_config:\n  cert_file: tls.crt\n  key_file: |\n    {SECRET}\n    {SECRET}\n",
-            "tls_server_config.key_file: this is no path; what is no file but stands here itself goes to key",
+            "tls_server_config.key_file: this is not a path; PEM text belongs in key",
         ),
         (
             f"tls_server_config:\n  cert_file: tls.crt\n  key_file: '-----BEGIN PRIVATE KEY----- {SECRET}'\n",
-            "tls_server_config.key_file: this is no path",
+            "tls_server_config.key_file: this is not a path",
         ),
     ],
 )

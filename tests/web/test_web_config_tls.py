@@ -215,10 +215,10 @@ async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
     [
         (("tls.crt", ""), "tls.crt: there is no certificate in PEM form"),
         (("tls.key", None), "cannot read"),
-        (("tls.key", "other"), "the key is not that of the certificate"),
+        (("tls.key", "other"), "the key does not match the certificate"),
         (("web-config.yml", "tls_server_config: {"), "not valid YAML"),
-        (("web-config.yml", ""), "TLS is switched on or off by a restart only"),
-        (("web-config.yml", TLS), "passwords are done away with by a restart only"),
+        (("web-config.yml", ""), "turning TLS on or off needs a restart"),
+        (("web-config.yml", TLS), "turning passwords off needs a restart"),
     ],
 )
 async def test_what_is_broken_changes_nothing(  # noqa: PLR0917 - pytest hands fixtures over by name

@@ -17,7 +17,7 @@ from exporter.exposition.page import Exposition, Format
 from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.place import Query
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
 
 SCENARIOS = names()

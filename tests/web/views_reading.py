@@ -28,7 +28,7 @@ from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web.html import page
 from exporter.web.pages.layout import gpu_drawing, node_drawing
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 from tests.poller.bench import budget_of
 
 GIB = 1 << 30

@@ -1,1 +1,1 @@
-"""What programs ask for: metrics, the snapshot and its twins, health, and the description of it all."""
+"""Routes for programs: metrics, the snapshot and its formats, health, and the OpenAPI description."""

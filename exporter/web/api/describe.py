@@ -1,4 +1,7 @@
-"""Descriptions of routes as OpenAPI 3.1: what each takes, and every status that it can answer with."""
+"""Descriptions of routes as OpenAPI 3.1: their parameters, and all statuses that they can return.
+
+Format: https://spec.openapis.org/oas/v3.1.0
+"""
 
 import json
 import re
@@ -17,88 +20,83 @@ from exporter.web.live.broadcaster import LONGEST_ID
 JSON, TEXT, CSV, HTML, EVENTS = "application/json", "text/plain", "text/csv", "text/html", "text/event-stream"
 PATH = "/api/v1/openapi.json"
 FILES = "/static/{hash}/{name}"
-# Requests may be refused before a route is looked at: for their form, their body, or what they expect.
+# Requests may be refused before routing: for their syntax, body, or Expect header.
 _ALWAYS = (400, 413, 417, 500, 505)
 _GUARDED = (401, 429)
 _MEANINGS = {
-    400: "The request cannot be understood; the text says why.",
-    401: "A user name and a password are needed, by the web configuration.",
-    404: "There is no such thing.",
-    413: "A request with a body is not answered.",
-    417: "What the request expects is not done here.",
-    429: "More requests or wrong passwords come than are taken.",
-    500: "The answer could not be made; the log says why.",
-    503: "Not now; the text says why.",
-    505: "Only HTTP/1.0 and HTTP/1.1 are spoken.",
+    400: "The request is invalid; the text has the reason.",
+    401: "The web configuration requires a user name and password.",
+    404: "Not found.",
+    413: "Requests with a body are not allowed.",
+    417: "The Expect header is not supported.",
+    429: "Too many requests or wrong passwords.",
+    500: "The response could not be made; the log has the reason.",
+    503: "Not available now; the text has the reason.",
+    505: "Only HTTP/1.0 and HTTP/1.1 are supported.",
 }
 _HEADERS: Mapping[int, Mapping[str, Schema]] = {
     401: {"WWW-Authenticate": {"description": "How to log in.", "required": True}},
     429: {"Retry-After": {"description": "Seconds to wait.", "required": True}},
-    503: {"Retry-After": {"description": "Seconds to wait, if that is known."}},
+    503: {"Retry-After": {"description": "Seconds to wait, if known."}},
 }
 _IN_PATH = re.compile(r"\{([a-z]+)\}")
 
 
 class Parameter(NamedTuple):
-    """A parameter of the query, or of ``place`` "header"."""
+    """A parameter in the query, or in another ``place`` such as "header"."""
 
     meaning: str
     schema: Schema
     place: str = "query"
 
 
-IF_NONE_MATCH = Parameter("ETags of answers that the client has.", {"type": "string"}, "header")
+IF_NONE_MATCH = Parameter("ETags of responses that the client has.", {"type": "string"}, "header")
 FOLLOWING: Mapping[str, Parameter] = {
     "since": Parameter(
         "Id of the last event that the client has.",
         {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
     ),
-    "Last-Event-ID": Parameter("The same, which comes first.", {"type": "string"}, "header"),
+    "Last-Event-ID": Parameter("The same; overrides since.", {"type": "string"}, "header"),
 }
-"""What every stream takes."""
+"""The parameters of every stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What one path answers to GET.
-
-    ``answers`` maps media types to the schemas of their bodies, "" for plain text. ``refusals`` are the
-    errors that a client can meet here beside those of every path. ``guarded``: the web configuration may ask
-    for a password and count requests. ``tagged``: answers have an ETag, and 304 is one of them.
-    """
+    """GET of one path."""
 
     name: str
     summary: str
-    answers: Mapping[str, str]
-    words: str = ""
+    answers: Mapping[str, str]  # media types to names of schemas, "" for plain text
+    words: str = ""  # a longer description
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    refusals: tuple[int, ...] = ()
-    guarded: bool = True
-    tagged: bool = True
+    refusals: tuple[int, ...] = ()  # possible error statuses besides those of every path
+    guarded: bool = True  # whether passwords and the rate limit of the web configuration apply
+    tagged: bool = True  # whether responses have an ETag, and 304 is possible
 
 
 Operations = Mapping[str, Operation]
 
 
 def probe(name: str, summary: str, refusals: tuple[int, ...] = ()) -> Operation:
-    """Describe a health check: the kubelet has no password."""
+    """Return the description of a health check, which needs no password."""
     return Operation(
         name=name, summary=summary, answers={TEXT: ""}, refusals=refusals, guarded=False, tagged=False
     )
 
 
 def files() -> Operation:
-    """Describe the files that pages are made with."""
+    """Return the description of static files."""
     return Operation(
         name="file",
-        summary="A file that the pages are made with; its name may have folders.",
+        summary="A static file of the pages; its name may contain folders.",
         answers={"text/css": "", "text/javascript": "", "image/svg+xml": ""},
         refusals=(404,),
     )
 
 
 def description(about: str, operations: Operations, schemas: Mapping[str, Schema]) -> Schema:
-    """Make the document; ``schemas`` are those that the operations refer to, by their names."""
+    """Return the document; ``schemas`` are those of the operations, by name."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -107,13 +105,13 @@ def description(about: str, operations: Operations, schemas: Mapping[str, Schema
             "description": about,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        # Relative to this document, so that it is right behind any proxy.
+        # Relative to this document, so that it works behind any proxy.
         "servers": [{"url": "../.."}],
         "paths": {path: {"get": _described(path, operation)} for path, operation in operations.items()},
         "components": {
             "schemas": {
                 **schemas,
-                "Error": whole({"error": text("What is wrong, as a sentence.")}),
+                "Error": whole({"error": text("The error, as a sentence.")}),
                 "Description": {"type": "object"},
             },
             "responses": {f"{status}": _refusal(status) for status in _MEANINGS},
@@ -123,11 +121,11 @@ def description(about: str, operations: Operations, schemas: Mapping[str, Schema
 
 
 def route(document: Callable[[], Schema]) -> web.RouteDef:
-    """Make the route that hands out a description, which is made when it is first asked for."""
-    written = cache(lambda: json.dumps(document()).encode())
+    """Return the route of a description, which is made on the first request."""
+    body = cache(lambda: json.dumps(document()).encode())
 
     async def describe(request: web.Request) -> web.Response:
-        return await reply(request, written(), f"{JSON}; charset=utf-8")
+        return await reply(request, body(), f"{JSON}; charset=utf-8")
 
     return web.get(PATH, describe)
 
@@ -149,18 +147,20 @@ def _described(path: str, operation: Operation) -> Schema:
         kind: {"schema": reference(schema) if schema else {"type": "string"}}
         for kind, schema in operation.answers.items()
     }
-    known = {"304": {"description": "The client has the answer already."}} if operation.tagged else {}
+    not_modified = (
+        {"304": {"description": "The client has the response already."}} if operation.tagged else {}
+    )
     refusals = sorted({*_ALWAYS, *(_GUARDED if operation.guarded else ()), *operation.refusals})
     return {
         "operationId": operation.name,
         "summary": operation.summary,
         **({"description": operation.words} if operation.words else {}),
-        # Without passwords in the web configuration nobody is asked for one.
+        # Two alternatives: passwords are optional in the web configuration.
         **({"security": [{}, {"password": []}]} if operation.guarded else {}),
         "parameters": list(_parameters(path, operation)),
         "responses": {
-            "200": {"description": "The answer.", "content": content},
-            **known,
+            "200": {"description": "The response.", "content": content},
+            **not_modified,
             **{f"{status}": {"$ref": f"#/components/responses/{status}"} for status in refusals},
         },
     }

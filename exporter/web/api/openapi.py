@@ -32,11 +32,11 @@ from exporter.web.timelines.query import (
 )
 
 _ABOUT = """\
-What one node knows of its GPUs, who holds which slice of them, and what they use. Nothing can be changed.
-HEAD is answered as GET is, without a body. A parameter that is not described is passed over.
+The GPUs of one node, the holders of their slices, and their use. The API is read-only. HEAD returns the
+headers of GET. Unknown parameters are ignored.
 
-A field is there even where its value is not known: then it is null, never 0. Fields may be added. Units are
-base units, and ratios are of 1, where 1 is a whole physical GPU."""
+Unknown values are null, never 0, and no field is left out. Fields may be added. Units are base units; a ratio
+of 1 is a whole physical GPU."""
 _POINTS = {"type": "integer", "minimum": 1, "maximum": MOST_POINTS, "default": DEFAULT_POINTS}
 _SPAN = {"type": "string", "pattern": f"^{SPAN_PATTERN}$", "default": DEFAULT_SPAN}
 _LEVELS = {
@@ -50,35 +50,33 @@ _RANGE = Parameter("How far back, such as 5m, 6h or 7d, from 10s to 366d.", _SPA
 _HISTORY = {
     "range": _RANGE,
     "end": Parameter(
-        "Unix time in seconds up to which; now, by default.",
+        "End of the range, as Unix time in seconds; by default now.",
         {"type": "number", "minimum": 0, "maximum": LATEST},
     ),
-    "points": Parameter("At most so many steps.", _POINTS),
-    "level": Parameter("Of which levels; of all, by default.", _LEVELS),
+    "points": Parameter("Maximum number of steps.", _POINTS),
+    "level": Parameter("Levels to return; by default all.", _LEVELS),
 }
 _NAMES = {
-    "uuid": "Of one GPU only.",
-    "namespace": "Of one pod only, with `pod`.",
-    "pod": "Of one pod only, with `namespace`.",
-    "container": "Of one container of that pod only.",
+    "uuid": "Only this GPU.",
+    "namespace": "Only one pod; needs `pod`.",
+    "pod": "Only one pod; needs `namespace`.",
+    "container": "Only this container of the pod.",
 }
-_FIGURE = {"id": "Its name.", "title": "Its heading.", "summary": "Its newest numbers in words."}
+_FIGURE = {"id": "Its name.", "title": "Its heading.", "summary": "Its newest values as text."}
 _WORDS: Schema = {"type": "string"}
 _QUERY: Mapping[str, Parameter] = {
-    "q": Parameter("Words that rows have to have; the first 200 characters count.", _WORDS),
-    "namespace": Parameter("Rows of this namespace only.", _WORDS),
-    "gpu": Parameter("Rows of the GPU of this number or UUID only.", _WORDS),
-    "state": Parameter("Rows in this state only; the page names one that it does not know.", _WORDS),
+    "q": Parameter("Words that all rows must contain; the first 200 characters count.", _WORDS),
+    "namespace": Parameter("Only rows of this namespace.", _WORDS),
+    "gpu": Parameter("Only rows of the GPU with this number or UUID.", _WORDS),
+    "state": Parameter("Only rows in this state; the page reports an unknown one.", _WORDS),
     "sort": Parameter(
-        "Column to sort by, after a minus the largest first; the page names one that it does not know.",
-        _WORDS,
+        "Column to sort by; with a leading minus, largest first. The page reports an unknown one.", _WORDS
     ),
     "columns": Parameter(
-        "Keys of the columns to show; the page names those that it does not know.",
-        {"type": "array", "items": _WORDS},
+        "Keys of the columns to show; the page reports unknown ones.", {"type": "array", "items": _WORDS}
     ),
     "range": Parameter(
-        "Span of the timelines, such as 5m, 6h or 7d, from 10s to 366d.",
+        "Range of the timelines, such as 5m, 6h or 7d, from 10s to 366d.",
         {"type": "string", "pattern": f"^({SPAN_PATTERN})?$"},
     ),
 }
@@ -110,7 +108,7 @@ def _figures(name: str, summary: str) -> Operation:
 OPERATIONS: Operations = {
     "/": Operation(
         name="node",
-        summary="The node as text; the page, to clients that name HTML.",
+        summary="The node as text, or as a page for clients that accept HTML.",
         answers={TEXT: "", HTML: ""},
         parameters=_QUERY,
         refusals=(503,),
@@ -123,17 +121,17 @@ OPERATIONS: Operations = {
     ),
     "/api/v1/snapshot": Operation(
         name="snapshot",
-        summary="Everything that the last poll found.",
+        summary="All results of the last poll.",
         words="As JSON; its containers as CSV; or the node as text.",
         answers={JSON: "Snapshot", CSV: "", TEXT: ""},
         parameters={
-            "format": Parameter("The form of the answer, in place of an Accept header.", choice(FORMS)),
+            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMS)),
         },
     ),
     "/api/v1/stream": Operation(
         name="stream",
         summary="The snapshot, kept up to date by events.",
-        words=f"{snapshot_stream.__doc__}\n\nData of `snapshot` is a Snapshot, of `delta` a Delta.",
+        words=f"{snapshot_stream.__doc__}\n\nThe data of `snapshot` is a Snapshot, that of `delta` a Delta.",
         answers={EVENTS: "StreamEvent"},
         parameters=FOLLOWING,
         refusals=(503,),
@@ -141,11 +139,11 @@ OPERATIONS: Operations = {
     ),
     "/api/v1/history": Operation(
         name="history",
-        summary="What was: readings of the last hours.",
+        summary="Readings of the last hours.",
         words=(
-            "Each value is the mean of what was known in its step, null where nothing was. A range that "
-            "reaches back further than is kept is refused, and so is `namespace` or `pod` without the other, "
-            "or `container` without both."
+            "Each value is the mean of the known values in its step, null if there are none. A range that "
+            "reaches back too far is refused, and so is `namespace` or `pod` without the other, or "
+            "`container` without both."
         ),
         answers={JSON: "History"},
         parameters=_HISTORY
@@ -157,45 +155,45 @@ OPERATIONS: Operations = {
     ),
     "/api/v1/doctor": Operation(
         name="doctor",
-        summary="What is degraded or missing here, and how to mend it.",
+        summary="What is degraded or missing on this node, and how to fix it.",
         answers={JSON: "Report"},
         refusals=(503,),
     ),
     describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
-    "/-/healthy": probe("healthy", "Whether no restart is needed.", (503,)),
+    "/-/healthy": probe("healthy", "Whether the process needs no restart.", (503,)),
     "/-/ready": probe("ready", "Whether the first poll is done.", (503,)),
-    "/doctor": _page("doctor_page", "The page of the doctor."),
+    "/doctor": _page("doctor_page", "The doctor page."),
     "/gpu/{uuid}": _page("gpu_page", "The page of a GPU.", 404),
     "/holder/{namespace}/{pod}/{container}": _page("holder_page", "The page of a holder.", 404),
-    "/live/": _live("node_live", "What changes on the page of the node."),
-    "/live/doctor": _live("doctor_live", "What changes on the page of the doctor."),
-    "/live/gpu/{uuid}": _live("gpu_live", "What changes on the page of a GPU.", 404),
+    "/live/": _live("node_live", "Changes of the node page."),
+    "/live/doctor": _live("doctor_live", "Changes of the doctor page."),
+    "/live/gpu/{uuid}": _live("gpu_live", "Changes of the page of a GPU.", 404),
     "/live/holder/{namespace}/{pod}/{container}": _live(
-        "holder_live", "What changes on the page of a holder.", 404
+        "holder_live", "Changes of the page of a holder.", 404
     ),
     "/figures/node": _figures("node_figures", "The timelines of the node."),
-    "/figures/gpu/{uuid}": _figures("gpu_figures", "The timelines of a GPU; none of one that is not known."),
+    "/figures/gpu/{uuid}": _figures("gpu_figures", "The timelines of a GPU; empty if it is unknown."),
     "/figures/holder/{namespace}/{pod}/{container}": _figures(
-        "holder_figures", "The timelines of a holder; none of one that is not known."
+        "holder_figures", "The timelines of a holder; empty if it is unknown."
     ),
     describe.FILES: describe.files(),
 }
 """The paths of the node: first those for programs, then those of the pages."""
 
 
-def routes() -> list[web.RouteDef]:
-    """List the route of the description."""
-    return [describe.route(document)]
+def route() -> web.RouteDef:
+    """Return the route of the description."""
+    return describe.route(document)
 
 
 def document() -> Schema:
-    """Make the description."""
-    further = {"StreamEvent": _stream_event(), "Figures": _figures_schema()}
-    return description(_ABOUT, OPERATIONS, schemas() | further)
+    """Return the description."""
+    own = {"StreamEvent": _stream_event(), "Figures": _figures_schema()}
+    return description(_ABOUT, OPERATIONS, schemas() | own)
 
 
 def _stream_event() -> Schema:
-    """Describe one event as its fields on the wire; ``data`` is JSON."""
+    """Return the schema of an event by its fields in the stream; ``data`` is JSON."""
 
     def event(kind: str, schema: str) -> Schema:
         data = {"type": "string", "contentMediaType": JSON, "contentSchema": reference(schema)}
@@ -205,17 +203,17 @@ def _stream_event() -> Schema:
 
 
 def _figures_schema() -> Schema:
-    """Describe the figures of a page, which Plotly takes as they are."""
+    """Return the schema of the figures of a page, in Plotly's format."""
     figure = {name: text(meaning) for name, meaning in _FIGURE.items()} | {"figure": {"type": "object"}}
     return whole(
         {
             "start": number("Unix time at which the first step begins."),
             "end": number("Unix time at which the last step ends."),
-            "step": number("Seconds of a step."),
-            "source": choice(("memory", "prometheus"), "Who remembered it."),
-            "note": text("What to know of it; empty where that is nothing."),
-            "begins": number("Unix time of the first step of which anything is known.", null=True),
-            "config": {"type": "object", "description": "What Plotly is started with."},
-            "figures": listed(whole(figure), "None where nothing is known."),
+            "step": number("Seconds per step."),
+            "source": choice(("memory", "prometheus"), "Source of the data."),
+            "note": text("A note for readers, or empty."),
+            "begins": number("Unix time of the first step with a known value.", null=True),
+            "config": {"type": "object", "description": "The configuration of Plotly."},
+            "figures": listed(whole(figure), "Empty if nothing is known."),
         }
     )

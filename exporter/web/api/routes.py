@@ -1,22 +1,21 @@
-"""What programs ask for: metrics, the API, and how the program itself is doing."""
+"""Routes for programs: metrics, the API, and the health of this process."""
 
 import json
 
 from aiohttp import web
 
-from exporter.exposition.negotiation import media_quality
 from exporter.exposition.page import accepts_gzip, choose_format
-from exporter.web.http.errors import one_of
+from exporter.web.http.errors import requested_form
 from exporter.web.http.responses import reply
 from exporter.web.site import Site
 
 JSON = "application/json; charset=utf-8"
-# The forms of a snapshot: how an Accept header names them, and the type that they have.
+# The formats of a snapshot, and their content types.
 FORMS = {"json": JSON, "csv": "text/csv; charset=utf-8", "text": "text/plain; charset=utf-8"}
 
 
 def routes(site: Site) -> list[web.RouteDef]:
-    """List the routes for programs."""
+    """Return the routes for programs."""
     machine = _Machine(site)
     return [
         web.get("/metrics", machine.metrics),
@@ -42,10 +41,8 @@ class _Machine:
         return web.Response(body=await self._pages.metrics(fmt, zipped), headers=headers)
 
     async def snapshot(self, request: web.Request) -> web.Response:
-        """Hand out the snapshot in the form that the URL names, else in the one that is accepted."""
-        form = one_of(request.query, "format", FORMS)
-        if form is None:
-            form = _accepted_form(request.headers.get("Accept", ""))
+        """Return the snapshot in the requested format."""
+        form = requested_form(request, FORMS)
         pages, headers = self._pages, {}
         make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[form]
         if form == "csv":
@@ -56,29 +53,23 @@ class _Machine:
         )
 
     async def doctor(self, request: web.Request) -> web.Response:
-        """Hand out what ``doctor --json`` prints, judged by the last poll."""
+        """Return what ``doctor --json`` prints, by the last poll."""
         report = await self._pages.each_second("report", self._report)
         if not report.checks:
-            raise web.HTTPServiceUnavailable(text="Nothing is polled yet.")
+            raise web.HTTPServiceUnavailable(text="The first poll is not done yet.")
         return await reply(request, json.dumps(report.as_dict()).encode(), JSON)
 
     async def healthy(self, _request: web.Request) -> web.Response:
-        """Fail only where a restart helps: the kubelet then restarts the container."""
+        """Return 503 only if a restart helps, because the kubelet then restarts the container."""
         reason = self._restart_reason()
         return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
 
     async def ready(self, _request: web.Request) -> web.Response:
-        """Say whether the first poll is done; a node where it found nothing must still be scraped."""
+        """Return 200 after the first poll, even if it found nothing: the node must still be scraped."""
         done = self._pages.snapshot.sequence > 0
         return web.Response(status=200 if done else 503, text="ok\n" if done else "before the first poll\n")
 
 
-def _accepted_form(accept: str) -> str:
-    """Choose by an Accept header; JSON where the others are not named or not wanted more."""
-    wanted = {form: media_quality(accept, kind.partition(";")[0]) for form, kind in FORMS.items()}
-    return max(wanted, key=lambda form: wanted[form])
-
-
 def _file_name(name: str) -> str:
-    """Leave of a name what no file system and no header minds."""
+    """Return a name without the characters that are unsafe in file names or headers."""
     return "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)

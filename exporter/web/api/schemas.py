@@ -1,7 +1,4 @@
-"""What the documents of the API look like, as JSON Schema, made from the table of series.
-
-A field that can be unknown is there all the same, and null.
-"""
+"""The documents of the API as JSON Schema, made from the table of series. Unknown fields are null."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
@@ -23,8 +20,8 @@ from exporter.metrics import (
 )
 from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
+from exporter.model.states import STATE_WORDS
 from exporter.model.xids import XidClass
-from exporter.web.api.field_schemas import FURTHER
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -35,17 +32,17 @@ ROWS: Mapping[str, tuple[str, Level, Sequence[AnyFamily]]] = {
     "containers": ("Container", "container", CONTAINER),
     "collectors": ("Collector", "collector", COLLECTOR),
 }
-"""The lists of a snapshot that are made from the table: what a row is called, its level and families."""
+"""The lists of a snapshot made from the table of series: the name of a row, its level and its families."""
 
 _NODE: tuple[str, Level, Sequence[AnyFamily]] = ("Node", "node", NODE)
 _LABELS = {
     "uuid": "UUID of the GPU.",
-    "mig_uuid": "UUID of the MIG device, or name of the partition; null for what is of a whole GPU.",
+    "mig_uuid": "UUID of the MIG device, or name of the partition; null for a whole GPU.",
     "vgpu_uuid": "UUID of the vGPU.",
     "namespace": "Namespace of the pod.",
     "pod": "Name of the pod.",
     "pod_uid": "UID of the pod.",
-    "container": "Name of the container; null where the containers of a pod cannot be told apart.",
+    "container": "Name of the container; null if the containers of a pod cannot be distinguished.",
     "collector": "Name of the source of data.",
 }
 _UNITS = (
@@ -60,17 +57,21 @@ _UNITS = (
     "watts",
 )
 _TIME = "Unix time in seconds."
+_LEFT_OUT = "Number of processes that are not listed because there are too many."
 _SEQUENCE = "Number of the poll since the exporter's start; 0 before the first."
 
 
 def schemas() -> dict[str, Schema]:
-    """Make all schemas by their names."""
-    made: dict[str, Schema] = {}
+    """Return all schemas by name."""
+    rows: dict[str, Schema] = {}
     for name, level, families in (_NODE, *ROWS.values()):
-        fields = {**_fields(level, families), **FURTHER.get(name, {})}
-        made[f"{name}Fields"] = {"type": "object", "properties": fields}
-        made[name] = {**reference(f"{name}Fields"), "required": list(fields)}
-    return made | {
+        fields = _labels(LEVEL_LABELS[level])
+        for family in families:
+            fields |= _of_family(family)
+        fields |= _without_series().get(name, {})
+        rows[f"{name}Fields"] = {"type": "object", "properties": fields}
+        rows[name] = {**reference(f"{name}Fields"), "required": list(fields)}
+    return rows | {
         "Pod": _pod(),
         "Process": _process(),
         "Event": _event(),
@@ -82,34 +83,34 @@ def schemas() -> dict[str, Schema]:
 
 
 def whole(properties: Mapping[str, Schema], meaning: str = "") -> Schema:
-    """Make the schema of an object that always has all of these."""
+    """Return the schema of an object that always has all of these fields."""
     described = {"description": meaning} if meaning else {}
     return {"type": "object", **described, "properties": dict(properties), "required": list(properties)}
 
 
 def text(meaning: str, *, null: bool = False) -> Schema:
-    """Make the schema of a text."""
+    """Return the schema of a text."""
     return {"type": ["string", "null"] if null else "string", "description": meaning}
 
 
 def number(meaning: str, *, null: bool = False, kind: str = "number") -> Schema:
-    """Make the schema of a number."""
+    """Return the schema of a number."""
     return {"type": [kind, "null"] if null else kind, "description": meaning}
 
 
 def choice(options: Iterable[str], meaning: str = "", *, null: bool = False) -> Schema:
-    """Make the schema of one text of several."""
+    """Return the schema of one of several texts."""
     described = {"description": meaning} if meaning else {}
     return {"enum": [*options, None] if null else list(options), **described}
 
 
 def listed(items: Schema, meaning: str) -> Schema:
-    """Make the schema of a list."""
+    """Return the schema of a list."""
     return {"type": "array", "items": items, "description": meaning}
 
 
 def reference(name: str) -> Schema:
-    """Refer to the schema of that name."""
+    """Return a reference to the schema of this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -117,11 +118,19 @@ def _labels(names: Iterable[str]) -> dict[str, Schema]:
     return {name: text(_LABELS[name], null=True) for name in names}
 
 
-def _fields(level: Level, families: Iterable[AnyFamily]) -> dict[str, Schema]:
-    fields = _labels(LEVEL_LABELS[level])
-    for family in families:
-        fields |= _of_family(family)
-    return fields
+def _without_series() -> Mapping[str, dict[str, Schema]]:
+    """Return the fields that have no series, by the name of their row."""
+    idle = number("Seconds that a quiet or idle container has not computed; null for others.", null=True)
+    return {
+        "Node": {
+            "process_attribution_reason": text("Why per-process usage is not attributed; empty if it is.")
+        },
+        "Collector": {"message": text("The error and what to do; empty if there is none.")},
+        "Container": {
+            "state": choice(STATE_WORDS, "State of the container at the time of the poll."),
+            "quiet_seconds": idle | {"x-unit": "seconds"},
+        },
+    }
 
 
 def _of_family(family: AnyFamily) -> dict[str, Schema]:
@@ -142,15 +151,15 @@ def _of_family(family: AnyFamily) -> dict[str, Schema]:
 
 def _unit(name: str) -> Schema:
     bare = name.removesuffix("_total").removesuffix("_timestamp_seconds")
-    found = next((unit for unit in _UNITS if bare.endswith(unit)), None)
-    return {"x-unit": found} if found else {}
+    known = next((unit for unit in _UNITS if bare.endswith(unit)), None)
+    return {"x-unit": known} if known else {}
 
 
 def _pod() -> Schema:
     values = {"type": "object", "additionalProperties": {"type": "string"}}
     return whole(
         {name: text(_LABELS[name]) for name in ("namespace", "pod", "pod_uid")}
-        | {"labels": values | {"description": "Its labels, as far as --pod-labels lets them through."}}
+        | {"labels": values | {"description": "Its labels that --pod-labels selects."}}
     )
 
 
@@ -159,11 +168,11 @@ def _process() -> Schema:
         {
             **_labels(("uuid", "mig_uuid")),
             "pid": number("Process id on the host.", kind="integer"),
-            "command": text("The kernel's short name of the process, which its owner can choose.", null=True),
-            "kinds": listed({"enum": list(get_args(ProcessKind))}, "What its contexts are for."),
-            "place": choice(get_args(ProcessWhere), "Whether it runs in a pod, in none, or nobody can tell."),
+            "command": text("Name of the process in the kernel, which the process can change.", null=True),
+            "kinds": listed({"enum": list(get_args(ProcessKind))}, "The kinds of its contexts."),
+            "place": choice(get_args(ProcessWhere), "Whether it runs in a pod, on the host, or is unknown."),
             **_labels(("namespace", "pod", "container")),
-            "memory_used_bytes": number("Memory of the device that it holds.", null=True),
+            "memory_used_bytes": number("Memory of the device that it uses.", null=True),
             "compute_used_ratio": number("Share of the physical GPU's compute that it uses.", null=True),
         },
         "A process with a context on a device; one with several has an entry for each.",
@@ -175,42 +184,42 @@ def _event() -> Schema:
         {
             "timestamp": number(_TIME),
             **_labels(("uuid", "mig_uuid")),
-            "kind": text("`xid`, or one of the other events that `events_total` of a GPU counts."),
+            "kind": text("`xid`, or another kind of event that `events_total` of a GPU counts."),
             "xid": number("The code of an XID error.", null=True, kind="integer"),
-            "class": choice(get_args(XidClass), "What has to be looked at first.", null=True),
-            "meaning": text("What the code means.", null=True),
+            "class": choice(get_args(XidClass), "The class of the XID: where to look first.", null=True),
+            "meaning": text("The meaning of the code.", null=True),
             "action": text("What to do.", null=True),
             "holders": listed(
                 whole({name: text(_LABELS[name]) for name in ("namespace", "pod", "container")}),
-                "The containers that held the device then.",
+                "The containers that held the device at the time.",
             ),
         },
-        "Something that a GPU reported by itself.",
+        "An event reported by a GPU.",
     )
 
 
 def _snapshot() -> Schema:
     rows = {
-        name: listed(reference(row), f"One {row} each, in stable order.") for name, (row, *_) in ROWS.items()
+        name: listed(reference(row), f"All {row} rows, in stable order.") for name, (row, *_) in ROWS.items()
     }
     return whole(
         {
             "timestamp": number(_TIME),
             "sequence": number(_SEQUENCE, kind="integer"),
-            "demo": {"type": "boolean", "description": "Whether the node exists in software only."},
+            "demo": {"type": "boolean", "description": "Whether the node is simulated."},
             "node": reference("Node"),
             **rows,
             "pods": listed(reference("Pod"), "Pods that have labels to show."),
-            "processes": listed(reference("Process"), "By device and pid; none where they cannot be seen."),
-            "processes_left_out": number("Processes too many to be listed.", kind="integer"),
-            "events": listed(reference("Event"), "The newest, oldest first."),
+            "processes": listed(reference("Process"), "By device and pid; empty if they are not visible."),
+            "processes_left_out": number(_LEFT_OUT, kind="integer"),
+            "events": listed(reference("Event"), "The newest events, oldest first."),
         },
-        "Everything that one poll found.",
+        "All results of one poll.",
     )
 
 
 def _delta() -> Schema:
-    """Describe the data of a delta; the rows of a level keep their identity, other lists come as a whole."""
+    """Return the schema of a delta: rows by their labels, and other lists as a whole."""
     identities = {name: LEVEL_LABELS[level] for name, (_, level, _) in ROWS.items()}
     rows = {
         name: _rows(
@@ -223,7 +232,7 @@ def _delta() -> Schema:
     pod = LEVEL_LABELS["pod"]
     return {
         "type": "object",
-        "description": "What is new since the snapshot before; what is not named is as it was.",
+        "description": "Changes since the previous snapshot; fields that are missing have not changed.",
         "required": ["sequence", "timestamp"],
         "properties": {
             "timestamp": number(_TIME),
@@ -233,7 +242,7 @@ def _delta() -> Schema:
             **rows,
             "pods": _rows({**_pod(), "required": list(pod)}, pod, reference("Pod")),
             "processes": listed(reference("Process"), "All of them."),
-            "processes_left_out": number("Processes too many to be listed.", kind="integer"),
+            "processes_left_out": number(_LEFT_OUT, kind="integer"),
             "events": listed(reference("Event"), "All of them."),
         },
     }
@@ -242,16 +251,16 @@ def _delta() -> Schema:
 def _rows(changed: Schema, labels: Sequence[str], row: Schema) -> Schema:
     identity = whole(_labels(labels))
     properties = {
-        "changed": listed(changed, "By their labels, with the fields that are new."),
-        "gone": listed(identity, "Rows that are not there any more."),
-        "order": listed(identity, "All rows, where their order has changed."),
+        "changed": listed(changed, "Changed rows, with their labels and changed fields."),
+        "gone": listed(identity, "Rows that no longer exist."),
+        "order": listed(identity, "All rows in their order, if it has changed."),
     }
     by_row = {"type": "object", "properties": properties, "required": ["changed", "gone"]}
     return {"anyOf": [by_row, listed(row, "All rows.")]}
 
 
 def _history() -> Schema:
-    values = listed({"type": ["number", "null"]}, "One mean per step, null where nothing was known.")
+    values = listed({"type": ["number", "null"]}, "One mean per step, null if unknown.")
     series = [
         whole({"level": {"const": level}} | _labels(labels) | dict.fromkeys(FIELDS[level], values))
         for level, labels in LEVEL_LABELS.items()
@@ -261,33 +270,33 @@ def _history() -> Schema:
         {
             "start": number("Unix time at which the first step begins."),
             "end": number("Unix time at which the last step ends."),
-            "step": number("Seconds of a step."),
-            "count": number("How many steps there are.", kind="integer"),
-            "source": choice(("memory", "prometheus"), "Who remembered it."),
-            "note": text("What to know of it, such as why a part is missing; empty where that is nothing."),
-            "series": listed({"anyOf": series}, "One object for each thing that was there."),
+            "step": number("Seconds per step."),
+            "count": number("Number of steps.", kind="integer"),
+            "source": choice(("memory", "prometheus"), "Source of the data."),
+            "note": text("A note for readers, such as why a part is missing, or empty."),
+            "series": listed({"anyOf": series}, "One for each GPU, MIG device and container."),
         }
     )
 
 
 def _report() -> Schema:
     check = {
-        "name": text("What was looked at."),
-        "status": choice(EXIT_CODES, "`absent` is what this hardware or its mode does not have."),
-        "found": text("What was found."),
-        "lost": text("What is not known for that reason; empty where all is well."),
-        "remedy": text("How to mend it; empty where all is well."),
-        "code": text("Name of the cause, which does not change; empty where the status is OK."),
-        "url": text("Where the cause is explained; empty where the status is OK."),
+        "name": text("Name of the check."),
+        "status": choice(EXIT_CODES, "`absent`: this hardware or its mode does not have it."),
+        "found": text("The result."),
+        "lost": text("The data that is missing for this reason; empty if none is."),
+        "remedy": text("How to fix it; empty if there is nothing to fix."),
+        "code": text("Stable name of the cause; empty if the status is OK."),
+        "url": text("Documentation of the cause; empty if the status is OK."),
     }
     return whole(
         {
             "node": text("Name of the node."),
             "exit_code": {
                 "enum": sorted(set(EXIT_CODES.values())),
-                "description": "That of the worst check.",
+                "description": "Exit code of the worst check.",
             },
-            "checks": listed(whole(check), "In the order in which one stands on the other."),
+            "checks": listed(whole(check), "Each check after those that it depends on."),
         },
-        "What `gpuslice-exporter doctor` would say.",
+        "The report of `gpuslice-exporter doctor`.",
     )

@@ -1,4 +1,4 @@
-"""Who is let in, and over what: the web configuration file in the format of Prometheus' exporters."""
+"""Passwords, TLS and rate limits, by a web configuration file in the format of Prometheus exporters."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,21 +11,21 @@ __all__ = ["access_of", "gate_of"]
 
 
 def access_of(web_config: Path | None) -> "WebAccess | None":
-    """Read a web configuration, None where there is none; raises SettingsError.
+    """Return the access by a web configuration, None without one; raises SettingsError.
 
-    Only those who have one read YAML and check passwords: the others do without a megabyte.
+    Imported on use: the libraries for YAML and passwords take a megabyte of memory.
     """
     if web_config is None:
         return None
-    from exporter.web.auth.reload import WebAccess  # noqa: PLC0415 - as said above
+    from exporter.web.auth.reload import WebAccess  # noqa: PLC0415
 
     return WebAccess(web_config)
 
 
 def gate_of(access: "WebAccess | None") -> "Gate | None":
-    """Make what asks everybody who they are, None where everybody is let in."""
+    """Return the gate for an access, None without one."""
     if access is None:
         return None
-    from exporter.web.auth.gate import Gate  # noqa: PLC0415 - as said above
+    from exporter.web.auth.gate import Gate  # noqa: PLC0415 - as in access_of
 
     return Gate(access)

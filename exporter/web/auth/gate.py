@@ -1,4 +1,4 @@
-"""What a request has to show before it is answered, and what every answer says for it."""
+"""Authentication and rate limit of requests, and the configured headers of responses."""
 
 import base64
 import binascii
@@ -12,16 +12,16 @@ from aiohttp import web
 from exporter.web.auth.passwords import Budget, Passwords, TooManyGuessesError
 from exporter.web.auth.reload import WebAccess
 from exporter.web.http.handler import client_of
-from exporter.web.http.responses import say_also
+from exporter.web.http.responses import add_headers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CHALLENGE = 'Basic realm="gpuslice-exporter", charset="UTF-8"'
-# The kubelet asks these, and has no password; they tell nothing but how the program is.
+# The kubelet has no password; these return nothing but the health of the process.
 PROBES = ("/-/healthy", "/-/ready")
 
 
 class Gate:
-    """Asks for passwords and keeps to the rate, by the configuration that is in force."""
+    """Checks passwords and the rate of requests, by the current configuration."""
 
     def __init__(self, access: WebAccess, passwords: Passwords | None = None) -> None:
         self._access = access
@@ -30,12 +30,12 @@ class Gate:
         self._requests: Budget | None = None
 
     def guard(self, app: web.Application) -> None:
-        """Stand before all routes of an application, behind what words its errors."""
+        """Guard all routes of an application; call it after ``answer_errors``, which renders refusals."""
         app.middlewares.append(self._middleware())
-        say_also(app, lambda: self._access.config.headers)
+        add_headers(app, lambda: self._access.config.headers)
 
     def close(self) -> None:
-        """Check no passwords any more."""
+        """Stop checking passwords."""
         self._passwords.close()
 
     def _middleware(self) -> Any:
@@ -43,7 +43,7 @@ class Gate:
         async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
             if not _is_probe(request):
                 await self._ask_for_password(request)
-                # After the password, or anybody could use up what those who have one need.
+                # After the password: clients without one must not use up the rate of the others.
                 self._keep_to_rate()
             return await handler(request)
 
@@ -57,34 +57,36 @@ class Gate:
             self._rate = (config.interval, config.burst)
             self._requests = Budget(config.burst, 1 / config.interval, time.monotonic)
         if self._requests.left < 1:
-            raise _too_many("More requests come than rate_limit allows.", self._requests.seconds_until(1))
+            raise _too_many("Too many requests: rate_limit is exceeded.", self._requests.seconds_until(1))
         self._requests.take()
 
     async def _ask_for_password(self, request: web.Request) -> None:
         users = self._access.config.users
         if not users:
             return
-        said = _credentials(request.headers.get("Authorization", ""))
+        credentials = _credentials(request.headers.get("Authorization", ""))
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         try:
-            if said is not None and await self._passwords.are_right(users, *said, client_of(peer)):
+            if credentials and await self._passwords.are_right(users, *credentials, client_of(peer)):
                 return
         except TooManyGuessesError as error:
-            raise _too_many("Too many passwords were tried.", error.retry) from None
-        sentence = "A user name and its password are needed here." if said is None else "They are not right."
+            raise _too_many("Too many wrong passwords.", error.retry) from None
+        sentence = (
+            "The user name or password is wrong." if credentials else "A user name and password are required."
+        )
         raise web.HTTPUnauthorized(
             text=sentence, headers={"WWW-Authenticate": CHALLENGE, "Cache-Control": "no-store"}
         )
 
 
 def _is_probe(request: web.Request) -> bool:
-    """Go by the route that was found, and not by what the request spells."""
+    """Return whether a request is a health check, by its route, since paths have several spellings."""
     resource = request.match_info.route.resource
     return resource is not None and resource.canonical.endswith(PROBES)
 
 
 def _credentials(header: str) -> tuple[bytes, bytes] | None:
-    """Read user and password from a header; None where it has none."""
+    """Return user and password of an Authorization header (RFC 7617), None if it has none."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -1,10 +1,9 @@
-"""Checking passwords against bcrypt hashes, which is slow by design, at a price that is limited.
+"""Checking passwords against bcrypt hashes, which is slow by design, within a limited CPU budget.
 
-- What was found right or wrong once is known by a digest under a key of this process; nothing is computed
-  again for a Prometheus that scrapes, nor for one with an old password.
-- All other checks run one after the other in one thread, and take a tenth of one core in the long run.
-- A client that guesses gets a few guesses, and then one every now and then. Clients without failures come
-  before those with some, so that one with the right password gets in while others guess.
+- Results are cached under a keyed digest, so that a Prometheus with a right or an old password costs nothing.
+- All other checks run one at a time in one thread, and take at most a tenth of one core on average.
+- Each client has a budget of guesses. Clients without wrong guesses come first, so that one with the right
+  password is let in while others guess.
 - A user that does not exist takes as long as one that does.
 """
 
@@ -26,7 +25,7 @@ MOST_CLIENTS = 4096
 
 
 class Budget:
-    """Holds up to ``most``, and gets ``rate`` per second; ``clock`` gives seconds."""
+    """A token bucket of size ``most``, refilled by ``rate`` per second; ``clock`` returns seconds."""
 
     def __init__(self, most: float, rate: float, clock: Clock) -> None:
         self._most = most
@@ -37,7 +36,7 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """How much is there now; less than nothing where more was taken than there was."""
+        """The current amount; negative if more was taken than there was."""
         now = self._clock()
         self._left = min(self._most, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -45,24 +44,24 @@ class Budget:
 
     @property
     def full(self) -> bool:
-        """Whether all is there."""
+        """Whether nothing is missing."""
         return self.left >= self._most
 
     def take(self, amount: float = 1.0) -> None:
-        """Take an amount, which need not be there."""
+        """Take an amount, even if less is left."""
         self._left = self.left - amount
 
     def give_back(self, amount: float = 1.0) -> None:
-        """Undo that."""
+        """Return an amount to the budget."""
         self._left = min(self._most, self.left + amount)
 
     def seconds_until(self, amount: float) -> float:
-        """Tell how long it takes until so much is there."""
+        """Return the seconds until this amount is left."""
         return max(0.0, (amount - self.left) / self._rate)
 
 
 class Budgets:
-    """A budget for each client; those who have not taken from it for the longest time are forgotten."""
+    """A budget for each client; the least recently used ones are dropped."""
 
     def __init__(self, most: float, rate: float, clock: Clock) -> None:
         self._most = most
@@ -71,7 +70,7 @@ class Budgets:
         self._of: OrderedDict[str, Budget] = OrderedDict()
 
     def of(self, client: str) -> Budget:
-        """Give the budget of a client."""
+        """Return the budget of a client."""
         budget = self._of.setdefault(client, Budget(self._most, self._rate, self._clock))
         self._of.move_to_end(client)
         if len(self._of) > MOST_CLIENTS:
@@ -80,25 +79,25 @@ class Budgets:
 
 
 log = logging.getLogger(__name__)
-# Of one core, in the long run, and at once: seconds of CPU.
+# CPU seconds per second on average, and in one burst.
 SHARE_OF_CPU = 0.1
 CPU_AT_ONCE = 2.0
-# Guesses of one client: at once, and per second in the long run.
+# Guesses of one client: in one burst, and per second on average.
 GUESSES = 5.0
 GUESSES_PER_SECOND = 0.1
 MOST_WAITING = 16
-# Requests that wait for the same check. Together they leave places to others, since each of them holds a
-# connection, or, when its client has gone, memory.
+# Requests that wait for the same check. Limited, because each holds a connection, or memory if its client has
+# disconnected.
 MOST_SHARING = 32
 MOST_KNOWN = 256
-# That somebody guesses is worth a line so often, in seconds.
+# Seconds between log lines about wrong passwords.
 _QUIET = 60.0
-# bcrypt looks at no more of a password than this, in bytes.
+# bcrypt ignores the bytes of a password after these.
 _MOST_PASSWORD = 72
 
 
 class TooManyGuessesError(Exception):
-    """Not checked now; ``retry`` is when to come again, in seconds."""
+    """The password was not checked; the client may retry after ``retry`` seconds."""
 
     def __init__(self, retry: float) -> None:
         super().__init__(retry)
@@ -112,13 +111,13 @@ class _Check:
     hashed: bytes
     exists: bool
     client: str
-    clean: bool
+    clean: bool  # whether the client has no recent wrong guess
     answer: "asyncio.Future[bool]"
-    sharing: int = 0
+    sharing: int = 0  # number of requests that wait for it
 
 
 class Passwords:
-    """Knows which passwords are right; ``clock`` gives seconds."""
+    """Checks passwords with a CPU budget of ``share`` and ``at_once``; ``clock`` returns seconds."""
 
     def __init__(
         self, *, share: float = SHARE_OF_CPU, at_once: float = CPU_AT_ONCE, clock: Clock = time.monotonic
@@ -131,18 +130,18 @@ class Passwords:
         self._checks: dict[bytes, _Check] = {}
         self._running: asyncio.Task[None] | None = None
         self._clock = clock
-        self._told = -math.inf
+        self._logged_at = -math.inf
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
 
     async def are_right(
         self, users: Mapping[bytes, bytes], user: bytes, password: bytes, client: str
     ) -> bool:
-        """Tell whether this is the password of this user; raises TooManyGuessesError.
+        """Return whether this is the password of this user; raises TooManyGuessesError.
 
-        ``users`` have bcrypt hashes, and there is at least one.
+        ``users`` are bcrypt hashes by name, at least one.
         """
         hashed = users.get(user)
-        # Checked in vain for a user that does not exist; the dearest, so that it takes no less time.
+        # An unknown user is checked too, against the most expensive hash, so that it takes no less time.
         against = hashed or max(users.values(), key=lambda other: other[4:6])
         key = hmac.digest(
             self._secret, repr((hashed is not None, user, against, password)).encode(), "sha256"
@@ -158,13 +157,13 @@ class Passwords:
             raise TooManyGuessesError(self._cpu.seconds_until(0) + 1)
         check.sharing += 1
         try:
-            # One who goes away must not take the answer from the others who wait for it.
+            # Shielded: a client that disconnects must not cancel it for the others.
             return await asyncio.shield(check.answer)
         finally:
             check.sharing -= 1
 
     def close(self) -> None:
-        """Check nothing any more."""
+        """Cancel all checks."""
         if self._running is not None:
             self._running.cancel()
         for check in self._checks.values():
@@ -188,7 +187,7 @@ class Passwords:
             clean=clean,
             answer=asyncio.get_running_loop().create_future(),
         )
-        # Nobody may be waiting any more; that is no error.
+        # Retrieved, or asyncio logs an error if no request waits for it any more.
         check.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._checks[key] = check
         if self._running is None or self._running.done():
@@ -196,9 +195,9 @@ class Passwords:
         return check
 
     def _make_room(self, clean: bool) -> None:
-        """Send the last one who guesses away for one who does not; raises TooManyGuessesError."""
+        """Drop the last check of a guessing client for one of a clean client; raises TooManyGuessesError."""
         retry = self._cpu.seconds_until(0) + 1
-        victim = next((each for each in reversed(self._checks.values()) if not each.clean), None)
+        victim = next((check for check in reversed(self._checks.values()) if not check.clean), None)
         if victim is None or not clean:
             raise TooManyGuessesError(retry)
         del self._checks[victim.key]
@@ -209,8 +208,8 @@ class Passwords:
         loop = asyncio.get_running_loop()
         while self._checks:
             await asyncio.sleep(self._cpu.seconds_until(0))
-            check = next((each for each in self._checks.values() if each.clean), None)
-            check = check or next(iter(self._checks.values()))
+            checks = list(self._checks.values())
+            check = next((check for check in checks if check.clean), checks[0])
             matches, seconds = await loop.run_in_executor(self._thread, _verify, check)
             self._cpu.take(seconds)
             self._note(check, matches and check.exists)
@@ -221,20 +220,19 @@ class Passwords:
             self._guesses.of(check.client).give_back()
         else:
             self._wrong.add(check.key)
-            self._tell(check.client)
+            now = self._clock()
+            if now - self._logged_at >= _QUIET:
+                self._logged_at = now
+                log.warning(
+                    "wrong user name or password from %s; not logged again for a minute", check.client
+                )
         self._checks.pop(check.key, None)
         if not check.answer.done():
             check.answer.set_result(right)
 
-    def _tell(self, client: str) -> None:
-        now = self._clock()
-        if now - self._told >= _QUIET:
-            self._told = now
-            log.warning("wrong user name or password from %s; not logged again for a minute", client)
-
 
 class _Known:
-    """The newest of what is known, by its digest."""
+    """The digests used most recently."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[bytes, None] = OrderedDict()
@@ -252,10 +250,10 @@ class _Known:
 
 
 def _verify(check: _Check) -> tuple[bool, float]:
-    """Compare in constant time; the seconds are those of this thread's CPU."""
+    """Return whether a password matches, compared in constant time, and the CPU seconds of this thread."""
     started = time.thread_time()
     try:
         matches = bcrypt.checkpw(check.password, check.hashed)
-    except ValueError:  # some versions refuse what no password has, such as a zero byte
+    except ValueError:  # some versions of bcrypt reject passwords with a zero byte
         matches = False
     return matches, time.thread_time() - started

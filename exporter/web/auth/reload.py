@@ -1,4 +1,4 @@
-"""The web configuration that is in force, and its file, which is looked at again and again."""
+"""The current web configuration, reloaded when its file changes."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from exporter.web.auth.web_config import WebConfig, parse_web_config
 from exporter.web.auth.yaml_document import DocumentError
 
 log = logging.getLogger(__name__)
-# The kubelet brings a changed Secret within a minute or two; a few seconds more do no harm.
+# The kubelet takes a minute or two to update a mounted Secret, so a few seconds more do no harm.
 LOOK_SECONDS = 5.0
 
 
@@ -25,15 +25,16 @@ class _Read(NamedTuple):
 
 
 class WebAccess:
-    """Who is let in, and over what, by the file at ``path``; raises SettingsError where it cannot be used.
+    """The configuration in the file at ``path``, read every ``look`` seconds.
 
-    A file that is replaced by a broken one, or by one that protects less, changes nothing.
+    A new file that is invalid, or that turns off TLS or passwords, is rejected. Raises SettingsError if the
+    first one is invalid.
     """
 
     def __init__(self, path: Path, *, look: float = LOOK_SECONDS) -> None:
         self._path = path
         self._look = look
-        self._told = ""
+        self._rejected = ""
         try:
             self._read = _read(path)
             self._context = _context(self._read)
@@ -42,47 +43,47 @@ class WebAccess:
 
     @property
     def config(self) -> WebConfig:
-        """What the file says."""
+        """The current configuration."""
         return self._read.config
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """What new connections are secured with; None for plain HTTP."""
+        """The TLS context of new connections, None for plain HTTP."""
         return self._context
 
     def lets_in(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Tell whether a client with this certificate, which is verified, may come in."""
+        """Return whether a client with this verified certificate is allowed."""
         tls = self.config.tls
         return tls is None or has_allowed_name(certificate, tls.allowed_sans)
 
     async def follow(self, retire: Callable[[], None]) -> None:
-        """Take every new file for ever; ``retire`` is called where it may let in others than before."""
+        """Reload the file forever; ``retire`` is called if a new one may allow other clients than before."""
         while True:
             await asyncio.sleep(self._look)
             try:
-                before = self._read
-                if await asyncio.to_thread(self._take) and _lets_in_others(before, self._read):
+                previous = self._read
+                if await asyncio.to_thread(self._reload) and _lets_in_others(previous, self._read):
                     retire()
             except DocumentError as error:
-                self._tell(str(error))
+                self._reject(str(error))
             except Exception:
                 log.exception("could not reload the web config; keeping the previous one")
 
-    def _take(self) -> bool:
-        """Read the file, and tell whether it is new; raises DocumentError for one that cannot be used."""
-        found = _read(self._path)
-        if found.digest == self._read.digest:
-            self._told = ""
+    def _reload(self) -> bool:
+        """Read the file, and return whether it has changed; raises DocumentError if it is rejected."""
+        new = _read(self._path)
+        if new.digest == self._read.digest:
+            self._rejected = ""
             return False
-        _refuse_less(self._read.config, found.config)
-        self._context, self._read, self._told = _context(found), found, ""
+        _refuse_less(self._read.config, new.config)
+        self._context, self._read, self._rejected = _context(new), new, ""
         log.info("reloaded web config %s", self._path)
         return True
 
-    def _tell(self, why: str) -> None:
-        if why != self._told:
+    def _reject(self, why: str) -> None:
+        if why != self._rejected:
             log.error("rejected web config %s: %s; keeping the previous one", self._path, why)
-        self._told = why
+        self._rejected = why
 
 
 def _read(path: Path) -> _Read:
@@ -95,22 +96,22 @@ def _read(path: Path) -> _Read:
     return _Read(config, material, together.digest())
 
 
-def _context(found: _Read) -> ssl.SSLContext | None:
-    return make_context(found.config.tls, found.material) if found.config.tls is not None else None
+def _context(read: _Read) -> ssl.SSLContext | None:
+    return make_context(read.config.tls, read.material) if read.config.tls is not None else None
 
 
 def _refuse_less(old: WebConfig, new: WebConfig) -> None:
-    """Refuse what a file that is half written might say, and nobody should get by chance."""
+    """Raise DocumentError if protection would be turned off, as by a file that is only half written."""
     if (old.tls is None) != (new.tls is None):
-        raise DocumentError("tls_server_config: TLS is switched on or off by a restart only")
+        raise DocumentError("tls_server_config: turning TLS on or off needs a restart")
     if old.users and not new.users:
-        raise DocumentError("basic_auth_users: passwords are done away with by a restart only")
+        raise DocumentError("basic_auth_users: turning passwords off needs a restart")
 
 
 def _lets_in_others(old: _Read, new: _Read) -> bool:
-    before, now = old.config, new.config
-    if before.users != now.users or old.material.client_ca != new.material.client_ca:
+    if old.config.users != new.config.users or old.material.client_ca != new.material.client_ca:
         return True
-    if before.tls is None or now.tls is None:
+    old_tls, new_tls = old.config.tls, new.config.tls
+    if old_tls is None or new_tls is None:
         return False
-    return (before.tls.client_auth, before.tls.allowed_sans) != (now.tls.client_auth, now.tls.allowed_sans)
+    return (old_tls.client_auth, old_tls.allowed_sans) != (new_tls.client_auth, new_tls.allowed_sans)

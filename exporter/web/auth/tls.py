@@ -1,4 +1,4 @@
-"""Certificates and keys as they are now, and how connections are secured with them."""
+"""TLS: reading certificates and keys, and the context of connections."""
 
 import ipaddress
 import os
@@ -18,7 +18,7 @@ _VERIFY = {IF_GIVEN: ssl.CERT_OPTIONAL, REQUIRED: ssl.CERT_REQUIRED}
 
 
 class Material(NamedTuple):
-    """The certificates and the key in PEM form, as they were read at one moment."""
+    """The certificates and the key in PEM form, read at one time."""
 
     cert: bytes
     key: bytes
@@ -26,11 +26,11 @@ class Material(NamedTuple):
 
 
 class _EncryptedKeyError(Exception):
-    """The key wants a passphrase."""
+    """The key has a passphrase."""
 
 
 def read_material(config: TlsConfig) -> Material:
-    """Read what a configuration names; raises DocumentError."""
+    """Return the certificates and key of a configuration; raises DocumentError."""
     return Material(
         cert=_read("cert", config.cert, b"-----BEGIN CERTIFICATE-----", "certificate"),
         key=_read("key", config.key, b"PRIVATE KEY-----", "private key"),
@@ -41,28 +41,28 @@ def read_material(config: TlsConfig) -> Material:
 
 
 def read_file(path: Path) -> bytes:
-    """Read a small file; raises DocumentError."""
+    """Return the content of a regular file of up to 1 MiB; raises DocumentError."""
+
+    def open_at_once(name: str, flags: int) -> int:
+        # Opening a pipe would wait for a writer.
+        return os.open(name, flags | os.O_NONBLOCK)
+
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise DocumentError(f"cannot read {path}: it is no regular file")
+                raise DocumentError(f"cannot read {path}: it is not a regular file")
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise DocumentError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        raise DocumentError(f"cannot read {str(path)!r}: this is no path") from None
+        raise DocumentError(f"cannot read {str(path)!r}: this is not a path") from None
     if len(content) > MOST_BYTES:
         raise DocumentError(f"cannot read {path}: it is larger than 1 MiB")
     return content
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for who writes, since a pipe would be waited for for ever."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def make_context(config: TlsConfig, material: Material) -> ssl.SSLContext:
-    """Make what connections are secured with; raises DocumentError."""
+    """Return the TLS context of a configuration; raises DocumentError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[config.min_version]
     context.maximum_version = _VERSIONS[config.max_version]
@@ -80,24 +80,23 @@ def make_context(config: TlsConfig, material: Material) -> ssl.SSLContext:
     _load_pair(context, material)
     if config.client_ca:
         _load_authorities(context, material.client_ca)
-        # As in other exporters, what is named is trusted, be it the root of its chain or not.
+        # As in other exporters, a named authority is trusted even if it is not a root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = _VERIFY.get(config.client_auth, ssl.CERT_NONE)
     return context
 
 
 def has_allowed_name(certificate: Mapping[str, Any] | None, allowed: frozenset[str]) -> bool:
-    """Tell whether a certificate, as Python's ssl gives it, has one of the names; any will do for none."""
-    names = {_name(kind, value) for kind, value in (certificate or {}).get("subjectAltName", ())}
-    return not allowed or bool(names & {_plain_address(name) for name in allowed})
+    """Return whether a certificate, as Python's ssl returns it, has one of these names, if there are any."""
+    names = {
+        _normal_address(value) if kind == "IP Address" else value
+        for kind, value in (certificate or {}).get("subjectAltName", ())
+    }
+    return not allowed or bool(names & {_normal_address(name) for name in allowed})
 
 
-def _name(kind: str, value: str) -> str:
-    return _plain_address(value) if kind == "IP Address" else value
-
-
-def _plain_address(name: str) -> str:
-    """Spell IP addresses in one way, and leave other names as they are."""
+def _normal_address(name: str) -> str:
+    """Return an IP address in its normal form, and other names unchanged."""
     try:
         return str(ipaddress.ip_address(name.strip()))
     except ValueError:
@@ -114,19 +113,21 @@ def _read(name: str, pem: Pem, mark: bytes, what: str) -> bytes:
 
 def _load_pair(context: ssl.SSLContext, material: Material) -> None:
     def refuse() -> NoReturn:
-        # Without this OpenSSL would ask at the terminal.
+        # Without this OpenSSL asks for the passphrase at the terminal.
         raise _EncryptedKeyError
 
     try:
         with _in_memory(material.cert) as cert, _in_memory(material.key) as key:
             context.load_cert_chain(cert, key, refuse)
     except _EncryptedKeyError:
-        why = "the key is encrypted; give one without a passphrase"
+        why = "the key is encrypted; use one without a passphrase"
         raise DocumentError(f"tls_server_config.key: {why}") from None
     except ssl.SSLError as error:
         mismatch = error.reason == "KEY_VALUES_MISMATCH"
         why = (
-            "the key is not that of the certificate" if mismatch else f"OpenSSL refuses them: {_said(error)}"
+            "the key does not match the certificate"
+            if mismatch
+            else f"OpenSSL refuses them: {_reason(error)}"
         )
         raise DocumentError(f"tls_server_config.cert and key: {why}") from None
 
@@ -136,16 +137,16 @@ def _load_authorities(context: ssl.SSLContext, content: bytes) -> None:
         with _in_memory(content) as path:
             context.load_verify_locations(cafile=path)
     except ssl.SSLError as error:
-        raise DocumentError(f"tls_server_config.client_ca: OpenSSL refuses it: {_said(error)}") from None
+        raise DocumentError(f"tls_server_config.client_ca: OpenSSL refuses it: {_reason(error)}") from None
 
 
-def _said(error: ssl.SSLError) -> str:
+def _reason(error: ssl.SSLError) -> str:
     return (error.reason or "it cannot be read").replace("_", " ").lower()
 
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """Give what was read as a file, which Python's ssl wants; it is on no disk and what was checked."""
+    """Yield the path of a file in memory with this content: ssl needs a path, and the checked content."""
     descriptor = os.memfd_create("web-config", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -1,4 +1,7 @@
-"""What a web configuration file says, in the format of Prometheus' exporter-toolkit."""
+"""The web configuration file, in the format of Prometheus' exporter-toolkit.
+
+Format: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
+"""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from exporter.web.auth.yaml_document import DocumentError, Section, curtailed, r
 
 VERSIONS = ("TLS12", "TLS13")
 _TOO_OLD = ("TLS10", "TLS11")
-# Go's names of what it offers, with those of OpenSSL; nobody can choose among those of TLS 1.3.
+# The cipher suites that Go offers, with OpenSSL's names. Those of TLS 1.3 cannot be configured.
 CIPHERS_12 = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
@@ -31,7 +34,7 @@ CURVES = {
 }
 NO_CERTIFICATE, IF_GIVEN, REQUIRED = "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
 _UNVERIFIED = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
-# Which headers may be set, and to what where that is not free.
+# The headers that may be set, with their allowed values; () for any value.
 HEADERS: Mapping[str, tuple[str, ...]] = {
     "Content-Security-Policy": (),
     "X-Frame-Options": ("deny", "sameorigin"),
@@ -45,56 +48,49 @@ _COSTS = range(4, 17)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pem:
-    """A certificate or key: a file, or what the configuration holds itself; neither where there is none."""
+    """A certificate or key, if there is one: in a file, or in the configuration itself."""
 
     file: Path | None
     text: str = field(repr=False)
 
     def __bool__(self) -> bool:
-        """Tell whether there is one."""
+        """Return whether there is one."""
         return self.file is not None or bool(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """How connections are secured; ``ciphers`` and ``curve`` have OpenSSL's names, empty for its own choice.
-
-    ``allowed_sans`` are names of which a client's certificate must have one, where there are any.
-    """
+    """The TLS settings."""
 
     cert: Pem
     key: Pem
     client_ca: Pem
     client_auth: str
-    allowed_sans: frozenset[str]
+    allowed_sans: frozenset[str]  # a client's certificate must have one of these names, if there are any
     min_version: str
     max_version: str
-    ciphers: tuple[str, ...]
+    ciphers: tuple[str, ...]  # OpenSSL's names, () for its default
     prefer_server_ciphers: bool
-    curve: str
+    curve: str  # OpenSSL's name, "" for its default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig:
-    """The whole file; ``tls`` is None for plain HTTP, and without ``users`` no password is asked for.
+    """The whole file."""
 
-    ``interval`` are the seconds from request to request that are answered in the long run, 0 for any
-    number of them, and ``burst`` is how many are answered at once. ``users`` have bcrypt hashes.
-    """
-
-    tls: TlsConfig | None
+    tls: TlsConfig | None  # None for plain HTTP
     headers: Mapping[str, str]
-    users: Mapping[bytes, bytes] = field(repr=False)
-    interval: float
-    burst: int
+    users: Mapping[bytes, bytes] = field(repr=False)  # bcrypt hashes by name; empty for no passwords
+    interval: float  # average seconds between requests, 0 for no limit
+    burst: int  # number of requests without waiting
 
 
 def parse_web_config(content: bytes, folder: Path) -> WebConfig:
-    """Read a file; what it names is relative to ``folder``. Raises DocumentError."""
+    """Return the configuration; paths in it are relative to ``folder``. Raises DocumentError."""
     document = read_document(content)
     tls = _tls(document.section("tls_server_config"), folder)
     http = document.section("http_server_config")
-    http.flag("http2", default=True)  # a client that offers HTTP/1.1 beside it, as all do, is served that
+    http.flag("http2", default=True)  # ignored: clients that offer HTTP/2 also offer HTTP/1.1
     headers = _headers(http.section("headers"))
     http.end()
     users = _users(document.section("basic_auth_users"))
@@ -119,9 +115,12 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
     prefer = section.flag("prefer_server_cipher_suites", default=True)
     sans = section.texts("client_allowed_sans")
     section.end()
-    _check_served(section, (oldest, newest))
+    # Also if TLS is off: a file with an old version expects it to be served.
+    for name, version in (("min_version", oldest), ("max_version", newest)):
+        if version in _TOO_OLD:
+            section.fail(name, f"{version} is insecure and not supported: use TLS12 or TLS13")
     if not (cert or key or client_ca or auth):
-        # So it is in other exporters: the rest of this section alone does not ask for TLS.
+        # As in other exporters, the other keys alone do not turn TLS on.
         return None
     ciphers = tuple(CIPHERS_12[name] for name in names if name in CIPHERS_12)
     config = TlsConfig(
@@ -130,49 +129,34 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
         client_ca=client_ca,
         client_auth=auth or NO_CERTIFICATE,
         allowed_sans=frozenset(sans),
-        # Where suites are given and none of them is for TLS 1.2, that cannot be spoken.
+        # With cipher suites for TLS 1.3 only, TLS 1.2 is impossible.
         min_version="TLS13" if names and not ciphers else oldest,
         max_version=newest,
         ciphers=ciphers,
         prefer_server_ciphers=prefer,
         curve=CURVES[curves[0]] if curves else "",
     )
-    _check_versions(section, config)
+    if config.min_version > config.max_version:
+        section.fail("max_version", f"{config.max_version} is older than the minimum, {config.min_version}")
     _check_clients(section, config)
     for name, pem in (("cert", cert), ("key", key)):
         if not pem:
-            section.fail(f"{name}_file", f"TLS needs it: name a file in PEM form, or give {name}")
+            section.fail(f"{name}_file", f"TLS needs it: set it to a file in PEM form, or set {name}")
     if len(curves) > 1:
-        section.fail(
-            "curve_preferences",
-            "only one curve can be set here: name one, or leave it out for the usual ones",
-        )
+        section.fail("curve_preferences", "only one curve can be set: set one, or none for the default")
     return config
-
-
-def _check_served(section: Section, given: tuple[str, str]) -> None:
-    """Refuse old versions also if TLS is off: who writes them expects them to be served."""
-    for name, version in zip(("min_version", "max_version"), given, strict=True):
-        if version in _TOO_OLD:
-            section.fail(name, f"{version} is not safe any more and not served: write TLS12 or TLS13")
-
-
-def _check_versions(section: Section, config: TlsConfig) -> None:
-    if config.min_version > config.max_version:
-        why = f"{config.max_version} is older than what is spoken at least, {config.min_version}"
-        section.fail("max_version", why)
 
 
 def _check_clients(section: Section, config: TlsConfig) -> None:
     verified = config.client_auth in (IF_GIVEN, REQUIRED)
     if config.client_auth in _UNVERIFIED:
-        why = f"{config.client_auth} takes any certificate, which proves nothing: write {REQUIRED}"
+        why = f"{config.client_auth} accepts any certificate, which proves nothing: use {REQUIRED}"
         section.fail("client_auth_type", f"{why} with client_ca_file, or {NO_CERTIFICATE}")
     if config.client_ca and not verified:
         section.fail("client_auth_type", f"with client_ca_file it must be {REQUIRED} or {IF_GIVEN}")
     if verified and not config.client_ca:
         section.fail(
-            "client_ca_file", "without it every certificate of any public authority would do: name yours"
+            "client_ca_file", "without it certificates of all public authorities are accepted: set it"
         )
     if config.allowed_sans and config.client_auth != REQUIRED:
         section.fail("client_allowed_sans", f"it needs client_auth_type {REQUIRED}")
@@ -181,12 +165,10 @@ def _check_clients(section: Section, config: TlsConfig) -> None:
 def _pem(section: Section, name: str, folder: Path) -> Pem:
     text, file = section.text(name), section.text(f"{name}_file")
     if text and file:
-        section.fail(name, f"give it or {name}_file, not both")
-    # It is not repeated, since it may be a key that stands in the wrong place.
+        section.fail(name, f"set it or {name}_file, not both")
+    # The value is not in the message, because it may be a private key in the wrong place.
     if not file.isprintable() or "-----" in file:
-        section.fail(
-            f"{name}_file", f"this is no path; what is no file but stands here itself goes to {name}"
-        )
+        section.fail(f"{name}_file", f"this is not a path; PEM text belongs in {name}")
     return Pem(file=folder / file if file else None, text=text)
 
 
@@ -197,7 +179,7 @@ def _headers(section: Section) -> Mapping[str, str]:
         if not value:
             continue
         if allowed and value not in allowed:
-            section.fail(name, f"{curtailed(value)!r} is none of {', '.join(allowed)}")
+            section.fail(name, f"{curtailed(value)!r} is not one of {', '.join(allowed)}")
         if not (value.isascii() and value.isprintable()):
             section.fail(name, "a header is one line of printable ASCII characters")
         headers[name] = value
@@ -210,16 +192,16 @@ def _users(section: Section) -> Mapping[bytes, bytes]:
     for name, hashed in section.pairs().items():
         match = _BCRYPT.fullmatch(hashed)
         if not name or ":" in name:
-            section.fail(name, "a user needs a name, without a colon in it")
+            section.fail(name, "a user needs a name without a colon")
         if match is None:
-            section.fail(name, "this is no bcrypt hash; make one with: htpasswd -nBC 10 '' | tr -d ':\\n'")
+            section.fail(name, "this is not a bcrypt hash; make one with: htpasswd -nBC 10 '' | tr -d ':\\n'")
         if int(match["cost"]) not in _COSTS:
             why = f"the cost of the hash must be from {_COSTS[0]} to {_COSTS[-1]}; 10 is usual"
             section.fail(name, f"{why}, and each step doubles the time that a login takes")
         try:
             users[name.encode()] = hashed.encode()
         except UnicodeEncodeError:
-            section.fail(name, "the name is no text")
+            section.fail(name, "the name is not valid text")
     return users
 
 

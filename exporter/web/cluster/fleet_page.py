@@ -1,10 +1,20 @@
 """The page of a cluster, made from the last answer."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from exporter.fleet.amounts import Amount, Share, Units, named, told, total_amount, total_share, whole, word
+from exporter.fleet.amounts import (
+    Amount,
+    Share,
+    Units,
+    named,
+    shown_units,
+    total_amount,
+    total_share,
+    whole,
+    word,
+)
 from exporter.fleet.cluster_model import Fleet
 from exporter.fleet.rendering import gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
@@ -12,7 +22,7 @@ from exporter.fleet.watch import Look
 from exporter.formats.wording import UNKNOWN, duration, gibibytes, plural
 from exporter.web.cluster.fleet_rows import Table
 from exporter.web.cluster.fleet_tables import (
-    UNASKED,
+    QUERY_FAILED,
     Orders,
     Places,
     amount,
@@ -25,7 +35,7 @@ from exporter.web.cluster.fleet_tables import (
 from exporter.web.html import piece
 from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.picture.bars import Bar
-from exporter.web.pages.views.scene import Figure
+from exporter.web.pages.scene import Figure
 from exporter.web.pages.views.totals import Card, Finding
 
 _PIECES = "pieces/fleet.html"
@@ -34,28 +44,28 @@ _OLD_INTERVALS = 3
 
 
 class FleetScene(NamedTuple):
-    """A look at the cluster as of Unix time ``now``; a holder is idle after ``idle_after`` seconds."""
+    """The cluster as shown on the page."""
 
     look: Look
-    now: float
-    idle_after: float
+    now: float  # Unix time
+    idle_after: float  # seconds without compute until a holder is idle
     links: NodeLinks
     orders: Orders
 
 
 class Status(NamedTuple):
-    """The age of the page's data, and the age in seconds from which it is ``old``."""
+    """The age of the page's data."""
 
     text: str
     at: str
     old: bool
-    old_after: float = 0.0
+    old_after: float = 0.0  # age in seconds from which it is old
 
 
 class FleetNotice(NamedTuple):
-    """A notice on the page. ``look`` is ``bad`` or ``note``."""
+    """A notice on the page."""
 
-    look: str
+    look: str  # ``bad`` or ``note``
     title: str
     text: str
 
@@ -69,7 +79,7 @@ def fleet_drawing(scene: FleetScene) -> Drawing:
         layout="fleet.html",
         title="GPU slices of the cluster",
         pieces={
-            "name": piece(_PIECES, "name_of", _facts(fleet)),
+            "name": piece(_PIECES, "name_of", _facts(fleet) if fleet else ()),
             "status": piece(_PIECES, "status_of", _status(scene)),
             "cards": piece("pieces/node.html", "cards_of", list(_cards(fleet)) if fleet else ()),
             "notices": piece(_PIECES, "notices_of", list(_notices(scene))),
@@ -92,15 +102,13 @@ def _tables(fleet: Fleet, scene: FleetScene) -> dict[str, Table]:
     }
 
 
-def _facts(fleet: Fleet | None) -> tuple[str, ...]:
-    if fleet is None:
-        return ()
+def _facts(fleet: Fleet) -> tuple[str, ...]:
     silent = len(fleet.silent)
     return (
         plural(len(fleet.nodes), "node"),
         *((f"{silent} not answering",) if silent else ()),
         gpu_count(fleet.nodes),
-        plural(_count(fleet.namespaces), "namespace"),
+        plural(None if fleet.namespaces is None else len(fleet.namespaces), "namespace"),
     )
 
 
@@ -155,7 +163,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
 
 def _slices(fleet: Fleet) -> Card:
     """Return the card of slices, or of the first resource with a known total; others as text."""
-    parts = list(named(told(*total_slices(fleet.nodes))))
+    parts = list(named(shown_units(*total_slices(fleet.nodes))))
     place = next((place for place, (_, part) in enumerate(parts) if part.offered.value is not None), 0)
     name, first = parts.pop(place)
     return Card(
@@ -170,13 +178,9 @@ def _slices(fleet: Fleet) -> Card:
 def _by_whom(fleet: Fleet) -> str:
     if fleet.namespaces is None:
         return "holders could not be queried"
-    known = [each.holders for each in fleet.namespaces if each.holders is not None]
+    known = [namespace.holders for namespace in fleet.namespaces if namespace.holders is not None]
     holders = sum(known) if len(known) == len(fleet.namespaces) else None
     return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
-
-
-def _count(rows: Sequence[object] | None) -> int | None:
-    return None if rows is None else len(rows)
 
 
 def _bars(share: Share, size: Amount, held: str) -> tuple[tuple[Bar, str], ...]:
@@ -195,7 +199,7 @@ def _free(units: Units) -> str:
     held, offered = units.held, units.offered
     if held.value is None or offered.value is None:
         return ""
-    # A slice that is unhealthy may be one that is held.
+    # An unhealthy slice may be a held one.
     most = held.missing or units.unhealthy != 0
     if most and offered.missing:
         return ""
@@ -212,7 +216,7 @@ def _attention(fleet: Fleet) -> Card:
     )
     nouns = [_counted(count, noun) for count, noun in counts if count.total]
     unknown = [f"{noun}s" for count, noun in counts if count.missing]
-    nothing = Figure(UNKNOWN, UNASKED) if unknown else Figure("nothing")
+    nothing = Figure(UNKNOWN, QUERY_FAILED) if unknown else Figure("nothing")
     return Card(
         name="Needs attention",
         figure=Figure(nouns[0]) if nouns else nothing,

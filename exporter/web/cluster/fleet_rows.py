@@ -1,25 +1,25 @@
-"""What the tables of a cluster are written of: heads, rows and meters."""
+"""The records of a cluster's tables: headings, rows and meters."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporter.model import ContainerRef
 from exporter.web.pages.picture.bars import Bar
-from exporter.web.pages.views.scene import Figure
+from exporter.web.pages.scene import Figure
 
 
 class Heading(NamedTuple):
-    """The head of a column; ``href`` leads to the table in its order, ``sorted`` is how it stands now."""
+    """The head of a column."""
 
     name: str
-    href: str = ""
-    sorted: str = ""
+    href: str = ""  # sorts the table by it, "" if it cannot be sorted
+    sorted: str = ""  # its ``aria-sort``, "" if the table is in another order
     title: str = ""
     look: str = ""
 
 
 class Meter(NamedTuple):
-    """A bar with its words: a use, and what it is a part of."""
+    """Used and held amounts with their bars."""
 
     bars: tuple[Bar, ...]
     used: Figure
@@ -28,19 +28,19 @@ class Meter(NamedTuple):
 
 
 class SlicesHeld(NamedTuple):
-    """What is held of slices, or of ``unit``; ``offered`` is None if not reported."""
+    """The number of slices held."""
 
     held: Figure
-    offered: Figure | None
-    unit: str
+    offered: Figure | None  # None if not reported
+    unit: str  # "" for slices
 
 
 class NodeRow(NamedTuple):
-    """A row of the nodes; ``silent`` says why nothing is known."""
+    """A row of the nodes."""
 
     name: str
     href: str
-    silent: str
+    silent: str  # why there is no current data, "" if there is
     gpus: Figure
     models: str
     note: str
@@ -81,7 +81,7 @@ class IdleRow(NamedTuple):
 
 
 class SickRow(NamedTuple):
-    """A row of the sick GPUs."""
+    """A row of the unhealthy GPUs."""
 
     look: str
     node: str
@@ -93,9 +93,9 @@ class SickRow(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its head, its rows, how many there are besides, and what is not known of them."""
+    """A table."""
 
     headings: tuple[Heading, ...]
     rows: Sequence[NodeRow | NamespaceRow | IdleRow | SickRow]
-    more: int
-    unknown: str = ""
+    more: int  # number of further rows that are not shown
+    unknown: str = ""  # what is unknown about them

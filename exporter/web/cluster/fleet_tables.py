@@ -1,10 +1,11 @@
-"""The tables of a cluster: nodes, namespaces, idle holders and sick GPUs, as rows that a template writes."""
+"""The tables of a cluster: nodes, namespaces, idle holders and unhealthy GPUs, as rows for the template."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from exporter.fleet.amounts import Amount, Share, Units, is_alone, named, told, whole
+from exporter.fleet.amounts import Amount, Share, is_alone, named, shown_units, whole
 from exporter.fleet.attention import DETAILS
 from exporter.fleet.cluster_model import (
     IDLE,
@@ -17,9 +18,7 @@ from exporter.fleet.cluster_model import (
     NodeKey,
     SickGpu,
     chosen,
-    idle_in,
-    namespaces_in,
-    nodes_in,
+    in_order,
 )
 from exporter.fleet.rendering import age_words, gpus
 from exporter.fleet.targets import NodeLinks
@@ -34,19 +33,21 @@ from exporter.web.cluster.fleet_rows import (
     SlicesHeld,
     Table,
 )
+from exporter.web.pages.markup import holder_path
 from exporter.web.pages.picture.bars import Bar, Part, bar
-from exporter.web.pages.views.scene import Figure
+from exporter.web.pages.scene import Figure, figure_of
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
-"""How many rows each table has on the page; all nodes and namespaces are in the JSON."""
+"""The maximum number of rows of each table; the JSON has all nodes and namespaces."""
 
+_HELD_NOT_USED = "held but not used, summed over holders"
 _UNMEASURED = "not measured there"
-UNASKED = "the query for this failed"
-"""Why a figure is not known that stands on a question which Prometheus refused."""
+QUERY_FAILED = "the query for this failed"
+"""The reason shown for a value that needs a failed query."""
 
 
 class Orders(NamedTuple):
-    """The orders of the tables, as they stand in the URL; "" is the one of its own."""
+    """The order of each table, as in the URL; "" is the default."""
 
     nodes: str = ""
     namespaces: str = ""
@@ -54,12 +55,12 @@ class Orders(NamedTuple):
 
     def href(self, table: str, order: str) -> str:
         """Return the URL of this page with one table in another order."""
-        asked = {name: value for name, value in (self._asdict() | {table: order}).items() if value}
-        return f"?{urlencode(asked)}#{table}"
+        query = {name: value for name, value in (self._asdict() | {table: order}).items() if value}
+        return f"?{urlencode(query)}#{table}"
 
 
 class Places:
-    """Where the pages of nodes are, by node."""
+    """The URLs of the pages of nodes and GPUs."""
 
     def __init__(self, fleet: Fleet, links: NodeLinks) -> None:
         self._urls: Mapping[NodeKey, str] = {
@@ -76,59 +77,59 @@ class Places:
 
 
 def node_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
-    """Describe the nodes."""
-    heads = _Heads("nodes", orders, chosen(NODES, orders.nodes))
-    rows = nodes_in(fleet.nodes, orders.nodes)
+    """Return the table of nodes."""
+    head = partial(_heading, "nodes", orders, chosen(NODES, orders.nodes))
     headings = (
-        heads.made("Node", "name"),
-        heads.made("GPUs", "gpus", look="end"),
-        heads.made("Slices held"),
-        heads.made("Memory used / held"),
-        heads.made("Compute used / held"),
-        heads.made("Unused memory", "memory", "held but not used, summed over holders", "end"),
-        heads.made("Unused compute", "waste", "held but not used, summed over holders", "end"),
-        heads.made("Data", look="end"),
+        head("Node", "name"),
+        head("GPUs", "gpus", look="end"),
+        head("Slices held"),
+        head("Memory used / held"),
+        head("Compute used / held"),
+        head("Unused memory", "memory", title=_HELD_NOT_USED, look="end"),
+        head("Unused compute", "waste", title=_HELD_NOT_USED, look="end"),
+        head("Data", look="end"),
     )
-    made = [_node(node, places) for node in rows[: SHOWN["nodes"]]]
-    return Table(headings, made, max(len(rows) - len(made), 0))
+    rows = [_node(node, places) for node in in_order(fleet.nodes, NODES, orders.nodes)[: SHOWN["nodes"]]]
+    return Table(headings, rows, len(fleet.nodes) - len(rows))
 
 
 def namespace_table(fleet: Fleet, orders: Orders) -> Table:
-    """Describe the namespaces."""
-    heads = _Heads("namespaces", orders, chosen(NAMESPACES, orders.namespaces))
-    unknown = "Namespaces that hold GPUs could not be queried." if fleet.namespaces is None else ""
-    rows = namespaces_in(fleet.namespaces or (), orders.namespaces)
+    """Return the table of namespaces."""
+    head = partial(_heading, "namespaces", orders, chosen(NAMESPACES, orders.namespaces))
     window = span_words(fleet.window)
-    title = f"GPU-hours of the last {window}: used / held"
+    hours = f"GPU-hours of the last {window}: used / held"
     headings = (
-        heads.made("Namespace", "name"),
-        heads.made("Holders", look="end"),
-        heads.made("Memory used / held"),
-        heads.made("Unused memory", "memory", "held but not used, summed over holders", "end"),
-        heads.made("Compute used / held"),
-        heads.made("Unused compute", "waste", "held but not used, summed over holders", "end"),
-        heads.made(f"GPU-hours used / held, {window}", "hours", title, "end"),
+        head("Namespace", "name"),
+        head("Holders", look="end"),
+        head("Memory used / held"),
+        head("Unused memory", "memory", title=_HELD_NOT_USED, look="end"),
+        head("Compute used / held"),
+        head("Unused compute", "waste", title=_HELD_NOT_USED, look="end"),
+        head(f"GPU-hours used / held, {window}", "hours", title=hours, look="end"),
     )
-    made = [_namespace(each) for each in rows[: SHOWN["namespaces"]]]
-    return Table(headings, made, max(len(rows) - len(made), 0), unknown)
+    namespaces = in_order(fleet.namespaces or (), NAMESPACES, orders.namespaces)
+    rows = [_namespace(namespace) for namespace in namespaces[: SHOWN["namespaces"]]]
+    unknown = "Namespaces that hold GPUs could not be queried." if fleet.namespaces is None else ""
+    return Table(headings, rows, len(namespaces) - len(rows), unknown)
 
 
 def idle_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
-    """Describe the idle holders."""
-    heads = _Heads("idle", orders, chosen(IDLE, orders.idle))
+    """Return the table of idle holders."""
+    head = partial(_heading, "idle", orders, chosen(IDLE, orders.idle))
     headings = (
-        heads.made("Namespace / pod"),
-        heads.made("Idle for", "longest"),
-        heads.made("Node"),
-        heads.made("GPU", look="end"),
-        heads.made("Slice"),
-        heads.made("Memory used / held", "memory", look="end"),
-        heads.made("Compute held", "compute", look="end"),
+        head("Namespace / pod"),
+        head("Idle for", "longest"),
+        head("Node"),
+        head("GPU", look="end"),
+        head("Slice"),
+        head("Memory used / held", "memory", look="end"),
+        head("Compute held", "compute", look="end"),
     )
     refused = not {name for name, _ in fleet.problems}.isdisjoint(DETAILS)
-    why = UNASKED if refused else _UNMEASURED
-    made = [_idle(each, places, why) for each in idle_in(fleet.idle or (), orders.idle)[: SHOWN["idle"]]]
-    return Table(headings, made, max((fleet.idle_totals.holders or 0) - len(made), 0), _unknown_idle(fleet))
+    why = QUERY_FAILED if refused else _UNMEASURED
+    holders = in_order(fleet.idle or (), IDLE, orders.idle)[: SHOWN["idle"]]
+    rows = [_idle(holder, places, why) for holder in holders]
+    return Table(headings, rows, max((fleet.idle_totals.holders or 0) - len(rows), 0), _unknown_idle(fleet))
 
 
 def _unknown_idle(fleet: Fleet) -> str:
@@ -140,25 +141,20 @@ def _unknown_idle(fleet: Fleet) -> str:
 
 
 def sick_table(fleet: Fleet, places: Places) -> Table:
-    """Describe the sick GPUs."""
+    """Return the table of unhealthy GPUs."""
     headings = tuple(Heading(name) for name in ("Node", "GPU", "Model", "Why"))
     more = "Other unhealthy" if fleet.sick else "Unhealthy"
     unknown = "" if fleet.all_sick else f"{more} GPUs are not known."
     return Table(headings, [_sick(gpu, places) for gpu in fleet.sick], 0, unknown)
 
 
-class _Heads:
-    def __init__(self, table: str, orders: Orders, order: str) -> None:
-        self._table = table
-        self._orders = orders
-        self._order = order
-
-    def made(self, name: str, order: str = "", title: str = "", look: str = "") -> Heading:
-        if not order:
-            return Heading(name, title=title, look=look)
-        direction = "ascending" if order == "name" else "descending"
-        stands = direction if order == self._order else ""
-        return Heading(name, self._orders.href(self._table, order), stands, title, look)
+def _heading(  # noqa: PLR0913 - the first three are those of the table
+    table: str, orders: Orders, current: str, name: str, order: str = "", *, title: str = "", look: str = ""
+) -> Heading:
+    if not order:
+        return Heading(name, title=title, look=look)
+    direction = "ascending" if order == "name" else "descending"
+    return Heading(name, orders.href(table, order), direction if order == current else "", title, look)
 
 
 def _node(node: Node, places: Places) -> NodeRow:
@@ -170,7 +166,12 @@ def _node(node: Node, places: Places) -> NodeRow:
         gpus=amount(node.gpus, whole),
         models=models,
         note="driver released" if node.released else "",
-        slices=tuple(_slices(name, part) for name, part in named(told(node.slices, node.units))),
+        slices=tuple(
+            SlicesHeld(
+                amount(part.held, whole), None if is_alone(part) else amount(part.offered, whole), name
+            )
+            for name, part in named(shown_units(node.slices, node.units))
+        ),
         memory=_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
         compute=_of_all(node.compute, node.gpus, gpus, "GPU"),
         wasted=(amount(node.memory.wasted, gibibytes), amount(node.compute.wasted, gpus)),
@@ -178,42 +179,33 @@ def _node(node: Node, places: Places) -> NodeRow:
     )
 
 
-def _slices(name: str, part: Units) -> SlicesHeld:
-    offered = None if is_alone(part) else amount(part.offered, whole)
-    return SlicesHeld(amount(part.held, whole), offered, name)
-
-
-def _namespace(each: Namespace) -> NamespaceRow:
+def _namespace(namespace: Namespace) -> NamespaceRow:
     return NamespaceRow(
-        name=each.name,
-        holders=_figure(each.holders, whole, UNASKED),
-        memory=_of_held(each.memory, gibibytes, "GiB"),
-        wasted_memory=amount(each.memory.wasted, gibibytes),
-        compute=_of_held(each.compute, gpus, "GPU"),
-        wasted_compute=amount(each.compute.wasted, gpus),
-        hours=(amount(each.hours.used, gpus), amount(each.hours.held, gpus)),
+        name=namespace.name,
+        holders=figure_of(namespace.holders, whole, QUERY_FAILED),
+        memory=_of_held(namespace.memory, gibibytes, "GiB"),
+        wasted_memory=amount(namespace.memory.wasted, gibibytes),
+        compute=_of_held(namespace.compute, gpus, "GPU"),
+        wasted_compute=amount(namespace.compute.wasted, gpus),
+        hours=(amount(namespace.hours.used, gpus), amount(namespace.hours.held, gpus)),
     )
 
 
-def _idle(each: IdleHolder, places: Places, why: str) -> IdleRow:
-    holder = each.holder
-    path = "/".join(
-        quote(part, safe="", errors="replace") for part in (holder.namespace, holder.pod, holder.container)
-    )
-    page = places.node(each.node)
+def _idle(idle: IdleHolder, places: Places, why: str) -> IdleRow:
+    page = places.node(idle.node)
     return IdleRow(
-        holder=holder,
-        href=f"{page}holder/{path}" if page else "",
-        node=str(each.node),
+        holder=idle.holder,
+        href=f"{page}{holder_path(idle.holder)}" if page else "",
+        node=str(idle.node),
         node_href=page,
-        gpu=each.gpu or UNKNOWN,
-        uuid=each.mig_uuid or each.uuid,
-        resource=each.resource or UNKNOWN,
-        seconds=_figure(each.seconds, duration, UNASKED),
-        memory_used=_figure(each.memory_used, gibibytes, why),
-        memory_held=_figure(each.memory_held, gibibytes, why),
-        compute_held=_figure(each.compute_held, gpus, why),
-        state="idle-memory" if each.memory_used else "idle",
+        gpu=idle.gpu or UNKNOWN,
+        uuid=idle.mig_uuid or idle.uuid,
+        resource=idle.resource or UNKNOWN,
+        seconds=figure_of(idle.seconds, duration, QUERY_FAILED),
+        memory_used=figure_of(idle.memory_used, gibibytes, why),
+        memory_held=figure_of(idle.memory_held, gibibytes, why),
+        compute_held=figure_of(idle.compute_held, gpus, why),
+        state="idle-memory" if idle.memory_used else "idle",
     )
 
 
@@ -239,18 +231,14 @@ def span_words(seconds: float) -> str:
 
 def amount(value: Amount, write: Callable[[float], str]) -> Figure:
     """Return an amount, with the reason if it is unknown."""
-    why = UNASKED if value.refused else _UNMEASURED
+    why = QUERY_FAILED if value.refused else _UNMEASURED
     return Figure(value.text(write), why if value.value is None else "")
 
 
-def _figure(value: float | None, write: Callable[[float], str], why: str) -> Figure:
-    return Figure(UNKNOWN, why) if value is None else Figure(write(value))
-
-
-def _of_all(share: Share, all_of_it: Amount, write: Callable[[float], str], unit: str) -> Meter:
+def _of_all(share: Share, total: Amount, write: Callable[[float], str], unit: str) -> Meter:
     """Return the meter of what is held and what is used of the total."""
     bars = tuple(
-        size_bar(f"{name} of {all_of_it.text(write)} {unit}", name, part, all_of_it.value)
+        size_bar(f"{name} of {total.text(write)} {unit}", name, part, total.value)
         for name, part in (("held", share.held), ("used", share.used))
     )
     return Meter(bars, amount(share.used, write), amount(share.held, write), unit)

@@ -24,12 +24,12 @@ FORMS: Mapping[str, str] = {
     "json": "application/json; charset=utf-8",
     "text": "text/plain; charset=utf-8",
 }
-"""The forms of the cluster, and the types that they have."""
+"""The formats of the cluster, and their content types."""
 _ABOUT = """\
-What a Prometheus knows of the GPUs of a cluster, who holds them, and what they use. Nothing can be
-changed. HEAD is answered as GET is, without a body. A parameter that is not described is passed over.
+The GPUs of a cluster, their holders and their use, from Prometheus. The API is read-only. HEAD returns the
+headers of GET. Unknown parameters are ignored.
 
-What is not known is null, never 0. Fields may be added. Units are base units."""
+Unknown values are null, never 0. Fields may be added. Units are base units."""
 _TABLES = {"nodes": "nodes", "namespaces": "namespaces", "idle": "idle holders"}
 _ORDERS = {
     name: Parameter(f"Order of the table of {_TABLES[name]}.", choice(keys)) for name, keys in ORDERS.items()
@@ -39,7 +39,7 @@ _ORDERS = {
 def _page(name: str) -> Operation:
     return Operation(
         name=name,
-        summary="The cluster as text; the page, to clients that name HTML.",
+        summary="The cluster as text, or as a page for clients that accept HTML.",
         answers={TEXT: "", HTML: ""},
         parameters=_ORDERS,
         refusals=(503,),
@@ -54,18 +54,18 @@ OPERATIONS: Operations = {
         summary="The last answer of the cluster.",
         answers={JSON: "Look", TEXT: ""},
         parameters={
-            "format": Parameter("The form of the answer, in place of an Accept header.", choice(FORMS)),
+            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMS)),
         },
     ),
     describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
     "/metrics": Operation(
-        name="metrics", summary="How the hub itself is doing.", answers={TEXT: ""}, tagged=False
+        name="metrics", summary="Series of the hub itself.", answers={TEXT: ""}, tagged=False
     ),
     "/-/healthy": probe("healthy", "Whether it runs."),
     "/-/ready": probe("ready", "Whether there is data to show.", (503,)),
     "/live/fleet": Operation(
         name="live",
-        summary="What changes on the page.",
+        summary="Changes of the page.",
         answers={EVENTS: ""},
         parameters={**_ORDERS, **FOLLOWING},
         refusals=(503,),
@@ -77,27 +77,28 @@ OPERATIONS: Operations = {
 
 
 def route() -> web.RouteDef:
-    """Make the route of the description."""
+    """Return the route of the description."""
     return describe.route(document)
 
 
 def document() -> Schema:
-    """Make the description."""
-    return description(_ABOUT, OPERATIONS, _schemas())
-
-
-def _schemas() -> dict[str, Schema]:
-    return {
+    """Return the description."""
+    complete = {"type": "boolean", "description": "If false, the value is a lower bound."}
+    shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
+    schemas = {
         "Look": _look(),
         "Fleet": _fleet(),
         "Node": _node(),
-        "Amount": _amount(),
+        "Amount": whole({"value": number("Null if unknown.", null=True), "complete": complete}),
         "Share": whole({name: reference("Amount") for name in ("held", "used", "wasted")}),
-        "Unit": whole({"resource": text("Its name.")} | _amounts("held", "offered")),
-        "Namespace": _namespace(),
+        "Unit": whole({"resource": text("Name of the resource.")} | _amounts("held", "offered")),
+        "Namespace": whole(
+            {"namespace": text("Its name."), "holders": number("Its holders.", null=True), **shares}
+        ),
         "IdleHolder": _idle(),
         "SickGpu": _sick(),
     }
+    return description(_ABOUT, OPERATIONS, schemas)
 
 
 def _look() -> Schema:
@@ -160,11 +161,6 @@ def _node() -> Schema:
     )
 
 
-def _namespace() -> Schema:
-    shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
-    return whole({"namespace": text("Its name."), "holders": number("Its holders.", null=True), **shares})
-
-
 def _idle() -> Schema:
     return whole(
         {
@@ -176,7 +172,7 @@ def _idle() -> Schema:
             "mig_uuid": text("UUID of the MIG device.", null=True),
             "gpu": text("Index of the GPU on its node.", null=True),
             "resource": text("The resource allocated to it.", null=True),
-            "idle_seconds": number("Seconds since it last computed.", null=True),
+            "quiet_seconds": number("Seconds since it last computed.", null=True),
             "memory_held_bytes": number("Memory that it holds.", null=True),
             "memory_used_bytes": number("Memory that it uses.", null=True),
             "compute_held_gpus": number("Physical GPUs that it holds.", null=True),
@@ -205,7 +201,7 @@ def _sums() -> dict[str, Schema]:
     return {
         "gpus": reference("Amount"),
         **_amounts("slices_held", "slices_offered"),
-        "units": _nullable(listed(reference("Unit"), "What sharing systems give out, by resource.")),
+        "units": _nullable(listed(reference("Unit"), "Units of sharing systems, by resource.")),
         "memory_total_bytes": reference("Amount"),
         "memory_bytes": reference("Share"),
         "compute_gpus": reference("Share"),
@@ -214,11 +210,6 @@ def _sums() -> dict[str, Schema]:
 
 def _amounts(*names: str) -> dict[str, Schema]:
     return {name: reference("Amount") for name in names}
-
-
-def _amount() -> Schema:
-    complete = {"type": "boolean", "description": "If not, the value is what is known at least."}
-    return whole({"value": number("Null where nothing of it is known.", null=True), "complete": complete})
 
 
 def _nullable(schema: Schema) -> Schema:

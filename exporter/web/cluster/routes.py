@@ -1,17 +1,16 @@
-"""The routes of the hub: the page of the cluster, its other forms, its stream, and the hub's own state."""
+"""The routes of the hub: the page of the cluster, its other formats, its stream, and the hub's own state."""
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from exporter.concurrency import in_thread
-from exporter.exposition.negotiation import media_quality
 from exporter.fleet.cluster_model import ORDERS
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
@@ -21,17 +20,18 @@ from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import Orders
 from exporter.web.cluster.hub_openapi import FORMS
-from exporter.web.html import escape_controls, page
+from exporter.web.html import page
 from exporter.web.http import assets
 from exporter.web.http.assets import version
-from exporter.web.http.errors import one_of, prefers_html
+from exporter.web.http.errors import one_of, prefers_html, requested_form
 from exporter.web.http.responses import reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
-from exporter.web.live.sse import Message, event
-from exporter.web.pages.page_pieces import Drawing, Opened, change
-from exporter.web.pages.render_queue import RenderQueue, SharedTask
+from exporter.web.live.page_stream import OpenPage
+from exporter.web.pages.page_pieces import Drawing, Opened
+from exporter.web.pages.render_queue import RenderQueue, TaskCache
 
-# The orders of all tables; clients may request more.
+Made = TypeVar("Made")
+# More than all combinations of orders; the tag and the second change the keys.
 _KEPT = 64
 
 
@@ -42,7 +42,7 @@ class FleetPages:
         self._current = current
         self._links = links
         self._idle_after = idle_after
-        self._made: dict[tuple[Any, ...], SharedTask[Any]] = {}
+        self._cache = TaskCache()
         self._turns = RenderQueue()
 
     @property
@@ -56,69 +56,57 @@ class FleetPages:
         look = self.look
         return f"{look.looks}-{look.read_at or 0:.3f}-{'' if look.fleet else 'nothing'}"
 
+    @property
+    def timestamp(self) -> float:
+        """Unix time of the last good answer, 0 before the first."""
+        return self.look.read_at or 0.0
+
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
         """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
-        scene = self._scene(orders)
+        scene = FleetScene(self.look, time.time(), self._idle_after, self._links, orders)
         key = (orders, self.tag, int(scene.now))
-        if refusing and key not in self._made:
+        if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
-        made: Drawing = await self._once(key, lambda: fleet_drawing(scene))
-        return made
+        return await self._once(key, partial(fleet_drawing, scene))
 
     async def html(self, orders: Orders) -> bytes:
         """Return the page as HTML."""
-        look = self.look
         opened = Opened(
             live="live/fleet",
             tag=self.tag,
-            timestamp=look.read_at or 0.0,
+            timestamp=self.timestamp,
             now=time.time(),
-            interval=look.interval,
+            interval=self.look.interval,
             version=version(),
         )
         # The default order is drawn once per second at most, so it is never refused.
         drawing = await self.drawing(orders, refusing=orders != Orders())
         key = ("html", orders, opened.tag, int(opened.now))
-        made: bytes = await self._once(key, lambda: page(drawing, "", opened).encode())
-        return made
+        return await self._once(key, lambda: page(drawing, "", opened).encode())
 
     async def text(self) -> bytes:
         """Return the cluster as text for a terminal; without data, why there is none."""
         look = self.look
         if look.fleet is None:
             return f"{look.error or 'the cluster is read for the first time'}\n".encode()
-        before = f"! Prometheus does not answer: {look.error}\n\n" if look.error else ""
+        warning = f"! Prometheus does not answer: {look.error}\n\n" if look.error else ""
         fleet = look.fleet
 
         def write() -> bytes:
-            return (before + fleet_text(fleet)).encode()
+            return (warning + fleet_text(fleet)).encode()
 
-        made: bytes = await self._once(("text", self.tag), write)
-        return made
+        return await self._once(("text", self.tag), write)
 
     async def document(self) -> bytes:
         """Return the cluster as JSON: ``fleet`` is null without data."""
         look = self.look
-        made: bytes = await self._once(("json", self.tag), lambda: json.dumps(look_json(look)).encode())
-        return made
+        return await self._once(("json", self.tag), lambda: json.dumps(look_json(look)).encode())
 
-    def _scene(self, orders: Orders) -> FleetScene:
-        return FleetScene(self.look, time.time(), self._idle_after, self._links, orders)
-
-    async def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        work = self._made.get(key)
-        if work is None:
-            while len(self._made) >= _KEPT:
-                del self._made[next(iter(self._made))]
-            work = self._made[key] = SharedTask(
-                lambda: in_thread(make), lambda failed: self._drop(key, failed), self._turns
-            )
-        return await work.wait()
-
-    def _drop(self, key: tuple[Any, ...], work: SharedTask[Any]) -> None:
-        """Drop a failed task, so that the next request tries again."""
-        if self._made.get(key) is work:
-            del self._made[key]
+    async def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        task = self._cache.start(key, lambda: in_thread(make), self._turns)
+        while len(self._cache.tasks) > _KEPT:
+            del self._cache.tasks[next(iter(self._cache.tasks))]
+        return await task.wait()
 
 
 def look_json(look: Look) -> dict[str, Any]:
@@ -136,17 +124,17 @@ _VARY = "Accept, Accept-Encoding"
 
 
 class Cluster(NamedTuple):
-    """What the routes are made of; ``ticker`` ticks with each look, ``registry`` has the hub's own series."""
+    """The sources of the routes of the hub."""
 
     pages: FleetPages
-    ticker: Ticker
-    registry: CollectorRegistry
+    ticker: Ticker  # ticks with each read of the cluster
+    registry: CollectorRegistry  # the hub's own series
 
 
 def make_hub_app(
     cluster: Cluster, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
 ) -> web.Application:
-    """Build the application of the hub, served below ``prefix`` too and framed as that of a node is."""
+    """Return the application of the hub, also served below ``prefix``, with the headers of that of a node."""
     streams = Broadcaster(cluster.ticker)
     routes = _Routes(cluster, streams)
     app = build_app(
@@ -168,56 +156,6 @@ def make_hub_app(
     return app
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFleet:
-    """The page of the cluster as the subject of a stream."""
-
-    pages: FleetPages
-    orders: Orders
-
-    @property
-    def beat(self) -> Message:
-        """The message sent if nothing has changed for a while."""
-        return _BEAT
-
-    @property
-    def tag(self) -> str:
-        """The name of the look that is shown now."""
-        return self.pages.tag
-
-    async def look(self) -> tuple[str, tuple[float, Drawing]] | None:
-        """Draw the page."""
-        tag, read_at = self.pages.tag, self.pages.look.read_at or 0.0
-        return tag, (read_at, await self.pages.drawing(self.orders))
-
-    def greeting(self, now: float) -> Message:
-        """Return the event with the server's clock and version."""
-        return event("hello", {"now": round(now, 3), "version": version()})
-
-    def whole(self, tag: str, state: tuple[float, Drawing]) -> Message:
-        """Return the event with the whole page."""
-        return _told(tag, None, state)
-
-    def change(self, old: tuple[float, Drawing], tag: str, new: tuple[float, Drawing]) -> Message:
-        """Return the event with the changes of the page."""
-        return _told(tag, old[1], new)
-
-
-_BEAT = event("beat", {})
-
-
-def _told(tag: str, old: Drawing | None, new: tuple[float, Drawing]) -> Message:
-    timestamp, drawing = new
-    told = change(old, drawing)
-    data = {
-        "timestamp": timestamp,
-        "title": escape_controls(told.title),
-        "pieces": dict(told.pieces),
-        "lists": dict(told.lists),
-    }
-    return event("change", data, tag)
-
-
 class _Routes:
     def __init__(self, cluster: Cluster, streams: Broadcaster) -> None:
         self._pages = cluster.pages
@@ -233,13 +171,11 @@ class _Routes:
         return await reply(request, await self._pages.text(), _TEXT, vary=_VARY)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        return await self._streams.answer(request, OpenFleet(self._pages, _orders(request)))
+        return await self._streams.answer(request, OpenPage(self._pages, _orders(request)))
 
     async def document(self, request: web.Request) -> web.Response:
-        """Return the cluster in the form of the URL, else in the accepted one."""
-        form = one_of(request.query, "format", FORMS)
-        if form is None:
-            form = _accepted_form(request.headers.get("Accept", ""))
+        """Return the cluster in the requested format."""
+        form = requested_form(request, FORMS)
         body = await (self._pages.document() if form == "json" else self._pages.text())
         return await reply(request, body, FORMS[form], vary=_VARY)
 
@@ -259,8 +195,3 @@ class _Routes:
 
 def _orders(request: web.Request) -> Orders:
     return Orders(*(one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()))
-
-
-def _accepted_form(accept: str) -> str:
-    wanted = {form: media_quality(accept, kind.partition(";")[0]) for form, kind in FORMS.items()}
-    return max(wanted, key=lambda form: wanted[form])

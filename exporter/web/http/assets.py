@@ -1,13 +1,13 @@
-"""Static files: read once, compressed once, and named by what they hold, so that browsers keep them.
+"""Static files: read and compressed once, and cached by browsers.
 
-Every address has a hash of all files in it, and is good for ever. A page from before an upgrade asks under
-another hash: it gets the file of today, to be kept for that moment only.
+Every address contains a hash of all files, so it can be cached forever. A page from before an upgrade uses an
+old hash: it gets the current file, uncached.
 """
 
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,8 +22,8 @@ from exporter.web.http.responses import FilePortions, compress, digest, reply
 
 STATIC = Path(__file__).parents[1] / "static"
 PLOTLY = "plotly.min.js"
-FOR_EVER = "public, max-age=31536000, immutable"
-# What others build on comes first, and what overrules them last; the rest stands by name between them.
+FOREVER = "public, max-age=31536000, immutable"
+# Base styles come first, overrides last, and the others by name in between.
 _FIRST_STYLES = ("page.css", "controls.css")
 _LAST_STYLES = ("print.css",)
 _TYPES = {
@@ -44,10 +44,10 @@ class Asset(NamedTuple):
 
 
 class Bundle(NamedTuple):
-    """The files by their names, such as ``js/app.js``, and the hash of all of them."""
+    """All static files."""
 
     hash: str
-    assets: Mapping[str, Asset]
+    assets: Mapping[str, Asset]  # by name, such as ``js/app.js``
 
 
 class Library(NamedTuple):
@@ -59,13 +59,13 @@ class Library(NamedTuple):
 
 @cache
 def bundle() -> Bundle:
-    """Give the static files of this program."""
+    """Return the static files of this program."""
     return read_bundle(STATIC)
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read the static files in a folder: all styles as one sheet, the scripts, and the icon."""
-    bodies = {"app.css": _styles(folder)}
+    """Return the static files in a folder: all styles as one sheet, the scripts, and the icon."""
+    bodies = {"app.css": _stylesheet(folder)}
     bodies |= {f"js/{path.name}": path.read_bytes() for path in sorted(folder.glob("js/*.js"))}
     bodies |= {path.name: path.read_bytes() for path in sorted(folder.glob("*.svg"))}
     assets = {
@@ -77,7 +77,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 @cache
 def library() -> Library | None:
-    """Find the JavaScript of plotly, without importing the package; None where that has none."""
+    """Return the JavaScript of plotly, found without importing the package; None if it is not there."""
     spec = find_spec("plotly")
     for place in (spec and spec.submodule_search_locations) or ():
         path = Path(place) / "package_data" / PLOTLY
@@ -88,10 +88,10 @@ def library() -> Library | None:
 
 
 def asset(name: str) -> str:
-    """Give the address of a file, from the page of the node on; raises KeyError where there is none."""
+    """Return the address of a file, relative to the node page; raises KeyError if there is no such file."""
     if name == PLOTLY:
-        found = library()
-        return f"static/{found.hash if found else 'none'}/{PLOTLY}"
+        plotly = library()
+        return f"static/{plotly.hash if plotly else 'none'}/{PLOTLY}"
     files = bundle()
     if name not in files.assets:
         raise KeyError(name)
@@ -100,20 +100,20 @@ def asset(name: str) -> str:
 
 @cache
 def modules() -> tuple[str, ...]:
-    """List the scripts that ``js/app.js`` leads to, so that a page can ask for all of them at once."""
-    found: dict[str, None] = {}
+    """Return the scripts that ``js/app.js`` imports, so that a page can load all of them at once."""
+    names: dict[str, None] = {}
     waiting = ["js/app.js"]
     while waiting:
         name = waiting.pop()
         script = bundle().assets.get(name)
-        if script is not None and name not in found:
-            found[name] = None
+        if script is not None and name not in names:
+            names[name] = None
             waiting += (f"js/{other}" for other in _IMPORT.findall(script.body.decode()))
-    return tuple(found)
+    return tuple(names)
 
 
 def routes() -> list[web.RouteDef]:
-    """List the routes of the static files."""
+    """Return the routes of the static files."""
     return [web.get(r"/static/{hash:[^/]+}/{name:.+}", _Static().file)]
 
 
@@ -124,68 +124,55 @@ class _Static:
         self._zipped = b""
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        name, known = request.match_info["name"], request.match_info["hash"]
+        name, requested_hash = request.match_info["name"], request.match_info["hash"]
         if name == PLOTLY:
-            return await self._plotly(request, known)
-        found = self._bundle.assets.get(name)
-        if found is None:
+            return await self._plotly(request, requested_hash)
+        static_file = self._bundle.assets.get(name)
+        if static_file is None:
             raise web.HTTPNotFound(text="There is no such file.")
         return await reply(
             request,
-            found.body,
-            found.content_type,
-            zipped=found.zipped,
-            tag=found.tag,
-            cache=_cache(known, self._bundle.hash),
+            static_file.body,
+            static_file.content_type,
+            zipped=static_file.zipped,
+            tag=static_file.tag,
+            cache=FOREVER if requested_hash == self._bundle.hash else "no-cache",
         )
 
-    async def _plotly(self, request: web.Request, known: str) -> web.StreamResponse:
-        """Hand out 5 MB of JavaScript, of which only a compressed copy is kept, once somebody took it."""
-        found = await in_thread(library)
-        if found is None:
+    async def _plotly(self, request: web.Request, requested_hash: str) -> web.StreamResponse:
+        """Return 5 MB of JavaScript; only a compressed copy is kept, from the first request for it."""
+        plotly = await in_thread(library)
+        if plotly is None:
             raise web.HTTPNotFound(text="The installed plotly package has no plotly.min.js.")
-        cache_control, content_type = _cache(known, found.hash), _TYPES[".js"]
+        cache_control = FOREVER if requested_hash == plotly.hash else "no-cache"
+        content_type = _TYPES[".js"]
         if not accepts_gzip(request.headers.get("Accept-Encoding", "")):
             headers = {
                 "Content-Type": content_type,
                 "Cache-Control": cache_control,
                 "Vary": "Accept-Encoding",
             }
-            size = (await in_thread(found.path.stat)).st_size
-            return web.Response(body=FilePortions(found.path, size), headers=headers)
+            size = (await in_thread(plotly.path.stat)).st_size
+            return web.Response(body=FilePortions(plotly.path, size), headers=headers)
         async with self._zipping:
-            self._zipped = self._zipped or await in_thread(_zip_file, found.path)
+            self._zipped = self._zipped or await in_thread(lambda: compress(plotly.path.read_bytes()))
         return await reply(
-            request, b"", content_type, zipped=self._zipped, tag=found.hash, cache=cache_control
+            request, b"", content_type, zipped=self._zipped, tag=plotly.hash, cache=cache_control
         )
 
 
-def _zip_file(path: Path) -> bytes:
-    return compress(path.read_bytes())
+def _stylesheet(folder: Path) -> bytes:
+    """Return all styles as one sheet, with a class ``w1`` to ``w100`` for each width in percent of a GPU.
 
-
-def _cache(known: str, current: str) -> str:
-    return FOR_EVER if known == current else "no-cache"
-
-
-def _styles(folder: Path) -> bytes:
-    return b"\n".join([*(path.read_bytes() for path in _ordered(folder.glob("*.css"))), _widths()])
-
-
-def _ordered(paths: Iterable[Path]) -> Iterator[Path]:
-    by_name = {path.name: path for path in sorted(paths)}
-    between = [name for name in by_name if name not in (*_FIRST_STYLES, *_LAST_STYLES)]
-    return (by_name[name] for name in (*_FIRST_STYLES, *between, *_LAST_STYLES) if name in by_name)
-
-
-def _widths() -> bytes:
-    """Write the rules for how wide a cell is beside its neighbours, in percent of the GPU.
-
-    A policy without inline styles has no other way.
+    Classes, because the content security policy forbids inline styles.
     """
-    return "".join(f".g{percent}{{flex-grow:{percent}}}\n" for percent in range(1, 101)).encode()
+    by_name = {path.name: path for path in sorted(folder.glob("*.css"))}
+    others = [name for name in by_name if name not in (*_FIRST_STYLES, *_LAST_STYLES)]
+    names = [name for name in (*_FIRST_STYLES, *others, *_LAST_STYLES) if name in by_name]
+    widths = "".join(f".w{percent}{{flex-grow:{percent}}}\n" for percent in range(1, 101))
+    return b"\n".join([*(by_name[name].read_bytes() for name in names), widths.encode()])
 
 
 def version() -> str:
-    """Name the version of the program, with the hash of its static files."""
+    """Return the version of the program with the hash of its static files."""
     return f"{__version__} {bundle().hash}"

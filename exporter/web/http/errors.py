@@ -1,6 +1,6 @@
-"""What is refused, and how every refusal and failure is told.
+"""Refused requests, the responses to errors, and parameters of URLs.
 
-Browsers get a small page, who names JSON gets ``{"error": …}``, and all others a line of text.
+Browsers get errors as a page, clients that accept JSON get ``{"error": …}``, and others a line of text.
 """
 
 import json
@@ -23,26 +23,37 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _METHODS = ("GET", "HEAD")
 _SENTENCES = {
     404: "There is no such page.",
-    405: "Only GET and HEAD are answered: nothing can be changed here.",
-    413: "A request with a body is not answered.",
-    500: "This could not be made. The exporter's log says why.",
+    405: "Only GET and HEAD are allowed: this server is read-only.",
+    413: "Requests with a body are not allowed.",
+    500: "The response could not be made. The exporter's log has the reason.",
 }
 _OF_CONTENT = frozenset({"Content-Type", "Content-Length"})
-# Whether the answer of the request of this task has begun, so that no other can be given.
+# Whether the response of this task's request has begun, so that it cannot be replaced by an error.
 _begun = ContextVar("begun", default=False)
 
 
 def prefers_html(request: web.Request) -> bool:
-    """Tell whether the client names HTML, as browsers do, and wants it no less than plain text."""
+    """Return whether the client accepts HTML, as browsers do, and does not prefer plain text."""
     accept = request.headers.get("Accept", "")
     html = media_quality(accept, "text/html")
     return html > 0 and html >= media_quality(accept, "text/plain")
 
 
-def answer_errors(app: web.Application, prefix: str = "") -> None:
-    """Have an application refuse what it must, and answer with words of ours whatever goes wrong.
+def requested_form(request: web.Request, forms: Mapping[str, str]) -> str:
+    """Return the form that the parameter ``format`` names, else the one that the client prefers.
 
-    ``prefix`` is the path below which it is served too.
+    ``forms`` are content types by name; the first is the default. Raises HTTPBadRequest for another name.
+    """
+    accept = request.headers.get("Accept", "")
+    return one_of(request.query, "format", forms) or max(
+        forms, key=lambda name: media_quality(accept, forms[name].partition(";")[0])
+    )
+
+
+def answer_errors(app: web.Application, prefix: str = "") -> None:
+    """Refuse requests that change something, and answer all errors of an application with our own texts.
+
+    ``prefix`` is a path below which the application is served too.
     """
     app.middlewares.append(_middleware(prefix))
     app.on_response_prepare.append(_begin)
@@ -66,7 +77,7 @@ def _middleware(prefix: str) -> Any:
             headers = {name: value for name, value in error.headers.items() if name not in _OF_CONTENT}
             return _problem(request, error.status, text or "", prefix, headers)
         except ConnectionError:
-            # The client has gone.
+            # The client has disconnected.
             raise
         except Exception:
             if _begun.get():
@@ -89,23 +100,19 @@ def _problem(
 ) -> web.Response:
     sentence = (text or _SENTENCES.get(status, "")).strip()
     if prefers_html(request):
-        root = "../" * _depth(request.rel_url.raw_path, prefix)
+        path = request.rel_url.raw_path
+        below = path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
+        root = "../" * max(below.count("/") - 1, 0)
         body, content_type = error_page(status, HTTPStatus(status).phrase, sentence, root), "text/html"
     elif media_quality(request.headers.get("Accept", ""), "application/json"):
         body, content_type = json.dumps({"error": sentence}), "application/json"
     else:
         body, content_type = f"{sentence}\n", "text/plain"
-    said = {"Cache-Control": "no-cache", "Vary": "Accept", **(headers or {})}
-    response = web.Response(status=status, text=body, content_type=content_type, headers=said)
+    all_headers = {"Cache-Control": "no-cache", "Vary": "Accept", **(headers or {})}
+    response = web.Response(status=status, text=body, content_type=content_type, headers=all_headers)
     if request.body_exists:
         response.force_close()
     return response
-
-
-def _depth(path: str, prefix: str) -> int:
-    """Count the folders between a path and the page of the node."""
-    below = path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
-    return max(below.count("/") - 1, 0)
 
 
 def given_once(parameters: MultiMapping[str], name: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Streams of events that many clients follow: what is told is made once per snapshot for all of them.
+"""Streams of events for many clients: each event is made once per snapshot, for all of them.
 
-A client that is behind has no queue. It is told the step from the snapshot before where that is what it has,
-and else everything at once, as soon as it can take it.
+There are no queues. A client that has the previous snapshot gets the changes; one that is further behind gets
+the whole state as soon as it can take it.
 """
 
 import asyncio
@@ -19,104 +19,102 @@ from exporter.web.live.sse import HEADERS, START, Message, event
 
 
 class Subject(Protocol):
-    """Something that changes from snapshot to snapshot; subjects that are equal are followed together."""
+    """Something that changes with each snapshot; equal subjects share a channel."""
 
     @property
     def beat(self) -> Message:
-        """What is sent when nothing else has been for a while."""
+        """The message sent if there was no other for a while."""
 
     @property
     def tag(self) -> str:
         """The name of the snapshot that is shown now."""
 
     async def look(self) -> tuple[str, Any] | None:
-        """Give the state with the name of its snapshot, None where the subject is not there."""
+        """Return the state with the name of its snapshot, None if the subject does not exist."""
 
     def greeting(self, now: float) -> Message:
-        """Write what each stream begins with, at Unix time ``now``."""
+        """Return the first message of a stream, at Unix time ``now``."""
 
     def whole(self, tag: str, state: Any) -> Message:
-        """Write a state for those who know nothing of it."""
+        """Return the message with the whole state."""
 
     def change(self, old: Any, tag: str, new: Any) -> Message:
-        """Write what leads from one state to the next."""
+        """Return the message with the changes from one state to the next."""
 
 
 class Moment:
-    """A state by the name of its snapshot, and the step to it from the one named ``before``."""
+    """The state of a subject in one snapshot."""
 
     def __init__(self, tag: str, state: Any, make_whole: Callable[[], Message]) -> None:
         self.tag = tag
         self.state = state
-        self.before = ""
-        self.change: Message | None = None
+        self.previous_tag = ""
+        self.change: Message | None = None  # since the previous snapshot
         self._make_whole = make_whole
         self._whole: asyncio.Task[Message] | None = None
 
     async def whole(self) -> Message:
-        """Give the event that tells everything, which is made when the first client needs it."""
+        """Return the message with the whole state, made when the first client needs it."""
         if self._whole is None:
             self._whole = asyncio.ensure_future(in_thread(self._make_whole))
-        # One reader that goes away must not take it from the others.
+        # Shielded: a client that disconnects must not cancel it for the others.
         return await asyncio.shield(self._whole)
 
     def step_from(self, tag: str) -> Message | None:
-        """Give the event for a client that knows the snapshot of that name, None where there is none."""
-        return self.change if self.before == tag else None
+        """Return the changes for a client with the snapshot of this name, None unless it is the previous."""
+        return self.change if self.previous_tag == tag else None
 
 
 class Channel:
-    """One subject; ``newest`` is None until it is looked at, and when the subject is not there."""
+    """One subject with its clients."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.followers = 0
         self.failing = False
-        self.made = 0
-        self.newest: Moment | None = None
+        self.newest: Moment | None = None  # None before the first refresh, and if there is no such subject
         self.bell = asyncio.Event()
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Look at the subject unless this snapshot is known, and wake those who follow it."""
+        """Update the state if there is a new snapshot, and wake the clients."""
         async with self._lock:
             if self.newest is None or self.newest.tag != self.subject.tag:
                 self.newest = await self._look()
                 self.ring()
 
     def ring(self) -> None:
-        """Wake those who follow."""
+        """Wake the clients."""
         bell, self.bell = self.bell, asyncio.Event()
         bell.set()
 
     async def _look(self) -> Moment | None:
-        old, found = self.newest, await self.subject.look()
-        if found is None:
+        old, tagged_state = self.newest, await self.subject.look()
+        if tagged_state is None:
             return None
-        tag, state = found
+        tag, state = tagged_state
         new = Moment(tag, state, lambda: self.subject.whole(tag, state))
         if old is not None:
             new.change = await in_thread(self.subject.change, old.state, tag, state)
-            new.before = old.tag
-            self.made += 1
+            new.previous_tag = old.tag
         return new
 
 
 class Ticker:
-    """Counts the snapshots that are published; whoever waits compares with the last that it has seen."""
+    """Counts published snapshots, for tasks that wait for the next one."""
 
     def __init__(self) -> None:
         self.count = 0
         self._bell = asyncio.Event()
 
     def tick(self, _news: object = None) -> None:
-        """Take note of something new, on the event loop."""
+        """Count a snapshot; to be called on the event loop."""
         self.count += 1
         bell, self._bell = self._bell, asyncio.Event()
         bell.set()
 
     async def after(self, count: int) -> int:
-        """Wait until there are more than ``count``, and return how many."""
+        """Return the number of snapshots once it is more than ``count``."""
         while self.count <= count:
             await self._bell.wait()
         return self.count
@@ -124,25 +122,28 @@ class Ticker:
 
 log = logging.getLogger(__name__)
 MOST_STREAMS = 500
-# Each of them is drawn anew with each snapshot.
+# Each subject is drawn with each snapshot.
 MOST_SUBJECTS = 100
-# Proxies close what is silent for a minute, some for half of one.
+# Proxies close connections that are silent for a minute, some for 30 s.
 BEAT_SECONDS = 15.0
-# A client that takes longer for one event is not there any more, or cannot keep up.
+# A client that takes longer for one event has disconnected or cannot keep up.
 PATIENCE_SECONDS = 30.0
 RETRY_AFTER_SECONDS = 30
-# More than this is never handed to a connection before the client has taken what was before.
+# Bytes passed to a connection at a time; the next portion follows when the client has read them.
 PORTION = 64 * 1024
 LONGEST_ID = 100
-"""Characters of the name of a snapshot that a client may say it knows."""
+"""Maximum length of the name of a snapshot in a request."""
 GONE = event("gone", {})
-"""What is sent before the end when the subject is not there any more."""
+"""The last message of a stream if its subject no longer exists."""
 
 Send = Callable[[Message], Awaitable[None]]
 
 
 class Broadcaster:
-    """Keeps up to ``most`` streams about ``subjects``, and hands to each what is new about its own."""
+    """Serves up to ``most`` streams of up to ``subjects`` different subjects.
+
+    ``beat``: seconds of silence until a stream gets a message. ``patience``: seconds to read a message.
+    """
 
     def __init__(
         self,
@@ -162,33 +163,31 @@ class Broadcaster:
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
         self.streams = 0
-        """How many clients follow now."""
+        """Number of open streams."""
 
     async def answer(self, request: web.Request, subject: Subject) -> web.StreamResponse:
-        """Stream what happens to a subject until the client or the subject goes, or the server stops."""
-        if self._closed or self.streams >= self._most or self._is_one_too_many(subject):
+        """Stream the changes of a subject until the client, the subject or the server is gone."""
+        new_one_too_many = subject not in self._channels and len(self._channels) >= self._subjects
+        if self._closed or self.streams >= self._most or new_one_too_many:
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
-            raise web.HTTPServiceUnavailable(text="too many streams are open here\n", headers=retry)
-        since = _known(request)
+            raise web.HTTPServiceUnavailable(text="too many streams are open\n", headers=retry)
+        since = short_text(request.query, "since", LONGEST_ID)
+        client_tag = request.headers.get("Last-Event-ID", "") or since or ""
         self.streams += 1
         channel = self._channels.setdefault(subject, Channel(subject))
         channel.followers += 1
         try:
             await channel.refresh()
             if channel.newest is None:
-                raise web.HTTPNotFound(text="what this stream would be about is not there\n")
+                raise web.HTTPNotFound(text="the subject of this stream does not exist\n")
             if request.method == "HEAD":
                 return web.Response(headers=HEADERS)
-            return await self._stream(request, channel, since)
+            return await self._stream(request, channel, client_tag)
         finally:
             self._leave(channel)
 
-    def _is_one_too_many(self, subject: Subject) -> bool:
-        """Whether to follow this would be to make one thing more with each snapshot than is made at most."""
-        return subject not in self._channels and len(self._channels) >= self._subjects
-
     async def close(self, _app: web.Application) -> None:
-        """End all streams at once, so that nobody waits for them when the server stops."""
+        """End all streams, so that the server need not wait for them when it stops."""
         self._closed = True
         if self._pump is not None:
             self._pump.cancel()
@@ -201,7 +200,7 @@ class Broadcaster:
         if not channel.followers and self._channels.get(channel.subject) is channel:
             del self._channels[channel.subject]
 
-    async def _stream(self, request: web.Request, channel: Channel, since: str) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, channel: Channel, client_tag: str) -> web.StreamResponse:
         zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
         response = web.StreamResponse(headers=HEADERS)
         if zipped:
@@ -212,25 +211,25 @@ class Broadcaster:
         try:
             await response.prepare(request)
             await send(START)
-            await self._follow(channel, send, since)
+            await self._follow(channel, send, client_tag)
         except TimeoutError:
-            # What it has not taken goes with the connection.
+            # Drop the connection with all unread data.
             if request.transport is not None:
                 request.transport.abort()
         except ConnectionError:
             log.debug("event stream client disconnected")
         return response
 
-    async def _follow(self, channel: Channel, send: Send, at: str) -> None:
+    async def _follow(self, channel: Channel, send: Send, client_tag: str) -> None:
         await send(channel.subject.greeting(time.time()))
         while not self._closed:
             bell, newest = channel.bell, channel.newest
             if newest is None:
                 await send(GONE)
                 return
-            if newest.tag != at:
-                await send(newest.step_from(at) or await newest.whole())
-                at = newest.tag
+            if newest.tag != client_tag:
+                await send(newest.step_from(client_tag) or await newest.whole())
+                client_tag = newest.tag
                 continue
             await bell.wait()
             if channel.newest is newest and not self._closed:
@@ -248,8 +247,8 @@ class Broadcaster:
         return send
 
     async def _run(self) -> None:
-        """Bring every channel up to date with each snapshot, and let them be heard in between."""
-        # What was published while the first stream began is new to it.
+        """Refresh all channels with each snapshot, and wake them for a beat in between."""
+        # From 0, because a snapshot published while the first stream began is new to it.
         seen = 0
         while True:
             try:
@@ -263,7 +262,7 @@ class Broadcaster:
                 await self._refresh(channel)
 
     async def _refresh(self, channel: Channel) -> None:
-        """Bring a channel up to date; where that fails its pages grow old, and all others go on."""
+        """Refresh a channel; if that fails, only its own pages get no updates."""
         try:
             await channel.refresh()
         except Exception:
@@ -272,9 +271,3 @@ class Broadcaster:
             channel.failing = True
         else:
             channel.failing = False
-
-
-def _known(request: web.Request) -> str:
-    """Return the name of the snapshot that the client has, "" if it names none."""
-    asked = short_text(request.query, "since", LONGEST_ID)
-    return request.headers.get("Last-Event-ID", "") or asked or ""

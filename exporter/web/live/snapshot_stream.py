@@ -1,21 +1,21 @@
 """``GET /api/v1/stream``: the document of ``/api/v1/snapshot`` for programs, kept up to date.
 
-The first event is ``snapshot``, and its data is the whole document. With each poll comes a ``delta``, an
-object with what is new:
+The first event is ``snapshot`` with the whole document as its data. With each poll follows a ``delta``, an
+object with the changes:
 
 - ``sequence`` and ``timestamp``, always;
-- ``node``: its fields that have changed, with their new values;
+- ``node``: its changed fields with their new values;
 - ``gpus``, ``migs``, ``vgpus``, ``containers``, ``pods``, ``collectors``: ``{"changed": [rows], "gone":
-  [rows]}``. A row has the labels that tell it from the others, and in ``changed`` also the fields that have
-  changed, or all of them where it is new. These labels are ``uuid``; ``uuid``, ``mig_uuid``; ``uuid``,
-  ``vgpu_uuid``; ``namespace``, ``pod``, ``container``, ``uuid``, ``mig_uuid``; ``namespace``, ``pod``,
-  ``pod_uid``; ``collector``. Rows keep their order and new ones stand at the end, unless ``order`` lists
-  all rows by their labels;
-- any of these that is a list, and all else: the new value, in place of the old one.
+  [rows]}``. A row has its identifying labels, and in ``changed`` also its changed fields, or all fields if it
+  is new. The labels are ``uuid``; ``uuid``, ``mig_uuid``; ``uuid``, ``vgpu_uuid``; ``namespace``, ``pod``,
+  ``container``, ``uuid``, ``mig_uuid``; ``namespace``, ``pod``, ``pod_uid``; ``collector``. Rows keep their
+  order and new ones are at the end, unless ``order`` lists all rows by their labels;
+- any of these that is a list, and all other fields: the new value, which replaces the old one.
 
-What is not named is as it was. The id of an event is the name of its snapshot; a client that comes back with
-``Last-Event-ID``, and has missed one poll at most, gets a ``delta`` at once in place of the ``snapshot``. A
-client that is too slow for deltas gets a ``snapshot`` again. Comments keep the connection alive in between.
+Fields that are missing have not changed. The id of an event is the name of its snapshot; a client that
+reconnects with ``Last-Event-ID``, and has missed one poll at most, gets a ``delta`` instead of the
+``snapshot``. A client that is too slow for deltas gets another ``snapshot``. Comments keep the connection
+alive in between.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,20 +40,20 @@ LEVELS: Mapping[str, Level] = {
     "pods": "pod",
     "collectors": "collector",
 }
-"""The lists whose objects are told apart by labels, and the level that has these."""
+"""The lists of objects identified by labels, and the level that has these labels."""
 _ALWAYS = ("sequence", "timestamp")
 
 
 def delta(old: Document, new: Document) -> dict[str, Any]:
-    """Tell what is new, in the shape that ``exporter.web.live.snapshot_stream`` describes."""
+    """Return the changes, in the format that ``exporter.web.live.snapshot_stream`` describes."""
     return {
-        name: _told(name, old[name], value)
+        name: _change(name, old[name], value)
         for name, value in new.items()
         if name in _ALWAYS or old[name] != value
     }
 
 
-def _told(name: str, old: Any, new: Any) -> Any:
+def _change(name: str, old: Any, new: Any) -> Any:
     if isinstance(new, Mapping):
         return _changed(old, new)
     rows = _rows(LEVEL_LABELS[LEVELS[name]], old, new) if name in LEVELS else None
@@ -61,22 +61,22 @@ def _told(name: str, old: Any, new: Any) -> Any:
 
 
 def _rows(labels: Sequence[str], old: Sequence[Row], new: Sequence[Row]) -> dict[str, Any] | None:
-    """Tell of rows by their labels, None where these do not tell them apart."""
-    before, after = _by_labels(labels, old), _by_labels(labels, new)
-    if len(before) != len(old) or len(after) != len(new):
+    """Return the changes of rows by their labels, None if these are not unique."""
+    old_rows, new_rows = _by_labels(labels, old), _by_labels(labels, new)
+    if len(old_rows) != len(old) or len(new_rows) != len(new):
         return None
-    new_ones = [key for key in after if key not in before]
-    told: dict[str, Any] = {
+    added = [key for key in new_rows if key not in old_rows]
+    changes: dict[str, Any] = {
         "changed": [
-            _identity(labels, row) | _changed(before.get(key, {}), row)
-            for key, row in after.items()
-            if before.get(key) != row
+            _identity(labels, row) | _changed(old_rows.get(key, {}), row)
+            for key, row in new_rows.items()
+            if old_rows.get(key) != row
         ],
-        "gone": [_identity(labels, row) for key, row in before.items() if key not in after],
+        "gone": [_identity(labels, row) for key, row in old_rows.items() if key not in new_rows],
     }
-    if list(after) != [key for key in before if key in after] + new_ones:
-        told["order"] = [_identity(labels, row) for row in new]
-    return told
+    if list(new_rows) != [key for key in old_rows if key in new_rows] + added:
+        changes["order"] = [_identity(labels, row) for row in new]
+    return changes
 
 
 def _by_labels(labels: Sequence[str], rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
@@ -92,7 +92,7 @@ def _changed(old: Row, new: Row) -> dict[str, Any]:
 
 
 _BEAT = text(": still here\n\n")
-# A client of the standard kind waits so long before it comes back, in milliseconds.
+# Milliseconds that an EventSource waits before it reconnects.
 _GREETING = text("retry: 3000\n\n")
 
 
@@ -104,7 +104,7 @@ class Documents:
 
     @property
     def beat(self) -> Message:
-        """A comment."""
+        """The message sent if there was no other for a while: a comment."""
         return _BEAT
 
     @property
@@ -113,28 +113,28 @@ class Documents:
         return self.pages.tag
 
     async def look(self) -> tuple[str, Document]:
-        """Give the document; it is always there."""
+        """Return the document with the name of its snapshot."""
         tag = self.pages.tag
         return tag, await self.pages.document()
 
     def greeting(self, _now: float) -> Message:
-        """Say how soon to come back."""
+        """Return the message with the reconnection time."""
         return _GREETING
 
     def whole(self, tag: str, state: Document) -> Message:
-        """Write the document."""
+        """Return the event with the whole document."""
         return event("snapshot", state, tag)
 
     def change(self, old: Document, tag: str, new: Document) -> Message:
-        """Write a delta."""
+        """Return the event with the changes."""
         return event("delta", delta(old, new), tag)
 
 
-def routes(pages: RenderCache, hub: Broadcaster) -> list[web.RouteDef]:
-    """List the route of the stream for programs."""
+def routes(pages: RenderCache, streams: Broadcaster) -> list[web.RouteDef]:
+    """Return the route of the stream for programs."""
     documents = Documents(pages)
 
     async def stream(request: web.Request) -> web.StreamResponse:
-        return await hub.answer(request, documents)
+        return await streams.answer(request, documents)
 
     return [web.get("/api/v1/stream", stream)]

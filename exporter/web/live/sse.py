@@ -1,7 +1,9 @@
-"""Server-sent events as bytes, plain and compressed, each made once for all who get them.
+"""Server-sent events as bytes, plain and compressed, each made once for all clients.
 
-A compressed stream is a head and then one part per event. Each part is compressed by itself and ends at a
-whole byte, so the same bytes fit into every client's stream, whatever it got before.
+A compressed stream is a gzip header and then one part per event. Each part is compressed on its own and ends
+at a whole byte, so the same bytes fit into the stream of every client.
+
+Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import json
@@ -14,39 +16,39 @@ HEADERS: Mapping[str, str] = {
     "Content-Type": CONTENT_TYPE,
     "Cache-Control": "no-store",
     "Vary": "Accept-Encoding",
-    # nginx keeps what it passes on until its buffer is full, unless it is told not to.
+    # Without this nginx buffers the stream.
     "X-Accel-Buffering": "no",
 }
-# A magic number, deflate, no name, no time, no particular system.
+# Magic number, deflate, no flags, no time, no extra flags, unknown system: RFC 1952, 2.3.
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW = -zlib.MAX_WBITS
-# Levels above take longer than what they save is worth to a page that comes again with the next poll.
+# Higher levels cost more time than they save for events that come with every poll.
 _LEVEL = 2
 
 
 class Message(NamedTuple):
-    """One or more events as they are sent, uncompressed and as a part of a compressed stream."""
+    """One or more events as they are sent."""
 
     plain: bytes
-    zipped: bytes
+    zipped: bytes  # as a part of a compressed stream
 
 
 START = Message(b"", _GZIP_HEAD)
-"""What a stream begins with."""
+"""The start of a stream."""
 
 
 def event(name: str, data: Any, tag: str = "") -> Message:
-    """Write an event with its data as JSON; ``tag`` is what a client says it has when it comes back."""
+    """Return an event with its data as JSON; ``tag`` is its id, which clients send when they reconnect."""
     lines = [f"id: {tag}"] if tag else []
     return text("\n".join([*lines, f"event: {name}", f"data: {dumps(data)}", "", ""]))
 
 
 def text(lines: str) -> Message:
-    """Make a message of what is written already."""
+    """Return a message of lines in the format of server-sent events."""
     plain = lines.encode()
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
     return Message(plain, packer.compress(plain) + packer.flush(zlib.Z_SYNC_FLUSH))
 
 
 dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
-"""Write JSON on one line, as an event wants it."""
+"""Return JSON on one line, as events need it."""

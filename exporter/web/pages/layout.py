@@ -1,26 +1,28 @@
 """The pages as drawings, made from a snapshot by pure functions; readable without scripts."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from exporter.doctor.report import Report
-from exporter.model import ContainerRef, GpuRow
+from exporter.model import ContainerRef
 from exporter.web.html import piece
 from exporter.web.pages.holders_table.holders import holder_table
 from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.picture.gpu_rows import gpu_view
+from exporter.web.pages.scene import Scene, anchor_of
 from exporter.web.pages.views.doctor_page import doctor_view
 from exporter.web.pages.views.gpu_page import gpu_context
 from exporter.web.pages.views.head import head, timeline_view
 from exporter.web.pages.views.holder_page import holder_page
 from exporter.web.pages.views.notices import missing_gpus, missing_holders, notices
-from exporter.web.pages.views.scene import Scene, anchor_of
 from exporter.web.pages.views.totals import cards
 
 
 def node_drawing(scene: Scene) -> Drawing:
     """Return the page of the node."""
-    gpus = {f"gpu-{anchor_of(gpu)}": _gpu(scene, gpu) for gpu in scene.snapshot.gpus}
+    gpus = {
+        f"gpu-{anchor_of(gpu)}": piece("pieces/gpu.html", "gpu_row", gpu_view(scene, gpu), scene.root)
+        for gpu in scene.snapshot.gpus
+    }
     table = holder_table(scene, scene.snapshot.containers)
     shown = head(scene)
     return _drawing(
@@ -76,11 +78,11 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
 
 def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Drawing | None:
     """Return the page of one holder; None if no such container holds or uses a device."""
-    found = holder_page(scene, ContainerRef(namespace, pod, container))
-    if found is None:
+    page = holder_page(scene, ContainerRef(namespace, pod, container))
+    if page is None:
         return None
     devices = {
-        device.id: piece("pieces/holder.html", "device_of", device, scene.root) for device in found.devices
+        device.id: piece("pieces/holder.html", "device_of", device, scene.root) for device in page.devices
     }
     shown = head(scene)
     return _drawing(
@@ -88,12 +90,12 @@ def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Dr
         "holder.html",
         f"{namespace}/{pod} · {shown.node}",
         {
-            "name": piece("pieces/holder.html", "name_of_holder", shown, found, scene.root),
+            "name": piece("pieces/holder.html", "name_of_holder", shown, page, scene.root),
             "status": piece("pieces/head.html", "status_of", shown),
-            "answers": piece("pieces/holder.html", "answers_of", found.answers),
+            "answers": piece("pieces/holder.html", "answers_of", page.answers),
             "timeline": _timeline(scene, "holder", namespace, pod, container),
-            "processes": piece("pieces/processes.html", "processes_of", found.processes, scene.root, True),
-            "events": piece("pieces/holder.html", "hits_of", found.hits),
+            "processes": piece("pieces/processes.html", "processes_of", page.processes, scene.root, True),
+            "events": piece("pieces/holder.html", "hits_of", page.hits),
             **devices,
         },
         {"devices": tuple(devices)},
@@ -125,11 +127,7 @@ DRAWN: Mapping[str, Callable[[Scene, tuple[str, ...]], Drawing | None]] = {
     "gpu": lambda scene, names: gpu_drawing(scene, *names),
     "holder": lambda scene, names: holder_drawing(scene, *names),
 }
-"""The kinds of pages that are of a snapshot alone, each drawn from what it is of (``Place.names``)."""
-
-
-def _gpu(scene: Scene, gpu: GpuRow) -> str:
-    return piece("pieces/gpu.html", "gpu_row", gpu_view(scene, gpu), scene.root)
+"""The kinds of pages that need only a snapshot, each drawn for its subject (``Place.names``)."""
 
 
 def _timeline(scene: Scene, kind: str, *names: str) -> str:
@@ -142,8 +140,7 @@ def _drawing(
     title: str,
     pieces: Mapping[str, str],
     lists: Mapping[str, tuple[str, ...]],
-    **facts: Any,
 ) -> Drawing:
     demo = scene.snapshot.demo
     title = f"{title} (demo)" if demo else title
-    return Drawing(layout=layout, title=title, pieces=pieces, lists=lists, facts={"demo": demo, **facts})
+    return Drawing(layout=layout, title=title, pieces=pieces, lists=lists, facts={"demo": demo})

@@ -11,7 +11,7 @@ from exporter.model import ContainerRef, ContainerRow
 from exporter.model.states import HolderState
 from exporter.web.pages.picture.bars import Bar, Segment
 from exporter.web.pages.picture.cells import Key, Mark
-from exporter.web.pages.views.scene import Figure, Pair, Scene, answers
+from exporter.web.pages.scene import Figure, Pair, Scene, answers
 
 __all__ = ["bar", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
@@ -48,9 +48,13 @@ def holder(ref: ContainerRef) -> Markup:
 @lru_cache(_KEPT)
 def holder_link(ref: ContainerRef, root: str) -> Markup:
     """Return the name of a pod as a link to its container's page; ``root`` leads to the node page."""
+    return Markup(f'<a class="who" href="{root}{holder_path(ref)}">{holder(ref)}</a>')  # noqa: S704 - quoted
+
+
+def holder_path(ref: ContainerRef) -> str:
+    """Return the path from the node page to the page of a container."""
     parts = (ref.namespace, ref.pod, ref.container)
-    path = "/".join(quote(part, safe="", errors="replace") for part in parts)
-    return Markup(f'<a class="who" href="{root}holder/{path}">{holder(ref)}</a>')  # noqa: S704 - quoted
+    return "holder/" + "/".join(quote(part, safe="", errors="replace") for part in parts)
 
 
 def marks(drawn: Iterable[Mark]) -> Markup:
@@ -61,7 +65,7 @@ def marks(drawn: Iterable[Mark]) -> Markup:
 @lru_cache(_KEPT)
 def _mark(drawn: Mark) -> str:
     name = f' <span class="long">{escape(drawn.name)}</span>' if drawn.name else ""
-    look = f"g{drawn.width} m-{drawn.look}"
+    look = f"w{drawn.width} m-{drawn.look}"
     return f'<li class="{look}" title="{escape(drawn.title)}">{drawn.label}{name}</li>'
 
 
@@ -78,15 +82,15 @@ def key(drawn: Key, root: str) -> Markup:
 
 def bar(drawn: Bar, silent: bool = False) -> Markup:
     """Return a bar as SVG; ``silent`` hides it from screen readers if its values are next to it as text."""
-    said = 'aria-hidden="true"' if silent else f'role="img" aria-label="{escape(drawn.text)}"'
+    label = 'aria-hidden="true"' if silent else f'role="img" aria-label="{escape(drawn.text)}"'
     look = "bar dashed" if drawn.dashed else "bar"
-    segment = _plain if silent else _labelled
+    segment = _unlabelled if silent else _labelled
     tick = "" if drawn.tick is None else f'<rect class="tick" x="{drawn.tick:.2f}%" width="2" height="100%"/>'
     inside = "".join(map(segment, drawn.segments))
-    return Markup(f'<svg class="{look}" {said}>{inside}{tick}</svg>')  # noqa: S704 - names are escaped
+    return Markup(f'<svg class="{look}" {label}>{inside}{tick}</svg>')  # noqa: S704 - names are escaped
 
 
-def _plain(drawn: Segment) -> str:
+def _unlabelled(drawn: Segment) -> str:
     x = f' x="{drawn.x:.1f}%"' if drawn.x else ""
     return f'<rect{x} width="{drawn.width:.1f}%" height="100%" class="{_fill(drawn.part.look)}/>'
 
@@ -119,7 +123,7 @@ URGENCY: Sequence[HolderState] = (
     "active",
     "unknown",
 )
-"""The states, those to look at first before the others."""
+"""The states of holders, the most urgent first."""
 
 ISOLATION = {
     "hard": "hardware or kernel separates its memory and compute from others",

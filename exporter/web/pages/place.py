@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
 from aiohttp import web
@@ -44,8 +44,7 @@ class Query:
             ("columns", ",".join(self.columns)),
             ("range", self.span),
         )
-        told = [(name, value) for name, value in pairs if value]
-        return f"?{urlencode(told, safe=':,', errors='replace')}"
+        return f"?{urlencode([pair for pair in pairs if pair[1]], safe=':,', errors='replace')}"
 
 
 _ONCE = ("q", "namespace", "gpu", "state", "sort")
@@ -91,12 +90,22 @@ def read_query(parameters: Mapping[str, str]) -> Query:
     )
 
 
+Kind: TypeAlias = Literal["node", "gpu", "holder", "doctor"]
+PATHS: Mapping[Kind, str] = {
+    "node": "",
+    "gpu": "gpu/{uuid}",
+    "holder": "holder/{namespace}/{pod}/{container:[^/]*}",
+    "doctor": "doctor",
+}
+"""The path of each kind of page below the node page, as a pattern of aiohttp's router."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A page: its kind, its subject (the uuid of a GPU; namespace, pod and container), and its query."""
+    """A page."""
 
-    kind: Literal["node", "gpu", "holder", "doctor"] = "node"
-    names: tuple[str, ...] = ()
+    kind: Kind = "node"
+    names: tuple[str, ...] = ()  # its subject: the uuid of a GPU; namespace, pod and container of a holder
     query: Query = field(default_factory=Query)
 
     @property
@@ -109,3 +118,8 @@ class Place:
     def root(self) -> str:
         """The relative path from this page to the node page, independent of the prefix."""
         return "../" * len(self.names)
+
+
+def requested_place(kind: Kind, request: web.Request) -> Place:
+    """Return the page of a request to a route of ``PATHS``; raises HTTPBadRequest as ``asked_query`` does."""
+    return Place(kind, tuple(request.match_info.values()), asked_query(request.query))

@@ -5,7 +5,7 @@ is not started, and if too many tasks wait, further requests are refused at once
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from aiohttp import web
@@ -18,7 +18,7 @@ Made = TypeVar("Made")
 
 
 class RenderQueue:
-    """Runs a few tasks at once; ``waiting`` ones follow in order."""
+    """Runs a few tasks at a time; ``waiting`` ones follow in order."""
 
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(AT_ONCE)
@@ -29,7 +29,7 @@ class RenderQueue:
         if len(self.waiting) >= MOST_WAITING:
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
             raise web.HTTPServiceUnavailable(
-                text=("too many pages are being drawn; try again\n"), headers=retry
+                text="too many pages are being drawn; try again\n", headers=retry
             )
 
 
@@ -49,7 +49,7 @@ class SharedTask(Generic[Made]):
         self._readers = 0
         self._turns = turns or RenderQueue()
         self._drop = drop
-        # From now on, and not only from when the loop comes to it: many may be asked for in one go.
+        # Now, not when the event loop starts the task: many may be requested at the same time.
         self._turns.waiting.add(self)
         self.task = asyncio.ensure_future(self._make(make))
         self.task.add_done_callback(self._done)
@@ -58,7 +58,7 @@ class SharedTask(Generic[Made]):
         """Return the result when it is ready; raises the error of the task."""
         self._readers += 1
         try:
-            # One reader that goes away must not take it from the others.
+            # Shielded: a client that disconnects must not cancel it for the others.
             return await asyncio.shield(self.task)
         finally:
             self._readers -= 1
@@ -75,3 +75,24 @@ class SharedTask(Generic[Made]):
     def _done(self, task: "asyncio.Task[Made]") -> None:
         if task.cancelled() or task.exception() is not None:
             self._drop(self)
+
+
+class TaskCache:
+    """Shared tasks by key. A failed one is dropped, so that the next request tries again."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[Hashable, SharedTask[Any]] = {}
+
+    def start(
+        self, key: Hashable, make: Callable[[], Awaitable[Made]], turns: RenderQueue | None = None
+    ) -> SharedTask[Made]:
+        """Return the task for a key, started unless it already is."""
+        task: SharedTask[Made] | None = self.tasks.get(key)
+        if task is None:
+            task = self.tasks[key] = SharedTask(make, lambda failed: self.drop(key, failed), turns)
+        return task
+
+    def drop(self, key: Hashable, task: SharedTask[Any]) -> None:
+        """Drop a task, unless a newer one has its key."""
+        if self.tasks.get(key) is task:
+            del self.tasks[key]

@@ -3,19 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
-from functools import lru_cache
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
 from exporter.metrics import Number
-from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model import ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.states import HolderState, Judgement, judge
 from exporter.web.pages.place import Query
-
-_COMPUTE_DIGITS = 2
-_KEPT = 1024
 
 
 class Figure(NamedTuple):
@@ -37,27 +33,24 @@ class Pair(NamedTuple):
         return f"{text} ({self.used.why})" if self.used.why else text
 
 
+def figure_of(value: Number | None, write: Callable[[Number], str], why: str) -> Figure:
+    """Return a number as text, or a dash with the reason if it is None."""
+    return Figure(UNKNOWN, why) if value is None else Figure(write(value))
+
+
+def hundredths(value: Number) -> str:
+    """Return a share of a physical GPU as text."""
+    return decimal(value, 2)
+
+
 def memory_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
     """Return bytes used of bytes; each ``why`` is shown if its number is None."""
-    used_figure = Figure(UNKNOWN, why) if used is None else Figure(gibibytes(used))
-    return Pair(used_figure, _memory(whole, why_whole), "GiB")
+    return Pair(figure_of(used, gibibytes, why), figure_of(whole, gibibytes, why_whole), "GiB")
 
 
 def compute_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
     """Return shares of a physical GPU; each ``why`` is shown if its number is None."""
-    used_figure = Figure(UNKNOWN, why) if used is None else Figure(decimal(used, _COMPUTE_DIGITS))
-    return Pair(used_figure, _compute(whole, why_whole), "GPU")
-
-
-# Many holders are entitled to the same.
-@lru_cache(_KEPT)
-def _memory(value: Number | None, why: str) -> Figure:
-    return Figure(UNKNOWN, why) if value is None else Figure(gibibytes(value))
-
-
-@lru_cache(_KEPT)
-def _compute(value: Number | None, why: str) -> Figure:
-    return Figure(UNKNOWN, why) if value is None else Figure(decimal(value, _COMPUTE_DIGITS))
+    return Pair(figure_of(used, hundredths, why), figure_of(whole, hundredths, why_whole), "GPU")
 
 
 def answers(gpu: GpuRow | None) -> bool:
@@ -81,33 +74,43 @@ def name_of(gpu: GpuRow) -> str:
     return number_of(gpu) if gpu.unread else f"GPU {gpu.identity.index}"
 
 
+def is_amd(gpu: GpuRow) -> bool:
+    """Return whether it is an AMD GPU, which has partitions and no XID errors."""
+    return gpu.identity.vendor == "amd"
+
+
+def is_mig(device: DeviceKey) -> bool:
+    """Return whether a part of a GPU is a MIG device; otherwise it is a partition of an AMD GPU."""
+    return device.mig_uuid.startswith("MIG-")
+
+
+def part_name(device: DeviceKey) -> str:
+    """Return the word for a part of a GPU."""
+    return "MIG device" if is_mig(device) else "partition"
+
+
 def why_part(device: DeviceKey) -> str:
     """Return why per-process compute on a part of a GPU is unknown."""
-    parts = "MIG" if device.mig_uuid.startswith("MIG-") else "partitions"
-    return f"the driver does not measure per-process compute inside {parts}"
+    return (
+        f"the driver does not measure per-process compute inside {'MIG' if is_mig(device) else 'partitions'}"
+    )
 
 
 class Scene:
-    """One snapshot, shown at Unix time ``now``; states of holders are those at the time of the poll.
-
-    ``idle_after``: seconds without compute until a holder is idle. ``interval``: seconds between snapshots.
-    ``root``: path from the page to the node page. ``query``: the query of the page's URL.
-    ``spans``: the spans of timelines.
-    ``sparkline``: returns the last hour of a container, None without a history.
-    ``in_short``: whether only some of very many holders of one device are shown.
-    """
+    """One snapshot with the facts that pages need; states of holders are those at the time of the poll."""
 
     def __init__(  # noqa: PLR0913 - by keyword: what pages differ in
         self,
         snapshot: Snapshot,
         *,
-        now: float,
-        idle_after: float = 600.0,
-        interval: float = 5.0,
-        root: str = "",
-        query: Query | None = None,
-        spans: tuple[str, ...] = (),
-        sparkline: Callable[[ContainerRow], Markup] | None = None,
+        now: float,  # Unix time
+        idle_after: float = 600.0,  # seconds without compute until a holder is idle
+        interval: float = 5.0,  # seconds between snapshots
+        root: str = "",  # path from the page to the node page
+        query: Query | None = None,  # of the page's URL
+        spans: tuple[str, ...] = (),  # ranges of timelines
+        sparkline: Callable[[ContainerRow], Markup]
+        | None = None,  # draws the last hour; None without history
     ) -> None:
         self.snapshot = snapshot
         self.now = now
@@ -116,6 +119,7 @@ class Scene:
         self.query = query or Query()
         self.spans = spans
         self.sparkline = sparkline
+        # Whether a device with very many holders shows only some of them.
         self.in_short = True
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
@@ -125,19 +129,19 @@ class Scene:
             if not health.success
         }
         self.released = snapshot.node.released if "nvml" in self.failing else ""
-        # Resources that pods claim have no domain before a slash, and are offered by no kubelet.
+        # Resources claimed through DRA have no domain before a slash, and the kubelet does not offer them.
         self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
         self._idle_after = idle_after
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
-        # Pods that have a row for no particular container on a device.
+        # Pods with a row on a device whose containers cannot be distinguished.
         self._merged: set[tuple[DeviceKey, str, str]] = set()
         for row in snapshot.containers:
             self._rows[row.device].append(row)
             self._of_gpu[row.device.uuid].append(row)
             if not row.holder.container:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
-        # Several parts of a page ask for it. The rows live as long as the snapshot, and so do their ids.
+        # Judged once, for several parts of a page. Rows live as long as the snapshot, so ids are stable.
         self._judged = {id(row): self._judge(row) for row in snapshot.containers}
 
     def in_full(self) -> "Scene":
@@ -157,6 +161,14 @@ class Scene:
     def devices_of(self, uuid: str) -> list[DeviceKey]:
         """Return the MIG devices of a GPU, then those that containers hold but the driver does not list."""
         return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
+
+    def device_memory(self, row: ContainerRow) -> Memory | None:
+        """Return the memory of a container's device, None if it is not reported."""
+        if row.device.mig_uuid:
+            mig = self.migs.get(row.device)
+            return mig.reading.memory if mig is not None else None
+        gpu = self.gpus.get(row.device.uuid)
+        return gpu.reading.memory if gpu is not None and gpu.reading is not None else None
 
     def judged(self, row: ContainerRow) -> Judgement:
         """Return the state and activity of a holder."""
@@ -208,7 +220,7 @@ class Scene:
             return silent
         if not node.process_view:
             return node.process_view_reason or "host processes are not visible"
-        if self._is_merged(row):
+        if (row.device, row.holder.namespace, row.holder.pod) in self._merged:
             return "its processes cannot be distinguished from those of another container of its pod"
         return f"pod names are missing: {self.failing['identity']}" if "identity" in self.failing else ""
 
@@ -230,9 +242,6 @@ class Scene:
         if gpu is not None and gpu.unread:
             return "this exporter does not read this device"
         return "the driver is released" if self.is_released(gpu) else "the GPU does not answer"
-
-    def _is_merged(self, row: ContainerRow) -> bool:
-        return (row.device, row.holder.namespace, row.holder.pod) in self._merged
 
     def why_entitled(self, row: ContainerRow) -> str:
         """Return why a container's entitlement is unknown."""

@@ -1,4 +1,4 @@
-"""How figures look and what they say in words: colours, captions, and the start of the span."""
+"""The colours and captions of figures, and the start of their range."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,19 +13,19 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c2649c", "#3a92cc", "#b37b00", "#8
 PATTERNS = ("", "/", "x", "-", "\\", "+")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 GREY = "#808890"
-# Of the dashes, how many are easy to tell apart on a line that goes up and down.
+# The number of dashes that are easy to distinguish on a line that goes up and down.
 _EASY = 3
-# Of letters of a name, and of those at its end, which tell the pods of one job apart.
+# The maximum length of a name, and the part kept from its end, which distinguishes the pods of a job.
 _LONGEST = 30
 _END = 10
 
 
 class Look(NamedTuple):
-    """A colour, a pattern of areas (as Plotly names it) and a dash of lines."""
+    """The look of a series."""
 
     colour: str
-    pattern: str
-    dash: str
+    pattern: str  # of areas, by Plotly's name
+    dash: str  # of lines, by Plotly's name
 
 
 _LOOKS = tuple(
@@ -34,7 +34,7 @@ _LOOKS = tuple(
 
 
 def in_order(names: Iterable[str]) -> dict[str, Look]:
-    """Give each name a look by its place, for things that are numbered and do not come and go."""
+    """Return a look for each name by its place, for things that are numbered and always there."""
     return {
         name: Look(COLOURS[place % len(COLOURS)], PATTERNS[place % len(PATTERNS)], DASHES[place % _EASY])
         for place, name in enumerate(names)
@@ -42,34 +42,34 @@ def in_order(names: Iterable[str]) -> dict[str, Look]:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Give each name the look that is its own; who comes later by name gives way to who has it already.
+    """Return a look for each name by its hash, so that it stays the same; the next free one if it is taken.
 
-    Where there are more names than looks, some have to share one.
+    If there are more names than looks, some share one.
     """
-    taken: dict[int, str] = {}
-    found = {}
+    taken: set[int] = set()
+    by_name = {}
     for name in sorted(set(names)):
         wanted = crc32(name.encode("utf-8", "replace")) % len(_LOOKS)
         places = ((wanted + step) % len(_LOOKS) for step in range(len(_LOOKS)))
         place = next((place for place in places if place not in taken), wanted)
-        taken[place] = name
-        found[name] = _LOOKS[place]
-    return found
+        taken.add(place)
+        by_name[name] = _LOOKS[place]
+    return by_name
 
 
 def shortest(names: Iterable[str]) -> dict[str, str]:
-    """Give each "namespace/pod container" the name of its pod, or the whole where several share that.
+    """Return the name of the pod for each "namespace/pod container", or all of it if that is not unique.
 
-    A long name loses its middle, unless it would then be another's too.
+    Long names are shortened in the middle.
     """
-    short = {name: _pod(name) for name in names}
-    many = Counter(short.values())
-    return {name: each if many[each] == 1 else name for name, each in short.items()}
+    pods = {name: _pod(name) for name in names}
+    counts = Counter(pods.values())
+    return {name: pod if counts[pod] == 1 else name for name, pod in pods.items()}
 
 
 def _pod(name: str) -> str:
     pod, _, container = name.partition("/")[2].partition(" ")
-    # No name in Kubernetes has a space: this one is not what it seems to be.
+    # Names in Kubernetes have no space, so this is not such a name.
     if " " in container:
         return name
     return pod if len(pod) <= _LONGEST else f"{pod[: _LONGEST - _END - 1]}…{pod[-_END:]}"
@@ -79,28 +79,30 @@ _MOST_NAMED = 3
 
 
 class Panel(NamedTuple):
-    """A quantity of devices: its field, what it is called, and the unit, of which ``scale`` is one."""
+    """A quantity of devices."""
 
     field: str
     title: str
     unit: str
-    scale: float
+    scale: float  # one unit, in the unit of the field
 
 
 def stack_caption(made: Stack, others: Values, quantity: Quantity, called: Mapping[str, str]) -> str:
-    """Say how much is used of how much, and by whom most; ``called`` has short names."""
-    rest = (others, made.unattributed, made.untold)
+    """Return the use, the total and the largest users as text; ``called`` has short names."""
+    rest = (others, made.unattributed, made.unassigned)
     used = added_up([*made.parts.values(), *rest], len(made.gaps))
     sentences = [_used(used, made, quantity), _largest(made, quantity, called)]
     if made.unknown:
-        sentences.append(_unknown([called.get(name, name) for name in made.unknown], quantity))
+        names = [printable(called.get(name, name)) for name in made.unknown]
+        more = f" and {plural(len(names) - _MOST_NAMED, 'other')}" if len(names) > _MOST_NAMED else ""
+        sentences.append(f"The {quantity.name} of {', '.join(names[:_MOST_NAMED])}{more} is not known.")
     return " ".join(filter(None, sentences))
 
 
 def devices_caption(gpus: Sequence[Track], panels: Sequence[Panel]) -> str:
-    """Say from where to where those GPUs reach in each quantity that tell it."""
-    told: list[str] = []
-    tell: set[int] = set()
+    """Return the current range of each quantity over the GPUs that report it, as text."""
+    ranges: list[str] = []
+    reporting: set[int] = set()
     for field, title, unit, scale in panels:
         known = {
             place: value / scale
@@ -109,28 +111,27 @@ def devices_caption(gpus: Sequence[Track], panels: Sequence[Panel]) -> str:
         }
         if known:
             low, high = f"{min(known.values()):.0f}", f"{max(known.values()):.0f}"
-            told.append(f"{title} {low if low == high else f'{low} to {high}'} {unit}")
-            tell |= known.keys()
-    if not told:
-        return "Now nothing is known of the devices."
-    all_of_them = plural(len(gpus), "GPU")
-    devices = all_of_them if len(tell) == len(gpus) else f"{len(tell)} of {all_of_them}"
-    return f"Now, over {devices}: {', '.join(told)}."
+            ranges.append(f"{title} {low if low == high else f'{low} to {high}'} {unit}")
+            reporting |= known.keys()
+    if not ranges:
+        return "No current readings of the devices."
+    total = plural(len(gpus), "GPU")
+    devices = total if len(reporting) == len(gpus) else f"{len(reporting)} of {total}"
+    return f"Now, over {devices}: {', '.join(ranges)}."
 
 
 def _used(sums: Values, made: Stack, quantity: Quantity) -> str:
     whole = latest([None if partial else used for used, partial in zip(sums, made.partial, strict=True)])
     used = latest(sums) if whole is None else whole
     if used is None:
-        return f"How much {quantity.name} is used now is not known."
-    beside = [
+        return f"The {quantity.name} in use now is not known."
+    totals = [
         f"{_amount(value, quantity)} {word}"
         for values, word in ((made.entitled, "entitled"), (made.total, "on the devices"))
         if (value := latest(values)) is not None
     ]
     least = "at least " if whole is None else ""
-    entirety = f" of {', '.join(beside)}" if beside else ""
-    return f"Now {least}{_amount(used, quantity)} used{entirety}."
+    return f"Now {least}{_amount(used, quantity)} used{' of ' if totals else ''}{', '.join(totals)}."
 
 
 def _largest(made: Stack, quantity: Quantity, called: Mapping[str, str]) -> str:
@@ -143,12 +144,6 @@ def _largest(made: Stack, quantity: Quantity, called: Mapping[str, str]) -> str:
     return f"Most: {', '.join(named)}." if len(known) > 1 else ""
 
 
-def _unknown(names: Sequence[str], quantity: Quantity) -> str:
-    few = ", ".join(map(printable, names[:_MOST_NAMED]))
-    more = f" and {plural(len(names) - _MOST_NAMED, 'other')}" if len(names) > _MOST_NAMED else ""
-    return f"The {quantity.name} of {few}{more} is not known."
-
-
 def _amount(value: float, quantity: Quantity) -> str:
     digits = 1 if quantity.name == "memory" else 2
     return f"{decimal(value / quantity.scale, digits)} {quantity.unit}"
@@ -159,10 +154,10 @@ _LEAST = 5 * _MINUTE
 
 
 def shown_from(past: Past) -> float:
-    """Return the Unix time from which on to show a past.
+    """Return the Unix time at which the shown range begins.
 
-    Time before the first poll is left out, down to five minutes. A Prometheus may have been there before
-    the first value that it has, so that its past is shown as it was asked for.
+    Time before the first poll is left out, down to five minutes; data from Prometheus is shown for the whole
+    requested range.
     """
     known = first_known(past)
     if past.source != "memory" or known is None:

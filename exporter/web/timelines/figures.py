@@ -1,7 +1,7 @@
-"""Timelines as Plotly takes them: plain dictionaries of the shape of plotly.graph_objects, and no template.
+"""Timelines as figures of Plotly: dictionaries in the format of plotly.graph_objects, without a template.
 
-Each step is a bar, and the bars of holders are stacked: unlike an area, which joins its points, a step in
-which nothing is known stays empty, and is hatched. The page sets the colours. Times are Unix milliseconds.
+Each step is a bar, and the bars of holders are stacked: unlike in an area, an unknown step stays empty, and
+is hatched. The page sets the colours. Times are Unix milliseconds.
 """
 
 import html
@@ -25,10 +25,10 @@ from exporter.web.timelines.figure_style import (
 from exporter.web.timelines.stacks import COMPUTE, MEMORY, Quantity, Stack, Values, added_up, any_known, stack
 
 MOST_HOLDERS = 10
-# What Plotly is started with.
+# The configuration of Plotly.
 CONFIG: Mapping[str, Any] = {"displayModeBar": False, "displaylogo": False, "responsive": True}
 _UNATTRIBUTED = Look(GREY, ".", "solid")
-_UNTOLD = Look(GREY, "/", "solid")
+_UNASSIGNED = Look(GREY, "/", "solid")
 _PANELS = (
     Panel("utilization_ratio", "busy", "%", 0.01),
     Panel("power_watts", "power", "W", 1.0),
@@ -36,32 +36,32 @@ _PANELS = (
 )
 _BETWEEN = 0.07
 _DAY = 86400.0
-# With more, times of which only hours and minutes are written would be told twice.
+# With more ticks, labels with hours and minutes would repeat.
 _MOST_TICKS = 6
 
 
 class Drawn(NamedTuple):
-    """A figure under its title; ``summary`` says its newest numbers in words."""
+    """A figure."""
 
     id: str
     title: str
-    summary: str
+    summary: str  # its newest values as text
     figure: dict[str, Any]
 
 
 def holder_name(track: Track) -> str:
-    """Name the holder of a track of a container."""
+    """Return the name of the holder of a container's track."""
     labels = track.labels
     return f"{labels['namespace']}/{labels['pod']} {labels['container']}".rstrip()
 
 
 def node_figures(past: Past, names: Mapping[str, str]) -> list[Drawn]:
-    """Draw holders and devices; ``names`` says what devices are called, by their uuids."""
+    """Return the figures of holders and of devices; ``names`` are those of devices by uuid."""
     return [*_by(past, holder_name, "holder"), _devices(past, names)]
 
 
 def holder_figures(past: Past, names: Mapping[str, str]) -> list[Drawn]:
-    """Draw what a holder uses, device by device, against what it is entitled to."""
+    """Return the figures of a holder's use by device, with its entitlement."""
     return _by(past, lambda track: _device_name(track, names), "device")
 
 
@@ -71,11 +71,11 @@ def _device_name(track: Track, names: Mapping[str, str]) -> str:
 
 
 def _by(past: Past, name: Callable[[Track], str], by: str) -> list[Drawn]:
-    """Draw memory and compute, with one look for the same name in both."""
+    """Return the figures of memory and compute; a name has the same look in both."""
     stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in (MEMORY, COMPUTE)]
-    shown = looks(each for _, made in stacks for each in made.stack.parts)
-    everybody = {*shown, *(each for _, made in stacks for each in made.stack.unknown)}
-    called = shortest(everybody) if by == "holder" else {}
+    shown = looks(part for _, made in stacks for part in made.stack.parts)
+    unknown = {part for _, made in stacks for part in made.stack.unknown}
+    called = shortest({*shown, *unknown}) if by == "holder" else {}
     return [
         Drawn(
             quantity.name,
@@ -92,16 +92,16 @@ def _by(past: Past, name: Callable[[Track], str], by: str) -> list[Drawn]:
 
 
 class _Shortened(NamedTuple):
-    """A stack with its largest parts; the others, of which there are ``many``, are added up."""
+    """A stack with its largest parts only."""
 
     stack: Stack
-    others: Values
-    many: int
+    others: Values  # the sum of the other parts
+    many: int  # number of the others
 
 
 def _shortened(made: Stack) -> _Shortened:
     largest = sorted(made.parts, key=lambda name: (-sum(filter(None, made.parts[name])), name))
-    # One alone takes no more room than "1 other".
+    # A single further part takes no more room than "1 other".
     kept = largest if len(largest) <= MOST_HOLDERS + 1 else largest[:MOST_HOLDERS]
     rest = [made.parts[name] for name in largest[len(kept) :]]
     parts = {name: made.parts[name] for name in sorted(kept)}
@@ -113,20 +113,20 @@ def _bars(
 ) -> list[dict[str, Any]]:
     parts = made.stack
     own = [
-        _bar(past, called.get(name, name), values, shown[name], quantity) | _whole(name, called, quantity)
+        _bar(past, called.get(name, name), values, shown[name], quantity)
+        | _full_name_on_hover(name, called, quantity)
         for name, values in parts.parts.items()
     ]
     layers = [
         (f"{made.many} others", made.others, Look(GREY, "", "solid")),
         ("unattributed", parts.unattributed, _UNATTRIBUTED),
-        ("used, not known by whom", parts.untold, _UNTOLD),
+        ("used, user unknown", parts.unassigned, _UNASSIGNED),
     ]
     bars = [_bar(past, *layer, quantity) for layer in layers if any_known(layer[1])]
     return [*own, *bars, *_hatched(past, parts.gaps)]
 
 
-def _whole(name: str, called: Mapping[str, str], quantity: Quantity) -> dict[str, Any]:
-    """Have the whole name told under the pointer where the legend has a shorter one."""
+def _full_name_on_hover(name: str, called: Mapping[str, str], quantity: Quantity) -> dict[str, Any]:
     if called.get(name, name) == name:
         return {}
     return {"meta": text(name), "hovertemplate": f"%{{y:.2f}} {quantity.unit}<extra>%{{meta}}</extra>"}
@@ -157,7 +157,7 @@ def _pattern(look: Look) -> dict[str, Any]:
 
 
 def _hatched(past: Past, gaps: Sequence[bool]) -> list[dict[str, Any]]:
-    """Hatch steps of which something is not known, once anything is; the newest may still have to come."""
+    """Return the hatching of incomplete steps after the first complete one, without the newest, open one."""
     begin = next((index for index, gap in enumerate(gaps) if not gap), past.count)
     marked = [1 if gap and begin < index < past.count - 1 else None for index, gap in enumerate(gaps)]
     if not any(marked):
@@ -189,7 +189,7 @@ def _lines(past: Past, parts: Stack, quantity: Quantity) -> list[dict[str, Any]]
             "line": {"shape": "hvh", "width": 2, "dash": dash},
             "connectgaps": False,
             "hovertemplate": f"%{{y:.2f}} {quantity.unit}",
-            # The page gives it the colour of its text.
+            # The page draws these in its text colour.
             "meta": "text",
         }
         for name, values, dash in lines
@@ -205,7 +205,7 @@ def _figure(past: Past, data: list[dict[str, Any]], quantity: Quantity) -> dict[
 
 
 def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
-    """Draw what the GPUs do, one panel for each quantity."""
+    """Return the figure of the GPUs' readings, with a panel for each quantity."""
     gpus = [track for track in past.tracks if track.level == "gpu"]
     gpus.sort(key=lambda gpu: (len(_device_name(gpu, names)), _device_name(gpu, names)))
     shown = in_order(_device_name(gpu, names) for gpu in gpus)
@@ -249,9 +249,9 @@ def _line(past: Past, panel: Panel, name: str, values: Values) -> dict[str, Any]
 
 
 def _dots(values: Values) -> dict[str, Any]:
-    """Have points between gaps drawn as dots: a line needs two."""
+    """Return the mode of a line; single points between gaps are dots, because a line needs two points."""
     padded = [None, *values, None]
-    alone = [before is None and after is None for before, after in zip(padded, padded[2:], strict=False)]
+    alone = [left is None and right is None for left, right in zip(padded, padded[2:], strict=False)]
     if not any(lonely and value is not None for lonely, value in zip(alone, values, strict=True)):
         return {"mode": "lines"}
     sizes = [5 if lonely else 0 for lonely in alone]
@@ -286,7 +286,7 @@ def _layout(past: Past) -> dict[str, Any]:
 
 
 def _steps(past: Past) -> dict[str, Any]:
-    """Place values in the middle of their steps."""
+    """Return the time axis of values, each in the middle of its step."""
     return {"x0": (past.start + past.step / 2) * 1000, "dx": past.step * 1000}
 
 
@@ -295,5 +295,5 @@ def _scaled(values: Values, scale: float, digits: int) -> list[float | None]:
 
 
 def text(name: str) -> str:
-    """Have Plotly, which reads tags and entities in names, show a name as it is."""
+    """Return a name that Plotly, which interprets tags and entities, shows unchanged."""
     return html.escape(printable(name), quote=False)

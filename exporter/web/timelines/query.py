@@ -1,4 +1,4 @@
-"""What is asked of the past, read from a URL; whoever asks wrongly is told what to write instead."""
+"""The parameters of requests for history; errors have the allowed values."""
 
 import re
 from dataclasses import dataclass
@@ -19,37 +19,37 @@ SPAN_PATTERN = (
     "|([1-9][0-9]{0,2}|[1-7][0-9]{3}|8[0-6][0-9]{2}|87[0-7][0-9]|878[0-4])h"
     "|([1-9][0-9]?|[12][0-9]{2}|3[0-5][0-9]|36[0-6])d)"
 )
-"""What a range looks like within its bounds, as a regular expression that JSON Schema knows too."""
+"""Allowed ranges as a regular expression, also for JSON Schema."""
 LATEST = 253402300800
-"""The last Unix time that a calendar of four digits knows."""
+"""Unix time of the year 10000."""
 LONGEST_NAMES = {"uuid": 100, "namespace": 63, "pod": 253, "container": 63}
-"""How many characters a name has at most: Kubernetes allows no more, and the driver's UUIDs are shorter."""
+"""Maximum lengths of names: limits of Kubernetes; UUIDs of the driver are shorter than theirs."""
 _SHORTEST, _LONGEST = 10.0, 366 * 86400.0
-# As JSON writes numbers that are not below zero.
+# Non-negative numbers as in JSON.
 _NUMBER = re.compile(r"[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
 
 
 class BadValueError(Exception):
-    """A parameter of a URL cannot be used; the text names it and says what it takes."""
+    """A parameter is invalid; the message has its name and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps."""
+    """A request for history."""
 
-    span: float
-    end: float | None
-    points: int
+    span: float  # seconds
+    end: float | None  # Unix time, None for now
+    points: int  # maximum number of steps
     wanted: Wanted
 
 
 def asked_span(parameters: MultiMapping[str]) -> float:
-    """Read ``range``; raises BadValueError."""
+    """Return the parameter ``range`` in seconds; raises BadValueError."""
     return span_of(_once(parameters, "range"))
 
 
 def span_of(text: str | None) -> float:
-    """Read a range, in seconds; None is the default. Raises BadValueError."""
+    """Return a range in seconds, the default for None; raises BadValueError."""
     seconds = span_seconds(DEFAULT_SPAN if text is None else text)
     if seconds is None or not _SHORTEST <= seconds <= _LONGEST:
         raise BadValueError(f"range: write {SPANS}")
@@ -57,7 +57,7 @@ def span_of(text: str | None) -> float:
 
 
 def read_ask(parameters: MultiMapping[str]) -> Ask:
-    """Read all parameters; raises BadValueError."""
+    """Return the request of all parameters; raises BadValueError."""
     return Ask(
         span=asked_span(parameters),
         end=_end(_once(parameters, "end")),
@@ -89,20 +89,20 @@ def _end(text: str | None) -> float | None:
 def _points(text: str | None) -> int:
     if text is None:
         return DEFAULT_POINTS
-    known = re.fullmatch("[0-9]{1,4}", text)
-    if not known or not 1 <= int(text) <= MOST_POINTS:
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= MOST_POINTS:
         raise BadValueError(f"points: write a whole number from 1 to {MOST_POINTS}")
     return int(text)
 
 
-def _levels(told: list[str]) -> frozenset[str]:
-    if not FIELDS.keys() >= set(told) or len(told) > len(set(told)):
-        raise BadValueError(f"level: write {', '.join(FIELDS)}; once for each that is wanted")
-    return frozenset(told)
+def _levels(names: list[str]) -> frozenset[str]:
+    levels = frozenset(names)
+    if not FIELDS.keys() >= levels or len(names) > len(levels):
+        raise BadValueError(f"level: write {', '.join(FIELDS)}, each at most once")
+    return levels
 
 
 def _name(parameters: MultiMapping[str], name: str) -> str:
-    """Read a name, "" if it is absent; raises BadValueError."""
+    """Return a name, "" if it is absent; raises BadValueError."""
     text = _once(parameters, name)
     if text is not None and not 1 <= len(text) <= LONGEST_NAMES[name]:
         raise BadValueError(f"{name}: write 1 to {LONGEST_NAMES[name]} characters")
@@ -113,7 +113,7 @@ def _holder(parameters: MultiMapping[str]) -> tuple[str, str, str] | None:
     namespace, pod, container = (_name(parameters, name) for name in ("namespace", "pod", "container"))
     if bool(namespace) != bool(pod):
         missing = "pod" if namespace else "namespace"
-        raise BadValueError(f"{missing}: a holder is named by namespace and pod, with or without container")
+        raise BadValueError(f"{missing}: write it too; a holder needs namespace and pod")
     if container and not pod:
-        raise BadValueError("container: write namespace and pod with it")
+        raise BadValueError("container: write namespace and pod too")
     return (namespace, pod, container) if pod else None

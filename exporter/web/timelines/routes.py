@@ -1,10 +1,10 @@
-"""The routes of what was: history for programs, and figures for the timelines of the pages."""
+"""The routes of history for programs, and of figures for the timelines of pages."""
 
 import asyncio
 import json
 import weakref
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
@@ -15,59 +15,54 @@ from exporter.history import NotKeptError, Past, Track, Wanted
 from exporter.metrics import LEVEL_LABELS
 from exporter.model import Snapshot
 from exporter.web.http.responses import reply
-from exporter.web.pages.render_queue import RenderQueue, SharedTask
+from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
 from exporter.web.site import Site
 from exporter.web.timelines.query import BadValueError, asked_span, read_ask
+from exporter.web.timelines.stacks import first_known
 
 MOST_BYTES = 16 << 20
 MOST_THINGS = 64
 
 
 class Kept:
-    """Bodies by what was asked, at most so many and so large altogether; the oldest go first.
-
-    They are made in turns, and those who ask for one meanwhile wait for it.
-    """
+    """Bodies by request, limited in number and size; the oldest are dropped first."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, SharedTask[bytes]] = OrderedDict()
+        self._cache = TaskCache()
         self._turns = RenderQueue()
 
     async def get(self, key: Hashable, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Give what was made for this key within the last ``seconds``, or make it.
+        """Return the body made for this key within the last ``seconds``, else a new one.
 
-        Answers 503 where too much waits to be made.
+        Answers 503 if too many bodies wait to be made.
         """
-        work = self._made.get(key)
-        if work is None:
-            self._turns.refuse_where_full()
-            work = SharedTask(make, lambda failed: self._drop(key, failed), self._turns)
-            self._made[key] = work
-            work.task.add_done_callback(lambda _: self._done(key, work, seconds))
-            self._bound()
-        return await work.wait()
+        if key in self._cache.tasks:
+            return await self._cache.start(key, make).wait()
+        self._turns.refuse_where_full()
+        task = self._cache.start(key, make, self._turns)
+        task.task.add_done_callback(lambda _: self._done(key, task, seconds))
+        self._limit()
+        return await task.wait()
 
-    def _done(self, key: Hashable, work: SharedTask[bytes], seconds: float) -> None:
-        if self._made.get(key) is work:
-            self._bound()
-            # The timer must not hold on to what has had to make room.
-            asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(work))
+    def _done(self, key: Hashable, task: SharedTask[bytes], seconds: float) -> None:
+        if self._cache.tasks.get(key) is task:
+            self._limit()
+            # A weak reference, so that the timer does not keep bodies that were dropped.
+            asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(task))
 
-    def _expire(self, key: Hashable, made: "weakref.ref[SharedTask[bytes]]") -> None:
-        work = made()
-        if work is not None:
-            self._drop(key, work)
+    def _expire(self, key: Hashable, reference: "weakref.ref[SharedTask[bytes]]") -> None:
+        task = reference()
+        if task is not None:
+            self._cache.drop(key, task)
 
-    def _drop(self, key: Hashable, work: SharedTask[bytes]) -> None:
-        if self._made.get(key) is work:
-            del self._made[key]
-
-    def _bound(self) -> None:
-        sizes = {key: _size(work.task) for key, work in self._made.items()}
+    def _limit(self) -> None:
+        tasks = self._cache.tasks
+        sizes = {key: _size(task.task) for key, task in tasks.items()}
         total = sum(sizes.values())
-        while len(self._made) > MOST_THINGS or total > MOST_BYTES:
-            key, _ = self._made.popitem(last=False)
-            total -= sizes[key]
+        while len(tasks) > MOST_THINGS or total > MOST_BYTES:
+            oldest = next(iter(tasks))
+            del tasks[oldest]
+            total -= sizes[oldest]
 
 
 def _size(task: "asyncio.Task[bytes]") -> int:
@@ -79,13 +74,13 @@ FIGURE_POINTS = 120
 _HISTORY_SECONDS = 1.0
 _FIGURE_SECONDS = 10.0
 _JSON = "application/json; charset=utf-8"
-# Digits after the point, by how the name of a field ends: a cell of memory has seven digits in all.
+# Digits after the point by the suffix of a field's name. Values have seven significant digits in memory.
 _DIGITS: Mapping[str, int | None] = {"bytes": None, "ratio": 6}
 _STACKED = frozenset({"container", "gpu"})
 
 
 def routes(site: Site) -> list[web.RouteDef]:
-    """List the routes of the past."""
+    """Return the routes of history."""
     past = _Past(site)
     site.pages.looks_back(site.spans, site.sparkline)
     return [
@@ -103,14 +98,13 @@ class _Past:
         self._kept = Kept()
 
     async def history(self, request: web.Request) -> web.Response:
-        """Answer with the past as columns, one number or null for each step.
+        """Return history as columns, one number or null for each step.
 
         ``{"start", "end", "step", "count", "source", "note", "series": [...]}``: ``count`` steps of ``step``
-        seconds from Unix time ``start`` to ``end``, of which the last need not be over. ``source`` is
-        ``memory`` or ``prometheus``; ``note`` is what a reader should know, "" where there is nothing. Each
-        series has its ``level``, the labels of this level (null where it has none), and a list of ``count``
-        for each field of ``exporter.history.past.FIELDS``, whose names and units are those of the table.
-        A value is the mean of what was known in its step.
+        seconds from Unix time ``start`` to ``end``; the last may not be over. ``source`` is ``memory`` or
+        ``prometheus``, ``note`` a text for readers or "". Each series has its ``level``, the labels of the
+        level (null if it has none), and ``count`` values for each field of ``exporter.history.past.FIELDS``.
+        A value is the mean of the known values in its step.
         """
 
         async def make() -> bytes:
@@ -125,25 +119,25 @@ class _Past:
         return await reply(request, body, _JSON)
 
     async def node(self, request: web.Request) -> web.Response:
-        """Answer with the figures of the node."""
+        """Return the figures of the node."""
         return await self._figures(request, Wanted(levels=_STACKED, summing=True), "node")
 
     async def gpu(self, request: web.Request) -> web.Response:
-        """Answer with the figures of one GPU."""
+        """Return the figures of one GPU."""
         uuid = request.match_info["uuid"]
         return await self._figures(request, Wanted(levels=_STACKED, uuid=uuid, summing=True), "node")
 
     async def holder(self, request: web.Request) -> web.Response:
-        """Answer with the figures of one holder."""
-        of = request.match_info
-        names = of["namespace"], of["pod"], of["container"]
-        wanted = Wanted(levels=frozenset({"container"}), holder=names, summing=True)
+        """Return the figures of one holder."""
+        names = request.match_info
+        holder = names["namespace"], names["pod"], names["container"]
+        wanted = Wanted(levels=frozenset({"container"}), holder=holder, summing=True)
         return await self._figures(request, wanted, "holder")
 
     async def _figures(self, request: web.Request, wanted: Wanted, kind: str) -> web.Response:
         async def make() -> bytes:
             past = await self._reader.read(span=span, end=None, points=FIGURE_POINTS, wanted=wanted)
-            return await in_thread(_figures_json, past, self._pages.snapshot, kind)
+            return await in_thread(figures_json, past, self._pages.snapshot, kind)
 
         try:
             span = asked_span(request.query)
@@ -155,7 +149,7 @@ class _Past:
 
 
 def history_json(past: Past) -> bytes:
-    """Write the past as JSON."""
+    """Return history as JSON."""
     head = {
         "start": past.start,
         "end": past.start + past.count * past.step,
@@ -164,28 +158,57 @@ def history_json(past: Past) -> bytes:
         "source": past.source,
         "note": past.note,
     }
-    # Series by series: written at once, a large answer would keep the interpreter from everybody else.
+    # One series at a time: encoding a large answer in one call would block the other threads.
     series = (json.dumps(_series(track), separators=(",", ":")).encode() for track in past.tracks)
     commas = chain((b"",), repeat(b","))
     begin = f'{json.dumps(head)[:-1]}, "series": ['.encode()
     return b"".join(chain((begin,), chain.from_iterable(zip(commas, series, strict=False)), (b"]}",)))
 
 
-def _figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
-    from exporter.web.timelines.documents import figures_json  # noqa: PLC0415 - only open pages need it
-
-    return figures_json(past, snapshot, kind)
-
-
 def _series(track: Track) -> dict[str, Any]:
-    labels = {name: track.labels.get(name) for name in LEVEL_LABELS[track.level]}
-    columns = {field: _rounded(field, values) for field, values in track.values.items()}
-    return {"level": track.level, **labels, **columns}
+    series: dict[str, Any] = {"level": track.level}
+    series |= {name: track.labels.get(name) for name in LEVEL_LABELS[track.level]}
+    for field, values in track.values.items():
+        digits = _DIGITS.get(field.rpartition("_")[2], 3)
+        series[field] = [None if value is None else round(value, digits) for value in values]
+    return series
 
 
-def _rounded(field: str, values: Iterable[float | None]) -> list[float | None]:
-    digits = _DIGITS.get(field.rpartition("_")[2], 3)
-    return [None if value is None else round(value, digits) for value in values]
+def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
+    """Return the figures of a node or a GPU (``kind`` is "node"), or of a holder ("holder"), as JSON.
+
+    ``begins`` is the Unix time of the first step with a known value. Names of devices are from the snapshot.
+    """
+    from exporter.web.timelines.figures import CONFIG, holder_figures, node_figures  # noqa: PLC0415 - for pages
+
+    # They are read several times; those of a figure are few and short.
+    past = replace(past, tracks=tuple(past.tracks))
+    known = first_known(past)
+    draw = holder_figures if kind == "holder" else node_figures
+    figures = draw(past, _device_names(snapshot)) if past.tracks else ()
+    document = {
+        "start": past.start,
+        "end": past.start + past.count * past.step,
+        "step": past.step,
+        "source": past.source,
+        "note": past.note,
+        "begins": None if known is None else past.start + known * past.step,
+        "config": CONFIG,
+        "figures": [figure._asdict() for figure in figures],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _device_names(snapshot: Snapshot) -> dict[str, str]:
+    """Return the names of GPUs and MIG devices by uuid."""
+    from exporter.web.pages.scene import name_of  # noqa: PLC0415 - for pages
+
+    names = {gpu.identity.uuid: name_of(gpu) for gpu in snapshot.gpus}
+    for mig in snapshot.migs:
+        uuid = mig.device.mig_uuid
+        words = (names.get(mig.device.uuid), mig.reading.profile, f"({uuid[:12]})")
+        names[uuid] = " ".join(filter(None, words))
+    return names
 
 
 def _refusal(error: Exception) -> web.Response:

@@ -1,8 +1,7 @@
-"""Sparklines: what a holder has computed in the last hour, as a small picture in its row of the table.
+"""Sparklines: a holder's compute in the last hour, as a small picture in its row of the table.
 
-A step in which nothing is known stays empty. A picture lasts until its newest step is over; not those of all
-holders are over at the same moment, so that no page has to draw all of them. Its size is in the styles, and
-its numbers are whole pixels: a page has hundreds of them.
+Unknown steps stay empty. A picture is kept until its newest step is over, which differs between holders, so
+that no page has to draw all of them. Coordinates are whole pixels, because a page has hundreds of pictures.
 """
 
 from collections import OrderedDict
@@ -21,36 +20,36 @@ SPAN = 3600.0
 STEPS = 20
 _WIDTH, _HEIGHT = 100, 20
 _FIELD = "compute_used_ratio"
-# Less than a hundredth of a GPU looks like nothing.
+# In GPUs. The scale reaches at least this far, so that tiny use looks tiny.
 _LEAST_TOP = 0.01
-# More than any node has holders.
+# More than the holders of any node.
 _MOST_KEPT = 4096
 _NOTHING = Markup()
 
 
 class _Picture(NamedTuple):
-    """A drawing, which shows all there is until Unix time ``until``, at most ``step`` seconds away."""
+    """A sparkline."""
 
     markup: Markup
     entitled: float | None
-    until: float
-    step: float
+    until: float  # Unix time until which it is current
+    step: float  # seconds per step
 
 
 class Sparklines:
-    """Draws the holders of a history; a drawing is kept until it would look different."""
+    """The sparklines of holders in a history, each kept while it is current."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._kept: OrderedDict[Key, _Picture] = OrderedDict()
 
     def of(self, row: ContainerRow) -> Markup:
-        """Draw a holder; empty where nothing of the hour is known."""
+        """Return the sparkline of a holder, empty if nothing of the last hour is known."""
         key, now = key_of(row), self._history.now()
         kept = self._kept.get(key)
         if kept and kept.entitled == row.compute_entitled and kept.until - kept.step <= now < kept.until:
             return kept.markup
-        # Text has another hash in each process.
+        # crc32, because hash() of text differs between processes.
         shift = crc32("/".join(key.values).encode("utf-8", "replace"))
         steps = self._history.over(now=now, span=SPAN, points=STEPS, shift=shift)
         values = self._history.values(key, _FIELD, steps)
@@ -67,42 +66,40 @@ class Sparklines:
 
 
 def draw(values: Sequence[float | None], entitled: float | None, seconds: float = SPAN / STEPS) -> Markup:
-    """Draw shares of a GPU as a line in steps, and below or above it what the holder is entitled to.
+    """Return shares of a GPU, each the mean of ``seconds`` seconds, as a stepped line with the entitlement.
 
-    Each is the mean of so many ``seconds``: what the holder has reached within them is not known.
-
-    Empty where nothing is known.
+    Empty if nothing is known.
     """
     known = [value for value in values if value is not None]
     if not known:
         return _NOTHING
     top = max(*known, entitled or 0.0, _LEAST_TOP)
     means = f"means of {duration(seconds)}"
-    said = f"compute of the last hour: {means}, at most {decimal(max(known), 2)} GPU"
+    title = f"compute of the last hour: {means}, at most {decimal(max(known), 2)} GPU"
     share = ""
     if entitled is not None:
-        said += f", entitled to {decimal(entitled, 2)}"
+        title += f", entitled to {decimal(entitled, 2)}"
         share = f'<path class="spark-share" d="M0 {_height(entitled, top)}H{_WIDTH}"/>'
     line = "".join(_line(values, top))
-    drawn = f'<title>{said}</title>{share}<path class="spark-used" d="{line}"/>'
+    drawn = f'<title>{title}</title>{share}<path class="spark-used" d="{line}"/>'
     return Markup(f'<svg class="spark" role="img">{drawn}</svg>')  # noqa: S704 - numbers only
 
 
 def _line(values: Sequence[float | None], top: float) -> Iterator[str]:
-    wide = _WIDTH / len(values)
-    before: int | None = None
+    width = _WIDTH / len(values)
+    previous: int | None = None
     for index, value in enumerate(values):
         height = None if value is None else _height(value, top)
         if height is not None:
-            if before is None:
-                yield f"M{index * wide:g} {height}"
-            elif height != before:
+            if previous is None:
+                yield f"M{index * width:g} {height}"
+            elif height != previous:
                 yield f"V{height}"
-            yield f"h{wide:g}"
-        before = height
+            yield f"h{width:g}"
+        previous = height
 
 
 def _height(value: float, top: float) -> int:
-    """Return how many pixels below the upper edge a value lies; a little is seen to be more than nothing."""
+    """Return the distance of a value from the upper edge in pixels; a small value is visibly above 0."""
     up = round(value / top * (_HEIGHT - 2))
     return _HEIGHT - 1 - (up or (1 if value else 0))

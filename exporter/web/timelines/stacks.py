@@ -1,7 +1,7 @@
-"""What figures are made of: the past added up by holder, and what of it is known.
+"""The data of figures: use by holder, and the steps in which it is incomplete.
 
-All lists have one value per step, None where it is not known. A part that is not known is left out of a sum,
-and the steps in which that is so are listed besides, so that nobody takes the sum for the whole.
+All lists have one value per step, None if unknown. Sums leave unknown parts out; the steps in which a part is
+missing are marked.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from exporter.history.past import Past, Track
 
 Values = Sequence[float | None]
-# Cells have seven digits.
+# Relative error of cells, which have seven digits.
 _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """What is stacked, by the names that the table of series gives the fields."""
+    """A stacked quantity; fields are names of the table of series."""
 
     name: str
-    used: str
-    entitled: str
-    device: str
-    unattributed: str
-    total: str
+    used: str  # field of containers
+    entitled: str  # field of containers
+    device: str  # field of GPUs
+    unattributed: str  # field of GPUs
+    total: str  # field of GPUs, "" if each GPU counts as 1
     unit: str
-    scale: float
+    scale: float  # one unit, in the unit of the fields
     digits: int
 
 
@@ -55,50 +55,44 @@ COMPUTE = Quantity(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What the holders use, what else is used, and what it is measured against.
+    """The use of a quantity over time."""
 
-    ``parts`` go by name. ``unattributed`` belongs to no known container; ``untold`` is used as well, and it
-    cannot be told by whom. ``gaps`` are the steps in which something was not known that is known in others,
-    and ``partial`` those in which more may have been used than all of this adds up to. ``unknown`` are the
-    names of those of whom nothing is known at all.
-    """
-
-    parts: Mapping[str, Values]
-    unattributed: Values
-    untold: Values
+    parts: Mapping[str, Values]  # by holder
+    unattributed: Values  # use by no known container
+    unassigned: Values  # use that may be by containers with unknown use
     entitled: Values
     total: Values
-    gaps: Sequence[bool]
-    partial: Sequence[bool]
-    unknown: Sequence[str]
+    gaps: Sequence[bool]  # the steps in which a device has an unknown value that it has in other steps
+    partial: Sequence[bool]  # the steps in which the use may be larger than the sum of the above
+    unknown: Sequence[str]  # names of holders without any known value
 
 
 def stack(past: Past, quantity: Quantity, name: Callable[[Track], str]) -> Stack:
-    """Add up what the containers use; ``name`` tells whom a track counts for."""
+    """Return the use by holder; ``name`` returns the holder of a track."""
     tracks = {
         level: [track for track in past.tracks if track.level == level] for level in ("container", "gpu")
     }
     parts: dict[str, list[Values]] = {}
     for track in tracks["container"]:
         parts.setdefault(name(track), []).append(track.values[quantity.used])
-    added = {each: added_up(values, past.count) for each, values in parts.items()}
-    rests = [_rest(gpu, tracks["container"], quantity, past.count) for gpu in tracks["gpu"]]
+    added = {holder: added_up(values, past.count) for holder, values in parts.items()}
+    unassigned = [_unassigned(gpu, tracks["container"], quantity, past.count) for gpu in tracks["gpu"]]
     seen = [_seen(gpu, past.count) for gpu in tracks["gpu"]]
     devices = [gpu.values[quantity.device] for gpu in tracks["gpu"]]
     return Stack(
-        parts={each: values for each, values in added.items() if any_known(values)},
-        unattributed=added_up([unattributed for unattributed, _ in rests], past.count),
-        untold=added_up([untold for _, untold in rests], past.count),
+        parts={holder: values for holder, values in added.items() if any_known(values)},
+        unattributed=added_up([gpu.values[quantity.unattributed] for gpu in tracks["gpu"]], past.count),
+        unassigned=added_up(unassigned, past.count),
         entitled=added_up([track.values[quantity.entitled] for track in tracks["container"]], past.count),
         total=_total(tracks["gpu"], quantity, seen, past.count),
         gaps=_gaps([*devices, *seen], past.count),
         partial=_partial(tracks, quantity, past.count),
-        unknown=sorted(each for each, values in added.items() if not any_known(values)),
+        unknown=sorted(holder for holder, values in added.items() if not any_known(values)),
     )
 
 
 def added_up(lists: Iterable[Values], count: int) -> list[float | None]:
-    """Add what is known, step by step."""
+    """Return the sum of the known values at each step."""
     total: list[float | None] = [None] * count
     for values in lists:
         for index, value in enumerate(values):
@@ -109,17 +103,17 @@ def added_up(lists: Iterable[Values], count: int) -> list[float | None]:
 
 
 def any_known(values: Values) -> bool:
-    """Whether anything of it is known."""
+    """Return whether a value is known."""
     return any(value is not None for value in values)
 
 
 def latest(values: Values) -> float | None:
-    """Return the newest value; the step that has only just begun may have none yet."""
+    """Return the newest value: of the last step, or of the one before it if the last has none yet."""
     return next((value for value in reversed(values[-2:]) if value is not None), None)
 
 
 def first_known(past: Past) -> int | None:
-    """Return the first step of which anything is known."""
+    """Return the index of the first step with a known value."""
     lists = [values for track in past.tracks for values in track.values.values()]
     firsts = (
         next((index for index, value in enumerate(values) if value is not None), None) for values in lists
@@ -127,34 +121,28 @@ def first_known(past: Past) -> int | None:
     return min((index for index in firsts if index is not None), default=None)
 
 
-def _rest(
+def _unassigned(
     gpu: Track, containers: Iterable[Track], quantity: Quantity, count: int
-) -> tuple[list[float | None], list[float | None]]:
-    """Tell what of a GPU's use belongs to no container, and what is left where that is not known."""
+) -> list[float | None]:
+    """Return the use of a GPU without its containers' and the unattributed use; None if that is rounding."""
     own = [track.values[quantity.used] for track in containers if track.labels["uuid"] == gpu.labels["uuid"]]
-    held = added_up(own, count)
-    unattributed = list(gpu.values[quantity.unattributed])
-    untold = [
-        None if used is None else _left(used, part or 0.0, rest)
-        for used, part, rest in zip(gpu.values[quantity.device], held, unattributed, strict=True)
-    ]
-    return unattributed, untold
+    of_containers, unattributed = added_up(own, count), gpu.values[quantity.unattributed]
+    rests: list[float | None] = []
+    for used, part, other in zip(gpu.values[quantity.device], of_containers, unattributed, strict=True):
+        rest = None if used is None else max(0.0, used - (part or 0.0) - (other or 0.0))
+        is_rounding = rest is not None and other is not None and rest <= (used or 0.0) * _ROUNDING
+        rests.append(None if is_rounding else rest)
+    return rests
 
 
-def _left(used: float, held: float, unattributed: float | None) -> float | None:
-    """Tell what is left of a use, None where nothing is that is not told by the rounding of the others."""
-    left = max(0.0, used - held - (unattributed or 0.0))
-    return left if unattributed is None or left > used * _ROUNDING else None
-
-
-def _seen(gpu: Track, count: int) -> list[float | None]:
-    """Give 1 for each step in which anything of a GPU was known."""
-    columns = list(gpu.values.values())
+def _seen(track: Track, count: int) -> list[float | None]:
+    """Return 1 for each step in which a track has a known value."""
+    columns = list(track.values.values())
     return [1.0 if any(column[index] is not None for column in columns) else None for index in range(count)]
 
 
 def _total(gpus: Sequence[Track], quantity: Quantity, seen: list[list[float | None]], count: int) -> Values:
-    """Add up what the devices have, where all of them are known."""
+    """Return the total of the devices at each step, None unless all are known."""
     lists = [gpu.values[quantity.total] for gpu in gpus] if quantity.total else seen
     lists = [values for values in lists if any_known(values)]
     gaps = _gaps(lists, count)
@@ -162,18 +150,18 @@ def _total(gpus: Sequence[Track], quantity: Quantity, seen: list[list[float | No
 
 
 def _partial(tracks: Mapping[str, Sequence[Track]], quantity: Quantity, count: int) -> list[bool]:
-    """Mark the steps in which a GPU does not tell its use; without any, those in which a container does not.
+    """Mark the steps in which the use of a GPU is unknown, or without GPUs, that of a container.
 
-    A container of which nothing at all is known in a step has ended or not begun, and uses nothing.
+    A container without any known value in a step has ended or not started, and uses nothing.
     """
     if tracks["gpu"]:
-        told = [(gpu.values[quantity.device], gpu.values[quantity.unattributed]) for gpu in tracks["gpu"]]
-        return [any(used[at] is None and rest[at] is None for used, rest in told) for at in range(count)]
-    there = [(track.values[quantity.used], _seen(track, count)) for track in tracks["container"]]
-    return [any(used[at] is None and seen[at] is not None for used, seen in there) for at in range(count)]
+        pairs = [(gpu.values[quantity.device], gpu.values[quantity.unattributed]) for gpu in tracks["gpu"]]
+        return [any(used[at] is None and rest[at] is None for used, rest in pairs) for at in range(count)]
+    seen = [(track.values[quantity.used], _seen(track, count)) for track in tracks["container"]]
+    return [any(used[at] is None and known[at] is not None for used, known in seen) for at in range(count)]
 
 
 def _gaps(lists: Iterable[Values], count: int) -> list[bool]:
-    """Mark the steps in which something is not known that is known in others."""
+    """Mark the steps in which a list has no value, of the lists that have values in other steps."""
     known = [values for values in lists if any_known(values)]
     return [any(values[index] is None for values in known) for index in range(count)]

@@ -1,7 +1,6 @@
-"""The cells of the table of holders, written by hand: a large node has thousands of them.
+"""The cells of the table of holders as HTML, without templates: a large node has thousands of cells.
 
-Each function returns one cell from its opening to its closing tag. Cells that many rows share are made once
-and cached: the same text always gives the same cell.
+Each function returns one cell from its opening to its closing tag. Cells that many rows share are cached.
 """
 
 from functools import lru_cache
@@ -18,7 +17,7 @@ from exporter.model.states import STATE_WORDS, HolderState
 from exporter.web.pages import markup
 from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
 from exporter.web.pages.picture.bars import Use, use_bar
-from exporter.web.pages.views.scene import Figure, Scene, number_of
+from exporter.web.pages.scene import Figure, Scene, hundredths, number_of
 
 _KEPT = 4096
 _NEVER_MEASURED = "no measured use"
@@ -48,7 +47,7 @@ def row_id(ref: ContainerRef, device: DeviceKey) -> str:
     return _row_id(ref.namespace, ref.pod, ref.container, *device)
 
 
-# Strings remember their hashes, and records do not.
+# Arguments are strings, which cache their hashes; records do not.
 @lru_cache(_KEPT)
 def _row_id(*names: str) -> str:
     name = "\0".join(names)
@@ -125,14 +124,9 @@ def _part(held: Figure, resource: str) -> str:
     return f'<td data-label="Slice" title="{escape(resource)}">{markup.figure(held)}</td>'
 
 
-@lru_cache(_KEPT)
-def _sharing(sharing: str) -> str:
-    return _plain("Sharing", str(escape(mode_word(sharing))))
-
-
 def sharing(line: Line) -> str:
     """Return the cell of the way of sharing."""
-    return _sharing(line.row.sharing)
+    return _plain("Sharing", str(escape(mode_word(line.row.sharing))))
 
 
 def isolation(line: Line) -> str:
@@ -150,9 +144,10 @@ def memory(line: Line) -> str:
     """Return the cell of its memory: used / entitled."""
     row = line.row
     used, held = row.memory_used, row.memory_entitled
-    amount = _unknown(line.scene.why_memory(row)) if used is None else _little(gibibytes(used))
-    whole = _unknown(line.scene.why_entitled(row)) if held is None else _gibibytes(held)
-    drawn = _use(line.state, used, held, _device_memory(line) if held is None else None)
+    amount = _unknown(line.scene.why_memory(row)) if used is None else _escaped(gibibytes(used))
+    whole = _unknown(line.scene.why_entitled(row)) if held is None else _escaped(gibibytes(held))
+    device = line.scene.device_memory(row) if held is None else None
+    drawn = _use(line.state, used, held, device.total if device else None)
     return (
         f'<td data-label="Memory" class="measure">{drawn}{amount}<span class="of"> / {whole} GiB</span></td>'
     )
@@ -162,8 +157,8 @@ def compute(line: Line) -> str:
     """Return the cell of its compute: used / entitled."""
     row = line.row
     used, held = row.compute_used, row.compute_entitled
-    amount = _unknown(line.scene.why_compute(row)) if used is None else _little(decimal(used, 2))
-    whole = _unknown(line.scene.why_entitled(row)) if held is None else _hundredths(held)
+    amount = _unknown(line.scene.why_compute(row)) if used is None else _escaped(hundredths(used))
+    whole = _unknown(line.scene.why_entitled(row)) if held is None else _escaped(hundredths(held))
     drawn = _use(line.state, used, held, 1)
     return (
         f'<td data-label="Compute" class="measure">{drawn}{amount}<span class="of"> / {whole} GPU</span></td>'
@@ -175,14 +170,13 @@ def efficiency(line: Line) -> str:
     share = efficiency_of(line.row)
     if share is None:
         return _end("Efficiency", _unknown(_why_no_efficiency(line)))
-    return _end("Efficiency", _little(f"{decimal(100 * share, 0)} %"))
+    return _end("Efficiency", _escaped(f"{decimal(100 * share, 0)} %"))
 
 
 def efficiency_of(row: ContainerRow) -> float | None:
-    """Return the compute that a container used in its life / the compute it was entitled to.
+    """Return the compute that a container used / was entitled to since it was first seen.
 
-    Times at which its use was not measured, or its entitlement was not known,
-    do not count.
+    Times at which its use or its entitlement was unknown do not count.
     """
     totals = row.totals
     if totals is None or totals.measured_use_gpu_seconds is None or not totals.measured_gpu_seconds:
@@ -239,19 +233,9 @@ def _unknown(why: str) -> str:
     return str(markup.figure(Figure(UNKNOWN, why)))
 
 
-def _little(number: str) -> str:
+def _escaped(number: str) -> str:
+    """Return a number as HTML: tiny ones begin with ``<``."""
     return number.replace("<", "&lt;")
-
-
-# Many holders are entitled to the same.
-@lru_cache(_KEPT)
-def _gibibytes(value: Number) -> str:
-    return _little(gibibytes(value))
-
-
-@lru_cache(_KEPT)
-def _hundredths(value: Number) -> str:
-    return _little(decimal(value, 2))
 
 
 def _use(state: HolderState, used: Number | None, entitled: Number | None, device: Number | None) -> str:
@@ -267,11 +251,3 @@ def _use(state: HolderState, used: Number | None, entitled: Number | None, devic
 @lru_cache(_KEPT)
 def _bar(look: str, share: float | None, dashed: bool) -> str:
     return str(markup.bar(use_bar("", look, Use(share, None if dashed else 1, 1)), silent=True))
-
-
-def _device_memory(line: Line) -> int | None:
-    mig = line.scene.migs.get(line.row.device)
-    if mig is not None:
-        return mig.reading.memory.total if mig.reading.memory else None
-    reading = line.gpu.reading if line.gpu else None
-    return reading.memory.total if reading and reading.memory else None

@@ -8,13 +8,13 @@ from exporter.formats.wording import mode_word
 from exporter.web.pages.holders_table import cells_html
 from exporter.web.pages.holders_table.cells_html import Line
 from exporter.web.pages.markup import URGENCY, slice_of
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 
 Rank: TypeAlias = Callable[[Line], Any]
-"""What a row is sorted by; None is not known, and stands last in both directions."""
+"""Returns the sort key of a row; None if unknown, which comes last in both directions."""
 
 HOLDER = "holder"
-"""The key of the first column, which is always there."""
+"""The key of the first column, which is always shown."""
 
 _URGENT = {name: number for number, name in enumerate(URGENCY)}
 _ISOLATIONS = {"hard": 0, "soft": 1, "none": 2}
@@ -51,15 +51,6 @@ def in_order(lines: Iterable[Line], rank: Rank, *, falling: bool) -> list[Line]:
     return [line for _, line in known] + [line for value, line in ranked if value is None]
 
 
-def _holder(line: Line) -> tuple[str, str, str]:
-    ref = line.row.holder
-    return ref.namespace, ref.pod, ref.container
-
-
-def _state(line: Line) -> int | None:
-    return None if line.state == "unknown" else _URGENT[line.state]
-
-
 def _gpu(line: Line) -> tuple[bool, str, int] | None:
     gpu = line.gpu
     return None if gpu is None else (gpu.unread, gpu.identity.vendor, gpu.identity.index)
@@ -74,13 +65,13 @@ def _slice(line: Line) -> list[tuple[int, str]] | None:
 
 
 COLUMNS: Sequence[Column] = (
-    Column(HOLDER, "Namespace / pod", "", cells_html.holder, _holder),
+    Column(HOLDER, "Namespace / pod", "", cells_html.holder, lambda line: line.row.holder),
     Column(
         "state",
         "State",
         "what it does with its slice; those that need attention come first",
         cells_html.state,
-        _state,
+        lambda line: None if line.state == "unknown" else _URGENT[line.state],
     ),
     Column(
         "quiet",

@@ -10,10 +10,10 @@ from exporter.model.states import STATE_WORDS
 from exporter.web.pages.holders_table.cells_html import Line
 from exporter.web.pages.markup import URGENCY, isolation_word, slice_of
 from exporter.web.pages.place import Query
-from exporter.web.pages.views.scene import number_of
+from exporter.web.pages.scene import number_of
 
 _STATES: Mapping[str, str] = {str(name): word for name, word in STATE_WORDS.items()}
-# A word ends at a space that does not stand between quotes; the last quote may be missing.
+# A word ends at a space outside quotes; the last quote may be missing.
 _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 
 
@@ -63,7 +63,11 @@ def _word(token: str) -> Word:
 def chosen(lines: Iterable[Line], query: Query) -> list[Line]:
     """Return the rows that match a query."""
     words = words_of(query.text)
-    return [line for line in lines if _is_chosen(line, query) and all(_fits(line, word) for word in words)]
+    return [
+        line
+        for line in lines
+        if _is_chosen(line, query) and all(_FIELDS[word.key](line, word.text) != word.out for word in words)
+    ]
 
 
 def _is_chosen(line: Line, query: Query) -> bool:
@@ -72,10 +76,6 @@ def _is_chosen(line: Line, query: Query) -> bool:
         and query.gpu in ("", number(line))
         and query.state in ("", line.state)
     )
-
-
-def _fits(line: Line, word: Word) -> bool:
-    return _FIELDS[word.key](line, word.text) != word.out
 
 
 def number(line: Line) -> str:
@@ -120,6 +120,7 @@ def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
     """Return the choices; one with a single option is left out, unless it is selected."""
     namespaces = Counter(line.row.holder.namespace for line in lines)
     gpus = Counter(number(line) for line in lines)
+    gpu_names = {name: f"GPU {name}" for name in gpus if name.isdecimal()}
     states = Counter(line.state for line in lines)
     listed = (
         Choice(
@@ -128,7 +129,7 @@ def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
             "all namespaces",
             tuple(_options(dict(sorted(namespaces.items())), {}, query.namespace)),
         ),
-        Choice("gpu", "GPU", "all GPUs", tuple(_options(_by_number(gpus), _gpu_names(gpus), query.gpu))),
+        Choice("gpu", "GPU", "all GPUs", tuple(_options(_by_number(gpus), gpu_names, query.gpu))),
         Choice(
             "state",
             "State",
@@ -156,7 +157,3 @@ def _by_number(gpus: Mapping[str, int]) -> dict[str, int]:
         return (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
 
     return {name: gpus[name] for name in sorted(gpus, key=place)}
-
-
-def _gpu_names(gpus: Iterable[str]) -> dict[str, str]:
-    return {name: f"GPU {name}" for name in gpus if name.isdecimal()}

@@ -12,7 +12,7 @@ from exporter.web.pages.holders_table.cells_html import Line, line_of, row_id
 from exporter.web.pages.holders_table.columns import HOLDER, Column, columns, defaults, in_order
 from exporter.web.pages.holders_table.filters import Choice, choices, chosen
 from exporter.web.pages.place import LONGEST, Query
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 
 _TABLE = "#holders"
 
@@ -66,15 +66,15 @@ class Table(NamedTuple):
 
 def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
     """Return the table of some containers, by the query."""
-    there = columns(scene)
-    query, notes = _understood(scene.query, there)
+    available = columns(scene)
+    query, notes = _understood(scene.query, available)
     lines = [line_of(scene, row) for row in containers]
     shown = chosen(lines, query) if query.filters else lines
-    column = next((column for column in there if column.key == query.sort.removeprefix("-")), None)
+    column = next((column for column in available if column.key == query.sort.removeprefix("-")), None)
     if column and column.rank:
         shown = in_order(shown, column.rank, falling=query.sort.startswith("-"))
     wanted = {HOLDER, *(query.columns or defaults())}
-    drawn = [column for column in there if column.key in wanted]
+    drawn = [column for column in available if column.key in wanted]
     every = f"{replace(query, text='', namespace='', gpu='', state='').url}{_TABLE}"
     count = Count(
         total=plural(len(lines), "holder"),
@@ -85,10 +85,12 @@ def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
     rows = _rows(shown, drawn)
     pieces = {
         "holders-form": piece(
-            "pieces/holders.html", "form_of", _form(lines, query, there) if lines else None
+            "pieces/holders.html", "form_of", _form(lines, query, available) if lines else None
         ),
         "holders-count": piece("pieces/holders.html", "count_of", count),
-        "holders-head": piece("pieces/holders.html", "head_of", [_heading(query, each) for each in drawn]),
+        "holders-head": piece(
+            "pieces/holders.html", "head_of", [_heading(query, column) for column in drawn]
+        ),
         "holders-unmatched": piece(
             "pieces/holders.html", "unmatched_of", count if lines and not shown else None
         ),
@@ -108,12 +110,11 @@ def _rows(lines: Sequence[Line], drawn: Sequence[Column]) -> dict[str, str]:
     return rows
 
 
-def _understood(query: Query, there: Sequence[Column]) -> tuple[Query, list[str]]:
+def _understood(query: Query, available: Sequence[Column]) -> tuple[Query, list[str]]:
     """Return a query without unknown parts, and a note on each of them."""
-    sortable = {column.key for column in there if column.rank}
-    keys = {column.key for column in there}
-    asked = set(query.columns)
-    wanted = tuple(column.key for column in there if column.key in asked and column.key != HOLDER)
+    sortable = {column.key for column in available if column.rank}
+    keys = {column.key for column in available}
+    wanted = tuple(column.key for column in available if column.key in query.columns and column.key != HOLDER)
     known = replace(
         query,
         sort=query.sort if query.sort.removeprefix("-") in sortable else "",
@@ -123,21 +124,23 @@ def _understood(query: Query, there: Sequence[Column]) -> tuple[Query, list[str]
     return known, list(_notes(query, known, [key for key in query.columns if key not in keys | {"hour"}]))
 
 
-def _notes(query: Query, known: Query, strange: Sequence[str]) -> Iterator[str]:
+def _notes(query: Query, known: Query, unknown_columns: Sequence[str]) -> Iterator[str]:
     if query.sort != known.sort:
         yield f"Cannot sort by “{query.sort.removeprefix('-')}”."
-    if strange:
-        names = ", ".join(f"“{key}”" for key in strange)
-        yield f"Unknown {'column' if len(strange) == 1 else 'columns'} {names}."
+    if unknown_columns:
+        names = ", ".join(f"“{key}”" for key in unknown_columns)
+        yield f"Unknown {'column' if len(unknown_columns) == 1 else 'columns'} {names}."
     if query.state != known.state:
         yield f"Unknown state “{query.state}”."
     if len(query.text) == LONGEST:
         yield f"Only the first {LONGEST} characters of the filter are used."
 
 
-def _form(lines: Sequence[Line], query: Query, there: Sequence[Column]) -> Form:
+def _form(lines: Sequence[Line], query: Query, available: Sequence[Column]) -> Form:
     wanted = query.columns or defaults()
-    boxes = [Box(column.key, column.name, column.key in wanted) for column in there if column.key != HOLDER]
+    boxes = [
+        Box(column.key, column.name, column.key in wanted) for column in available if column.key != HOLDER
+    ]
     kept = {"sort": query.sort, "range": query.span}
     return Form(
         text=query.text,

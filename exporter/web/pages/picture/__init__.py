@@ -1,1 +1,6 @@
-"""The picture of a GPU: the layout of its MIG devices, partitions and pools."""
+"""The picture of a GPU.
+
+``gpu_rows.py`` has the row of a GPU. Its cells are made by ``mig_cells.py`` (MIG devices and partitions) or
+``pool_cells.py`` (a device shared in replicas). The HTML is in ``templates/pieces/gpu.html``, the CSS in
+``static/gpus.css``.
+"""

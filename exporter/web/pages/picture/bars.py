@@ -85,7 +85,7 @@ def use_bar(text: str, state: str, use: Use, rest: Number | None = None) -> Bar:
 
 
 def _segment(part: Part, x: float, end: float) -> Segment:
-    # Sums of floats end a hair beyond what they are parts of.
+    # Sums of floats may exceed the track by rounding.
     return Segment(part, min(x, _FULL - _LEAST_WIDTH), min(max(end - x, _LEAST_WIDTH), _FULL))
 
 

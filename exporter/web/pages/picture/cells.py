@@ -7,7 +7,7 @@ from exporter.formats.wording import duration
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceCount
 from exporter.web.pages.picture.bars import UNATTRIBUTED, Bar, Part, Use, bar, use_bar
-from exporter.web.pages.views.scene import Pair, Scene, compute_pair, memory_pair
+from exporter.web.pages.scene import Pair, Scene, compute_pair, memory_pair
 
 _SILENT = "not reported by the driver"
 
@@ -143,7 +143,7 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
 
 def empty_box(scene: Scene, device: Device) -> Cell:
     """Return the cell of a device without a known container."""
-    look, note = _nobody(scene, device)
+    look, note = _vacancy(scene, device)
     memory, compute = device.pairs
     return Cell(
         caption=device.caption,
@@ -158,7 +158,8 @@ def empty_box(scene: Scene, device: Device) -> Cell:
     )
 
 
-def _nobody(scene: Scene, device: Device) -> tuple[str, str]:
+def _vacancy(scene: Scene, device: Device) -> tuple[str, str]:
+    """Return the look and the note of a device without a known container."""
     if not device.holders_known:
         return "unknown", "holder unknown"
     if not device.slices:

@@ -19,8 +19,8 @@ from exporter.formats.wording import (
 )
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.web.pages.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
-from exporter.web.pages.picture.mig_cells import Picture, device_cell, is_amd, picture
-from exporter.web.pages.views.scene import Scene, anchor_of, answers, name_of
+from exporter.web.pages.picture.mig_cells import Picture, device_cell, mig_picture
+from exporter.web.pages.scene import Scene, anchor_of, answers, is_amd, name_of
 
 _REPLICATED = frozenset({"time-slicing", "mps"})
 _SILENT = "the driver does not report GPU utilization"
@@ -30,6 +30,8 @@ _LOST = (
 )
 _RELEASED = "The driver is released, so this GPU is not read."
 _FOREIGN = "This exporter does not read this device: only what its sharing system reports is known."
+_NO_PARTITIONS = "This GPU is partitioned, but the driver does not list its partitions."
+_NO_MIG_DEVICES = "This GPU is in MIG mode, but the driver does not list its MIG devices."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +58,14 @@ class GpuView:
 def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     """Return the row of one GPU."""
     reading = gpu.reading
+    problem = _problem(scene, gpu)
     drawn = Picture(())
-    problem = ""
-    released = scene.is_released(gpu)
-    if reading is None or not answers(gpu):
-        problem = _why_empty(gpu, released)
-    elif reading.mig_enabled and reading.mig is None:
-        problem = _uncounted(gpu)
-    else:
-        drawn = _picture(scene, gpu, reading)
+    if reading is not None and not problem:
+        mig = reading.mig_enabled
+        drawn = mig_picture(scene, gpu, reading) if mig else _whole_picture(scene, gpu, reading)
+    rows = scene.rows_of(gpu.identity.uuid) if problem else ()
+    # Jobs of a batch system on the GPU and on its MIG devices.
+    jobs = chain(gpu.jobs, *(mig.jobs for key, mig in scene.migs.items() if key.uuid == gpu.identity.uuid))
     return GpuView(
         name=name_of(gpu),
         anchor=anchor_of(gpu),
@@ -73,31 +74,27 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         mode=_mode(gpu),
         facts=_facts(reading) if not problem or answers(gpu) else (),
         slices=_slices(gpu),
-        jobs=_jobs(scene, gpu),
+        jobs=tuple(dict.fromkeys(jobs)),
         cells=drawn.cells,
         stretches=drawn.stretches,
         size=drawn.size,
         stranded=drawn.stranded,
         problem=problem,
-        look="note" if released or gpu.unread else "bad",
-        holders=_holders(scene, gpu) if problem else (),
+        look="note" if scene.is_released(gpu) or gpu.unread else "bad",
+        holders=tuple(dict.fromkeys(row.holder for row in rows)),
     )
 
 
-def _why_empty(gpu: GpuRow, released: bool) -> str:
-    if gpu.unread:
-        return _FOREIGN
-    return _RELEASED if released else _LOST.format(errors=_errors(gpu))
-
-
-def _errors(gpu: GpuRow) -> str:
-    return "errors of amdgpu" if is_amd(gpu) else "XID errors"
-
-
-def _uncounted(gpu: GpuRow) -> str:
-    if is_amd(gpu):
-        return "This GPU is partitioned, but the driver does not list its partitions."
-    return "This GPU is in MIG mode, but the driver does not list its MIG devices."
+def _problem(scene: Scene, gpu: GpuRow) -> str:
+    """Return why there is nothing to draw, "" if there is."""
+    if gpu.reading is None or not answers(gpu):
+        if gpu.unread:
+            return _FOREIGN
+        errors = "errors of amdgpu" if is_amd(gpu) else "XID errors"
+        return _RELEASED if scene.is_released(gpu) else _LOST.format(errors=errors)
+    if gpu.reading.mig_enabled and gpu.reading.mig is None:
+        return _NO_PARTITIONS if is_amd(gpu) else _NO_MIG_DEVICES
+    return ""
 
 
 def _mode(gpu: GpuRow) -> str:
@@ -128,23 +125,6 @@ def _slices(gpu: GpuRow) -> str:
     return ", ".join((f"{held_of_all(gpu.slices)} slices held", *unhealthy(gpu.slices)))
 
 
-def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:
-    """Return the jobs of a batch system on the GPU and on its MIG devices, each once."""
-    of_parts = (mig.jobs for key, mig in scene.migs.items() if key.uuid == gpu.identity.uuid)
-    return tuple(dict.fromkeys(chain(gpu.jobs, *of_parts)))
-
-
-def _holders(scene: Scene, gpu: GpuRow) -> tuple[ContainerRef, ...]:
-    rows = scene.rows_of(gpu.identity.uuid)
-    return tuple(dict.fromkeys(row.holder for row in rows))
-
-
-def _picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
-    if reading.mig_enabled:
-        return picture(scene, gpu, reading)
-    return Picture((device_cell(scene, _whole(scene, gpu, reading)),))
-
-
 def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
     """Return the sum of a GPU's compute by part: the driver samples the total at another time."""
     if gpu.unattributed_utilization is None:
@@ -153,9 +133,9 @@ def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
     return known + gpu.unattributed_utilization
 
 
-def _whole(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Device:
+def _whole_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
     key = DeviceKey(gpu.identity.uuid)
-    return Device(
+    device = Device(
         key=key,
         caption="vGPUs" if gpu.sharing == "vgpu" else "whole GPU",
         share=1.0,
@@ -167,3 +147,4 @@ def _whole(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Device:
         compute=Amounts(1, _computed(scene.rows(key), gpu), gpu.unattributed_utilization),
         why_compute=_SILENT,
     )
+    return Picture((device_cell(scene, device),))

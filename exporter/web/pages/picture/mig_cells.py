@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from exporter.formats.wording import plural
-from exporter.model import DeviceKey, GpuReading, GpuRow, MigReading, MigRow
+from exporter.model import DeviceKey, GpuReading, GpuRow, MigRow
 from exporter.model.mig_geometry import Span, free_spans, slices_of_memory
 from exporter.web.pages.picture.cells import (
     Amounts,
@@ -19,7 +19,7 @@ from exporter.web.pages.picture.cells import (
     percent,
 )
 from exporter.web.pages.picture.pool_cells import pool
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene, is_amd, part_name
 
 # The page has columns for GPUs with these numbers of memory slices; others are drawn by compute slices.
 GRIDS = frozenset({2, 4, 8})
@@ -49,27 +49,28 @@ def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
         return None
     size = slices_of_memory(reading.mig_slices)
     instances = list(_instances(rows))
-    told = [part for part in instances if part is not None]
-    gaps = free_spans([Span(part.start, part.size) for part in told], size)
-    if size not in GRIDS or len(told) < len(instances) or gaps is None:
+    placed = [part for part in instances if part is not None]
+    gaps = free_spans([Span(part.start, part.size) for part in placed], size)
+    if size not in GRIDS or len(placed) < len(instances) or gaps is None:
         return None
     free = [_free(gap, reading.mig_slices) for gap in gaps]
-    parts = sorted((*told, *free), key=lambda part: part.start)
-    return Cut(size, tuple(parts), _stranded(reading.mig_slices, told, free))
+    parts = sorted((*placed, *free), key=lambda part: part.start)
+    return Cut(size, tuple(parts), _stranded(reading.mig_slices, placed, free))
 
 
 def _instances(rows: Sequence[MigRow]) -> Iterator[Part | None]:
     """Yield the GPU instances, None for one without a reported placement."""
     ordered = sorted(rows, key=lambda row: (row.reading.gi, row.reading.ci, row.device))
-    for _, same in groupby(ordered, key=lambda row: row.reading.gi):
-        members = tuple(same)
-        yield _instance(members[0].reading, tuple(row.device for row in members))
-
-
-def _instance(reading: MigReading, devices: tuple[DeviceKey, ...]) -> Part | None:
-    if reading.gi_start is None or not reading.gi_size:
-        return None
-    return Part(start=reading.gi_start, size=reading.gi_size, slices=reading.instance_slices, devices=devices)
+    for _, group in groupby(ordered, key=lambda row: row.reading.gi):
+        members = tuple(group)
+        reading = members[0].reading
+        if reading.gi_start is None or not reading.gi_size:
+            yield None
+        else:
+            devices = tuple(row.device for row in members)
+            yield Part(
+                start=reading.gi_start, size=reading.gi_size, slices=reading.instance_slices, devices=devices
+            )
 
 
 def _free(gap: Span, compute_slices: int) -> Part:
@@ -78,9 +79,9 @@ def _free(gap: Span, compute_slices: int) -> Part:
     return Part(start=gap.start, size=gap.size, slices=slices)
 
 
-def _stranded(compute_slices: int, told: Collection[Part], free: Iterable[Part]) -> int | None:
-    used = [part.slices for part in told if part.slices is not None]
-    if len(used) < len(told):
+def _stranded(compute_slices: int, placed: Collection[Part], free: Iterable[Part]) -> int | None:
+    used = [part.slices for part in placed if part.slices is not None]
+    if len(used) < len(placed):
         return None
     return max(compute_slices - sum(used) - sum(part.slices or 0 for part in free), 0)
 
@@ -101,16 +102,6 @@ class Picture(NamedTuple):
     stranded: str = ""  # compute slices without memory, as text
 
 
-def is_amd(gpu: GpuRow) -> bool:
-    """Return whether it is an AMD GPU, which has partitions and no XID errors."""
-    return gpu.identity.vendor == "amd"
-
-
-def part_name(key: DeviceKey) -> str:
-    """Return the name of a part of a GPU: MIG device, or partition of an AMD GPU."""
-    return "MIG device" if key.mig_uuid.startswith("MIG-") else "partition"
-
-
 def device_cell(scene: Scene, device: Device) -> Cell:
     """Return the cell of a device: a box if only one container can hold it, else a pool."""
     rows = scene.rows(device.key)
@@ -119,31 +110,30 @@ def device_cell(scene: Scene, device: Device) -> Cell:
     return held_box(scene, device, rows[0]) if rows else empty_box(scene, device)
 
 
-def picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
-    """Return the parts of a GPU, by placement if that is reported, else by compute slices in stable order."""
+def mig_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
+    """Return the MIG devices or partitions of a GPU and its free parts.
+
+    By placement if that is reported, else by compute slices in stable order.
+    """
     keys = scene.devices_of(gpu.identity.uuid)
-    seen = [scene.migs[key] for key in keys if key in scene.migs]
-    laid = cut(reading, seen) if len(seen) == len(keys) else None
-    if laid is not None:
-        return _laid_out(scene, gpu, reading, laid)
+    listed = [scene.migs[key] for key in keys if key in scene.migs]
+    layout = cut(reading, listed) if len(listed) == len(keys) else None
+    if layout is not None:
+        return _placed_picture(scene, gpu, reading, layout)
     cells = [_part_cell(scene, gpu, reading, key, len(keys)) for key in keys]
-    made = [scene.migs[key].reading.compute_slices if key in scene.migs else None for key in keys]
-    return Picture((*cells, *_uncut(gpu, reading, made)))
+    slices = [scene.migs[key].reading.compute_slices if key in scene.migs else None for key in keys]
+    return Picture((*cells, *_uncut(gpu, reading, slices)))
 
 
-def _laid_out(scene: Scene, gpu: GpuRow, reading: GpuReading, laid: Cut) -> Picture:
+def _placed_picture(scene: Scene, gpu: GpuRow, reading: GpuReading, layout: Cut) -> Picture:
     stretches = tuple(
-        Stretch(size=part.size, cells=tuple(_stretch_cells(scene, gpu, reading, part, laid.size)))
-        for part in laid.parts
+        Stretch(size=part.size, cells=tuple(_stretch_cells(scene, gpu, reading, part, layout.size)))
+        for part in layout.parts
     )
     cells = tuple(cell for stretch in stretches for cell in stretch.cells)
-    return Picture(cells, stretches, laid.size, _stranded_cell(laid, reading))
-
-
-def _stranded_cell(laid: Cut, reading: GpuReading) -> str:
-    if not laid.stranded or not reading.mig_complete:
-        return ""
-    return f"{plural(laid.stranded, 'compute slice')} left without memory"
+    stranded = layout.stranded if reading.mig_complete else None
+    text = f"{plural(stranded, 'compute slice')} left without memory" if stranded else ""
+    return Picture(cells, stretches, layout.size, text)
 
 
 def _stretch_cells(scene: Scene, gpu: GpuRow, reading: GpuReading, part: Part, size: int) -> Iterator[Cell]:
@@ -156,7 +146,7 @@ def _stretch_cells(scene: Scene, gpu: GpuRow, reading: GpuReading, part: Part, s
     whole = part.slices if part.slices and len(known) == len(sizes) else None
     for row in rows:
         inside = (row.reading.compute_slices or 0) / whole if whole else 1 / len(rows)
-        yield device_cell(scene, _device(gpu, reading, row, part.size / size * min(inside, 1.0)))
+        yield device_cell(scene, _mig_device(gpu, reading, row, part.size / size * min(inside, 1.0)))
     left = whole - sum(known) if whole else 0
     if whole and left > 0:
         yield _free_cell(reading, f"{left} of {whole} slices free", "", part.size / size * left / whole)
@@ -187,7 +177,8 @@ def _free_cell(reading: GpuReading, caption: str, title: str, share: float, note
 def _part_cell(scene: Scene, gpu: GpuRow, reading: GpuReading, key: DeviceKey, devices: int) -> Cell:
     row = scene.migs.get(key)
     if row is not None:
-        return device_cell(scene, _device(gpu, reading, row, _compute_share(reading, row) or 1 / devices))
+        share = _compute_share(reading, row) or 1 / devices
+        return device_cell(scene, _mig_device(gpu, reading, row, share))
     return Cell(
         caption=part_name(key),
         title=key.mig_uuid,
@@ -204,7 +195,8 @@ def _compute_share(reading: GpuReading, row: MigRow) -> float | None:
     return slices / of if slices and of else None
 
 
-def _device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> Device:
+def _mig_device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> Device:
+    """Return a MIG device or partition, to be drawn with this part of the GPU's width."""
     offered = sum(count.offered or 0 for count in row.slices)
     return Device(
         key=row.device,
@@ -220,13 +212,13 @@ def _device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> Devi
     )
 
 
-def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iterator[Cell]:
+def _uncut(gpu: GpuRow, reading: GpuReading, sizes: Sequence[int | None]) -> Iterator[Cell]:
     """Yield the cell of the unpartitioned compute slices, if placements are not reported."""
-    known = [slices for slices in made if slices is not None]
+    known = [slices for slices in sizes if slices is not None]
     whole = reading.mig_slices
-    if len(known) < len(made) or (made and whole is None):
+    if len(known) < len(sizes) or (sizes and whole is None):
         return
     left = (whole or 1) - sum(known)
     if left > 0:
-        caption = f"{left} of {whole} slices free" if made else "whole GPU"
+        caption = f"{left} of {whole} slices free" if sizes else "whole GPU"
         yield _free_cell(reading, caption, gpu.identity.uuid, left / (whole or 1))

@@ -1,7 +1,7 @@
 """A device shared in replicas: a pool, with all its holders stacked in the same two bars.
 
-A replica has no memory of its own, so none is drawn. Of a pool with many holders
-the node page shows those that need attention; the GPU page shows all.
+A replica has no memory of its own, so none is drawn. If there are many holders, the node page shows those
+that need attention; the GPU page shows all.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from exporter.model.states import HolderState
 from exporter.web.pages.markup import URGENCY, is_of_one_kind
 from exporter.web.pages.picture.bars import UNATTRIBUTED, Part, bar
 from exporter.web.pages.picture.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
-from exporter.web.pages.views.scene import Pair, Scene
+from exporter.web.pages.scene import Pair, Scene
 
 # More marks than this are drawn as one run for each holder.
 _MOST_MARKS = 64
-# Where there are more holders than these, some are parts of the bars with a name, and fewer are listed.
+# With more holders than this, only some are named in the bars, and fewer are listed.
 _MANY = 16
 _MOST_NAMED = 24
 _MOST_LISTED = 12
@@ -38,7 +38,7 @@ class _Share(NamedTuple):
     number: int
     row: ContainerRow
     state: HolderState
-    told: tuple[Pair, Pair] | None  # its memory and compute, if it is named in the bars
+    pairs: tuple[Pair, Pair] | None  # its memory and compute, if it is named in the bars
     listed: bool  # whether it is also named below the bars
 
 
@@ -46,7 +46,7 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
     """Return the cell of a device with all the containers that hold or use it."""
     shares = _shares(scene, rows)
     pods = Counter((row.holder.namespace, row.holder.pod) for row in rows)
-    keys = tuple(_key(share, share.told, pods) for share in shares if share.listed and share.told)
+    keys = tuple(_key(share, share.pairs, pods) for share in shares if share.listed and share.pairs)
     memory, compute = device.pairs
     of_memory = [(share, share.row.memory_used or 0) for share in shares]
     of_compute = [(share, share.row.compute_used or 0) for share in shares]
@@ -88,7 +88,7 @@ def _shares(scene: Scene, rows: Sequence[ContainerRow]) -> list[_Share]:
     ]
 
 
-def _key(share: _Share, told: tuple[Pair, Pair], pods: Counter[tuple[str, str]]) -> Key:
+def _key(share: _Share, pairs: tuple[Pair, Pair], pods: Counter[tuple[str, str]]) -> Key:
     row = share.row
     return Key(
         number=share.number,
@@ -96,8 +96,8 @@ def _key(share: _Share, told: tuple[Pair, Pair], pods: Counter[tuple[str, str]])
         named=pods[row.holder.namespace, row.holder.pod] > 1,
         state=share.state,
         held=f"{TIMES}{row.slices}" if row.slices and row.slices > 1 and is_of_one_kind(row) else "",
-        memory=told[0],
-        compute=told[1],
+        memory=pairs[0],
+        compute=pairs[1],
     )
 
 
@@ -110,24 +110,24 @@ def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) ->
     look, others = "", 0
     size: Number = 0
     for share, used in uses:
-        if others and (share.told is not None or share.state != look):
+        if others and (share.pairs is not None or share.state != look):
             yield Part(look, size, plural(others, "other holder"))
             size = others = 0
-        if share.told is not None:
-            yield _named(share, share.told[which], used, device.share * used / whole if whole else 0.0)
+        if share.pairs is not None:
+            yield _named(share, share.pairs[which], used, device.share * used / whole if whole else 0.0)
         else:
             look, size, others = share.state, size + used, others + 1
     if others:
         yield Part(look, size, plural(others, "other holder"))
 
 
-def _named(share: _Share, told: Pair, used: Number, width: float) -> Part:
+def _named(share: _Share, pair: Pair, used: Number, width: float) -> Part:
     """Return the use of one holder; ``width`` is its part of the width of the GPU."""
     holder = share.row.holder
     return Part(
         share.state,
         used,
-        f"{holder.namespace}/{holder.pod}: {told}",
+        f"{holder.namespace}/{holder.pod}: {pair}",
         str(share.number) if width > _LEAST_LABELLED else "",
         holder.pod if _fits(holder.pod, width) else "",
     )

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
-from exporter.metrics import Number
-from exporter.model import ContainerRow, Memory, Totals
+from exporter.model import ContainerRow
 from exporter.web.pages.holders_table.cells_html import efficiency_of
+from exporter.web.pages.scene import Scene, answers, hundredths, name_of
 from exporter.web.pages.views.event_list import EventView
-from exporter.web.pages.views.scene import Scene, answers, name_of
 
 # With less than this part of its limit left, the next allocation is likely to fail.
 _LITTLE_LEFT = 0.05
@@ -21,10 +20,10 @@ _MEASURED = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A question with its answers: the device ("" if there is only one) and the sentences."""
+    """A question with its answers."""
 
     question: str
-    said: tuple[tuple[str, str], ...]
+    sentences: tuple[tuple[str, str], ...]  # (device, "" for all of them; text)
 
 
 def answers_of(
@@ -32,31 +31,29 @@ def answers_of(
 ) -> list[Answer]:
     """Return the answers for all rows, each with its name if there are several."""
     return [
-        Answer("Is its slice used?", _said(scene, rows, names, _USE)),
-        Answer("Is there memory left for it?", _said(scene, rows, names, _MEMORY)),
+        Answer("Is its slice used?", _sentences(scene, rows, names, _USE)),
+        Answer("Is there memory left for it?", _sentences(scene, rows, names, _MEMORY)),
         Answer("Has a fault hit it?", (("", " ".join(_faults(scene, rows, hits))),)),
     ]
 
 
 class _Question(NamedTuple):
-    """How to answer for one row and for all together, and which of several rows get their own answer."""
-
-    say: Callable[[Scene, ContainerRow], Iterator[str]]
-    together: Callable[[Sequence[ContainerRow]], str]
-    stands_out: Callable[[Scene, ContainerRow], bool]
+    answer: Callable[[Scene, ContainerRow], Iterator[str]]  # for one row
+    together: Callable[[Sequence[ContainerRow]], str]  # for several rows
+    stands_out: Callable[[Scene, ContainerRow], bool]  # whether one of several rows gets its own answer
 
 
-def _said(
+def _sentences(
     scene: Scene, rows: Sequence[ContainerRow], names: Sequence[str], question: _Question
 ) -> tuple[tuple[str, str], ...]:
     if len(rows) == 1:
-        return (("", " ".join(question.say(scene, rows[0]))),)
-    told = [
-        (name, " ".join(question.say(scene, row)))
+        return (("", " ".join(question.answer(scene, rows[0]))),)
+    single = [
+        (name, " ".join(question.answer(scene, row)))
         for row, name in zip(rows, names, strict=True)
         if question.stands_out(scene, row)
     ]
-    return (("", question.together(rows)), *told)
+    return (("", question.together(rows)), *single)
 
 
 def _use(scene: Scene, row: ContainerRow) -> Iterator[str]:
@@ -67,19 +64,20 @@ def _use(scene: Scene, row: ContainerRow) -> Iterator[str]:
     if efficiency is not None and row.totals is not None:
         seen = duration(scene.snapshot.timestamp - row.totals.first_seen)
         share = f"{decimal(100 * efficiency, 0)} %"
-        told = f"Since it was first seen {seen} ago, it has used {share} of the GPU time it was entitled to"
-        yield f"{told}{_as_far_as_measured(row.totals)}."
-
-
-def _as_far_as_measured(totals: Totals) -> str:
-    measured, entitled = totals.measured_gpu_seconds or 0.0, totals.entitled_gpu_seconds or 0.0
-    return " while that was measured" if measured < _MEASURED * entitled else ""
+        measured, entitled = row.totals.measured_gpu_seconds or 0.0, row.totals.entitled_gpu_seconds or 0.0
+        while_measured = " while that was measured" if measured < _MEASURED * entitled else ""
+        yield (
+            f"Since it was first seen {seen} ago, it has used {share} of the GPU time it was entitled to"
+            f"{while_measured}."
+        )
 
 
 def _now(scene: Scene, row: ContainerRow) -> str:
     used, entitled = row.compute_used, row.compute_entitled
     if used is None:
-        return f"Not known: {scene.why_compute(row)}.{_present(row)}"
+        count = f"{row.processes} {'process' if row.processes == 1 else 'processes'}"
+        processes = f" It has {count} on it." if row.processes else ""
+        return f"Not known: {scene.why_compute(row)}.{processes}"
     if used < _NOTHING:
         return _quiet(scene, row)
     if entitled is None:
@@ -87,12 +85,6 @@ def _now(scene: Scene, row: ContainerRow) -> str:
     if used > entitled + _NOTHING:
         return f"Yes: it uses {decimal(used, 2)} of a GPU now, beyond its share of {decimal(entitled, 2)}."
     return f"Yes: it uses {decimal(used, 2)} of the {decimal(entitled, 2)} GPU it is entitled to."
-
-
-def _present(row: ContainerRow) -> str:
-    if not row.processes:
-        return ""
-    return f" It has {row.processes} {'process' if row.processes == 1 else 'processes'} on it."
 
 
 def _quiet(scene: Scene, row: ContainerRow) -> str:
@@ -122,8 +114,8 @@ def _memory(scene: Scene, row: ContainerRow) -> Iterator[str]:
         yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB, which no other container can take."
         yield from _left(used, entitled)
     elif row.isolation == "soft":
-        who = mode_word(row.sharing)
-        yield f"It uses {gibibytes(used)} of the {gibibytes(entitled)} GiB that {who} allows it."
+        system = mode_word(row.sharing)
+        yield f"It uses {gibibytes(used)} of the {gibibytes(entitled)} GiB that {system} allows it."
         yield from _left(used, entitled)
         if used <= entitled:
             yield "Allocations above that fail, even if the device has free memory."
@@ -143,14 +135,14 @@ def _device(scene: Scene, row: ContainerRow) -> Iterator[str]:
     """Yield who uses the shared memory, and how much of it is free."""
     others = [other for other in scene.rows(row.device) if other is not row]
     if others:
-        told = total_text((other.memory_used for other in others), gibibytes)
+        total = total_text((other.memory_used for other in others), gibibytes)
         one = len(others) == 1
-        if told == UNKNOWN:
+        if total == UNKNOWN:
             yield f"The use of its {'neighbour' if one else f'{len(others)} neighbours'} is not known."
         else:
             noun = "neighbour uses" if one else f"{len(others)} neighbours use"
-            yield f"Its {noun} {told} GiB{_largest(others)}."
-    memory = device_memory(scene, row)
+            yield f"Its {noun} {total} GiB{_largest(others)}."
+    memory = scene.device_memory(row)
     if memory is not None:
         free = f"{gibibytes(memory.free)} of the device's {gibibytes(memory.total)} GiB"
         yield f"{free} are free, first come, first served."
@@ -168,47 +160,30 @@ def _largest(others: Sequence[ContainerRow]) -> str:
 
 
 def _beyond(row: ContainerRow) -> str:
-    over = row.memory_used is not None and row.memory_entitled is not None
-    if over and (row.memory_used or 0) > (row.memory_entitled or 0):
-        return f", beyond its share of {gibibytes(row.memory_entitled)}"
-    return ""
-
-
-def device_memory(scene: Scene, row: ContainerRow) -> Memory | None:
-    """Return the memory of a row's device, None if it is not reported."""
-    if row.device.mig_uuid:
-        mig = scene.migs.get(row.device)
-        return mig.reading.memory if mig is not None else None
-    gpu = scene.gpus.get(row.device.uuid)
-    return gpu.reading.memory if gpu is not None and gpu.reading is not None else None
+    if row.memory_used is None or row.memory_entitled is None or row.memory_used <= row.memory_entitled:
+        return ""
+    return f", beyond its share of {gibibytes(row.memory_entitled)}"
 
 
 def _use_of_all(rows: Sequence[ContainerRow]) -> str:
-    used = total_text((row.compute_used for row in rows), lambda value: decimal(value, 2))
-    entitled = total_text(_held(rows, lambda row: row.compute_entitled), lambda value: decimal(value, 2))
+    used = total_text((row.compute_used for row in rows), hundredths)
+    # Without slices the entitlement is known to be nothing.
+    entitled = total_text((row.compute_entitled for row in rows if row.slices != 0), hundredths)
     return _of_all(len(rows), used, entitled, "GPUs")
 
 
 def _memory_of_all(rows: Sequence[ContainerRow]) -> str:
     used = total_text((row.memory_used for row in rows), gibibytes)
-    entitled = total_text(_held(rows, lambda row: row.memory_entitled), gibibytes)
+    entitled = total_text((row.memory_entitled for row in rows if row.slices != 0), gibibytes)
     return _of_all(len(rows), used, entitled, "GiB")
 
 
-def _held(
-    rows: Sequence[ContainerRow], size: Callable[[ContainerRow], Number | None]
-) -> Iterator[Number | None]:
-    """Yield the entitlement of each row that holds something; without slices it is known to be nothing."""
-    return (size(row) for row in rows if row.slices != 0)
-
-
 def _of_all(devices: int, used: str, entitled: str, unit: str) -> str:
-    where = f"On {devices} devices it uses"
     if used == UNKNOWN:
         return f"Its use of its {devices} devices is not known."
     if entitled == UNKNOWN:
-        return f"{where} {used} {unit}; its entitlement is not known."
-    return f"{where} {used} of the {entitled} {unit} it is entitled to."
+        return f"On {devices} devices it uses {used} {unit}; its entitlement is not known."
+    return f"On {devices} devices it uses {used} of the {entitled} {unit} it is entitled to."
 
 
 def _is_short(_scene: Scene, row: ContainerRow) -> bool:

@@ -19,7 +19,7 @@ _WORDS: Final[dict[Status, str]] = {
     "OK": "read",
     "absent": "not here",
 }
-# What a person types, opens or sets: commands, flags with their values, paths, variables, fields and series.
+# Commands, options with their values, paths, variables, fields and series.
 _TYPED: Final = re.compile(
     r"gpuslice-exporter [a-z]+|gpuslice_[a-z_]+"
     r"|(?<!\S)--[a-z][a-z0-9-]+(?: (?:on|off)\b)?"
@@ -104,10 +104,10 @@ def words(text: str) -> tuple[Words, ...]:
 
 def _words(text: str) -> Iterator[Words]:
     end = 0
-    for found in _TYPED.finditer(text):
-        yield Words(text[end : found.start()], typed=False)
-        yield Words(found.group(), typed=True)
-        end = found.end()
+    for match in _TYPED.finditer(text):
+        yield Words(text[end : match.start()], typed=False)
+        yield Words(match.group(), typed=True)
+        end = match.end()
     yield Words(text[end:], typed=False)
 
 
@@ -122,14 +122,14 @@ def _summary(by_status: dict[Status, list[Check]]) -> Summary:
         ("good", f"{len(well)} read", "#well"),
         ("note", f"{len(by_status['absent'])} not on this node", "#lacking"),
     )
-    told = tuple(count for count, checks in zip(counts, by_status.values(), strict=True) if checks)
+    shown = tuple(count for count, checks in zip(counts, by_status.values(), strict=True) if checks)
     if not missing and not degraded:
         text = "No readings are missing due to permissions, mounts or versions. GPU health is shown"
-        return Summary(look="good", title="All sources can be read", text=text, counts=told)
+        return Summary(look="good", title="All sources can be read", text=text, counts=shown)
     look = "missing" if missing else "degraded"
-    said = (_sentence(missing, "missing"), _sentence(degraded, "degraded"))
+    sentences = (_sentence(missing, "missing"), _sentence(degraded, "degraded"))
     text = "All other sources are read. Unknown values are left out, never shown as 0."
-    return Summary(look=look, title=" ".join(filter(None, said)), text=text, counts=told)
+    return Summary(look=look, title=" ".join(filter(None, sentences)), text=text, counts=shown)
 
 
 def _sentence(checks: Sequence[Check], word: str) -> str:
@@ -142,7 +142,7 @@ def _sentence(checks: Sequence[Check], word: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    told = list(names)
-    if len(told) > _MOST_NAMES:
-        told[_MOST_NAMES - 1 :] = [f"{len(told) - _MOST_NAMES + 1} more"]
-    return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+    shown = list(names)
+    if len(shown) > _MOST_NAMES:
+        shown[_MOST_NAMES - 1 :] = [f"{len(shown) - _MOST_NAMES + 1} more"]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from exporter.formats.wording import duration, plural
 from exporter.model import ContainerRef, EventRow, GpuRow
 from exporter.model.xids import explain
-from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.scene import Scene
 
-# How long an event stays on the node page; the page of its GPU shows all that are kept.
+# Seconds that an event stays on the node page; the page of its GPU shows all that are kept.
 _RECENT_SECONDS = 3600.0
 _SHOWN = 50
 _NAMED = 3
@@ -33,16 +33,16 @@ _ORDINARY = frozenset({"single_bit_ecc", "mig_config", "poison", "other"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """An event in the list; ``holders`` are those at the time. ``look`` is ``bad`` or ``note``."""
+    """An event in the list."""
 
     at: str
     ago: str
-    look: str
+    look: str  # ``bad`` or ``note``
     name: str
     device: str
     meaning: str
     action: str
-    holders: tuple[ContainerRef, ...]
+    holders: tuple[ContainerRef, ...]  # at the time of the event
 
 
 def event_views(scene: Scene, uuid: str) -> list[EventView]:
@@ -58,26 +58,26 @@ def hits_of(scene: Scene, ref: ContainerRef) -> list[tuple[EventRow, EventView]]
 
 
 class Fault(NamedTuple):
-    """A fault of the last hour: ``name`` has event and GPU, ``text`` its meaning and the pods hit."""
+    """A fault of the last hour."""
 
     gpu: GpuRow
     look: str
-    name: str
+    name: str  # event and GPU
     ago: str
-    text: str
+    text: str  # its meaning, what to do, and the pods hit
 
 
 def recent_faults(scene: Scene) -> Iterator[Fault]:
     """Yield the newest fault of each kind on each device, newest first."""
-    told = set()
+    listed = set()
     for row in reversed(scene.snapshot.events):
         event = row.event
         kind = (event.uuid, event.mig_uuid, event.kind, event.xid)
         view = _view(scene, row)
         gpu = scene.gpus.get(event.uuid)
-        if gpu is None or kind in told or scene.now - event.at > _RECENT_SECONDS or not _matters(row):
+        if gpu is None or kind in listed or scene.now - event.at > _RECENT_SECONDS or not _matters(row):
             continue
-        told.add(kind)
+        listed.add(kind)
         where = f"GPU {gpu.identity.index}{f' ({view.device})' if view.device else ''}"
         text = " ".join(filter(None, (view.meaning, view.action, _hit(row))))
         yield Fault(gpu, view.look, f"{view.name} on {where}", view.ago, text)

@@ -7,11 +7,10 @@ from typing import Any
 from exporter.formats.wording import UNKNOWN
 from exporter.model import GpuRow, Topology
 from exporter.web.pages.picture.gpu_rows import gpu_view
-from exporter.web.pages.picture.mig_cells import is_amd, part_name
+from exporter.web.pages.scene import Scene, answers, is_amd, part_name
 from exporter.web.pages.views.event_list import event_views
 from exporter.web.pages.views.process_table import processes_of_gpu
-from exporter.web.pages.views.readings_table import ReadingGroup, gpu_readings, mig_readings, vgpu_readings
-from exporter.web.pages.views.scene import Scene, answers
+from exporter.web.pages.views.readings_table import ReadingGroup, gpu_readings, part_readings
 
 LINKS = {
     "X": "the GPU itself",
@@ -34,11 +33,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRow:
-    """One GPU with its links to all GPUs, in their order, its NUMA node and its CPUs."""
+    """One GPU in the matrix."""
 
     index: int
     uuid: str
-    links: tuple[Link, ...]
+    links: tuple[Link, ...]  # to all GPUs in their order
     numa_node: str
     cpus: str
 
@@ -46,15 +45,10 @@ class TopologyRow:
 def topology_rows(scene: Scene) -> list[TopologyRow]:
     """Return the matrix; empty if no GPU reports a link."""
     gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.unread)
-    told = [_topology(gpu) for gpu in gpus]
-    if not any(topology.peers or topology.numa_node is not None for topology in told):
+    topologies = [(gpu.reading and gpu.reading.topology) or Topology() for gpu in gpus]
+    if not any(topology.peers or topology.numa_node is not None for topology in topologies):
         return []
-    return [_row(gpu, topology, gpus) for gpu, topology in zip(gpus, told, strict=True)]
-
-
-def _topology(gpu: GpuRow) -> Topology:
-    reading = gpu.reading
-    return reading.topology if reading is not None and reading.topology is not None else Topology()
+    return [_row(gpu, topology, gpus) for gpu, topology in zip(gpus, topologies, strict=True)]
 
 
 def _row(gpu: GpuRow, topology: Topology, gpus: tuple[GpuRow, ...]) -> TopologyRow:
@@ -120,11 +114,11 @@ def _migs(scene: Scene, gpu: GpuRow) -> Iterator[PartView]:
         if mig.device.uuid == gpu.identity.uuid:
             number = str(mig.reading.gi) if is_amd(gpu) else f"{mig.reading.gi}/{mig.reading.ci}"
             name = f"{part_name(mig.device)} {number} {mig.reading.profile or ''}"
-            yield PartView(name, mig.device.mig_uuid, mig_readings(mig))
+            yield PartView(name, mig.device.mig_uuid, part_readings(mig))
 
 
 def _vgpus(scene: Scene, uuid: str) -> Iterator[PartView]:
     for row in scene.snapshot.vgpus:
         if row.uuid == uuid:
             name = row.reading.type_name or ""
-            yield PartView(f"vGPU {name.removeprefix('NVIDIA ')}", row.reading.uuid, vgpu_readings(row))
+            yield PartView(f"vGPU {name.removeprefix('NVIDIA ')}", row.reading.uuid, part_readings(row))

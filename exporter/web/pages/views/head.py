@@ -14,10 +14,9 @@ from exporter.formats.wording import TIMES, duration, mode_word, plural
 from exporter.history.ring import span_seconds
 from exporter.model import CollectorHealth, Snapshot
 from exporter.web.http.assets import library
-from exporter.web.pages.views.scene import Scene, answers
+from exporter.web.pages.scene import Scene, answers
 
-# Data older than this is called old: it is when the exporter itself, by default, stops showing it. Where
-# polls are farther apart, it is when so many should have come since.
+# Data is old after this many seconds (after which the exporter, by default, stops showing it) and intervals.
 OLD_SECONDS = 60.0
 OLD_INTERVALS = 3
 SOURCES = {
@@ -26,7 +25,7 @@ SOURCES = {
     "processes": "processes",
     "identity": "pod names",
 }
-"""What a person calls the collectors."""
+"""Short names of the collectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,9 @@ def head(scene: Scene) -> Head:
     old_after = max(OLD_SECONDS, OLD_INTERVALS * scene.interval)
     return Head(
         node=snapshot.node.name,
-        modes=_modes(snapshot),
+        modes=tuple(
+            dict.fromkeys(mode_word(gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.unread)
+        ),
         facts=tuple(_facts(snapshot)),
         polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
         polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
@@ -104,11 +105,6 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
         yield f"CUDA {driver.cuda_version}"
 
 
-def _modes(snapshot: Snapshot) -> tuple[str, ...]:
-    shown = (gpu for gpu in snapshot.gpus if answers(gpu) or gpu.unread)
-    return tuple(dict.fromkeys(mode_word(gpu.sharing) for gpu in shown))
-
-
 DEFAULT = "1h"
 _STYLED = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 _FILTERS = {"node": (), "gpu": ("uuid",), "holder": ("namespace", "pod", "container")}
@@ -133,32 +129,31 @@ class TimelineView(NamedTuple):
 
 def timeline_view(scene: Scene, kind: str = "node", *names: str) -> TimelineView:
     """Return the timelines of a page, by its kind and subject (see ``Place``)."""
-    asked = scene.query.span
-    span = asked if span_seconds(asked) is not None else _default(scene.spans)
+    span = scene.query.span
+    if span_seconds(span) is None:
+        span = DEFAULT if DEFAULT in scene.spans or not scene.spans else scene.spans[-1]
     path = "/".join(quote(name, safe="") for name in (kind, *names))
     filters = [(key, name) for key, name in zip(_FILTERS[kind], names, strict=True) if name]
     return TimelineView(
         styled=styled(),
         figures=f"{scene.root}figures/{path}?{urlencode({'range': span})}",
         history=f"{scene.root}api/v1/history?{urlencode([('range', span), *filters])}",
-        ranges=tuple(_link(scene, each, each == span) for each in scene.spans),
+        ranges=tuple(
+            RangeLink(
+                f"{other[:-1]} {other[-1]}",
+                f"{replace(scene.query, span=other).url}#timeline",
+                other == span,
+            )
+            for other in scene.spans
+        ),
     )
 
 
 @cache
 def styled() -> tuple[str, ...]:
     """Return the ids by which Plotly's JavaScript finds its styles (of maps)."""
-    found = library()
-    if found is None:
+    plotly = library()
+    if plotly is None:
         return ()
-    with found.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+    with plotly.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
         return tuple(sorted({match[1].decode() for match in _STYLED.finditer(text)}))
-
-
-def _link(scene: Scene, span: str, current: bool) -> RangeLink:
-    address = replace(scene.query, span=span).url
-    return RangeLink(f"{span[:-1]} {span[-1]}", f"{address}#timeline", current)
-
-
-def _default(spans: tuple[str, ...]) -> str:
-    return DEFAULT if DEFAULT in spans or not spans else spans[-1]

@@ -1,21 +1,21 @@
 """The page of one holder: what it holds and uses, its neighbours, and its events."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
+from exporter.formats.wording import decimal, duration, gibibytes, mode_word
 from exporter.model import ContainerRef, ContainerRow, GpuRow, MigRow, Totals
 from exporter.model.states import STATE_WORDS
 from exporter.web.pages.holders_table.cells_html import efficiency_of, row_id
 from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
 from exporter.web.pages.picture.bars import UNATTRIBUTED, Use, use_bar
 from exporter.web.pages.picture.cells import Gauge
-from exporter.web.pages.views.answers import Answer, answers_of, device_memory
+from exporter.web.pages.scene import Figure, Pair, Scene, figure_of, name_of
+from exporter.web.pages.views.answers import Answer, answers_of
 from exporter.web.pages.views.event_list import EventView, hits_of
 from exporter.web.pages.views.process_table import ProcessTable, place_of, processes_of_holder
-from exporter.web.pages.views.scene import Figure, Pair, Scene, name_of
 
 _MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
 _NOT_YET = "not enough data yet"
@@ -88,10 +88,10 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderPage:
-    """The page of a holder. ``facts`` are shown under its name."""
+    """The page of a holder."""
 
     holder: ContainerRef
-    facts: tuple[str, ...]
+    facts: tuple[str, ...]  # shown under its name
     answers: tuple[Answer, ...]
     devices: tuple[HeldView, ...]
     processes: ProcessTable
@@ -100,8 +100,8 @@ class HolderPage:
 
 def holder_page(scene: Scene, ref: ContainerRef) -> HolderPage | None:
     """Return the page of a holder; None if no such container holds or uses a device now."""
-    found = [row for row in scene.snapshot.containers if row.holder == ref]
-    rows = sorted(found, key=lambda row: place_of(scene, row.device))
+    held = [row for row in scene.snapshot.containers if row.holder == ref]
+    rows = sorted(held, key=lambda row: place_of(scene, row.device))
     if not rows:
         return None
     devices = tuple(_held(scene, row) for row in rows)
@@ -173,7 +173,7 @@ def _at(moment: float) -> str:
 
 def _measures(scene: Scene, row: ContainerRow, state: str) -> tuple[Measure, ...]:
     memory, compute = scene.memory(row), scene.compute(row)
-    device = device_memory(scene, row)
+    device = scene.device_memory(row)
     whole = device.total if device is not None else None
     memory_bar = use_bar(f"memory: {memory}", state, Use(row.memory_used, row.memory_entitled, whole))
     compute_bar = use_bar(f"compute: {compute}", state, Use(row.compute_used, row.compute_entitled, 1))
@@ -197,30 +197,26 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
         why_held = scene.why_entitled(row)
     if row.compute_used is None:
         why_used = scene.why_compute(row)
-    held = _figure(totals.entitled_gpu_seconds, _gpu_time, why_held)
-    used = _figure(totals.used_gpu_seconds, _gpu_time, why_used)
+    held = figure_of(totals.entitled_gpu_seconds, _gpu_time, why_held)
+    used = figure_of(totals.used_gpu_seconds, _gpu_time, why_used)
     share = efficiency_of(row)
     yield Fact("GPU time held", held, "entitled share of the GPU, summed since it was first seen")
     yield Fact("GPU time used", used, "used share of the GPU, summed since it was first seen")
     yield Fact(
         "efficiency",
-        _figure(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
+        figure_of(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
         "GPU time used / held, while its use was measured",
     )
     yield Fact(
         "energy",
-        _figure(totals.energy_joules, _energy, "its part of the GPU's energy is not known"),
+        figure_of(totals.energy_joules, _energy, "its part of the GPU's energy is not known"),
         "its part of the GPU's energy since it was first seen",
     )
     yield Fact(
         "processes",
-        _figure(row.processes, str, scene.why_processes(row) or "the driver does not list them"),
+        figure_of(row.processes, str, scene.why_processes(row) or "the driver does not list them"),
         "with a context on the device",
     )
-
-
-def _figure(value: float | None, write: Callable[[float], str], why: str) -> Figure:
-    return Figure(UNKNOWN, why) if value is None else Figure(write(value))
 
 
 def _gpu_time(seconds: float) -> str:

@@ -7,9 +7,8 @@ from urllib.parse import quote
 
 from exporter.formats.wording import duration, mode_word, plural, recovery
 from exporter.model import GpuRow
-from exporter.web.pages.picture.mig_cells import part_name
+from exporter.web.pages.scene import Scene, answers, is_mig
 from exporter.web.pages.views.event_list import recent_faults
-from exporter.web.pages.views.scene import Scene, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Panel:
 
 def notices(scene: Scene) -> list[Notice]:
     """Return the notices, the worst first."""
-    said = chain(
+    all_notices = chain(
         _driver(scene),
         _lost(scene),
         _needs(scene),
@@ -46,8 +45,8 @@ def notices(scene: Scene) -> list[Notice]:
         _blind(scene),
         _use(scene),
     )
-    told = [replace(notice, text=_sentence(notice.text)) for notice in said]
-    return sorted(told, key=lambda notice: notice.look != "bad")
+    sentences = [replace(notice, text=_sentence(notice.text)) for notice in all_notices]
+    return sorted(sentences, key=lambda notice: notice.look != "bad")
 
 
 def _sentence(text: str) -> str:
@@ -60,7 +59,7 @@ def _doctor(scene: Scene) -> str:
 
 
 def _driver(scene: Scene) -> Iterator[Notice]:
-    # Without a GPU on the page the panel reports it.
+    # Without GPUs on the page, the panel in their place reports it.
     if "nvml" not in scene.failing or not scene.snapshot.gpus:
         return
     if scene.released:
@@ -180,7 +179,7 @@ def _use(scene: Scene) -> Iterator[Notice]:
         if name not in others:
             title = titles.get(name, f"Source {name} fails")
             yield Notice("bad", title, message, _doctor(scene))
-    parts = [mig for mig in scene.snapshot.migs if part_name(mig.device) == "MIG device"]
+    parts = [mig for mig in scene.snapshot.migs if is_mig(mig.device)]
     silent = [mig for mig in parts if mig.compute_used is None and answers(scene.gpus.get(mig.device.uuid))]
     if silent:
         some = len(silent) < len(parts)

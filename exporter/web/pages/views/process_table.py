@@ -4,23 +4,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.formats.wording import UNKNOWN, decimal, gibibytes
-from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, ProcessRow
+from exporter.formats.wording import UNKNOWN, gibibytes
+from exporter.model import ContainerRef, DeviceKey, GpuRow, ProcessRow
 from exporter.model.largest_processes import largest_processes
-from exporter.web.pages.picture.mig_cells import part_name
-from exporter.web.pages.views.scene import Figure, Scene, answers, name_of, why_part
+from exporter.web.pages.scene import (
+    Figure,
+    Scene,
+    answers,
+    figure_of,
+    hundredths,
+    name_of,
+    part_name,
+    why_part,
+)
 
-# A page shows no more than this; the JSON of the snapshot has the others.
+# The maximum number of processes on a page; the JSON of the snapshot has the others.
 MOST_SHOWN = 500
 _KINDS = {"compute": "compute", "graphics": "graphics", "mps": "MPS client"}
 _NO_COMMAND = "its name could not be read"
 _NO_MEMORY = "the driver does not report its memory"
 _NO_COMPUTE = "the driver does not report its compute"
 _SERVER = "the MPS server runs the work of all clients"
-_HOST = "host process, not in a pod"
-_NAMELESS = "pod with unknown name"
+_WHERE = {"host": "host process, not in a pod", "pod": "pod with unknown name"}
 _LOST = "pod not known"
-_NOBODY = "No process has a context here."
+_NO_PROCESS = "No process has a context here."
 _NO_VIEW = "Processes cannot be shown: {}."
 _NO_LIST = "The driver does not list the processes of this GPU."
 _SILENT = "The GPU does not answer; its processes are not known."
@@ -29,40 +36,40 @@ _FOREIGN = "This exporter does not read this device: use the vendor's tools to l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessView:
-    """A row of the table. ``where`` explains a missing ``holder``. ``part`` is its MIG device."""
+    """A row of the table."""
 
     pid: int
     command: Figure
     kinds: str
     holder: ContainerRef | None
-    where: str
+    where: str  # explains a missing holder
     gpu: str
     gpu_uuid: str
-    part: str
+    part: str  # its MIG device or partition
     memory: Figure
     compute: Figure
 
 
 class ProcessTable(NamedTuple):
-    """The rows, or why there are none in ``why``; ``more`` counts those left out."""
+    """The table."""
 
     rows: tuple[ProcessView, ...]
-    why: str
-    more: str
-    cut: bool
+    why: str  # why there are no rows
+    more: str  # the number of processes left out, as a sentence
+    cut: bool  # whether a process runs on a part of a GPU
 
 
 def processes_of_gpu(scene: Scene, gpu: GpuRow) -> ProcessTable:
     """Return the processes with a context on a GPU or on one of its MIG devices."""
-    found = [row for row in scene.snapshot.processes if row.device.uuid == gpu.identity.uuid]
-    return _table(scene, found, "" if found else _why_none(scene, gpu))
+    rows = [row for row in scene.snapshot.processes if row.device.uuid == gpu.identity.uuid]
+    return _table(scene, rows, "" if rows else _why_none(scene, gpu))
 
 
 def processes_of_holder(scene: Scene, ref: ContainerRef, why: str) -> ProcessTable:
     """Return the processes of a container; ``why`` is why they are not visible, "" if they are."""
-    found = [row for row in scene.snapshot.processes if row.holder == ref]
-    none = _NO_VIEW.format(why.removesuffix(".")) if why else _NOBODY
-    return _table(scene, found, "" if found else none)
+    rows = [row for row in scene.snapshot.processes if row.holder == ref]
+    why_none = _NO_VIEW.format(why.removesuffix(".")) if why else _NO_PROCESS
+    return _table(scene, rows, "" if rows else why_none)
 
 
 def place_of(scene: Scene, device: DeviceKey) -> tuple[int, int, DeviceKey]:
@@ -82,17 +89,13 @@ def _why_none(scene: Scene, gpu: GpuRow) -> str:
         return _SILENT
     if not node.process_view:
         return _NO_VIEW.format(node.process_view_reason or "host processes are not visible")
-    return _NOBODY if _are_listed(gpu.reading) else _NO_LIST
+    parts = (gpu.reading.mig or ()) if gpu.reading.mig_enabled else (gpu.reading,)
+    listed = bool(parts) and all(part.processes is not None for part in parts)
+    return _NO_PROCESS if listed else _NO_LIST
 
 
-def _are_listed(reading: GpuReading) -> bool:
-    if reading.mig_enabled:
-        return bool(reading.mig) and all(mig.processes is not None for mig in reading.mig or ())
-    return reading.processes is not None
-
-
-def _table(scene: Scene, found: Iterable[ProcessRow], why: str) -> ProcessTable:
-    rows, hidden = largest_processes(found, MOST_SHOWN)
+def _table(scene: Scene, all_rows: Iterable[ProcessRow], why: str) -> ProcessTable:
+    rows, hidden = largest_processes(all_rows, MOST_SHOWN)
     left_out = hidden + scene.snapshot.processes_left_out
     more = f"Only the largest are shown; {left_out} more on this node are left out." if left_out else ""
     views = tuple(
@@ -108,19 +111,13 @@ def _view(scene: Scene, row: ProcessRow) -> ProcessView:
         command=Figure(UNKNOWN, _NO_COMMAND) if row.command is None else Figure(row.command),
         kinds=", ".join(_KINDS[kind] for kind in sorted(row.kinds)),
         holder=row.holder,
-        where=_where(row),
+        where=_WHERE.get(row.place, _LOST),
         gpu="" if gpu is None else name_of(gpu),
         gpu_uuid=row.device.uuid,
         part=_part(scene, row.device),
-        memory=Figure(UNKNOWN, _NO_MEMORY) if row.memory is None else Figure(gibibytes(row.memory)),
+        memory=figure_of(row.memory, gibibytes, _NO_MEMORY),
         compute=_compute(row),
     )
-
-
-def _where(row: ProcessRow) -> str:
-    if row.place == "host":
-        return _HOST
-    return _NAMELESS if row.place == "pod" else _LOST
 
 
 def _part(scene: Scene, device: DeviceKey) -> str:
@@ -131,8 +128,5 @@ def _part(scene: Scene, device: DeviceKey) -> str:
 
 
 def _compute(row: ProcessRow) -> Figure:
-    if row.compute is not None:
-        return Figure(decimal(row.compute, 2))
-    if row.device.mig_uuid:
-        return Figure(UNKNOWN, why_part(row.device))
-    return Figure(UNKNOWN, _SERVER if "mps" in row.kinds else _NO_COMPUTE)
+    why = _SERVER if "mps" in row.kinds else _NO_COMPUTE
+    return figure_of(row.compute, hundredths, why_part(row.device) if row.device.mig_uuid else why)

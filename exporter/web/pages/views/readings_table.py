@@ -11,7 +11,7 @@ from exporter.model import GpuRow, MigRow, VgpuRow
 _ELSEWHERE = frozenset({"sharing", "topology", "events"})
 _MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
 _GIBIBYTE = 1 << 30
-# Names that are not spelled as other words are.
+# Words with a fixed spelling.
 _NAMES = {
     **{name: name.upper() for name in ("bar1", "dram", "ecc", "gpu", "id", "jpeg", "mig", "numa", "ofa")},
     **{name: name.upper() for name in ("fp16", "fp32", "fp64", "gsp", "pci", "sm", "sram", "uuid", "vm")},
@@ -36,11 +36,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ReadingGroup:
-    """The readings of one group; ``why`` is why some or all are missing, "" if none is."""
+    """The readings of one group."""
 
     title: str
     lines: tuple[Line, ...]
-    why: str
+    why: str  # why there are none, "" if there are some
 
 
 def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
@@ -56,21 +56,15 @@ def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
     return groups
 
 
-def mig_readings(mig: MigRow) -> list[ReadingGroup]:
-    """Return the readings of a MIG device, without empty groups."""
-    return list(_told(MIG, mig))
-
-
-def vgpu_readings(vgpu: VgpuRow) -> list[ReadingGroup]:
-    """Return the readings of a vGPU."""
-    return list(_told(VGPU, vgpu))
-
-
-def _told(table: Iterable[AnyFamily], row: Any) -> Iterator[ReadingGroup]:
+def part_readings(row: MigRow | VgpuRow) -> list[ReadingGroup]:
+    """Return the readings of a MIG device or vGPU, without empty groups."""
+    table: Iterable[AnyFamily] = MIG if isinstance(row, MigRow) else VGPU
+    groups = []
     for name, group in GROUPS.items():
         lines = tuple(_lines([family for family in table if family.group == name], row))
         if lines and name not in _ELSEWHERE:
-            yield ReadingGroup(group.title, lines, "")
+            groups.append(ReadingGroup(group.title, lines, ""))
+    return groups
 
 
 def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
@@ -78,7 +72,8 @@ def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
         if isinstance(family, Family):
             value = family.value(row)
             if value is not None and not family.name.endswith("_timestamp_seconds"):
-                text = _yes_or_no(value) if family.flag else write(family.name, value)
+                yes_or_no = "yes" if value else "no"
+                text = yes_or_no if family.flag else write(family.name, value)
                 yield Line(_name(family), text, family.help)
         elif family.type == "info":
             yield from _facts(family, row)
@@ -95,8 +90,8 @@ def _states(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
     """Yield a line with the active states only."""
     states = list(family.samples(row))
     if states:
-        holding = [_words(", ".join(labels)) for labels, value in states if value]
-        yield Line(_name(family), "; ".join(holding) or "none", family.help)
+        active = [_words(", ".join(labels)) for labels, value in states if value]
+        yield Line(_name(family), "; ".join(active) or "none", family.help)
 
 
 def _facts(family: AnyFamily, row: Any) -> Iterator[Line]:
@@ -119,15 +114,11 @@ def _words(name: str) -> str:
     return " ".join(_NAMES.get(word, word) for word in name.split("_"))
 
 
-def _yes_or_no(value: Number) -> str:
-    return "yes" if value else "no"
-
-
 def write(family: str, value: Number) -> str:
     """Return a sample in the usual unit for the suffix of its name."""
     name = family.removesuffix("_total")
-    unit = next((each for each in _WRITERS if name.endswith(each)), "")
-    return _WRITERS[unit](value)
+    suffix = next((suffix for suffix in _WRITERS if name.endswith(suffix)), "")
+    return _WRITERS[suffix](value)
 
 
 def _bytes(value: Number) -> str:
@@ -147,7 +138,7 @@ def _number(value: Number) -> str:
     return f"{value:,}".replace(",", " ") if isinstance(value, int) else decimal(value, 2)
 
 
-# The longer suffix stands before the one that it ends in; what has none is a count.
+# A longer suffix comes before the one that it ends with; a name without any is a count.
 _WRITERS: Mapping[str, Callable[[Number], str]] = {
     "_bytes_per_second": _rate,
     "_bytes": _bytes,

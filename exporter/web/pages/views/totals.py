@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from exporter.formats.wording import UNKNOWN, decimal, gibibytes, held_of_node, plural, total_text
+from exporter.formats.wording import UNKNOWN, gibibytes, held_of_node, plural, total_text
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.web.pages.picture.bars import Bar, Part, bar
+from exporter.web.pages.scene import Figure, Scene, answers, hundredths, number_of
 from exporter.web.pages.views.event_list import Fault, recent_faults
-from exporter.web.pages.views.scene import Figure, Scene, answers, number_of
 
 _WORDING = {
     "over-share": "{} over its share",
@@ -60,15 +60,15 @@ def _slices(scene: Scene) -> Card:
     holders = {row.holder for row in scene.snapshot.containers if row.slices != 0}
     held, offered, unit, resource, besides, least, lost = held_of_node(gpus)
     details = (f"of {resource}" if resource else "", f"by {plural(len(holders), 'container')}", *besides)
-    told = offered is not None
+    known = offered is not None
     free = f"{'at most ' if least else ''}{max((offered or 0) - held - lost, 0)} free"
     sizes = [held, None] if least else [held]
     return Card(
         name="Slices",
         figure=Figure(f"{total_text(sizes, str)} held"),
-        of=" ".join(filter(None, ("of", str(offered), unit))) if told else "",
+        of=" ".join(filter(None, ("of", str(offered), unit))) if known else "",
         detail=" · ".join(filter(None, details)),
-        bars=((_bar("slices held", "held", sizes, [offered]), free),) if told else (),
+        bars=((_bar("slices held", "held", sizes, [offered]), free),) if known else (),
     )
 
 
@@ -99,18 +99,27 @@ def _compute(scene: Scene) -> Card:
     gpus = _read(scene)
     if not gpus:
         return Card(name="Compute", figure=Figure(UNKNOWN, _UNREAD))
-    held = [_held_compute(scene, gpu) for gpu in gpus]
-    used = [_used_compute(scene, gpu) for gpu in gpus]
+    held = [
+        [
+            *(row.compute_entitled for row in scene.rows_of(gpu.identity.uuid) if row.slices != 0),
+            *((None,) if gpu.holders is None else ()),
+        ]
+        for gpu in gpus
+    ]
+    used = [
+        [*(row.compute_used for row in scene.rows_of(gpu.identity.uuid)), gpu.unattributed_utilization]
+        for gpu in gpus
+    ]
     whole = [1] * (scene.snapshot.node.gpu_count or len(gpus))
     all_held, all_used = list(chain.from_iterable(held)), list(chain.from_iterable(used))
     return Card(
         name="Compute",
-        figure=_figure(all_used, _hundredths, "GPUs used"),
+        figure=_figure(all_used, hundredths, "GPUs used"),
         of=f"of {len(whole)}",
         bars=(
             (
                 _bar("compute held", "held", all_held, whole, [_gap(sizes) for sizes in held]),
-                f"{total_text(all_held, _hundredths)} held",
+                f"{total_text(all_held, hundredths)} held",
             ),
             (
                 _bar("compute used", "used", all_used, whole, [_gap(sizes) for sizes in used]),
@@ -118,7 +127,7 @@ def _compute(scene: Scene) -> Card:
             ),
         ),
         waste=_waste(
-            ((row.compute_entitled, row.compute_used) for row in _holding(scene, gpus)), _hundredths, "GPUs"
+            ((row.compute_entitled, row.compute_used) for row in _holding(scene, gpus)), hundredths, "GPUs"
         ),
     )
 
@@ -144,23 +153,10 @@ def _waste(
     )
 
 
-def _held_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
-    told = [row.compute_entitled for row in scene.rows_of(gpu.identity.uuid) if row.slices != 0]
-    return told if gpu.holders is not None else [*told, None]
-
-
-def _used_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
-    return [*(row.compute_used for row in scene.rows_of(gpu.identity.uuid)), gpu.unattributed_utilization]
-
-
 def _gap(sizes: Sizes) -> Number:
     """Return the maximum that the unknown values of one GPU can add."""
     known = [size for size in sizes if size is not None]
     return max(1 - sum(known), 0) if len(known) < len(sizes) else 0
-
-
-def _hundredths(value: Number) -> str:
-    return decimal(value, 2)
 
 
 def _of_held(used: Sizes, held: Sizes) -> str:
@@ -200,13 +196,15 @@ def _attention(scene: Scene) -> Card:
         (len(scene.failing), "source"),
     )
     nouns = [plural(count, noun) for count, noun in counts if count]
+    failing = plural(len(scene.failing), "source")
+    sources = (Finding("bad", f"{failing} failing", "#health"),) if scene.failing else ()
     unknown = states.count("unknown")
     return Card(
         name="Needs attention",
         figure=Figure(nouns[0] if nouns else "nothing"),
         of="".join(f"and {noun} " for noun in nouns[1:]),
         detail=f"state of {unknown} of {plural(len(states), 'holder')} unknown" if unknown else "",
-        findings=(*_gpu_findings(scene), *_holder_findings(scene), *_source_findings(scene)),
+        findings=(*_gpu_findings(scene), *_holder_findings(scene), *sources),
     )
 
 
@@ -241,8 +239,3 @@ def _gpu_findings(scene: Scene) -> Iterator[Finding]:
     unresolved = sum(scene.snapshot.node.unresolved.values())
     if unresolved:
         yield Finding("bad", f"{plural(unresolved, 'allocated device')} not found", "#health")
-
-
-def _source_findings(scene: Scene) -> Iterator[Finding]:
-    if scene.failing:
-        yield Finding("bad", f"{plural(len(scene.failing), 'source')} failing", "#health")
