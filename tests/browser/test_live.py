@@ -229,7 +229,7 @@ async def test_what_has_gone_is_told(browser) -> None:
         await expect(page.locator("#connection")).to_have_text(re.compile("^No longer there; "))
         await expect(rows(page)).to_have_count(1)
         polled = "new Date(document.body.dataset.timestamp * 1000).toTimeString().slice(0, 8)"
-        told = f"No longer there; this is how it was at {await page.evaluate(polled)}"
+        told = f"No longer there; last seen at {await page.evaluate(polled)}"
         await expect(page.locator("#connection")).to_have_text(told)
         await page.clock.run_for(70 * SECONDS)
         await expect(page.locator("#connection")).to_have_text(told)

@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from aiohttp import web
 
 from exporter import __version__
-from exporter.web.api.schemas import Schema, reference, text, whole
 from exporter.web.http.responses import reply
 from exporter.web.live.broadcaster import LONGEST_ID
 
+Schema: TypeAlias = dict[str, Any]
 JSON, TEXT, CSV, HTML, EVENTS = "application/json", "text/plain", "text/csv", "text/html", "text/event-stream"
 PATH = "/api/v1/openapi.json"
 FILES = "/static/{hash}/{name}"
@@ -40,6 +40,38 @@ _HEADERS: Mapping[int, Mapping[str, Schema]] = {
     503: {"Retry-After": {"description": "Seconds to wait, if known."}},
 }
 _IN_PATH = re.compile(r"\{([a-z]+)\}")
+
+
+def whole(properties: Mapping[str, Schema], meaning: str = "") -> Schema:
+    """Return the schema of an object that always has all of these fields."""
+    described = {"description": meaning} if meaning else {}
+    return {"type": "object", **described, "properties": dict(properties), "required": list(properties)}
+
+
+def text(meaning: str, *, null: bool = False) -> Schema:
+    """Return the schema of a text."""
+    return {"type": ["string", "null"] if null else "string", "description": meaning}
+
+
+def number(meaning: str, *, null: bool = False, kind: str = "number") -> Schema:
+    """Return the schema of a number."""
+    return {"type": [kind, "null"] if null else kind, "description": meaning}
+
+
+def choice(options: Iterable[str], meaning: str = "", *, null: bool = False) -> Schema:
+    """Return the schema of one of several texts."""
+    described = {"description": meaning} if meaning else {}
+    return {"enum": [*options, None] if null else list(options), **described}
+
+
+def listed(items: Schema, meaning: str) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items, "description": meaning}
+
+
+def reference(name: str) -> Schema:
+    """Return a reference to the schema of this name."""
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 class Parameter(NamedTuple):

@@ -16,11 +16,18 @@ from exporter.web.api.describe import (
     Operation,
     Operations,
     Parameter,
+    Schema,
+    choice,
     description,
+    listed,
+    number,
     probe,
+    reference,
+    text,
+    whole,
 )
 from exporter.web.api.routes import FORMS
-from exporter.web.api.schemas import Schema, choice, listed, number, reference, schemas, text, whole
+from exporter.web.api.schemas import schemas
 from exporter.web.live import snapshot_stream
 from exporter.web.timelines.query import (
     DEFAULT_POINTS,

@@ -1,7 +1,7 @@
 """The documents of the API as JSON Schema, made from the table of series. Unknown fields are null."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, get_args
+from typing import get_args
 
 from exporter.doctor.report import EXIT_CODES
 from exporter.history.past import FIELDS
@@ -22,8 +22,7 @@ from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
 from exporter.model.states import STATE_WORDS
 from exporter.model.xids import XidClass
-
-Schema: TypeAlias = dict[str, Any]
+from exporter.web.api.describe import Schema, choice, listed, number, reference, text, whole
 
 ROWS: Mapping[str, tuple[str, Level, Sequence[AnyFamily]]] = {
     "gpus": ("Gpu", "gpu", GPU),
@@ -80,38 +79,6 @@ def schemas() -> dict[str, Schema]:
         "History": _history(),
         "Report": _report(),
     }
-
-
-def whole(properties: Mapping[str, Schema], meaning: str = "") -> Schema:
-    """Return the schema of an object that always has all of these fields."""
-    described = {"description": meaning} if meaning else {}
-    return {"type": "object", **described, "properties": dict(properties), "required": list(properties)}
-
-
-def text(meaning: str, *, null: bool = False) -> Schema:
-    """Return the schema of a text."""
-    return {"type": ["string", "null"] if null else "string", "description": meaning}
-
-
-def number(meaning: str, *, null: bool = False, kind: str = "number") -> Schema:
-    """Return the schema of a number."""
-    return {"type": [kind, "null"] if null else kind, "description": meaning}
-
-
-def choice(options: Iterable[str], meaning: str = "", *, null: bool = False) -> Schema:
-    """Return the schema of one of several texts."""
-    described = {"description": meaning} if meaning else {}
-    return {"enum": [*options, None] if null else list(options), **described}
-
-
-def listed(items: Schema, meaning: str) -> Schema:
-    """Return the schema of a list."""
-    return {"type": "array", "items": items, "description": meaning}
-
-
-def reference(name: str) -> Schema:
-    """Return a reference to the schema of this name."""
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _labels(names: Iterable[str]) -> dict[str, Schema]:

@@ -15,10 +15,16 @@ from exporter.web.api.describe import (
     Operation,
     Operations,
     Parameter,
+    Schema,
+    choice,
     description,
+    listed,
+    number,
     probe,
+    reference,
+    text,
+    whole,
 )
-from exporter.web.api.schemas import Schema, choice, listed, number, reference, text, whole
 
 FORMS: Mapping[str, str] = {
     "json": "application/json; charset=utf-8",

@@ -1,27 +1,27 @@
-// Tells how old the data on the page is, by the server's clock, whether or not anything new arrives.
+// Shows the age of the data on the page, by the server's clock.
 
 let ahead = 0;
 
-/** Sets the clock by the server's Unix time as it was at `at`, milliseconds of this browser. */
+/** Sets the clock: `now` is the server's Unix time at `at`, the browser's time in milliseconds. */
 export function setClock(now, at = Date.now()) {
   ahead = now - at / 1000;
 }
 
-/** Sets the clock by the page itself, which the server dated when it made it. */
+/** Sets the clock by the server's time in the page. */
 export function setClockByPage() {
   const { now } = document.body.dataset;
   const loaded = performance.getEntriesByType("navigation")[0]?.responseStart;
   if (now) setClock(Number(now), performance.timeOrigin + (loaded ?? 0));
 }
 
-/** Writes the age of the data into the head of the page. */
+/** Shows the age of the data in the head of the page. */
 export function showAge() {
   const { sequence, timestamp } = document.body.dataset;
   const line = document.querySelector("#status .age");
   const time = line?.querySelector("time");
   if (!time || !timestamp || sequence.startsWith("0-")) return;
   const age = Math.max(Date.now() / 1000 + ahead - Number(timestamp), 0);
-  // The server says what was done, and from what age on it stands out.
+  // The verb, and the age in seconds from which data is old, are from the server.
   const { done, old } = line.dataset;
   const text = `${done} ${duration(age)} ago`;
   if (time.textContent !== text) time.textContent = text;
@@ -29,7 +29,7 @@ export function showAge() {
   line.classList.toggle("fresh", age <= old);
 }
 
-/** Writes seconds as the server does: with their two largest units. */
+/** Returns seconds as text in their two largest units, as the server does. */
 export function duration(seconds) {
   const minutes = Math.floor(seconds / 60);
   if (minutes < 1) return `${Math.floor(seconds)} s`;
@@ -39,7 +39,7 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** Writes a moment as the time of day. */
+/** Returns the time of day of a date as text. */
 export function timeOfDay(date) {
   return date.toTimeString().slice(0, 8);
 }

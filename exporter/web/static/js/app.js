@@ -1,6 +1,6 @@
 /**
- * Entry of the scripts of a page: starts the others, each by itself, so that one that fails leaves the rest.
- * The page is whole without any of them, but it may then stay as it is.
+ * Entry point: starts the other scripts, each on its own, so that one that fails does not affect the others.
+ * The page is complete without scripts, but does not update itself.
  */
 
 const parts = [() => import("./live.js"), () => import("./table.js"), () => import("./timeline.js")];

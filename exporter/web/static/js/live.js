@@ -1,14 +1,14 @@
-// Keeps the open page up to date: by the server's events, and by fetching the page where these do not come.
+// Keeps the open page up to date: by the server's events, or by fetching the page if these do not arrive.
 //
-// Whenever something new is on the page, the document gets the event "gpuslice:update".
+// After each change of the page, the document gets the event "gpuslice:update".
 
 import { duration, setClock, setClockByPage, showAge, timeOfDay } from "./age.js";
 import { backOff, link } from "./link.js";
 import { applyChange, applyPage, fetchPage } from "./page.js";
 
-// A browser keeps few connections to one server open; tabs that nobody looks at must not take them all.
+// Browsers limit the connections to one server, so hidden tabs close theirs after this time.
 const HIDDEN_MS = 20_000;
-// A page that is fetched is not fetched more often than this, and every so often the stream is tried again.
+// The minimum interval of fetches, and the number of fetches until the stream is tried again.
 const FETCH_SECONDS = 10;
 const FETCHES_PER_TRY = 6;
 const GONE_MS = 30_000;
@@ -17,7 +17,7 @@ const MARK = "gpuslice-reloaded";
 let close = null;
 let timer = 0;
 let hiding = 0;
-// Each start and stop has a number; what was begun under an earlier one has no say any more.
+// The number of starts and stops: results of work begun under an earlier number are ignored.
 let turn = 0;
 let failures = 0;
 let lostAt = 0;
@@ -26,7 +26,7 @@ let loading = null;
 let shown = "";
 let current = false;
 
-/** Starts to keep this page up to date. */
+/** Starts the updates of this page. */
 export function start() {
   if (!document.body.dataset.live) return;
   setClockByPage();
@@ -45,9 +45,9 @@ export function start() {
 }
 
 /**
- * Shows another page of this site in place of this one, without loading it anew.
- * `history` says what becomes of the address: "push" keeps the one before, "replace" does not, "none" lets it be.
- * Resolves to whether the page is there; the last call wins.
+ * Shows another page of this site in place of this one, without a reload.
+ * `history`: "push" adds an entry to the browser's history, "replace" replaces the current one, "none" does neither.
+ * Resolves to whether the page is shown; the last call wins.
  */
 export async function navigate(url, { history = "push" } = {}) {
   loading?.abort();
@@ -69,11 +69,11 @@ export async function navigate(url, { history = "push" } = {}) {
   } catch (error) {
     if (mine.signal.aborted) return false;
     if (history === "none" && !paused) {
-      // The address is already that of the other page: it is fetched until it comes.
+      // The address is already that of the other page, so it is fetched until it arrives.
       stop();
       failures = Math.max(failures, 1);
       lost();
-    } else say("The server cannot be reached; this is the page from before.");
+    } else say("The server cannot be reached; this is the previous page.");
     return false;
   }
 }
@@ -113,16 +113,16 @@ function hello({ now, version }) {
 
 function change(data, sequence) {
   applyChange(data, sequence);
-  // The first may have been written for others a while ago; those after it show whether a clock has jumped.
+  // The first event may be older, made for other clients. Later ones correct the clock.
   if (current) setClock(data.now);
   current = true;
   tick();
 }
 
-/** Loads the page anew after an upgrade, unless that has been tried: two versions may answer in turns. */
+/** Reloads the page after an upgrade, once for each version: two versions may answer in turns. */
 function upgraded(version) {
-  const who = version ? "Another version of the exporter" : "Something in the exporter's place";
-  if (tried(version)) say(`${who} answers; reload the page to see it`);
+  const server = version ? "Another version of the exporter" : "Another server";
+  if (tried(version)) say(`${server} answers; reload the page to see it`);
   else location.reload();
 }
 
@@ -132,7 +132,7 @@ function tried(version) {
     sessionStorage.setItem(MARK, version);
     return false;
   } catch {
-    // Where nothing may be stored, loading again and again cannot be ruled out.
+    // Without storage, endless reloads cannot be ruled out.
     return true;
   }
 }
@@ -141,11 +141,11 @@ function gone() {
   stop();
   lostAt = 0;
   const polled = new Date(document.body.dataset.timestamp * 1000);
-  say(`No longer there; this is how it was at ${timeOfDay(polled)}`);
+  say(`No longer there; last seen at ${timeOfDay(polled)}`);
   later(lost, GONE_MS);
 }
 
-/** Tries again after a failure; from the second one on, the page is fetched in the meantime. */
+/** Reconnects after a failure; from the second failure on, the page is fetched in the meantime. */
 async function lost() {
   const mine = turn;
   failures += 1;
@@ -217,7 +217,7 @@ function sayPaused() {
   say(`paused at ${timeOfDay(new Date())}`);
 }
 
-/** Says how the connection is doing; readers of screens hear it once, not every second. */
+/** Shows the state of the connection; unchanged text is not set again, or screen readers would repeat it. */
 function say(text) {
   const line = document.getElementById("connection");
   if (line.textContent !== text) line.textContent = text;

@@ -1,20 +1,19 @@
-// Turns elements of the open page into newer ones, and touches nothing that is the same.
+// Changes elements of the open page into newer ones, without touching equal parts.
 //
-// What stays keeps its focus, selection, scroll position and everything else that a reader has done to it.
-// Elements are told apart by their ids; the others by their place. An element with the attribute data-keep
-// belongs to a script: only its place is changed, never itself. <details> stay as open as the reader left them,
-// and what is typed into a field stays unless the server says something new.
+// Kept elements keep their focus, selection, scroll position and other state. Elements are identified by their
+// ids, and others by their place. An element with the attribute data-keep belongs to a script: it may be moved,
+// but is never changed. <details> stay open or closed, and typed text stays unless the server changes the field.
 
 const FIELD = new Set(["value", "checked", "selected"]);
 
-/** Reads elements from HTML, in the order they stand there. */
+/** Returns the elements of HTML in their order. */
 export function read(html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   return [...template.content.children];
 }
 
-/** Makes `old`, which is on the page, equal to `fresh`, which is not; returns the one that stands there then. */
+/** Makes `old`, which is on the page, equal to `fresh`, which is not; returns the element that is then on the page. */
 export function morph(old, fresh) {
   if (old.isEqualNode(fresh)) return old;
   if (!alike(old, fresh)) {
@@ -31,7 +30,7 @@ export function morph(old, fresh) {
   return old;
 }
 
-/** Puts the elements in `pieces` (id to element) in place of those on the page; others are left for lists. */
+/** Replaces elements on the page by those in `pieces` (id to element); `list` adds the others. */
 export function place(pieces) {
   for (const [id, fresh] of pieces) {
     const old = document.getElementById(id);
@@ -60,18 +59,18 @@ function alike(old, fresh) {
 }
 
 function kept(node) {
-  // What is in noscript is read as text while scripts run, and as elements out of a template.
+  // The content of noscript is text in a page with scripts, but elements in a template.
   return node.hasAttribute("data-keep") || node.nodeName === "NOSCRIPT";
 }
 
 function attributes(old, fresh) {
   for (const name of new Set([...old.getAttributeNames(), ...fresh.getAttributeNames()])) {
     const value = fresh.getAttribute(name);
-    const readers = name === "open" && old.nodeName === "DETAILS";
-    if (readers || old.getAttribute(name) === value) continue;
+    const ofReader = name === "open" && old.nodeName === "DETAILS";
+    if (ofReader || old.getAttribute(name) === value) continue;
     if (value === null) old.removeAttribute(name);
     else old.setAttribute(name, value);
-    // Once a reader has used a field, its attributes only say how it looked at first.
+    // Once a field was used, its attributes no longer set its value.
     if (FIELD.has(name) && name in old && old !== document.activeElement) old[name] = fresh[name];
   }
 }
@@ -100,7 +99,7 @@ function drop(node) {
   return next;
 }
 
-/** Moves an element without taking its focus, where the browser can do that. */
+/** Moves an element, with its focus if the browser supports that. */
 function move(parent, child, before) {
   if (child.isConnected && parent.moveBefore) parent.moveBefore(child, before);
   else parent.insertBefore(child, before);

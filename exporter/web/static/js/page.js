@@ -1,4 +1,4 @@
-// Puts what the server says into the open page: a change of some pieces, or the whole page anew.
+// Applies data from the server to the open page: changes of some pieces, or a whole page.
 
 import { list, morph, place, read } from "./morph.js";
 
@@ -22,8 +22,8 @@ export function applyPage(page) {
 }
 
 /**
- * Fetches a page of this site: {status, page, version}, with page null where it is none of the version that runs
- * here, such as a proxy's question for a password. Rejects when the server cannot be reached.
+ * Fetches a page of this site: {status, page, version}. `page` is null if it is not of the version that runs here,
+ * such as the login page of a proxy. Rejects if the server cannot be reached.
  */
 export async function fetchPage(url, signal) {
   const response = await fetch(url, { headers: { Accept: "text/html" }, cache: "no-cache", signal });

@@ -1,15 +1,15 @@
 /**
- * Draws figures with Plotly, in the colours of the page and the time of its reader: the server knows neither.
- * Plotly itself is large, and loaded when the first figure is to be drawn.
+ * Prepares figures for Plotly with the colours of the page and the reader's time zone, which the server does not know.
+ * Plotly itself is large, so it is loaded for the first figure.
  */
 
 const SMALL = 11;
-// Of what is drawn, of the times below it, and of a line of its legend, in pixels.
+// Heights in pixels: of the plot, of one panel, of the time labels, and of a line of the legend.
 const PLOT_HEIGHT = 210;
 const PANEL_HEIGHT = 114;
 const TICKS = 30;
 const LINE_HEIGHT = 19.5;
-// Of a letter and of what stands before a name in a legend, in pixels.
+// Widths in pixels: of a letter, of the swatch before a name in the legend, and of the margins.
 const LETTER = 6.2;
 const SWATCH = 46;
 const BESIDE = 64;
@@ -17,7 +17,7 @@ const BESIDE = 64;
 let loading = null;
 
 /**
- * Loads Plotly from an address of this site, once; after a failure it may be tried again.
+ * Loads Plotly from an address of this site, once; after a failure the next call tries again.
  * @param {string} address
  * @returns {Promise<object>}
  */
@@ -38,7 +38,7 @@ export function plotly(address) {
 }
 
 /**
- * Puts a figure of the server into a figure for this page: its colours, the reader's time, and room for names.
+ * Returns a figure of the server with the page's colours, the reader's time zone, and room for the legend.
  * @param {{data: object[], layout: object}} figure
  * @param {number} width of the place for it, in pixels
  * @returns {{data: object[], layout: object}}
@@ -76,17 +76,17 @@ export function dressed(figure, width) {
 
 function colours() {
   const names = ["text", "soft", "line", "card"];
-  // A variable may stand for one colour of two; an element that wears it has one.
-  const wearer = document.body.appendChild(document.createElement("span"));
-  const found = names.map((name) => {
-    wearer.style.color = `var(--${name})`;
-    return [name, getComputedStyle(wearer).color];
+  // A variable may contain light-dark(): the computed style of an element has the current colour.
+  const sample = document.body.appendChild(document.createElement("span"));
+  const byName = names.map((name) => {
+    sample.style.color = `var(--${name})`;
+    return [name, getComputedStyle(sample).color];
   });
-  wearer.remove();
-  return Object.fromEntries(found);
+  sample.remove();
+  return Object.fromEntries(byName);
 }
 
-/** Plotly writes times as those of UTC: each is moved by what the reader's clock was ahead at that time. */
+/** Plotly shows times in UTC, so each is shifted by the reader's offset from UTC at that time. */
 function readersTime(time) {
   return time + zoneShift(time);
 }
@@ -96,8 +96,8 @@ function zoneShift(time) {
 }
 
 /**
- * Tells how to move the steps of a trace: those before a change of the reader's clock otherwise than those after.
- * @param {number[]} range from when to when there are steps
+ * Returns a function that shifts the steps of a trace; the shift differs before and after a change of the offset.
+ * @param {number[]} range begin and end of the steps
  * @returns {(trace: object) => void}
  */
 function movedBy([begin, end]) {
@@ -105,18 +105,18 @@ function movedBy([begin, end]) {
   if (before === zoneShift(end)) return (trace) => { trace.x0 += before; };
   return (trace) => {
     const times = Array.from(trace.y, (_, step) => trace.x0 + step * trace.dx);
-    // An hour that a clock tells twice is drawn twice at the same place: bars of the very same time would be
-    // put on top of each other, as if both were used at once.
+    // An hour that occurs twice is drawn twice at the same place. One millisecond apart, because Plotly stacks
+    // bars of exactly the same time.
     trace.x = times.map((time) => readersTime(time) + (zoneShift(time) < before ? 1 : 0));
     delete trace.x0;
     delete trace.dx;
   };
 }
 
-/** Names take as many lines as they need: a legend that scrolls cannot be printed. */
+/** Returns the lines that a legend needs, because a legend that scrolls cannot be printed. */
 function legendLines(data, width) {
   const names = data.filter((trace) => trace.showlegend !== false).map((trace) => trace.name);
-  // All names of a legend have the room of the longest.
+  // All names have the width of the longest.
   const widest = Math.max(...names.map((name) => name.length)) * LETTER + SWATCH;
   return Math.ceil(names.length / Math.max(1, Math.floor((width - BESIDE) / widest)));
 }

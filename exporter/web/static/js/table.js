@@ -1,20 +1,19 @@
 /**
- * The table of holders without reloads: its form and its links lead to the same addresses as without
- * script, but are followed in place. The filter is heard while it is typed; "/" leads to it, and Escape
- * empties it.
+ * The table of holders without reloads: its form and links have the same addresses as without scripts, but are
+ * followed in place. The filter applies while it is typed; "/" focuses it, and Escape empties it.
  */
 
 import { navigate } from "./live.js";
 
-/** How long to wait for the next key, in milliseconds. */
+/** Milliseconds to wait for the next key. */
 const PAUSE = 180;
 const LINKS = '#holders a[href^="?"], #cards a[href^="?"]';
 
 let waiting = 0;
 
-/** Have the form and the links of the table followed in place. */
+/** Starts following the form and the links of the table in place. */
 export function start() {
-  // Styles hide the button that only those without script need.
+  // Styles then hide the button that is only needed without scripts.
   document.documentElement.dataset.table = "live";
   document.addEventListener("submit", onSubmit);
   document.addEventListener("change", onChange);
@@ -24,7 +23,7 @@ export function start() {
 }
 
 /**
- * Give the address that a form leads to, in the spelling of the server: what is as by itself is left out.
+ * Returns the address of a form, normalized as by the server: defaults are left out.
  * @param {HTMLFormElement} form
  * @returns {string}
  */
@@ -57,14 +56,14 @@ function onSubmit(event) {
 function onChange(event) {
   const form = event.target.form;
   if (form?.id !== "holders-form") return;
-  // A filter that is left is followed at once: an answer on its way may not know its last letters.
+  // A filter that loses focus is applied at once: a pending response may lack its last letters.
   follow(form, event.target.type === "search" ? { history: "replace" } : {});
 }
 
 function onInput(event) {
   if (event.target.id !== "holders-filter") return;
   clearTimeout(waiting);
-  // Each letter is not worth a step back.
+  // Letters do not add entries to the browser's history.
   waiting = setTimeout(() => follow(event.target.form, { history: "replace" }), PAUSE);
 }
 
@@ -77,7 +76,7 @@ function onClick(event) {
   event.preventDefault();
   clearTimeout(waiting);
   const shown = navigate(link.href);
-  if (!link.closest("#holders")) shown.then((is) => is && document.getElementById("holders").scrollIntoView());
+  if (!link.closest("#holders")) shown.then((done) => done && document.getElementById("holders").scrollIntoView());
 }
 
 function onKey(event) {

@@ -1,6 +1,6 @@
 /**
- * The theme: a classic script in the head, so that the page is first painted in the one that was chosen.
- * The button goes through that of the system, light and dark.
+ * The theme: a classic script in the head, so that the first paint has the chosen theme.
+ * The button cycles through system, light and dark.
  */
 
 (() => {
@@ -13,7 +13,7 @@
       const kept = localStorage.getItem(key);
       return themes.includes(kept) ? kept : "system";
     } catch {
-      // Storage may be forbidden; the theme is then that of the system until it is chosen again.
+      // Storage may be forbidden; the theme is then that of the system.
       return "system";
     }
   }
@@ -22,7 +22,7 @@
     try {
       localStorage.setItem(key, theme);
     } catch {
-      // It then lasts as long as the page.
+      // Without storage it lasts as long as the page.
     }
   }
 

@@ -1,6 +1,6 @@
 /**
- * The timelines: loaded when they come into view and the page is otherwise done, drawn anew as time goes on,
- * when another range is chosen, and when the theme changes. What goes wrong is said in their place.
+ * The timelines: loaded when they come into view and the page is idle, and drawn again as time passes, with another
+ * range, and with another theme. Errors are shown in their place.
  */
 
 import { navigate } from "./live.js";
@@ -17,7 +17,7 @@ let fetchedAt = 0;
 let loading = null;
 let visible = false;
 
-/** Starts to watch for the timelines to come into view. */
+/** Loads the timelines when they come into view. */
 export async function start() {
   if (!section()) return;
   document.addEventListener("click", onClick);
@@ -48,7 +48,7 @@ function onClick(event) {
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
   const address = new URL(link.href);
-  // The reader is here already.
+  // Without the anchor: the timelines are in view already.
   address.hash = "";
   navigate(address.href);
 }
@@ -83,9 +83,9 @@ async function update(place) {
 
 async function fetched(address, signal) {
   const answer = await fetch(address, { signal, cache: "no-cache" });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(told.error ?? `the server answers with ${answer.status}`);
-  return told;
+  const data = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(data.error ?? `the server answers with status ${answer.status}`);
+  return data;
 }
 
 function redraw() {
@@ -101,7 +101,7 @@ function draw(Plotly) {
     for (const plot of child.querySelectorAll(".plot")) Plotly.purge(plot);
     child.remove();
   }
-  // All of them first: how wide one is depends on how many there are.
+  // All frames first, because the width of each depends on their number.
   for (const { id } of shown.figures) {
     if (!document.getElementById(`timeline-${id}`)) parent.append(framed(id));
   }
@@ -131,7 +131,7 @@ function framed(id) {
 
 function noteOf({ figures, begins, start: from, step, note }) {
   const notes = [];
-  if (!figures.length || begins === null) notes.push("Nothing is known of this time.");
+  if (!figures.length || begins === null) notes.push("No data in this range.");
   else if (begins > from + step) notes.push(`History begins at ${timeOf(begins)}.`);
   if (note) notes.push(`${note[0].toUpperCase()}${note.slice(1)}.`.replace(/\.\.$/, "."));
   return notes.join(" ");
@@ -155,7 +155,7 @@ function fail(error) {
   if (!parent) return;
   for (const plot of parent.querySelectorAll(".plot")) window.Plotly?.purge(plot);
   const text = `The timeline could not be loaded: ${error.message}.`;
-  // Who listens hears it once, not with each try.
+  // Unchanged text is not set again, or screen readers would repeat it.
   if (parent.querySelector(".timeline-problem")?.firstChild.data === text) return;
   const problem = document.createElement("p");
   problem.className = "timeline-problem";
