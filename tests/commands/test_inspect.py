@@ -22,7 +22,7 @@ def test_a_prometheus_that_is_away_is_one_line() -> None:
     done = run("inspect", "--prometheus-url", "http://127.0.0.1:1")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("gpuslice-exporter: Prometheus cannot be asked")
+    assert done.stderr.startswith("gpuslice-exporter: Prometheus cannot be reached")
     assert done.stderr.count("\n") == 1
 
 

@@ -1,14 +1,21 @@
 """What is kept of the page of the cluster, and for how long."""
 
+import json
+import time
 from types import SimpleNamespace
 
 import pytest
 
+from exporter.fleet.cluster_model import Fleet, IdleHolder, NodeKey
+from exporter.fleet.rendering import fleet_json
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Look
+from exporter.model import ContainerRef
 from exporter.web.cluster.fleet_tables import Orders
+from exporter.web.cluster.hub_openapi import document
 from exporter.web.cluster.routes import FleetPages
 from exporter.web.html import page
+from exporter.web.live.page_stream import OpenPage
 
 
 async def _drawn(pages: FleetPages) -> str:
@@ -30,3 +37,32 @@ async def test_a_new_look_is_shown_within_the_second_of_the_one_before(
     assert "Prometheus refuses: 1" in await shown(pages)
     del looks[0]
     assert "Prometheus refuses: 2" in await shown(pages)
+
+
+async def test_open_pages_get_the_time_of_the_server_with_each_change() -> None:
+    """The script sets its clock by it, and shows the age of the data by that clock."""
+    opened = OpenPage(FleetPages(lambda: Look(read_at=700.0), NodeLinks(), idle_after=600.0), Orders())
+    tag, state = await opened.look()
+    for message in (opened.whole(tag, state), opened.change(state, tag, state)):
+        fields = dict(line.split(": ", 1) for line in message.plain.decode().splitlines() if line)
+        data = json.loads(fields["data"])
+        assert abs(data["now"] - time.time()) < 60.0
+        assert data["timestamp"] == 700.0
+
+
+def test_an_idle_holder_is_described_by_its_fields() -> None:
+    """The description has the fields that the document has, and no other."""
+    holder = IdleHolder(
+        node=NodeKey("", "a"),
+        holder=ContainerRef("ml", "train", "main"),
+        uuid="GPU-0",
+        mig_uuid="",
+        gpu="0",
+        resource="nvidia.com/gpu",
+        seconds=700.0,
+        memory_held=None,
+        memory_used=None,
+        compute_held=None,
+    )
+    (listed,) = fleet_json(Fleet(at=0.0, window=1.0, idle=(holder,)))["idle_holders"]["listed"]
+    assert listed.keys() == document()["components"]["schemas"]["IdleHolder"]["properties"].keys()
