@@ -24,7 +24,7 @@ def _pcie() -> tuple[Panel, ...]:
         timeline(
             "PCIe traffic",
             "Bps",
-            "Bytes that each GPU sent and received, from a counter of the driver, or its profiling meter "
+            "Bytes that each GPU sent and received, from a counter of the driver, or its profiling metric "
             "(from Hopper on). Over 20 ms: only with --pcie-throughput on.",
             traffic("gpu_pcie_transmit", "sent"),
             traffic("gpu_pcie_receive", "received"),

@@ -1,4 +1,4 @@
-"""Load of GPUs: utilization, profiling meters, memory and video engines."""
+"""Load of GPUs: utilization, profiling metrics, memory and video engines."""
 
 from dashboards.board import Panel
 from dashboards.hardware_series import MIG, both, of_gpu, of_mig
@@ -50,7 +50,7 @@ def load() -> tuple[Panel, ...]:
 
 
 def profiling() -> tuple[Panel, ...]:
-    """Return the row of the profiling meters."""
+    """Return the row of the profiling metrics."""
     return (
         _meter("Active multiprocessors", "sm_active", "Time with a warp on a multiprocessor, mean of all."),
         _meter("Occupancy", "sm_occupancy", "Resident warps, of the maximum."),
@@ -108,7 +108,7 @@ def engines() -> tuple[Panel, ...]:
         timeline(
             title,
             "percentunit",
-            f"Share of time in which the {what} was busy: from the driver, and from the profiling meter of "
+            f"Share of time in which the {what} was busy: from the driver, and from the profiling metric of "
             "the GPU or its MIG devices if there is one. Not for boards without it.",
             of_gpu(f"gpu_{engine}_utilization_ratio"),
             of_gpu(f"gpu_{engine}_active_ratio", what="meter"),

@@ -48,7 +48,7 @@ class HoldingsIndex:
 
     def _entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:
         # The holding that counts the slices comes first.
-        held = sorted(self.on(key).get(ref, []), key=attrgetter("beside"))
+        held = sorted(self.on(key).get(ref, []), key=attrgetter("counted_elsewhere"))
         own = next((holding for holding in held if holding.sharing), sharing)
         return Entitlement(
             resource=",".join(dict.fromkeys(holding.resource for holding in held)),
@@ -66,7 +66,7 @@ class HoldingsIndex:
         device, a container that is not listed may hold it too. A pod that is not listed may hold anything.
         """
         if held:
-            return sum(holding.slices for holding in held if not holding.beside)
+            return sum(holding.slices for holding in held if not holding.counted_elsewhere)
         listed = self.holdings.listed
         pod_holds = any(other.pod_name == ref.pod_name for other in self.on(key))
         unsure = not self.holdings.known or ref.pod_name in self._unresolved_pods

@@ -219,7 +219,7 @@ class Metered(NamedTuple):
 
 
 def of_gpu(gpu: GpuReading) -> Metered:
-    """Return the share of time with a kernel running, by the driver, else by a profiling meter."""
+    """Return the share of time with a kernel running, by the driver, else by a profiling metric."""
     if gpu.utilization_percent is not None:
         return Metered(gpu.utilization_percent / 100, "device")
     return Metered(_busy(gpu.profiling), _source(gpu.profiling, "device"))
@@ -228,7 +228,7 @@ def of_gpu(gpu: GpuReading) -> Metered:
 def of_mig(gpu: GpuReading, mig: MigReading) -> Metered:
     """Return a MIG device's use as a share of the physical GPU (rule 6).
 
-    The graphics engine's active time of a profiling meter corresponds to a GPU's utilization; SM activity is
+    The graphics engine's active time of a profiling metric corresponds to a GPU's utilization; SM activity is
     another quantity and is not used instead.
     """
     own, part = own_of(mig), part_of(gpu, mig)
@@ -254,7 +254,7 @@ def part_of(gpu: GpuReading, mig: MigReading) -> float | None:
 def of_all(gpu: GpuReading, devices: Sequence[Metered]) -> float | None:
     """Return the used share of a partitioned GPU: the sum of its MIG devices if each is metered.
 
-    A profiling meter of the whole GPU is not used: what its engine's time means under MIG is not documented.
+    A profiling metric of the whole GPU is not used: what its engine's time means under MIG is not documented.
     """
     parts = total([device.share for device in devices]) if devices and gpu.mig_complete else None
     if parts is None and gpu.utilization_percent is not None:

@@ -68,9 +68,9 @@ async def _hub(
     prometheus = prometheus_of(settings)
     watch = Watch(prometheus, Aim(settings.idle_after, options.window), interval=options.refresh)
     ticker = Ticker()
-    pages = FleetPages(lambda: watch.look, links, idle_after=settings.idle_after)
+    pages = FleetPages(lambda: watch.newest, links, idle_after=settings.idle_after)
     app = make_hub_app(
-        Cluster(pages, ticker, hub_registry(lambda: watch.look)),
+        Cluster(pages, ticker, hub_registry(lambda: watch.newest)),
         prefix=settings.route_prefix or "",
         frame_ancestors=settings.frame_ancestors,
     )

@@ -15,7 +15,7 @@ from exporter.poll.sources import Sources
 # Opening the driver takes up to half a minute on a node whose GPUs are not kept initialised.
 PATIENCE_SECONDS = 60.0
 CLOSE_SECONDS = 1.0
-# Time between the two samples of a profiling meter. The values of a fake node change once a second.
+# Time between the two samples of a profiling metric. The values of a fake node change once a second.
 WINDOW_SECONDS = 1.1
 # The meter's group of readings, a key of ``withheld``.
 METER = "profiling"
@@ -56,5 +56,5 @@ async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
 
 
 def _has_begun(gpu: GpuReading) -> bool:
-    """Return whether a profiling meter has only its first sample, which has no value yet."""
+    """Return whether a profiling metric has only its first sample, which has no value yet."""
     return gpu.identity.vendor == "nvidia" and gpu.up and not gpu.profiling and METER not in gpu.withheld

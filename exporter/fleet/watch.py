@@ -27,7 +27,7 @@ _STALE_INTERVALS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class FleetRead:
     """The current result, and the state of reading."""
 
     fleet: Fleet | None = None  # the last good answer, None before the first
@@ -36,7 +36,7 @@ class Look:
     failing_since: float | None = None  # Unix time of the first failed read since then
     seconds: float | None = None  # duration of the last read
     interval: float = 0.0  # seconds until the next read
-    looks: int = 0  # number of reads
+    reads: int = 0  # number of reads
     failures: int = 0  # number of failed reads
 
 
@@ -58,36 +58,36 @@ class Watch:
         self._interval = interval
         self._aim = aim
         self._clock = clock
-        self._look = Look(interval=interval)
+        self._newest = FleetRead(interval=interval)
         self._hours = NO_HOURS
         self._hours_at = -math.inf
 
     @property
-    def look(self) -> Look:
+    def newest(self) -> FleetRead:
         """The current result."""
-        look = self._look
-        if look.read_at is None or self._clock() - look.read_at <= _STALE_INTERVALS * look.interval:
-            return look
-        return replace(look, fleet=None, error=look.error or "no newer answer has come")
+        read = self._newest
+        if read.read_at is None or self._clock() - read.read_at <= _STALE_INTERVALS * read.interval:
+            return read
+        return replace(read, fleet=None, error=read.error or "no newer answer has come")
 
     async def run(self, notify: Callable[[], None] = lambda: None) -> None:
         """Read forever; ``notify`` is called after each read."""
         while True:
             await self.refresh()
             notify()
-            await asyncio.sleep(self._look.interval)
+            await asyncio.sleep(self._newest.interval)
 
     async def refresh(self) -> None:
         """Read once; an error is noted, and the last good answer stays."""
         started = time.monotonic()
-        previous = self._look
+        previous = self._newest
         try:
             await self._read_hours()
             fleet = await read_fleet(self._prometheus, self._aim, self._hours)
         except (PrometheusError, NoExporterError) as error:
             if not previous.error:
                 log.warning("cannot read the cluster: %s; retrying", error)
-            look = replace(
+            read = replace(
                 previous,
                 error=str(error),
                 failing_since=previous.failing_since or self._clock(),
@@ -96,13 +96,13 @@ class Watch:
         else:
             if previous.error:
                 log.info("reading the cluster again")
-            look = Look(fleet=fleet, read_at=self._clock(), failures=previous.failures)
+            read = FleetRead(fleet=fleet, read_at=self._clock(), failures=previous.failures)
         seconds = time.monotonic() - started
-        self._look = replace(
-            look,
+        self._newest = replace(
+            read,
             seconds=seconds,
             interval=max(self._interval, _REST * seconds),
-            looks=previous.looks + 1,
+            reads=previous.reads + 1,
         )
 
     async def _read_hours(self) -> None:
@@ -119,37 +119,39 @@ class Watch:
             self._hours = hours
 
 
-def hub_registry(current: Callable[[], Look]) -> CollectorRegistry:
+def hub_registry(current: Callable[[], FleetRead]) -> CollectorRegistry:
     """Return a registry with the hub's own series, and those of its process and build."""
     registry = SelfMetrics().registry
-    registry.register(_Looks(current))
+    registry.register(_HubMetrics(current))
     return registry
 
 
-class _Looks(Collector):
-    def __init__(self, current: Callable[[], Look]) -> None:
+class _HubMetrics(Collector):
+    def __init__(self, current: Callable[[], FleetRead]) -> None:
         self._current = current
 
     def collect(self) -> Iterator[Metric]:
-        look = self._current()
-        looks = CounterMetricFamily("gpuslice_hub_looks", "Times that the cluster was looked at.")
-        looks.add_metric((), look.looks)
-        yield looks
-        failures = CounterMetricFamily("gpuslice_hub_failures", "Looks at the cluster that failed.")
-        failures.add_metric((), look.failures)
+        read = self._current()
+        reads = CounterMetricFamily(
+            "gpuslice_hub_reads", "Reads of the cluster from Prometheus, failed ones too."
+        )
+        reads.add_metric((), read.reads)
+        yield reads
+        failures = CounterMetricFamily("gpuslice_hub_read_failures", "Reads of the cluster that failed.")
+        failures.add_metric((), read.failures)
         yield failures
         yield _gauge(
-            "up", "1 if the newest look at the cluster succeeded.", int(bool(look.looks) and not look.error)
+            "up", "1 if the newest read of the cluster succeeded.", int(bool(read.reads) and not read.error)
         )
-        if look.read_at is not None:
-            text = "Unix time of the newest look at the cluster that succeeded."
-            yield _gauge("last_success_timestamp_seconds", text, look.read_at)
-        if look.seconds is not None:
-            yield _gauge("duration_seconds", "How long the newest look at the cluster took.", look.seconds)
-        if look.fleet is not None:
-            yield _gauge("nodes", "Nodes that are known.", len(look.fleet.nodes))
-            yield _gauge("nodes_silent", "Nodes that do not answer.", len(look.fleet.silent))
-            yield _gauge("problems", "Questions of the newest look that failed.", len(look.fleet.problems))
+        if read.read_at is not None:
+            text = "Unix time of the newest successful read of the cluster."
+            yield _gauge("last_success_timestamp_seconds", text, read.read_at)
+        if read.seconds is not None:
+            yield _gauge("read_duration_seconds", "Duration of the newest read of the cluster.", read.seconds)
+        if read.fleet is not None:
+            yield _gauge("nodes", "Nodes that Prometheus has series of.", len(read.fleet.nodes))
+            yield _gauge("nodes_silent", "Nodes that do not answer.", len(read.fleet.silent))
+            yield _gauge("problems", "Queries of the newest read that failed.", len(read.fleet.problems))
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -43,7 +43,7 @@ class Holding:
     sharing: str = ""
     isolation: str = ""
     # Whether another holding of the container already counts its slices of the device, in another unit.
-    beside: bool = False
+    counted_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ def test_mig_devices_that_may_be_missing_leave_the_rest_unknown():
 
 
 def test_a_partition_that_its_driver_meters_is_a_share_of_itself():
-    """Partitions without a profiling meter may have a utilization of their own."""
+    """Partitions without a profiling metric may have a utilization of their own."""
     result = exclusive(mig([process(1)], utilization_percent=50), who=workloads({1: "a"}))
     assert row(result, "a").compute_used == pytest.approx(0.5 * 3 / 7)
     assert row(result, "a").compute_source == "instance"

@@ -94,7 +94,7 @@ def shape(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def readings(snapshot: Snapshot) -> list[GpuReading]:
-    """Return all that the boards say but who they are, who runs on them, and what a profiling meter says.
+    """Return all that the boards say but who they are, who runs on them, and what a profiling metric says.
 
     Boards are named by their place, and why something is missing is left out: it may be an error only now.
     A device that no driver reads says nothing.

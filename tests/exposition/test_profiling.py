@@ -1,4 +1,4 @@
-"""The series of a profiling meter, and the rates that a counter replaces."""
+"""The series of a profiling metric, and the rates that a counter replaces."""
 
 import re
 from types import SimpleNamespace

@@ -47,7 +47,7 @@ RESTS = frozenset(
         "gpuslice_mig_unattributed_utilization_ratio",
     }
 )
-# A rate that a profiling meter tells stands in where the counter of the same traffic is not told.
+# A rate that a profiling metric tells stands in where the counter of the same traffic is not told.
 RATE, COUNT = "_bytes_per_second", "_bytes_total"
 # The driver's counters are whole numbers of milli-something: a part of the growth since the page before.
 PACE_TOLERANCE = 0.02

@@ -16,7 +16,7 @@ from exporter.fleet.cluster_model import (
     Target,
 )
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look
+from exporter.fleet.watch import FleetRead
 from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
@@ -51,13 +51,13 @@ def _fleet(**known) -> Fleet:
     return Fleet(at=1000.0, window=86400.0, **({"nodes": (_node("n1"),)} | known))
 
 
-def _html(look: Look, **orders: str) -> str:
+def _html(look: FleetRead, **orders: str) -> str:
     scene = FleetScene(look, 1010.0, 600.0, NodeLinks(), Orders(**orders))
     return page(fleet_drawing(scene), "")
 
 
 def _of(fleet: Fleet, **orders: str) -> str:
-    return _html(Look(fleet=fleet, read_at=1000.0, looks=1), **orders)
+    return _html(FleetRead(fleet=fleet, read_at=1000.0, reads=1), **orders)
 
 
 def _text(html: str) -> str:
@@ -155,8 +155,8 @@ def test_tables_stand_in_the_order_that_the_url_names(order: str, first: str) ->
 def test_no_prometheus_is_said_with_since_when() -> None:
     """Before the first answer the page has no figures, and says why and for how long."""
     html = _html(
-        Look(
-            error="Prometheus cannot be reached: Connection refused", failing_since=710.0, looks=2, failures=2
+        FleetRead(
+            error="Prometheus cannot be reached: Connection refused", failing_since=710.0, reads=2, failures=2
         )
     )
 
@@ -168,8 +168,8 @@ def test_no_prometheus_is_said_with_since_when() -> None:
 
 def test_an_old_look_is_shown_as_old() -> None:
     """What was known stays on the page, with its age and the error."""
-    look = Look(
-        fleet=_fleet(), read_at=700.0, error="Prometheus did not answer", failing_since=740.0, looks=9
+    look = FleetRead(
+        fleet=_fleet(), read_at=700.0, error="Prometheus did not answer", failing_since=740.0, reads=9
     )
     html = _html(look)
 
@@ -182,8 +182,8 @@ def test_an_old_look_is_shown_as_old() -> None:
 def test_the_page_says_from_what_age_on_it_is_old() -> None:
     """That stands where the script finds it, with what was done: a look is no poll, and may be seldom."""
     fleet = _fleet()
-    calm = _html(Look(fleet=fleet, read_at=900.0, looks=1, interval=60.0))
-    failing = _html(Look(fleet=fleet, read_at=1009.0, looks=2, failures=1, error="away", interval=60.0))
+    calm = _html(FleetRead(fleet=fleet, read_at=900.0, reads=1, interval=60.0))
+    failing = _html(FleetRead(fleet=fleet, read_at=1009.0, reads=2, failures=1, error="away", interval=60.0))
 
     assert 'class="age fresh" data-done="read" data-old="180.0"' in calm
     assert 'class="age old" data-done="read" data-old="0.0"' in failing

@@ -13,7 +13,7 @@ from exporter.fleet.queries import Answers
 from exporter.fleet.read import Aim, read_fleet
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look
+from exporter.fleet.watch import FleetRead
 from exporter.formats.wording import UNKNOWN
 from exporter.prometheus import Prometheus, Sample
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
@@ -73,7 +73,7 @@ async def _inspection(pattern: str) -> Inspection:
 
 
 def _html(fleet: Fleet) -> str:
-    look = Look(fleet=fleet, read_at=AT, looks=1)
+    look = FleetRead(fleet=fleet, read_at=AT, reads=1)
     return page(fleet_drawing(FleetScene(look, AT, 600.0, NodeLinks(), Orders())), "")
 
 

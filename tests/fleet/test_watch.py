@@ -29,7 +29,7 @@ def _node(expression: str) -> Samples | str:
     return nodes(expression, "n1") or []
 
 
-async def _looked(url: str, clock: Clock, *, times: int = 1) -> Watch:
+async def _watched(url: str, clock: Clock, *, times: int = 1) -> Watch:
     prometheus = Prometheus(url, deadline=5)
     watch = Watch(prometheus, AIM, interval=30, clock=clock)
     for _ in range(times):
@@ -51,7 +51,7 @@ async def test_a_question_that_fails_costs_its_own_part() -> None:
         return _node(expression)
 
     with answering(answer) as url:
-        fleet = (await _looked(url, Clock())).look.fleet
+        fleet = (await _watched(url, Clock())).newest.fleet
 
     assert fleet is not None
     (node,) = fleet.nodes
@@ -73,16 +73,16 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
     await watch.refresh()
     clock.now += 60
     await watch.refresh()
-    look = watch.look
+    look = watch.newest
     await prometheus.close()
 
     assert look.fleet is not None
     assert (look.read_at, look.failing_since) == (5000.0, 5060.0)
     assert look.error.startswith("Prometheus")
-    assert (look.looks, look.failures) == (3, 2)
+    assert (look.reads, look.failures) == (3, 2)
     clock.now += 600
-    assert watch.look.fleet is None
-    assert watch.look.failing_since == 5060.0
+    assert watch.newest.fleet is None
+    assert watch.newest.failing_since == 5060.0
 
 
 async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
@@ -98,8 +98,8 @@ async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
         await watch.refresh()
         await prometheus.close()
 
-    assert watch.look.seconds is not None
-    assert watch.look.interval == 3 * watch.look.seconds > 0.15
+    assert watch.newest.seconds is not None
+    assert watch.newest.interval == 3 * watch.newest.seconds > 0.15
 
 
 async def test_memory_of_idle_holders_that_nobody_tells_is_not_zero() -> None:
@@ -113,7 +113,7 @@ async def test_memory_of_idle_holders_that_nobody_tells_is_not_zero() -> None:
         return _node(expression)
 
     with answering(answer) as url:
-        fleet = (await _looked(url, Clock())).look.fleet
+        fleet = (await _watched(url, Clock())).newest.fleet
 
     assert fleet is not None
     assert fleet.idle_totals == IdleTotals(2, None, 0.5)
@@ -122,7 +122,7 @@ async def test_memory_of_idle_holders_that_nobody_tells_is_not_zero() -> None:
 async def test_nobody_idle_holds_nothing() -> None:
     """Where nobody is idle the sums are known: they are 0."""
     with answering(_node) as url:
-        fleet = (await _looked(url, Clock())).look.fleet
+        fleet = (await _watched(url, Clock())).newest.fleet
 
     assert fleet is not None
     assert fleet.idle_totals == IdleTotals(0, 0, 0)
@@ -131,7 +131,7 @@ async def test_nobody_idle_holds_nothing() -> None:
 async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:
     """Nothing is said of a cluster whose nodes are not scraped."""
     with answering(nothing) as url:
-        look = (await _looked(url, Clock())).look
+        look = (await _watched(url, Clock())).newest
 
     assert look.fleet is None
     assert "does it scrape the nodes?" in look.error
@@ -156,7 +156,7 @@ class _Hours:
 
 def _hours(watch: Watch) -> tuple[float | None, float | None, int]:
     """Give the hours held and used that are shown, and how many questions failed."""
-    fleet = watch.look.fleet
+    fleet = watch.newest.fleet
     assert fleet is not None
     (namespace,) = fleet.namespaces or ()
     return namespace.hours.held.value, namespace.hours.used.value, len(fleet.problems)
@@ -212,7 +212,7 @@ async def test_gpu_hours_are_asked_seldom() -> None:
         return _node(expression)
 
     with answering(answer) as url:
-        await _looked(url, Clock(), times=2)
+        await _watched(url, Clock(), times=2)
 
     assert sum("increase(" in expression for expression in asked) == 3
     assert sum(expression.startswith("topk by") for expression in asked) == 2

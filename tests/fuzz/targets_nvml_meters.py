@@ -1,4 +1,4 @@
-"""The driver's profiling meter: what two samples of it tell, whatever numbers it puts there."""
+"""The driver's profiling metric: what two samples of it tell, whatever numbers it puts there."""
 
 import json
 import math

@@ -287,7 +287,7 @@ def _part(page: Page, labels: Labels) -> float:
 def _slack(page: Page, labels: Labels) -> float:
     """Tell how far a share may be from the load of the moment.
 
-    AMD's is a whole number of compute units, and a profiling meter tells the mean since the last poll.
+    AMD's is a whole number of compute units, and a profiling metric tells the mean since the last poll.
     """
     if _vendor(page, labels["uuid"]) == "amd":
         return 0.005

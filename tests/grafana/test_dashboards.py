@@ -58,7 +58,7 @@ def _stack() -> Iterator[str]:
         raise AssertionError("the stack has no Grafana: its words are above")
     finally:
         process.terminate()
-        process.wait(START_SECONDS)
+        process.communicate(timeout=START_SECONDS)
 
 
 @pytest.fixture(scope="module")

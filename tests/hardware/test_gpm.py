@@ -1,4 +1,4 @@
-"""The profiling meter: two buffers for each device, a window from sweep to sweep, nothing left behind."""
+"""The profiling metric: two buffers for each device, a window from sweep to sweep, nothing left behind."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What is believed of a profiling meter's numbers, and drivers that stumble over an id they do not know."""
+"""What is believed of a profiling metric's numbers, and drivers that stumble over an id they do not know."""
 
 import math
 from collections.abc import Mapping

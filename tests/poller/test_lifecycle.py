@@ -92,7 +92,7 @@ each_situation = pytest.mark.parametrize("situation", SITUATIONS.values(), ids=S
 
 
 def node_of(*faults: dict[str, Any], gpus: int = 2, **changes: Any) -> Scenario:
-    """Return Hoppers, which have a profiling meter, each held by a pod whose process works at 40 %."""
+    """Return Hoppers, which have a profiling metric, each held by a pod whose process works at 40 %."""
     process = {"memory": "1 GiB", "load": {"high": 40}}
     return made(
         gpus=[gpu(count=gpus, architecture=9, memory_total="80 GiB")],

@@ -215,7 +215,7 @@ def test_a_device_that_is_kept_for_somebody_unknown_is_neither_free_nor_held():
 def test_what_is_held_in_two_units_counts_in_the_first():
     """Percents and blocks of memory are no sum."""
     word = told(
-        grant(resource="x.io/memory", slices=24, beside=True, memory_entitled=0),
+        grant(resource="x.io/memory", slices=24, counted_elsewhere=True, memory_entitled=0),
         grant(resource="x.io/percent", slices=30, memory_entitled=GIB),
     )
     found, _ = holdings(word)

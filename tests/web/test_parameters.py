@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from exporter.config.settings import ListenAddress
 from exporter.demo.scenario import catalog
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look, hub_registry
+from exporter.fleet.watch import FleetRead, hub_registry
 from exporter.web import Server
 from exporter.web.api import openapi as node
 from exporter.web.cluster import hub_openapi as hub
@@ -78,7 +78,7 @@ async def urls() -> AsyncIterator[Urls]:
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(serving(SCENARIO))
         await served.poll(0)
-        look = Look(looks=1, error="away", failing_since=1.0)
+        look = FleetRead(reads=1, error="away", failing_since=1.0)
         pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
         app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
         server = Server(app, ListenAddress("127.0.0.1", 0))
@@ -161,7 +161,7 @@ async def test_forms_send_what_is_empty(urls: Urls, client: ClientSession, path:
 
 async def test_the_hub_answers_what_it_describes() -> None:
     """Whatever path the hub answers is in its description, and nothing else is."""
-    look = Look()
+    look = FleetRead()
     pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
     app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from exporter.doctor.report import Check, Report
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look, hub_registry
+from exporter.fleet.watch import FleetRead, hub_registry
 from exporter.web import make_app
 from exporter.web.api import openapi as node
 from exporter.web.cluster import hub_openapi as hub
@@ -43,7 +43,7 @@ EVERY = [
 def _app(kind: str) -> web.Application:
     if kind == "node":
         return make_app(site_of(lambda: snapshot([gpu()], [ROW]), report=lambda: REPORT))
-    look = Look(looks=1, error="away", failing_since=1.0)
+    look = FleetRead(reads=1, error="away", failing_since=1.0)
     pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
     return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
 

@@ -74,7 +74,7 @@ def wrong_parts(section, of: Holder):
     facts = {fact.one("dt").text: fact.one("dd").text for fact in section.one("dl").all("div")}
     yield from (item for item in facts.items() if not is_fact(of, *item))
     beside = sorted(
-        (linked(line), line.one("span", of="used").text) for line in section.one("div", of="beside").all("li")
+        (linked(line), line.one("span", of="used").text) for line in section.one("div", of="other-holders").all("li")
     )
     expected = sorted(of.others, key=lambda other: other.key.holder)
     if len(beside) != len(expected) or not all(

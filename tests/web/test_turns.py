@@ -9,7 +9,7 @@ from aiohttp import web
 from exporter.concurrency import in_thread
 from exporter.exposition.page import Exposition, Format
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look
+from exporter.fleet.watch import FleetRead
 from exporter.web.app import make_app
 from exporter.web.cluster import routes as cluster
 from exporter.web.cluster.fleet_tables import Orders
@@ -68,7 +68,7 @@ def _pages(slow: Slow) -> RenderCache:
 
 def _fleet_pages(slow: Slow, monkeypatch) -> cluster.FleetPages:
     monkeypatch.setattr(cluster, "fleet_drawing", slow.fleet)
-    return cluster.FleetPages(Look, NodeLinks(), idle_after=600.0)
+    return cluster.FleetPages(FleetRead, NodeLinks(), idle_after=600.0)
 
 
 def _of_a_node(slow: Slow, _monkeypatch):

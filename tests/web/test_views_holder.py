@@ -78,7 +78,7 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
     beside = shared("other")
 
     assert "any container" in draw(snapshot([gpu()], [row]), "ml", "train", "").one("h1").text
-    links = draw(snapshot([gpu()], [row, beside]), "ml", "other", "main").one(of="beside").all("a")
+    links = draw(snapshot([gpu()], [row, beside]), "ml", "other", "main").one(of="other-holders").all("a")
     assert [link.attributes["href"] for link in links] == [f"{ROOT}holder/ml/train/"]
 
 
@@ -256,7 +256,7 @@ def test_who_is_on_the_same_device_is_named_with_a_link() -> None:
     part, other = DeviceKey("GPU-1", "MIG-a"), DeviceKey("GPU-1", "MIG-b")
     migs = [mig(key.mig_uuid, gpu_uuid="GPU-1") for key in (part, other)]
     rows = [shared(device=part), shared("near", part), shared("far", other), shared("away")]
-    beside = draw(snapshot([gpu(), cut], rows, migs)).one(of="beside")
+    beside = draw(snapshot([gpu(), cut], rows, migs)).one(of="other-holders")
 
     assert [link.text for link in beside.all("a")] == ["ml/ near"]
     assert beside.one("a").attributes["href"] == f"{ROOT}holder/ml/near/main"
@@ -282,7 +282,7 @@ def test_names_stay_text_and_links_quote_them() -> None:
     """Whatever a pod is called, nothing of it becomes an element or leaves its part of a link."""
     rows = [shared(), shared(f"{HOSTILE}/../?#")]
     shown = snapshot([gpu()], rows)
-    link = draw(shown).one(of="beside").one("a").attributes["href"]
+    link = draw(shown).one(of="other-holders").one("a").attributes["href"]
 
     assert not draw(shown).all("img")
     assert not draw(shown, "ml", f"{HOSTILE}/../?#", "main").all("img")
@@ -348,4 +348,4 @@ def test_what_nobody_uses_of_a_gpu_is_not_told_of_a_part_that_is_not_seen() -> N
     """The memory of the whole GPU is not that of a MIG device."""
     row = holder("train", DeviceKey(UUID, "MIG-lost"))
 
-    assert "used by no known container" not in draw(snapshot([gpu()], [row])).one(of="beside").text
+    assert "used by no known container" not in draw(snapshot([gpu()], [row])).one(of="other-holders").text

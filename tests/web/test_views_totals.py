@@ -142,7 +142,7 @@ def test_a_finding_names_the_first_of_its_holders() -> None:
         "holder/ml/b/main",
         "holder/ml/c/main",
     ]
-    assert "and 1 more" in found.one(of="whose").text
+    assert "and 1 more" in found.one(of="finding-holders").text
 
 
 def test_waste_is_added_up_holder_by_holder() -> None:

@@ -248,7 +248,7 @@ class Pods:
         for device, holdings in by_device.items():
             yield Share(
                 device=self._mask.text(device.mig_uuid or device.uuid, (), self._node),
-                slices=sum(held.slices for held in holdings if not held.beside),
+                slices=sum(held.slices for held in holdings if not held.counted_elsewhere),
                 memory=sum(held.memory_entitled or 0 for held in holdings),
                 cores=round(sum(held.compute_entitled or 0 for held in holdings) * ALL),
             )

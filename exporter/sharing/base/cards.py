@@ -156,7 +156,7 @@ class CardSystem(System):
                 memory_entitled=0 if place else memory,
                 compute_entitled=0.0 if place else compute,
                 exclusive=whole,
-                beside=place > 0,
+                counted_elsewhere=place > 0,
             )
 
 

@@ -84,7 +84,7 @@ class _Node:
                 memory_entitled=grant.memory_entitled,
                 compute_entitled=grant.compute_entitled,
                 meter=grant.meter,
-                beside=grant.beside,
+                counted_elsewhere=grant.counted_elsewhere,
                 sharing=sharing.sharing,
                 isolation=sharing.isolation,
             )

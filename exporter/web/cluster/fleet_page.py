@@ -18,7 +18,7 @@ from exporter.fleet.amounts import (
 from exporter.fleet.cluster_model import Fleet
 from exporter.fleet.rendering import gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look
+from exporter.fleet.watch import FleetRead
 from exporter.formats.wording import UNKNOWN, duration, gibibytes, plural
 from exporter.web.cluster.fleet_rows import Table
 from exporter.web.cluster.fleet_tables import (
@@ -46,7 +46,7 @@ _OLD_INTERVALS = 3
 class FleetScene(NamedTuple):
     """The cluster as shown on the page."""
 
-    look: Look
+    read: FleetRead
     now: float  # Unix time
     idle_after: float  # seconds without compute until a holder is idle
     links: NodeLinks
@@ -72,7 +72,7 @@ class FleetNotice(NamedTuple):
 
 def fleet_drawing(scene: FleetScene) -> Drawing:
     """Return the page of the cluster; without data, why there is none."""
-    fleet = scene.look.fleet
+    fleet = scene.read.fleet
     tables = _tables(fleet, scene) if fleet else {}
     idle_words = duration(scene.idle_after)
     return Drawing(
@@ -113,27 +113,27 @@ def _facts(fleet: Fleet) -> tuple[str, ...]:
 
 
 def _status(scene: FleetScene) -> Status:
-    look = scene.look
-    if look.read_at is None:
-        return Status("not read yet", "", old=bool(look.error))
-    age = max(scene.now - look.read_at, 0.0)
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(look.read_at))
-    old_after = 0.0 if look.error else _OLD_INTERVALS * look.interval
+    read = scene.read
+    if read.read_at is None:
+        return Status("not read yet", "", old=bool(read.error))
+    age = max(scene.now - read.read_at, 0.0)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(read.read_at))
+    old_after = 0.0 if read.error else _OLD_INTERVALS * read.interval
     return Status(f"read {duration(age)} ago", at, age > old_after, old_after)
 
 
 def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
-    look = scene.look
-    if look.error:
-        since = scene.now - (look.failing_since or scene.now)
-        kept = "The page shows the last answer." if look.fleet else "There is no cluster data yet."
+    read = scene.read
+    if read.error:
+        since = scene.now - (read.failing_since or scene.now)
+        kept = "The page shows the last answer." if read.fleet else "There is no cluster data yet."
         yield FleetNotice(
-            "bad", f"Prometheus has not answered for {duration(since)}", f"{look.error}. {kept}"
+            "bad", f"Prometheus has not answered for {duration(since)}", f"{read.error}. {kept}"
         )
-    elif look.fleet is None:
+    elif read.fleet is None:
         yield FleetNotice("note", "The cluster is read for the first time", "This takes a few seconds.")
-    if look.fleet is not None:
-        for name, error in look.fleet.problems:
+    if read.fleet is not None:
+        for name, error in read.fleet.problems:
             yield FleetNotice("bad", f"Not known: {name}", error)
 
 

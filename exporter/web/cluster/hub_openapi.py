@@ -58,7 +58,7 @@ OPERATIONS: Operations = {
     "/api/v1/fleet": Operation(
         name="document",
         summary="The last answer of the cluster.",
-        answers={JSON: "Look", TEXT: ""},
+        answers={JSON: "FleetRead", TEXT: ""},
         parameters={
             "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMS)),
         },
@@ -92,7 +92,7 @@ def document() -> Schema:
     complete = {"type": "boolean", "description": "If false, the value is a lower bound."}
     shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
     schemas = {
-        "Look": _look(),
+        "FleetRead": _fleet_read(),
         "Fleet": _fleet(),
         "Node": _node(),
         "Amount": whole({"value": number("Null if unknown.", null=True), "complete": complete}),
@@ -107,7 +107,7 @@ def document() -> Schema:
     return description(_ABOUT, OPERATIONS, schemas)
 
 
-def _look() -> Schema:
+def _fleet_read() -> Schema:
     return whole(
         {
             "read_at": number("Unix time of the last successful query, null before the first.", null=True),

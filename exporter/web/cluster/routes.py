@@ -14,7 +14,7 @@ from exporter.concurrency import in_thread
 from exporter.fleet.cluster_model import ORDERS
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Look
+from exporter.fleet.watch import FleetRead
 from exporter.web.app import build_app
 from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
@@ -36,9 +36,9 @@ _KEPT = 64
 
 
 class FleetPages:
-    """The page of the newest look, which ``current`` returns."""
+    """The page of the newest read, which ``current`` returns."""
 
-    def __init__(self, current: Callable[[], Look], links: NodeLinks, *, idle_after: float) -> None:
+    def __init__(self, current: Callable[[], FleetRead], links: NodeLinks, *, idle_after: float) -> None:
         self._current = current
         self._links = links
         self._idle_after = idle_after
@@ -46,24 +46,24 @@ class FleetPages:
         self._turns = RenderQueue()
 
     @property
-    def look(self) -> Look:
-        """The look that is shown."""
+    def read(self) -> FleetRead:
+        """The read that is shown."""
         return self._current()
 
     @property
     def tag(self) -> str:
-        """A name for this look, unique also among other hubs."""
-        look = self.look
-        return f"{look.looks}-{look.read_at or 0:.3f}-{'' if look.fleet else 'nothing'}"
+        """A name for this read, unique also among other hubs."""
+        read = self.read
+        return f"{read.reads}-{read.read_at or 0:.3f}-{'' if read.fleet else 'nothing'}"
 
     @property
     def timestamp(self) -> float:
         """Unix time of the last good answer, 0 before the first."""
-        return self.look.read_at or 0.0
+        return self.read.read_at or 0.0
 
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
         """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
-        scene = FleetScene(self.look, time.time(), self._idle_after, self._links, orders)
+        scene = FleetScene(self.read, time.time(), self._idle_after, self._links, orders)
         key = (orders, self.tag, int(scene.now))
         if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
@@ -76,7 +76,7 @@ class FleetPages:
             tag=self.tag,
             timestamp=self.timestamp,
             now=time.time(),
-            interval=self.look.interval,
+            interval=self.read.interval,
             version=version(),
         )
         # The default order is drawn once per second at most, so it is never refused.
@@ -86,11 +86,11 @@ class FleetPages:
 
     async def text(self) -> bytes:
         """Return the cluster as text for a terminal; without data, why there is none."""
-        look = self.look
-        if look.fleet is None:
-            return f"{look.error or 'the cluster is read for the first time'}\n".encode()
-        warning = f"! Prometheus does not answer: {look.error}\n\n" if look.error else ""
-        fleet = look.fleet
+        read = self.read
+        if read.fleet is None:
+            return f"{read.error or 'the cluster is read for the first time'}\n".encode()
+        warning = f"! Prometheus does not answer: {read.error}\n\n" if read.error else ""
+        fleet = read.fleet
 
         def write() -> bytes:
             return (warning + fleet_text(fleet)).encode()
@@ -99,8 +99,8 @@ class FleetPages:
 
     async def document(self) -> bytes:
         """Return the cluster as JSON: ``fleet`` is null without data."""
-        look = self.look
-        return await self._once(("json", self.tag), lambda: json.dumps(look_json(look)).encode())
+        read = self.read
+        return await self._once(("json", self.tag), lambda: json.dumps(read_json(read)).encode())
 
     async def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         task = self._cache.start(key, lambda: in_thread(make), self._turns)
@@ -109,13 +109,13 @@ class FleetPages:
         return await task.wait()
 
 
-def look_json(look: Look) -> dict[str, Any]:
-    """Return a look as JSON data."""
+def read_json(read: FleetRead) -> dict[str, Any]:
+    """Return a read as JSON data."""
     return {
-        "read_at": look.read_at,
-        "error": look.error or None,
-        "failing_since": look.failing_since,
-        "fleet": None if look.fleet is None else fleet_json(look.fleet),
+        "read_at": read.read_at,
+        "error": read.error or None,
+        "failing_since": read.failing_since,
+        "fleet": None if read.fleet is None else fleet_json(read.fleet),
     }
 
 
@@ -189,7 +189,7 @@ class _Routes:
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Return 200 if there is data to show, else 503."""
-        done = self._pages.look.fleet is not None
+        done = self._pages.read.fleet is not None
         return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
 
 
