@@ -73,9 +73,8 @@ def wrong_parts(section, of: Holder):
         yield "state", section.one("p", of="state").text
     facts = {fact.one("dt").text: fact.one("dd").text for fact in section.one("dl").all("div")}
     yield from (item for item in facts.items() if not is_fact(of, *item))
-    beside = sorted(
-        (linked(line), line.one("span", of="used").text) for line in section.one("div", of="other-holders").all("li")
-    )
+    others = section.one("div", of="other-holders").all("li")
+    beside = sorted((linked(line), line.one("span", of="used").text) for line in others)
     expected = sorted(of.others, key=lambda other: other.key.holder)
     if len(beside) != len(expected) or not all(
         is_neighbour(*pair) for pair in zip(beside, expected, strict=True)

@@ -87,9 +87,8 @@ class Grant:
     compute_entitled: float | None = None
     meter: Meter | None = None
     exclusive: bool = False  # no other container can have a part of the device
-    counted_elsewhere: bool = (
-        False  # another grant of the container counts its slices of the device, in another unit
-    )
+    # Another grant of the container counts its slices of the device, in another unit.
+    counted_elsewhere: bool = False
     for_unknown: bool = False  # the holder reserves the device for an unknown container
 
 
