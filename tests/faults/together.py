@@ -70,7 +70,8 @@ async def _hanging(watch: Watch, parts: frozenset[str]) -> AsyncIterator[None]:
         yield
     # What hung has come to an end before the next poll looks for it.
     poller = watch.poller
-    left = (poller._joiner._running, *(each._task for each in (poller._devices._nvml, *poller._others())))
+    sources = (poller._devices._nvml, poller._allocations, poller._names, *poller._later())
+    left = (poller._joiner._running, *(each._task for each in sources))
     if running := [each for each in left if each is not None]:
         await asyncio.wait(running, timeout=END_SECONDS)
 

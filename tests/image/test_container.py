@@ -164,7 +164,7 @@ def test_the_doctor_says_how_to_get_the_driver_into_the_container(image: str, sp
 
     assert code == 3, text
     assert "libnvidia-ml.so.1" in checks["driver"]["found"]
-    assert "runtimeClassName nvidia with NVIDIA_VISIBLE_DEVICES=all" in checks["driver"]["found"]
+    assert "runtimeClassName nvidia and NVIDIA_VISIBLE_DEVICES=all" in checks["driver"]["found"]
 
 
 def test_it_ends_at_once_when_asked_to(image: str, spec: Spec, node: Node):
