@@ -33,8 +33,8 @@ def escape_help(text: str, *, openmetrics: bool) -> str:
 
 
 def label_set(names: _Names, values: _Names) -> str:
-    """Return the labels that identify an entity, with braces; "" without labels."""
-    inner = ",".join([f'{name}="{escape(value)}"' for name, value in zip(names, values, strict=True)])
+    """Return the labels of an entity, with braces; "" without labels."""
+    inner = extra_labels(names, values)
     return f"{{{inner}}}" if inner else ""
 
 

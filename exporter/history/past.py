@@ -92,7 +92,13 @@ class Key(NamedTuple):
     """The identity of a series."""
 
     level: Level
-    values: tuple[str, ...]  # of the level's labels, in their order
+    values: tuple[str, ...]  # of its IDENTITY_LABELS, in their order
+
+
+def key_of(row: ContainerRow) -> Key:
+    """Return the key of a container on a device."""
+    holder, device = row.holder, row.device
+    return Key("container", (*holder, *device))
 
 
 def _readers(
@@ -103,6 +109,11 @@ def _readers(
 
 
 # GPUs and MIG devices come first: they are few, needed everywhere, and memory may be too small for all rows.
+_KEYS: Mapping[Level, Callable[[Any], Key]] = {
+    "gpu": lambda row: Key("gpu", (row.identity.uuid,)),
+    "mig": lambda row: Key("mig", row.device),
+    "container": key_of,
+}
 _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
     "gpu": _readers(GPU, FIELDS["gpu"]),
     "mig": _readers(MIG, FIELDS["mig"]),
@@ -114,14 +125,7 @@ def readings(snapshot: Snapshot) -> Iterator[tuple[Key, list[Number | None]]]:
     """Yield the key and the values of each GPU, MIG device and container, in the order of FIELDS."""
     for level, readers in _READERS.items():
         for entity in ENTITIES[level](snapshot):
-            yield Key(level, entity.values), [_finite(read(entity.row)) for read in readers]
-
-
-def key_of(row: ContainerRow) -> Key:
-    """Return the key of a container on a device."""
-    holder, device = row.holder, row.device
-    values = (holder.namespace, holder.pod, holder.container, *filter(None, device))
-    return Key("container", values)
+            yield _KEYS[level](entity.row), [_finite(read(entity.row)) for read in readers]
 
 
 def _finite(value: Number | None) -> Number | None:

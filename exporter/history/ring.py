@@ -12,7 +12,7 @@ from exporter.concurrency import in_thread
 from exporter.history.past import ADDED, FIELDS, Key, NotKeptError, Past, Track, Wanted, readings
 from exporter.history.plan import Plan, Tracks, means, plan, shares, whole
 from exporter.history.tiers import Cells, Counts, Lane, tiers_of
-from exporter.metrics import LEVEL_LABELS, Number
+from exporter.metrics import IDENTITY_LABELS, Number
 from exporter.model import Snapshot
 
 BUDGET = 24_000_000
@@ -227,7 +227,7 @@ def _is_wanted(key: Key, wanted: Wanted) -> bool:
 
 
 def _labels(key: Key) -> dict[str, str]:
-    return dict(zip(LEVEL_LABELS[key.level], key.values, strict=False))
+    return dict(zip(IDENTITY_LABELS[key.level], key.values, strict=True))
 
 
 def _track(each: int, series: _Copied) -> Track:

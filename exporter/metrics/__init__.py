@@ -17,7 +17,7 @@ from exporter.metrics.family import (
     scaled,
 )
 from exporter.metrics.gpu import GPU
-from exporter.metrics.levels import ENTITIES, GROUPS, LEVEL_LABELS, Entity, Enumerate, Group
+from exporter.metrics.levels import ENTITIES, GROUPS, IDENTITY_LABELS, LEVEL_LABELS, Entity, Enumerate, Group
 from exporter.metrics.mig import MIG
 from exporter.metrics.node import COLLECTOR, NODE
 from exporter.metrics.vgpu import VGPU
@@ -32,6 +32,7 @@ __all__ = [
     "FAMILIES",
     "GPU",
     "GROUPS",
+    "IDENTITY_LABELS",
     "LEVEL_LABELS",
     "MIG",
     "NODE",

@@ -88,7 +88,7 @@ POD: tuple[AnyFamily, ...] = (
         lambda _: 1,
     ),
 )
-"""Families of a pod (PodRow), labelled ``namespace``, ``pod``, ``pod_uid`` and its own labels."""
+"""Families of a pod (PodRow), which also have the pod's own labels."""
 
 POD_LABELS = ("namespace", "pod", "pod_uid")
 

@@ -19,7 +19,6 @@ def _info(row: GpuRow) -> tuple[str, ...]:
     gpu, reading = row.identity, row.reading
     minor = "" if gpu.minor is None else str(gpu.minor)
     return (
-        str(gpu.index) if gpu.index >= 0 else "",
         f"nvidia{minor}" if minor else "",
         minor,
         gpu.model,
@@ -57,10 +56,10 @@ _CORE: tuple[AnyFamily, ...] = (
     _GPU.info(
         "info",
         (
-            *("gpu", "device", "minor", "model", "pci_bus_id", "vendor", "serial", "mig", "sharing"),
+            *("device", "minor", "model", "pci_bus_id", "vendor", "serial", "mig", "sharing"),
             *("architecture", "vbios"),
         ),
-        "Identity of a physical GPU: gpu is the NVML index, minor the N of /dev/nvidiaN, sharing the current "
+        "Identity of a physical GPU: minor is the N of /dev/nvidiaN, sharing the current "
         "sharing mode (exclusive, time-slicing, mps, mig, ...).",
         _info,
     ),
@@ -165,4 +164,4 @@ GPU: tuple[AnyFamily, ...] = (
     *GPU_VGPU,
     *GPU_SHARING,
 )
-"""Families of physical GPUs (GpuRow), labelled ``uuid``."""
+"""Families of physical GPUs (GpuRow)."""

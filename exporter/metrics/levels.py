@@ -7,16 +7,9 @@ from exporter.metrics.container_rows import POD_LABELS, label_names
 from exporter.metrics.family import Level
 from exporter.model import Snapshot
 
-COLLECTOR_LABELS = ("collector",)
-GPU_LABELS = ("uuid",)
-MIG_LABELS = ("uuid", "mig_uuid")
-VGPU_LABELS = ("uuid", "vgpu_uuid")
-CONTAINER_LABELS = ("namespace", "pod", "container", "uuid")
-MIG_CONTAINER_LABELS = (*CONTAINER_LABELS, "mig_uuid")
-
 
 class Entity(NamedTuple):
-    """A record of the model with the names and values of its identifying labels."""
+    """A record of the model with its labels; a label with an empty value is not printed."""
 
     names: tuple[str, ...]
     values: tuple[str, ...]
@@ -25,46 +18,78 @@ class Entity(NamedTuple):
 
 Enumerate: TypeAlias = Callable[[Snapshot], Iterable[Entity]]
 
+IDENTITY_LABELS: Mapping[Level, tuple[str, ...]] = {
+    "node": (),
+    "collector": ("collector",),
+    "gpu": ("uuid",),
+    "mig": ("uuid", "mig_uuid"),
+    "vgpu": ("uuid", "vgpu_uuid"),
+    "container": ("namespace", "pod", "container", "uuid", "mig_uuid"),
+    "pod": POD_LABELS,
+}
+"""Labels that identify a record of a level within its node. ``mig_uuid`` of a container is empty on a GPU."""
+
+LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
+    "node": ("node",),
+    "collector": ("node", "collector"),
+    "gpu": ("node", "gpu", "uuid"),
+    "mig": ("node", "gpu", "uuid", "mig_uuid", "profile"),
+    "vgpu": ("node", "gpu", "uuid", "vgpu_uuid"),
+    "container": ("node", "gpu", "uuid", "mig_uuid", "namespace", "pod", "container"),
+    "pod": ("node", *POD_LABELS),
+}
+"""All labels of a level. ``gpu`` is the NVML index, as in dcgm-exporter; a pod also has its own labels."""
+
+
+def _indexes(snapshot: Snapshot) -> dict[str, str]:
+    """Return the NVML index of each GPU by uuid; without those whose index is unknown."""
+    gpus = (row.identity for row in snapshot.gpus)
+    return {gpu.uuid: str(gpu.index) for gpu in gpus if gpu.index >= 0}
+
 
 def _node(snapshot: Snapshot) -> Iterator[Entity]:
-    yield Entity((), (), snapshot)
+    yield Entity(LEVEL_LABELS["node"], (snapshot.node.name,), snapshot)
 
 
 def _collectors(snapshot: Snapshot) -> Iterator[Entity]:
     for row in snapshot.collectors:
-        yield Entity(COLLECTOR_LABELS, (row.name,), row)
+        yield Entity(LEVEL_LABELS["collector"], (snapshot.node.name, row.name), row)
 
 
 def _gpus(snapshot: Snapshot) -> Iterator[Entity]:
+    node, indexes = snapshot.node.name, _indexes(snapshot)
     for row in snapshot.gpus:
-        yield Entity(GPU_LABELS, (row.identity.uuid,), row)
+        uuid = row.identity.uuid
+        yield Entity(LEVEL_LABELS["gpu"], (node, indexes.get(uuid, ""), uuid), row)
 
 
 def _migs(snapshot: Snapshot) -> Iterator[Entity]:
+    node, indexes = snapshot.node.name, _indexes(snapshot)
     for row in snapshot.migs:
-        yield Entity(MIG_LABELS, (row.device.uuid, row.device.mig_uuid), row)
+        uuid, mig_uuid = row.device
+        values = (node, indexes.get(uuid, ""), uuid, mig_uuid, row.reading.profile or "")
+        yield Entity(LEVEL_LABELS["mig"], values, row)
 
 
 def _vgpus(snapshot: Snapshot) -> Iterator[Entity]:
+    node, indexes = snapshot.node.name, _indexes(snapshot)
     for row in snapshot.vgpus:
-        yield Entity(VGPU_LABELS, (row.uuid, row.reading.uuid), row)
+        values = (node, indexes.get(row.uuid, ""), row.uuid, row.reading.uuid)
+        yield Entity(LEVEL_LABELS["vgpu"], values, row)
 
 
 def _containers(snapshot: Snapshot) -> Iterator[Entity]:
+    node, indexes = snapshot.node.name, _indexes(snapshot)
     for row in snapshot.containers:
-        holder, (uuid, mig_uuid) = row.holder, row.device
-        values = (holder.namespace, holder.pod, holder.container, uuid)
-        if mig_uuid:
-            yield Entity(MIG_CONTAINER_LABELS, (*values, mig_uuid), row)
-        else:
-            yield Entity(CONTAINER_LABELS, values, row)
+        device = (node, indexes.get(row.device.uuid, ""), *row.device)
+        yield Entity(LEVEL_LABELS["container"], (*device, *row.holder), row)
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Entity]:
     for row in snapshot.pods:
         names = label_names(tuple(name for name, _ in row.labels))
-        values = (row.namespace, row.name, row.uid, *(value for _, value in row.labels))
-        yield Entity((*POD_LABELS, *names), values, row)
+        values = (snapshot.node.name, row.namespace, row.name, row.uid, *(value for _, value in row.labels))
+        yield Entity((*LEVEL_LABELS["pod"], *names), values, row)
 
 
 ENTITIES: Mapping[Level, Enumerate] = {
@@ -77,17 +102,6 @@ ENTITIES: Mapping[Level, Enumerate] = {
     "pod": _pods,
 }
 """Functions that list the entities of a level. The record of the node level is the Snapshot itself."""
-
-LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
-    "node": (),
-    "collector": COLLECTOR_LABELS,
-    "gpu": GPU_LABELS,
-    "mig": MIG_LABELS,
-    "vgpu": VGPU_LABELS,
-    "container": MIG_CONTAINER_LABELS,
-    "pod": POD_LABELS,
-}
-"""Labels of a level. A container has ``mig_uuid`` on MIG devices only; a pod also has its own labels."""
 
 
 class Group(NamedTuple):

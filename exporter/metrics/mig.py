@@ -19,9 +19,9 @@ _SHARING = MIG_ROWS.grouped("sharing")
 MIG: tuple[AnyFamily, ...] = (
     _READING.info(
         "info",
-        ("gi", "ci", "profile"),
+        ("gi", "ci"),
         "Identity of a MIG device: compute instance ci in GPU instance gi of the GPU uuid.",
-        lambda mig: (str(mig.gi), str(mig.ci), mig.profile or ""),
+        lambda mig: (str(mig.gi), str(mig.ci)),
     ),
     _MEMORY.gauge(
         "memory_total_bytes",
@@ -98,4 +98,4 @@ MIG: tuple[AnyFamily, ...] = (
     job_info(MIG_ROWS, "GPU instance of the MIG device"),
     *MIG_PROFILING,
 )
-"""Families of MIG devices (MigRow), labelled ``uuid`` and ``mig_uuid``."""
+"""Families of MIG devices (MigRow)."""

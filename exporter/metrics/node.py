@@ -15,14 +15,14 @@ _COLLECTOR: Rows[CollectorHealth, CollectorHealth] = Rows("gpuslice_collector_",
 def _info(node: NodeRow) -> tuple[str, ...]:
     driver = node.driver or DriverInfo()
     versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
-    return (node.name, *(version or "" for version in versions))
+    return tuple(version or "" for version in versions)
 
 
 NODE: tuple[AnyFamily, ...] = (
     _NODE.info(
         "node_info",
-        ("node", "driver_version", "nvml_version", "cuda_version"),
-        "Node name, and versions of the driver, NVML and the CUDA driver API.",
+        ("driver_version", "nvml_version", "cuda_version"),
+        "Versions of the driver, NVML and the CUDA driver API on the node.",
         _info,
     ),
     _NODE.gauge(

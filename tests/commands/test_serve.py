@@ -12,6 +12,7 @@ from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.faults import KubeletHang, NvmlHang
 from tests.commands.program import END_SECONDS, TIMEOUT, nothing_here, serving
+from tests.golden.page import Page
 from tests.hardware.amd.tree import Tree
 
 
@@ -21,9 +22,10 @@ def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
         assert server.get("-/healthy") == "ok\n"
         wait_until_ready(server)
         page = server.get("metrics")
-        assert 'gpuslice_collector_success{collector="nvml"} 0' in page
-        assert 'gpuslice_collector_success{collector="podresources"} 0' in page
-        assert "gpuslice_node_gpus 0" not in page
+        shown = Page(page)
+        assert shown.value("gpuslice_collector_success", collector="nvml") == 0
+        assert shown.value("gpuslice_collector_success", collector="podresources") == 0
+        assert shown.value("gpuslice_node_gpus") is None
         assert "gpuslice_build_info{" in page
         assert "<html" in server.get("")
         assert json.loads(server.get("api/v1/snapshot"))["demo"] is False
@@ -42,7 +44,7 @@ def test_a_node_of_amd_alone_does_not_ask_for_the_driver_of_nvidia(tmp_path):
     with serving("serve", *nothing_here(tmp_path)) as server:
         wait_until_ready(server)
         page = server.get("metrics")
-        assert "gpuslice_node_gpus 1" in page
+        assert Page(page).value("gpuslice_node_gpus") == 1
         assert 'collector="nvml"' not in page
         server.end()
     told = "\n".join(server.lines)
@@ -79,7 +81,7 @@ def test_demo():
         assert server.lines[0] == f"A simulated GPU node (t4-timeslicing): {server.url}"
         wait_until_ready(server)
         page = server.get("metrics")
-        assert "gpuslice_node_gpus 4" in page
+        assert Page(page).value("gpuslice_node_gpus") == 4
         assert 'pod="infer-1"' in page
         assert "nb-anna" in server.get("")
         assert json.loads(server.get("api/v1/snapshot"))["demo"] is True
@@ -121,7 +123,7 @@ def test_what_hangs_keeps_it_neither_from_answering_nor_from_ending(fault, tmp_p
             assert server.get(page, within=2)
         wait_until_ready(server)
         failing = "podresources" if isinstance(fault, KubeletHang) else "nvml"
-        assert f'gpuslice_collector_success{{collector="{failing}"}} 0' in server.get("metrics")
+        assert Page(server.get("metrics")).value("gpuslice_collector_success", collector=failing) == 0
         code, took = server.end()
     assert code == 0
     assert took < END_SECONDS

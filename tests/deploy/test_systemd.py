@@ -14,6 +14,7 @@ from exporter.cli import main
 from exporter.config.settings import load_settings
 from exporter.workloads.jobs import read_jobs
 from tests.deploy.tools import ROOT, output, tool
+from tests.golden.page import Page
 
 UNITS = ROOT / "deploy/systemd"
 PAGE = (ROOT / "docs/systemd.md").read_text()
@@ -227,5 +228,6 @@ def test_the_exporter_shows_what_the_scripts_write(tmp_path) -> None:
         timeout=60,
     ).stdout
 
-    (uuid,) = re.findall(r'^gpuslice_gpu_info\{uuid="([^"]+)",gpu="1"', page, re.MULTILINE)
-    assert f'gpuslice_gpu_job_info{{uuid="{uuid}",hpc_job="4711"}} 1' in page
+    shown = Page(page)
+    uuid = shown.labels("gpuslice_gpu_info", gpu="1")["uuid"]
+    assert shown.value("gpuslice_gpu_job_info", uuid=uuid, hpc_job="4711") == 1

@@ -18,6 +18,7 @@ from sysconfig import get_path
 import pytest
 
 from tests.deploy.tools import ROOT, tool
+from tests.golden.page import Page
 
 pytestmark = pytest.mark.slow
 
@@ -194,7 +195,7 @@ def test_the_exporter_serves_after_the_commands_of_the_page(machine) -> None:
     machine.page("http://127.0.0.1:9836/-/ready")
     page = machine.page("http://127.0.0.1:9836/metrics")
 
-    assert 'gpuslice_collector_success{collector="jobs"} 1' in page
+    assert Page(page).value("gpuslice_collector_success", collector="jobs") == 1
     assert machine.properties("gpuslice-exporter.service")["UnitFileState"] == "enabled"
 
 

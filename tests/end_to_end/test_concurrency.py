@@ -10,6 +10,7 @@ import pytest
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.faults import Fault, KubeletHang, NvmlHang
 from tests.end_to_end.serving import OPENMETRICS, TEXT, Served, serving
+from tests.golden.page import Page
 
 SCRAPERS = 50
 FORMS = [(accept, encoding) for accept in (TEXT, OPENMETRICS) for encoding in ("identity", "gzip")]
@@ -84,7 +85,7 @@ async def test_scrapes_go_on_while_polls_come_and_go() -> None:
     for page in pages:
         assert page.endswith(b"# EOF\n")
         assert page.count(b"\ngpuslice_gpu_up{") == 4
-        assert page.count(b"\ngpuslice_snapshot_timestamp_seconds ") == 1
+        assert page.count(b"\ngpuslice_snapshot_timestamp_seconds{") == 1
 
 
 async def _poll_often(served: Served) -> None:
@@ -117,6 +118,6 @@ async def test_a_hang_keeps_no_scraper_waiting(hang: Fault, collector: str, slic
         await served.node.step(10)
 
     assert meanwhile == ready
-    assert f'gpuslice_collector_success{{collector="{collector}"}} 0\n'.encode() in page
+    assert Page(page.decode()).value("gpuslice_collector_success", collector=collector) == 0
     assert page.count(b"\ngpuslice_gpu_up{") == 4
     assert page.count(b"\ngpuslice_container_slices{") == slices

@@ -17,7 +17,7 @@ from exporter.demo.scenario.catalog import load
 from exporter.doctor import Doctor
 from exporter.history.past import FIELDS
 from exporter.history.ring import History
-from exporter.metrics import LEVEL_LABELS
+from exporter.metrics import IDENTITY_LABELS
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
@@ -105,13 +105,13 @@ async def test_history_is_the_mean_of_what_metrics_showed(scenario) -> None:
             told = json.loads(await ask(f"/api/v1/history?{query}"))
             assert told["start"] + told["count"] * told["step"] == told["end"] > scrapes[-1].timestamp
             levels = {
-                (each["level"], *(each[name] for name in LEVEL_LABELS[each["level"]]))
+                (each["level"], *(each[name] for name in IDENTITY_LABELS[each["level"]]))
                 for each in told["series"]
             }
             assert len(levels) == len(told["series"])
             assert levels == everything(scrapes, told["start"])
             for each in told["series"]:
-                labels = {name: each[name] for name in LEVEL_LABELS[each["level"]]}
+                labels = {name: each[name] for name in IDENTITY_LABELS[each["level"]]}
                 for field in FIELDS[each["level"]]:
                     expected = means(scrapes, told, each["level"], labels, field)
                     assert close(each[field], expected), (labels, field, each[field], expected)
@@ -120,7 +120,7 @@ async def test_history_is_the_mean_of_what_metrics_showed(scenario) -> None:
 def everything(scrapes, start) -> set[tuple]:
     """Name all containers, GPUs and MIG devices that any scrape had, since the first step began."""
     return {
-        (level, *(sample.labels.get(name) for name in LEVEL_LABELS[level]))
+        (level, *(sample.labels.get(name) for name in IDENTITY_LABELS[level]))
         for scrape in scrapes
         if scrape.timestamp >= start
         for level in FIELDS

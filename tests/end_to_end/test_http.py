@@ -21,6 +21,7 @@ from exporter.web import ListenError, Server
 from exporter.web.app import make_app
 from exporter.web.http.assets import asset
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
+from tests.golden.page import Page
 from tests.site import site_of
 
 SCENARIO = "t4-timeslicing"
@@ -210,7 +211,7 @@ async def test_ready_where_nothing_is_found() -> None:
         _, page = await _get(served, "/metrics")
 
     assert statuses == [404 if path.startswith("/gpu/") else 200 for path in ROUTES]
-    assert b'gpuslice_collector_success{collector="nvml"} 0\n' in page
+    assert Page(page.decode()).value("gpuslice_collector_success", collector="nvml") == 0
 
 
 async def test_unhealthy_only_while_a_restart_helps() -> None:
@@ -305,7 +306,7 @@ async def test_the_snapshot_has_twins(served: Served, accept: str, query: str, c
     text = body.decode()
     starts = {
         "application/json": "{",
-        "text/csv": "namespace,pod,container,uuid",
+        "text/csv": "node,gpu,uuid,mig_uuid,namespace",
         "text/plain": served.node.name,
     }
     assert text.startswith(starts[content_type])

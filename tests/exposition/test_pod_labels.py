@@ -75,13 +75,14 @@ def test_each_pod_has_one_series_with_its_own_labels(bare, parse, fmt):
     page = Exposition().page(replace(bare, pods=pods)).body(fmt)
     assert series(parse(page, fmt)) == [
         {
+            "node": "node",
             "namespace": "ml",
             "pod": "nb",
             "pod_uid": "uid-nb",
             "label_app_kubernetes_io_name": "notebook",
             "label_team": 'vi"sion',
         },
-        {"namespace": "ml", "pod": "nb", "pod_uid": "uid-old", "label_team": ""},
+        {"node": "node", "namespace": "ml", "pod": "nb", "pod_uid": "uid-old"},
     ]
     assert b"# TYPE gpuslice_pod_labels gauge\n" in page
 

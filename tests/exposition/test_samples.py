@@ -9,8 +9,11 @@ from exporter.exposition.page import Exposition, Format
 from exporter.metrics import FAMILIES, Family
 from exporter.model import Bar1, CollectorHealth, SliceCount
 
-NOTEBOOK = 'namespace="ml",pod="nb-li",container="main",uuid="GPU-shared"'
-TRAIN = 'namespace="ml",pod="train-0",container="main",uuid="GPU-mig",mig_uuid="MIG-a"'
+NODE = 'node="gpu-node-07"'
+SHARED = f'{NODE},gpu="0",uuid="GPU-shared"'
+CUT = f'{NODE},gpu="1",uuid="GPU-mig"'
+NOTEBOOK = f'{SHARED},namespace="ml",pod="nb-li",container="main"'
+TRAIN = f'{CUT},mig_uuid="MIG-a",namespace="ml",pod="train-0",container="main"'
 
 
 def _lines(snapshot, prefix: str) -> list[str]:
@@ -21,29 +24,29 @@ def _lines(snapshot, prefix: str) -> list[str]:
 @pytest.mark.parametrize(
     "line",
     [
-        'gpuslice_gpu_utilization_ratio{uuid="GPU-shared"} 0.37',
-        'gpuslice_gpu_memory_copy_utilization_ratio{uuid="GPU-shared"} 0.07',
-        'gpuslice_gpu_power_watts{uuid="GPU-shared"} 61.234',
-        'gpuslice_gpu_energy_joules_total{uuid="GPU-shared"} 123456.789',
-        'gpuslice_gpu_clock_hertz{uuid="GPU-shared",clock="sm"} 1410000000',
-        'gpuslice_gpu_fan_ratio{uuid="GPU-shared"} 0.3',
-        'gpuslice_gpu_memory_total_bytes{uuid="GPU-shared"} 42949672960',
-        'gpuslice_gpu_slices{uuid="GPU-shared",resource="nvidia.com/gpu.shared"} 10',
-        'gpuslice_gpu_slices_allocated{uuid="GPU-shared",resource="nvidia.com/gpu.shared"} 2',
-        'gpuslice_gpu_mig_compute_slices{uuid="GPU-mig",state="free"} 1',
-        'gpuslice_gpu_mig_memory_slices{uuid="GPU-mig",state="free"} 3',
-        'gpuslice_gpu_mig_adjacent_free_memory_slices{uuid="GPU-mig"} 2',
-        'gpuslice_gpu_compute_mode_info{uuid="GPU-mig",compute_mode="default"} 1',
-        'gpuslice_mig_info{uuid="GPU-mig",mig_uuid="MIG-a",gi="1",ci="0",profile="3g.20gb"} 1',
-        'gpuslice_container_slices{namespace="ml",pod="nb-li",container="main",uuid="GPU-shared"} 1',
+        f"gpuslice_gpu_utilization_ratio{{{SHARED}}} 0.37",
+        f"gpuslice_gpu_memory_copy_utilization_ratio{{{SHARED}}} 0.07",
+        f"gpuslice_gpu_power_watts{{{SHARED}}} 61.234",
+        f"gpuslice_gpu_energy_joules_total{{{SHARED}}} 123456.789",
+        f'gpuslice_gpu_clock_hertz{{{SHARED},clock="sm"}} 1410000000',
+        f"gpuslice_gpu_fan_ratio{{{SHARED}}} 0.3",
+        f"gpuslice_gpu_memory_total_bytes{{{SHARED}}} 42949672960",
+        f'gpuslice_gpu_slices{{{SHARED},resource="nvidia.com/gpu.shared"}} 10',
+        f'gpuslice_gpu_slices_allocated{{{SHARED},resource="nvidia.com/gpu.shared"}} 2',
+        f'gpuslice_gpu_mig_compute_slices{{{CUT},state="free"}} 1',
+        f'gpuslice_gpu_mig_memory_slices{{{CUT},state="free"}} 3',
+        f"gpuslice_gpu_mig_adjacent_free_memory_slices{{{CUT}}} 2",
+        f'gpuslice_gpu_compute_mode_info{{{CUT},compute_mode="default"}} 1',
+        f'gpuslice_mig_info{{{CUT},mig_uuid="MIG-a",profile="3g.20gb",gi="1",ci="0"}} 1',
+        f"gpuslice_container_slices{{{NOTEBOOK}}} 1",
         f"gpuslice_container_processes{{{TRAIN}}} 1",
         f"gpuslice_container_compute_used_ratio{{{NOTEBOOK}}} 0.0",
-        'gpuslice_attribution_inconsistent_total{uuid="GPU-shared",quantity="compute"} 1',
-        'gpuslice_nvml_errors_total{call="nvmlInit",error="Timeout"} 1',
-        'gpuslice_allocations_unresolved{resource="nvidia.com/gpu"} 1',
-        'gpuslice_collector_errors_total{collector="podresources",reason="timeout"} 3',
-        "gpuslice_process_attribution_available 1",
-        "gpuslice_node_gpus 2",
+        f'gpuslice_attribution_inconsistent_total{{{SHARED},quantity="compute"}} 1',
+        f'gpuslice_nvml_errors_total{{{NODE},call="nvmlInit",error="Timeout"}} 1',
+        f'gpuslice_allocations_unresolved{{{NODE},resource="nvidia.com/gpu"}} 1',
+        f'gpuslice_collector_errors_total{{{NODE},collector="podresources",reason="timeout"}} 3',
+        f"gpuslice_process_attribution_available{{{NODE}}} 1",
+        f"gpuslice_node_gpus{{{NODE}}} 2",
     ],
 )
 def test_a_sample_reads(full, line) -> None:
@@ -54,7 +57,7 @@ def test_a_sample_reads(full, line) -> None:
 def test_gpu_info_tells_only_what_is_known(bare) -> None:
     """Labels of an info series that are not known are left out."""
     assert _lines(bare, "gpuslice_gpu_info") == [
-        'gpuslice_gpu_info{uuid="GPU-x",gpu="0",vendor="nvidia",sharing="unknown"} 1'
+        'gpuslice_gpu_info{node="node",gpu="0",uuid="GPU-x",vendor="nvidia",sharing="unknown"} 1'
     ]
 
 

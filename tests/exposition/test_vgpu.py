@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from exporter.metrics import Family, LabelledFamily
-from exporter.metrics.levels import ENTITIES, LEVEL_LABELS
+from exporter.metrics.levels import ENTITIES
 from exporter.metrics.vgpu import GPU_VGPU, VGPU
 from exporter.model import (
     ContainerRef,
@@ -104,6 +104,5 @@ def test_vgpus_are_a_level_of_their_own():
     row = VgpuRow(uuid="GPU-a", reading=VgpuReading(uuid="v"))
     snapshot = Snapshot(timestamp=0.0, sequence=1, node=NodeRow(name="n"), vgpus=(row,))
     assert [(each.names, each.values, each.row) for each in ENTITIES["vgpu"](snapshot)] == [
-        (("uuid", "vgpu_uuid"), ("GPU-a", "v"), row)
+        (("node", "gpu", "uuid", "vgpu_uuid"), ("n", "", "GPU-a", "v"), row)
     ]
-    assert LEVEL_LABELS["vgpu"] == ("uuid", "vgpu_uuid")

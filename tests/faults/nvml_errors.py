@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +58,7 @@ OLDER_FORM = "nvmlDeviceGetMemoryInfo"
 BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
 # What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
 SPLIT = "gpuslice_container_energy_joules_total"
-OF_NODE = ("gpuslice_node_info", "gpuslice_node_gpus", 'gpuslice_collector_success{collector="nvml"}')
+OF_NODE = re.compile(r'gpuslice_(node_info|node_gpus|collector_success\{.*collector="nvml")\b')
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,9 @@ class Matrix:
         """Tell whether a series is of what the fault may cost; with a library opened anew some pass."""
         if series in self._driver.passing and self._opens(case):
             return True
-        if series == VIEW:
+        if name_of(series) == VIEW:
             return RUNNING in case.function and case.where == ALL
-        if series.startswith(OF_NODE):
+        if OF_NODE.match(series):
             return told.reach is Reach.DRIVER or case.where == NODE
         if told.reach is Reach.DRIVER or not case.device:
             return any(uuid in series for uuid in self._gpus)

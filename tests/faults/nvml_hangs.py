@@ -134,7 +134,7 @@ class Hangs(Matrix):
         if series in self._driver.passing and (reach is Reach.DRIVER or not self._asked(case)):
             return True
         if reach is Reach.DRIVER:
-            return series.startswith(OF_NODE) or any(uuid in series for uuid in self._gpus)
+            return bool(OF_NODE.match(series)) or any(uuid in series for uuid in self._gpus)
         if reach is Reach.NOTHING:
             return case.function in APART and "gpuslice_gpu_peer_" in series
         if not case.device:

@@ -106,9 +106,9 @@ def read(config: Path) -> Series:
 
 
 def parsed(page: str) -> Series:
-    """Return the samples of a page by name and labels."""
+    """Return the samples of a page by name and labels, without the name of the node."""
     return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
+        (sample.name, frozenset(label for label in sample.labels.items() if label[0] != "node")): sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
     }

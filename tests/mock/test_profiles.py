@@ -81,7 +81,10 @@ def differences(config: dict[str, Any], series: Series) -> tuple[list[str], int]
     for device in devices(config):
         for (name, labels), (path, unit) in FACTS.items():
             expected = _at(device, path)
-            key = f"gpuslice_gpu_{name}", frozenset({("uuid", device["uuid"]), *labels})
+            key = (
+                f"gpuslice_gpu_{name}",
+                frozenset({("uuid", device["uuid"]), ("gpu", str(device["index"])), *labels}),
+            )
             if expected is None or key not in series:
                 continue
             compared += 1

@@ -10,6 +10,7 @@ from exporter.demo.scenario import catalog
 from exporter.demo.scenario.faults import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
 from exporter.exposition.page import Exposition, choose_format
 from tests.demo.making import made, pod
+from tests.golden.page import Page
 from tests.poller.bench import QUICK, failing, health, holders, memories, polled, rows, running, until
 
 AWAY, BACK = 10, 20
@@ -143,12 +144,12 @@ async def test_the_page_can_be_made_of_every_state():
         return exposition.page(poller.snapshot).body(choose_format("")).decode()
 
     async with polled(with_faults("t4-timeslicing", down()), **QUICK) as (node, poller):
-        assert 'gpuslice_collector_success{collector="podresources"}' not in page()
+        assert Page(page()).value("gpuslice_collector_success", collector="podresources") is None
         await poller.poll()
-        assert 'gpuslice_collector_success{collector="podresources"} 1' in page()
+        assert Page(page()).value("gpuslice_collector_success", collector="podresources") == 1
         await node.step(AWAY)
         await poller.poll()
-        assert 'gpuslice_collector_success{collector="podresources"} 0' in page()
+        assert Page(page()).value("gpuslice_collector_success", collector="podresources") == 0
         await asyncio.sleep(QUICK["stale_after"] + 0.05)
         await poller.poll()
         assert "gpuslice_container_slices{" not in page()

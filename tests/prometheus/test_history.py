@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from exporter.demo.scenario.catalog import load
 from exporter.history.past import FIELDS, Wanted
-from exporter.metrics import ENTITIES, FAMILIES, field_name
+from exporter.metrics import ENTITIES, FAMILIES, IDENTITY_LABELS, field_name
 from exporter.prometheus import Prometheus, PrometheusHistory
 from exporter.prometheus.past_queries import grid_of
 from tests.end_to_end.programs import prometheus
@@ -47,7 +47,8 @@ def known(snapshot):
     for level, fields in FIELDS.items():
         families = [family for family in FAMILIES if family.level == level and field_name(family) in fields]
         for entity in ENTITIES[level](snapshot):
-            labels = tuple(sorted((k, v) for k, v in zip(entity.names, entity.values, strict=True) if v))
+            told = zip(entity.names, entity.values, strict=True)
+            labels = tuple(sorted((k, v) for k, v in told if v and k in IDENTITY_LABELS[level]))
             values = {field_name(family): family.value(entity.row) for family in families}
             told = {name: value for name, value in values.items() if value is not None}
             if told:

@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 from exporter.config.settings import ListenAddress
 from exporter.history.past import FIELDS
 from exporter.history.ring import History
-from exporter.metrics import LEVEL_LABELS
+from exporter.metrics import IDENTITY_LABELS
 from exporter.web import Server, make_app
 from tests.history.snapshots import GIB, UUID, gpu, holder, snapshot
 from tests.site import site_of
@@ -63,7 +63,7 @@ async def test_history_has_the_shape_that_is_documented() -> None:
     assert told["start"] <= time.time() - 290
     series = {each["level"]: each for each in told["series"]}
     for level, each in series.items():
-        assert set(each) == {"level", *LEVEL_LABELS[level], *FIELDS[level]}
+        assert set(each) == {"level", *IDENTITY_LABELS[level], *FIELDS[level]}
         assert all(len(each[field]) == 60 for field in FIELDS[level])
     assert series["container"]["mig_uuid"] is None
     assert [value for value in series["container"]["memory_used_bytes"] if value is not None] == [GIB] * 3

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.demo.scenario.catalog import load
-from exporter.metrics import LEVEL_LABELS
+from exporter.metrics import IDENTITY_LABELS
 from exporter.web.live.snapshot_stream import LEVELS, delta
 from tests.end_to_end.serving import serving
 from tests.web.following import following
@@ -23,7 +23,7 @@ def apply(document, told) -> dict:
         if name == "node":
             new["node"] |= value
         elif name in LEVELS and isinstance(value, dict):
-            new[name] = _apply_rows(LEVEL_LABELS[LEVELS[name]], new[name], value)
+            new[name] = _apply_rows(IDENTITY_LABELS[LEVELS[name]], new[name], value)
         else:
             new[name] = value
     return new
@@ -51,7 +51,7 @@ def rows_of(level) -> st.SearchStrategy:
     """Make rows, which now and then cannot be told apart."""
     names = st.sampled_from(["a", "b", "c", None])
     return st.lists(
-        st.builds(dict.__or__, st.fixed_dictionaries(dict.fromkeys(LEVEL_LABELS[level], names)), FIELDS)
+        st.builds(dict.__or__, st.fixed_dictionaries(dict.fromkeys(IDENTITY_LABELS[level], names)), FIELDS)
     )
 
 
@@ -116,7 +116,7 @@ async def test_rows_that_stay_the_same_are_not_told() -> None:
 
     for name, level in LEVELS.items():
         for row in told.get(name, {"changed": ()})["changed"]:
-            labels = {label: row[label] for label in LEVEL_LABELS[level]}
+            labels = {label: row[label] for label in IDENTITY_LABELS[level]}
             (known,) = [each for each in before[name] if labels.items() <= each.items()]
             assert row.keys() - labels.keys()
             assert all(known[field] != value for field, value in row.items() if field not in labels)

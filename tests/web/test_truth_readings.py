@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from exporter.metrics import GPU, MIG, VGPU
+from exporter.metrics import GPU, LEVEL_LABELS, MIG, VGPU
 from tests.web.truth import GIB, SCENARIOS, gpu_of, lasts, linked, says, told, uuids
 
 # Where the page has another place for them.
@@ -64,7 +64,11 @@ def unread(series, families, labels, shown):
     for family in families:
         if family.group not in _ELSEWHERE:
             for sample in series.all(family.name.removeprefix("gpuslice_"), **labels):
-                own = {name: text for name, text in sample.labels.items() if name not in labels}
+                own = {
+                    name: text
+                    for name, text in sample.labels.items()
+                    if name not in LEVEL_LABELS[family.level]
+                }
                 expected[family.help].append((family, own, sample.value))
     for words, samples in expected.items():
         there = list(shown.pop(words, ()))

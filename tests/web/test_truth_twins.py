@@ -77,7 +77,8 @@ def _known(labels) -> dict:
 
 def infos(kind, row) -> dict[str, dict[str, str]]:
     """Gather the texts of a row under the info series that they are labels of."""
-    found: dict[str, dict[str, str]] = {}
+    # A node has this series also without a driver, whose versions are its labels.
+    found: dict[str, dict[str, str]] = {"gpuslice_node_info": {}} if kind == "NodeFields" else {}
     for field, schema in fields(kind).items():
         if (
             schema["x-series"].endswith("_info")

@@ -9,6 +9,7 @@ from exporter.metrics import (
     COLLECTOR,
     CONTAINER,
     GPU,
+    IDENTITY_LABELS,
     LEVEL_LABELS,
     MIG,
     NODE,
@@ -35,6 +36,9 @@ ROWS: Mapping[str, tuple[str, Level, Sequence[AnyFamily]]] = {
 
 _NODE: tuple[str, Level, Sequence[AnyFamily]] = ("Node", "node", NODE)
 _LABELS = {
+    "node": "Name of the node.",
+    "gpu": "NVML index of the GPU; null if unknown.",
+    "profile": "MIG profile or AMD partition mode; null if unknown.",
     "uuid": "UUID of the GPU.",
     "mig_uuid": "UUID of the MIG device, or name of the partition; null for a whole GPU.",
     "vgpu_uuid": "UUID of the vGPU.",
@@ -187,7 +191,7 @@ def _snapshot() -> Schema:
 
 def _delta() -> Schema:
     """Return the schema of a delta: rows by their labels, and other lists as a whole."""
-    identities = {name: LEVEL_LABELS[level] for name, (_, level, _) in ROWS.items()}
+    identities = {name: IDENTITY_LABELS[level] for name, (_, level, _) in ROWS.items()}
     rows = {
         name: _rows(
             {**reference(f"{row}Fields"), "required": list(identities[name])},
@@ -196,7 +200,7 @@ def _delta() -> Schema:
         )
         for name, (row, *_) in ROWS.items()
     }
-    pod = LEVEL_LABELS["pod"]
+    pod = IDENTITY_LABELS["pod"]
     return {
         "type": "object",
         "description": "Changes since the previous snapshot; fields that are missing have not changed.",
@@ -230,7 +234,7 @@ def _history() -> Schema:
     values = listed({"type": ["number", "null"]}, "One mean per step, null if unknown.")
     series = [
         whole({"level": {"const": level}} | _labels(labels) | dict.fromkeys(FIELDS[level], values))
-        for level, labels in LEVEL_LABELS.items()
+        for level, labels in IDENTITY_LABELS.items()
         if level in FIELDS
     ]
     return whole(

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from exporter.metrics import LEVEL_LABELS, Level
+from exporter.metrics import IDENTITY_LABELS, Level
 from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.live.sse import Message, event, text
 from exporter.web.render_cache import RenderCache
@@ -56,7 +56,7 @@ def delta(old: Document, new: Document) -> dict[str, Any]:
 def _change(name: str, old: Any, new: Any) -> Any:
     if isinstance(new, Mapping):
         return _changed(old, new)
-    rows = _rows(LEVEL_LABELS[LEVELS[name]], old, new) if name in LEVELS else None
+    rows = _rows(IDENTITY_LABELS[LEVELS[name]], old, new) if name in LEVELS else None
     return new if rows is None else rows
 
 

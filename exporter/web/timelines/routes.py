@@ -12,7 +12,7 @@ from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.history import NotKeptError, Past, Track, Wanted
-from exporter.metrics import LEVEL_LABELS
+from exporter.metrics import IDENTITY_LABELS
 from exporter.model import Snapshot
 from exporter.web.http.responses import reply
 from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
@@ -167,7 +167,7 @@ def history_json(past: Past) -> bytes:
 
 def _series(track: Track) -> dict[str, Any]:
     series: dict[str, Any] = {"level": track.level}
-    series |= {name: track.labels.get(name) for name in LEVEL_LABELS[track.level]}
+    series |= {name: track.labels.get(name) or None for name in IDENTITY_LABELS[track.level]}
     for field, values in track.values.items():
         digits = _DIGITS.get(field.rpartition("_")[2], 3)
         series[field] = [None if value is None else round(value, digits) for value in values]
