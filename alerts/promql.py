@@ -8,7 +8,7 @@ without ``honor_labels``: the rules work either way, through the records of ``re
 TARGET = "cluster, job, instance"
 DEVICE = f"{TARGET}, uuid"
 HOLDER = f"{TARGET}, namespace, pod, container, uuid, mig_uuid"
-# Labels that a target may have: they name the exporter's pod, not the subject of an alert. The last is our own,
+# Labels that a target may have: they name the exporter's pod, not the subject of an alert. The last is ours,
 # as Prometheus names it without ``honor_labels`` if the target has one too.
 OF_TARGET = "namespace, pod, container, endpoint, service, exported_node"
 

@@ -13,10 +13,11 @@ from benchmarks import bare
 from benchmarks.by_hand import Bench
 from exporter.exposition.page import Exposition, Format
 from exporter.metrics import ENTITIES, FAMILIES, Family
+from exporter.metrics.selection import Selection
 from exporter.model import Snapshot
 
 # They keep rendered labels from page to page, as that of the program does.
-_WHOLE, _NATIVE = Exposition(), Exposition(dcgm_names="off")
+_WHOLE, _NATIVE = Exposition(), Exposition(Selection(metric_set="full", dcgm_names="off"))
 _KINDS = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "info": InfoMetricFamily}
 
 

@@ -157,16 +157,6 @@ def _failures() -> tuple[Panel, ...]:
             height=8,
             nothing=Nothing("error", _POLLED),
         ),
-        timeline(
-            "Time in the driver",
-            "percentunit",
-            "Share of time in driver calls, by group of readings.",
-            Query(
-                by_node(f"rate(gpuslice_nvml_call_seconds_total{{{ON_NODES}}}[$__rate_interval])", "group"),
-                f"{NODE} · {{{{group}}}}",
-            ),
-            stacked=True,
-        ),
     )
 
 

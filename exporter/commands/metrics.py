@@ -4,8 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exporter.exposition.self_metrics import SelfMetrics
-from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, POD, VGPU, AnyFamily
-from exporter.metrics.dcgm import DCGM, LEGACY
+from exporter.metrics import (
+    COLLECTOR,
+    CONTAINER,
+    GPU,
+    GROUPS,
+    LEVEL_LABELS,
+    MIG,
+    NODE,
+    POD,
+    VGPU,
+    AnyFamily,
+    Family,
+)
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
 
 _INTRODUCTION = """\
 # Exported series
@@ -13,12 +25,17 @@ _INTRODUCTION = """\
 *Made from the tables in `exporter/metrics/` by `gpuslice-exporter metrics`.*
 
 Units are base units, and a ratio of 1 is a whole physical GPU. An unknown value is absent; a 0 was measured.
-Names and properties of an entity are labels of its info series, to be joined:
+Every series of a device has the labels `node` and `gpu` (the NVML index):
 
 ```promql
-gpuslice_container_memory_used_bytes
-  * on (uuid) group_left (gpu, model) gpuslice_gpu_info
+gpuslice_container_memory_used_bytes{node="a", gpu="3"} > gpuslice_container_memory_entitled_bytes
 ```
+
+Further properties, such as the model, are labels of the info series. Scrape with `honor_labels: true`.
+
+The column *set* has the smallest set of `--metric-set` with the series: `core` (the default) has what the
+alerts and the Fleet, Node and Tenant dashboards need, `standard` also what the Hardware dashboard shows,
+`full` all. `--metric-allowlist` adds single series, and `--metric-denylist` leaves some out.
 
 The column *where* has the GPUs and modes that a series is available on. `gpuslice-exporter doctor` reports
 which series this node has, and why others are missing.
@@ -39,11 +56,12 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
 
 _DCGM_TEXT = """\
 The same readings under the names, labels and units of dcgm-exporter, so that dashboards and alerts for it
-keep working. `--dcgm-names off` omits them; `--dcgm-names only` omits the GPUs, MIG devices and containers
-above. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on MIG GPU instances
-`GPU_I_PROFILE` and `GPU_I_ID`; `DCGM_FI_DRIVER_VERSION` if known; `container`, `namespace` and `pod` if
-exactly one container holds the device; `hpc_job` if exactly one job has it by the files in
-`--job-mapping-dir`. AMD GPUs have no such names.
+keep working. The column *set* has the value of `--dcgm-names` that includes a series: `default` is the names
+in dcgm-exporter's default-counters.csv, `all` is all of them; `off` omits them, and `only` omits the GPUs,
+MIG devices and containers above instead. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`,
+`Hostname`; on MIG GPU instances `GPU_I_PROFILE` and `GPU_I_ID`; `DCGM_FI_DRIVER_VERSION` if known;
+`container`, `namespace` and `pod` if exactly one container holds the device; `hpc_job` if exactly one job has
+it by the files in `--job-mapping-dir`. AMD GPUs have no such names.
 
 Each device has one series, whatever the number of its holders. In MIG mode, memory, BAR1 and profiling ratios
 are those of the GPU instances, or of the GPU if no instance has them; XID errors are those of the instance
@@ -57,9 +75,9 @@ In OpenMetrics, counters without the suffix `_total` have the type unknown, so t
 """
 
 _LEGACY_TEXT = """\
-`--dcgm-names legacy` adds these, the names of dcgm-exporter 1.x. Labels: `gpu`, `uuid`; `pod_name`,
-`pod_namespace` and `container_name` if exactly one container holds the GPU. They are of whole GPUs, in MIG
-mode too.
+`--dcgm-names legacy` has the default names and these, the names of dcgm-exporter 1.x. Labels: `gpu`, `uuid`;
+`pod_name`, `pod_namespace` and `container_name` if exactly one container holds the GPU. They are of whole
+GPUs, in MIG mode too.
 """
 
 _SELF_TEXT = """\
@@ -77,15 +95,15 @@ def _native() -> Iterator[str]:
         labels = ", ".join(map(_code, LEVEL_LABELS[families[0].level])) or "none"
         yield from ("", f"## {title}", "", f"{text} Labels: {labels}.", "")
         yield from _table(
-            ("series", "type", "further labels", "meaning", "where"), map(_native_row, families)
+            ("series", "type", "further labels", "set", "meaning", "where"), map(_native_row, families)
         )
 
 
 def _dcgm() -> Iterator[str]:
     yield from ("", "## DCGM names", "", *_DCGM_TEXT.splitlines(), "")
-    yield from _table(("series", "type", "further labels", "meaning", "where"), map(_native_row, DCGM))
+    yield from _table(("series", "type", "further labels", "set", "meaning", "where"), map(_dcgm_row, DCGM))
     yield from ("", "### Version 1", "", *_LEGACY_TEXT.splitlines(), "")
-    yield from _table(("series", "type", "further labels", "meaning", "where"), map(_native_row, LEGACY))
+    yield from _table(("series", "type", "further labels", "set", "meaning", "where"), map(_dcgm_row, LEGACY))
 
 
 def _self() -> Iterator[str]:
@@ -100,8 +118,25 @@ def _self() -> Iterator[str]:
 
 
 def _native_row(family: AnyFamily) -> tuple[str, ...]:
+    return _cells(family, _set_of(family))
+
+
+def _dcgm_row(family: AnyFamily) -> tuple[str, ...]:
+    names = "legacy" if family in LEGACY else "default" if family in DEFAULT else "all"
+    return _cells(family, names)
+
+
+def _cells(family: AnyFamily, of_set: str) -> tuple[str, ...]:
     where = GROUPS[family.group].where if family.group else ""
-    return _code(family.name), family.type, " ".join(map(_code, family.labels)), family.help, where
+    return _code(family.name), family.type, " ".join(map(_code, family.labels)), of_set, family.help, where
+
+
+def _set_of(family: AnyFamily) -> str:
+    """Return the set of a family; of one of which core has a part, the label values that core has."""
+    if isinstance(family, Family) or family.in_core is None:
+        return family.of_set
+    parts = (" ".join(values) for values in sorted(family.in_core))
+    return f"core: {', '.join(parts)}; standard: all"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 
 from exporter.commands.node_and_output import Node
+from exporter.commands.series import selection_of, warn_of_unmatched
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition
@@ -52,7 +53,9 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
     poller.subscribe(NodeLog().record)
-    exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
+    selection = selection_of(node.settings)
+    warn_of_unmatched(selection)
+    exposition = Exposition(selection, hostname_label=settings.dcgm_hostname_label)
     history = History(settings.history_retention, settings.poll_interval)
     poller.subscribe(history.record)
     past = _past(poller, history)

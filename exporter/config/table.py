@@ -223,13 +223,38 @@ class Settings:
             " named `<GPU>` or `<GPU>.<GPU instance>` with one job per line.",
         )
     )
-    dcgm_names: Literal["on", "off", "only", "legacy"] = field(
+    metric_set: Literal["core", "standard", "full"] = field(
         metadata=option(
-            choice("on", "off", "only", "legacy"),
-            "on",
-            "Series under dcgm-exporter's names on /metrics: `on` adds them, `off` omits them, `only`"
-            " omits the native series of devices and containers instead, `legacy` also adds the"
-            " lower-case names of dcgm-exporter 1.x.",
+            choice("core", "standard", "full"),
+            "core",
+            "Native series on /metrics: `core` has what the alerts and the Fleet, Node and Tenant"
+            " dashboards need, `standard` also what the Hardware dashboard shows, `full` all.",
+        )
+    )
+    metric_allowlist: tuple[re.Pattern[str], ...] = field(
+        metadata=option(
+            PATTERN,
+            None,
+            "Names of series to add to the set, matched whole, such as `gpuslice_gpu_fan_ratio`.",
+            repeatable=True,
+        )
+    )
+    metric_denylist: tuple[re.Pattern[str], ...] = field(
+        metadata=option(
+            PATTERN,
+            None,
+            "Names of series to leave out, matched whole; wins over `--metric-allowlist`.",
+            repeatable=True,
+        )
+    )
+    dcgm_names: Literal["default", "all", "only", "off", "legacy"] = field(
+        metadata=option(
+            choice("default", "all", "only", "off", "legacy"),
+            "default",
+            "Series under dcgm-exporter's names on /metrics: `default` has those of its"
+            " default-counters.csv, `all` all that are known here, `off` none; `only` has the default"
+            " ones without the native series of devices and containers, `legacy` the default ones and"
+            " the lower-case names of dcgm-exporter 1.x.",
         )
     )
     dcgm_hostname_label: Literal["Hostname", "hostname"] = field(

@@ -54,7 +54,7 @@ CONTAINER: tuple[AnyFamily, ...] = (
         "Compute usage of the container, as a share of the physical GPU.",
         lambda row: row.compute_used,
     ),
-    _ROWS.gauge(
+    _ROWS.standard.gauge(
         "processes", "Processes of the container with a context on the device.", lambda row: row.processes
     ),
     _TOTALS.gauge(

@@ -16,6 +16,8 @@ FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
 Level: TypeAlias = Literal[
     "node", "collector", "gpu", "mig", "vgpu", "container", "pod", "dcgm", "dcgm_legacy"
 ]
+MetricSet: TypeAlias = Literal["core", "standard", "full"]
+"""The sets of ``--metric-set``; each has what the ones before it have."""
 Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
 
 Row = TypeVar("Row")
@@ -37,6 +39,8 @@ class Family(Generic[Row]):
     group: str = ""
     # Whether the value is 1 or 0: yes or no.
     flag: bool = False
+    # The smallest set that has it.
+    of_set: MetricSet = "core"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,9 @@ class LabelledFamily(Generic[Row]):
     several: bool = False
     # Whether each sample is 1 or 0: whether the state that its labels name holds.
     states: bool = False
+    # The smallest set that has it, and the label values that core has of it; None for all.
+    of_set: MetricSet = "core"
+    in_core: frozenset[tuple[str, ...]] | None = None
 
 
 AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]
@@ -72,10 +79,21 @@ class Rows(Generic[Row, Part]):
     level: Level
     part: Callable[[Row], Part | None]
     group: str = ""
+    of_set: MetricSet = "core"
+
+    @property
+    def standard(self) -> "Rows[Row, Part]":
+        """The same builder for families that core lacks."""
+        return replace(self, of_set="standard")
+
+    @property
+    def full(self) -> "Rows[Row, Part]":
+        """The same builder for families that only ``full`` has."""
+        return replace(self, of_set="full")
 
     def of(self, inner: Callable[[Part], Inner | None], group: str = "") -> "Rows[Row, Inner]":
         """Return a builder for a part of this builder's part."""
-        return Rows(self.prefix, self.level, self._applied(inner, None), group or self.group)
+        return Rows(self.prefix, self.level, self._applied(inner, None), group or self.group, self.of_set)
 
     def grouped(self, group: str) -> "Rows[Row, Part]":
         """Return the same builder for another group."""
@@ -137,7 +155,7 @@ class Rows(Generic[Row, Part]):
         self, kind: FamilyType, name: str, text: str, value: Callable[[Part], Number | None]
     ) -> Family[Row]:
         read = self._applied(value, None)
-        return Family(self.prefix + name, kind, self.level, text, read, group=self.group)
+        return Family(self.prefix + name, kind, self.level, text, read, group=self.group, of_set=self.of_set)
 
     def _labelled(
         self,
@@ -149,7 +167,8 @@ class Rows(Generic[Row, Part]):
     ) -> LabelledFamily[Row]:
         absent: Iterable[Labelled] = ()
         read = self._applied(samples, absent)
-        return LabelledFamily(self.prefix + name, kind, self.level, text, labels, read, self.group)
+        family = LabelledFamily(self.prefix + name, kind, self.level, text, labels, read, self.group)
+        return replace(family, of_set=self.of_set)
 
     def _applied(self, function: Callable[[Part], Inner], absent: Inner) -> Callable[[Row], Inner]:
         """Return the function of the record that applies ``function`` to its part."""
@@ -168,6 +187,11 @@ class Rows(Generic[Row, Part]):
 def whole(row: Row) -> Row:
     """Return the record itself: the part for values of the whole record."""
     return row
+
+
+def core_values(family: LabelledFamily[Row], *values: tuple[str, ...]) -> LabelledFamily[Row]:
+    """Return a family of which core has the samples with these label values only."""
+    return replace(family, in_core=frozenset(values))
 
 
 def answering(row: GpuRow) -> GpuReading | None:

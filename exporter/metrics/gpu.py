@@ -46,9 +46,9 @@ def _encoding(gpu: GpuReading) -> EncoderSessions | None:
 
 _GPU = GPU_ROWS.grouped("core")
 _MEMORY = READING.of(lambda gpu: gpu.memory, "memory")
-_BAR1 = READING.of(lambda gpu: gpu.bar1, "bar1")
+_BAR1 = READING.standard.of(lambda gpu: gpu.bar1, "bar1")
 _UTILIZATION = READING.grouped("utilization")
-_ENGINES = READING.grouped("engines")
+_ENGINES = READING.standard.grouped("engines")
 _SESSIONS = _ENGINES.of(lambda gpu: gpu.encoder_sessions)
 _ENCODING = _ENGINES.of(_encoding)
 
@@ -63,7 +63,7 @@ _CORE: tuple[AnyFamily, ...] = (
         "sharing mode (exclusive, time-slicing, mps, mig, ...).",
         _info,
     ),
-    _GPU.info(
+    _GPU.standard.info(
         "board_info",
         ("part_number", "inforom", "gsp_firmware", "compute_capability"),
         "Board part number, InfoROM version, GSP firmware version and CUDA compute capability of the GPU.",
@@ -79,7 +79,7 @@ _CORE: tuple[AnyFamily, ...] = (
         "Unix time of the last successful read of the GPU.",
         lambda gpu: gpu.read_at or None,
     ),
-    replace(READING, prefix="gpuslice_", group="core").gauge(
+    replace(READING, prefix="gpuslice_", group="core").standard.gauge(
         "nvml_unsupported",
         "NVML calls that this GPU or its driver does not support; their series are absent.",
         lambda gpu: len(gpu.unsupported) if gpu.identity.vendor == "nvidia" else None,
@@ -96,7 +96,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
         "gpuslice_gpu_memory_reserved_bytes is absent.",
         lambda memory: memory.used,
     ),
-    _MEMORY.gauge("memory_free_bytes", "Free GPU memory.", lambda memory: memory.free),
+    _MEMORY.standard.gauge("memory_free_bytes", "Free GPU memory.", lambda memory: memory.free),
     _MEMORY.gauge(
         "memory_reserved_bytes",
         "GPU memory reserved by the driver; absent if the driver does not report it.",

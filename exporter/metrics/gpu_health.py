@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, keyed, word
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, core_values, keyed, word
 from exporter.model import EventCount, GpuReading, GpuRow
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.model.xids import ALERTING
 
 _ECC = READING.of(lambda gpu: gpu.ecc, "ecc")
 _REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
-_MODES = READING.grouped("modes")
+_MODES = READING.standard.grouped("modes")
 _EVENTS = GPU_ROWS.grouped("events")
 
 
@@ -21,21 +21,25 @@ def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
 
 
 GPU_HEALTH: tuple[AnyFamily, ...] = (
-    _ECC.counter_by(
-        "ecc_errors_total",
-        ("severity", "scope"),
-        "ECC errors by severity (corrected, uncorrected) and scope: volatile since the driver was loaded, "
-        "aggregate over the lifetime of the GPU.",
-        lambda ecc: ecc.errors.items(),
+    core_values(
+        _ECC.counter_by(
+            "ecc_errors_total",
+            ("severity", "scope"),
+            "ECC errors by severity (corrected, uncorrected) and scope: volatile since the driver was "
+            "loaded, aggregate over the lifetime of the GPU.",
+            lambda ecc: ecc.errors.items(),
+        ),
+        ("corrected", "volatile"),
+        ("uncorrected", "volatile"),
     ),
-    _ECC.counter_by(
+    _ECC.standard.counter_by(
         "ecc_location_errors_total",
         ("severity", "scope", "location"),
         "ECC errors by severity, scope and memory location.",
         lambda ecc: ecc.by_location.items(),
     ),
-    _ECC.flag("ecc_enabled", "1 if ECC is enabled, else 0.", lambda ecc: ecc.enabled),
-    _ECC.flag(
+    _ECC.standard.flag("ecc_enabled", "1 if ECC is enabled, else 0.", lambda ecc: ecc.enabled),
+    _ECC.standard.flag(
         "ecc_enabled_pending",
         "1 if ECC will be enabled after the next reboot, else 0.",
         lambda ecc: ecc.pending,
@@ -56,13 +60,13 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if a row remapping has failed and the board must be replaced, else 0.",
         lambda repairs: repairs.row_remap_failure,
     ),
-    _REPAIRS.gauge_by(
+    _REPAIRS.standard.gauge_by(
         "row_remap_banks",
         ("left",),
         "Memory banks by availability of spare rows: max, high, partial, low or none.",
         lambda repairs: keyed(repairs.row_banks),
     ),
-    _REPAIRS.gauge_by(
+    _REPAIRS.standard.gauge_by(
         "retired_pages",
         ("cause",),
         "Retired memory pages, by cause: single_bit or double_bit ECC errors.",
@@ -73,7 +77,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if a page retirement is pending until the next reboot, else 0.",
         lambda repairs: repairs.retired_pages_pending,
     ),
-    READING.grouped("repairs").states(
+    READING.grouped("repairs").standard.states(
         "recovery_action",
         ("action",),
         "1 if the GPU needs this recovery action now (none, reset, reboot, ...), else 0.",
@@ -105,7 +109,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
         lambda gpu: gpu.accounting,
     ),
-    _MODES.flag(
+    _MODES.full.flag(
         "display_active", "1 if a display is active on the GPU, else 0.", lambda gpu: gpu.display_active
     ),
 )
@@ -144,7 +148,7 @@ GPU_EVENTS: tuple[AnyFamily, ...] = (
         "Unix time of the last XID error, by code.",
         lambda row: (((event.mig_uuid, str(event.xid)), event.last) for event in _xids(row)),
     ),
-    _EVENTS.counter_by(
+    _EVENTS.standard.counter_by(
         "events_total",
         ("event",),
         "GPU events other than XID errors since the exporter started: single_bit_ecc, double_bit_ecc, "

@@ -8,9 +8,9 @@ from exporter.model import Nvlink, Topology
 _MEGABYTE = 1_000_000
 
 _PCIE = READING.grouped("pcie")
-_PCIE_LINK = _PCIE.of(lambda gpu: gpu.pcie_link)
+_PCIE_LINK = _PCIE.standard.of(lambda gpu: gpu.pcie_link)
 _NVLINK = READING.of(lambda gpu: gpu.nvlink, "nvlink")
-_TOPOLOGY = READING.of(lambda gpu: gpu.topology, "topology")
+_TOPOLOGY = READING.standard.of(lambda gpu: gpu.topology, "topology")
 
 
 def _speed(nvlink: Nvlink) -> int | None:
@@ -55,22 +55,22 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         "PCIe replays: packets that had to be retransmitted.",
         lambda gpu: gpu.pcie_replays,
     ),
-    READING.grouped("pcie_throughput").gauge_by(
+    READING.grouped("pcie_throughput").standard.gauge_by(
         "pcie_sampled_bytes_per_second",
         ("direction",),
         "PCIe throughput sampled over 20 ms, by direction; requires --pcie-throughput on.",
         lambda gpu: keyed({name.removeprefix("pcie_"): rate for name, rate in gpu.pcie_throughput.items()}),
     ),
-    _NVLINK.gauge("nvlinks", "NVLinks of the GPU, active or not.", lambda nvlink: nvlink.links),
+    _NVLINK.standard.gauge("nvlinks", "NVLinks of the GPU, active or not.", lambda nvlink: nvlink.links),
     _NVLINK.gauge("nvlinks_active", "Active NVLinks of the GPU.", lambda nvlink: nvlink.active),
-    _NVLINK.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
-    READING.grouped("nvlink").info(
+    _NVLINK.standard.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
+    READING.grouped("nvlink").standard.info(
         "fabric_info",
         ("fabric",),
         "NVSwitch fabric registration state of the GPU: not_started, in_progress, completed or failed.",
         lambda gpu: word(gpu.fabric),
     ),
-    _NVLINK.counter_by(
+    _NVLINK.standard.counter_by(
         "nvlink_errors_total",
         ("error",),
         "NVLink errors summed over all links of the GPU, by type: crc_flit, crc_data, replay, recovery.",

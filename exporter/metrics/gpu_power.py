@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, keyed, scaled
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, core_values, keyed, scaled
 from exporter.model import GpuReading
 from exporter.model.readings import CLOCK_EVENT_BITS, Clock
 
@@ -13,6 +13,10 @@ _POWER = READING.grouped("power")
 _THERMAL = READING.grouped("thermal")
 _CLOCKS = READING.grouped("clocks")
 _THROTTLING = READING.grouped("throttling")
+
+
+# The reasons that an operator acts on. The others, such as an idle GPU, are no fault.
+_ACTED_ON = ("hardware_slowdown", "hardware_thermal", "software_thermal", "power_brake", "power_cap")
 
 
 def _limit_settings(gpu: GpuReading) -> list[Labelled]:
@@ -34,7 +38,7 @@ def _clock_events(gpu: GpuReading) -> Iterator[Labelled]:
 
 GPU_POWER: tuple[AnyFamily, ...] = (
     _POWER.gauge("power_watts", "Power draw of the GPU.", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
-    _POWER.gauge_by(
+    _POWER.standard.gauge_by(
         "power_part_watts",
         ("part",),
         "Power draw by measurement: average, instant, module, memory.",
@@ -45,7 +49,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "Enforced power limit of the GPU.",
         lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000),
     ),
-    _POWER.gauge_by(
+    _POWER.standard.gauge_by(
         "power_limit_setting_watts",
         ("limit",),
         "Power limit settings: configured, default, and the minimum and maximum that can be configured.",
@@ -62,59 +66,66 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "GPU memory temperature.",
         lambda gpu: gpu.memory_temperature_celsius,
     ),
-    _THERMAL.gauge(
+    _THERMAL.standard.gauge(
         "temperature_limit_margin_celsius",
         "Temperature margin to the nearest slowdown threshold.",
         lambda gpu: gpu.temperature_margin_celsius,
     ),
-    _THERMAL.gauge_by(
+    _THERMAL.full.gauge_by(
         "temperature_margin_threshold_celsius",
         ("threshold",),
         "Temperature margins of the thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
         lambda gpu: keyed(gpu.temperature_limits_celsius),
     ),
-    _THERMAL.gauge_by(
+    _THERMAL.standard.gauge_by(
         "temperature_threshold_celsius",
         ("threshold",),
         "Temperature thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
         lambda gpu: keyed(gpu.temperature_thresholds_celsius),
     ),
-    _THERMAL.gauge(
+    _THERMAL.standard.gauge(
         "fan_ratio",
         "Fan speed as a share of the maximum; absent on boards without a fan.",
         lambda gpu: scaled(gpu.fan_percent, 100),
     ),
-    _CLOCKS.gauge_by(
-        "clock_hertz",
-        ("clock",),
-        "Current clock frequency, by clock: sm, memory, graphics, video.",
-        lambda gpu: _hertz(gpu.clocks_megahertz),
+    core_values(
+        _CLOCKS.gauge_by(
+            "clock_hertz",
+            ("clock",),
+            "Current clock frequency, by clock: sm, memory, graphics, video.",
+            lambda gpu: _hertz(gpu.clocks_megahertz),
+        ),
+        ("sm",),
+        ("memory",),
     ),
-    _CLOCKS.gauge_by(
+    _CLOCKS.standard.gauge_by(
         "clock_max_hertz",
         ("clock",),
         "Maximum clock frequency, by clock.",
         lambda gpu: _hertz(gpu.clocks_max_megahertz),
     ),
-    _CLOCKS.gauge_by(
+    _CLOCKS.full.gauge_by(
         "clock_application_hertz",
         ("clock",),
         "Applications clock frequency set by an administrator, by clock.",
         lambda gpu: _hertz(gpu.clocks_application_megahertz),
     ),
-    _THROTTLING.states(
-        "clock_event_active",
-        ("reason",),
-        "1 if this reason currently limits the clocks, else 0.",
-        _clock_events,
+    core_values(
+        _THROTTLING.states(
+            "clock_event_active",
+            ("reason",),
+            "1 if this reason currently limits the clocks, else 0.",
+            _clock_events,
+        ),
+        *((reason,) for reason in _ACTED_ON),
     ),
-    GPU_ROWS.grouped("throttling").counter_by(
+    GPU_ROWS.grouped("throttling").full.counter_by(
         "clock_events_total",
         ("reason",),
         "Times that a reason started to limit the clocks, as observed from poll to poll, by reason.",
         lambda row: keyed(row.clock_events),
     ),
-    _THROTTLING.counter_by(
+    _THROTTLING.standard.counter_by(
         "violation_seconds_total",
         ("reason",),
         "Time for which the clocks were limited since the driver was loaded, by reason.",

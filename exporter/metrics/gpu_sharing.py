@@ -16,7 +16,7 @@ def slices(rows: Rows[Any, Any], device: str) -> tuple[AnyFamily, ...]:
             f"Slices of this {device} offered by the device plugin, healthy or not, by resource.",
             lambda row: (((count.resource,), count.offered) for count in row.slices),
         ),
-        rows.gauge_by(
+        (rows if rows.level == "gpu" else rows.standard).gauge_by(
             "slices_unhealthy",
             ("resource",),
             f"Slices of this {device} reported unhealthy by the device plugin, by resource; they are not "

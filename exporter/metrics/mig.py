@@ -13,7 +13,7 @@ def _unshared(reading: MigReading) -> MigReading | None:
 
 _READING = MIG_ROWS.of(lambda row: row.reading, "core")
 _MEMORY = _READING.of(_unshared).of(lambda reading: reading.memory, "memory")
-_BAR1 = _READING.of(_unshared).of(lambda reading: reading.bar1, "bar1")
+_BAR1 = _READING.standard.of(_unshared).of(lambda reading: reading.bar1, "bar1")
 _SHARING = MIG_ROWS.grouped("sharing")
 
 MIG: tuple[AnyFamily, ...] = (
@@ -33,12 +33,12 @@ MIG: tuple[AnyFamily, ...] = (
         "Memory in use on the MIG device; absent if compute instances share it.",
         lambda memory: memory.used,
     ),
-    _MEMORY.gauge(
+    _MEMORY.standard.gauge(
         "memory_free_bytes",
         "Free memory of the MIG device; absent if compute instances share it.",
         lambda memory: memory.free,
     ),
-    _MEMORY.gauge(
+    _MEMORY.standard.gauge(
         "memory_reserved_bytes",
         "Memory of the MIG device reserved by the driver; absent if the driver does not report it or compute "
         "instances share it.",
@@ -49,17 +49,17 @@ MIG: tuple[AnyFamily, ...] = (
         "Compute slices of the compute instance; a whole A100 or H100 has 7, an A30 has 4.",
         lambda mig: mig.compute_slices,
     ),
-    _READING.gauge(
+    _READING.standard.gauge(
         "memory_slices",
         "Memory slices of the GPU instance; a whole A100 or H100 has 8, an A30 has 4.",
         lambda mig: mig.memory_slices,
     ),
-    _READING.gauge(
+    _READING.standard.gauge(
         "multiprocessors",
         "Streaming multiprocessors (SMs) of the MIG device.",
         lambda mig: mig.multiprocessors,
     ),
-    _READING.gauge_by(
+    _READING.standard.gauge_by(
         "engines",
         ("engine",),
         "Engines in the GPU instance of the MIG device, by type: copy, encoder, decoder, jpeg, ofa.",

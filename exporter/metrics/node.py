@@ -70,19 +70,19 @@ NODE: tuple[AnyFamily, ...] = (
         "Failed NVML calls, by GPU, call and error; without uuid if the call is not about a GPU.",
         lambda node: node.nvml_errors.items(),
     ),
-    _NODE.counter_by(
+    _NODE.full.counter_by(
         "nvml_calls_total",
         ("group",),
         "NVML calls, by group of readings; a call for several groups counts as core.",
         lambda node: (((group,), cost.calls) for group, cost in node.costs.items()),
     ),
-    _NODE.counter_by(
+    _NODE.full.counter_by(
         "nvml_call_seconds_total",
         ("group",),
         "Time spent in NVML calls, by group of readings.",
         lambda node: (((group,), cost.seconds) for group, cost in node.costs.items()),
     ),
-    _NODE.gauge_by(
+    _NODE.full.gauge_by(
         "nvml_field_read_seconds",
         ("group",),
         "Time reported by the driver for reading NVML field values in the last poll, summed over all GPUs, "

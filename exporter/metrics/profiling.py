@@ -1,6 +1,6 @@
 """Rows of profiling metrics: activity of a GPU or MIG device by part, and traffic over the GPU's links."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,11 @@ _ACTIVITIES: Mapping[Activity, str] = {
     "fp16": "Share of cycles in which the FP16 pipe of the {} was active, tensor cores excluded",
     "integer": "Share of cycles in which the integer pipe of the {} was active",
 }
+# What each default set of other exporters has, besides occupancy.
+_CORE_OF_MIG: tuple[Activity, ...] = ("graphics_engine", "sm", "tensor", "dram")
+_CORE: tuple[Activity, ...] = (*_CORE_OF_MIG, "sm_occupancy")
+# No panel shows these.
+_FULL = ("tensor_dfma", "tensor_dmma", "tensor_imma")
 _ENGINES: Mapping[Engine, str] = {
     "encoder": "video encoders",
     "decoder": "video decoders",
@@ -57,8 +62,8 @@ def _throughput(traffic: Traffic, gpu: GpuReading) -> float | None:
     return gpu.profiling.rates.get(traffic)
 
 
-def _profiling(rows: Rows[Any, Profile], device: str) -> Iterator[AnyFamily]:
-    yield rows.info(
+def _profiling(rows: Rows[Any, Profile], device: str, core: Collection[Activity]) -> Iterator[AnyFamily]:
+    yield rows.standard.info(
         "profiling_info",
         ("source",),
         f"Source of the profiling metrics of the {device}: gpm (NVML) or dcgm (a dcgm-exporter on the node).",
@@ -67,13 +72,14 @@ def _profiling(rows: Rows[Any, Profile], device: str) -> Iterator[AnyFamily]:
     for activity, text in _ACTIVITIES.items():
         # Occupancy is not a share of time.
         name = "sm_occupancy_ratio" if activity == "sm_occupancy" else f"{activity}_active_ratio"
-        yield rows.gauge(
+        beyond = rows.full if activity in _FULL else rows.standard
+        yield (rows if activity in core else beyond).gauge(
             name,
             f"{text.format(device)}, over the last poll interval.",
             entry("active", activity),
         )
     for engine, engines in _ENGINES.items():
-        yield rows.gauge(
+        yield rows.standard.gauge(
             f"{engine}_active_ratio",
             f"Average share of time in which the {engines} of the {device} were active, over the last poll "
             "interval.",
@@ -83,7 +89,7 @@ def _profiling(rows: Rows[Any, Profile], device: str) -> Iterator[AnyFamily]:
 
 def _cycles(rows: Rows[Any, Profile]) -> Iterator[AnyFamily]:
     for cycles, name, text in _CYCLES:
-        yield rows.counter(
+        yield rows.full.counter(
             f"{name}_cycles_total",
             f"{text}, summed over all SMs of the GPU since the node booted.",
             entry("cycles", cycles),
@@ -107,8 +113,8 @@ def _traffic() -> Iterator[AnyFamily]:
 _GPU = READING.of(lambda gpu: gpu.profiling, "profiling")
 _MIG = MIG_ROWS.of(lambda row: row.reading.profiling, "profiling")
 
-GPU_PROFILING: tuple[AnyFamily, ...] = (*_profiling(_GPU, "GPU"), *_cycles(_GPU), *_traffic())
+GPU_PROFILING: tuple[AnyFamily, ...] = (*_profiling(_GPU, "GPU", _CORE), *_cycles(_GPU), *_traffic())
 """Profiling metrics of GPUs, and the traffic over their links."""
 
-MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profiling(_MIG, "MIG device"))
+MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profiling(_MIG, "MIG device", _CORE_OF_MIG))
 """Profiling metrics of MIG devices; shares are of the MIG device."""

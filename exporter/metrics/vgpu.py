@@ -21,14 +21,14 @@ def _info(row: VgpuRow) -> tuple[str, ...]:
 
 
 GPU_VGPU: tuple[AnyFamily, ...] = (
-    READING.grouped("modes").info(
+    READING.standard.grouped("modes").info(
         "virtualization_info",
         ("virtualization",),
         "Virtualization mode of the GPU: none, passthrough, vgpu_guest (this machine is the guest), "
         "vgpu_host or vsga_host.",
         lambda gpu: word(gpu.virtualization),
     ),
-    READING.grouped("vgpu").gauge(
+    READING.standard.grouped("vgpu").gauge(
         "vgpus",
         "vGPUs running on this GPU of a vGPU host.",
         lambda gpu: None if gpu.vgpus is None else len(gpu.vgpus),
@@ -69,17 +69,17 @@ VGPU: tuple[AnyFamily, ...] = (
         "Compute utilization of the vGPU, as a share of the physical GPU's time; absent in MIG mode.",
         lambda vgpu: scaled(vgpu.sm_percent, 100),
     ),
-    _READING.gauge(
+    _READING.full.gauge(
         "memory_copy_utilization_ratio",
         "Memory utilization of the vGPU: share of time in which it read or wrote memory of the physical GPU.",
         lambda vgpu: scaled(vgpu.memory_percent, 100),
     ),
-    _READING.gauge(
+    _READING.full.gauge(
         "encoder_utilization_ratio",
         "Video encoder utilization of the vGPU, as a share of the physical GPU's encoder time.",
         lambda vgpu: scaled(vgpu.encoder_percent, 100),
     ),
-    _READING.gauge(
+    _READING.full.gauge(
         "decoder_utilization_ratio",
         "Video decoder utilization of the vGPU, as a share of the physical GPU's decoder time.",
         lambda vgpu: scaled(vgpu.decoder_percent, 100),

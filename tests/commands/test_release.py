@@ -59,7 +59,7 @@ def calls(page: str) -> float:
 @contextmanager
 def demo(*arguments: object) -> Iterator[Serving]:
     """Serve a node of four GPUs, polled so rarely that what comes sooner is no coincidence."""
-    with serving("demo", "--scenario", "t4-timeslicing", *INTERVAL, *arguments) as server:
+    with serving("demo", "--scenario=t4-timeslicing", "--metric-set=full", *INTERVAL, *arguments) as server:
         until(server, polled)
         yield server
 

@@ -11,6 +11,7 @@ from aiohttp import web
 from exporter.dcgm_scrape import DcgmError, client
 from exporter.dcgm_scrape.client import DcgmScrape
 from exporter.exposition.page import Exposition, Format
+from exporter.metrics.selection import Selection
 from exporter.model import GpuIdentity, GpuReading, GpuRow, NodeRow, Snapshot
 from tests.dcgm_scrape.serving import page, sample, serving
 
@@ -164,13 +165,13 @@ async def test_other_content_is_told(body: bytes, headers: dict, reason: str) ->
     assert objection.reason == reason
 
 
-@pytest.mark.parametrize("names", ["on", "only", "off"])
+@pytest.mark.parametrize("names", ["all", "only", "off"])
 async def test_our_own_page_is_not_read(names) -> None:
     """Pointed at itself, the exporter does not feed on its own numbers, whatever names its page carries."""
     identity = GpuIdentity(uuid="GPU-1", index=0)
     gpus = (GpuRow(identity=identity, reading=GpuReading(identity=identity, utilization_percent=7)),)
     snapshot = Snapshot(timestamp=1.0, sequence=1, node=NodeRow(name="node"), gpus=gpus)
-    ours = Exposition(dcgm_names=names).page(snapshot).body(Format.TEXT)
+    ours = Exposition(Selection(metric_set="full", dcgm_names=names)).page(snapshot).body(Format.TEXT)
 
     async with serving(ours + BUSY) as url:
         objection = await _objection(url)

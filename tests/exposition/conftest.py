@@ -8,6 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporter.exposition.page import Exposition, Format
+from exporter.metrics.selection import Selection
 from exporter.model import (
     CollectorHealth,
     ContainerRef,
@@ -251,8 +252,9 @@ def _printed(name: str) -> str:
 def values(parse) -> Callable[..., dict]:
     """Render a snapshot and return {sample name: {label: value} by the sorted values of its labels}."""
 
-    def read(snapshot: Snapshot, **options) -> dict[str, dict]:
-        page = Exposition(**options).page(snapshot).body(Format.TEXT)
+    def read(snapshot: Snapshot, dcgm_names="all", **options) -> dict[str, dict]:
+        selection = Selection(metric_set="full", dcgm_names=dcgm_names)
+        page = Exposition(selection, **options).page(snapshot).body(Format.TEXT)
         found: dict[str, dict] = {}
         for (name, labels), value in parse(page, Format.TEXT).items():
             found.setdefault(name, {})[labels] = value

@@ -158,17 +158,18 @@ def test_host_label_and_driver_version(full, bare, values) -> None:
 @pytest.mark.parametrize(
     ("names", "present", "absent"),
     [
-        ("on", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP"], ["dcgm_gpu_temp"]),
+        ("default", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP"], ["DCGM_FI_DEV_FB_TOTAL", "dcgm_gpu_temp"]),
+        ("all", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_TOTAL"], ["dcgm_gpu_temp"]),
         ("off", ["gpuslice_gpu_up"], ["DCGM_FI_DEV_GPU_TEMP"]),
         (
             "only",
             ["DCGM_FI_DEV_GPU_TEMP", "gpuslice_collector_success", "gpuslice_build_info"],
-            ["gpuslice_gpu_up", "gpuslice_mig_holders", "gpuslice_container_slices", "dcgm_gpu_temp"],
+            ["gpuslice_gpu_up", "gpuslice_mig_holders", "gpuslice_container_slices", "DCGM_FI_DEV_FB_TOTAL"],
         ),
         ("legacy", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP", "dcgm_gpu_temp"], []),
     ],
 )
-def test_names_are_on_off_or_alone(full, values, names, present, absent) -> None:
+def test_names_are_chosen(full, values, names, present, absent) -> None:
     """The names can be added, left out, or be the only ones about devices; health is always there."""
     found = values(full, dcgm_names=names)
 

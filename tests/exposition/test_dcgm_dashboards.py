@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from exporter.exposition.page import Exposition, Format
+from exporter.metrics.selection import Selection
 from tests.exposition.dcgm_node import NODE
 
 DASHBOARDS = json.loads(Path(__file__).with_name("dcgm_dashboards.json").read_text(encoding="utf-8"))
@@ -37,6 +38,9 @@ class Selector(NamedTuple):
     matchers: list[tuple[str, str, str]]
 
 
+EVERY_NAME = Selection(metric_set="full", dcgm_names="legacy", allow=(re.compile("DCGM_.*"),))
+
+
 def _selectors(expression: str) -> Iterator[Selector]:
     for name, inside in SELECTOR.findall(expression):
         matchers = [
@@ -48,7 +52,7 @@ def _selectors(expression: str) -> Iterator[Selector]:
 
 
 def _series(snapshot) -> dict[str, list[dict[str, str]]]:
-    page = Exposition(dcgm_names="legacy").page(snapshot).body(Format.TEXT).decode()
+    page = Exposition(EVERY_NAME).page(snapshot).body(Format.TEXT).decode()
     series: dict[str, list[dict[str, str]]] = {}
     for name, labels, _ in SAMPLE.findall(page):
         series.setdefault(name, []).append(dict(LABEL.findall(labels)))

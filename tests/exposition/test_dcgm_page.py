@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from exporter.exposition.page import Exposition, Format
 from exporter.metrics.dcgm import DCGM, LEGACY
+from exporter.metrics.selection import Selection
 from exporter.model.xids import explain
 from tests.exposition.dcgm_node import NODE, WHOLE
 
@@ -43,8 +44,13 @@ def _written(name: str) -> Iterator[Line]:
             yield Line(f"{entity},{extra}" if extra else entity, family, kind, float(value), unit)
 
 
+def _named(names, snapshot, fmt) -> str:
+    selection = Selection(metric_set="full", dcgm_names=names)
+    return Exposition(selection).page(snapshot).body(fmt).decode()
+
+
 def _text(names: str) -> str:
-    return Exposition(dcgm_names=names).page(NODE).body(Format.TEXT).decode()
+    return _named(names, NODE, Format.TEXT)
 
 
 def _printed(text: str, prefix: str) -> list[tuple[str, str, float]]:
@@ -57,7 +63,7 @@ def _printed(text: str, prefix: str) -> list[tuple[str, str, float]]:
 
 
 PAGES = pytest.mark.parametrize(
-    ("names", "prefix"), [("only", "DCGM_"), ("legacy", "dcgm_")], ids=["newer names", "version 1"]
+    ("names", "prefix"), [("all", "DCGM_"), ("legacy", "dcgm_")], ids=["newer names", "version 1"]
 )
 FILES = {"DCGM_": "dcgm_page.txt", "dcgm_": "dcgm_legacy.txt"}
 TABLES = {"DCGM_": DCGM, "dcgm_": LEGACY}
@@ -87,7 +93,7 @@ def test_types_and_units_are_those_written_by_hand(names, prefix) -> None:
 @PAGES
 def test_both_formats_say_the_same(names, prefix) -> None:
     """OpenMetrics has the same samples, and its own parser takes the page."""
-    page = Exposition(dcgm_names=names).page(NODE).body(Format.OPENMETRICS).decode()
+    page = _named(names, NODE, Format.OPENMETRICS)
 
     assert _printed(page, prefix) == _printed(_text(names), prefix)
     assert list(text_string_to_metric_families(page))
@@ -142,7 +148,7 @@ def test_recent_xids_are_not_counted_where_the_list_does_not_reach_back() -> Non
     """Events that were dropped from the list of the newest make the count of the window unknown."""
     newest = replace(NODE, events=NODE.events[3:])
 
-    page = Exposition(dcgm_names="only").page(newest).body(Format.TEXT).decode()
+    page = _named("all", newest, Format.TEXT)
 
     counted = [labels for name, labels, _ in _printed(page, "DCGM_EXP_XID_ERRORS_COUNT")]
     assert any('gpu="0"' in labels for labels in counted)
@@ -154,14 +160,14 @@ def test_no_xid_is_claimed_not_to_have_occurred_where_nobody_waits_for_it() -> N
     """Without events being waited for there is no 0."""
     deaf = replace(NODE, gpus=(replace(WHOLE, watched=False),), migs=())
 
-    assert "XID" not in Exposition(dcgm_names="only").page(deaf).body(Format.TEXT).decode()
+    assert "DCGM_FI_DEV_XID_ERRORS" not in _named("all", deaf, Format.TEXT)
 
 
 def test_on_a_cut_gpu_whose_instances_have_no_meter_the_gpu_tells_its_own() -> None:
     """A share of time that no instance reports stays on the GPU."""
     bare = tuple(replace(mig, reading=replace(mig.reading, profiling=None)) for mig in NODE.migs)
 
-    page = Exposition(dcgm_names="only").page(replace(NODE, migs=bare)).body(Format.TEXT).decode()
+    page = _named("only", replace(NODE, migs=bare), Format.TEXT)
 
     shares = {labels: value for _, labels, value in _printed(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")}
     assert [value for labels, value in shares.items() if 'gpu="1"' in labels] == [0.91]

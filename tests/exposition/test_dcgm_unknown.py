@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from exporter.exposition.page import Exposition, Format
 from exporter.metrics import Family
 from exporter.metrics.dcgm import DCGM, LEGACY, entities, legacy_entities
+from exporter.metrics.selection import Selection
 from exporter.model import (
     Bar1,
     DeviceKey,
@@ -46,8 +47,11 @@ HOLLOW = {
 }
 
 
+EVERY_NAME = Selection(metric_set="full", dcgm_names="legacy", allow=(re.compile("DCGM_.*"),))
+
+
 def _samples(snapshot: Snapshot) -> dict[str, str]:
-    page = Exposition(dcgm_names="legacy").page(snapshot).body(Format.TEXT).decode()
+    page = Exposition(EVERY_NAME).page(snapshot).body(Format.TEXT).decode()
     return dict(SAMPLE.findall(page))
 
 

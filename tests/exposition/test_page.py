@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from exporter.exposition.page import Exposition, Format
 from exporter.exposition.self_metrics import SelfMetrics
+from exporter.metrics.selection import Selection
 from exporter.model import ContainerRef
 
 
@@ -29,7 +30,7 @@ class CountingSelfMetrics(SelfMetrics):
 def test_fifty_callers_make_a_page_once(full) -> None:
     """Concurrent callers get the very same bytes, rendered and compressed once."""
     own = CountingSelfMetrics()
-    page = Exposition(own).page(full)
+    page = Exposition(self_metrics=own).page(full)
 
     with ThreadPoolExecutor(50) as pool:
         asked = [pool.submit(page.gzipped, Format.TEXT) for _ in range(50)]
@@ -43,7 +44,7 @@ def test_fifty_callers_make_a_page_once(full) -> None:
 def test_nothing_is_rendered_before_it_is_asked_for(full) -> None:
     """A page without a scrape costs nothing."""
     own = CountingSelfMetrics()
-    page = Exposition(own).page(full)
+    page = Exposition(self_metrics=own).page(full)
 
     assert page.render_duration is None
     assert not page.ready(Format.TEXT, zipped=False)
@@ -91,7 +92,7 @@ def test_the_exporter_tells_of_itself_on_the_page(full, parse, fmt) -> None:
     """Process, platform, build and this page's render time are on it, with all that is registered."""
     own = SelfMetrics()
     Counter("gpuslice_polls", "Polls.", registry=own.registry).inc(3)
-    page = Exposition(own).page(full)
+    page = Exposition(self_metrics=own).page(full)
 
     found = {name: value for (name, _), value in parse(page.body(fmt), fmt).items()}
 
@@ -119,7 +120,7 @@ def test_a_failed_rendering_is_tried_again(full) -> None:
                 raise OSError("no /proc")
             return rendered
 
-    page = Exposition(Failing()).page(full)
+    page = Exposition(self_metrics=Failing()).page(full)
 
     with pytest.raises(OSError, match="no /proc"):
         page.body(Format.TEXT)
@@ -147,7 +148,7 @@ def test_cached_labels_are_bounded_while_containers_come_and_go(full) -> None:
 
 def test_pages_of_several_snapshots_can_be_made_at_once(full, parse) -> None:
     """Threads that render different snapshots do not mix their labels."""
-    exposition = Exposition(dcgm_names="off")
+    exposition = Exposition(Selection(metric_set="full", dcgm_names="off"))
     snapshots = [
         replace(full, containers=(replace(full.containers[0], holder=ContainerRef("ml", f"p{n}", "c")),))
         for n in range(40)

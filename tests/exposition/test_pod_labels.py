@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from exporter.exposition.page import Exposition, Format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.metrics.container_rows import label_names
+from exporter.metrics.selection import Selection
 from exporter.model import PodRow
 
 NAME = re.compile(r"label_[a-z0-9_]*")
@@ -91,7 +92,9 @@ def test_without_labels_there_is_no_series(full, bare, parse):
     """A snapshot without labels has the page that it had before there were any."""
     page = Exposition().page(bare).body(Format.TEXT)
     assert b"gpuslice_pod_labels" not in page
-    left_out = parse(Exposition(dcgm_names="only").page(full).body(Format.TEXT), Format.TEXT)
+    left_out = parse(
+        Exposition(Selection(metric_set="full", dcgm_names="only")).page(full).body(Format.TEXT), Format.TEXT
+    )
     assert series(left_out) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from exporter.exposition.page import Exposition, Format
 from exporter.exposition.self_metrics import SelfMetrics
+from exporter.metrics.selection import Selection
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def _check(promtool: str, page: bytes) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("example", ["full", "bare"])
 def test_promtool_finds_nothing_on_the_native_page(promtool, request, example) -> None:
     """Promtool parses the page and its linter has no advice."""
-    page = Exposition(dcgm_names="off").page(request.getfixturevalue(example))
+    page = Exposition(Selection(metric_set="full", dcgm_names="off")).page(request.getfixturevalue(example))
 
     found = _check(promtool, page.body(Format.TEXT))
 
@@ -38,7 +39,7 @@ def test_promtool_finds_nothing_on_the_native_page(promtool, request, example) -
 
 def test_promtool_parses_dcgm_names_and_lints_only_them(promtool, full) -> None:
     """Names that are not ours to choose are the only ones that the linter has advice on."""
-    found = _check(promtool, Exposition(dcgm_names="on").page(full).body(Format.TEXT))
+    found = _check(promtool, Exposition().page(full).body(Format.TEXT))
 
     assert found.returncode in {0, 3}
     assert all(

@@ -41,7 +41,7 @@ def _lines(snapshot, prefix: str) -> list[str]:
         f"gpuslice_container_slices{{{NOTEBOOK}}} 1",
         f"gpuslice_container_processes{{{TRAIN}}} 1",
         f"gpuslice_container_compute_used_ratio{{{NOTEBOOK}}} 0.0",
-        f'gpuslice_attribution_inconsistent_total{{{SHARED},quantity="compute"}} 1',
+        f'gpuslice_attribution_inconsistent_total{{{NODE},uuid="GPU-shared",quantity="compute"}} 1',
         f'gpuslice_nvml_errors_total{{{NODE},call="nvmlInit",error="Timeout"}} 1',
         f'gpuslice_allocations_unresolved{{{NODE},resource="nvidia.com/gpu"}} 1',
         f'gpuslice_collector_errors_total{{{NODE},collector="podresources",reason="timeout"}} 3',

@@ -16,6 +16,7 @@ from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.schema import Scenario
 from exporter.exposition.page import Exposition, Format
+from exporter.metrics.selection import Selection
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.golden.page import Page
@@ -32,10 +33,14 @@ BEGAN = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What was served ``time`` seconds after the start, and what was so."""
+    """What was served ``time`` seconds after the start, and what was so.
+
+    ``text`` and ``page`` have all series, ``default`` is the page without any option.
+    """
 
     time: int
     text: str
+    default: str
     page: Page
     truth: Truth
 
@@ -86,7 +91,7 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
             clock=lambda: node.time,
             wall=lambda: BEGAN + node.time,
         )
-        exposition = Exposition()
+        everything, default = Exposition(), Exposition(Selection())
         try:
             for time in range(0, max(wanted) + 1, PERIOD):
                 await node.step(time)
@@ -94,8 +99,11 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
                 assert await asyncio.to_thread(node.nvml.events.settle, SETTLE_SECONDS)
                 await poller.poll()
                 if time in wanted:
-                    text = exposition.page(poller.snapshot).body(Format.TEXT).decode()
-                    yield Scene(time=time, text=text, page=Page(text), truth=truth_of(node))
+                    text, core = (
+                        each.page(poller.snapshot).body(Format.TEXT).decode()
+                        for each in (everything, default)
+                    )
+                    yield Scene(time=time, text=text, default=core, page=Page(text), truth=truth_of(node))
         finally:
             # Nothing more is waited for, so that closing need not wait.
             node.nvml.release()

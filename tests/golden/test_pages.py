@@ -1,7 +1,8 @@
 """The page of every node, compared with the page that was reviewed.
 
-HELP and TYPE are compared once, in ``families.prom``: a text that is reworded is one changed line. Series
-under names of DCGM are compared on the nodes of ``WITH_DCGM``, which have nearly all of them.
+HELP and TYPE are compared once, in ``families.prom``: a text that is reworded is one changed line. The page
+is the one without any option, less the names of DCGM; on the nodes of ``WITH_ALL``, which have nearly all
+series, the page of all series is compared too.
 ``pytest tests/golden --update-golden`` writes all of these files.
 """
 
@@ -20,7 +21,7 @@ from exporter.metrics.dcgm import DCGM
 from tests.golden.page import headers, reviewed
 from tests.golden.story import HERE, NODES, golden, scenario, story, times
 
-WITH_DCGM = frozenset({"dra", "h100-exclusive", "sick-gpus"})
+WITH_ALL = ("dra", "h100-exclusive", "sick-gpus")
 
 
 def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> None:
@@ -35,7 +36,21 @@ def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> No
 def test_the_page_is_the_one_that_was_reviewed(name: str, request: pytest.FixtureRequest) -> None:
     """The samples of a node have not changed, except values that differ from run to run."""
     for scene in story(name).scenes:
-        _compare(golden(name, scene.time), reviewed(scene.text, dcgm=name in WITH_DCGM), request)
+        _compare(golden(name, scene.time), reviewed(scene.default, dcgm=False), request)
+
+
+@pytest.mark.parametrize("name", WITH_ALL)
+def test_all_series_are_those_that_were_reviewed(name: str, request: pytest.FixtureRequest) -> None:
+    """The same with ``--metric-set full`` and ``--dcgm-names all``, at the first moment."""
+    scene = story(name).scenes[0]
+    _compare(HERE / name / "full.prom", reviewed(scene.text, dcgm=True), request)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_default_page_is_a_part_of_all_series(name: str) -> None:
+    """A set leaves series out, and changes none."""
+    for scene in story(name).scenes:
+        assert set(reviewed(scene.default, dcgm=True)) <= set(reviewed(scene.text, dcgm=True))
 
 
 def test_help_and_type_are_those_that_were_reviewed(request: pytest.FixtureRequest) -> None:

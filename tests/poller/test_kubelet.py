@@ -9,6 +9,7 @@ import pytest
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.faults import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
 from exporter.exposition.page import Exposition, choose_format
+from exporter.metrics.selection import Selection
 from tests.demo.making import made, pod
 from tests.golden.page import Page
 from tests.poller.bench import QUICK, failing, health, holders, memories, polled, rows, running, until
@@ -138,7 +139,7 @@ async def test_ids_of_devices_that_are_not_here():
 
 async def test_the_page_can_be_made_of_every_state():
     """Before the first poll, with a kubelet and without."""
-    exposition = Exposition(dcgm_names="on", hostname_label="Hostname")
+    exposition = Exposition(Selection(metric_set="full", dcgm_names="all"), hostname_label="Hostname")
 
     def page() -> str:
         return exposition.page(poller.snapshot).body(choose_format("")).decode()

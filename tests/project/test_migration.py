@@ -57,7 +57,7 @@ ROWS = [Row(*found) for found in ROW.findall(PAGE)]
 @pytest.fixture(scope="module")
 def samples() -> dict[str, list[Sample]]:
     """Give the samples of a node with every reading, under both kinds of names, by name."""
-    page = Exposition(dcgm_names="on").page(NODE).body(Format.TEXT).decode()
+    page = Exposition().page(NODE).body(Format.TEXT).decode()
     found: dict[str, list[Sample]] = {}
     for name, labels, value in re.findall(r"^(\w+)\{(.*)\} (\S+)$", page, re.MULTILINE):
         found.setdefault(name, []).append(Sample(dict(LABEL.findall(labels)), float(value)))

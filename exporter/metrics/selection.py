@@ -1,0 +1,79 @@
+"""Which families a page has: the set of series, DCGM's names, and lists of names to add or to leave out."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import get_args
+
+from exporter.metrics import COLLECTOR, FAMILIES, NODE, AnyFamily, Family, LabelledFamily
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames
+from exporter.metrics.family import Labelled, MetricSet
+
+SETS: tuple[MetricSet, ...] = get_args(MetricSet)
+"""From the smallest to the largest."""
+ALL: tuple[AnyFamily, ...] = (*FAMILIES, *DCGM, *LEGACY)
+
+_UNDER_DCGM_NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
+    "default": DEFAULT,
+    "all": DCGM,
+    "only": DEFAULT,
+    "off": (),
+    "legacy": (*DEFAULT, *LEGACY),
+}
+_NEAREST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The choice of families. A pattern matches a whole name; ``deny`` wins over ``allow``."""
+
+    metric_set: MetricSet = "core"
+    dcgm_names: DcgmNames = "default"
+    allow: tuple[re.Pattern[str], ...] = ()
+    deny: tuple[re.Pattern[str], ...] = ()
+
+    def families(self) -> tuple[AnyFamily, ...]:
+        """Return the families in the order of the page, each with the samples that its set has."""
+        chosen = {family.name: family for family in self._of_sets()}
+        # A family of the set that is allowed by name has all of its samples.
+        chosen |= {family.name: family for family in ALL if _any(self.allow, family.name)}
+        names = (family.name for family in ALL if not _any(self.deny, family.name))
+        return tuple(chosen[name] for name in names if name in chosen)
+
+    def unmatched(self) -> dict[str, list[str]]:
+        """Return the patterns that match no family, each with the names most like it."""
+        names = [family.name for family in ALL]
+        return {
+            pattern.pattern: get_close_matches(pattern.pattern, names, _NEAREST)
+            for pattern in (*self.allow, *self.deny)
+            if not any(pattern.fullmatch(name) for name in names)
+        }
+
+    def _of_sets(self) -> Iterable[AnyFamily]:
+        native = (*NODE, *COLLECTOR) if self.dcgm_names == "only" else FAMILIES
+        yield from (of_set(family, self.metric_set) for family in native if has(self.metric_set, family))
+        yield from _UNDER_DCGM_NAMES[self.dcgm_names]
+
+
+def has(metric_set: MetricSet, family: AnyFamily) -> bool:
+    """Return whether a set has the family, or a part of its samples."""
+    return SETS.index(family.of_set) <= SETS.index(metric_set)
+
+
+def of_set(family: AnyFamily, metric_set: MetricSet) -> AnyFamily:
+    """Return the family with the samples that the set has of it."""
+    if metric_set != "core" or isinstance(family, Family) or family.in_core is None:
+        return family
+    return _limited(family, family.in_core)
+
+
+def _limited(family: LabelledFamily[object], values: frozenset[tuple[str, ...]]) -> AnyFamily:
+    def samples(row: object) -> list[Labelled]:
+        return [sample for sample in family.samples(row) if sample[0] in values]
+
+    return replace(family, samples=samples)
+
+
+def _any(patterns: Iterable[re.Pattern[str]], name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in patterns)

@@ -1,0 +1,112 @@
+"""The sets of series: what is in each, and that who reads a series finds it."""
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.commands.series import warn_of_unmatched
+from exporter.exposition.page import Exposition, Format
+from exporter.metrics import FAMILIES
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
+from exporter.metrics.selection import SETS, Selection, has
+
+ROOT = Path(__file__).parents[2]
+# Readers, and the set that their series are in.
+READERS = {
+    "alerts/rules/gpuslice-alerts.yaml": "core",
+    "alerts/rules/gpuslice-recording.yaml": "core",
+    "dashboards/json/gpuslice-fleet.json": "core",
+    "dashboards/json/gpuslice-node.json": "core",
+    "dashboards/json/gpuslice-tenant.json": "core",
+    "dashboards/json/gpuslice-hardware.json": "standard",
+}
+OF_CODE = ("exporter/fleet", "exporter/prometheus")
+
+
+def names(selection: Selection) -> list[str]:
+    """List the names of the families of a selection."""
+    return [family.name for family in selection.families()]
+
+
+def beyond(text: str, metric_set: str) -> set[str]:
+    """Return the series in a text that a set lacks."""
+    lacking = {family.name for family in FAMILIES if not has(metric_set, family)}
+    return lacking & set(re.findall(r"\bgpuslice_\w+", text))
+
+
+@pytest.mark.parametrize(("path", "metric_set"), READERS.items())
+def test_readers_find_their_series_in_their_set(path, metric_set) -> None:
+    """No rule and no panel reads what the set that it is made for lacks."""
+    assert beyond((ROOT / path).read_text(), metric_set) == set()
+
+
+@pytest.mark.parametrize("folder", OF_CODE)
+def test_the_fleet_and_history_read_core(folder) -> None:
+    """Queries of the program itself are right with the default set."""
+    text = "".join(path.read_text() for path in (ROOT / folder).glob("*.py"))
+    assert beyond(text, "core") == set()
+
+
+def test_each_set_has_what_smaller_ones_have() -> None:
+    """A larger set adds series and changes none."""
+    core, standard, full = (names(Selection(metric_set=each)) for each in SETS)
+    assert set(core) < set(standard) < set(full)
+    assert [name for name in full if name.startswith("gpuslice_")] == [family.name for family in FAMILIES]
+
+
+def test_core_has_a_part_of_an_enumeration(full, parse) -> None:
+    """Clocks, reasons and counts that no alert reads are in the larger sets."""
+    clocks = {
+        each: [
+            dict(labels)["clock"]
+            for name, labels in parse(
+                Exposition(Selection(metric_set=each)).page(full).body(Format.TEXT), Format.TEXT
+            )
+            if name == "gpuslice_gpu_clock_hertz"
+        ]
+        for each in SETS
+    }
+    assert set(clocks["core"]) <= {"sm", "memory"} < set(clocks["standard"])
+    assert clocks["standard"] == clocks["full"]
+
+
+@pytest.mark.parametrize(
+    ("dcgm_names", "expected"),
+    [("default", DEFAULT), ("all", DCGM), ("only", DEFAULT), ("off", ()), ("legacy", (*DEFAULT, *LEGACY))],
+)
+def test_names_of_dcgm(dcgm_names, expected) -> None:
+    """The default names are the 25 of dcgm-exporter's default-counters.csv."""
+    found = [name for name in names(Selection(dcgm_names=dcgm_names)) if name.lower().startswith("dcgm_")]
+    assert found == [family.name for family in expected]
+    assert len(DEFAULT) == 25
+
+
+def test_the_allowlist_adds_and_the_denylist_wins() -> None:
+    """A pattern matches a whole name, of any set and of DCGM's names."""
+    allow = tuple(
+        map(re.compile, ("gpuslice_gpu_fan_.*", "DCGM_FI_DEV_FAN_SPEED", "gpuslice_gpu_clock_hertz"))
+    )
+    deny = tuple(map(re.compile, ("DCGM_.*", "gpuslice_gpu_u")))
+    found = names(Selection(allow=allow, deny=deny))
+    assert "gpuslice_gpu_fan_ratio" in found
+    assert "gpuslice_gpu_up" in found
+    assert not [name for name in found if name.startswith("DCGM_")]
+
+
+def test_a_family_that_is_allowed_has_all_its_samples() -> None:
+    """Core has two of the clocks; by its name the family comes whole."""
+    allow = (re.compile("gpuslice_gpu_clock_hertz"),)
+    chosen = {family.name: family for family in Selection(allow=allow).families()}
+    assert chosen["gpuslice_gpu_clock_hertz"] in FAMILIES
+
+
+def test_a_pattern_without_a_match_is_warned_of_with_the_nearest_names(caplog) -> None:
+    """The exporter goes on: a name may be one of an older version."""
+    selection = Selection(allow=(re.compile("gpuslice_gpu_fan_ratios"),), deny=(re.compile("DCGM_.*"),))
+    with caplog.at_level(logging.WARNING):
+        warn_of_unmatched(selection)
+    (record,) = caplog.records
+    assert "gpuslice_gpu_fan_ratios" in record.getMessage()
+    assert "gpuslice_gpu_fan_ratio," in record.getMessage()
