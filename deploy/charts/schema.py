@@ -21,8 +21,8 @@ from deploy.charts.kubernetes import (
     text,
 )
 from deploy.charts.values import Value
-from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, SWITCH, URL
-from exporter.config.table import Option, Settings
+from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, SWITCH, URL, Option
+from exporter.config.table import Settings
 from exporter.web.auth.web_config import (
     CIPHERS_12,
     CIPHERS_13,

@@ -49,6 +49,27 @@ class Kind:
     metavar: str
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A row of the table."""
+
+    kind: Kind
+    default: str | None
+    """As text, with earlier fields in braces; None for no value."""
+    help: str
+    shown: str
+    """The default in the docs."""
+    repeatable: bool
+
+
+def option(
+    kind: Kind, default: str | None, text: str, *, shown: str = "", repeatable: bool = False
+) -> dict[str, Option]:
+    """Return the metadata of a field; ``shown`` describes a default that is not a constant."""
+    shown = shown or (f"`{default}`" if default else "none")
+    return {"option": Option(kind, default, text, shown, repeatable)}
+
+
 def choice(*names: str) -> Kind:
     """Return the kind of a value that is one of ``names``."""
 

@@ -11,8 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.config.parse import Kind, ListenAddress, SettingsError, read_yaml
-from exporter.config.table import Option, Settings
+from exporter.config.parse import Kind, ListenAddress, Option, SettingsError, read_yaml
+from exporter.config.table import Settings
 
 __all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "load_settings", "settings_markdown"]
 

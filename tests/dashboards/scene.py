@@ -34,6 +34,8 @@ slow_interval = "{ROUND}s"
 [sharing]
 idle_after = "{IDLE_SECONDS}s"
 """
+SERIES = ("--metric-set=standard", "--dcgm-names=all")
+"""What the Hardware dashboard needs; dashboards for dcgm-exporter need more than its default names."""
 OF_EXPORTER = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter", "node": "k8s-1"}
 """Labels of a target that clash with those of its series: they are not honoured."""
 
@@ -81,7 +83,7 @@ def nodes(folder: Path) -> list[Node]:
         Node("mi300x-cpx"),
         Node("hami-vendors", {"cluster": "east"}),
         Node("elastic-gpu", {"cluster": "west"}, ("--kubernetes-api", "off")),
-        Node("nos", {"cluster": "west"}, ("--dcgm-names", "legacy")),
+        Node("nos", {"cluster": "west"}, ("--dcgm-names", "legacy", "--metric-allowlist", "DCGM_.*")),
         Node("vgpu-guest", {"cluster": "west"}),
         Node("mig-timeslicing", {"cluster": "west"}),
     ]
@@ -151,7 +153,7 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
         server = scraping.enter_context(prometheus(folder, jobs, scrape=scrape, rules=rules))
         stacks = [running] * (len(chosen) - 1) + [running.enter_context(ExitStack())]
         demos = [
-            demo(node.scenario, "--poll-interval", "4s", "--listen", address, *node.options)
+            demo(node.scenario, "--poll-interval=4s", f"--listen={address}", *SERIES, *node.options)
             for address, node in zip(addresses, chosen, strict=True)
         ]
         list(at_once.map(lambda stack, each: stack.enter_context(each), stacks, demos))

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,10 @@ def driver(scenario: Scenario, second: float) -> FakeNvml:
 async def tell(node: Node) -> dict[str, Any]:
     """Poll once, and say what was found in each form."""
     snapshot, evidence = await poll_once(node)
+    everything = replace(node.settings, metric_set="full", dcgm_names="all")
     return {
         "snapshot": json.loads(FORMATS["json"](snapshot, node.settings)),
-        "metrics": FORMATS["prometheus"](snapshot, node.settings),
+        "metrics": FORMATS["prometheus"](snapshot, everything),
         "bounds": bounds(),
         "doctor": examine(snapshot, evidence, node.settings).as_dict(),
     }
