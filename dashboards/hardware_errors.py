@@ -17,7 +17,7 @@ def errors() -> tuple[Panel, ...]:
 
 def _xids() -> Panel:
     last = f"gpuslice_gpu_xid_last_timestamp_seconds{{{ON_GPUS}}}"
-    count = f"gpuslice_gpu_xid_errors_total{{{ON_GPUS}}} > 0"
+    count = f"gpuslice_gpu_xid_code_errors_total{{{ON_GPUS}}} > 0"
     code = ("mig_uuid", "xid")
     return listing(
         "XID errors",
@@ -55,7 +55,7 @@ def _events() -> Panel:
 
 
 def _xid_rate() -> Panel:
-    counted = f"gpuslice_gpu_xid_errors_total{{{ON_GPUS}}}"
+    counted = f"gpuslice_gpu_xid_code_errors_total{{{ON_GPUS}}}"
     # The first count of a new code counts as growth. A series that was not scraped for a while is not new.
     new = f"{counted} unless max_over_time({counted}[1h] offset $__rate_interval)"
     grew = f"({new} or increase({counted}[$__rate_interval])) > 0"

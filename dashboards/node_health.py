@@ -103,7 +103,7 @@ def _missing() -> tuple[Panel, ...]:
 
 def _failures() -> tuple[Panel, ...]:
     last = f"gpuslice_gpu_xid_last_timestamp_seconds{{{ON_GPUS}}}"
-    count = f"gpuslice_gpu_xid_errors_total{{{ON_GPUS}}} > 0"
+    count = f"gpuslice_gpu_xid_code_errors_total{{{ON_GPUS}}} > 0"
     code = ("mig_uuid", "xid")
     return (
         listing(

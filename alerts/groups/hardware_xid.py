@@ -16,7 +16,7 @@ from alerts.wording import GPU, ON_MIG, PODS, PODS_THEN, ROUNDED, SHORT_GPU, xid
 from exporter.model.xids import XIDS, XidClass
 
 _LAST = "gpuslice_gpu_xid_last_timestamp_seconds"
-_TOTAL = "gpuslice_gpu_xid_errors_total"
+_TOTAL = "gpuslice_gpu_xid_code_errors_total"
 # Reported whenever a process is killed, as at the end of many pods.
 _WORK_REMOVED = 45
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, core_values, keyed, word
 from exporter.model import EventCount, GpuReading, GpuRow
 from exporter.model.readings import RECOVERY_ACTIONS
-from exporter.model.xids import ALERTING
 
 _ECC = READING.of(lambda gpu: gpu.ecc, "ecc")
 _REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
@@ -123,24 +122,24 @@ def _xids(row: GpuRow) -> Iterator[EventCount]:
     return (event for event in row.events if event.xid is not None)
 
 
-def _xid_errors(row: GpuRow) -> Iterator[Labelled]:
-    """Yield the count of each code; codes with an alert start at 0, so that their first error is a rise."""
-    for event in _xids(row):
-        yield (event.mig_uuid, str(event.xid)), event.count
-    if row.watched:
-        occurred = {event.xid for event in _xids(row) if not event.mig_uuid}
-        for code in ALERTING:
-            if code not in occurred:
-                yield ("", str(code)), 0
+def _xid_total(row: GpuRow) -> int | None:
+    """Return the number of XID errors; None for a GPU whose events are unknown."""
+    counts = [event.count for event in _xids(row)]
+    return sum(counts) if counts or row.watched else None
 
 
 GPU_EVENTS: tuple[AnyFamily, ...] = (
-    _EVENTS.counter_by(
+    _EVENTS.counter(
         "xid_errors_total",
+        "XID errors of the GPU and its MIG devices since the exporter started.",
+        _xid_total,
+    ),
+    _EVENTS.counter_by(
+        "xid_code_errors_total",
         _XID_LABELS,
-        "XID errors by code since the exporter started, with mig_uuid if a MIG device caused the error; "
-        "codes that need action start at 0. See docs/xids.md for the codes.",
-        _xid_errors,
+        "XID errors by code since the exporter started, from the first error of a code on, with mig_uuid if "
+        "a MIG device caused it. See docs/xids.md for the codes.",
+        lambda row: (((event.mig_uuid, str(event.xid)), event.count) for event in _xids(row)),
     ),
     _EVENTS.gauge_by(
         "xid_last_timestamp_seconds",

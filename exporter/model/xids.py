@@ -248,9 +248,6 @@ _UNITS = (
 XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), key=lambda xid: xid.code)}
 """The codes with an explanation, in ascending order."""
 
-ALERTING: tuple[int, ...] = tuple(xid.code for xid in XIDS.values() if xid.alert)
-"""The codes that need an action, in ascending order."""
-
 
 def explain(code: int) -> Xid:
     """Return the row of a code; of class ``unknown`` if the catalogue does not describe it."""
@@ -264,8 +261,7 @@ _INTRODUCTION = """\
 
 An XID is the number of an error that the NVIDIA driver reports. Meanings and actions follow the
 [NVIDIA catalogue](https://docs.nvidia.com/deploy/xid-errors/index.html), reworded; the kernel log
-(`NVRM: Xid`) has more details. Counters of the codes in **bold** start at 0, on each GPU whose events the
-exporter receives.
+(`NVRM: Xid`) has more details. With a code in **bold** the GPU is unreliable until the action is taken.
 """
 
 

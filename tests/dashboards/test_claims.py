@@ -152,7 +152,7 @@ def test_a_source_that_was_never_read_is_listed(tmp_path: Path) -> None:
 def test_a_new_code_is_drawn_by_all_its_errors(tmp_path: Path) -> None:
     """The first errors of a code are drawn once, however often they were scraped since."""
     told = node(200, A, B) | {
-        series("gpu_xid_errors_total", f'uuid="{A}", xid="31"'): "_x10 3x40 4x100",
+        series("gpu_xid_code_errors_total", f'uuid="{A}", xid="31"'): "_x10 3x40 4x100",
         series("gpu_events_watched", f'uuid="{A}"'): "1x200",
         series("gpu_events_watched", f'uuid="{B}"'): "0x200",
     }

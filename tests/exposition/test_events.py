@@ -6,9 +6,8 @@ import pytest
 
 from exporter.metrics.gpu_health import GPU_EVENTS
 from exporter.model import EventCount, GpuIdentity, GpuReading, GpuRow
-from exporter.model.xids import ALERTING
 
-ERRORS, TIMES, EVENTS, WATCHED = GPU_EVENTS
+TOTAL, ERRORS, TIMES, EVENTS, WATCHED = GPU_EVENTS
 IDENTITY = GpuIdentity(uuid="GPU-a", index=0)
 ROW = GpuRow(identity=IDENTITY, reading=GpuReading(identity=IDENTITY), watched=True)
 
@@ -36,23 +35,23 @@ def test_errors_are_counted_by_code_and_instance() -> None:
     }
 
 
-def test_a_watched_gpu_starts_with_zeros_of_the_codes_that_alert() -> None:
-    """Before the first error there is a 0 to rise from, for those codes alone."""
-    assert samples(ERRORS) == {("", str(code)): 0 for code in ALERTING}
-    assert ("", "31") not in samples(ERRORS)
+def test_a_watched_gpu_has_a_total_that_starts_at_zero() -> None:
+    """Of single codes nothing is said before their first error: there are hundreds."""
+    assert TOTAL.value(ROW) == 0
+    assert samples(ERRORS) == {}
 
 
-def test_a_zero_ends_with_the_first_error() -> None:
-    """The count takes the place of the 0; an error of a MIG device leaves that of the whole GPU at 0."""
-    found = samples(ERRORS, count(48), count(94, mig="MIG-1"))
-
-    assert (found["", "48"], found["", "94"], found["MIG-1", "94"]) == (1, 0, 1)
+def test_the_total_has_the_errors_of_all_codes_and_of_mig_devices() -> None:
+    """It is one series for each GPU, so that no sum counts an error twice."""
+    events = (count(31, 2), count(94, 3, mig="MIG-1"), count(None, 5, kind="mig_config"))
+    assert TOTAL.value(replace(ROW, events=events)) == 5
 
 
 def test_of_a_gpu_that_is_not_watched_nothing_is_claimed() -> None:
     """What occurred stays counted; that nothing else did is not known."""
     row = replace(ROW, watched=False)
 
+    assert TOTAL.value(row) is None
     assert samples(ERRORS, count(48), row=row) == {("", "48"): 1}
     assert WATCHED.value(row) == 0
     assert WATCHED.value(ROW) == 1
@@ -81,5 +80,5 @@ def test_a_lost_gpu_keeps_its_events(reading) -> None:
 
 
 def test_all_are_of_the_group_of_events() -> None:
-    """The reference page has the GPUs and modes of all four."""
+    """The reference page has the GPUs and modes of all five."""
     assert {(family.level, family.group) for family in GPU_EVENTS} == {("gpu", "events")}

@@ -55,6 +55,6 @@ def test_an_xid_is_counted(path: Path, tmp_path: Path) -> None:
             counted = {
                 dict(labels)["uuid"]: value
                 for (name, labels), value in parsed(served.get("metrics")).items()
-                if name == "gpuslice_gpu_xid_errors_total" and ("xid", "64") in labels
+                if name == "gpuslice_gpu_xid_code_errors_total" and ("xid", "64") in labels
             }
     assert counted == {uuid: float(uuid == uuids[BAD]) for uuid in uuids}

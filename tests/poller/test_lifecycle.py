@@ -122,7 +122,7 @@ def told_of(snapshot: Snapshot, uuid: str) -> set[str]:
 
 def xids(snapshot: Snapshot) -> dict[str, float]:
     """Return the XID errors that occurred, by code."""
-    series = page_of(snapshot).series("gpuslice_gpu_xid_errors_total")
+    series = page_of(snapshot).series("gpuslice_gpu_xid_code_errors_total")
     return {labels["xid"]: count for labels, count in series if count}
 
 
