@@ -34,7 +34,8 @@ def reading(**values: Any) -> GpuReading:
 
 def inputs(watched: bool = True, **values: Any) -> Inputs:
     """Return the inputs of a GPU that is healthy but for these readings."""
-    return Inputs(reading=reading(**values), watched=watched)
+    read = reading(**values)
+    return Inputs(vendor=read.identity.vendor, reading=read, watched=watched)
 
 
 def state(condition: Condition, given_inputs: Inputs) -> bool | None:
@@ -128,6 +129,7 @@ def test_a_gpu_of_amd_has_no_condition_that_its_driver_cannot_report():
 OPTIONAL = st.none() | st.booleans()
 ANY_INPUTS = st.builds(
     Inputs,
+    vendor=st.just("nvidia"),
     reading=st.none()
     | st.builds(
         reading,
@@ -158,7 +160,7 @@ def _says(now: Inputs, condition: Condition) -> bool:
     values = now.reading if now.reading is not None and now.reading.up else None
     repairs = (values and values.repairs) or Repairs()
     said = {
-        "lost": now.reading is not None and not now.reading.up and not now.released,
+        "lost": not values and not now.released,
         "needs_reset": now.reset_required
         or "reset" in kinds
         or bool(values and values.recovery_action in RESETS)
@@ -188,6 +190,6 @@ def test_a_raised_condition_has_an_input_that_says_so(now: Inputs, condition: Co
 def test_a_gpu_without_readings_has_no_condition_that_is_known_to_be_absent(
     now: Inputs, condition: Condition
 ):
-    """Unknown is not zero: only what needs no reading is known then."""
+    """Unknown is not zero: all but the release of the driver needs a reading."""
     silent = replace(now, reading=None, throttled=Lasting(None), links=())
-    assert judge(condition, silent).state is not False
+    assert judge(condition, silent).state is not False or condition == "driver_released"

@@ -42,6 +42,7 @@ UNDECIDED = Lasting(None)
 class Inputs:
     """The inputs of the rules for one GPU at one poll."""
 
+    vendor: str
     # None if only the identity is known.
     reading: GpuReading | None
     # Why the NVIDIA driver is released; "" while it is in use.
@@ -65,7 +66,7 @@ class Inputs:
     @property
     def nvidia(self) -> bool:
         """Whether it is an NVIDIA GPU."""
-        return self.reading is not None and self.reading.identity.vendor == "nvidia"
+        return self.vendor == "nvidia"
 
 
 class Sign(NamedTuple):
@@ -82,10 +83,10 @@ UNKNOWN = Sign(None)
 
 def lost(inputs: Inputs) -> Iterator[Sign]:
     """Yield whether the GPU does not answer; unknown while its driver is released."""
-    if inputs.reading is None or (inputs.nvidia and inputs.released):
+    if inputs.nvidia and inputs.released:
         yield UNKNOWN
     else:
-        yield Sign(not inputs.reading.up, "does not answer")
+        yield Sign(inputs.answering is None, "it does not answer")
 
 
 def released(inputs: Inputs) -> Iterator[Sign]:

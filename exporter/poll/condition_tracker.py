@@ -162,6 +162,7 @@ class ConditionTracker:
     def _inputs(self, row: GpuRow, siblings: Mapping[str, int], released: str, timestamp: float) -> Inputs:
         gpu, reading = self._gpus[row.identity.uuid], row.reading
         inputs = Inputs(
+            vendor=row.identity.vendor,
             reading=reading,
             released=released,
             watched=row.watched,
