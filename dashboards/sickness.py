@@ -1,11 +1,7 @@
 """Queries of unhealthy GPUs, with the same signs as the page of the fleet."""
 
-from collections.abc import Iterator
-
 from dashboards.presence import UNNAMED, unnamed
 from dashboards.promql import CLUSTER, DEVICE, TARGET, node_names
-from exporter.model.condition_signs import REBOOTS, RESETS
-from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.model.xids import XIDS
 
 RECENT_SECONDS = 3600
@@ -13,14 +9,15 @@ RECENT_SECONDS = 3600
 # XIDs caused by applications do not count. One that needs a reset or a reboot is also a condition, unless the
 # exporter that reported it has ended.
 _HARMLESS = "|".join(str(xid.code) for xid in XIDS.values() if xid.kind in {"notice", "application"})
-_FIRST_STEPS = "|".join(action for action in RECOVERY_ACTIONS if action not in {"none", *RESETS, *REBOOTS})
 _NODES = node_names(CLUSTER)
 _UNNAMED = f"max by (cluster, node) (({unnamed(CLUSTER)}) * on ({TARGET}) group_left (node) {_NODES}) > 0"
 
 
 def reasons() -> str:
     """Return 1 for each unhealthy GPU, by DEVICE and ``reason``."""
-    signs, xids = " or ".join(_labelled(*sign) for sign in _signs()), _labelled(*_xids())
+    conditions = _gpu("condition", 'condition!="driver_released"')
+    signs = _labelled(f"{conditions} == 1", "$1", "condition")
+    xids = _labelled(*_xids())
     # The exporter that reported an XID may have ended: use the target that reports the GPU now.
     telling = f"topk by (cluster, uuid) (1, {_gpu('up')} * 0 + 1)"
     found = f"{signs} or ({xids}) * on (cluster, uuid) group_left (job, instance) {telling}"
@@ -45,14 +42,6 @@ def _labelled(rows: str, reason: str, source: str = "") -> str:
 
 def _gpu(series: str, *matchers: str) -> str:
     return f"gpuslice_gpu_{series}{{{', '.join((CLUSTER, *matchers))}}}"
-
-
-def _signs() -> Iterator[tuple[str, str, str]]:
-    conditions = _gpu("condition", 'condition!="driver_released"')
-    yield f"{conditions} == 1", "$1", "condition"
-    # After these the driver reports the next one; a reset or a reboot is a condition.
-    action = _gpu("recovery_action", f'action=~"{_FIRST_STEPS}"')
-    yield f"{action} == 1", "needs a recovery: $1", "action"
 
 
 def _xids() -> tuple[str, str, str]:
