@@ -112,16 +112,15 @@ inhibit_rules:
   - source_matchers: ['alertname = "GpuSliceGpuLost"']
     target_matchers:
       - 'alertname =~ "GpuSlice.+"'
-      - 'alertname !~ "GpuSlice(GpuLost|Xid.+|RecoveryActionNeeded)"'
+      - 'alertname !~ "GpuSlice(GpuLost|GpuNeeds.+|Xid.+|RecoveryActionNeeded)"'
     equal: [cluster, uuid]
-  # The reset or restart that the error requires also does the pending repair.
-  - source_matchers: ['alertname =~ "GpuSliceXidNeeds(Reset|Reboot)"']
-    target_matchers: ['alertname = "GpuSliceRepairPending"']
+  # A reboot of the node resets its GPUs.
+  - source_matchers: ['alertname = "GpuSliceGpuNeedsReboot"']
+    target_matchers: ['alertname = "GpuSliceGpuNeedsReset"']
     equal: [cluster, uuid]
 ```
 
-- Do not inhibit XIDs by GpuLost: they are the cause of the loss. Nor RecoveryActionNeeded by an XID: the
-  driver may require more than the code does.
+- Do not inhibit XIDs, GpuNeedsReset or GpuNeedsReboot by GpuLost: they name the cause of the loss.
 - Labels that both alerts lack count as equal, so a label in `equal` must be on every source, as `uuid` is
   here.
 - Some need no inhibition, since one alert replaces the other: HolderIdleHoldingMemory replaces HolderIdle,

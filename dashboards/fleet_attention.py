@@ -76,10 +76,9 @@ def sick_gpus() -> Panel:
     rows = f"{with_names(sickness.reasons(), 'reason')} or {sickness.unnamed_rows()}"
     return listing(
         "Unhealthy GPUs, by reason",
-        "GPUs that do not answer, need a recovery, have uncorrected memory errors or no spare memory left, "
-        "had an XID in the last hour that was not caused by an application, need a reset or reboot, or are "
-        "slowed down by their hardware: one row for each reason. GPUs of a node that were lost before they "
-        "had a name share one row. GPUs with a released driver are not listed.",
+        "GPUs with a condition (docs/xids.md says what raises and clears each), or with an XID in the last "
+        "hour that was not caused by an application: one row for each reason. GPUs of a node that were lost "
+        "before they had a name share one row. GPUs with a released driver are not listed.",
         [
             Column(name="cluster", title="Cluster", empty=_NONE),
             Column(name="node", title="Node", link=_NODE),

@@ -15,20 +15,7 @@ UUID = Column(name="uuid", title="UUID")
 # Heat, or a signal of the board. The power limit and idleness also limit clocks, which is normal.
 _SLOWING = "software_thermal|hardware_thermal|hardware_slowdown|power_brake"
 _SLOWED = by_gpu(f'gpuslice_gpu_clock_event_active{{{ON_GPUS}, reason=~"{_SLOWING}"}}')
-_TO_REPAIR = " or ".join(
-    f"gpuslice_gpu_{series} == 1"
-    for series in (
-        f'recovery_action{{{ON_GPUS}, action!="none"}}',
-        *(
-            f"{name}{{{ON_GPUS}}}"
-            for name in ("row_remap_pending", "row_remap_failure", "retired_pages_pending")
-        ),
-    )
-)
-_REPAIRS_KNOWN = " or ".join(
-    f"gpuslice_gpu_{name}{{{ON_GPUS}}}"
-    for name in ("recovery_action", "row_remap_pending", "retired_pages_pending")
-)
+_REPAIRS = f'gpuslice_gpu_condition{{{ON_GPUS}, condition=~"needs_reset|needs_reboot|replace_board"}}'
 _UNCORRECTED = f'gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, severity="uncorrected", scope="volatile"}}'
 
 
@@ -86,9 +73,9 @@ def _numbers() -> tuple[Panel, ...]:
         _number(
             "GPUs that need a repair",
             "none",
-            "GPUs that need a reset, a drain or a replacement: by the driver's recovery action, or due to "
-            "a pending or failed memory repair.",
-            f"count({by_gpu(_TO_REPAIR)}) or 0 * count({by_gpu(_REPAIRS_KNOWN)})",
+            "GPUs that need a reset, a reboot of their node or a new board: see docs/xids.md. Unknown if a "
+            "driver does not report what could raise it.",
+            f"sum({by_gpu(_REPAIRS)})",
             {0: GOOD, 1: BAD},
         ),
     )

@@ -20,9 +20,8 @@ def unnamed(selector: str) -> str:
     return f"{counted} - ({asked} or {counted} * 0) unless on ({TARGET}) {released}"
 
 
-_RELEASED = f"gpuslice_driver_released{{{ON_NODES}}} == 1"
 _UNNAMED = by_node(unnamed(ON_NODES))
-_LOST = by_gpu(f"(1 - gpuslice_gpu_up{{{ON_GPUS}}}) unless on ({TARGET}) {_RELEASED}")
+_LOST = by_gpu(f'gpuslice_gpu_condition{{{ON_GPUS}, condition="lost"}}')
 # In lists of GPUs, in place of an index.
 _UNNAMED_ROWS = f'label_replace({_UNNAMED} > 0, "gpu", "{UNNAMED}", "", "")'
 

@@ -1,5 +1,6 @@
 """Alerts of the group hardware: GPUs that are lost, faulty or hot, bad links, and errors."""
 
+from alerts.groups.hardware_conditions import condition_alerts
 from alerts.groups.hardware_health import health_alerts
 from alerts.groups.hardware_links import link_alerts
 from alerts.groups.hardware_memory import memory_alerts
@@ -14,6 +15,7 @@ __all__ = ["HardwareThresholds", "hardware_alerts"]
 def hardware_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
     return (
+        *condition_alerts(numbers),
         *presence_alerts(numbers),
         *xid_alerts(numbers),
         *memory_alerts(numbers),

@@ -1,19 +1,20 @@
-"""Alerts on GPUs that are slowed down, hot, or need a recovery."""
+"""Alerts on GPUs that are hot or wait for a first step of a recovery."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
 from alerts.promql import DEVICE, on_gpu
-from alerts.wording import GPU, PERCENT, PODS, SHORT_GPU
+from alerts.wording import GPU, PODS, SHORT_GPU
+from exporter.model.condition_signs import REBOOTS, RESETS
+from exporter.model.readings import RECOVERY_ACTIONS
 
-_ACTIVE = "gpuslice_gpu_clock_event_active"
+# Actions after which the driver reports the next one; the others are conditions of the GPU.
+_FIRST_STEPS = "|".join(action for action in RECOVERY_ACTIONS if action not in {"none", *RESETS, *REBOOTS})
 
 
 def health_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
     return (
         _recovery(numbers.recovery_for),
-        _hardware_slowdown(numbers.slowdown_window, numbers.slowdown_share),
-        _thermal_slowdown(numbers.thermal_window, numbers.thermal_share),
         _temperature(numbers.temperature_margin, numbers.temperature_for),
     )
 
@@ -21,51 +22,14 @@ def health_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 def _recovery(hold: str) -> Alert:
     return Alert(
         name="RecoveryActionNeeded",
-        expr=on_gpu('gpuslice_gpu_recovery_action{action!="none"} == 1'),
+        expr=on_gpu(f'gpuslice_gpu_recovery_action{{action=~"{_FIRST_STEPS}"}} == 1'),
         hold=hold,
         severity="warning",
         summary=f"The driver requests {{{{ $labels.action }}}} for {SHORT_GPU}",
         description=f"{GPU} needs a recovery, according to its driver: "
-        "{{ $labels.action }}."
-        "{{ with query (printf `gpuslice_gpu_row_remap_pending{uuid=%q} == 1` $labels.uuid) }} "
-        f"Bad memory is retired by that, not before.{{{{ end }}}} Pods on it: {PODS}. Keep new "
+        "{{ $labels.action }}. "
+        f"Pods on it: {PODS}. Keep new "
         "pods off it and follow the runbook for that action.",
-        dashboard=GPU_BOARD,
-    )
-
-
-def _share_of_time(reasons: str, window: str, share: float) -> str:
-    """Return the share of a window in which a reason limited the clocks, of series as old as the window.
-
-    A reason comes and goes within seconds, so the expression looks at a mean. A mean of the first few samples
-    is not meaningful, and is left out.
-    """
-    series = f'{_ACTIVE}{{reason=~"{reasons}"}}'
-    return f"avg_over_time({series}[{window}]) > {share:g}\nand\n{series} offset {window}"
-
-
-def _hardware_slowdown(window: str, share: float) -> Alert:
-    return Alert(
-        name="HardwareSlowdown",
-        expr=on_gpu(_share_of_time("hardware_thermal|power_brake", window, share)),
-        severity="warning",
-        summary=f"{SHORT_GPU} is slowed down by its hardware",
-        description=f"{GPU} was slowed down by {{{{ $labels.reason }}}} for {PERCENT} of the last {window}, "
-        f"and runs at half its clocks or less during that time. Pods on it: {PODS}. Check the "
-        "cooling of the node (hardware_thermal) or its power supplies (power_brake).",
-        dashboard=GPU_BOARD,
-    )
-
-
-def _thermal_slowdown(window: str, share: float) -> Alert:
-    return Alert(
-        name="ThermalSlowdown",
-        expr=on_gpu(_share_of_time("software_thermal", window, share)),
-        severity="info",
-        summary=f"{SHORT_GPU} lowers its clocks because of heat",
-        description=f"The driver lowered the clocks of {GPU} because of heat for {PERCENT} of the last "
-        f"{window}. Pods on it: {PODS}. They run slower than they could: check the cooling of "
-        "the node.",
         dashboard=GPU_BOARD,
     )
 

@@ -1,8 +1,8 @@
-"""Alerts on NVLinks, the fabric of NVSwitches and PCIe."""
+"""Alerts on errors of NVLinks, the fabric of NVSwitches and PCIe."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import DEVICE, on_gpu
+from alerts.promql import on_gpu
 from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 _ERRORS = "gpuslice_gpu_nvlink_errors_total"
@@ -11,28 +11,9 @@ _ERRORS = "gpuslice_gpu_nvlink_errors_total"
 def link_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
     return (
-        _nvlink_down(numbers),
         _nvlink_errors(numbers),
         _fabric(numbers.fabric_for),
-        _pcie_degraded(numbers),
         _pcie_replays(numbers.pcie_replays_per_minute),
-    )
-
-
-def _nvlink_down(numbers: HardwareThresholds) -> Alert:
-    # Without a bridge some links are never up, so compare with the number that was up before, on any target.
-    active = "gpuslice_gpu_nvlinks_active"
-    before = f"max_over_time({active}[{numbers.remembered}:{numbers.remembered_step}])"
-    return Alert(
-        name="NvlinkDown",
-        expr=on_gpu(f"{active}\n< on (cluster, uuid) group_left ()\nmax by (cluster, uuid) ({before})"),
-        hold=numbers.nvlink_down_for,
-        severity="warning",
-        summary=f"NVLinks of {SHORT_GPU} went down",
-        description=f"{GPU} has {{{{ $value }}}} active NVLink(s), and had more within "
-        f"{numbers.remembered}. Pods on it: {PODS}. Traffic to other GPUs is slower or fails. "
-        "Drain the GPUs at both ends and reset them.",
-        dashboard=GPU_BOARD,
     )
 
 
@@ -65,31 +46,6 @@ def _fabric(hold: str) -> Alert:
         "must run and match the driver version.",
         dashboard=GPU_BOARD,
     )
-
-
-def _pcie_degraded(numbers: HardwareThresholds) -> Alert:
-    window = numbers.pcie_window
-    # The link generation drops on an idle GPU, the width does not.
-    idle = f'avg_over_time(gpuslice_gpu_clock_event_active{{reason="idle"}}[{window}])'
-    busy = f"and on ({DEVICE})\n{idle} < {numbers.pcie_idle_share:g}"
-    return Alert(
-        name="PcieDegraded",
-        expr=on_gpu(f"{_below_most('width', window)}\nor\n{_below_most('generation', window, busy)}"),
-        severity="warning",
-        summary=f"The PCIe link of {SHORT_GPU} is slower than it could be",
-        description=f"The PCIe link of {GPU} reached at most {{{{ $labels.link }}}} {{{{ $value }}}} in the "
-        f"last {window}, less than GPU and slot support. Pods on it: {PODS}. Their transfers "
-        "are slower. Check the seat of the board, its riser and the settings of the slot.",
-        dashboard=GPU_BOARD,
-    )
-
-
-def _below_most(part: str, window: str, where: str = "") -> str:
-    """Return links that have not reached their maximum in a window, if the series is as old as the window."""
-    series = f"gpuslice_gpu_pcie_link_{part}"
-    below = f"max_over_time({series}[{window}]) < {series}_max\nand\n{series} offset {window}"
-    rows = "\n".join(filter(None, (below, where)))
-    return f'label_replace(\n{rows},\n"link", "{part}", "", "")'
 
 
 def _pcie_replays(per_minute: float) -> Alert:

@@ -8,26 +8,21 @@ class HardwareThresholds:
     """The section [hardware] of thresholds.toml, which explains each."""
 
     lost_for: str
+    needs_reset_for: str
+    needs_reboot_for: str
+    throttled_for: str
+    link_degraded_for: str
     missing_for: str
     remembered: str
     remembered_step: str
     released_for: str
-    xid_repair_window: str
     xid_window: str
     xid_burst: float
     recovery_for: str
     ecc_corrected_per_hour: float
-    repair_pending_for: str
-    slowdown_window: str
-    slowdown_share: float
-    thermal_window: str
-    thermal_share: float
     temperature_margin: float
     temperature_for: str
-    nvlink_down_for: str
     nvlink_retries_per_hour: float
     nvlink_crc_per_second: float
     fabric_for: str
-    pcie_window: str
-    pcie_idle_share: float
     pcie_replays_per_minute: float

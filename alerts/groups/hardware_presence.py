@@ -1,9 +1,8 @@
-"""Alerts on GPUs that are lost or missing, and on released drivers."""
+"""Alerts on missing GPUs, and on released drivers."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
-from alerts.model import GPU_BOARD, NODE_BOARD, Alert
-from alerts.promql import GPU_NAMES, NODE_NAMES, TARGET, on_gpu, on_node
-from alerts.wording import GPU, PODS, SHORT_GPU
+from alerts.model import NODE_BOARD, Alert
+from alerts.promql import GPU_NAMES, NODE_NAMES, TARGET, on_node
 
 # A GPU is counted once, whichever targets report it: a replaced exporter is two for a moment.
 _PRESENT = f"count by (cluster, node) (group by (cluster, node, uuid) ({GPU_NAMES}))"
@@ -14,29 +13,10 @@ _COUNTED = f"max by (cluster, node) (gpuslice_node_gpus * on ({TARGET}) group_le
 def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
     return (
-        _lost(numbers),
         _missing(numbers),
         _driver_gone(numbers),
         _unidentified(numbers),
         _released(numbers),
-    )
-
-
-def _lost(numbers: HardwareThresholds) -> Alert:
-    unread = 'gpuslice_collector_success{cluster=%q,job=%q,instance=%q,collector=~"nvml|amd"} == 0'
-    asked = f"printf `{unread}` $labels.cluster $labels.job $labels.instance"
-    return Alert(
-        name="GpuLost",
-        expr=on_gpu(f"gpuslice_gpu_up == 0 unless on ({TARGET}) gpuslice_driver_released == 1"),
-        hold=numbers.lost_for,
-        severity="critical",
-        summary=f"{SHORT_GPU} does not answer",
-        description=f"{GPU} is lost, failing, or its driver does not answer. Pods on it: {PODS}. "
-        f"{{{{ with query ({asked}) }}}}No GPU of this node can be read now. Perhaps only the "
-        "exporter is affected and the pods are well: check GpuSliceCollectorFailing "
-        "first{{ else }}Pods on it have stopped computing, or soon will. Keep new pods off the "
-        "node, then check its XIDs{{ end }}.",
-        dashboard=GPU_BOARD,
     )
 
 

@@ -1,8 +1,9 @@
-"""Alerts on XIDs, the error numbers of the NVIDIA driver.
+"""Alerts on XIDs, the error numbers of the NVIDIA driver, except those that need a reset or a reboot.
 
-They use the time of the last error of a code, which exists from the first error on; a counter that starts
-with the first error does not rise by it. Errors from before a restart of the exporter count as well, and each
-code of a GPU is one alert, whichever targets report it. Its value is that time.
+Those are conditions of the GPU. The alerts use the time of the last error of a code, which exists from the
+first error on; a counter that starts with the first error does not rise by it. Errors from before a restart
+of the exporter count as well, and each code of a GPU is one alert, whichever targets report it. Its value is
+that time.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,15 +32,6 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Mapping[XidClass, _Kind] = {
-    "reset": _Kind(
-        "XidNeedsReset", "critical", "it must be reset", "Keep new pods off it until it is reset."
-    ),
-    "reboot": _Kind(
-        "XidNeedsReboot",
-        "critical",
-        "the node must be rebooted",
-        "Keep new pods off the node until it is rebooted.",
-    ),
     "hardware": _Kind(
         "XidHardware",
         "warning",
@@ -53,8 +45,6 @@ _KINDS: Mapping[XidClass, _Kind] = {
 def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
     return (
-        _of_kind("reset", numbers.xid_repair_window),
-        _of_kind("reboot", numbers.xid_repair_window),
         _of_kind("hardware", numbers.xid_window),
         _of_kind("driver", numbers.xid_window),
         _unknown(numbers.xid_window),

@@ -8,6 +8,7 @@ from exporter.doctor.report import Check, Finding
 from exporter.formats.wording import plural
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
+from exporter.model.conditions import TABLE
 from exporter.model.poll_result import DEADLINE, PollResult
 
 GPU_NOT_READ: Final = Finding("gpu-not-read", "absent")
@@ -36,6 +37,7 @@ GPU_NEEDS_RESET: Final = Finding(
     "its readings",
     "drain the GPU, open a release window (docs/deploy.md) and reset it: nvidia-smi --gpu-reset",
 )
+GPU_UNHEALTHY: Final = Finding("gpu-unhealthy", "degraded", "its reliability", "{remedy}")
 GPU_UNREAD: Final = Finding(
     "gpu-unread",
     "degraded",
@@ -74,9 +76,8 @@ READINGS_NOT_HERE: Final = Finding("readings-not-here", "absent")
 
 
 NOT_SUPPORTED: Final = "not supported"
-RESET: Final = "ResetRequired"
 HANGS: Final = "Hangs"
-LOST: Final = frozenset({"GpuIsLost", RESET})
+LOST: Final = frozenset({"GpuIsLost", "ResetRequired"})
 
 
 def gpu_checks(
@@ -85,6 +86,8 @@ def gpu_checks(
     """Return the checks of every GPU, then of those with MIG devices or partitions."""
     for row in snapshot.gpus:
         yield _gpu(row, health.get("nvml"), _errors(row, snapshot, evidence))
+        if row.reading is not None and row.reading.up:
+            yield from _unhealthy(row)
     for row in snapshot.gpus:
         if row.reading and row.reading.mig_enabled:
             yield _partitions(row) if row.identity.vendor == "amd" else _mig(row)
@@ -125,7 +128,7 @@ def _silent(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Chec
         return GPU_BEHIND_DRIVER.check(name, "is not read: its driver is not read")
     if HANGS in errors:
         return GPU_HANGS.check(name, f"a call for this GPU has not returned{listed}")
-    cause = GPU_NEEDS_RESET if RESET in errors else GPU_LOST
+    cause = GPU_NEEDS_RESET if "needs_reset" in row.raised else GPU_LOST
     return cause.check(name, f"does not answer{listed}")
 
 
@@ -148,6 +151,15 @@ def _answering(row: GpuRow, reading: GpuReading) -> Check:
     why = ", ".join(sorted({reasons[group] for group in failing}))
     cause = AMD_UNREAD if row.identity.vendor == "amd" else GPU_UNREAD
     return cause.check(name, f"{text}: {why}", lost=lost)
+
+
+def _unhealthy(row: GpuRow) -> Iterator[Check]:
+    """Yield a check if an answering GPU has conditions that endanger work on it."""
+    bad = {name: raised for name, raised in row.raised.items() if TABLE[name].look == "bad"}
+    if bad:
+        found = "; ".join(f"{TABLE[name].title}: {', '.join(raised.causes)}" for name, raised in bad.items())
+        remedy = " ".join(TABLE[name].remedy for name in bad)
+        yield GPU_UNHEALTHY.check(f"GPU {row.identity.index} health", found, remedy=remedy)
 
 
 def _mig(row: GpuRow) -> Check:

@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from exporter.fleet.cluster_model import IdleHolder, IdleTotals, SickGpu
 from exporter.fleet.queries import Answers, Narrow, of
 from exporter.fleet.targets import Scraped, Targets, holder_key, holder_of
 from exporter.formats.wording import duration, recovery
+from exporter.model.condition_signs import REBOOTS, RESETS
+from exporter.model.conditions import TABLE, Look
+from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.model.xids import explain
 from exporter.prometheus import Sample
 
@@ -18,8 +21,7 @@ RECENT_SECONDS = 3600
 _GPU = "gpuslice_gpu_"
 _HARMLESS = frozenset({"notice", "application"})
 
-_Severity = Literal["bad", "note"]
-_Reason = tuple[_Severity, str]
+_Reason = tuple[Look, str]
 
 
 class _Sign(NamedTuple):
@@ -29,13 +31,10 @@ class _Sign(NamedTuple):
     reason: Callable[[Sample], _Reason | None]
 
 
-def _constant(severity: _Severity, text: str) -> Callable[[Sample], _Reason]:
-    return lambda _: (severity, text)
-
-
-def _uncorrected(sample: Sample) -> _Reason:
-    errors = f"{sample.value:.0f} uncorrected memory error{'' if sample.value == 1 else 's'}"
-    return "bad", f"{errors} since the driver was loaded"
+def _condition(sample: Sample) -> _Reason | None:
+    # A newer exporter may have conditions that this program does not know.
+    rows = (row for name, row in TABLE.items() if name == sample.labels.get("condition"))
+    return next(((row.look, row.title) for row in rows), None)
 
 
 def _xid(sample: Sample) -> _Reason | None:
@@ -46,34 +45,15 @@ def _xid(sample: Sample) -> _Reason | None:
     return "bad", f"XID {known.code} {duration(sample.value)} ago: {known.meaning}"
 
 
+# Recovery actions after which the driver reports the next one; the others are conditions.
+_FIRST_STEPS = "|".join(action for action in RECOVERY_ACTIONS if action not in {"none", *RESETS, *REBOOTS})
 _SIGNS = {
-    "GPUs that do not answer": _Sign(
-        f"({_GPU}up == 0 unless on (cluster, job, instance) gpuslice_driver_released == 1)",
-        _constant("bad", "does not answer"),
-    ),
+    "conditions": _Sign(f'{_GPU}condition{{condition!="driver_released"}} == 1', _condition),
     "recovery actions": _Sign(
-        f'{_GPU}recovery_action{{action!="none"}} == 1',
+        f'{_GPU}recovery_action{{action=~"{_FIRST_STEPS}"}} == 1',
         lambda sample: ("bad", recovery(sample.labels.get("action", ""))),
     ),
-    "row remap failures": _Sign(
-        f"{_GPU}row_remap_failure == 1",
-        _constant("bad", "has no spare memory rows left: replace the board"),
-    ),
-    "uncorrected errors": _Sign(
-        f'{_GPU}ecc_errors_total{{severity="uncorrected",scope="volatile"}} > 0', _uncorrected
-    ),
     "XID errors": _Sign(f"time() - {_GPU}xid_last_timestamp_seconds < {RECENT_SECONDS}", _xid),
-    "row remaps": _Sign(
-        f"{_GPU}row_remap_pending == 1", _constant("note", "needs a reset to remap a memory row")
-    ),
-    "retired pages": _Sign(
-        f"{_GPU}retired_pages_pending == 1",
-        _constant("note", "needs a reboot to retire a memory page"),
-    ),
-    "brakes": _Sign(
-        f'{_GPU}clock_event_active{{reason=~"hardware_thermal|power_brake"}} == 1',
-        _constant("note", "slowed down by its hardware"),
-    ),
 }
 
 QUESTIONS = {name: f"topk({SICK_LISTED}, {sign.rows})" for name, sign in _SIGNS.items()}

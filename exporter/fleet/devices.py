@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from exporter.fleet import slices
@@ -21,12 +21,13 @@ from exporter.fleet.queries import (
     target_of,
 )
 from exporter.fleet.targets import Scraped, holder_key, holder_of
-from exporter.model import ContainerRow, DeviceKey, Totals
+from exporter.model import Condition, ContainerRow, DeviceKey, Totals
+from exporter.model.conditions import TABLE
 from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.prometheus import Sample
 
 _GPU, _CONTAINER = "gpuslice_gpu_", "gpuslice_container_"
-_UP, _INFO = "GPUs", "names of GPUs"
+_UP, _INFO, _CONDITIONS = "GPUs", "names of GPUs", "conditions of GPUs"
 _FIGURES = {
     "memory": f"{_GPU}memory_total_bytes",
     "memory held": f"{_GPU}memory_entitled_bytes",
@@ -71,6 +72,7 @@ class Gpu:
     model: str
     sharing: str
     up: bool | None  # None if the exporter does not read it
+    conditions: tuple[Condition, ...] | None  # those that it has; None if the query failed
     slices: Units
     units: tuple[Units, ...] | None
     memory_total: Amount
@@ -86,7 +88,12 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
     if instances is not None and not instances:
         return {}
     among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
-    queries = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}", **slices.questions(DEVICE, among)}
+    queries = {
+        _UP: f"{_GPU}up{among}",
+        _INFO: f"{_GPU}info{among}",
+        _CONDITIONS: f"{_GPU}condition == 1{among}",
+        **slices.questions(DEVICE, among),
+    }
     for name, rows in (_FIGURES | _SUMS).items():
         queries[f"sum of {name}"] = by_device("sum", rows + among)
     for name, rows in _COUNTS.items():
@@ -112,12 +119,22 @@ def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> 
 def _gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
     figures = _Figures(answers)
     up = {_place(sample): sample.value == 1 for sample in answers.samples(_UP)}
+    raised = _conditions(answers)
     holders = _holders(answers, node, at, idle_after)
     mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
     for sample in sorted(mine, key=_index):
         place = _place(sample)
         of_gpu = None if holders is None else tuple(holders.get(place[1], ()))
-        yield _gpu(sample, up.get(place), figures, place, of_gpu)
+        gpu = _gpu(sample, up.get(place), figures, place, of_gpu)
+        yield replace(gpu, conditions=None if raised is None else tuple(raised.get(place, ())))
+
+
+def _conditions(answers: Answers) -> Mapping[_Place, list[Condition]] | None:
+    """Return the conditions that GPUs have, in the order of the table; None if the query failed."""
+    if _CONDITIONS in answers.problems:
+        return None
+    found = {(_place(sample), sample.labels.get("condition", "")) for sample in answers.samples(_CONDITIONS)}
+    return {place: [name for name in TABLE if (place, name) in found] for place, _ in found}
 
 
 def _gpu(
@@ -133,6 +150,7 @@ def _gpu(
         model=info.labels.get("model", ""),
         sharing=info.labels.get("sharing", ""),
         up=up,
+        conditions=(),
         slices=figures.slices(place),
         units=figures.units(place),
         memory_total=figures.single("memory", place),

@@ -14,6 +14,7 @@ from exporter.fleet.rendering import age_words, aligned, gpus, node_json, total_
 from exporter.fleet.targets import Scraped, Targets
 from exporter.formats.text import state_words
 from exporter.formats.wording import TIMES, UNKNOWN, decimal, gibibytes, printable
+from exporter.model.conditions import TABLE
 from exporter.prometheus import Prometheus
 
 _HEADINGS = (
@@ -108,10 +109,12 @@ def _node_rows(node: Node, of_node: Sequence[Gpu] | None) -> Iterator[tuple[str,
 
 def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
     memory = f"{gpu.memory_held.text(gibibytes)} / {gpu.memory_total.text(gibibytes)} GiB"
-    state = " (not answering)" if gpu.up is False else ""
+    wrong = [TABLE[name].title for name in gpu.conditions or () if name != "lost"]
+    if gpu.up is False:
+        wrong.insert(0, "not answering")
     return (
         printable(gpu.index or gpu.uuid),
-        printable(gpu.model or UNKNOWN) + state,
+        printable(gpu.model or UNKNOWN) + (f" ({', '.join(wrong)})" if wrong else ""),
         printable(gpu.sharing or UNKNOWN),
         words(shown_units(gpu.slices, gpu.units)),
         memory,
@@ -174,6 +177,7 @@ def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
         "model": gpu.model or None,
         "sharing": gpu.sharing or None,
         "up": gpu.up,
+        "conditions": None if gpu.conditions is None else list(gpu.conditions),
         **slices_json(gpu.slices, gpu.units),
         "memory_total_bytes": gpu.memory_total.as_dict(),
         "memory_held_bytes": gpu.memory_held.as_dict(),

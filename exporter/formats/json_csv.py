@@ -28,7 +28,7 @@ from exporter.metrics import (
     field_name,
 )
 from exporter.metrics.vgpu import VGPU
-from exporter.model import EventRow, PodRow, ProcessRow, Snapshot
+from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
 from exporter.model.states import judge
 from exporter.model.xids import explain
 
@@ -44,13 +44,14 @@ def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str,
     are those that their owners chose. A container is idle after ``idle_after`` seconds without compute use.
     """
     (node,) = _records("node", NODE, snapshot)
+    gpus = zip(_records("gpu", GPU, snapshot), snapshot.gpus, strict=True)
     health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
     return {
         "timestamp": snapshot.timestamp,
         "sequence": snapshot.sequence,
         "demo": snapshot.demo,
         "node": node | {"process_attribution_reason": snapshot.node.process_view_reason},
-        "gpus": list(_records("gpu", GPU, snapshot)),
+        "gpus": [record | {"raised": _raised(row)} for record, row in gpus],
         "migs": list(_records("mig", MIG, snapshot)),
         "vgpus": list(_records("vgpu", VGPU, snapshot)),
         "containers": list(_containers(snapshot, idle_after)),
@@ -81,6 +82,11 @@ def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any
     for record, row in zip(records, snapshot.containers, strict=True):
         judged = judge(row, snapshot.timestamp, idle_after)
         yield record | dict(zip(_STATE, (judged.state, judged.quiet_for), strict=True))
+
+
+def _raised(row: GpuRow) -> dict[str, Any]:
+    """Return the conditions that a GPU has, with their beginning (Unix time) and causes."""
+    return {name: {"since": one.since, "causes": list(one.causes)} for name, one in row.raised.items()}
 
 
 def _pod(row: PodRow) -> dict[str, Any]:

@@ -24,12 +24,17 @@ from exporter.formats.wording import (
 )
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
+from exporter.model.conditions import TABLE
 from exporter.model.states import STATE_WORDS, Judgement, judge
+
+# Conditions that the line of a GPU shows in place of its readings.
+_ELSEWHERE = frozenset({"lost", "driver_released"})
 
 
 def gpu_line(gpu: GpuRow, released: str = "") -> str:
     """Return the line of a GPU; ``released`` is why the driver is released, "" if it is not."""
     reading = gpu.reading
+    wrong = [TABLE[name].title for name in gpu.raised if name not in _ELSEWHERE]
     parts = [
         f"GPU {gpu.identity.index}",
         printable(gpu.identity.model or gpu.identity.uuid),
@@ -42,7 +47,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
         return " · ".join([*parts, "not read by this exporter", *held])
     if reading is None or not reading.up:
         not_read = released and gpu.identity.vendor == "nvidia"
-        return " · ".join([*parts, "not read" if not_read else "not answering"])
+        return " · ".join([*parts, "not read" if not_read else "not answering", *wrong])
     memory = reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
     watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
@@ -55,6 +60,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
             measure(reading.temperature_celsius, "°C"),
             _slices_of(gpu),
             plural(gpu.holders, "holder"),
+            *wrong,
         )
     )
 

@@ -127,12 +127,7 @@ def is_system(sharing: str) -> bool:
 
 
 _RECOVERIES = {
-    "reset": "needs a reset",
-    "reboot": "needs a reboot of the node",
-    "system_reboot": "needs a reboot of the node",
-    "bus_reset": "needs a reset of its PCIe bus",
     "drain_p2p": "needs its peer-to-peer traffic drained",
-    "drain_and_reset": "needs a drain and a reset",
     "recover_imex_domain": "needs a recovery of its IMEX domain",
 }
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, answering, scaled
-from exporter.metrics.gpu_health import GPU_EVENTS, GPU_HEALTH
+from exporter.metrics.gpu_health import GPU_CONDITIONS, GPU_EVENTS, GPU_HEALTH
 from exporter.metrics.gpu_links import GPU_LINKS
 from exporter.metrics.gpu_power import GPU_POWER
 from exporter.metrics.gpu_sharing import GPU_SHARING
@@ -155,6 +155,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
 
 GPU: tuple[AnyFamily, ...] = (
     *_CORE,
+    *GPU_CONDITIONS,
     *_ACTIVITY,
     *GPU_PROFILING,
     *GPU_POWER,

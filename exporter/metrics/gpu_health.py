@@ -11,6 +11,18 @@ _REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
 _MODES = READING.standard.grouped("modes")
 _EVENTS = GPU_ROWS.grouped("events")
 
+GPU_CONDITIONS: tuple[AnyFamily, ...] = (
+    GPU_ROWS.grouped("core").states(
+        "condition",
+        ("condition",),
+        "1 if the GPU has this condition, else 0: lost, needs_reset, needs_reboot, replace_board, "
+        "uncorrected_memory_errors, throttled_by_heat_or_power, link_degraded or driver_released; absent "
+        "while unknown. docs/xids.md lists what raises and clears each.",
+        lambda row: (((name,), int(holds)) for name, holds in row.conditions.items()),
+    ),
+)
+"""What is wrong with a GPU (GpuRow), also with a lost one."""
+
 
 def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
     """Yield a sample for every action, 1 for the one that is needed."""

@@ -49,6 +49,7 @@ from exporter.model.readings import (
 )
 from exporter.model.snapshot import (
     CollectorHealth,
+    Condition,
     ContainerRow,
     DeviceKey,
     EventRow,
@@ -57,6 +58,7 @@ from exporter.model.snapshot import (
     NodeRow,
     PodRow,
     ProcessRow,
+    Raised,
     SliceCount,
     Snapshot,
     Totals,
@@ -69,6 +71,7 @@ __all__ = [
     "Bar1",
     "ClaimedDevice",
     "CollectorHealth",
+    "Condition",
     "ContainerFile",
     "ContainerRef",
     "ContainerRow",
@@ -111,6 +114,7 @@ __all__ = [
     "ProcessPlace",
     "ProcessRow",
     "Profile",
+    "Raised",
     "Repairs",
     "SliceCount",
     "Snapshot",

@@ -48,6 +48,29 @@ class SliceCount(NamedTuple):
         return max(self.offered - self.allocated - (self.lost or 0), 0)
 
 
+Condition = Literal[
+    "lost",
+    "needs_reset",
+    "needs_reboot",
+    "replace_board",
+    "uncorrected_memory_errors",
+    "throttled_by_heat_or_power",
+    "link_degraded",
+    "driver_released",
+]
+"""What can be wrong with a GPU: see ``exporter.model.conditions``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """A condition that a GPU has."""
+
+    # Unix time at which it began, or was first observed.
+    since: float
+    # One phrase for each input that raises it.
+    causes: tuple[str, ...]
+
+
 READ_VENDORS = frozenset({"nvidia", "amd"})
 """Vendors with GPUs that the exporter reads."""
 
@@ -139,6 +162,10 @@ class GpuRow:
     events: tuple[EventCount, ...] = ()
     # Times that each reason started to limit the clocks, as observed from poll to poll.
     clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)
+    # What is wrong with it, and what is not; an absent condition is unknown.
+    conditions: Mapping[Condition, bool] = field(default_factory=dict)
+    # Those that are true.
+    raised: Mapping[Condition, Raised] = field(default_factory=dict)
     # Over all NVLinks and both directions, between the last two sweeps.
     nvlink_bytes_per_second: float | None = None
     # Jobs of a batch system on the GPU as a whole.

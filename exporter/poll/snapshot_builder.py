@@ -23,6 +23,7 @@ from exporter.model import (
 from exporter.model.largest_processes import largest_processes
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.poll.accounting import Coverage, Ledger
+from exporter.poll.condition_tracker import ConditionTracker
 from exporter.poll.event_job_pod_rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows
 from exporter.poll.rates import ClockEvents, NvlinkRates
 from exporter.sharing import NodeFacts, Objections, resolve_holdings, vgpu_rows
@@ -68,6 +69,7 @@ class SnapshotBuilder:
         self._held_at_reading: dict[str, HoldingsIndex] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
+        self._conditions = ConditionTracker()
         self._events: tuple[EventRow, ...] = ()
         self._containers: tuple[ContainerRow, ...] = ()
         self._sequence = 0
@@ -115,7 +117,7 @@ class SnapshotBuilder:
             timestamp=timestamp,
             sequence=self._sequence,
             node=replace(self._node(result, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
-            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result), jobs),
+            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result, timestamp), jobs),
             migs=migs_with_jobs(attribution.migs, attribution.gpus, jobs),
             vgpus=vgpu_rows(result.gpus, result.allocations, result.host_devices),
             containers=attribution.containers,
@@ -160,12 +162,12 @@ class SnapshotBuilder:
         )
         return files.jobs
 
-    def _gpu_rows(self, rows: Iterable[GpuRow], result: PollResult) -> tuple[GpuRow, ...]:
-        """Add the GPU's events, and the values that need more than one reading."""
+    def _gpu_rows(self, rows: Iterable[GpuRow], result: PollResult, timestamp: float) -> tuple[GpuRow, ...]:
+        """Add the GPU's events, its conditions, and the values that need more than one reading."""
         rates, clocks = self._nvlink.advance(result.gpus), self._clocks.advance(result.gpus)
         hardware = result.hardware
         events = hardware.events if hardware is not None else ()
-        return tuple(
+        with_events = (
             replace(
                 row,
                 watched=hardware is not None and row.identity.uuid in hardware.watched,
@@ -175,6 +177,7 @@ class SnapshotBuilder:
             )
             for row in rows
         )
+        return self._conditions.advance(with_events, hardware, timestamp, module_loaded=result.nvidia_module)
 
     def _node(self, result: PollResult, workloads: Workloads) -> NodeRow:
         hardware, allocations = result.hardware, result.allocations

@@ -193,6 +193,10 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             scenario=one_gpu({"kind": "nvml_error", "code": "RESET_REQUIRED", "device": GPU, "at": 1}),
             also=_later,
         ),
+        "gpu-unhealthy": lambda: Sick(
+            name="GPU 0 health",
+            scenario=one_gpu(gpus=[gpu(uuid=GPU, health={"row_remap_pending": True})]),
+        ),
         "gpu-unread": lambda: Sick(name="GPU 0", scenario=one_gpu(*failing("UNKNOWN", *MEMORY, device=GPU))),
         "mig-unread": lambda: Sick(
             name="GPU 0 MIG", scenario=_mig(*failing("NO_PERMISSION", "nvmlDeviceGetMigDeviceHandleByIndex"))

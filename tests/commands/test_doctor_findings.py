@@ -136,8 +136,10 @@ UNWELL = {
     "elastic-gpu": {"ids-unplaced"},
     "gke": {"host-pid-missing", "pod-names-missing"},
     "gpu-manager": {"ids-unplaced"},
+    "l40s": {"gpu-unhealthy"},
     "no-gpu": {"driver-not-loaded"},
     "old-driver": {"offers-unknown"},
+    "sick-gpus": {"gpu-unhealthy"},
     "volcano-gpushare": {"ids-unplaced"},
 }
 

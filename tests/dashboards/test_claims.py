@@ -87,7 +87,7 @@ def test_an_xid_outlives_the_exporter_that_told_it(tmp_path: Path, told: dict[st
         Asked(
             query("fleet", "Unhealthy GPUs, by reason"),
             115,
-            {f'{GPU_A}, model="L4", reason="XID 79 in the last hour (reboot)"': 1},
+            {f'{GPU_A}, model="L4", reason="XID 79 in the last hour"': 1},
         ),
     )
 

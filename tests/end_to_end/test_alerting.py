@@ -27,7 +27,7 @@ pod_resources_for = "1s"
 
 [hardware]
 lost_for = "1s"
-xid_repair_window = "8s"
+xid_window = "8s"
 
 [sharing]
 idle_after = "3s"
@@ -38,9 +38,9 @@ UUIDS = [f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(3)
 OF_SICK = {"job": "sick-node", "instance": "sick-node:9836"}
 # Seconds after the start of a node from which its faults last, and to which.
 FROM, TO = 3, 14
-XID = 48
+XID = 94
 XID_ALERT, IDLE, LOST, KUBELET = NAMES = (
-    "GpuSliceXidNeedsReset",
+    "GpuSliceXidHardware",
     "GpuSliceHolderIdle",
     "GpuSliceGpuLost",
     "GpuSlicePodResourcesDown",
@@ -163,7 +163,7 @@ def test_an_xid_arrives_and_is_over_after_its_window(receiver: Receiver) -> None
 
     assert alert["labels"] == {
         "alertname": XID_ALERT,
-        "severity": "critical",
+        "severity": "warning",
         "node": "sick-node",
         "gpu": "0",
         "model": MODEL,
@@ -171,7 +171,7 @@ def test_an_xid_arrives_and_is_over_after_its_window(receiver: Receiver) -> None
         "xid": str(XID),
     }
     description = alert["annotations"]["description"]
-    assert "Uncorrectable memory error" in description
+    assert "uncorrectable memory error was contained" in description
     assert "ml/train" in description
     assert "exporter-x" not in description
     assert alert["annotations"]["dashboard"] == (
@@ -206,6 +206,7 @@ def test_a_lost_gpu_arrives_and_is_over_when_it_is_back(receiver: Receiver) -> N
     assert alert["labels"] == {
         **OF_SICK,
         "alertname": LOST,
+        "condition": "lost",
         "severity": "critical",
         "node": "sick-node",
         "gpu": "2",

@@ -25,6 +25,7 @@ from exporter.model import (
     MigRow,
     NodeRow,
     PodRow,
+    Raised,
     SliceCount,
     Snapshot,
     Totals,
@@ -87,6 +88,8 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         watched=True,
         events=events(uuid, "MIG-a" if sharing == "mig" else ""),
         clock_events={"power_cap": 3, "hardware_thermal": 1},
+        conditions={"lost": False, "needs_reset": True},
+        raised={"needs_reset": Raised(since=1_699_999_000.0, causes=("recovery action reset",))},
         **facts,
     )
 

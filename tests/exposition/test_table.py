@@ -32,7 +32,7 @@ COUNTS = re.compile(
     r"_(up|slices|unhealthy|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_nvlinks(_active)?$"
     r"|_(labels|pods|rows|banks|pages|pending|failure|engines|sessions)$"
-    r"|_(enabled|active|state|mode|action|watched|licensed|blind)$"
+    r"|_(enabled|active|state|mode|action|condition|watched|licensed|blind)$"
 )
 
 each_family = pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
@@ -87,7 +87,7 @@ def test_a_lost_gpu_says_nothing_but_its_name(lost, family) -> None:
     of_events = family.group == "events" or family.name.startswith(
         ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
     )
-    identity = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_job_info"}
+    identity = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_condition", "gpuslice_gpu_job_info"}
     printed = family.name in identity or family.group == "sharing"
     from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not printed))
     if from_driver:

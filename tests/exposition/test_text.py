@@ -7,7 +7,7 @@ import pytest
 
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import UNKNOWN, duration, gibibytes, printable, total_text
-from exporter.model import ContainerRef, DeviceKey, SliceCount
+from exporter.model import ContainerRef, DeviceKey, Raised, SliceCount
 
 NOW = 1_700_000_003.0
 
@@ -40,12 +40,22 @@ def test_unknown_is_a_dash_and_never_a_zero(bare) -> None:
 
 def test_a_gpu_that_does_not_answer_says_so_and_its_holders_stay(full) -> None:
     """A lost GPU shows no old numbers, but its holders, also on MIG devices that are gone."""
-    gpus = tuple(replace(gpu, reading=None) for gpu in full.gpus)
+    gpus = tuple(replace(gpu, reading=None, raised={}) for gpu in full.gpus)
 
     text = snapshot_text(replace(full, gpus=gpus, migs=()), now=NOW)
 
     assert "GPU 0 · NVIDIA A100-SXM4-40GB · time-slicing · not answering\n" in text
     assert "  MIG MIG-a · not listed by the driver\n    ml/train-0/main" in text
+
+
+def test_what_is_wrong_with_a_gpu_is_on_its_line(full) -> None:
+    """Also if it does not answer, which is said once."""
+    raised = {name: Raised(since=NOW, causes=("why",)) for name in ("lost", "needs_reboot")}
+    lost = replace(full.gpus[0], reading=None, raised=raised)
+
+    text = snapshot_text(replace(full, gpus=(lost, *full.gpus[1:])), now=NOW)
+
+    assert "time-slicing · not answering · needs a reboot of its node\n" in text
 
 
 def test_holders_of_a_gpu_that_is_not_seen_are_listed(full) -> None:

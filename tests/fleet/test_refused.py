@@ -48,7 +48,7 @@ def _told(expression: str) -> Samples:
         r"(count|sum) by \(namespace": [({"namespace": "ml"}, 1.0)],
         r"(count|sum)\(.*last_active": [({}, 1.0)],
         r".*last_active": [(HOLDER, AT - 900)],
-        r"topk.*recovery_action": [({**GPU, "action": "reset"}, 1.0)],
+        r"(topk\(\d+, )?gpuslice_gpu_condition": [({**GPU, "condition": "needs_reset"}, 1.0)],
         r"gpuslice_gpu_info": [({**GPU, "gpu": "0", "model": "T4", "sharing": "exclusive"}, 1.0)],
         r"count by \(cluster, job, instance, model": [({**TARGET, "model": "T4"}, 1.0)],
         r"gpuslice_container_": [(HOLDER, 1.0)],
@@ -118,7 +118,7 @@ async def test_sick_and_idle_that_are_refused_are_not_nothing() -> None:
 
 async def test_what_is_known_in_part_is_a_least_number() -> None:
     """One sign that is refused, and holders that are listed and were not counted, leave what was found."""
-    fleet = await _fleet(r"^topk\(200, gpuslice_gpu_row|^count\(.*last_active")
+    fleet = await _fleet(r"^topk\(200, time|^count\(.*last_active")
     told = _seen(fleet)
 
     assert "≥ 1 unhealthy GPUs and ≥ 1 idle holders" in told

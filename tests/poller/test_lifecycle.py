@@ -41,6 +41,7 @@ XID = 0x8
 INIT, WAIT = "nvmlInitWithFlags", "nvmlEventSetWait_v2"
 # What stays of a GPU that does not answer, beside who it is and whatever has been counted: who holds it.
 LASTING = {
+    "gpuslice_gpu_condition",
     "gpuslice_gpu_up",
     "gpuslice_gpu_events_watched",
     "gpuslice_gpu_xid_last_timestamp_seconds",

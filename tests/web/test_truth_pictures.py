@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from exporter.model.conditions import TABLE
 from tests.web.truth import GIB, SCENARIOS, gpu_of, linked, node, says, told, uuids
 from tests.web.truth_bars import bar_of, misdrawn
 
@@ -233,12 +234,17 @@ def test_facts_beside_a_picture_are_those_of_its_gpu(name) -> None:
         facts = (
             (r"(\S+) °C", series.value("gpu_temperature_celsius", uuid=uuid), 0),
             (r"(\S+) W\b", series.value("gpu_power_watts", uuid=uuid), 0),
-            (r"(\S+) GiB$", scaled(series.value("gpu_memory_total_bytes", uuid=uuid), GIB), 1),
+            (r"(\S+) GiB\b", scaled(series.value("gpu_memory_total_bytes", uuid=uuid), GIB), 1),
         )
         for pattern, value, digits in facts:
             found = re.search(pattern, about.split(" jobs ")[0].split(" job ")[0])
             assert (found is None) == (value is None), (pattern, about)
             assert found is None or says(found[1], value, digits), (pattern, about, value)
+        raised = {
+            sample.labels["condition"] for sample in series.all("gpu_condition", uuid=uuid) if sample.value
+        }
+        shown = {condition for condition, row in TABLE.items() if f" {row.title}, " in about}
+        assert shown == raised - {"lost", "driver_released"}
         held = re.search(r"(\d+) of (\d+) slices held", about)
         if held:
             assert int(held[1]) == sum(series.values("gpu_slices_allocated", uuid=uuid))

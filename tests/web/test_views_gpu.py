@@ -256,21 +256,26 @@ def test_the_page_of_the_node_tells_the_faults_of_the_last_hour() -> None:
     assert "1 fault" in page.one(of="cards").text
 
 
-def test_the_page_of_the_node_tells_what_a_gpu_needs() -> None:
-    """A recovery that the driver asks for, and memory that could not or will be repaired."""
+def test_the_pages_say_what_is_wrong_with_a_gpu() -> None:
+    """The node's page of each GPU, and the page of a GPU of its own, with cause and remedy."""
     repairs = {"pending": Repairs(row_remap_pending=True), "failed": Repairs(row_remap_failure=True)}
     shown = snapshot(
         [
             gpu(recovery_action="drain_and_reset"),
             gpu(1, repairs=repairs["failed"]),
             gpu(2, repairs=repairs["pending"], recovery_action="none"),
+            gpu(3, recovery_action="drain_p2p"),
         ]
     )
     rows = node(shown).one("section", id="health").all("li")
 
-    assert [row.text.split(".")[0] for row in rows[:3]] == [
-        "GPU 0 needs a drain and a reset",
-        "GPU 1 has no spare memory rows left",
-        "GPU 2 needs a reset to repair its memory",
+    assert [row.text.split(".")[0] for row in rows[:4]] == [
+        "GPU 0 needs a reset",
+        "GPU 1 cannot repair its memory",
+        "GPU 2 needs a reset",
+        "GPU 3 needs its peer-to-peer traffic drained",
     ]
-    assert ["is-bad" in row.classes for row in rows[:3]] == [True, True, False]
+    assert "A row remapping is pending. Drain it, open a release window and reset it." in rows[2].text
+    assert "needs a reset, " in node(shown).all("div", of="about")[2].text
+    (notice,) = draw(shown, "GPU-2").one("section", id="health").all("li")
+    assert "A row remapping is pending." in notice.text

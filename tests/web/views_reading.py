@@ -13,9 +13,11 @@ from exporter.model import (
     ContainerRef,
     ContainerRow,
     DeviceKey,
+    DriverInfo,
     GpuIdentity,
     GpuReading,
     GpuRow,
+    HardwareReading,
     Memory,
     MigReading,
     MigRow,
@@ -24,6 +26,7 @@ from exporter.model import (
     Snapshot,
     Totals,
 )
+from exporter.poll.condition_tracker import ConditionTracker
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web.html import page
@@ -209,6 +212,12 @@ def holder(pod, device=UUID, **facts) -> ContainerRow:
     return replace(row, **facts)
 
 
+def judged(gpus, released="") -> tuple[GpuRow, ...]:
+    """Return GPUs with the conditions that a first poll decides."""
+    hardware = HardwareReading(driver=DriverInfo(), gpus=(), gpu_count=None, released=released)
+    return ConditionTracker().advance(gpus, hardware, NOW)
+
+
 def snapshot(gpus=(), containers=(), migs=(), failing=None, **facts) -> Snapshot:
     """Return a node; ``failing`` maps collectors to messages, ``node`` is a dict of its fields."""
     failing = failing or {}
@@ -218,7 +227,7 @@ def snapshot(gpus=(), containers=(), migs=(), failing=None, **facts) -> Snapshot
             timestamp=NOW,
             sequence=1,
             node=NodeRow(**values),
-            gpus=tuple(gpus),
+            gpus=judged(gpus, values.get("released", "")),
             migs=tuple(migs),
             containers=tuple(containers),
             collectors=tuple(

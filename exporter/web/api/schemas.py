@@ -96,12 +96,24 @@ def _without_series() -> Mapping[str, dict[str, Schema]]:
         "Node": {
             "process_attribution_reason": text("Why per-process usage is not attributed; empty if it is.")
         },
+        "Gpu": {"raised": _raised()},
         "Collector": {"message": text("The error and what to do; empty if there is none.")},
         "Container": {
             "state": choice(STATE_WORDS, "State of the container at the time of the poll."),
             "quiet_seconds": idle | {"x-unit": "seconds"},
         },
     }
+
+
+def _raised() -> Schema:
+    raised = whole(
+        {
+            "since": number("When it began, or was first observed, in Unix seconds."),
+            "causes": listed({"type": "string"}, "What raises it, one phrase each."),
+        }
+    )
+    meaning = "The conditions that the GPU has, by name."
+    return {"type": "object", "additionalProperties": raised, "description": meaning}
 
 
 def _of_family(family: AnyFamily) -> dict[str, Schema]:

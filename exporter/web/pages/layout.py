@@ -59,6 +59,7 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
         {
             "name": piece("pieces/head.html", "name_of_gpu", shown, parts["gpu"], scene.root),
             "status": piece("pieces/head.html", "status_of", shown),
+            "health": piece("pieces/node.html", "health", parts["health"]),
             "gpu": piece("pieces/gpu.html", "gpu_row", parts["gpu"], scene.root, "gpu", False),
             "holders-none": piece("pieces/node.html", "panel", "holders-none", None),
             "timeline": _timeline(scene, "gpu", uuid),

@@ -1,12 +1,13 @@
 """The row of a GPU: its facts, its partitioning, and the cells of its devices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 from exporter.formats.wording import (
     CUT,
     TIMES,
+    duration,
     gibibytes,
     held_of_all,
     held_of_each,
@@ -18,10 +19,12 @@ from exporter.formats.wording import (
     unhealthy,
 )
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
+from exporter.model.conditions import TABLE
 from exporter.web.pages.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
 from exporter.web.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.pages.scene import Scene, anchor_of, answers, is_amd, name_of
 
+_DRAWN = frozenset({"lost", "driver_released"})
 _REPLICATED = frozenset({"time-slicing", "mps"})
 _SILENT = "the driver does not report GPU utilization"
 _LOST = (
@@ -32,6 +35,15 @@ _RELEASED = "The driver is released, so this GPU is not read."
 _FOREIGN = "This exporter does not read this device: only what its sharing system reports is known."
 _NO_PARTITIONS = "This GPU is partitioned, but the driver does not list its partitions."
 _NO_MIG_DEVICES = "This GPU is in MIG mode, but the driver does not list its MIG devices."
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A condition of a GPU, in short."""
+
+    look: str  # ``bad`` or ``note``
+    text: str  # what it does or needs, and for how long
+    causes: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,7 @@ class GpuView:
     mode: str
     facts: tuple[str, ...]
     slices: str
+    wrong: tuple[Wrong, ...] = ()
     jobs: tuple[str, ...] = ()
     cells: tuple[Cell, ...] = ()
     stretches: tuple[Stretch, ...] = ()  # the cells by placement, () if that is not reported
@@ -74,6 +87,7 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         mode=_mode(gpu),
         facts=_facts(reading) if not problem or answers(gpu) else (),
         slices=_slices(gpu),
+        wrong=tuple(_wrong(scene, gpu)),
         jobs=tuple(dict.fromkeys(jobs)),
         cells=drawn.cells,
         stretches=drawn.stretches,
@@ -83,6 +97,15 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         look="note" if scene.is_released(gpu) or gpu.unread else "bad",
         holders=tuple(dict.fromkeys(row.holder for row in rows)),
     )
+
+
+def _wrong(scene: Scene, gpu: GpuRow) -> Iterator[Wrong]:
+    """Yield the conditions of a GPU, except those that are drawn in place of its picture."""
+    for condition, raised in gpu.raised.items():
+        if condition not in _DRAWN:
+            row = TABLE[condition]
+            passed = duration(max(scene.now - raised.since, 0))
+            yield Wrong(row.look, f"{row.title}, {passed}", "; ".join(raised.causes))
 
 
 def _problem(scene: Scene, gpu: GpuRow) -> str:

@@ -9,6 +9,7 @@ from exporter.model import GpuRow, Topology
 from exporter.web.pages.picture.gpu_rows import gpu_view
 from exporter.web.pages.scene import Scene, answers, is_amd, part_name
 from exporter.web.pages.views.event_list import event_views
+from exporter.web.pages.views.notices import condition_notices
 from exporter.web.pages.views.process_table import processes_of_gpu
 from exporter.web.pages.views.readings_table import ReadingGroup, gpu_readings, part_readings
 
@@ -92,6 +93,7 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
     groups = gpu_readings(gpu)
     return {
         "gpu": gpu_view(scene, gpu),
+        "health": list(condition_notices(scene, gpu)),
         "processes": processes_of_gpu(scene, gpu),
         "events": event_views(scene, uuid),
         "no_events": _no_events(gpu),

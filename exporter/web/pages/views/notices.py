@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 from exporter.formats.wording import duration, mode_word, plural, recovery
 from exporter.model import GpuRow
+from exporter.model.condition_signs import REBOOTS, RESETS
+from exporter.model.conditions import TABLE
 from exporter.web.pages.scene import Scene, answers, is_mig
 from exporter.web.pages.views.event_list import recent_faults
 
@@ -36,8 +38,7 @@ def notices(scene: Scene) -> list[Notice]:
     """Return the notices, the worst first."""
     all_notices = chain(
         _driver(scene),
-        _lost(scene),
-        _needs(scene),
+        _conditions(scene),
         _faults(scene),
         _kubelet(scene),
         _unhealthy(scene),
@@ -51,7 +52,12 @@ def notices(scene: Scene) -> list[Notice]:
 
 def _sentence(text: str) -> str:
     """Return a log message as a sentence."""
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+    return f"{capitalized(text).removesuffix('.')}."
+
+
+def capitalized(text: str) -> str:
+    """Return a text with a capital first letter."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _doctor(scene: Scene) -> str:
@@ -74,39 +80,36 @@ def _driver(scene: Scene) -> Iterator[Notice]:
     yield Notice("bad", title, scene.failing["nvml"], _doctor(scene))
 
 
-def _lost(scene: Scene) -> Iterator[Notice]:
-    for gpu in scene.snapshot.gpus:
-        if not answers(gpu) and not gpu.unread and "nvml" not in scene.failing:
-            rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
-            pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
-            held = f"Held by {', '.join(pods)}." if pods else "No known holder."
-            yield Notice(
-                "bad", f"GPU {gpu.identity.index} does not answer", held, _page(scene, gpu), "Its page"
-            )
-
-
 def _page(scene: Scene, gpu: GpuRow) -> str:
     return f"{scene.root}gpu/{quote(gpu.identity.uuid, safe='')}"
 
 
-def _needs(scene: Scene) -> Iterator[Notice]:
-    """Yield the repairs that GPUs need although they answer."""
+def _conditions(scene: Scene) -> Iterator[Notice]:
     for gpu in scene.snapshot.gpus:
-        reading = gpu.reading
-        if reading is None or not reading.up:
+        for notice in condition_notices(scene, gpu):
+            yield replace(notice, href=_page(scene, gpu), link="Its page")
+
+
+def condition_notices(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
+    """Yield what is wrong with a GPU; the notices about its driver say what all GPUs have in common."""
+    name = f"GPU {gpu.identity.index}"
+    for condition, raised in gpu.raised.items():
+        row = TABLE[condition]
+        if condition == "driver_released" or (condition == "lost" and "nvml" in scene.failing):
             continue
-        name = f"GPU {gpu.identity.index}"
-        if reading.recovery_action not in (None, "none"):
-            title = f"{name} {recovery(reading.recovery_action)}"
-            yield Notice("bad", title, "Drain it first", _page(scene, gpu), "Why")
-        if reading.repairs is not None and reading.repairs.row_remap_failure:
-            text = "A faulty memory row could not be remapped. Replace the board."
-            yield Notice("bad", f"{name} has no spare memory rows left", text, _page(scene, gpu), "Its page")
-        elif reading.repairs is not None and reading.repairs.row_remap_pending:
-            text = "A faulty memory row is remapped at the next reset."
-            yield Notice(
-                "note", (f"{name} needs a reset to repair its memory"), text, _page(scene, gpu), "Its page"
-            )
+        since = f"For {duration(max(scene.now - raised.since, 0))}"
+        why = _held(scene, gpu) if condition == "lost" else f"{'; '.join(raised.causes)}."
+        yield Notice(row.look, f"{name} {row.title}", f"{since}. {capitalized(why)} {row.remedy}")
+    action = gpu.reading.recovery_action if gpu.reading is not None else None
+    if action is not None and action not in {"none", *RESETS, *REBOOTS}:
+        # A first step: no condition, because what must follow is not known yet.
+        yield Notice("bad", f"{name} {recovery(action)}", "The driver reports the next step after it.")
+
+
+def _held(scene: Scene, gpu: GpuRow) -> str:
+    rows = scene.rows_of(gpu.identity.uuid)
+    pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
+    return f"Held by {', '.join(pods)}." if pods else "No known holder."
 
 
 def _faults(scene: Scene) -> Iterator[Notice]:

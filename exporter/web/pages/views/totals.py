@@ -7,6 +7,7 @@ from itertools import chain
 from exporter.formats.wording import UNKNOWN, gibibytes, held_of_node, plural, total_text
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
+from exporter.model.conditions import TABLE
 from exporter.web.pages.picture.bars import Bar, Part, bar
 from exporter.web.pages.scene import Figure, Scene, answers, hundredths, number_of
 from exporter.web.pages.views.event_list import Fault, recent_faults
@@ -187,9 +188,8 @@ def _known(sizes: Sizes) -> Number:
 
 def _attention(scene: Scene) -> Card:
     states = [scene.state(row) for row in scene.snapshot.containers]
-    lost = sum(not answers(gpu) for gpu in _read(scene))
     counts = (
-        (lost, "GPU"),
+        (len(_lost(scene)) + len(_unhealthy(scene)), "GPU"),
         (len(_faults(scene)), "fault"),
         (sum(scene.snapshot.node.unresolved.values()), "allocation"),
         (sum(state in _WORDING for state in states), "holder"),
@@ -206,6 +206,19 @@ def _attention(scene: Scene) -> Card:
         detail=f"state of {unknown} of {plural(len(states), 'holder')} unknown" if unknown else "",
         findings=(*_gpu_findings(scene), *_holder_findings(scene), *sources),
     )
+
+
+def _lost(scene: Scene) -> list[GpuRow]:
+    return [gpu for gpu in _read(scene) if not answers(gpu)]
+
+
+def _unhealthy(scene: Scene) -> list[GpuRow]:
+    """Return the GPUs that answer and have a condition that endangers work on them."""
+    return [
+        gpu
+        for gpu in _read(scene)
+        if answers(gpu) and any(TABLE[condition].look == "bad" for condition in gpu.raised)
+    ]
 
 
 def _faults(scene: Scene) -> list[Fault]:
@@ -228,10 +241,10 @@ def _holder_findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _gpu_findings(scene: Scene) -> Iterator[Finding]:
-    lost = [gpu for gpu in _read(scene) if not answers(gpu)]
-    if lost:
-        text = f"{plural(len(lost), 'GPU')} not answering"
-        yield Finding("bad", text, f"#gpu-{number_of(lost[0])}")
+    if lost := _lost(scene):
+        yield Finding("bad", f"{plural(len(lost), 'GPU')} not answering", f"#gpu-{number_of(lost[0])}")
+    if unhealthy := _unhealthy(scene):
+        yield Finding("bad", plural(len(unhealthy), "unhealthy GPU"), f"#gpu-{number_of(unhealthy[0])}")
     faults = _faults(scene)
     if faults:
         more = f" and {plural(len(faults) - 1, 'other')}" if len(faults) > 1 else ""

@@ -1,0 +1,191 @@
+"""The inputs of conditions, and the rule of each: what the inputs say about it.
+
+The rules are pure; ``exporter.poll.condition_tracker`` keeps the state that some inputs need.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.model.hardware import GpuReading
+from exporter.model.readings import RecoveryAction
+from exporter.model.xids import XidClass, explain
+
+RESETS: frozenset[RecoveryAction] = frozenset({"reset", "drain_and_reset", "bus_reset"})
+REBOOTS: frozenset[RecoveryAction] = frozenset({"reboot", "system_reboot"})
+"""Recovery actions of the driver that are a reset of the GPU, and a reboot of the node.
+
+The other actions are a first step, after which the driver reports the next one.
+"""
+UNCORRECTED_XIDS = frozenset({48, 94, 95, 140, 171, 172})
+"""Codes of uncorrected memory errors: in MIG mode the driver has no counter of them."""
+
+
+class PendingXid(NamedTuple):
+    """An XID since the last restart of its GPU; ``at`` is the Unix time of the last one."""
+
+    code: int
+    at: float
+
+
+class Lasting(NamedTuple):
+    """Whether a state has lasted long enough to count; None is unknown. ``text`` describes it."""
+
+    holds: bool | None
+    text: str = ""
+
+
+UNDECIDED = Lasting(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """The inputs of the rules for one GPU at one poll."""
+
+    vendor: str
+    # None if only the identity is known.
+    reading: GpuReading | None
+    # Why the NVIDIA driver is released; "" while it is in use.
+    released: str = ""
+    # Whether the exporter is subscribed to XIDs.
+    watched: bool = False
+    # XIDs since the GPU was last restarted.
+    xids: tuple[PendingXid, ...] = ()
+    # Whether the driver refuses calls until the GPU is reset.
+    reset_required: bool = False
+    # Whether heat or a power brake limited the clocks for most of the last minutes.
+    throttled: Lasting = UNDECIDED
+    # Whether each link of the GPU is degraded; links that it does not have are left out.
+    links: tuple[Lasting, ...] = ()
+
+    @property
+    def answering(self) -> GpuReading | None:
+        """The reading of a GPU that answers."""
+        return self.reading if self.reading is not None and self.reading.up else None
+
+    @property
+    def nvidia(self) -> bool:
+        """Whether it is an NVIDIA GPU."""
+        return self.vendor == "nvidia"
+
+
+class Sign(NamedTuple):
+    """One input of a condition: whether it raises it (None: unknown), and why."""
+
+    raises: bool | None
+    cause: str = ""
+    # Unix time at which it began; None: when it was first observed.
+    at: float | None = None
+
+
+UNKNOWN = Sign(None)
+
+
+def lost(inputs: Inputs) -> Iterator[Sign]:
+    """Yield whether the GPU does not answer; unknown while its driver is released."""
+    if inputs.nvidia and inputs.released:
+        yield UNKNOWN
+    else:
+        yield Sign(inputs.answering is None, "it does not answer")
+
+
+def released(inputs: Inputs) -> Iterator[Sign]:
+    """Yield whether the driver of an NVIDIA GPU is released."""
+    if inputs.nvidia:
+        yield Sign(bool(inputs.released), inputs.released)
+
+
+def needs_reset(inputs: Inputs) -> Iterator[Sign]:
+    """Yield what the driver, pending repairs and XIDs say about a reset."""
+    if not inputs.nvidia:
+        return
+    if inputs.reset_required:
+        yield Sign(True, "the driver refuses calls until it is reset")
+    yield from _actions(inputs, RESETS)
+    if inputs.answering is not None:
+        yield from _repair(inputs.answering)
+    yield from _of_xids(inputs, "reset")
+
+
+def needs_reboot(inputs: Inputs) -> Iterator[Sign]:
+    """Yield what the driver and XIDs say about a reboot of the node."""
+    if not inputs.nvidia:
+        return
+    yield from _actions(inputs, REBOOTS)
+    yield from _of_xids(inputs, "reboot")
+
+
+def _actions(inputs: Inputs, actions: frozenset[RecoveryAction]) -> Iterator[Sign]:
+    """Yield what the driver says; drivers before R550 do not report an action, and nothing is yielded."""
+    reading = inputs.answering
+    if reading is None:
+        yield UNKNOWN
+    elif reading.recovery_action in actions:
+        yield Sign(True, f"recovery action {reading.recovery_action.replace('_', ' ')}")
+    elif reading.recovery_action is None:
+        yield from () if _lacks(reading, "repairs") else (UNKNOWN,)
+    else:
+        # After drain_p2p and the like the driver reports another action, so the need is not known yet.
+        yield Sign(False) if reading.recovery_action in {"none", *RESETS, *REBOOTS} else UNKNOWN
+
+
+def _repair(reading: GpuReading) -> Iterator[Sign]:
+    """Yield whether a memory repair waits for a reset; a reboot that the driver asks for includes it."""
+    repairs, action = reading.repairs, reading.recovery_action
+    rows = repairs.row_remap_pending if repairs is not None else None
+    pages = repairs.retired_pages_pending if repairs is not None else None
+    for pending, cause in ((rows, "a row remapping is pending"), (pages, "a page retirement is pending")):
+        if pending is not None:
+            yield Sign(pending and action not in REBOOTS, cause)
+    # The action covers repairs. In MIG mode the driver hides those of a GPU that may have one.
+    unsupported = _lacks(reading, "repairs") and not reading.mig_enabled
+    if rows is None and pages is None and action is None and not unsupported:
+        yield UNKNOWN
+
+
+def _lacks(reading: GpuReading, group: str) -> bool:
+    """Return whether readings of a group are missing only because GPU or driver do not have them."""
+    return "not supported" in reading.withheld.get(group, "")
+
+
+def _of_xids(inputs: Inputs, kind: XidClass) -> Iterator[Sign]:
+    for xid in inputs.xids:
+        if explain(xid.code).kind == kind:
+            yield _xid(xid)
+    yield Sign(False) if inputs.watched else UNKNOWN
+
+
+def _xid(xid: PendingXid) -> Sign:
+    return Sign(True, f"XID {xid.code}: {explain(xid.code).meaning.rstrip('.')}", xid.at)
+
+
+def replace_board(inputs: Inputs) -> Iterator[Sign]:
+    """Yield whether a faulty memory row has no spare."""
+    repairs = inputs.answering.repairs if inputs.answering is not None else None
+    failed = repairs.row_remap_failure if repairs is not None else None
+    yield Sign(failed, "no spare memory row is left for a faulty one")
+
+
+def uncorrected(inputs: Inputs) -> Iterator[Sign]:
+    """Yield what the driver's counter and XIDs say about uncorrected memory errors."""
+    ecc = inputs.answering.ecc if inputs.answering is not None else None
+    count = ecc.errors.get(("uncorrected", "volatile")) if ecc is not None else None
+    if count is None:
+        yield UNKNOWN
+    else:
+        errors = "1 uncorrected memory error" if count == 1 else f"{count} uncorrected memory errors"
+        yield Sign(count > 0, f"{errors} since the driver was loaded")
+    for xid in inputs.xids:
+        if xid.code in UNCORRECTED_XIDS:
+            yield _xid(xid)
+
+
+def throttled(inputs: Inputs) -> Iterator[Sign]:
+    """Yield whether heat or a power brake limits the clocks for long."""
+    yield Sign(inputs.throttled.holds, inputs.throttled.text)
+
+
+def link_degraded(inputs: Inputs) -> Iterator[Sign]:
+    """Yield whether each link of the GPU is below its best."""
+    for link in inputs.links:
+        yield Sign(link.holds, link.text)

@@ -1,0 +1,195 @@
+"""Decides the conditions of all GPUs at each poll, and keeps what the rules need between polls."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
+from exporter.model.condition_signs import UNDECIDED, Inputs, PendingXid
+from exporter.model.conditions import TABLE, judge
+from exporter.poll.condition_windows import Links, Throttling, behind_switches, switched_links
+
+UNSEEN_RESTART_SECONDS = 6 * 3600.0
+"""How long an XID counts on a GPU without a counter that would show a restart."""
+RESET_REQUIRED = "ResetRequired"
+
+Errors = Mapping[tuple[str, str, str], int]
+_XidKey = tuple[str, int]
+
+
+def restart_counters(reading: GpuReading) -> dict[str, int]:
+    """Return the counters that start at 0 whenever the GPU is initialized, by name."""
+    ecc, nvlink = reading.ecc, reading.nvlink
+    counters = {
+        "energy": reading.energy_millijoules,
+        "pcie_replays": reading.pcie_replays,
+        **{f"violation {name}": value for name, value in reading.violations_nanoseconds.items()},
+        **({f"nvlink {name}": value for name, value in nvlink.errors.items()} if nvlink else {}),
+        **{
+            f"ecc {severity}": value
+            for (severity, scope), value in (ecc.errors.items() if ecc else ())
+            if scope == "volatile"
+        },
+    }
+    return {name: value for name, value in counters.items() if value is not None}
+
+
+def is_restarted(earlier: GpuReading, later: GpuReading) -> bool:
+    """Return whether a GPU was reset, or its driver reloaded, between two readings."""
+    before, after = restart_counters(earlier), restart_counters(later)
+    return any(after[name] < before[name] for name in before.keys() & after.keys())
+
+
+def is_recovered(earlier: GpuReading, later: GpuReading) -> bool:
+    """Return whether the driver no longer asks for the recovery that it asked for before."""
+    return earlier.recovery_action not in (None, "none") and later.recovery_action == "none"
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """The state of one GPU."""
+
+    # The last reading with values.
+    last: GpuReading | None = None
+    # How often each XID had occurred when the GPU was last restarted.
+    repaired: dict[_XidKey, int] = field(default_factory=dict)
+    # Whether the driver has been unloaded since ``last``.
+    unloaded: bool = False
+    # Whether it has answered "reset required" and nothing else since.
+    refused: bool = False
+    throttling: Throttling = field(default_factory=Throttling)
+    links: Links = field(default_factory=Links)
+    raised: dict[Condition, Raised] = field(default_factory=dict)
+
+    def advance(self, row: GpuRow) -> None:
+        """Take the reading of a poll; ``row`` has the GPU's events."""
+        reading = row.reading
+        if reading is None or not reading.up:
+            return
+        self.refused = False
+        last, self.last = self.last, reading
+        if last is None or last.read_monotonic == reading.read_monotonic:
+            return
+        if self.unloaded or is_restarted(last, reading):
+            self.links.restart()
+            self.repair(row)
+        elif is_recovered(last, reading):
+            self.repair(row)
+        self.unloaded = False
+        self.throttling.note(last, reading)
+        self.links.note(last, reading)
+
+    def repair(self, row: GpuRow) -> None:
+        """Forget the XIDs until the reading; one that is newer still counts."""
+        read_at = row.reading.read_at if row.reading is not None else 0.0
+        self.repaired = {key: event.count - (event.last > read_at) for key, event in _xids(row)}
+
+    def pending(self, row: GpuRow, now: float) -> Iterator[PendingXid]:
+        """Yield the XIDs since the last restart, at Unix time ``now``."""
+        visible = self.last is None or bool(restart_counters(self.last))
+        for key, event in _xids(row):
+            recent = abs(now - event.last) <= UNSEEN_RESTART_SECONDS
+            if event.count > self.repaired.get(key, 0) and (visible or recent):
+                yield PendingXid(key[1], event.last)
+
+
+def _xids(row: GpuRow) -> Iterator[tuple[_XidKey, EventCount]]:
+    for event in row.events:
+        if event.xid is not None:
+            yield (event.mig_uuid, event.xid), event
+
+
+def _refusing(rows: Iterable[GpuRow], before: Errors, errors: Errors) -> Iterator[str]:
+    """Yield the GPUs of which the driver has answered since ``before`` that they must be reset.
+
+    An error without a uuid belongs to the only GPU that does not answer.
+    """
+    silent = [row.identity.uuid for row in rows if row.reading is not None and not row.reading.up]
+    for key, count in errors.items():
+        uuid, _, error = key
+        if error == RESET_REQUIRED and count > before.get(key, 0):
+            yield uuid or (silent[0] if len(silent) == 1 else "")
+
+
+class ConditionTracker:
+    """Adds the conditions to the rows of each poll. GPUs that are gone are forgotten."""
+
+    def __init__(self) -> None:
+        self._gpus: dict[str, _Gpu] = {}
+        self._errors: Errors = {}
+
+    def advance(
+        self,
+        rows: Iterable[GpuRow],
+        hardware: HardwareReading | None,
+        timestamp: float,
+        *,
+        module_loaded: bool | None = None,
+    ) -> tuple[GpuRow, ...]:
+        """Return the rows with their conditions at Unix time ``timestamp``.
+
+        ``module_loaded`` is whether the kernel module of the NVIDIA driver is loaded, None if unknown.
+        """
+        known = tuple(rows)
+        self._note(known, hardware.errors if hardware is not None else {}, module_loaded)
+        siblings = switched_links(row.reading for row in known if row.reading is not None)
+        released = hardware.released if hardware is not None else ""
+        return tuple(
+            row
+            if row.unread
+            else self._judged(row, self._inputs(row, siblings, released, timestamp), timestamp)
+            for row in known
+        )
+
+    def _note(self, rows: tuple[GpuRow, ...], errors: Errors, module_loaded: bool | None) -> None:
+        self._gpus = {row.identity.uuid: self._state(row) for row in rows}
+        refusing = set(_refusing(rows, self._errors, errors))
+        self._errors = errors
+        for row in rows:
+            gpu = self._gpus[row.identity.uuid]
+            gpu.refused = gpu.refused or row.identity.uuid in refusing
+            if module_loaded is False and row.identity.vendor == "nvidia":
+                gpu.unloaded = True
+            gpu.advance(row)
+
+    def _state(self, row: GpuRow) -> _Gpu:
+        """Return the state of a GPU. One that is new, or back, was initialized: its XIDs are of before."""
+        state = self._gpus.get(row.identity.uuid)
+        if state is None:
+            state = _Gpu()
+            state.repair(row)
+        return state
+
+    def _inputs(self, row: GpuRow, siblings: Mapping[str, int], released: str, timestamp: float) -> Inputs:
+        gpu, reading = self._gpus[row.identity.uuid], row.reading
+        inputs = Inputs(
+            vendor=row.identity.vendor,
+            reading=reading,
+            released=released,
+            watched=row.watched,
+            xids=tuple(gpu.pending(row, timestamp)),
+            reset_required=gpu.refused,
+        )
+        if reading is None or not reading.up:
+            return inputs
+        now = reading.read_monotonic
+        most = siblings.get(reading.identity.model, 0) if behind_switches(reading) else 0
+        throttled = UNDECIDED if reading.clock_events is None else gpu.throttling.judge(now)
+        return replace(inputs, throttled=throttled, links=gpu.links.judge(reading, most, now))
+
+    def _judged(self, row: GpuRow, inputs: Inputs, timestamp: float) -> GpuRow:
+        gpu = self._gpus[row.identity.uuid]
+        conditions: dict[Condition, bool] = {}
+        raised: dict[Condition, Raised] = {}
+        for name in TABLE:
+            verdict = judge(name, inputs)
+            if verdict.state is not None:
+                conditions[name] = verdict.state
+            if verdict.state:
+                began = [sign.at for sign in verdict.signs if sign.at is not None]
+                before = gpu.raised.get(name)
+                raised[name] = Raised(
+                    since=before.since if before is not None else min([timestamp, *began]),
+                    causes=tuple(sign.cause for sign in verdict.signs),
+                )
+        gpu.raised = raised
+        return replace(row, conditions=conditions, raised=raised)
