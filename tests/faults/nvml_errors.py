@@ -44,6 +44,7 @@ WAIT_SECONDS = 0.25
 STATES = frozenset(
     {
         "gpuslice_collector_success",
+        "gpuslice_gpu_condition",
         "gpuslice_gpu_events_watched",
         "gpuslice_gpu_up",
         "gpuslice_nvml_unsupported",
@@ -58,7 +59,7 @@ OLDER_FORM = "nvmlDeviceGetMemoryInfo"
 BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
 # What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
 SPLIT = "gpuslice_container_energy_joules_total"
-OF_NODE = re.compile(r'gpuslice_(node_info|node_gpus|collector_success\{.*collector="nvml")\b')
+OF_NODE = re.compile(r'gpuslice_(node_info\b|node_gpus\b|collector_success\{.*collector="nvml")')
 
 
 @dataclass(frozen=True, slots=True)
