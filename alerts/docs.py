@@ -112,7 +112,7 @@ inhibit_rules:
   - source_matchers: ['alertname = "GpuSliceGpuLost"']
     target_matchers:
       - 'alertname =~ "GpuSlice.+"'
-      - 'alertname !~ "GpuSlice(GpuLost|GpuNeeds.+|Xid.+|RecoveryActionNeeded)"'
+      - 'alertname !~ "GpuSlice(GpuLost|GpuNeeds.+|Xid.+)"'
     equal: [cluster, uuid]
   # A reboot of the node resets its GPUs.
   - source_matchers: ['alertname = "GpuSliceGpuNeedsReboot"']

@@ -86,8 +86,8 @@ def _slow(numbers: ExporterThresholds) -> Alert:
         summary="Source {{ $labels.collector }} of node {{ $labels.node }} is slow",
         description="Reading the source {{ $labels.collector }} takes {{ $value | humanizeDuration }} on "
         "node {{ $labels.node }} (exporter {{ $labels.instance }}). Polls will be late, and the "
-        "source fails at its deadline. Check the load of the node, and "
-        "gpuslice_nvml_call_seconds_total by group.",
+        "source fails at its deadline. Check the load of the node; "
+        "--metric-set full shows the time of NVML calls by group.",
         dashboard=NODE_BOARD,
     )
 

@@ -1,7 +1,6 @@
-"""Alerts of the group hardware: GPUs that are lost, faulty or hot, bad links, and errors."""
+"""Alerts of the group hardware: conditions of GPUs, bad links, and errors."""
 
 from alerts.groups.hardware_conditions import condition_alerts
-from alerts.groups.hardware_health import health_alerts
 from alerts.groups.hardware_links import link_alerts
 from alerts.groups.hardware_memory import memory_alerts
 from alerts.groups.hardware_numbers import HardwareThresholds
@@ -19,6 +18,5 @@ def hardware_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
         *presence_alerts(numbers),
         *xid_alerts(numbers),
         *memory_alerts(numbers),
-        *health_alerts(numbers),
         *link_alerts(numbers),
     )

@@ -51,7 +51,7 @@ def _needs_reset(hold: str) -> Alert:
         hold=hold,
         severity="warning",
         summary=f"{SHORT_GPU} needs a reset",
-        description=f"{GPU} needs a reset.{_action()}{_repair()}{_xids(_of_class('reset'))} Pods on it: "
+        description=f"{GPU} needs a reset.{_repair()}{_xids(_of_class('reset'))} Pods on it: "
         f"{PODS}. "
         "Keep new pods off it until it is reset; after an XID their work may hang or fail.",
         dashboard=GPU_BOARD,
@@ -65,7 +65,7 @@ def _needs_reboot(hold: str) -> Alert:
         hold=hold,
         severity="critical",
         summary=f"{SHORT_GPU} needs a reboot of its node",
-        description=f"{GPU} does not work until its node is rebooted.{_action()}{_xids(_of_class('reboot'))} "
+        description=f"{GPU} does not work until its node is rebooted.{_xids(_of_class('reboot'))} "
         f"Pods on it: {PODS}. Keep new pods off the node, drain it and power-cycle it.",
         dashboard=GPU_BOARD,
     )
@@ -132,11 +132,6 @@ def _listed(query: str, title: str, label: str) -> str:
     rows = f"range $i, $row := . | sortByLabel `{label}`"
     values = f"{{{{ {rows} }}}}{{{{ if $i }}}}, {{{{ end }}}}{{{{ $row.Labels.{label} }}}}{{{{ end }}}}"
     return f"{{{{ with query (printf `{query}` $labels.uuid) }}}} {title}: {values}.{{{{ end }}}}"
-
-
-def _action() -> str:
-    action = 'gpuslice_gpu_recovery_action{uuid=%q,action!="none"} == 1'
-    return f"{_listed(action, 'Recovery action', 'action')}"
 
 
 def _repair() -> str:

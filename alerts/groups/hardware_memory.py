@@ -1,4 +1,4 @@
-"""Alerts on memory errors of GPUs and their spare rows."""
+"""Alerts on memory errors of GPUs."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
@@ -8,10 +8,7 @@ from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 def memory_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
-    return (
-        _corrected(numbers.ecc_corrected_per_hour),
-        _spares_low(),
-    )
+    return (_corrected(numbers.ecc_corrected_per_hour),)
 
 
 def _corrected(per_hour: float) -> Alert:
@@ -26,18 +23,5 @@ def _corrected(per_hour: float) -> Alert:
         summary=f"{SHORT_GPU} corrects many memory errors",
         description=f"{GPU} corrected {ROUNDED} memory errors within an hour. No data is wrong. Pods on it: "
         f"{PODS}. Watch for uncorrectable errors.",
-        dashboard=GPU_BOARD,
-    )
-
-
-def _spares_low() -> Alert:
-    return Alert(
-        name="RowRemapSparesLow",
-        expr=on_gpu('gpuslice_gpu_row_remap_banks{left=~"low|none"} > 0'),
-        severity="info",
-        summary=f"{SHORT_GPU} has few spare memory rows left",
-        description=f"{GPU} has {{{{ $value }}}} memory bank(s) with this level of spare rows: "
-        "{{ $labels.left }}. There is no fault yet; another bad row in a bank without spares "
-        "cannot be repaired. Have a replacement board ready.",
         dashboard=GPU_BOARD,
     )

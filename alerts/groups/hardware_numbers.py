@@ -18,11 +18,6 @@ class HardwareThresholds:
     released_for: str
     xid_window: str
     xid_burst: float
-    recovery_for: str
     ecc_corrected_per_hour: float
-    temperature_margin: float
-    temperature_for: str
-    nvlink_retries_per_hour: float
-    nvlink_crc_per_second: float
     fabric_for: str
     pcie_replays_per_minute: float

@@ -17,7 +17,12 @@ _SLICE = f"{DEVICE}, mig_uuid"
 _POD = f"{DEVICE}, namespace, pod"
 _COMPUTED = f'{USED["compute"]}{{mig_uuid=""}}'
 _ALL_COMPUTED = f"sum by ({DEVICE}) ({_COMPUTED})"
-_FREE = "(gpuslice_gpu_memory_free_bytes or gpuslice_mig_memory_free_bytes)"
+# Where the driver does not report reserved memory, it is part of the used.
+_FREE_OF = (
+    "gpuslice_{0}_memory_total_bytes - gpuslice_{0}_memory_used_bytes"
+    " - (gpuslice_{0}_memory_reserved_bytes or 0 * gpuslice_{0}_memory_used_bytes)"
+)
+_FREE = f"({_FREE_OF.format('gpu')} or {_FREE_OF.format('mig')})"
 # If every holder has a limit, and all limits fit into the device, none can take memory from another; then a
 # framework that allocates all of its share at once does no harm.
 _CONTENDED = (

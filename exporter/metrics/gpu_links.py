@@ -64,7 +64,7 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
     _NVLINK.standard.gauge("nvlinks", "NVLinks of the GPU, active or not.", lambda nvlink: nvlink.links),
     _NVLINK.gauge("nvlinks_active", "Active NVLinks of the GPU.", lambda nvlink: nvlink.active),
     _NVLINK.standard.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
-    READING.grouped("nvlink").standard.info(
+    READING.grouped("nvlink").info(
         "fabric_info",
         ("fabric",),
         "NVSwitch fabric registration state of the GPU: not_started, in_progress, completed or failed.",

@@ -38,13 +38,13 @@ MIG: tuple[AnyFamily, ...] = (
         "Free memory of the MIG device; absent if compute instances share it.",
         lambda memory: memory.free,
     ),
-    _MEMORY.standard.gauge(
+    _MEMORY.gauge(
         "memory_reserved_bytes",
         "Memory of the MIG device reserved by the driver; absent if the driver does not report it or compute "
         "instances share it.",
         lambda memory: memory.reserved,
     ),
-    _READING.gauge(
+    _READING.standard.gauge(
         "compute_slices",
         "Compute slices of the compute instance; a whole A100 or H100 has 7, an A30 has 4.",
         lambda mig: mig.compute_slices,

@@ -188,7 +188,7 @@ def test_a_mig_device_that_others_hold_is_not_free(tmp_path: Path) -> None:
         f'{GPU_A}, mig_uuid="MIG-{number}", gi="1", ci="0", profile="3g.20gb"' for number in (1, 2, 3)
     )
     first += ', namespace="team-b", pod="p", container="c"'
-    slices, memory = 1, 4
+    slices, memory = 1, 3
 
     def devices(number: int, namespace: str) -> str:
         return query("node", "Devices", number=number, namespace=namespace)

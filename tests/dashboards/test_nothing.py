@@ -54,7 +54,7 @@ def test_a_table_without_rows_says_none_only_if_that_is_known(tmp_path: Path) ->
     """Without a subscription to events it is unknown whether there were errors; with one there were none."""
     told = node(60, A) | {series("gpu_events_watched", f'uuid="{A}"'): "0x20 1x20 1x20"}
     last = series("gpu_xid_last_timestamp_seconds", f'uuid="{A}", xid="31"')
-    told |= {last: "_x40 2460x20", last.replace("last_timestamp_seconds", "errors_total"): "0x40 1x20"}
+    told |= {last: "_x40 2460x20", last.replace("last_timestamp_seconds", "code_errors_total"): "_x40 1x20"}
     time, count = (said("hardware", "XID errors", "xid", number=number) for number in (0, 1))
 
     answered(
