@@ -8,8 +8,9 @@ import pynvml
 import pytest
 
 from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.answers import add_kept
 from exporter.nvml.readings.field_reader import ENTRY, FieldReader
-from exporter.nvml.readings.fields import ALL_LINKS, NVLINK_ROWS, ROWS, link_rows
+from exporter.nvml.readings.fields import ALL_LINKS, NVLINK_ROWS, ROWS, SLOW_NVLINK_ROWS, SLOW_ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
 
 GPU = "GPU-a"
@@ -61,7 +62,9 @@ class Driver:
 def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
     """Read the fields once."""
     found: dict[Any, Any] = {}
-    (reader or FieldReader()).read(calls, GPU, HANDLE, found)
+    slow: dict[Any, Any] = {}
+    (reader or FieldReader()).read(calls, GPU, HANDLE, found, slow)
+    add_kept(found, slow)
     return found
 
 
@@ -174,7 +177,7 @@ def test_a_margin_may_be_below_zero(kind: int, value: int):
 
 def test_every_row_goes_to_its_place():
     """Each field lands where the model has it, in the model's unit."""
-    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*ROWS, *NVLINK_ROWS)}
+    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*ROWS, *SLOW_ROWS, *NVLINK_ROWS, *SLOW_NVLINK_ROWS)}
     driver = Driver(dict.fromkeys(fields, (UINT, 1)) | {(82, 0): (UINT, 70), (STATE, 0): (UINT, 1)})
     found = read(installed(nvmlDeviceGetFieldValues=driver))
     assert found == {
@@ -437,7 +440,7 @@ def test_a_counter_that_failed_once_is_not_replaced_by_another():
 )
 def test_the_numbers_are_those_of_the_binding(name: str, number: int):
     """Each number is asked for, and is what the driver's own list of names says."""
-    asked = {field.number for row in (*ROWS, *link_rows(1)) for field in row.fields}
+    asked = {field.number for row in (*ROWS, *SLOW_ROWS, *link_rows(1)) for field in row.fields}
     assert getattr(pynvml, name) == number
     assert number in asked
 
