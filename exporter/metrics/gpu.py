@@ -81,8 +81,8 @@ _CORE: tuple[AnyFamily, ...] = (
     ),
     READING.standard.grouped("core").gauge(
         "slow_read_timestamp_seconds",
-        "Unix time of the oldest reading of the GPU that is read once a minute and after events only: ECC and "
-        "memory repair, links, modes and limits.",
+        "Unix time of the oldest reading of the GPU among those that are read once a minute and after "
+        "events: ECC and memory repair, links, modes and limits.",
         lambda gpu: gpu.slow_read_at,
     ),
     replace(READING, prefix="gpuslice_", group="core").standard.gauge(

@@ -35,6 +35,11 @@ REFUSAL = "InvalidArgument"
 MISSING = UNSUPPORTED | {INVALID_ARGUMENT, NOT_ANSWERED}
 
 
+# What the requests of a GPU depend on: the generation of unsupported calls, the number of NVLinks, and the
+# number of kept rows. In place of these rows themselves: from one change to none on, rows are only added.
+Basis = tuple[int, int, int]
+
+
 class Request(NamedTuple):
     """A reading, and the field of it to read."""
 
@@ -55,25 +60,40 @@ class Entry(NamedTuple):
     value: bytes
 
 
+class Found(NamedTuple):
+    """Where the values of one read go."""
+
+    values: Values
+    kept: Kept
+
+    def add(self, row: FieldRow, value: Any) -> None:
+        """Add the value of a row, None for a reading that the device does not have."""
+        if row.slow:
+            self.kept[row] = value
+        else:
+            set_path(self.values, row.into, value)
+
+
 class FieldReader:
     """Reads the field values of GPUs; keeps the number of NVLinks of each, which decides what to read."""
 
     def __init__(self) -> None:
         self._links: dict[str, int] = {}
-        # Requests of a GPU, with the rows, the generation of unsupported calls and the number of links behind
-        # them.
-        self._plans: dict[str, tuple[Basis, list[Request]]] = {}
+        self._plans: dict[str, tuple[Basis | None, list[Request]]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: Kept) -> None:
         """Add the field values of a GPU to ``values``, and those of slow rows to ``kept``.
 
-        Slow rows that are in ``kept`` are not read; one that fails is not added. Raises as ``Calls.ask``
-        does. This takes one call, except at first: the NVLinks and the supported fields are then not yet
+        ``kept`` is of this reader alone: slow rows that are in it are not read, and one that fails is not
+        added. Raises as ``Calls.ask`` does.
+
+        This takes one call, except at first: the NVLinks and the supported fields are then not yet
         known.
         """
+        found = Found(values, kept)
         requests = self._plan(calls, uuid, kept)
         while requests:
-            refused = _read_requests(calls, uuid, handle, requests, values, kept)
+            refused = _read_requests(calls, uuid, handle, requests, found)
             requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, kept)])
 
     def forget(self, uuid: str | None = None) -> None:
@@ -88,7 +108,6 @@ class FieldReader:
     def _plan(self, calls: Calls, uuid: str, kept: Kept) -> list[Request]:
         """Return the requests of the first call, which are kept as long as their basis is the same."""
         links = self._links.get(uuid, 0)
-        # The number of kept rows stands for which ones: rows are only ever added between two changes of it.
         basis = calls.generation, links, len(kept)
         last_basis, plan = self._plans.get(uuid, (None, []))
         if last_basis != basis:
@@ -107,7 +126,7 @@ class FieldReader:
 
 
 def _read_requests(
-    calls: Calls, uuid: str, handle: Any, requests: list[Request], values: Values, kept: Kept
+    calls: Calls, uuid: str, handle: Any, requests: list[Request], found: Found
 ) -> list[FieldRow]:
     """Add the values of the requests; return the rows with a field that this GPU does not have."""
     refused = []
@@ -115,24 +134,17 @@ def _read_requests(
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
-            _add(row, _value(row, field, entry), values, kept)
+            found.add(row, _value(row, field, entry))
             continue
         calls.group = row.group
         if entry is None or entry.code in MISSING:
             calls.refused(uuid, FIELDS, field.number, field.scope)
             refused.append(row)
         elif entry.code in NOTHING_THERE:
-            _add(row, None, values, kept)
+            found.add(row, None)
         else:
             calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
     return refused
-
-
-def _add(row: FieldRow, value: Any, values: Values, kept: Kept) -> None:
-    if row.slow:
-        kept[row] = value
-    else:
-        set_path(values, row.into, value)
 
 
 def _requests(calls: Calls, uuid: str, rows: Iterable[FieldRow]) -> list[Request]:
