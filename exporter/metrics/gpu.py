@@ -79,6 +79,12 @@ _CORE: tuple[AnyFamily, ...] = (
         "Unix time of the last successful read of the GPU.",
         lambda gpu: gpu.read_at or None,
     ),
+    READING.standard.grouped("core").gauge(
+        "slow_read_timestamp_seconds",
+        "Unix time of the oldest reading of the GPU among those that are read once a minute and after "
+        "events: ECC and memory repair, links, modes and limits.",
+        lambda gpu: gpu.slow_read_at,
+    ),
     replace(READING, prefix="gpuslice_", group="core").standard.gauge(
         "nvml_unsupported",
         "NVML calls that this GPU or its driver does not support; their series are absent.",

@@ -136,6 +136,8 @@ class GpuReading:
     sweep: int = 0
     # Time of the reading: Unix time, and the monotonic clock.
     read_at: float = 0.0
+    # Unix time of the oldest of the readings that are not read in every sweep; None without any.
+    slow_read_at: float | None = None
     read_monotonic: float = 0.0
     # Boot clock before the processes were listed: a process that started later is not one of them.
     boot_seconds: float | None = None

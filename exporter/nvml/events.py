@@ -44,6 +44,8 @@ class EventLog:
         self._watched: frozenset[str] = frozenset()
         self._counts: dict[Key, tuple[int, float]] = {}
         self._recent: deque[DeviceEvent] = deque(maxlen=RECENT)
+        # GPUs with an event since ``take_changed``.
+        self._changed: set[str] = set()
 
     def note(self, event: DeviceEvent) -> None:
         """Count one event."""
@@ -52,6 +54,14 @@ class EventLog:
             count, _ = self._counts.get(key, (0, 0.0))
             self._counts[key] = count + 1, event.at
             self._recent.append(event)
+            self._changed.add(event.uuid)
+
+    def take_changed(self) -> frozenset[str]:
+        """Return the GPUs with an event since the last call."""
+        with self._lock:
+            changed = frozenset(self._changed)
+            self._changed.clear()
+        return changed
 
     def watch(self, uuids: Iterable[str]) -> None:
         """Set the GPUs that are subscribed to."""

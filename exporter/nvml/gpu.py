@@ -12,9 +12,10 @@ from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.mig import GpuLayout, MigReader
 from exporter.nvml.mig_facts import MigIdentity
 from exporter.nvml.readings.answers import number
-from exporter.nvml.readings.device import DeviceReader
+from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.readings.gpm import GpmReader, counted
 from exporter.nvml.readings.gpu_processes import PidTrust, UtilizationReader, running, without_foreign_pids
+from exporter.nvml.readings.schedule import SlowSchedule
 from exporter.nvml.topology import TopologyReader, bus_id, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
 
@@ -52,6 +53,9 @@ class GpuReader:
         self._options = options
         self._report_layout = note_layout
         self._device = DeviceReader(pcie_throughput=options.pcie_throughput)
+        self._schedule = SlowSchedule(options.clock)
+        # Unix time of the slow readings that are kept, by GPU uuid.
+        self._slow_read_at: dict[str, float] = {}
         self._topology = TopologyReader()
         self._mig = MigReader()
         self._utilization = UtilizationReader(options.clock)
@@ -70,7 +74,12 @@ class GpuReader:
         identity = self._identify(handle, uuid, index)
         layout = self._mig.layout(self._calls, uuid, handle)
         self._note_layout(uuid, layout)
-        values, links = self._device.read(self._calls, uuid, handle)
+        slow = self._schedule.due(uuid, index)
+        if slow:
+            self._slow_read_at[uuid] = time.time()
+        values, links = self._device.read(self._calls, uuid, handle, slow=slow)
+        if not self._device.has_slow(uuid):
+            self._forget_slow(uuid)
         parts = self._parts(handle, uuid, layout, values)
         traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
         topology = None
@@ -92,6 +101,7 @@ class GpuReader:
             withheld=self._calls.withheld(uuid),
             sweep=sweep,
             read_at=time.time(),
+            slow_read_at=self._slow_read_at.get(uuid),
             read_monotonic=self._options.clock(),
             boot_seconds=boot_seconds,
         )
@@ -109,20 +119,29 @@ class GpuReader:
         """Use these calls from now on, in another thread: the thread of the former ones hangs."""
         self._calls = calls
         self._gpm.hand_over()
+        # The hanging call may have been one of them.
+        self._forget_slow()
+
+    def changed(self, uuids: Iterable[str]) -> None:
+        """Read the slow values of these GPUs in their next read: events have told that they may differ."""
+        self._schedule.at_once(uuids)
 
     def gone(self, uuid: str) -> GpuReading:
         """Return the known facts of a GPU that does not answer."""
         self._topology.remove(uuid)
+        self._forget_slow(uuid)
         return without_values(self.known[uuid], self._options.clock())
 
     def closing(self) -> None:
         """Free resources of the driver, before it is shut down."""
         self._gpm.free_all(self._calls)
+        self._forget_slow()
 
     def reopened(self) -> None:
         """Read fixed values again, after the driver was opened."""
         self._identified.clear()
         self._device.forget()
+        self._forget_slow()
         self._topology.forget()
 
     def unplugged(self, addresses: Collection[str]) -> None:
@@ -148,7 +167,17 @@ class GpuReader:
             self._identified.discard(uuid)
             self._topology.remove(uuid)
             self._device.forget(uuid)
+            self._forget_slow(uuid)
             self._calls.forget_unsupported(uuid)
+
+    def _forget_slow(self, uuid: str | None = None) -> None:
+        """Drop the slow values of a GPU, or of all; the next read of it reads them as the first one does."""
+        self._device.forget_slow(uuid)
+        self._schedule.forget(uuid)
+        if uuid is None:
+            self._slow_read_at.clear()
+        else:
+            self._slow_read_at.pop(uuid, None)
 
     def forget_absent(self) -> None:
         """Drop the state of GPUs and MIG devices that no longer exist."""
@@ -201,6 +230,7 @@ class GpuReader:
         last = self._layouts.get(uuid, current)
         if last != current:
             self._device.forget(uuid)
+            self._forget_slow(uuid)
             for device in (uuid, *(device.uuid for device in last[1])):
                 self._calls.forget_unsupported(device)
         self._layouts[uuid] = current

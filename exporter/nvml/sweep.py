@@ -1,6 +1,7 @@
 """One sweep: enumerates and reads all GPUs of the node, with their MIG devices."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,7 +67,8 @@ class Sweeper:
         Raises DriverError if the driver as a whole does not answer.
         """
         self._number += 1
-        self.calls.driver_microseconds.clear()
+        # A group that no GPU is due for takes no time; it does not leave.
+        self.calls.driver_microseconds = Counter(dict.fromkeys(self.calls.driver_microseconds, 0))
         self.calls.group = CORE
         try:
             self._open()
@@ -122,6 +124,7 @@ class Sweeper:
             self._opened_at = time.monotonic()
             self.calls.forget_unsupported()
             self._gpus.reopened()
+            self.calls.driver_microseconds.clear()
             self._handles.clear()
             self._driver_known = False
         if not self._driver_known:
@@ -152,6 +155,7 @@ class Sweeper:
         unidentified: set[int] = set()
         any_up = False
         earlier = frozenset(self._gpus.known)
+        self._gpus.changed(self.events.log.take_changed())
         self._gone.clear()
         for index, deadline in self._in_turn():
             reading = self._gpu(index, deadline, lost)

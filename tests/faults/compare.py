@@ -16,6 +16,7 @@ LIVE = frozenset(
         "gpuslice_collector_last_success_timestamp_seconds",
         "gpuslice_container_last_active_timestamp_seconds",
         "gpuslice_gpu_read_timestamp_seconds",
+        "gpuslice_gpu_slow_read_timestamp_seconds",
         "gpuslice_nvml_call_seconds_total",
         "gpuslice_nvml_calls_total",
         "gpuslice_nvml_field_read_seconds",

@@ -13,8 +13,7 @@ import pynvml
 
 from exporter.model import DeviceProcess, Topology
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.nvml.readings.device import active_links
-from exporter.nvml.readings.field_reader import FieldReader
+from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.readings.fields import MOST_LINKS
 from exporter.nvml.readings.gpu_processes import GREATEST_PID, InstanceIds, UtilizationReader, running
 from exporter.nvml.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
@@ -120,10 +119,7 @@ def _links(content: bytes) -> Any:
 
 
 def _active(calls: Calls, uuid: str) -> frozenset[int] | None:
-    found: dict[Any, Any] = {}
-    handle = _pair().handles[uuid]
-    FieldReader().read(calls, uuid, handle, found)
-    return active_links(calls, uuid, handle, found)
+    return DeviceReader().read(calls, uuid, _pair().handles[uuid])[1]
 
 
 def _sits(

@@ -8,8 +8,9 @@ import pynvml
 import pytest
 
 from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.answers import add_kept
 from exporter.nvml.readings.field_reader import ENTRY, FieldReader
-from exporter.nvml.readings.fields import ALL_LINKS, NVLINK_ROWS, ROWS, link_rows
+from exporter.nvml.readings.fields import ALL_LINKS, NVLINK_ROWS, ROWS, SLOW_NVLINK_ROWS, SLOW_ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
 
 GPU = "GPU-a"
@@ -20,6 +21,8 @@ MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 POWER, MARGIN, TRAFFIC, LINKS, STATE = (185, 0), (193, 0), (197, 0), (91, 0), 165
 # Bytes that no counter of 32 bits holds.
 MANY = 9 << 32
+# What a GPU without NVLinks is asked when its slow readings are due.
+DUE = (*ROWS, *SLOW_ROWS)
 
 # What a driver tells of a field: its type and value, or the code of an error.
 Told = tuple[int, float] | int
@@ -61,7 +64,9 @@ class Driver:
 def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
     """Read the fields once."""
     found: dict[Any, Any] = {}
-    (reader or FieldReader()).read(calls, GPU, HANDLE, found)
+    slow: dict[Any, Any] = {}
+    (reader or FieldReader()).read(calls, GPU, HANDLE, found, slow)
+    add_kept(found, slow)
     return found
 
 
@@ -174,7 +179,7 @@ def test_a_margin_may_be_below_zero(kind: int, value: int):
 
 def test_every_row_goes_to_its_place():
     """Each field lands where the model has it, in the model's unit."""
-    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*ROWS, *NVLINK_ROWS)}
+    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*DUE, *NVLINK_ROWS, *SLOW_NVLINK_ROWS)}
     driver = Driver(dict.fromkeys(fields, (UINT, 1)) | {(82, 0): (UINT, 70), (STATE, 0): (UINT, 1)})
     found = read(installed(nvmlDeviceGetFieldValues=driver))
     assert found == {
@@ -306,10 +311,10 @@ def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
     reader = FieldReader()
     expected = {"power_parts_milliwatts": {"average": 50_000}, "traffic_bytes": {"pcie_transmit": MANY}}
     assert read(calls, reader) == expected
-    assert [len(asked) for asked in driver.asked] == [len(ROWS)] + [1] * len(ROWS)
+    assert [len(asked) for asked in driver.asked] == [len(DUE)] + [1] * len(DUE)
     assert read(calls, reader) == expected
     assert driver.asked[-1] == [POWER, TRAFFIC]
-    assert len(driver.asked) == len(ROWS) + 2
+    assert len(driver.asked) == len(DUE) + 2
     assert not calls.errors
 
 
@@ -320,7 +325,7 @@ def test_a_driver_that_refuses_every_field_is_asked_for_all_again():
     reader = FieldReader()
     assert read(calls, reader) == {}
     assert calls.errors == {(GPU, FIELDS, "InvalidArgument"): 1}
-    assert calls.withheld(GPU) == dict.fromkeys({row.group for row in ROWS}, "InvalidArgument")
+    assert calls.withheld(GPU) == dict.fromkeys({row.group for row in DUE}, "InvalidArgument")
     driver.told = {POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}
     assert read(calls, reader) == {
         "power_parts_milliwatts": {"average": 50_000},
@@ -347,7 +352,7 @@ def test_a_call_that_fails_fails_for_each_group():
     calls = installed(nvmlDeviceGetFieldValues=answers(UNKNOWN))
     assert read(calls) == {}
     assert calls.errors == {(GPU, FIELDS, "Unknown"): 1}
-    groups = {row.group for row in ROWS}
+    groups = {row.group for row in DUE}
     assert calls.withheld(GPU) == dict.fromkeys(groups, "Unknown")
     calls.begin(GPU)
     assert calls.withheld(GPU) == {}
@@ -360,7 +365,7 @@ def test_the_cost_is_shared_by_the_groups():
     reader = FieldReader()
     read(calls, reader)
     assert dict(calls.asked) == {"core": 1}
-    assert sum(calls.driver_microseconds.values()) == 5 * len(ROWS)
+    assert sum(calls.driver_microseconds.values()) == 5 * len(DUE)
     calls.driver_microseconds.clear()
     calls.seconds.clear()
     read(calls, reader)
@@ -437,7 +442,7 @@ def test_a_counter_that_failed_once_is_not_replaced_by_another():
 )
 def test_the_numbers_are_those_of_the_binding(name: str, number: int):
     """Each number is asked for, and is what the driver's own list of names says."""
-    asked = {field.number for row in (*ROWS, *link_rows(1)) for field in row.fields}
+    asked = {field.number for row in (*DUE, *link_rows(1)) for field in row.fields}
     assert getattr(pynvml, name) == number
     assert number in asked
 

@@ -9,7 +9,7 @@ import pytest
 from exporter.model import Memory
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.driver.library import DriverError, Library
-from exporter.nvml.readings.device import DeviceReader
+from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.readings.gpu_processes import UtilizationReader, running
 from tests.hardware.making import ticking
 from tests.hardware.tiny import (

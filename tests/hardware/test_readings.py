@@ -9,7 +9,7 @@ import pytest
 from exporter.metrics import GROUPS
 from exporter.model import Bar1, Ecc, EncoderSessions, PcieLink, Repairs
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.device import DeviceReader
+from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, sweep
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes

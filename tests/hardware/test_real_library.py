@@ -80,7 +80,13 @@ async def swept(stub: Stub) -> HardwareReading:
 
 def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
     """Make the expected reading of a first sweep, with the times of the real one."""
-    times = {"sweep": 1, "read_at": reading.read_at, "read_monotonic": reading.read_monotonic}
+    assert reading.slow_read_at is not None
+    times = {
+        "sweep": 1,
+        "read_at": reading.read_at,
+        "slow_read_at": reading.slow_read_at,
+        "read_monotonic": reading.read_monotonic,
+    }
     return GpuReading(**expected, **times, unsupported=reading.unsupported, withheld=reading.withheld)
 
 

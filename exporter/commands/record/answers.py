@@ -34,7 +34,7 @@ NO_PERCENT, NO_FLAG = 255, 2
 WORDS: Mapping[str, int] = {
     word: number for words in (device.COMPUTE_MODES, RECOVERY_ACTIONS) for number, word in enumerate(words)
 }
-ALL_ROWS = tuple(row for row in (*device.ROWS, *device.FIXED_ROWS) if row is not MEMORY)
+ALL_ROWS = tuple(row for row in (*device.ROWS, *device.SLOW_ROWS, *device.FIXED_ROWS) if row is not MEMORY)
 
 
 def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tuple[str, ...]]:
@@ -44,9 +44,9 @@ def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tupl
     """
     answers: Answers = {}
     unsupported = set(missing)
-    # A slow row without a value may not have been read: that does not make it unsupported.
-    slow = (row for row in device.SLOW_ROWS if _at(gpu, row.into) is not None)
-    for call, numbers in (*_of_calls(gpu, (*ALL_ROWS, *slow)), *_of_fields(gpu)):
+    # Without a value they may not have been read: that does not make them unsupported.
+    throughput = (row for row in device.THROUGHPUT_ROWS if _at(gpu, row.into) is not None)
+    for call, numbers in (*_of_calls(gpu, (*ALL_ROWS, *throughput)), *_of_fields(gpu)):
         if call.partition(":")[0] in missing:
             continue
         if numbers is None:
@@ -75,7 +75,7 @@ def _of_fields(gpu: GpuReading) -> Iterator[tuple[str, Numbers | None]]:
     """Yield the fields; of each row, only the first one with a unit that divides the value has an answer."""
     links = gpu.nvlink.links if gpu.nvlink is not None else None
     states_known = gpu.nvlink is not None and gpu.nvlink.active is not None
-    for row in (*fields.ROWS, *fields.link_rows(links or 0)):
+    for row in (*fields.ROWS, *fields.SLOW_ROWS, *fields.link_rows(links or 0)):
         if row.into[0] == "link_states":
             if not states_known:
                 yield _field(row.fields[0]), None

@@ -20,10 +20,13 @@ MOST_OVERSHOOT_PERCENT = 1000
 # Place of a value in a reading: a field, and the keys below it.
 Path = tuple[Any, ...]
 Values = dict[Any, Any]
+# Values by row, None for a reading that the device does not have; a row that failed is not in it.
+Kept = dict[Any, Any]
 Decode = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
+# Compared and hashed by identity: every sweep looks up all rows of every GPU.
+@dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """One reading of a table."""
 
@@ -56,6 +59,12 @@ def set_path(values: Values, into: Path, value: Any) -> None:
         for key in parents:
             values = values.setdefault(key, {})
         values[last] = value
+
+
+def add_kept(values: Values, kept: Kept) -> None:
+    """Set the kept values at the paths of their rows."""
+    for row, value in kept.items():
+        set_path(values, row.into, value)
 
 
 def number(answer: int) -> int | None:

@@ -1,21 +1,20 @@
-"""Tables of the readings of a physical GPU with a call of their own, by group.
+"""Tables of the readings of a physical GPU with a call of their own, by class and group.
 
-Readings with one call for many of them are in ``fields``, MIG devices in ``exporter.nvml.mig``.
+ROWS are read in every sweep, SLOW_ROWS every minute and after an event of the GPU, FIXED_ROWS once while the
+driver is open. Readings with one call for many of them are in ``fields``, MIG devices in
+``exporter.nvml.mig``.
 """
 
 from typing import Any
 
-from exporter.model import Ecc, EncoderSessions, Nvlink, PcieLink, Repairs
+from exporter.model import EncoderSessions
 from exporter.model.hardware import ComputeMode
 from exporter.model.readings import Clock, EccScope, EccSeverity, Threshold, Traffic
-from exporter.nvml.driver.calls import FIELDS, Calls
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
     Decode,
     Row,
-    Values,
-    ask_row,
     celsius,
     first_percent,
     flag,
@@ -23,34 +22,8 @@ from exporter.nvml.readings.answers import (
     margin,
     number,
     percent,
-    set_path,
     word,
 )
-from exporter.nvml.readings.field_reader import FieldReader
-from exporter.nvml.readings.fields import LINK_STATE
-
-ACTIVE = 1
-
-
-def active_links(calls: Calls, uuid: str, handle: Any, values: Values) -> frozenset[int] | None:
-    """Set the number of active NVLinks in ``values``; return the active links, None if one is unknown.
-
-    Drivers without a field for the state of a link have a call for it. Raises as ``Calls.ask`` does.
-    """
-    states = values.pop("link_states", {})
-    links = values.get("nvlink", {}).get("links")
-    if links is None:
-        return None
-    calls.group = "nvlink"
-    for link in range(links):
-        if link not in states and not calls.supports(uuid, FIELDS, LINK_STATE, link):
-            states[link] = calls.ask(uuid, "nvmlDeviceGetNvLinkState", handle, link)
-    if any(states.get(link) is None for link in range(links)):
-        return None
-    active = frozenset(link for link, state in states.items() if state == ACTIVE)
-    values["nvlink"]["active"] = len(active)
-    return active
-
 
 # In the order of NVML's numbers.
 CLOCKS: tuple[Clock, ...] = ("graphics", "sm", "memory", "video")
@@ -74,7 +47,6 @@ LOWEST_PERFORMANCE_STATE = 15
 FABRIC_STATES = ("not_started", "in_progress", "completed")
 # NVML reports throughput in KB/s without a definition; nvidia-smi takes 1024 bytes.
 KILOBYTE = 1024
-RECORDS = {"pcie_link": PcieLink, "nvlink": Nvlink, "ecc": Ecc, "repairs": Repairs}
 
 
 def utilization(answer: Any) -> dict[str, int | None]:
@@ -130,7 +102,7 @@ def _row(group: str, into: str, call: str, decode: Decode, *arguments: int) -> R
     return Row(group, tuple(into.split(".")), ((call, arguments),), decode)
 
 
-# Read in every sweep.
+# Read in every sweep: load, memory, power, heat and clocks.
 ROWS = (
     MEMORY,
     BAR1,
@@ -139,11 +111,8 @@ ROWS = (
     _row("engines", "engine_percent.decoder", "nvmlDeviceGetDecoderUtilization", first_percent),
     _row("engines", "engine_percent.jpeg", "nvmlDeviceGetJpgUtilization", first_percent),
     _row("engines", "engine_percent.ofa", "nvmlDeviceGetOfaUtilization", first_percent),
-    _row("engines", "encoder_sessions", "nvmlDeviceGetEncoderStats", encoder_sessions),
     _row("power", "power_milliwatts", "nvmlDeviceGetPowerUsage", number),
     _row("power", "energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", long_number),
-    _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", number),
-    _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", number),
     Row(
         "thermal",
         ("temperature_celsius",),
@@ -151,15 +120,8 @@ ROWS = (
         celsius,
     ),
     _row("thermal", "temperature_margin_celsius", "nvmlDeviceGetMarginTemperature", margin),
-    _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", number),
     *(
         _row("clocks", f"clocks_megahertz.{clock}", "nvmlDeviceGetClockInfo", number, kind)
-        for kind, clock in enumerate(CLOCKS)
-    ),
-    *(
-        _row(
-            "clocks", f"clocks_application_megahertz.{clock}", "nvmlDeviceGetApplicationsClock", number, kind
-        )
         for kind, clock in enumerate(CLOCKS)
     ),
     Row(
@@ -171,6 +133,27 @@ ROWS = (
         ),
         long_number,
     ),
+    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", performance_state),
+)
+# Read in every sweep on request only: each of these calls takes 20 ms.
+THROUGHPUT_ROWS = tuple(
+    _row("pcie_throughput", f"pcie_throughput.{traffic}", "nvmlDeviceGetPcieThroughput", throughput, kind)
+    for kind, traffic in enumerate(DIRECTIONS)
+)
+# Health, links, modes and limits: they change by an event or by an administrator, and are most of the calls.
+SLOW_ROWS = (
+    _row("engines", "encoder_sessions", "nvmlDeviceGetEncoderStats", encoder_sessions),
+    _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", number),
+    _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", number),
+    _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", number),
+    *(
+        _row(
+            "clocks", f"clocks_application_megahertz.{clock}", "nvmlDeviceGetApplicationsClock", number, kind
+        )
+        for kind, clock in enumerate(CLOCKS)
+    ),
+    # The generation of an idle GPU is lower. A degraded link is judged by the highest value in half an hour
+    # of a GPU that is mostly busy: thirty readings, some of them under load.
     _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", number),
     _row("pcie", "pcie_link.width", "nvmlDeviceGetCurrPcieLinkWidth", number),
     _row("pcie", "pcie_replays", "nvmlDeviceGetPcieReplayCounter", number),
@@ -188,16 +171,10 @@ ROWS = (
         for place, location in enumerate(LOCATIONS)
     ),
     _row("repairs", "repairs.row_banks", "nvmlDeviceGetRowRemapperHistogram", histogram),
-    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", performance_state),
     _row("modes", "persistence", "nvmlDeviceGetPersistenceMode", flag),
     _row("modes", "accounting", "nvmlDeviceGetAccountingMode", flag),
     _row("modes", "display_active", "nvmlDeviceGetDisplayActive", flag),
     _row("modes", "compute_mode", "nvmlDeviceGetComputeMode", word(dict(enumerate(COMPUTE_MODES)))),
-)
-# Each of these calls takes 20 ms.
-SLOW_ROWS = tuple(
-    _row("pcie_throughput", f"pcie_throughput.{traffic}", "nvmlDeviceGetPcieThroughput", throughput, kind)
-    for kind, traffic in enumerate(DIRECTIONS)
 )
 # Read once: they do not change while the driver is open.
 FIXED_ROWS = (
@@ -220,50 +197,3 @@ FIXED_ROWS = (
     _row("pcie", "pcie_link.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", number),
     _row("pcie", "pcie_link.max_width", "nvmlDeviceGetMaxPcieLinkWidth", number),
 )
-
-
-class DeviceReader:
-    """Reads the tables for every GPU, and keeps fixed values. ``pcie_throughput`` adds the slow rows."""
-
-    def __init__(self, *, pcie_throughput: bool = False) -> None:
-        self._rows = (*ROWS, *(SLOW_ROWS if pcie_throughput else ()))
-        self._fields = FieldReader()
-        self._fixed: dict[str, dict[Row, Any]] = {}
-
-    def read(self, calls: Calls, uuid: str, handle: Any) -> tuple[dict[str, Any], frozenset[int] | None]:
-        """Return the known fields of GpuReading, and the active NVLinks, None if unknown.
-
-        Without a current value there are no fields. Raises as ``Calls.ask`` does.
-        """
-        values: Values = {}
-        for row in self._rows:
-            set_path(values, row.into, ask_row(calls, uuid, handle, row))
-        self._fields.read(calls, uuid, handle, values)
-        active = active_links(calls, uuid, handle, values)
-        if values:
-            self._add_fixed(calls, uuid, handle, values)
-        return with_records(values), active
-
-    def forget(self, uuid: str | None = None) -> None:
-        """Read fixed values again: of a repartitioned GPU, or of all after the driver was opened."""
-        if uuid is None:
-            self._fixed.clear()
-            self._fields.forget()
-        else:
-            self._fixed.pop(uuid, None)
-            self._fields.forget(uuid)
-
-    def _add_fixed(self, calls: Calls, uuid: str, handle: Any, values: Values) -> None:
-        known = self._fixed.setdefault(uuid, {})
-        for row in FIXED_ROWS:
-            if row not in known:
-                failures = calls.failures()
-                value = ask_row(calls, uuid, handle, row)
-                if calls.failures() == failures:
-                    known[row] = value
-            set_path(values, row.into, known.get(row))
-
-
-def with_records(values: Values) -> dict[str, Any]:
-    """Return the values with records of the model in place of the dictionaries of their fields."""
-    return {field: RECORDS[field](**value) if field in RECORDS else value for field, value in values.items()}

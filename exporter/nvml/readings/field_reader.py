@@ -11,8 +11,8 @@ import pynvml
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Values, set_path
-from exporter.nvml.readings.fields import ROWS, Field, FieldRow, link_rows
+from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Kept, Values, set_path
+from exporter.nvml.readings.fields import LINKS_ROW, ROWS, SLOW_ROWS, Field, FieldRow, link_rows
 
 SUCCESS, DOUBLE = 0, 0
 # ``nvmlFieldValue_t`` of nvml.h, with the fields of ``Entry``. Access through the binding's structure is
@@ -35,6 +35,11 @@ REFUSAL = "InvalidArgument"
 MISSING = UNSUPPORTED | {INVALID_ARGUMENT, NOT_ANSWERED}
 
 
+# What the requests of a GPU depend on: the generation of unsupported calls, the number of NVLinks, and the
+# number of kept rows. In place of these rows themselves: from one change to none on, rows are only added.
+Basis = tuple[int, int, int]
+
+
 class Request(NamedTuple):
     """A reading, and the field of it to read."""
 
@@ -55,23 +60,41 @@ class Entry(NamedTuple):
     value: bytes
 
 
+class Found(NamedTuple):
+    """Where the values of one read go."""
+
+    values: Values
+    kept: Kept
+
+    def add(self, row: FieldRow, value: Any) -> None:
+        """Add the value of a row, None for a reading that the device does not have."""
+        if row.slow:
+            self.kept[row] = value
+        else:
+            set_path(self.values, row.into, value)
+
+
 class FieldReader:
     """Reads the field values of GPUs; keeps the number of NVLinks of each, which decides what to read."""
 
     def __init__(self) -> None:
         self._links: dict[str, int] = {}
-        # Requests of a GPU, with the generation of unsupported calls and the number of links behind them.
-        self._plans: dict[str, tuple[tuple[int, int], list[Request]]] = {}
+        self._plans: dict[str, tuple[Basis | None, list[Request]]] = {}
 
-    def read(self, calls: Calls, uuid: str, handle: Any, values: Values) -> None:
-        """Add the field values of a GPU to ``values``. Raises as ``Calls.ask`` does.
+    def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: Kept) -> None:
+        """Add the field values of a GPU to ``values``, and those of slow rows to ``kept``.
 
-        This takes one call, except at first: the NVLinks and the supported fields are then not yet known.
+        ``kept`` is of this reader alone: slow rows that are in it are not read, and one that fails is not
+        added. Raises as ``Calls.ask`` does.
+
+        This takes one call, except at first: the NVLinks and the supported fields are then not yet
+        known.
         """
-        requests = self._plan(calls, uuid)
+        found = Found(values, kept)
+        requests = self._plan(calls, uuid, kept)
         while requests:
-            refused = _read_requests(calls, uuid, handle, requests, values)
-            requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, values)])
+            refused = _read_requests(calls, uuid, handle, requests, found)
+            requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, kept)])
 
     def forget(self, uuid: str | None = None) -> None:
         """Forget the NVLinks of one GPU, or of all after the driver was opened."""
@@ -82,19 +105,20 @@ class FieldReader:
             self._links.pop(uuid, None)
             self._plans.pop(uuid, None)
 
-    def _plan(self, calls: Calls, uuid: str) -> list[Request]:
+    def _plan(self, calls: Calls, uuid: str, kept: Kept) -> list[Request]:
         """Return the requests of the first call, which are kept as long as their basis is the same."""
         links = self._links.get(uuid, 0)
-        basis = calls.generation, links
-        last_basis, plan = self._plans.get(uuid, ((-1, 0), []))
+        basis = calls.generation, links, len(kept)
+        last_basis, plan = self._plans.get(uuid, (None, []))
         if last_basis != basis:
-            plan = _requests(calls, uuid, (*ROWS, *link_rows(links)))
+            rows = (row for row in (*ROWS, *SLOW_ROWS, *link_rows(links)) if row not in kept)
+            plan = _requests(calls, uuid, rows)
             self._plans[uuid] = basis, plan
         return plan
 
-    def _new_links(self, uuid: str, values: Values) -> Sequence[FieldRow]:
+    def _new_links(self, uuid: str, kept: Kept) -> Sequence[FieldRow]:
         """Return the rows of NVLinks that have just become known."""
-        links = values.get("nvlink", {}).get("links")
+        links = kept.get(LINKS_ROW)
         if links is None or links == self._links.get(uuid):
             return ()
         known, self._links[uuid] = self._links.get(uuid, 0), links
@@ -102,7 +126,7 @@ class FieldReader:
 
 
 def _read_requests(
-    calls: Calls, uuid: str, handle: Any, requests: list[Request], values: Values
+    calls: Calls, uuid: str, handle: Any, requests: list[Request], found: Found
 ) -> list[FieldRow]:
     """Add the values of the requests; return the rows with a field that this GPU does not have."""
     refused = []
@@ -110,13 +134,15 @@ def _read_requests(
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
-            set_path(values, row.into, _value(row, field, entry))
+            found.add(row, _value(row, field, entry))
             continue
         calls.group = row.group
         if entry is None or entry.code in MISSING:
             calls.refused(uuid, FIELDS, field.number, field.scope)
             refused.append(row)
-        elif entry.code not in NOTHING_THERE:
+        elif entry.code in NOTHING_THERE:
+            found.add(row, None)
+        else:
             calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
     return refused
 

@@ -1,9 +1,10 @@
-"""Table of NVML field values (``NVML_FI_*`` of nvml.h): one call reads all of a GPU.
+"""Tables of NVML field values (``NVML_FI_*`` of nvml.h), by class: one call reads all of a GPU that are due.
 
-A row has several fields if generations of drivers or boards number the reading differently.
+A row has several fields if generations of drivers or boards number the reading differently. The classes are
+those of ``exporter.nvml.readings.device``: read in every sweep, and slow.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -41,7 +42,8 @@ class Field(NamedTuple):
     unit: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+# By identity, as ``Row``.
+@dataclass(frozen=True, slots=True, eq=False)
 class FieldRow:
     """One reading of the table."""
 
@@ -53,6 +55,13 @@ class FieldRow:
     decode: Decode = long_number
     # Value type to use if a driver wrongly answers with the type double; 0: the type is right.
     integer: int = 0
+    # Whether it is slow; ``slow_rows`` sets it.
+    slow: bool = False
+
+
+def slow_rows(*rows: FieldRow) -> tuple[FieldRow, ...]:
+    """Return these rows as slow ones."""
+    return tuple(replace(row, slow=True) for row in rows)
 
 
 def _violation(reason: str, number: int) -> FieldRow:
@@ -94,6 +103,7 @@ def link_count(answer: int) -> int | None:
     return answer if 0 <= answer <= MOST_LINKS else None
 
 
+# Read in every sweep.
 ROWS = (
     _power("average", 185, 0),
     _power("instant", 186, 0),
@@ -102,10 +112,6 @@ ROWS = (
     _power("memory", 185, 2),
     # One driver branch answers with the type double for an unsigned integer.
     FieldRow("thermal", ("memory_temperature_celsius",), (Field(82),), celsius, integer=UNSIGNED),
-    _limit("shutdown", 193),
-    _limit("slowdown", 194),
-    _limit("memory", 195),
-    _limit("gpu", 196),
     _violation("power", 74),
     _violation("thermal", 75),
     _violation("sync_boost", 76),
@@ -119,7 +125,13 @@ ROWS = (
     _violation("power_brake", 271),
     FieldRow("pcie", ("traffic_bytes", "pcie_transmit"), (Field(197),), past_wrapping),
     FieldRow("pcie", ("traffic_bytes", "pcie_receive"), (Field(198),), past_wrapping),
+)
+SLOW_ROWS = slow_rows(
     FieldRow("nvlink", ("nvlink", "links"), (Field(91),), link_count),
+    _limit("shutdown", 193),
+    _limit("slowdown", 194),
+    _limit("memory", 195),
+    _limit("gpu", 196),
     _ecc("corrected", "volatile", 3),
     _ecc("uncorrected", "volatile", 4),
     _ecc("corrected", "aggregate", 5),
@@ -133,13 +145,10 @@ ROWS = (
     _repair("row_remap_failure", 145, flag),
     FieldRow("repairs", ("recovery_action",), (Field(230),), word(dict(enumerate(RECOVERY_ACTIONS)))),
 )
+# The number of NVLinks, which decides what else to read.
+(LINKS_ROW,) = (row for row in SLOW_ROWS if row.into == ("nvlink", "links"))
 # For GPUs with NVLinks; Blackwell has other counters than earlier generations.
 NVLINK_ROWS = (
-    FieldRow("nvlink", ("nvlink", "megabytes_per_second"), (Field(90),)),
-    FieldRow("nvlink", ("nvlink", "errors", "crc_flit"), (Field(38),)),
-    FieldRow("nvlink", ("nvlink", "errors", "crc_data"), (Field(45),)),
-    FieldRow("nvlink", ("nvlink", "errors", "replay"), (Field(52),)),
-    FieldRow("nvlink", ("nvlink", "errors", "recovery"), (Field(59), Field(215, ALL_LINKS))),
     FieldRow(
         "nvlink",
         ("traffic_bytes", "nvlink_transmit"),
@@ -151,10 +160,21 @@ NVLINK_ROWS = (
         (Field(139, ALL_LINKS, KIBIBYTE), Field(204, ALL_LINKS)),
     ),
 )
+SLOW_NVLINK_ROWS = slow_rows(
+    FieldRow("nvlink", ("nvlink", "megabytes_per_second"), (Field(90),)),
+    FieldRow("nvlink", ("nvlink", "errors", "crc_flit"), (Field(38),)),
+    FieldRow("nvlink", ("nvlink", "errors", "crc_data"), (Field(45),)),
+    FieldRow("nvlink", ("nvlink", "errors", "replay"), (Field(52),)),
+    FieldRow("nvlink", ("nvlink", "errors", "recovery"), (Field(59), Field(215, ALL_LINKS))),
+)
 
 
 @cache
 def link_rows(links: int) -> tuple[FieldRow, ...]:
     """Return the rows of a GPU with ``links`` NVLinks: sums over all of them, and the state of each."""
-    states = (FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),)) for link in range(links))
-    return (*NVLINK_ROWS, *states) if links else ()
+    return (*NVLINK_ROWS, *SLOW_NVLINK_ROWS, *map(_state_row, range(links))) if links else ()
+
+
+@cache
+def _state_row(link: int) -> FieldRow:
+    return FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),), slow=True)

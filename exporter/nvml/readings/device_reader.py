@@ -1,0 +1,130 @@
+"""Reads the tables of readings of physical GPUs, each class when it is due, and keeps the values between."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from exporter.model import Ecc, Nvlink, PcieLink, Repairs
+from exporter.nvml.driver.calls import FIELDS, Calls
+from exporter.nvml.readings.answers import Kept, Row, Values, add_kept, ask_row, number, set_path
+from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
+from exporter.nvml.readings.field_reader import FieldReader
+from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
+
+ACTIVE = 1
+RECORDS = {"pcie_link": PcieLink, "nvlink": Nvlink, "ecc": Ecc, "repairs": Repairs}
+
+
+@dataclass(slots=True)
+class SlowValues:
+    """The slow values of a GPU since they were last due."""
+
+    calls: Kept = field(default_factory=dict)
+    fields: Kept = field(default_factory=dict)
+
+    def known(self) -> int:
+        """Return the number of values."""
+        return sum(value is not None for kept in (self.calls, self.fields) for value in kept.values())
+
+
+class DeviceReader:
+    """Reads the tables for every GPU, and keeps slow and fixed values. ``pcie_throughput`` adds its rows."""
+
+    def __init__(self, *, pcie_throughput: bool = False) -> None:
+        self._rows = (*ROWS, *(THROUGHPUT_ROWS if pcie_throughput else ()))
+        self._fields = FieldReader()
+        self._slow: dict[str, SlowValues] = {}
+        self._fixed: dict[str, Kept] = {}
+
+    def read(
+        self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True
+    ) -> tuple[dict[str, Any], frozenset[int] | None]:
+        """Return the known fields of GpuReading, and the active NVLinks, None if unknown.
+
+        With ``slow``, all slow values are read, else only those that failed when they were due. Without a
+        current value there are no fields. Raises as ``Calls.ask`` does.
+        """
+        failures = calls.failures()
+        values: Values = {}
+        for row in self._rows:
+            set_path(values, row.into, ask_row(calls, uuid, handle, row))
+        if slow:
+            self._slow.pop(uuid, None)
+        kept = self._slow.setdefault(uuid, SlowValues())
+        earlier = kept.known()
+        _ask_missing(calls, uuid, handle, SLOW_ROWS, kept.calls)
+        self._fields.read(calls, uuid, handle, values, kept.fields)
+        _ask_missing(calls, uuid, handle, _link_rows(calls, uuid, kept.fields), kept.calls)
+        if not values and kept.known() == earlier and calls.failures() > failures:
+            # Nothing is known to be so now: the GPU must not look well by what was read a minute ago.
+            self.forget_slow(uuid)
+            return {}, None
+        add_kept(values, kept.calls)
+        add_kept(values, kept.fields)
+        active = active_links(values)
+        if values:
+            fixed = self._fixed.setdefault(uuid, {})
+            _ask_missing(calls, uuid, handle, FIXED_ROWS, fixed)
+            add_kept(values, fixed)
+        return with_records(values), active
+
+    def has_slow(self, uuid: str) -> bool:
+        """Return whether a slow value of a GPU is known."""
+        return uuid in self._slow and self._slow[uuid].known() > 0
+
+    def forget(self, uuid: str | None = None) -> None:
+        """Read everything again: of a repartitioned GPU, or of all after the driver was opened."""
+        self.forget_slow(uuid)
+        self._fields.forget(uuid)
+        if uuid is None:
+            self._fixed.clear()
+        else:
+            self._fixed.pop(uuid, None)
+
+    def forget_slow(self, uuid: str | None = None) -> None:
+        """Drop the slow values of a GPU that did not answer, or of all."""
+        if uuid is None:
+            self._slow.clear()
+        else:
+            self._slow.pop(uuid, None)
+
+
+def _ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
+    """Read the rows that are not in ``kept``, and add them unless they fail."""
+    for row in rows:
+        if row not in kept:
+            failures = calls.failures()
+            value = ask_row(calls, uuid, handle, row)
+            if calls.failures() == failures:
+                kept[row] = value
+
+
+def _link_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
+    """Return the rows of the NVLinks without a field for their state: drivers without it have a call."""
+    return [
+        _link_row(link)
+        for link in range(kept.get(LINKS_ROW) or 0)
+        if not calls.supports(uuid, FIELDS, LINK_STATE, link)
+    ]
+
+
+@cache
+def _link_row(link: int) -> Row:
+    return Row("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), number)
+
+
+def active_links(values: Values) -> frozenset[int] | None:
+    """Set the number of active NVLinks in ``values``; return the active links, None if one is unknown."""
+    states = values.pop("link_states", {})
+    links = values.get("nvlink", {}).get("links")
+    if links is None or any(states.get(link) is None for link in range(links)):
+        return None
+    active = frozenset(link for link, state in states.items() if state == ACTIVE)
+    values["nvlink"]["active"] = len(active)
+    return active
+
+
+def with_records(values: Values) -> dict[str, Any]:
+    """Return the values with records of the model in place of the dictionaries of their fields."""
+    return {field: RECORDS[field](**value) if field in RECORDS else value for field, value in values.items()}
