@@ -69,12 +69,14 @@ _LONGEST_DETAIL = 200
 class KubeletError(Exception):
     """The kubelet gave no usable response; the message has the socket and the remedy.
 
-    ``reason`` is one of a few stable words, usable as a label value.
+    ``reason`` is one of a few stable words, usable as a label value. ``unreachable``: no process can be
+    reached by the socket's file until it is replaced or its permissions are changed.
     """
 
-    def __init__(self, reason: Reason, socket: Path, detail: str) -> None:
+    def __init__(self, reason: Reason, socket: Path, detail: str, *, unreachable: bool = False) -> None:
         super().__init__(f"{socket}: {detail} ({reason}): {REMEDIES[reason]}")
         self.reason: Reason = reason
+        self.unreachable = unreachable
 
 
 def from_status(error: grpc.aio.AioRpcError, socket: Path) -> KubeletError:
@@ -193,7 +195,7 @@ def reachable(path: Path) -> Iterator[str]:
     try:
         short = Path(f"/proc/self/fd/{directory}/{address.name}")
         if len(bytes(short)) > _LONGEST_ADDRESS:
-            raise KubeletError("absent", path, "the name is too long for a socket")
+            raise KubeletError("absent", path, "the name is too long for a socket", unreachable=True)
         yield str(short)
     finally:
         os.close(directory)
@@ -217,7 +219,7 @@ def _connect(path: Path) -> None:
     """Connect to ``path`` without grpc, for the cause of a failure; raises KubeletError."""
     with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as probe:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise KubeletError("absent", path, "this is not a socket")
+            raise KubeletError("absent", path, "this is not a socket", unreachable=True)
         probe.setblocking(False)
         probe.connect(address)
 
@@ -228,4 +230,5 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = _OS_REASONS.get(error.errno, "unavailable")
-        raise KubeletError(reason, path, error.strerror or str(error)) from error
+        unreachable = error.errno in (*_OS_REASONS, errno.ECONNREFUSED)
+        raise KubeletError(reason, path, error.strerror or str(error), unreachable=unreachable) from error

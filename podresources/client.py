@@ -45,6 +45,8 @@ class PodResources:
         self._lists = fold.Lists()
         self._offers = Offers(clock)
         self._unanswered = 0
+        self.unreachable = False
+        """Whether the last read failed because no process can be reached by the socket's file."""
         self._inode: _Inode | None = None
         self._start = 0
         self._registered_at = 0.0
@@ -59,11 +61,14 @@ class PodResources:
         hung = self._unanswered % FULL_TIMEOUT_EVERY != 0
         within = min(self._timeout, SHORT_TIMEOUT) if hung else self._timeout
         self._unanswered += 1
+        # While a read runs, this is unknown.
+        self.unreachable = False
         try:
             allocations = await self._read(within)
         except KubeletError as error:
             if error.reason != "deadline":
                 self._unanswered = 0
+            self.unreachable = error.unreachable
             raise
         self._unanswered = 0
         return allocations

@@ -16,6 +16,7 @@ from exporter.workloads.running import Placed, read_running
 
 # The pid namespace of a running process does not change, but a procfs may be mounted later.
 RECHECK_VIEW_SECONDS = 60.0
+FileVersion = tuple[int, int, int]
 
 
 class _Reader:
@@ -83,6 +84,25 @@ class HostDeviceReader(_Reader):
     async def nvidia_module(self) -> bool:
         """Return whether the kernel has NVIDIA's module; raises OSError if that cannot be read."""
         return await self._worker.run((self._sys_root / NVIDIA_MODULE).exists)
+
+
+class SocketFileReader(_Reader):
+    """Reads what changes when a socket's file is created, replaced or made accessible."""
+
+    def __init__(self, socket: Path) -> None:
+        super().__init__("kubelet-socket")
+        self._socket = socket
+
+    async def read(self) -> FileVersion | None:
+        """Return the file's device, inode and time of change, None if it is absent or out of reach."""
+        return await self._worker.run(self._read)
+
+    def _read(self) -> FileVersion | None:
+        try:
+            status = self._socket.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 class SharingFileReader(_Reader):
