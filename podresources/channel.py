@@ -209,19 +209,19 @@ def target(address: str) -> str:
 def _explained(error: grpc.aio.AioRpcError, path: Path) -> KubeletError:
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         try:
-            _connect(path)
+            probe(path)
         except KubeletError as reason:
             return reason.with_traceback(None)
     return from_status(error, path)
 
 
-def _connect(path: Path) -> None:
-    """Connect to ``path`` without grpc, for the cause of a failure; raises KubeletError."""
-    with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as probe:
+def probe(path: Path) -> None:
+    """Connect to ``path`` without grpc, which costs little and tells the cause; raises KubeletError."""
+    with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as client:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise KubeletError("absent", path, "this is not a socket", unreachable=True)
-        probe.setblocking(False)
-        probe.connect(address)
+        client.setblocking(False)
+        client.connect(address)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Final
 
 from exporter.model import Allocations
 from podresources import fold
-from podresources.channel import Connection, KubeletError, dial
+from podresources.channel import Connection, KubeletError, dial, probe
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offer, Offers
 
@@ -62,8 +62,11 @@ class PodResources:
         within = min(self._timeout, SHORT_TIMEOUT) if hung else self._timeout
         self._unanswered += 1
         # While a read runs, this is unknown.
-        self.unreachable = False
+        unreachable, self.unreachable = self.unreachable, False
         try:
+            if unreachable:
+                # After each channel, grpc's threads stay busy for a while.
+                probe(self._socket)
             allocations = await self._read(within)
         except KubeletError as error:
             if error.reason != "deadline":

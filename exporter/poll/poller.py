@@ -61,8 +61,9 @@ class Poller:
         self._budget = sources.budget
         self._devices = Devices(sources, settings.stale_after, sources.clock)
         self._allocations = Collector("podresources", sources.pod_resources.read)
-        self._socket = Collector("kubelet_socket", sources.kubelet_socket.read, logs_failures=False)
-        self._retry = KubeletRetry(self._allocations, self._socket, lambda: sources.pod_resources.unreachable)
+        self._retry = KubeletRetry(
+            self._allocations, sources.kubelet_socket, lambda: sources.pod_resources.unreachable
+        )
         self._names = Collector("identity", lambda: sources.names.read(self._cause()))
         self._restart = KubeletRestart(settings.stale_after)
         self._raw: Allocations | None = None
@@ -152,12 +153,8 @@ class Poller:
 
     async def close(self) -> None:
         """Stop waiting for reads that are still running, and shut the driver down."""
-        collectors: tuple[Collector[Any], ...] = (
-            self._allocations,
-            self._socket,
-            self._names,
-            *self._later(),
-        )
+        collectors: tuple[Collector[Any], ...] = (self._allocations, self._names, *self._later())
+        self._retry.close()
         for collector in collectors:
             await collector.cancel()
         await self._devices.cancel()

@@ -84,6 +84,26 @@ async def test_dead_kubelet(kubelet: FakeKubelet) -> None:
     assert (await failure(kubelet.socket)).reason == "unavailable"
 
 
+async def test_who_may_be_reached_without_a_new_socket(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    """A kubelet that hangs or refuses calls may; nobody may where nobody listens."""
+    client, absent = PodResources(kubelet.socket, timeout=0.3), PodResources(tmp_path / "absent.sock")
+    kubelet.delay = math.inf
+    for reader, unreachable in ((client, False), (absent, True)):
+        with pytest.raises(KubeletError):
+            await reader.read()
+        assert reader.unreachable is unreachable
+    kubelet.delay = 0
+    await kubelet.stop()
+    # The second read begins without grpc.
+    for _ in range(2):
+        with pytest.raises(KubeletError) as caught:
+            await client.read()
+        assert (caught.value.reason, client.unreachable) == ("unavailable", True)
+    await kubelet.start()
+    assert len((await client.read()).allocated) == 2
+    assert not client.unreachable
+
+
 async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
     """A kubelet that goes down in the middle of a call is unavailable."""
     kubelet.delay = math.inf
