@@ -159,11 +159,15 @@ class Connection:
         try:
             answer: bytes = await self._channel.unary_unary(method)(b"", timeout=remaining)
         except grpc.aio.AioRpcError as error:
-            failure = _explained(error, self._path)
+            status = error.with_traceback(None)
         else:
             return answer
-        # Not chained: grpc's error references the call, which would keep the socket open.
-        raise failure
+        # Not chained, and in no cycle: grpc's error references the call and with it the channel, which
+        # connects again and again, although closed, until it is freed.
+        try:
+            raise _explained(status, self._path)
+        finally:
+            del status
 
     def _remaining(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()

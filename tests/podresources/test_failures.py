@@ -1,6 +1,7 @@
 """Each way in which the kubelet can fail to answer has one reason and one clear message."""
 
 import asyncio
+import gc
 import math
 import os
 import socket
@@ -102,6 +103,37 @@ async def test_who_may_be_reached_without_a_new_socket(kubelet: FakeKubelet, tmp
     await kubelet.start()
     assert len((await client.read()).allocated) == 2
     assert not client.unreachable
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_failed_read_leaves_no_connection(tmp_path: Path, *, listens: bool) -> None:
+    """Its channel ends with it, not at a later collection of garbage: grpc would connect again meanwhile."""
+    path = tmp_path / "silent.sock"
+    gc.disable()
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.setblocking(False)
+            server.bind(os.fspath(path))
+            if listens:
+                server.listen()
+            await failure(path, timeout=0.3)
+            if listens:
+                with server.accept()[0] as connection:
+                    connection.setblocking(True)
+                    await asyncio.wait_for(asyncio.to_thread(until_end, connection), 10)
+            else:
+                server.listen()
+            await asyncio.sleep(2)
+            with pytest.raises(BlockingIOError):
+                server.accept()
+    finally:
+        gc.enable()
+
+
+def until_end(connection: socket.socket) -> None:
+    """Read until the other side closes."""
+    while connection.recv(1 << 16):
+        pass
 
 
 async def test_killed_while_answering(kubelet: FakeKubelet) -> None:

@@ -40,7 +40,7 @@ def unheard() -> Iterator[socket.socket]:
 
 @asynccontextmanager
 async def without_kubelet() -> AsyncIterator[tuple[FakeNode, Poller, Path]]:
-    """Start a node whose kubelet comes at BACK, and a poller that polls once a minute; give the socket's path."""
+    """Start a node whose kubelet comes at BACK, a poller with a minute's interval, and the socket's path."""
     down = KubeletDown(kind="kubelet_down", for_=BACK)
     scenario = replace(catalog.load("t4-timeslicing"), faults=(down,))
     async with polled(scenario, poll_interval=60.0, stale_after=180.0) as (node, poller):
