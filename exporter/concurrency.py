@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,15 +27,16 @@ async def in_scrape_thread(make: Callable[P, T], *arguments: P.args, **named: P.
     return await asyncio.get_running_loop().run_in_executor(_SCRAPED, partial(make, *arguments, **named))
 
 
-async def wait_for(event: asyncio.Event, seconds: float) -> bool:
-    """Wait up to ``seconds`` for an event; return whether it is set.
+async def wait_for(event: asyncio.Event, seconds: float, other: "asyncio.Future[Any] | None" = None) -> bool:
+    """Wait up to ``seconds`` for an event, or until ``other`` is done; return whether the event is set.
 
     ``asyncio.wait_for`` of Python 3.11 loses a cancellation that comes while the event is being set: its
     caller would never end, and neither would the program at its shutdown.
     """
     waiting = asyncio.ensure_future(event.wait())
     try:
-        await asyncio.wait({waiting}, timeout=seconds)
+        awaited = {waiting} if other is None else {waiting, other}
+        await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
     return event.is_set()

@@ -69,12 +69,14 @@ _LONGEST_DETAIL = 200
 class KubeletError(Exception):
     """The kubelet gave no usable response; the message has the socket and the remedy.
 
-    ``reason`` is one of a few stable words, usable as a label value.
+    ``reason`` is one of a few stable words, usable as a label value. ``unreachable``: no process can be
+    reached by the socket's file until it is replaced or its permissions are changed.
     """
 
-    def __init__(self, reason: Reason, socket: Path, detail: str) -> None:
+    def __init__(self, reason: Reason, socket: Path, detail: str, *, unreachable: bool = False) -> None:
         super().__init__(f"{socket}: {detail} ({reason}): {REMEDIES[reason]}")
         self.reason: Reason = reason
+        self.unreachable = unreachable
 
 
 def from_status(error: grpc.aio.AioRpcError, socket: Path) -> KubeletError:
@@ -157,11 +159,15 @@ class Connection:
         try:
             answer: bytes = await self._channel.unary_unary(method)(b"", timeout=remaining)
         except grpc.aio.AioRpcError as error:
-            failure = _explained(error, self._path)
+            status = error.with_traceback(None)
         else:
             return answer
-        # Not chained: grpc's error references the call, which would keep the socket open.
-        raise failure
+        # Not chained, and in no cycle: grpc's error references the call and with it the channel, which
+        # connects again and again, although closed, until it is freed.
+        try:
+            raise _explained(status, self._path)
+        finally:
+            del status
 
     def _remaining(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
@@ -193,7 +199,7 @@ def reachable(path: Path) -> Iterator[str]:
     try:
         short = Path(f"/proc/self/fd/{directory}/{address.name}")
         if len(bytes(short)) > _LONGEST_ADDRESS:
-            raise KubeletError("absent", path, "the name is too long for a socket")
+            raise KubeletError("absent", path, "the name is too long for a socket", unreachable=True)
         yield str(short)
     finally:
         os.close(directory)
@@ -207,19 +213,19 @@ def target(address: str) -> str:
 def _explained(error: grpc.aio.AioRpcError, path: Path) -> KubeletError:
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         try:
-            _connect(path)
+            probe(path)
         except KubeletError as reason:
             return reason.with_traceback(None)
     return from_status(error, path)
 
 
-def _connect(path: Path) -> None:
-    """Connect to ``path`` without grpc, for the cause of a failure; raises KubeletError."""
-    with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as probe:
+def probe(path: Path) -> None:
+    """Connect to ``path`` without grpc, which costs little and tells the cause; raises KubeletError."""
+    with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as client:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise KubeletError("absent", path, "this is not a socket")
-        probe.setblocking(False)
-        probe.connect(address)
+            raise KubeletError("absent", path, "this is not a socket", unreachable=True)
+        client.setblocking(False)
+        client.connect(address)
 
 
 @contextmanager
@@ -228,4 +234,5 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = _OS_REASONS.get(error.errno, "unavailable")
-        raise KubeletError(reason, path, error.strerror or str(error)) from error
+        unreachable = error.errno in (*_OS_REASONS, errno.ECONNREFUSED)
+        raise KubeletError(reason, path, error.strerror or str(error), unreachable=unreachable) from error

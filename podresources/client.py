@@ -10,7 +10,7 @@ from typing import Final
 
 from exporter.model import Allocations
 from podresources import fold
-from podresources.channel import Connection, KubeletError, dial
+from podresources.channel import Connection, KubeletError, dial, probe
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offer, Offers
 
@@ -45,6 +45,8 @@ class PodResources:
         self._lists = fold.Lists()
         self._offers = Offers(clock)
         self._unanswered = 0
+        self.unreachable = False
+        """Whether the last read failed because no process can be reached by the socket's file."""
         self._inode: _Inode | None = None
         self._start = 0
         self._registered_at = 0.0
@@ -59,11 +61,17 @@ class PodResources:
         hung = self._unanswered % FULL_TIMEOUT_EVERY != 0
         within = min(self._timeout, SHORT_TIMEOUT) if hung else self._timeout
         self._unanswered += 1
+        # While a read runs, this is unknown.
+        unreachable, self.unreachable = self.unreachable, False
         try:
+            if unreachable:
+                # After each channel, grpc's threads stay busy for a while.
+                probe(self._socket)
             allocations = await self._read(within)
         except KubeletError as error:
             if error.reason != "deadline":
                 self._unanswered = 0
+            self.unreachable = error.unreachable
             raise
         self._unanswered = 0
         return allocations

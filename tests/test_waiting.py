@@ -25,6 +25,17 @@ async def test_an_event_that_does_not_occur_is_not_waited_for_any_more():
     assert asyncio.all_tasks() == tasks
 
 
+async def test_another_future_ends_the_wait_too():
+    """It is left as it is, whichever comes first."""
+    event, other = asyncio.Event(), asyncio.get_running_loop().create_future()
+    assert not await wait_for(event, 0.01, other)
+    assert not other.done()
+    other.set_result(None)
+    assert not await wait_for(event, 30, other)
+    event.set()
+    assert await wait_for(event, 30, other)
+
+
 @pytest.mark.parametrize("steps", range(6))
 async def test_who_is_cancelled_while_the_event_is_set_ends(steps: int):
     """Whichever of the two comes first, and however many turns of the loop lie between them."""

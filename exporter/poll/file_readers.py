@@ -1,9 +1,11 @@
 """Readers of /proc, sysfs and files of other programs, each in a worker thread of its own."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from exporter.concurrency import Worker
 from exporter.model import Allocations, HostDevices, JobFiles, ProcessPlace, SystemFiles
@@ -16,6 +18,11 @@ from exporter.workloads.running import Placed, read_running
 
 # The pid namespace of a running process does not change, but a procfs may be mounted later.
 RECHECK_VIEW_SECONDS = 60.0
+# The pace of looks at a socket's file.
+LOOK_SECONDS = 1.0
+FileVersion = tuple[int, int, int]
+"""Device, inode and time of change of a file: what is new when it is created or made accessible."""
+ABSENT: Final[FileVersion] = (0, 0, 0)
 
 
 class _Reader:
@@ -83,6 +90,34 @@ class HostDeviceReader(_Reader):
     async def nvidia_module(self) -> bool:
         """Return whether the kernel has NVIDIA's module; raises OSError if that cannot be read."""
         return await self._worker.run((self._sys_root / NVIDIA_MODULE).exists)
+
+
+class SocketFileReader(_Reader):
+    """Watches the file of a socket, from a thread: that wakes the event loop for changes only."""
+
+    def __init__(self, socket: Path) -> None:
+        super().__init__("kubelet-socket")
+        self._socket = socket
+
+    async def changed(self, seen: FileVersion | None) -> FileVersion:
+        """Return the file's version as soon as it is not ``seen``; None stands for one not known yet."""
+        given_up = threading.Event()
+        try:
+            return await self._worker.run(lambda: self._watch(seen, given_up))
+        finally:
+            given_up.set()
+
+    def _watch(self, seen: FileVersion | None, given_up: threading.Event) -> FileVersion:
+        while (found := self._version()) == seen and not given_up.wait(LOOK_SECONDS):
+            pass
+        return found
+
+    def _version(self) -> FileVersion:
+        try:
+            status = self._socket.stat()
+        except OSError:
+            return ABSENT
+        return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 class SharingFileReader(_Reader):

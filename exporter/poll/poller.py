@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from exporter.concurrency import wait_for
 from exporter.config.settings import Settings
 from exporter.model import (
     Allocations,
@@ -26,6 +25,7 @@ from exporter.poll.collector import Collector
 from exporter.poll.gpu_sources import Devices, lists_processes
 from exporter.poll.join_thread import Joiner, JoinLateError
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, running_pods
+from exporter.poll.kubelet_retry import KubeletRetry
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from exporter.poll.sources import Sources
@@ -33,8 +33,6 @@ from exporter.sharing import without_use
 from exporter.workloads.running import Placed, is_container_unclear
 
 log = logging.getLogger(__name__)
-# A kubelet that does not answer is tried again at this pace, whatever the polling interval.
-RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
 NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total, and doctor"
 BROKEN = "the exporter's own poll fails; see its log"
@@ -63,6 +61,9 @@ class Poller:
         self._budget = sources.budget
         self._devices = Devices(sources, settings.stale_after, sources.clock)
         self._allocations = Collector("podresources", sources.pod_resources.read)
+        self._retry = KubeletRetry(
+            self._allocations, sources.kubelet_socket, lambda: sources.pod_resources.unreachable
+        )
         self._names = Collector("identity", lambda: sources.names.read(self._cause()))
         self._restart = KubeletRestart(settings.stale_after)
         self._raw: Allocations | None = None
@@ -97,7 +98,7 @@ class Poller:
         due = time.monotonic() + interval + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311
         while True:
             # An early poll does not move the next one.
-            while await self._wait(due):
+            while await self._retry.wait(self._sources.wake, due):
                 await self._guarded_poll()
             await self._guarded_poll()
             due = max(due + interval, time.monotonic())
@@ -153,6 +154,7 @@ class Poller:
     async def close(self) -> None:
         """Stop waiting for reads that are still running, and shut the driver down."""
         collectors: tuple[Collector[Any], ...] = (self._allocations, self._names, *self._later())
+        self._retry.close()
         for collector in collectors:
             await collector.cancel()
         await self._devices.cancel()
@@ -187,24 +189,6 @@ class Poller:
         # The wall clock may have been set back.
         if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
             self._publish(self._builder.empty(self.snapshot.timestamp, self._health(), BROKEN))
-
-    async def _wait(self, due: float) -> bool:
-        """Sleep until the next poll; return True if an earlier one is needed.
-
-        The reasons: the kubelet answers again, a GPU was repartitioned, or the driver is to be released or
-        opened again.
-        """
-        wake = self._sources.wake
-        while (remaining := due - time.monotonic()) > 0:
-            if await wait_for(wake, remaining if self._kubelet_answers() else min(remaining, RETRY_SECONDS)):
-                wake.clear()
-                return True
-            remaining = due - time.monotonic()
-            if not self._kubelet_answers() and remaining > RETRY_SECONDS:
-                await self._allocations.collect(remaining - RETRY_SECONDS)
-                if self._kubelet_answers():
-                    return True
-        return False
 
     def _kubelet_answers(self) -> bool:
         return self._allocations.health.success

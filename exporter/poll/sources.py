@@ -13,7 +13,13 @@ from exporter.model import NodeObject
 from exporter.model.pid_namespace import counts_machine_pids
 from exporter.nvml import NvmlOptions, NvmlSource
 from exporter.poll.budget import Budget
-from exporter.poll.file_readers import HostDeviceReader, JobFileReader, ProcessReader, SharingFileReader
+from exporter.poll.file_readers import (
+    HostDeviceReader,
+    JobFileReader,
+    ProcessReader,
+    SharingFileReader,
+    SocketFileReader,
+)
 from exporter.poll.pod_names import PodNames
 from exporter.poll.release_window import Release
 from exporter.sharing import Roots
@@ -61,6 +67,7 @@ class Sources:
         )
         self.dcgm = _dcgm(settings, self.budget.client)
         self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.client)
+        self.kubelet_socket = SocketFileReader(settings.pod_resources_socket)
         self.names = PodNames(
             settings.pods_api_socket,
             settings.pod_log_dir,
@@ -100,6 +107,7 @@ class Sources:
 
     async def close(self) -> None:
         """Shut the driver down, and stop all threads; does not wait for a source that hangs."""
+        self.kubelet_socket.close()
         self.names.close()
         self.processes.close()
         self.host_devices.close()

@@ -1,6 +1,7 @@
 """Each way in which the kubelet can fail to answer has one reason and one clear message."""
 
 import asyncio
+import gc
 import math
 import os
 import socket
@@ -82,6 +83,57 @@ async def test_dead_kubelet(kubelet: FakeKubelet) -> None:
     await kubelet.stop()
     assert kubelet.socket.is_socket()
     assert (await failure(kubelet.socket)).reason == "unavailable"
+
+
+async def test_who_may_be_reached_without_a_new_socket(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    """A kubelet that hangs or refuses calls may; nobody may where nobody listens."""
+    client, absent = PodResources(kubelet.socket, timeout=0.3), PodResources(tmp_path / "absent.sock")
+    kubelet.delay = math.inf
+    for reader, unreachable in ((client, False), (absent, True)):
+        with pytest.raises(KubeletError):
+            await reader.read()
+        assert reader.unreachable is unreachable
+    kubelet.delay = 0
+    await kubelet.stop()
+    # The second read begins without grpc.
+    for _ in range(2):
+        with pytest.raises(KubeletError) as caught:
+            await client.read()
+        assert (caught.value.reason, client.unreachable) == ("unavailable", True)
+    await kubelet.start()
+    assert len((await client.read()).allocated) == 2
+    assert not client.unreachable
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_failed_read_leaves_no_connection(tmp_path: Path, *, listens: bool) -> None:
+    """Its channel ends with it, not at a later collection of garbage: grpc would connect again meanwhile."""
+    path = tmp_path / "silent.sock"
+    gc.disable()
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.setblocking(False)
+            server.bind(os.fspath(path))
+            if listens:
+                server.listen()
+            await failure(path, timeout=0.3)
+            if listens:
+                with server.accept()[0] as connection:
+                    connection.setblocking(True)
+                    await asyncio.wait_for(asyncio.to_thread(until_end, connection), 10)
+            else:
+                server.listen()
+            await asyncio.sleep(2)
+            with pytest.raises(BlockingIOError):
+                server.accept()
+    finally:
+        gc.enable()
+
+
+def until_end(connection: socket.socket) -> None:
+    """Read until the other side closes."""
+    while connection.recv(1 << 16):
+        pass
 
 
 async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
