@@ -34,6 +34,15 @@ for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.S
 _HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--update-golden``."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write reviewed pages and numbers anew instead of comparing with them; review the diff in git",
+    )
+
+
 @pytest.fixture(autouse=True)
 def _signals_are_left_alone() -> Iterator[None]:
     """Programs inherit what is ignored: those of later tests would not end when they are told to."""

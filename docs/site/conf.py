@@ -42,6 +42,7 @@ NAVIGATION = {
     },
     "Monitor": {
         "Prometheus and Grafana": "docs/prometheus",
+        "What it costs your Prometheus": "docs/cost",
         "Alerts and runbooks": "docs/alerts",
         "Recording rules": "docs/recording-rules",
     },

@@ -60,6 +60,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
     reading = GpuReading(
         identity=identity,
         read_at=NOW,
+        slow_read_at=NOW,
         memory=Memory(total=40 * GIB, used=10 * GIB, free=29 * GIB, reserved=GIB),
         utilization_percent=37,
         memory_copy_percent=7,

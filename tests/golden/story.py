@@ -17,6 +17,7 @@ from exporter.demo.scenario import catalog
 from exporter.demo.scenario.schema import Scenario
 from exporter.exposition.page import Exposition, Format
 from exporter.metrics.selection import Selection
+from exporter.model import Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.golden.page import Page
@@ -39,6 +40,7 @@ class Scene:
     """
 
     time: int
+    snapshot: Snapshot
     text: str
     default: str
     page: Page
@@ -78,10 +80,11 @@ def story(name: str) -> Story:
 
 async def _story(name: str) -> Story:
     told = scenario(name)
-    return Story(scenario=told, scenes=tuple([scene async for scene in _scenes(told, times(name))]))
+    return Story(scenario=told, scenes=tuple([scene async for scene in scenes(told, times(name))]))
 
 
-async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scene]:
+async def scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scene]:
+    """Act a node out, and show it at these seconds."""
     async with FakeNode(told, clock=lambda: 0.0) as node:
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
         poller = Poller(
@@ -103,7 +106,14 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
                         each.page(poller.snapshot).body(Format.TEXT).decode()
                         for each in (everything, default)
                     )
-                    yield Scene(time=time, text=text, default=core, page=Page(text), truth=truth_of(node))
+                    yield Scene(
+                        time=time,
+                        snapshot=poller.snapshot,
+                        text=text,
+                        default=core,
+                        page=Page(text),
+                        truth=truth_of(node),
+                    )
         finally:
             # Nothing more is waited for, so that closing need not wait.
             node.nvml.release()
