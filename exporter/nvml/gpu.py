@@ -96,7 +96,7 @@ class GpuReader:
             **values | {"traffic_bytes": traffic},
             topology=topology,
             **parts,
-            **self._vgpu.read(self._calls, uuid, handle),
+            **self._vgpu.read(self._calls, uuid, handle, slow=slow),
             unsupported=self._calls.unsupported(uuid),
             withheld=self._calls.withheld(uuid),
             sweep=sweep,
