@@ -1,62 +1,18 @@
 """Classes of readings: what is read in every sweep, what once a minute, and that nothing old survives."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from exporter.demo.nvml.events import Happening
-from exporter.model import GpuReading
 from exporter.nvml.readings.schedule import SLOW_SECONDS, SlowSchedule, phase
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance, nvml, sweep
+from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance
+from tests.hardware.polled import Polled
 from tests.hardware.watching import XID
 
-INTERVAL = 5.0
 MODE, FAN, LOCATION = "nvmlDeviceGetComputeMode", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetMemoryErrorCounter"
 LIMIT, POWER = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerUsage"
-
-
-class Polled:
-    """A driver that is swept every few seconds."""
-
-    def __init__(self, clock: Clock, driver: Driver, interval: float = INTERVAL) -> None:
-        self.driver = driver
-        self.sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
-        self._clock, self._interval = clock, interval
-
-    def poll(self) -> dict[str, GpuReading]:
-        """Sweep, and let the interval pass."""
-        assert self.driver.library.events.settle(5.0)
-        readings = sweep(self.sweeper)
-        self._clock.now += self._interval
-        return readings
-
-    def read(self) -> GpuReading:
-        """Sweep, and return the reading of the first GPU."""
-        return next(iter(self.poll().values()))
-
-    def calls(self, polls: int = 1) -> list[int]:
-        """Sweep so often; return the calls of each sweep."""
-        counts = []
-        for _ in range(polls):
-            before = sum(self.sweeper.calls.asked.values())
-            self.poll()
-            counts.append(sum(self.sweeper.calls.asked.values()) - before)
-        return counts
-
-    def asked_by_gpu(self, function: str) -> Counter[str]:
-        """Sweep once; return how often a function was called about each GPU."""
-        before = Counter(self.driver.library.calls)
-        self.poll()
-        return Counter(
-            {
-                device: count - before[name, device]
-                for (name, device), count in self.driver.library.calls.items()
-                if name == function and count > before[name, device]
-            }
-        )
 
 
 @pytest.fixture
@@ -85,9 +41,9 @@ def cut() -> Driver:
     )
 
 
-@pytest.mark.parametrize(("make", "most"), [(whole, 2_800), (cut, 10_100)])
+@pytest.mark.parametrize(("make", "most"), [(whole, 2_800), (cut, 7_500)])
 def test_calls_in_a_minute(clock: Clock, make: Callable[[], Driver], most: int):
-    """Eight GPUs, at five seconds: about half of what reading everything takes, and equally much per sweep."""
+    """Eight GPUs, at five seconds: about half of what reading everything takes, and as much in each sweep."""
     polled = Polled(clock, make())
     [first] = polled.calls()
     polled.calls(12)
