@@ -10,13 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from ctypes import c_void_p
 from typing import Any
 
 import pynvml
 
 from exporter.model import DeviceEvent, EventCount
-from exporter.nvml.driver.binding import to_python
+from exporter.nvml.driver.binding import address_of, to_python
 from exporter.nvml.driver.calls import (
     INVALID_ARGUMENT,
     UNSUPPORTED,
@@ -62,6 +61,12 @@ class EventLog:
             changed = frozenset(self._changed)
             self._changed.clear()
         return changed
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """The GPUs that are subscribed to."""
+        with self._lock:
+            return self._watched
 
     def watch(self, uuids: Iterable[str]) -> None:
         """Set the GPUs that are subscribed to."""
@@ -133,6 +138,8 @@ class EventWatcher:
         self._uuids: dict[int, str] = {}
         self._registered: dict[str, int] = {}
         self._layouts: dict[str, MigUuids] = {}
+        # GPUs that are subscribed to for changes of their MIG layout.
+        self._telling: set[str] = set()
         # Whether to call ``wake``, and when it was last called (monotonic clock).
         self._wake_pending = False
         self._woken = 0.0
@@ -164,6 +171,10 @@ class EventWatcher:
         """Set the MIG devices of a GPU, to which its XID events are attributed."""
         self._layouts[uuid] = layout
 
+    def telling_layouts(self) -> frozenset[str]:
+        """Return the GPUs whose MIG layout does not change without an event from now on."""
+        return self.log.watched & self._telling
+
     def _end(self) -> bool:
         self.log.watch(())
         if self._wait is None:
@@ -175,6 +186,7 @@ class EventWatcher:
             return False
         event_set, self._wait, self._uuids = self._wait.event_set, None, {}
         self._registered.clear()
+        self._telling.clear()
         # A registration that hangs may still write into the event set.
         if not self._calls.hanging:
             self._calls.free("nvmlEventSetFree", pynvml.nvmlEventSetFree, event_set)
@@ -191,7 +203,7 @@ class EventWatcher:
 
     def _add_all(self, devices: Mapping[str, Any]) -> None:
         for uuid, handle in devices.items():
-            address = _address(handle)
+            address = address_of(handle)
             if not self._unsupported and self._registered.get(uuid) != address:
                 with (
                     contextlib.suppress(DeviceLostError, DeviceSlowError, DriverGoneError),
@@ -221,8 +233,9 @@ class EventWatcher:
         self._uuids = self._uuids | {address: uuid}
         if self._register(self._wait, uuid, handle, supported & CLASSIC):
             for newer in NEWER:
-                if supported & newer:
-                    self._register(self._wait, uuid, handle, supported & newer)
+                registered = supported & newer and self._register(self._wait, uuid, handle, supported & newer)
+                if registered and newer == MIG_CONFIG:
+                    self._telling.add(uuid)
             self._registered[uuid] = address
 
     def _register(self, wait: EventWait, uuid: str, handle: Any, mask: int) -> bool:
@@ -253,7 +266,7 @@ class EventWatcher:
             self._warn_once("a GPU event could not be read", error=True)
 
     def _record(self, data: Any) -> None:
-        uuid = self._uuids.get(_address(data.device)) or to_python(pynvml.nvmlDeviceGetUUID(data.device))
+        uuid = self._uuids.get(address_of(data.device)) or to_python(pynvml.nvmlDeviceGetUUID(data.device))
         kind = KINDS.get(data.eventType, "other")
         is_xid = kind == KINDS[XID]
         mig_uuid = self._mig_uuid(uuid, data.gpuInstanceId, data.computeInstanceId) if is_xid else ""
@@ -282,8 +295,3 @@ class EventWatcher:
         if text not in self._logged:
             self._logged.add(text)
             log.warning(text, exc_info=error)
-
-
-def _address(handle: Any) -> int:
-    # A cast would create a reference cycle of the handle.
-    return c_void_p.from_buffer(handle).value or 0

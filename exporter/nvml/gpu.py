@@ -61,6 +61,7 @@ class GpuReader:
         self._utilization = UtilizationReader(options.clock)
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
+        self._telling: Collection[str] = ()
         # GPUs with a complete identity.
         self._identified: set[str] = set()
         self._layouts: dict[str, Partitioning] = {}
@@ -72,9 +73,13 @@ class GpuReader:
         # Before the processes are listed: a process that starts later may reuse the pid of a listed one.
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
-        layout = self._mig.layout(self._calls, uuid, handle)
-        self._note_layout(uuid, layout)
         slow = self._schedule.due(uuid, index)
+        if slow:
+            self._mig.enumerate_again(uuid)
+        layout = self._mig.layout(self._calls, uuid, handle, told=uuid in self._telling)
+        self._note_layout(uuid, layout)
+        # A change of the layout has made it due again.
+        slow = self._schedule.due(uuid, index) or slow
         if slow:
             self._slow_read_at[uuid] = time.time()
         values, links = self._device.read(self._calls, uuid, handle, slow=slow)
@@ -96,7 +101,7 @@ class GpuReader:
             **values | {"traffic_bytes": traffic},
             topology=topology,
             **parts,
-            **self._vgpu.read(self._calls, uuid, handle),
+            **self._vgpu.read(self._calls, uuid, handle, slow=slow),
             unsupported=self._calls.unsupported(uuid),
             withheld=self._calls.withheld(uuid),
             sweep=sweep,
@@ -122,9 +127,15 @@ class GpuReader:
         # The hanging call may have been one of them.
         self._forget_slow()
 
-    def changed(self, uuids: Iterable[str]) -> None:
-        """Read the slow values of these GPUs in their next read: events have told that they may differ."""
-        self._schedule.at_once(uuids)
+    def note_events(self, telling: Collection[str], changed: Collection[str]) -> None:
+        """Read slow values and MIG layout of the GPUs ``changed`` again, which had an event.
+
+        ``telling`` are those with events for changes of their layout, to be called before every sweep.
+        """
+        self._telling = telling
+        self._schedule.at_once(changed)
+        for uuid in changed:
+            self._mig.enumerate_again(uuid)
 
     def gone(self, uuid: str) -> GpuReading:
         """Return the known facts of a GPU that does not answer."""
@@ -174,6 +185,7 @@ class GpuReader:
         """Drop the slow values of a GPU, or of all; the next read of it reads them as the first one does."""
         self._device.forget_slow(uuid)
         self._schedule.forget(uuid)
+        self._mig.enumerate_again(uuid)
         if uuid is None:
             self._slow_read_at.clear()
         else:

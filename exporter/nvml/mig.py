@@ -1,7 +1,8 @@
-"""The MIG devices of a GPU, enumerated in every sweep.
+"""The MIG devices of a GPU, looked for in every sweep.
 
-Handles are not kept: the handle of a destroyed instance is invalid, and its ids are reused. Fixed facts are
-kept by identity: ids, UUID and profile.
+Handles are not kept: the handle of a destroyed instance is invalid, and its ids are reused. Identities are
+kept while the driver reports changes of the layout by events, and gives the same handle for each slot. Fixed
+facts are kept by identity: ids, UUID and profile.
 """
 
 from collections import Counter
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.model import MigReading
+from exporter.nvml.driver.binding import address_of
 from exporter.nvml.driver.calls import CORE, Calls, DeviceHangsError
 from exporter.nvml.mig_facts import MOST_SLICES, MigFacts, MigIdentity, read_facts
 from exporter.nvml.readings.answers import BAR1, MEMORY, ask_row
@@ -21,6 +23,14 @@ MAX_REPEATS = 3
 
 # A MIG device by slot: its identity and its current handle.
 Slots = dict[int, tuple[MigIdentity, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSlots:
+    """All slots of a GPU, and the devices in them with the addresses of their handles."""
+
+    slices: int
+    devices: dict[int, tuple[MigIdentity, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +67,22 @@ class MigReader:
     def __init__(self) -> None:
         self._facts: dict[MigIdentity, MigFacts] = {}
         self._slots: dict[str, dict[int, MigIdentity]] = {}
+        # Of GPUs without a change of the layout since.
+        self._known: dict[str, KnownSlots] = {}
 
-    def layout(self, calls: Calls, uuid: str, handle: Any) -> GpuLayout:
-        """Return the MIG devices of a GPU. Raises as ``Calls.ask`` does."""
+    def enumerate_again(self, uuid: str | None = None) -> None:
+        """Do not rely on what was in the slots of a GPU, or of all."""
+        if uuid is None:
+            self._known.clear()
+        else:
+            self._known.pop(uuid, None)
+
+    def layout(self, calls: Calls, uuid: str, handle: Any, *, told: bool = False) -> GpuLayout:
+        """Return the MIG devices of a GPU. Raises as ``Calls.ask`` does.
+
+        ``told``: an event of the GPU has preceded every change of its layout since before this sweep, and
+        ``enumerate_again`` was called after it.
+        """
         calls.group = CORE
         failures = calls.failures()
         mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
@@ -69,10 +92,18 @@ class MigReader:
         pending = mode[1] == 1
         if mode[0] != 1:
             return GpuLayout(enabled=False, pending=pending)
-        slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
-        if slices is None or slices > MOST_SLICES:
-            return GpuLayout(enabled=True, devices=None, pending=pending)
-        devices, failed = self._stable_slots(calls, uuid, handle, slices)
+        known = self._known.pop(uuid, None) if told else None
+        devices = None if known is None else _same_devices(calls, uuid, handle, known)
+        failed: set[int] = set()
+        if known is not None and devices is not None:
+            slices: int | None = known.slices
+        else:
+            slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
+            if slices is None or slices > MOST_SLICES:
+                return GpuLayout(enabled=True, devices=None, pending=pending)
+            devices, failed = self._stable_slots(calls, uuid, handle, slices)
+        if told and not failed and slices is not None:
+            self._known[uuid] = _known_slots(slices, devices)
         unread = self._unread(uuid, {slot: identity for slot, (identity, _) in devices.items()}, failed)
         return GpuLayout(
             enabled=True,
@@ -212,3 +243,27 @@ def _read_slot(calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[tuple[i
         return None, handle
     calls.parents[mig_uuid] = uuid
     return (gi, ci, mig_uuid), handle
+
+
+def _known_slots(slices: int, devices: Slots) -> KnownSlots:
+    return KnownSlots(
+        slices, {slot: (identity, address_of(handle)) for slot, (identity, handle) in devices.items()}
+    )
+
+
+def _same_devices(calls: Calls, uuid: str, parent: Any, known: KnownSlots) -> Slots | None:
+    """Return the known devices with their current handles; None if a slot has another one, or may have."""
+    devices: Slots = {}
+    failures = calls.failures()
+    for slot in range(known.slices):
+        try:
+            with calls.about(f"{uuid}/{slot}", uuid):
+                handle = calls.ask(uuid, "nvmlDeviceGetMigDeviceHandleByIndex", parent, slot)
+        except DeviceHangsError:
+            return None
+        identity, address = known.devices.get(slot, (None, 0))
+        if (0 if handle is None else address_of(handle)) != address or calls.failures() > failures:
+            return None
+        if identity is not None:
+            devices[slot] = identity, handle
+    return devices

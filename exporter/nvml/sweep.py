@@ -155,7 +155,7 @@ class Sweeper:
         unidentified: set[int] = set()
         any_up = False
         earlier = frozenset(self._gpus.known)
-        self._gpus.changed(self.events.log.take_changed())
+        self._gpus.note_events(self.events.telling_layouts(), self.events.log.take_changed())
         self._gone.clear()
         for index, deadline in self._in_turn():
             reading = self._gpu(index, deadline, lost)

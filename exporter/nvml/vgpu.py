@@ -51,14 +51,16 @@ class VgpuReader:
         self._samples = SampleReader(clock)
         # UUIDs of vGPUs by GPU.
         self._running: dict[str, set[str]] = {}
+        # Modes of GPUs, None for one without.
+        self._modes: dict[str, Virtualization | None] = {}
 
-    def read(self, calls: Calls, uuid: str, handle: Any) -> dict[str, Any]:
+    def read(self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True) -> dict[str, Any]:
         """Return the fields ``virtualization``, ``license`` and ``vgpus`` of GpuReading.
 
-        Raises as ``Calls.ask`` does.
+        The mode is read with ``slow`` only, or if it failed before. Raises as ``Calls.ask`` does.
         """
         calls.group = GROUP
-        mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
+        mode = self._mode(calls, uuid, handle, slow=slow)
         return {
             "virtualization": mode,
             "license": _license(calls, uuid, handle) if mode == "vgpu_guest" else None,
@@ -69,7 +71,19 @@ class VgpuReader:
         """Keep the state of these GPUs only."""
         kept = set(known)
         self._samples.forget(kept)
+        self._modes = {uuid: mode for uuid, mode in self._modes.items() if uuid in kept}
         self._running = {uuid: vgpus for uuid, vgpus in self._running.items() if uuid in kept}
+
+    def _mode(self, calls: Calls, uuid: str, handle: Any, *, slow: bool) -> Virtualization | None:
+        if slow:
+            self._modes.pop(uuid, None)
+        if uuid in self._modes:
+            return self._modes[uuid]
+        failures = calls.failures()
+        mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
+        if calls.failures() == failures:
+            self._modes[uuid] = mode
+        return mode
 
     def _vgpus(self, calls: Calls, uuid: str, handle: Any) -> tuple[VgpuReading, ...] | None:
         active = calls.ask(uuid, "nvmlDeviceGetActiveVgpus", handle, none=())

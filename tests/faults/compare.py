@@ -1,6 +1,7 @@
 """What may differ between two pages, and what must not."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -55,6 +56,7 @@ RATE, COUNT = "_bytes_per_second", "_bytes_total"
 PACE_TOLERANCE = 0.02
 
 Own = Callable[[str], bool]
+_PROFILE = re.compile(r'(?<=[{,])profile="[^"]*",?|,profile="[^"]*"(?=})')
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +210,11 @@ def _true(value: float, baseline: Baseline, series: str, now: float) -> bool:
 def _stands_in(value: float, baseline: Baseline, page: Page, series: str) -> bool:
     """Whether this tells in another way what was told before the fault.
 
-    It is the rate of a counter, as fast as that grew; or the GPU tells it, as no instance of it does now.
+    It is the rate of a counter, as fast as that grew; or the GPU tells it, as no instance of it does now; or
+    it is of a MIG device whose profile is not told now.
     """
+    if value in (now for other, now in baseline.page.samples.items() if _PROFILE.sub("", other) == series):
+        return True
     counter = series.replace(RATE, COUNT)
     if counter != series and counter in baseline.page.samples:
         grew = baseline.growth.get(counter, 0.0)

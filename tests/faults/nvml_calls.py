@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from exporter.demo.scenario.faults import MigLayout
 from exporter.demo.scenario.schema import Scenario
 from tests.faults.compare import changed, missing
-from tests.faults.harness import Watch, watched
+from tests.faults.harness import WARMING_POLLS, Watch, watched
 from tests.faults.nvml_nodes import CUT, IDLE
 
 BUS = "bus/pci/drivers/nvidia"
@@ -29,7 +29,7 @@ class Use:
     """A function and the devices (uuids) that it is asked about, "" for none.
 
     ``always`` are those that it is asked about at every poll. Of the others it is asked when the library is
-    opened, or when the GPU is cut.
+    opened, and again once a minute or when the GPU is cut.
     """
 
     function: str
@@ -85,7 +85,9 @@ async def driver_of(watch: Watch) -> Driver:
     await watch.poll()
     calls = dict(watch.node.nvml.calls)
     baseline = await watch.rest()
-    steady = {key for key, count in watch.node.nvml.calls.items() if count > calls.get(key, 0)}
+    # One of the polls looks at all MIG devices again, now that changes of them are told.
+    polls = WARMING_POLLS - 1
+    steady = {key for key, count in watch.node.nvml.calls.items() if count >= calls.get(key, 0) + polls}
     driver.reopen()
     fresh = await watch.poll()
     gone = {text.removesuffix(" is gone") for text in missing(baseline, fresh)}

@@ -11,7 +11,7 @@ from exporter.model import Bar1, Ecc, EncoderSessions, PcieLink, Repairs
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, sweep
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, nvml, sweep
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes
 
 GPU = "GPU-a"
@@ -332,11 +332,13 @@ def test_the_numbered_fields_are_one_call_per_gpu_and_sweep(driver: Driver):
 
 def test_a_sweep_settles_to_what_the_gpu_has(driver: Driver):
     """From the second sweep on each call is one that answered before: facts and refusals cost nothing."""
-    sweeper = Sweeper(nvml(driver.library))
+    clock = Clock()
+    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
     counts = []
     for _ in range(4):
         before = sum(driver.library.calls.values())
         sweep(sweeper)
+        clock.now += 5.0
         counts.append(sum(driver.library.calls.values()) - before)
     assert counts[0] > counts[1] == counts[2] == counts[3]
 

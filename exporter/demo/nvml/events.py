@@ -202,5 +202,6 @@ def layout_changes(earlier: Board, later: Board) -> Iterator[Happening]:
             yield Happening(device=device.address, type=MIG_CONFIG)
 
 
-def _layout(device: GpuDevice) -> frozenset[int]:
-    return frozenset(mig.address for mig in device.migs.values())
+def _layout(device: GpuDevice) -> frozenset[tuple[int, str]]:
+    # A new device in the place of another has its address.
+    return frozenset((mig.address, mig.spec.profile) for mig in device.migs.values())

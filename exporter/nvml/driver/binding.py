@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import _SimpleCData, byref, c_int, c_uint, c_ulonglong, sizeof
+from ctypes import _SimpleCData, byref, c_int, c_uint, c_ulonglong, c_void_p, sizeof
 from functools import lru_cache
 from struct import Struct, calcsize
 from typing import Any
@@ -201,3 +201,9 @@ def to_python(answer: Any) -> Any:
     if isinstance(answer, _SimpleCData):
         return answer.value
     return answer
+
+
+def address_of(handle: Any) -> int:
+    """Return the pointer in a handle."""
+    # A cast would create a reference cycle of the handle.
+    return c_void_p.from_buffer(handle).value or 0

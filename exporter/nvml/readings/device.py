@@ -133,6 +133,9 @@ ROWS = (
         ),
         long_number,
     ),
+    # Not slow as the width is: it is lower on an idle GPU, and a job with a period of a minute would be seen
+    # idle at each reading.
+    _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", number),
     _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", performance_state),
 )
 # Read in every sweep on request only: each of these calls takes 20 ms.
@@ -152,9 +155,6 @@ SLOW_ROWS = (
         )
         for kind, clock in enumerate(CLOCKS)
     ),
-    # The generation of an idle GPU is lower. A degraded link is judged by the highest value in half an hour
-    # of a GPU that is mostly busy: thirty readings, some of them under load.
-    _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", number),
     _row("pcie", "pcie_link.width", "nvmlDeviceGetCurrPcieLinkWidth", number),
     _row("pcie", "pcie_replays", "nvmlDeviceGetPcieReplayCounter", number),
     _row("nvlink", "fabric", "nvmlDeviceGetGpuFabricInfoV", fabric),

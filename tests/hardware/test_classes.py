@@ -1,0 +1,202 @@
+"""Classes of readings: what is read in every sweep, what once a minute, and that nothing old survives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from exporter.demo.nvml.events import Happening
+from exporter.nvml.readings.schedule import SLOW_SECONDS, SlowSchedule, phase
+from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance
+from tests.hardware.polled import Polled
+from tests.hardware.watching import XID
+
+MODE, FAN, LOCATION = "nvmlDeviceGetComputeMode", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetMemoryErrorCounter"
+LIMIT, POWER = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerUsage"
+
+
+@pytest.fixture
+def polled(clock: Clock, driver: Driver) -> Polled:
+    """Give the driver of one GPU, swept every five seconds."""
+    return Polled(clock, driver)
+
+
+def hopper(name: str, *instances: dict[str, Any]) -> dict[str, Any]:
+    """Make a GPU with GPM."""
+    return gpu(name, *instances, architecture=9, **({} if instances else {"mig": {"enabled": False}}))
+
+
+def whole() -> Driver:
+    """Make eight whole GPUs."""
+    return Driver(*(hopper(str(place)) for place in range(8)))
+
+
+def cut() -> Driver:
+    """Make eight GPUs with seven MIG devices each."""
+    return Driver(
+        *(
+            hopper(str(place), *(instance(f"{place}-{slot}", gi=7 + slot, start=slot) for slot in range(7)))
+            for place in range(8)
+        )
+    )
+
+
+@pytest.mark.parametrize(("make", "most"), [(whole, 2_800), (cut, 7_500)])
+def test_calls_in_a_minute(clock: Clock, make: Callable[[], Driver], most: int):
+    """Eight GPUs, at five seconds: about half of what reading everything takes, and as much in each sweep."""
+    polled = Polled(clock, make())
+    [first] = polled.calls()
+    polled.calls(12)
+    minute = polled.calls(12)
+    assert sum(minute) <= most
+    assert max(minute) - min(minute) <= (first - min(minute)) / 4
+
+
+def test_a_slow_value_is_read_once_a_minute(polled: Polled):
+    """The first sweep reads everything, and every later one what is due; readings of load are in each."""
+    for _ in range(25):
+        assert polled.read().fan_percent is not None
+    assert polled.driver.asked(FAN, "GPU-a") == 3
+    assert polled.driver.asked(POWER, "GPU-a") == 25
+
+
+def test_a_slow_value_is_at_most_a_minute_and_an_interval_old(clock: Clock):
+    """Whatever the phase of a GPU; the reading tells how old."""
+    polled = Polled(clock, whole(), interval=7.0)
+    for _ in range(60):
+        now = clock.time()
+        ages = [now - (reading.slow_read_at or 0.0) for reading in polled.poll().values()]
+        assert len(ages) == 8
+        assert 0 <= min(ages) <= max(ages) <= SLOW_SECONDS + 7.0
+
+
+def test_no_sweep_has_more_than_its_share(clock: Clock):
+    """Of eight GPUs at most one is due in a sweep, of sixteen at most two."""
+    for number, most in ((8, 1), (16, 2)):
+        polled = Polled(clock, Driver(*(hopper(str(place)) for place in range(number))))
+        polled.poll()
+        due = [len(polled.asked_by_gpu(FAN)) for _ in range(24)]
+        assert (max(due), sum(due)) == (most, 2 * number)
+
+
+def test_with_a_longer_interval_every_sweep_reads_everything(clock: Clock, driver: Driver):
+    """A value is never older than the sweep."""
+    polled = Polled(clock, driver, interval=61.0)
+    for _ in range(5):
+        now = clock.time()
+        assert polled.read().slow_read_at == now
+    assert driver.asked(FAN, "GPU-a") == 5
+
+
+def test_an_event_makes_its_gpu_due(clock: Clock):
+    """The next sweep reads that GPU completely, and no other; the one after it does not."""
+    polled = Polled(clock, Driver(hopper("a"), hopper("b")))
+    polled.poll()
+    address = polled.driver.library.board.gpus[1].address
+    polled.driver.library.events.happen(Happening(device=address, type=XID, data=48))
+    assert polled.asked_by_gpu(FAN) == {"GPU-b": 1}
+    assert polled.asked_by_gpu(FAN) == {}
+    polled.sweeper.close()
+
+
+def test_a_gpu_that_is_cut_anew_is_due(clock: Clock):
+    """Nothing that was read of the former layout is told of the new one."""
+    polled = Polled(clock, Driver(gpu("a", SMALL)))
+    polled.poll()
+    polled.driver.become(gpu("a", LARGE, fan=80))
+    assert polled.asked_by_gpu(FAN) == {"GPU-a": 1}
+    assert polled.read().fan_percent is not None
+    polled.sweeper.close()
+
+
+def test_a_slow_reading_that_fails_is_absent_and_returns(polled: Polled):
+    """It is absent from the sweep in which it was due, asked again in each, and there when it succeeds."""
+    assert polled.read().compute_mode == "default"
+    polled.driver.fail("UNKNOWN", MODE)
+    readings = [polled.read() for _ in range(13)]
+    failing = [reading for reading in readings if reading.compute_mode is None]
+    assert failing
+    assert failing == readings[-len(failing) :]
+    assert all(reading.fan_percent is not None and reading.up for reading in readings)
+    asked = polled.driver.asked(MODE, "GPU-a")
+    assert polled.read().withheld["modes"] == "Unknown"
+    assert polled.driver.asked(MODE, "GPU-a") == asked + 1
+    fans = polled.driver.asked(FAN, "GPU-a")
+    polled.driver.recover()
+    assert polled.read().compute_mode == "default"
+    assert polled.driver.asked(FAN, "GPU-a") == fans
+
+
+def test_slow_fields_that_fail_are_absent_and_return(polled: Polled):
+    """The same for values that one call reads together."""
+    assert polled.read().repairs.row_remap_pending is False
+    polled.driver.fail("UNKNOWN", "nvmlDeviceGetFieldValues")
+    readings = [polled.read() for _ in range(13)]
+    assert not readings[0].power_parts_milliwatts
+    assert readings[0].repairs.row_remap_pending is False
+    assert readings[-1].repairs.row_remap_pending is None
+    assert not readings[-1].ecc.errors
+    polled.driver.recover()
+    reading = polled.read()
+    assert reading.repairs.row_remap_pending is False
+    assert reading.ecc.errors
+
+
+def test_without_a_current_value_nothing_old_is_told(polled: Polled):
+    """A GPU that is found and of which every other call fails does not look well by what was read before."""
+    polled.poll()
+    for function, device in list(polled.driver.library.calls):
+        if device == "GPU-a" and function != "nvmlDeviceGetUUID":
+            polled.driver.fail("UNKNOWN", function, device)
+    reading = polled.read()
+    assert (reading.up, reading.fan_percent, reading.ecc, reading.slow_read_at) == (False, None, None, None)
+
+
+def test_nothing_survives_a_lost_gpu(polled: Polled):
+    """While it is lost no slow value is told; when it is back all are read."""
+    polled.poll()
+    polled.driver.fail("GPU_IS_LOST", POWER)
+    reading = polled.read()
+    assert (reading.up, reading.fan_percent, reading.slow_read_at) == (False, None, None)
+    polled.driver.become(gpu("a", fan=None))
+    polled.driver.recover()
+    reading = polled.read()
+    assert (reading.up, reading.fan_percent) == (True, None)
+    assert reading.slow_read_at == reading.read_at
+
+
+def test_nothing_survives_a_driver_that_is_opened_anew(polled: Polled):
+    """Every slow value is read again, also of a GPU that has not changed."""
+    polled.poll()
+    assert polled.sweeper.close()
+    asked = polled.driver.asked(FAN, "GPU-a"), polled.driver.asked(LIMIT, "GPU-a")
+    reading = polled.read()
+    assert reading.slow_read_at == reading.read_at
+    assert (polled.driver.asked(FAN, "GPU-a"), polled.driver.asked(LIMIT, "GPU-a")) == (
+        asked[0] + 1,
+        asked[1] + 1,
+    )
+
+
+def test_counters_by_location_stay_between_their_readings(polled: Polled):
+    """A sweep without them tells those of the last one that had them, and when that was."""
+    first = polled.read()
+    asked = polled.driver.library.calls[LOCATION, "GPU-a"]
+    second = polled.read()
+    assert second.ecc == first.ecc
+    assert first.ecc.by_location
+    assert (first.slow_read_at, second.slow_read_at) == (WALL + 1000.0, WALL + 1000.0)
+    assert polled.driver.library.calls[LOCATION, "GPU-a"] == asked
+
+
+def test_phases_are_spread_evenly():
+    """Of any number of GPUs; a GPU keeps its phase when a read of it is late."""
+    assert sorted(map(phase, range(8))) == [place / 8 for place in range(8)]
+    now = [0.0]
+    schedule = SlowSchedule(lambda: now[0])
+    due = []
+    for moment in (0, 5, 30, 35, 89, 91, 149, 150, 400, 405, 449, 450):
+        now[0] = float(moment)
+        if schedule.due("GPU-b", 1):
+            due.append(moment)
+    assert due == [0, 30, 91, 150, 400, 450]

@@ -1,0 +1,93 @@
+"""Identities of MIG devices are kept while the driver tells changes of the layout, and not a sweep longer."""
+
+import pytest
+
+from exporter.model import GpuReading
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance
+from tests.hardware.polled import Polled
+
+NAME, UUID, SLOT = "nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMigDeviceHandleByIndex"
+# From the third sweep on, as the first one subscribes and the second one looks at all slots after that.
+SETTLED = 3
+
+
+def settled(clock: Clock, driver: Driver) -> Polled:
+    """Sweep until identities are kept."""
+    polled = Polled(clock, driver)
+    for _ in range(SETTLED):
+        polled.poll()
+    return polled
+
+
+def found(reading: GpuReading) -> dict[str, str | None]:
+    """Return the profiles of the MIG devices by UUID."""
+    assert reading.mig is not None
+    assert reading.mig_complete
+    return {device.uuid: device.profile for device in reading.mig}
+
+
+def test_identities_are_asked_once_for_each_layout(clock: Clock):
+    """Every sweep asks each slot for its handle; the rest is asked again after a minute at the latest."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    polled = settled(clock, driver)
+    for function in (NAME, UUID, "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"):
+        assert driver.asked(function, "MIG-small") == 2
+    assert driver.asked(SLOT, "GPU-a") == 7 * SETTLED
+    for _ in range(13):
+        assert set(found(polled.read())) == {"MIG-small", "MIG-large"}
+    assert driver.asked(NAME, "MIG-small") == 3
+    assert not polled.sweeper.calls.errors
+    polled.sweeper.close()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LARGE | {"profile": "4g.8gb", "multiprocessors": 56},
+        LARGE | {"uuid": "MIG-other"},
+        instance("other", gi=3, start=0, profile="2g.4gb", size=2),
+    ],
+    ids=["same place and UUID", "same place", "another place"],
+)
+def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, object]):
+    """Also if a new device has the slot, the handle and the UUID of the former one: the driver tells it."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    polled = settled(clock, driver)
+    driver.become(gpu("a", SMALL, other))
+    assert found(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
+    assert not polled.sweeper.calls.errors
+    polled.sweeper.close()
+
+
+@pytest.mark.parametrize("cuts", [(SMALL,), (LARGE,), (SMALL, LARGE)], ids=len)
+def test_a_slot_that_is_filled_or_emptied_is_seen_without_an_event(clock: Clock, cuts: tuple[dict, ...]):
+    """A lost event costs nothing where the handles of the slots show the change."""
+    driver = Driver(gpu("a", SMALL, instance("third", gi=9, start=2)))
+    polled = settled(clock, driver)
+    driver.library.events.happen = lambda _: None
+    driver.become(gpu("a", *cuts))
+    assert found(polled.read()) == {str(cut["uuid"]): cut["profile"] for cut in cuts}
+    polled.sweeper.close()
+
+
+@pytest.mark.parametrize("missing", ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes"])
+def test_without_events_every_sweep_asks_for_all(clock: Clock, missing: str):
+    """A driver that does not tell changes is not relied on."""
+    driver = Driver(gpu("a", LARGE), missing=[missing])
+    polled = settled(clock, driver)
+    assert driver.asked(NAME, "MIG-large") == SETTLED
+    driver.become(gpu("a", LARGE | {"profile": "4g.8gb"}))
+    assert found(polled.read()) == {"MIG-large": "4g.8gb"}
+
+
+def test_a_slot_that_fails_is_not_taken_for_what_was_in_it(clock: Clock):
+    """The devices of the other slots are there, and the layout is marked as incomplete."""
+    driver = Driver(gpu("a", SMALL))
+    polled = settled(clock, driver)
+    driver.fail("UNKNOWN", SLOT)
+    reading = polled.read()
+    assert not reading.mig_complete
+    assert [(device.uuid, device.memory) for device in reading.mig or ()] == [("MIG-small", None)]
+    driver.recover()
+    assert found(polled.read()) == {"MIG-small": "1g.2gb"}
+    polled.sweeper.close()
