@@ -13,7 +13,6 @@ import yaml
 from alerts.thresholds import load_thresholds
 from alerts.write import ALERTS, RECORDING, rule_files
 from tests.end_to_end.programs import program
-from tests.golden.story import USUAL, story
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/prometheus.md").read_text()
@@ -22,8 +21,6 @@ CODE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 NAME = re.compile(r"\b(?:gpuslice|DCGM)_[A-Za-z0-9_]+\b(?!\()")
 KINDS = {"PodMonitor", "ServiceMonitor"}
 SCRAPED = {"job_name": "of-the-test", "static_configs": [{"targets": ["127.0.0.1:9836"]}]}
-# How far a board of the demo may be from the figures, as a part of them.
-NEAR = 0.1
 
 
 def blocks(language: str) -> list[str]:
@@ -187,25 +184,6 @@ def test_names_of_series_and_alerts_exist() -> None:
     assert {name for name in series if not name.endswith("_")} <= reference
 
 
-def drops() -> list[tuple[str, bool]]:
-    """Give the names that the page drops at the scrape, and whether dashboards are said to do without."""
-    (found,) = documents("metric_relabel_configs")
-    neither, no_rule = (each["regex"] for each in found["metric_relabel_configs"])
-    return [(neither, True), (no_rule, False)]
-
-
-@pytest.mark.parametrize(("regex", "by_dashboards"), drops())
-def test_what_may_be_dropped_is_not_asked_for(regex: str, by_dashboards: bool) -> None:
-    """There are such series; no rule stands on one, and no dashboard where the page says so."""
-    there = set(NAME.findall((ROOT / "docs/metrics.md").read_text()))
-    boards = " ".join(path.read_text() for path in (ROOT / "dashboards/json").glob("*.json"))
-    by_rules = set(NAME.findall(" ".join(rule["expr"] for rule in rules())))
-    asked = by_rules | (set(NAME.findall(boards)) if by_dashboards else set())
-
-    assert any(re.fullmatch(regex, name) for name in there)
-    assert not [name for name in asked if re.fullmatch(regex, name)]
-
-
 def test_remote_write_keeps_the_sums() -> None:
     """The records that it keeps are all but those of single containers, pods and GPUs."""
     (sums, _) = documents("remote_write")
@@ -213,75 +191,3 @@ def test_remote_write_keeps_the_sums() -> None:
     lost = {name for name in named("record") if not re.fullmatch(regex, name)}
 
     assert {name.split(":")[0] for name in lost} == {"container", "pod", "gpu"}
-
-
-ROW = re.compile(r"^\| ([^|]+?) \| `([\w-]+)` \| (\d+) \| (\d+) \|$", re.MULTILINE)
-
-
-@cache
-def series(scenario: str) -> Mapping[str, tuple[float, float]]:
-    """Count a page's series by level, for each entity of it: ours and DCGM's."""
-    (page,) = (scene.page for scene in story(scenario).scenes if scene.time == USUAL)
-    samples = [(name, labels) for name, labels, _ in page.samples]
-    counts = dict.fromkeys(("node", "GPU", "MIG device", "partition", "vGPU", "holder"), 0)
-    dcgm = dict.fromkeys(counts, 0)
-    for name, labels in samples:
-        if name.startswith("DCGM_"):
-            dcgm["MIG device" if "GPU_I_ID" in labels else "GPU"] += 1
-        else:
-            counts[_level(name, labels)] += 1
-    there = {
-        "node": 1,
-        "GPU": _number(samples, "gpuslice_gpu_info"),
-        "MIG device": _number(samples, "gpuslice_mig_info"),
-        "vGPU": _number(samples, "gpuslice_vgpu_info"),
-        "holder": _number(samples, "gpuslice_container_info"),
-    }
-    found = {level: (counts[level] / many, dcgm[level] / many) for level, many in there.items() if many}
-    return found | {"partition": found.get("MIG device", (0, 0))}
-
-
-def _number(samples: list[tuple[str, dict[str, str]]], info: str) -> int:
-    return sum(name == info for name, _ in samples)
-
-
-def _level(name: str, labels: Mapping[str, str]) -> str:
-    levels = {"container": "holder", "mig": "MIG device", "vgpu": "vGPU", "gpu": "GPU"}
-    level = levels.get(name.split("_")[1], "node")
-    return "GPU" if level == "node" and "uuid" in labels else level
-
-
-@pytest.mark.parametrize(("what", "scenario", "ours", "dcgm"), ROW.findall(PAGE))
-def test_figures_of_series_are_those_of_the_demo(what: str, scenario: str, ours: str, dcgm: str) -> None:
-    """Within a tenth of it."""
-    level = re.split(r": | in | of ", what)[0]
-
-    assert series(scenario)[level] == pytest.approx((int(ours), int(dcgm)), rel=NEAR)
-
-
-@pytest.mark.parametrize(
-    ("node", "parts"),
-    [
-        ("4 T4, each time-sliced by 10", {"GPU: T4": 4, "holder": 40}),
-        ("8 H100, whole", {"GPU: H100": 8, "holder": 8}),
-        (
-            "8 A100, each with 7 MIG devices",
-            {
-                "GPU: A100 in MIG mode": 8,
-                "MIG device: A100": 56,
-                "holder in MIG: A100, which has no meter": 56,
-            },
-        ),
-        (
-            "8 MI300X in CPX",
-            {"GPU: MI300X in CPX mode": 8, "partition: MI300X": 64, "holder of a partition: MI300X": 64},
-        ),
-    ],
-)
-def test_figures_of_nodes_are_the_sums(node: str, parts: dict[str, int]) -> None:
-    """What is said of whole nodes follows from the table above it."""
-    rows = {what: (int(ours), int(dcgm)) for what, _, ours, dcgm in ROW.findall(PAGE)}
-    ours = rows["node"][0] + sum(many * rows[what][0] for what, many in parts.items())
-    dcgm = sum(many * rows[what][1] for what, many in parts.items())
-
-    assert f"| {node} | {ours} | {ours + dcgm} |" in PAGE
