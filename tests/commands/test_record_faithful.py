@@ -226,6 +226,7 @@ NOT_THE_BOARDS = {
     "sweep",
     "read_at",
     "read_monotonic",
+    "slow_read_at",
     "boot_seconds",
     "processes",
     "process_utilization",

@@ -10,7 +10,7 @@ from tests.fuzz.promises import BrokenPromiseError
 
 def timeless(reading: GpuReading) -> GpuReading:
     """Leave out of a reading what is told by a clock."""
-    return replace(reading, read_at=0.0, read_monotonic=0.0, boot_seconds=None)
+    return replace(reading, read_at=0.0, slow_read_at=None, read_monotonic=0.0, boot_seconds=None)
 
 
 def require_believable(readings: Iterable[GpuReading]) -> None:

@@ -126,6 +126,7 @@ TARGETS = (
         name="nvml-sweep",
         covers=(
             "exporter.nvml.readings.device",
+            "exporter.nvml.readings.device_reader",
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
             "exporter.nvml.sweep",

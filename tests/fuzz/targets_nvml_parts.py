@@ -13,7 +13,9 @@ import pynvml
 
 from exporter.model import DeviceProcess, Topology
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.nvml.readings.device_reader import DeviceReader
+from exporter.nvml.readings.answers import add_kept
+from exporter.nvml.readings.device_reader import active_links, ask_missing, link_state_rows
+from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import MOST_LINKS
 from exporter.nvml.readings.gpu_processes import GREATEST_PID, InstanceIds, UtilizationReader, running
 from exporter.nvml.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
@@ -119,7 +121,13 @@ def _links(content: bytes) -> Any:
 
 
 def _active(calls: Calls, uuid: str) -> frozenset[int] | None:
-    return DeviceReader().read(calls, uuid, _pair().handles[uuid])[1]
+    found: dict[Any, Any] = {}
+    slow: dict[Any, Any] = {}
+    handle = _pair().handles[uuid]
+    FieldReader().read(calls, uuid, handle, found, slow)
+    ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, slow), slow)
+    add_kept(found, slow)
+    return active_links(found)
 
 
 def _sits(

@@ -47,6 +47,7 @@ NO_DECODER = {
     "exporter.amd.amd_source": CALLS,
     "exporter.nvml.driver.library": CALLS,
     "exporter.nvml.source": CALLS,
+    "exporter.nvml.readings.schedule": "decides by the clock when a GPU is read",
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.cluster": CALLS,
     "exporter.kubernetes.follower": CALLS,

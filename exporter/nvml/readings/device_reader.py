@@ -53,9 +53,9 @@ class DeviceReader:
             self._slow.pop(uuid, None)
         kept = self._slow.setdefault(uuid, SlowValues())
         earlier = kept.known()
-        _ask_missing(calls, uuid, handle, SLOW_ROWS, kept.calls)
+        ask_missing(calls, uuid, handle, SLOW_ROWS, kept.calls)
         self._fields.read(calls, uuid, handle, values, kept.fields)
-        _ask_missing(calls, uuid, handle, _link_rows(calls, uuid, kept.fields), kept.calls)
+        ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, kept.fields), kept.calls)
         if not values and kept.known() == earlier and calls.failures() > failures:
             # Nothing is known to be so now: the GPU must not look well by what was read a minute ago.
             self.forget_slow(uuid)
@@ -65,7 +65,7 @@ class DeviceReader:
         active = active_links(values)
         if values:
             fixed = self._fixed.setdefault(uuid, {})
-            _ask_missing(calls, uuid, handle, FIXED_ROWS, fixed)
+            ask_missing(calls, uuid, handle, FIXED_ROWS, fixed)
             add_kept(values, fixed)
         return with_records(values), active
 
@@ -90,7 +90,7 @@ class DeviceReader:
             self._slow.pop(uuid, None)
 
 
-def _ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
+def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
     """Read the rows that are not in ``kept``, and add them unless they fail."""
     for row in rows:
         if row not in kept:
@@ -100,7 +100,7 @@ def _ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept
                 kept[row] = value
 
 
-def _link_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
+def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
     """Return the rows of the NVLinks without a field for their state: drivers without it have a call."""
     return [
         _link_row(link)
