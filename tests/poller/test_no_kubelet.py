@@ -3,11 +3,12 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
 from exporter.concurrency import NoThreadError
@@ -17,6 +18,7 @@ from exporter.demo.scenario.faults import KubeletDown
 from exporter.poll import file_readers, kubelet_retry
 from exporter.poll.file_readers import ABSENT, SocketFileReader
 from exporter.poll.poller import Poller
+from tests.faults.kubelet_servers import make_dead
 from tests.poller.bench import failing, holders, polled, running, until
 
 BACK = 20
@@ -73,6 +75,56 @@ async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unhear
             await node.step(BACK)
             await until(lambda: bool(holders(poller.snapshot)), within=SOON)
             assert failing(poller.snapshot) == set()
+
+
+def remove(path: Path) -> None:
+    """Remove the socket."""
+    path.unlink()
+
+
+def replace_by_dead(path: Path) -> None:
+    """Put a socket in its place that no server listens on."""
+    path.unlink()
+    make_dead(path)
+
+
+def move_directory(path: Path) -> None:
+    """Take the directory away with the socket in it; the next kubelet makes another one."""
+    path.parent.rename(path.parent.with_name("former"))
+
+
+@pytest.mark.parametrize("change", [remove, replace_by_dead, move_directory])
+async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Callable[[Path], None]):
+    """Whatever becomes of its socket meanwhile, there is one early poll, and it has the holders of before."""
+    async with without_kubelet() as (node, poller, path):
+        await node.step(BACK)
+        await poller.first()
+        before = holders(poller.snapshot)
+        await node.kubelet.stop()
+        change(path)
+        await poller.poll()
+        assert failing(poller.snapshot) >= {"podresources"}
+        async with running(poller):
+            await asyncio.sleep(2)
+            sequence = poller.snapshot.sequence
+            await node.kubelet.start()
+            await until(lambda: not failing(poller.snapshot), within=SOON)
+            assert holders(poller.snapshot) == before
+            assert poller.snapshot.sequence == sequence + 1
+
+
+async def test_a_kubelet_that_refuses_calls_is_asked_between_polls():
+    """Its socket stays the same when it recovers: a look at the file would not notice it."""
+    async with without_kubelet() as (node, poller, _):
+        await node.step(BACK)
+        await poller.first()
+        node.kubelet.errors = {"List": (grpc.StatusCode.UNAVAILABLE, "busy")}
+        await poller.poll()
+        assert failing(poller.snapshot) == {"podresources"}
+        async with running(poller):
+            await asyncio.sleep(2)
+            node.kubelet.errors = {}
+            await until(lambda: not failing(poller.snapshot), within=SOON)
 
 
 async def test_a_kubelet_that_restarts_again_and_again_is_noticed_each_time():
