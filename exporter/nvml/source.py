@@ -2,7 +2,8 @@
 
 A call into a faulty driver can hang forever, and its thread cannot be ended. The thread is abandoned (as a
 daemon it does not keep the program from exiting), and a new one sweeps without the device of that call until
-the call returns. So at most one thread hangs for each device.
+the call returns. So at most one thread hangs for each device. A call about no single device, such as
+opening the driver, is not abandoned: the source fails with ``deadline`` until it returns.
 """
 
 import asyncio

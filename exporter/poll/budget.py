@@ -9,7 +9,10 @@ stages. Each may take what those before it have left, up to the moment at which 
 | dependents | 90 % | sources that need those answers: processes, sharing systems' files, vGPUs, jobs |
 | join | 100 % | attribution and the new snapshot |
 
-The poll goes on without a late source, and the next poll checks whether it has answered.
+The poll goes on without a late source, and the next poll checks whether it has answered. Who holds to the
+limits: ``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (a GPU) and
+``hangs.py`` (a call). Shorter limits of one client alone are in ``podresources/client.py`` (a first short
+attempt) and ``nvml/event_wait.py`` (closing the driver).
 """
 
 import time

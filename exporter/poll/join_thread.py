@@ -1,4 +1,7 @@
-"""Builds the snapshot of a poll in a thread, within the rest of the poll's budget."""
+"""Runs the join of a poll in its thread, and publishes the snapshot, within the rest of the budget.
+
+``snapshot_builder.py`` builds the snapshot; ``exporter/attribution/`` is the join.
+"""
 
 import asyncio
 from collections.abc import Callable

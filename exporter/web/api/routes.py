@@ -5,7 +5,7 @@ import json
 from aiohttp import web
 
 from exporter.exposition.page import accepts_gzip, choose_format
-from exporter.web.http.errors import requested_form
+from exporter.web.http.parameters import requested_form
 from exporter.web.http.responses import reply
 from exporter.web.site import Site
 

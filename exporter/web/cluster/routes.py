@@ -23,7 +23,7 @@ from exporter.web.cluster.hub_openapi import FORMS
 from exporter.web.html import page
 from exporter.web.http import assets
 from exporter.web.http.assets import version
-from exporter.web.http.errors import one_of, prefers_html, requested_form
+from exporter.web.http.parameters import one_of, prefers_html, requested_form
 from exporter.web.http.responses import reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.page_stream import OpenPage

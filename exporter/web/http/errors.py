@@ -1,20 +1,20 @@
-"""Refused requests, the responses to errors, and parameters of URLs.
+"""Refused requests, and the responses to errors.
 
 Browsers get errors as a page, clients that accept JSON get ``{"error": …}``, and others a line of text.
 """
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
-from multidict import MultiMapping
 
 from exporter.exposition.negotiation import media_quality
 from exporter.web.html import error_page
+from exporter.web.http.parameters import prefers_html
 
 log = logging.getLogger(__name__)
 
@@ -30,24 +30,6 @@ _SENTENCES = {
 _OF_CONTENT = frozenset({"Content-Type", "Content-Length"})
 # Whether the response of this task's request has begun, so that it cannot be replaced by an error.
 _begun = ContextVar("begun", default=False)
-
-
-def prefers_html(request: web.Request) -> bool:
-    """Return whether the client accepts HTML, as browsers do, and does not prefer plain text."""
-    accept = request.headers.get("Accept", "")
-    html = media_quality(accept, "text/html")
-    return html > 0 and html >= media_quality(accept, "text/plain")
-
-
-def requested_form(request: web.Request, forms: Mapping[str, str]) -> str:
-    """Return the form that the parameter ``format`` names, else the one that the client prefers.
-
-    ``forms`` are content types by name; the first is the default. Raises HTTPBadRequest for another name.
-    """
-    accept = request.headers.get("Accept", "")
-    return one_of(request.query, "format", forms) or max(
-        forms, key=lambda name: media_quality(accept, forms[name].partition(";")[0])
-    )
 
 
 def answer_errors(app: web.Application, prefix: str = "") -> None:
@@ -113,31 +95,3 @@ def _problem(
     if request.body_exists:
         response.force_close()
     return response
-
-
-def given_once(parameters: MultiMapping[str], name: str) -> str | None:
-    """Return the value of a parameter, None if it is absent; raises HTTPBadRequest if it is repeated."""
-    values = parameters.getall(name, [])
-    if len(values) > 1:
-        raise web.HTTPBadRequest(text=f"The {name} must be given once.")
-    return values[0] if values else None
-
-
-def one_of(parameters: MultiMapping[str], name: str, options: Collection[str]) -> str | None:
-    """Return which option a parameter names, None if it is absent.
-
-    Raises HTTPBadRequest if the value is empty, repeated or not an option.
-    """
-    values = parameters.getall(name, [])
-    if values and (len(values) > 1 or values[0] not in options):
-        once = ", given once" if len(values) > 1 else ""
-        raise web.HTTPBadRequest(text=f"The {name} must be one of {', '.join(options)}{once}.")
-    return values[0] if values else None
-
-
-def short_text(parameters: MultiMapping[str], name: str, longest: int) -> str | None:
-    """Return a text of 1 to ``longest`` characters, None if it is absent; else raises HTTPBadRequest."""
-    text = given_once(parameters, name)
-    if text is not None and not 1 <= len(text) <= longest:
-        raise web.HTTPBadRequest(text=f"The {name} must have 1 to {longest} characters.")
-    return text

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.exposition.page import accepts_gzip
-from exporter.web.http.errors import short_text
+from exporter.web.http.parameters import short_text
 from exporter.web.live.sse import HEADERS, START, Message, event
 
 

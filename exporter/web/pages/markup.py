@@ -13,7 +13,7 @@ from exporter.web.pages.picture.bars import Bar, Segment
 from exporter.web.pages.picture.cells import Key, Mark
 from exporter.web.pages.scene import Figure, Pair, Scene, answers
 
-__all__ = ["bar", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
+__all__ = ["bar_svg", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
 _KEPT = 4096
 _PATTERNED = frozenset({"quiet", "idle-memory", "unattributed", "unmeasured"})
@@ -80,7 +80,7 @@ def key(drawn: Key, root: str) -> Markup:
     return Markup(f'<li>{number}{who}{held} <span class="used">{used}</span></li>')  # noqa: S704
 
 
-def bar(drawn: Bar, silent: bool = False) -> Markup:
+def bar_svg(drawn: Bar, silent: bool = False) -> Markup:
     """Return a bar as SVG; ``silent`` hides it from screen readers if its values are next to it as text."""
     label = 'aria-hidden="true"' if silent else f'role="img" aria-label="{escape(drawn.text)}"'
     look = "bar dashed" if drawn.dashed else "bar"

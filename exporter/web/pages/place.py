@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 from multidict import MultiMapping
 
-from exporter.web.http.errors import given_once
+from exporter.web.http.parameters import given_once
 from exporter.web.timelines.query import SPANS, BadValueError, span_of
 
 LONGEST = 200

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from exporter.web.http.errors import prefers_html
+from exporter.web.http.parameters import prefers_html
 from exporter.web.http.responses import reply
 from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.place import PATHS, Kind, requested_place

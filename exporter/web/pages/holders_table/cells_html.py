@@ -236,4 +236,4 @@ def _use(state: HolderState, used: Number | None, entitled: Number | None, devic
 
 @lru_cache(_KEPT)
 def _bar(look: str, share: float | None, dashed: bool) -> str:
-    return str(markup.bar(use_bar("", look, Use(share, None if dashed else 1, 1)), silent=True))
+    return str(markup.bar_svg(use_bar("", look, Use(share, None if dashed else 1, 1)), silent=True))
