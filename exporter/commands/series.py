@@ -1,21 +1,10 @@
-"""The series that the settings choose."""
+"""A warning of names of series that there are not."""
 
 import logging
 
-from exporter.config.settings import Settings
 from exporter.metrics.selection import Selection
 
 log = logging.getLogger(__name__)
-
-
-def selection_of(settings: Settings) -> Selection:
-    """Return the choice of families of the settings."""
-    return Selection(
-        metric_set=settings.metric_set,
-        dcgm_names=settings.dcgm_names,
-        allow=settings.metric_allowlist,
-        deny=settings.metric_denylist,
-    )
 
 
 def warn_of_unmatched(selection: Selection) -> None:

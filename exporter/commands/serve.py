@@ -8,11 +8,12 @@ import signal
 from collections.abc import Callable
 
 from exporter.commands.node_and_output import Node
-from exporter.commands.series import selection_of, warn_of_unmatched
+from exporter.commands.series import warn_of_unmatched
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition
 from exporter.history.ring import History, spans_of
+from exporter.metrics.selection import Selection
 from exporter.model.poll_result import DEADLINE
 from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
@@ -53,7 +54,7 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
     poller.subscribe(NodeLog().record)
-    selection = selection_of(node.settings)
+    selection = Selection.of(node.settings)
     warn_of_unmatched(selection)
     exposition = Exposition(selection, hostname_label=settings.dcgm_hostname_label)
     history = History(settings.history_retention, settings.poll_interval)

@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 
 from exporter.commands.node_and_output import Node
 from exporter.commands.one_poll import poll_once
-from exporter.commands.series import selection_of
 from exporter.config.settings import Settings
 from exporter.exposition.page import Exposition, choose_format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
+from exporter.metrics.selection import Selection
 from exporter.model import Snapshot
 
 
 def _prometheus(snapshot: Snapshot, settings: Settings) -> str:
-    exposition = Exposition(selection_of(settings), hostname_label=settings.dcgm_hostname_label)
+    exposition = Exposition(Selection.of(settings), hostname_label=settings.dcgm_hostname_label)
     return exposition.page(snapshot).body(choose_format("")).decode()
 
 

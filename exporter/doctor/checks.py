@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from exporter.config.settings import Settings
-from exporter.doctor import driver, gpus, kubelet, objects, workloads
+from exporter.doctor import driver, gpus, kubelet, objects, series, workloads
 from exporter.doctor.driver import POLL_FAILS, driver_checks
 from exporter.doctor.gpus import gpu_checks, group_checks
 from exporter.doctor.kubelet import kubelet_checks
 from exporter.doctor.objects import file_checks, object_checks
 from exporter.doctor.report import Check, Finding, Report
+from exporter.doctor.series import series_checks
 from exporter.doctor.workloads import workload_checks
 from exporter.model import Snapshot
 from exporter.model.poll_result import POLL_FAILED, PollResult
@@ -34,6 +35,7 @@ def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Ite
     yield from workload_checks(snapshot, health, evidence, settings)
     yield from object_checks(snapshot, evidence)
     yield from file_checks(snapshot, health, evidence, settings)
+    yield from series_checks(snapshot, settings)
 
 
 class Doctor:
@@ -63,7 +65,7 @@ class Doctor:
 
 FINDINGS: Final = {
     finding.code: finding
-    for module in (driver, gpus, kubelet, workloads, objects)
+    for module in (driver, gpus, kubelet, workloads, objects, series)
     for finding in vars(module).values()
     if isinstance(finding, Finding)
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import get_args
 
+from exporter.config.settings import Settings
 from exporter.metrics import COLLECTOR, FAMILIES, NODE, AnyFamily, Family, LabelledFamily
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames
 from exporter.metrics.family import Labelled, MetricSet
@@ -32,6 +33,16 @@ class Selection:
     dcgm_names: DcgmNames = "default"
     allow: tuple[re.Pattern[str], ...] = ()
     deny: tuple[re.Pattern[str], ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Selection":
+        """Return the choice of the settings."""
+        return cls(
+            metric_set=settings.metric_set,
+            dcgm_names=settings.dcgm_names,
+            allow=settings.metric_allowlist,
+            deny=settings.metric_denylist,
+        )
 
     def families(self) -> tuple[AnyFamily, ...]:
         """Return the families in the order of the page, each with the samples that its set has."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
@@ -251,6 +252,11 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         "files-unreadable": lambda: Sick(name="files of hami", scenario=catalog.load("hami"), spoil=_damaged),
         "jobs-unreadable": lambda: Sick(
             name="jobs of a batch system", scenario=one_gpu(), settings={"job_mapping_dir": nothing}
+        ),
+        "series-unmatched": lambda: Sick(
+            name="series by name",
+            scenario=one_gpu(),
+            settings={"metric_denylist": (re.compile("gpuslice_gpu_fans"),)},
         ),
         "amd-lost": lambda: replace(amd("GPU 0", tmp_path / "amd", Tree.card), also=_unplugged),
         "amd-suspended": lambda: amd(
