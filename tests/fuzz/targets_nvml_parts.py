@@ -226,7 +226,11 @@ TARGETS = (
     ),
     Target(
         name="nvml-links",
-        covers=("exporter.nvml.readings.device", "exporter.nvml.topology", "exporter.nvml.readings.fields"),
+        covers=(
+            "exporter.nvml.readings.device_reader",
+            "exporter.nvml.topology",
+            "exporter.nvml.readings.fields",
+        ),
         seeds=lambda: seeds(30, 6),
         decode=_links,
         refuses=(DriverGoneError,),
