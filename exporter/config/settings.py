@@ -17,6 +17,7 @@ from exporter.config.table import Settings
 __all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "load_settings", "settings_markdown"]
 
 _PREFIX = "GPUSLICE_"
+_LONGEST_DETAIL = 200
 _FILE = "config"  # the only option that cannot be in the file
 
 
@@ -158,7 +159,8 @@ def _parse(kind: Kind, text: str, source: str) -> Any:
     try:
         return kind.parse(text)
     except ValueError as error:
-        detail = f" ({error})" if str(error) else ""
+        # Some details repeat the value, which may be long.
+        detail = f" ({str(error)[:_LONGEST_DETAIL]})" if str(error) else ""
         raise SettingsError(f"{source}: {text!r} is not {kind.allowed}{detail}") from error
 
 

@@ -36,13 +36,14 @@ BEGAN = 1_700_000_000.0
 class Scene:
     """What was served ``time`` seconds after the start, and what was so.
 
-    ``text`` and ``page`` have all series, ``default`` is the page without any option.
+    ``text`` and ``page`` have all series, ``default`` is the page without any option; it and the snapshot are
+    of golden nodes only.
     """
 
     time: int
-    snapshot: Snapshot
     text: str
-    default: str
+    default: str = ""
+    snapshot: Snapshot | None = None
     page: Page
     truth: Truth
 
