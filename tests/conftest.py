@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="write reviewed pages and numbers anew instead of comparing with them; review the diff in git",
+        help="overwrite reviewed pages and numbers instead of comparing with them; review the diff in git",
     )
 
 

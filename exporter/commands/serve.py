@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable
 
 from exporter.commands.node_and_output import Node
-from exporter.commands.series import warn_of_unmatched
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition
@@ -55,7 +54,9 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
     poller = Poller(settings, sources, demo=node.fake is not None)
     poller.subscribe(NodeLog().record)
     selection = Selection.of(node.settings)
-    warn_of_unmatched(selection)
+    for problem in selection.unmatched():
+        # After a rename, an old name must not stop the exporter.
+        log.warning("--metric-allowlist or --metric-denylist: %s", problem)
     exposition = Exposition(selection, hostname_label=settings.dcgm_hostname_label)
     history = History(settings.history_retention, settings.poll_interval)
     poller.subscribe(history.record)

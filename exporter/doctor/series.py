@@ -1,14 +1,17 @@
 """Check of the series on /metrics: how many this node has, and what larger sets would add."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from exporter.config.settings import Settings
 from exporter.doctor.report import Check, Finding
-from exporter.exposition.page import Exposition
-from exporter.metrics.selection import SETS, Selection
+from exporter.exposition.page import EVERYTHING, Exposition
+from exporter.metrics import FAMILIES, AnyFamily
+from exporter.metrics.dcgm import DCGM, DEFAULT
+from exporter.metrics.selection import SETS, Selection, has
 from exporter.model import Snapshot
 
+CORE: Final = Selection(dcgm_names="off")
 SERIES_UNMATCHED: Final = Finding(
     "series-unmatched",
     "degraded",
@@ -18,28 +21,31 @@ SERIES_UNMATCHED: Final = Finding(
 
 
 def series_checks(snapshot: Snapshot, settings: Settings) -> Iterator[Check]:
-    """Yield the number of series, and a finding if a pattern matches none."""
+    """Yield the number of series, and a finding for each pattern that matches none."""
     chosen = Selection.of(settings)
-    yield Check("series", "OK", f"{_count(snapshot, chosen):,} on /metrics{_more(snapshot, chosen)}")
-    for pattern, nearest in chosen.unmatched().items():
-        names = f"; the names most like it are {', '.join(nearest)}" if nearest else ""
-        yield SERIES_UNMATCHED.check("series by name", f"no series matches {pattern!r}{names}")
+    shown = sum(_counts(snapshot, chosen).values())
+    yield Check("series", "OK", "; ".join((f"{shown:,} on /metrics", *_more(snapshot, chosen))))
+    for problem in chosen.unmatched():
+        yield SERIES_UNMATCHED.check("series by name", problem)
 
 
-def _more(snapshot: Snapshot, chosen: Selection) -> str:
-    """Return what the larger sets would add, "" if there is none."""
-    native = [_count(snapshot, Selection(metric_set=each, dcgm_names="off")) for each in SETS]
-    of_dcgm = [_count(snapshot, Selection(dcgm_names=each)) - native[0] for each in ("off", "default", "all")]
+def _more(snapshot: Snapshot, chosen: Selection) -> Iterator[str]:
+    """Yield what the larger sets would add, and what DCGM's names cost."""
+    core, full = _counts(snapshot, CORE), _counts(snapshot, EVERYTHING)
+    sizes = [sum(core.values())] + [_number(full, (f for f in FAMILIES if has(each, f))) for each in SETS[1:]]
     now = SETS.index(chosen.metric_set)
-    larger = [
-        f"--metric-set {each} has {native[place] - native[now]:,} more"
-        for place, each in enumerate(SETS)
-        if place > now
-    ]
+    for metric_set, size in zip(SETS[now + 1 :], sizes[now + 1 :], strict=True):
+        yield f"--metric-set {metric_set} has {size - sizes[now]:,} more"
     if chosen.dcgm_names == "default":
-        larger.append(f"--dcgm-names all has {of_dcgm[2] - of_dcgm[1]:,} more, off {of_dcgm[1]:,} fewer")
-    return "".join(f"; {each}" for each in larger)
+        default = _number(full, DEFAULT)
+        yield f"--dcgm-names all has {_number(full, DCGM) - default:,} more, off {default:,} fewer"
 
 
-def _count(snapshot: Snapshot, selection: Selection) -> int:
-    return sum(samples.count(b"\n") for _, samples in Exposition(selection).blocks(snapshot))
+def _counts(snapshot: Snapshot, selection: Selection) -> Mapping[str, int]:
+    """Return the number of series of each family that has some, by its name."""
+    blocks = Exposition(selection).blocks(snapshot)
+    return {family.name: samples.count(b"\n") for family, samples in blocks}
+
+
+def _number(counts: Mapping[str, int], families: Iterable[AnyFamily]) -> int:
+    return sum(counts.get(family.name, 0) for family in families)

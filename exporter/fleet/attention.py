@@ -7,10 +7,8 @@ from typing import NamedTuple
 from exporter.fleet.cluster_model import IdleHolder, IdleTotals, SickGpu
 from exporter.fleet.queries import Answers, Narrow, of
 from exporter.fleet.targets import Scraped, Targets, holder_key, holder_of
-from exporter.formats.wording import duration, recovery
-from exporter.model.condition_signs import REBOOTS, RESETS
+from exporter.formats.wording import duration
 from exporter.model.conditions import TABLE, Look
-from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.model.xids import explain
 from exporter.prometheus import Sample
 
@@ -45,14 +43,8 @@ def _xid(sample: Sample) -> _Reason | None:
     return "bad", f"XID {known.code} {duration(sample.value)} ago: {known.meaning}"
 
 
-# Recovery actions after which the driver reports the next one; the others are conditions.
-_FIRST_STEPS = "|".join(action for action in RECOVERY_ACTIONS if action not in {"none", *RESETS, *REBOOTS})
 _SIGNS = {
     "conditions": _Sign(f'{_GPU}condition{{condition!="driver_released"}} == 1', _condition),
-    "recovery actions": _Sign(
-        f'{_GPU}recovery_action{{action=~"{_FIRST_STEPS}"}} == 1',
-        lambda sample: ("bad", recovery(sample.labels.get("action", ""))),
-    ),
     "XID errors": _Sign(f"time() - {_GPU}xid_last_timestamp_seconds < {RECENT_SECONDS}", _xid),
 }
 

@@ -1,7 +1,7 @@
 """Which families a page has: the set of series, DCGM's names, and lists of names to add or to leave out."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import get_args
@@ -52,14 +52,13 @@ class Selection:
         names = (family.name for family in ALL if not _any(self.deny, family.name))
         return tuple(chosen[name] for name in names if name in chosen)
 
-    def unmatched(self) -> dict[str, list[str]]:
-        """Return the patterns that match no family, each with the names most like it."""
+    def unmatched(self) -> Iterator[str]:
+        """Yield a text for each pattern that matches no family, with the names most like it."""
         names = [family.name for family in ALL]
-        return {
-            pattern.pattern: get_close_matches(pattern.pattern, names, _NEAREST)
-            for pattern in (*self.allow, *self.deny)
-            if not any(pattern.fullmatch(name) for name in names)
-        }
+        for pattern in (*self.allow, *self.deny):
+            if not any(pattern.fullmatch(name) for name in names):
+                nearest = ", ".join(get_close_matches(pattern.pattern, names, _NEAREST))
+                yield f"no series matches {pattern.pattern!r}" + (nearest and f"; similar names: {nearest}")
 
     def _of_sets(self) -> Iterable[AnyFamily]:
         native = (*NODE, *COLLECTOR) if self.dcgm_names == "only" else FAMILIES

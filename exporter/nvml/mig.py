@@ -102,7 +102,8 @@ class MigReader:
             if slices is None or slices > MOST_SLICES:
                 return GpuLayout(enabled=True, devices=None, pending=pending)
             devices, failed = self._stable_slots(calls, uuid, handle, slices)
-        if told and not failed and slices is not None:
+        # An identity of which a call has failed is asked for again in the next sweep.
+        if told and not failed and slices is not None and calls.failures() == failures:
             self._known[uuid] = _known_slots(slices, devices)
         unread = self._unread(uuid, {slot: identity for slot, (identity, _) in devices.items()}, failed)
         return GpuLayout(

@@ -109,7 +109,7 @@ class Links:
         self.restart()
 
     def restart(self) -> None:
-        """Judge anew: the GPU was restarted, which trains its links again."""
+        """Start again after a restart of the GPU, which trains its links again."""
         self._width, self._nvlinks = Below(LINK_SECONDS), Below(LINK_SECONDS)
         self._generation = Below(GENERATION_SECONDS)
         self._work = Window(GENERATION_SECONDS)

@@ -1,8 +1,8 @@
 """The time between polls, in which a kubelet that does not answer is asked again.
 
-A machine may have no kubelet at all, and connecting costs far more than a look at the socket's file. Where
-nobody listens on that file, nobody ever will: a kubelet creates a new one at its start. So an unreachable
-kubelet is asked only for a while after its file has changed.
+A machine may have no kubelet at all, and a connection costs far more than a stat of the socket's file. A
+kubelet creates a new file at each start. So an unreachable kubelet is asked only for a while after its file
+has changed.
 """
 
 import asyncio

@@ -38,6 +38,8 @@ FAILURES = frozenset(
     {"gpuslice_collector_errors_total", "gpuslice_gpu_events_total", "gpuslice_nvml_errors_total"}
 )
 CONDITION = "gpuslice_gpu_condition"
+# What is decided over minutes, and unknown before.
+AFTER_MINUTES = frozenset({"throttled_by_heat_or_power"})
 # What must never appear, whatever fails.
 NEVER = frozenset({"gpuslice_attribution_inconsistent_total"})
 # What belongs to no container that is known to use it: it takes up what is not known of those.
@@ -131,8 +133,7 @@ def made_up(
         ):
             continue
         if series not in baseline.page.samples:
-            if name == CONDITION and not value:
-                # That clocks are not throttled is known after some minutes.
+            if name == CONDITION and not value and labels_of(series)["condition"] in AFTER_MINUTES:
                 continue
             if states is None or not (own(series) and _stands_in(value, baseline, page, series)):
                 yield f"{series} {value:g} was not there before"

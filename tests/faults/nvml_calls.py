@@ -85,7 +85,7 @@ async def driver_of(watch: Watch) -> Driver:
     await watch.poll()
     calls = dict(watch.node.nvml.calls)
     baseline = await watch.rest()
-    # One of the polls looks at all MIG devices again, now that changes of them are told.
+    # One of the polls enumerates all MIG devices: in the others events report changes of them.
     polls = WARMING_POLLS - 1
     steady = {key for key, count in watch.node.nvml.calls.items() if count >= calls.get(key, 0) + polls}
     driver.reopen()

@@ -100,7 +100,7 @@ def test_an_event_makes_its_gpu_due(clock: Clock):
 
 
 def test_a_gpu_that_is_cut_anew_is_due(clock: Clock):
-    """Nothing that was read of the former layout is told of the new one."""
+    """No value of the former layout is kept for the new one."""
     polled = Polled(clock, Driver(gpu("a", SMALL)))
     polled.poll()
     polled.driver.become(gpu("a", LARGE, fan=80))
@@ -153,7 +153,7 @@ def test_without_a_current_value_nothing_old_is_told(polled: Polled):
 
 
 def test_nothing_survives_a_lost_gpu(polled: Polled):
-    """While it is lost no slow value is told; when it is back all are read."""
+    """A lost GPU has no slow values; when it is back, all are read at once."""
     polled.poll()
     polled.driver.fail("GPU_IS_LOST", POWER)
     reading = polled.read()

@@ -91,3 +91,14 @@ def test_a_slot_that_fails_is_not_taken_for_what_was_in_it(clock: Clock):
     driver.recover()
     assert found(polled.read()) == {"MIG-small": "1g.2gb"}
     polled.sweeper.close()
+
+
+def test_an_identity_that_failed_is_asked_for_again_in_the_next_sweep(clock: Clock):
+    """A profile that could not be read is missing for no longer than the failure."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    driver.fail("UNKNOWN", NAME, "MIG-small")
+    polled = settled(clock, driver)
+    assert found(polled.read())["MIG-small"] is None
+    driver.recover()
+    assert found(polled.read())["MIG-small"] == "1g.2gb"
+    polled.sweeper.close()

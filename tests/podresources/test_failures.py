@@ -86,7 +86,7 @@ async def test_dead_kubelet(kubelet: FakeKubelet) -> None:
 
 
 async def test_who_may_be_reached_without_a_new_socket(kubelet: FakeKubelet, tmp_path: Path) -> None:
-    """A kubelet that hangs or refuses calls may; nobody may where nobody listens."""
+    """A kubelet that hangs or refuses calls is reachable; a socket without a listener is not."""
     client, absent = PodResources(kubelet.socket, timeout=0.3), PodResources(tmp_path / "absent.sock")
     kubelet.delay = math.inf
     for reader, unreachable in ((client, False), (absent, True)):

@@ -1,4 +1,4 @@
-"""What the page says of GPUs that are sick, from the first sign on until it is over."""
+"""Conditions of the GPUs of scenarios: when each is raised, and when it is cleared."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A machine without a kubelet: nobody connects while nothing changes, and a kubelet that comes is noticed."""
+"""Without a kubelet there are no connections between polls, and a kubelet that starts is noticed."""
 
 import asyncio
 import os
@@ -53,12 +53,12 @@ async def without_kubelet() -> AsyncIterator[tuple[FakeNode, Poller, Path]]:
 
 
 async def visited(server: socket.socket) -> None:
-    """Wait until somebody connects."""
+    """Wait for a connection."""
     client, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(server), SOON)
     client.close()
 
 
-@pytest.mark.parametrize("before", ["no directory", "no socket", "a file", "nobody listens"])
+@pytest.mark.parametrize("before", ["no directory", "no socket", "a file", "no listener"])
 async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unheard: socket.socket):
     """Whatever was at its place."""
     async with without_kubelet() as (node, poller, path):
@@ -66,7 +66,7 @@ async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unhear
             path.parent.rmdir()
         elif before == "a file":
             path.touch()
-        elif before == "nobody listens":
+        elif before == "no listener":
             unheard.bind(os.fspath(path))
         await poller.first()
         assert failing(poller.snapshot) >= {"podresources"}
