@@ -15,7 +15,18 @@ from tests.faults.compare import failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_PARTS, Driver, driver_of
 from tests.faults.nvml_claims import Reach
-from tests.faults.nvml_errors import OF_NODE, ONCE, PART, SOURCE, STATES, STEP, Case, Matrix, show_on_bus
+from tests.faults.nvml_errors import (
+    OF_NODE,
+    ONCE,
+    PART,
+    SOURCE,
+    STATES,
+    STEP,
+    WAIT,
+    Case,
+    Matrix,
+    show_on_bus,
+)
 from tests.faults.pages import Page
 from tests.poller.bench import until
 
@@ -172,13 +183,20 @@ def _threads() -> int:
 
 
 def chosen(matrix: Matrix, functions: Iterable[str], *, every: bool) -> Iterator[Case]:
-    """List the cells: all, or each function for ever on one GPU and, by turns, another place or duration."""
+    """List the cells: all, or each function for ever on one GPU and, by turns, another place or duration.
+
+    A wait for events that hangs is noticed after some seconds of the clock, not of the node: it has a test of
+    its own.
+    """
     for turn, function in enumerate(functions):
         where = list(matrix.places(function))
         if every:
             yield from (Case(function, how, *at) for at in where for how in (SLOW, FOR_EVER))
             continue
         if turn % OF_READINGS and function.startswith(READINGS) and function not in OF_PARTS:
+            continue
+        if function == WAIT:
+            yield Case(function, SLOW, *where[0])
             continue
         yield Case(function, FOR_EVER, *where[0])
         if len(where) > 1 and turn % OTHER_PLACES == 0:

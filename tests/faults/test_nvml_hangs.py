@@ -1,16 +1,32 @@
 """A call of NVML that does not return costs what it is about, and is taken back when it returns."""
 
+import asyncio
+import threading
+
 import pytest
 
+from exporter.demo.scenario.faults import NvmlHang
+from exporter.nvml import event_wait
 from tests.faults import nvml_nodes
-from tests.faults.harness import must_hold
+from tests.faults.harness import must_hold, scenario_fault, watched
 from tests.faults.nvml_calls import asked_of
-from tests.faults.nvml_hangs import results
+from tests.faults.nvml_errors import STEP, WAIT
+from tests.faults.nvml_hangs import PATIENCE, results
+from tests.faults.pages import name_of
+from tests.poller.bench import until
 
 # The functions are taken in turns by so many tests, which mostly wait and can do so side by side. Of many
 # parts `make test` tries the first, which is a few functions.
 PARTS, MANY = 3, 12
 LEAST_CELLS = 36
+# A wait hangs after so long in the test of its own; healthy ones take a tenth.
+HUNG_SECONDS = 1.0
+OF_EVENTS = {
+    "gpuslice_gpu_xid_errors_total",
+    "gpuslice_gpu_condition",
+    "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_EXP_XID_ERRORS_COUNT",
+}
 
 
 @pytest.mark.parametrize(
@@ -36,3 +52,27 @@ async def test_so_does_a_hang_in_a_call_that_only_other_drivers_and_boards_are_a
         must_hold(result)
         seen += 1
     assert seen > 10
+
+
+async def test_a_wait_for_events_that_hangs_costs_what_only_events_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until it returns, GPUs are not watched and counts of XIDs are unknown; the rest of the page stays."""
+    monkeypatch.setattr(event_wait, "HUNG_SECONDS", HUNG_SECONDS)
+    async with watched(nvml_nodes.new(), step=STEP, patience=PATIENCE, deadline=2 * PATIENCE) as watch:
+        before = (await watch.before()).page
+        async with scenario_fault(
+            watch, NvmlHang(kind="nvml_hang", function=WAIT, device=None, seconds=None)
+        ):
+            await asyncio.sleep(2 * HUNG_SECONDS)
+            await watch.poll()
+            page = await watch.poll()
+        await until(lambda: all(each.name != "nvml-events" for each in threading.enumerate()), within=5.0)
+        recovered = await watch.poll()
+    lost = {name_of(series) for series in before.samples.keys() - page.samples.keys()}
+    assert lost == OF_EVENTS
+    assert {value for _, value in page.series("gpuslice_gpu_events_watched")} == {0}
+    assert recovered.samples.keys() >= before.samples.keys()
+    assert list(recovered.series("gpuslice_gpu_events_watched")) == list(
+        before.series("gpuslice_gpu_events_watched")
+    )
