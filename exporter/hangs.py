@@ -1,4 +1,8 @@
-"""Calls that may never return: threads that can be abandoned, and the devices of their calls."""
+"""Calls that may never return: threads that can be abandoned, and the places of their calls.
+
+A place is what is left out while a call about it hangs: a GPU, a MIG slot, an AMD card, or a part that all
+GPUs share, such as the event set.
+"""
 
 import asyncio
 import time
@@ -16,7 +20,7 @@ class ReplaceableWorker:
     """Runs jobs one after the other in a thread called ``name``, which it replaces if a call hangs.
 
     ``abandon`` receives the seconds that one call may take (``patience``) and returns whether the thread is
-    abandoned. It must first exclude the device of the hanging call until that call returns; the job is then
+    abandoned. It must first exclude the place of the hanging call until that call returns; the job is then
     restarted in a new thread. The abandoned thread cannot be ended, but does not keep the program from
     exiting.
     """
@@ -51,7 +55,7 @@ class ReplaceableWorker:
         return asyncio.ensure_future(self._worker.run(job))
 
 
-# Error name under which reads of an excluded device are counted.
+# Error name under which reads of an excluded place are counted.
 HANGS: Final = "Hangs"
 
 
@@ -63,7 +67,7 @@ class AbandonedError(BaseException):
 
 
 class Hangs:
-    """Calls that have not returned, by device: ``calls`` maps the excluded device to the call's name."""
+    """Calls that have not returned, by place: ``calls`` maps the excluded place to the call's name."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}

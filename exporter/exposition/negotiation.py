@@ -1,4 +1,7 @@
-"""The exposition format and the encoding that a client requests in its headers (RFC 9110, 12.5)."""
+"""The exposition format and the encoding that a client requests in its headers (RFC 9110, 12.5).
+
+``choose_format`` is for /metrics; ``media_quality`` also serves the API and the pages.
+"""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum

@@ -1,7 +1,8 @@
 """The tables of series: one row for each exported family.
 
 HELP texts, the renderer, JSON fields, CSV columns, the reference page and the tests are made from the tables;
-a new series is a new row.
+a new series is a new row. A family's name is the prefix of its ``Rows`` and the name in its row: search for
+``memory_used_bytes``, not for ``gpuslice_container_memory_used_bytes``.
 """
 
 from exporter.metrics.container_rows import CONTAINER, POD

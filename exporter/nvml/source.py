@@ -1,9 +1,10 @@
 """NVML as a source of the poller, in a worker thread.
 
 A call into a faulty driver can hang forever, and its thread cannot be ended. The thread is abandoned (as a
-daemon it does not keep the program from exiting), and a new one sweeps without the device of that call until
-the call returns. So at most one thread hangs for each device. A call about no single device, such as
-opening the driver, is not abandoned: the source fails with ``deadline`` until it returns.
+daemon it does not keep the program from exiting), and a new one sweeps without the place of that call until
+the call returns: a GPU, a MIG slot, or a part that all GPUs share, such as the event set. So at most one
+thread hangs for each place. A call about the driver as a whole, such as opening it, is not abandoned: the
+source fails with ``deadline`` until it returns.
 """
 
 import asyncio

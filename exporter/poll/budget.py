@@ -9,9 +9,12 @@ stages. Each may take what those before it have left, up to the moment at which 
 | dependents | 90 % | sources that need those answers: processes, sharing systems' files, vGPUs, jobs |
 | join | 100 % | attribution and the new snapshot |
 
+With long intervals a stage takes 10 s at most.
+
 The poll goes on without a late source, and the next poll checks whether it has answered. Who holds to the
-limits: ``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (a GPU) and
-``hangs.py`` (a call). Shorter limits of one client alone are in ``podresources/client.py`` (a first short
+limits: ``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (an NVIDIA GPU),
+``amd/sysfs_file.py`` (an AMD card), ``hangs.py`` (a call), and the clients of the kubelet, the Pods API and
+dcgm-exporter (a request). Shorter limits of one client alone are in ``podresources/client.py`` (a first short
 attempt) and ``nvml/event_wait.py`` (closing the driver).
 """
 

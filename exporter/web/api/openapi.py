@@ -26,7 +26,7 @@ from exporter.web.api.describe import (
     text,
     whole,
 )
-from exporter.web.api.routes import FORMS
+from exporter.web.api.routes import FORMATS
 from exporter.web.api.schemas import schemas
 from exporter.web.live import snapshot_stream
 from exporter.web.timelines.query import (
@@ -132,7 +132,7 @@ OPERATIONS: Operations = {
         words="As JSON; its containers as CSV; or the node as text.",
         answers={JSON: "Snapshot", CSV: "", TEXT: ""},
         parameters={
-            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMS)),
+            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMATS)),
         },
     ),
     "/api/v1/stream": Operation(

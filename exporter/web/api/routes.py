@@ -5,13 +5,13 @@ import json
 from aiohttp import web
 
 from exporter.exposition.page import accepts_gzip, choose_format
-from exporter.web.http.parameters import requested_form
+from exporter.web.http.parameters import requested_format
 from exporter.web.http.responses import reply
 from exporter.web.site import Site
 
 JSON = "application/json; charset=utf-8"
 # The formats of a snapshot, and their content types.
-FORMS = {"json": JSON, "csv": "text/csv; charset=utf-8", "text": "text/plain; charset=utf-8"}
+FORMATS = {"json": JSON, "csv": "text/csv; charset=utf-8", "text": "text/plain; charset=utf-8"}
 
 
 def routes(site: Site) -> list[web.RouteDef]:
@@ -42,14 +42,14 @@ class _Machine:
 
     async def snapshot(self, request: web.Request) -> web.Response:
         """Return the snapshot in the requested format."""
-        form = requested_form(request, FORMS)
+        wanted = requested_format(request, FORMATS)
         pages, headers = self._pages, {}
-        make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[form]
-        if form == "csv":
+        make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[wanted]
+        if wanted == "csv":
             name = _file_name(pages.snapshot.node.name)
             headers["Content-Disposition"] = f'attachment; filename="gpuslice-{name}.csv"'
         return await reply(
-            request, await make(), FORMS[form], vary="Accept, Accept-Encoding", headers=headers
+            request, await make(), FORMATS[wanted], vary="Accept, Accept-Encoding", headers=headers
         )
 
     async def doctor(self, request: web.Request) -> web.Response:

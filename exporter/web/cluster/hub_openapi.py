@@ -26,7 +26,7 @@ from exporter.web.api.describe import (
     whole,
 )
 
-FORMS: Mapping[str, str] = {
+FORMATS: Mapping[str, str] = {
     "json": "application/json; charset=utf-8",
     "text": "text/plain; charset=utf-8",
 }
@@ -60,7 +60,7 @@ OPERATIONS: Operations = {
         summary="The last answer of the cluster.",
         answers={JSON: "FleetRead", TEXT: ""},
         parameters={
-            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMS)),
+            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMATS)),
         },
     ),
     describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),

@@ -19,11 +19,11 @@ from exporter.web.app import build_app
 from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.cluster.hub_openapi import FORMS
+from exporter.web.cluster.hub_openapi import FORMATS
 from exporter.web.html import page
 from exporter.web.http import assets
 from exporter.web.http.assets import version
-from exporter.web.http.parameters import one_of, prefers_html, requested_form
+from exporter.web.http.parameters import one_of, prefers_html, requested_format
 from exporter.web.http.responses import reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.page_stream import OpenPage
@@ -175,9 +175,9 @@ class _Routes:
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""
-        form = requested_form(request, FORMS)
-        body = await (self._pages.document() if form == "json" else self._pages.text())
-        return await reply(request, body, FORMS[form], vary=_VARY)
+        wanted = requested_format(request, FORMATS)
+        body = await (self._pages.document() if wanted == "json" else self._pages.text())
+        return await reply(request, body, FORMATS[wanted], vary=_VARY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}

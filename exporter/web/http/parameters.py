@@ -1,4 +1,4 @@
-"""What a request asks for: the form of the response (HTML, JSON, CSV, text), and its parameters."""
+"""What a request asks for: the format of the response (HTML, JSON, CSV, text), and its parameters."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,14 +15,14 @@ def prefers_html(request: web.Request) -> bool:
     return html > 0 and html >= media_quality(accept, "text/plain")
 
 
-def requested_form(request: web.Request, forms: Mapping[str, str]) -> str:
-    """Return the form that the parameter ``format`` names, else the one that the client prefers.
+def requested_format(request: web.Request, formats: Mapping[str, str]) -> str:
+    """Return the format that the parameter ``format`` names, else the one that the client prefers.
 
-    ``forms`` are content types by name; the first is the default. Raises HTTPBadRequest for another name.
+    ``formats`` are content types by name; the first is the default. Raises HTTPBadRequest for another name.
     """
     accept = request.headers.get("Accept", "")
-    return one_of(request.query, "format", forms) or max(
-        forms, key=lambda name: media_quality(accept, forms[name].partition(";")[0])
+    return one_of(request.query, "format", formats) or max(
+        formats, key=lambda name: media_quality(accept, formats[name].partition(";")[0])
     )
 
 
