@@ -12,6 +12,8 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from exporter.nvml import event_wait
+
 # The program is started a hundred times, and the tests are read by each worker: what they import is compiled
 # once, also where nothing is to be kept of what is compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -41,6 +43,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="overwrite reviewed pages and numbers instead of comparing with them; review the diff in git",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _waits_for_events_are_short() -> Iterator[None]:
+    """Let a poller that is closed not wait half a second for its thread of GPU events."""
+    kept, event_wait.SLICE_MILLISECONDS = event_wait.SLICE_MILLISECONDS, 50
+    yield
+    event_wait.SLICE_MILLISECONDS = kept
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,9 @@ import pynvml
 from exporter.nvml.driver.library import error_name
 
 log = logging.getLogger(__name__)
-# Timeout of one call that waits, and time to end the thread.
-SLICE_MILLISECONDS = 100
+# Timeout of one call that waits, and time to end the thread. An event ends the call at once; waking ten times
+# a second cost 0.26 % of a core, twice a second a fifth of that.
+SLICE_MILLISECONDS = 500
 END_SECONDS = 1.0
 # Pause after so many events: a driver may return events without end, and the sweeps need the interpreter.
 BURST = 100
