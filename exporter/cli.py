@@ -142,10 +142,16 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
     )
 
 
-async def _metrics(_arguments: argparse.Namespace, _settings: Settings) -> int:
-    from exporter.commands.metrics import metrics_markdown  # noqa: PLC0415 - see above
+async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
+    from exporter.commands.one_poll import poll_once  # noqa: PLC0415 - see above
 
-    print_text(metrics_markdown())
+    if not arguments.count:
+        print_text(metrics_markdown())
+        return 0
+    async with node(settings, arguments.scenario) as this:
+        snapshot, _ = await poll_once(this)
+    print_text(node_series(snapshot, this.settings))
     return 0
 
 

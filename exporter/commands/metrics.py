@@ -1,12 +1,15 @@
-"""The reference page of the exported series, made from the tables."""
+"""``metrics``: the reference page of the exported series, and the number of series of a node in each set."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
+from exporter.config.settings import Settings
+from exporter.exposition.page import Exposition
 from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import (
     COLLECTOR,
     CONTAINER,
+    FAMILIES,
     GPU,
     GROUPS,
     LEVEL_LABELS,
@@ -18,6 +21,8 @@ from exporter.metrics import (
     Family,
 )
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
+from exporter.metrics.selection import SETS, Selection
+from exporter.model import Snapshot
 
 _INTRODUCTION = """\
 # Exported series
@@ -36,6 +41,7 @@ Further properties, such as the model, are labels of the info series. Scrape wit
 The column *set* has the smallest set of `--metric-set` with the series: `core` (the default) has what the
 alerts and the Fleet, Node and Tenant dashboards need, `standard` also what the Hardware dashboard shows,
 `full` all. `--metric-allowlist` adds single series, and `--metric-denylist` leaves some out.
+`gpuslice-exporter metrics --count` prints how many of each this node has in each set.
 
 The column *where* has the GPUs and modes that a series is available on. `gpuslice-exporter doctor` reports
 which series this node has, and why others are missing.
@@ -88,6 +94,39 @@ _SELF_TEXT = """\
 def metrics_markdown() -> str:
     """Return the reference page as Markdown."""
     return "\n".join(chain(_INTRODUCTION.splitlines(), _native(), _dcgm(), _self()))
+
+
+def node_series(snapshot: Snapshot, settings: Settings) -> str:
+    """Return the number of series of a node in each set as text: sums, and a line for each family."""
+    sets = [Exposition(Selection(metric_set=name, dcgm_names="off")).counts(snapshot) for name in SETS]
+    dcgm = Exposition(Selection(dcgm_names="all")).counts(snapshot)
+    default = sum(dcgm.get(family.name, 0) for family in DEFAULT)
+    every = sum(dcgm.get(family.name, 0) for family in DCGM)
+    sizes = [sum(counts.values()) for counts in sets]
+    rows = [
+        (f"--metric-set {name}", f"{size:,}", "" if number == 0 else f"{size - sizes[number - 1]:,} more")
+        for number, (name, size) in enumerate(zip(SETS, sizes, strict=True))
+    ]
+    rows += [
+        ("--dcgm-names default", f"{default:,}", "with each set"),
+        ("--dcgm-names all", f"{every:,}", f"{every - default:,} more"),
+    ]
+    chosen = sum(Exposition(Selection.of(settings)).counts(snapshot).values())
+    title = f"{chosen:,} series of node {snapshot.node.name} on /metrics with these settings"
+    families = [
+        (family.name, *(str(counts.get(family.name, 0)) for counts in sets))
+        for family in FAMILIES
+        if family.name in sets[-1]
+    ]
+    return "\n".join((title, "", *_columns(rows), "", *_columns([("family", *SETS), *families]), ""))
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield aligned lines; the first column is a name, the others are numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *numbers in rows:
+        cells = (number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))
+        yield "  ".join((name.ljust(widths[0]), *cells)).rstrip()
 
 
 def _native() -> Iterator[str]:

@@ -37,6 +37,13 @@ def _doctor_options(parser: argparse.ArgumentParser) -> None:
     _add_scenario(parser)
 
 
+def _metrics_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--count", action="store_true", help="poll once and print the number of series of this node by set"
+    )
+    _add_scenario(parser)
+
+
 def _record_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="write here instead of to the terminal")
     parser.add_argument(
@@ -102,7 +109,7 @@ HELP = {
     "doctor": "check what can be read here, what is missing, and how to fix it; "
     "exit code 0: all OK, 1: something degraded, 3: something missing",
     "record": "write a scenario of this node, with UUIDs, serials and names masked",
-    "metrics": "print the table of all series as Markdown",
+    "metrics": "print the table of all series as Markdown, or count those of this node",
     "hub": "serve the page of the whole cluster, with data from a Prometheus",
     INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
 }
@@ -111,6 +118,7 @@ OPTIONS = {
     "snapshot": _snapshot_options,
     "doctor": _doctor_options,
     "record": _record_options,
+    "metrics": _metrics_options,
     "hub": _hub_options,
     INSPECT: _inspect_options,
 }

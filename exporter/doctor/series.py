@@ -23,7 +23,7 @@ SERIES_UNMATCHED: Final = Finding(
 def series_checks(snapshot: Snapshot, settings: Settings) -> Iterator[Check]:
     """Yield the number of series, and a finding for each pattern that matches none."""
     chosen = Selection.of(settings)
-    shown = sum(_counts(snapshot, chosen).values())
+    shown = sum(Exposition(chosen).counts(snapshot).values())
     yield Check("series", "OK", "; ".join((f"{shown:,} on /metrics", *_more(snapshot, chosen))))
     for problem in chosen.unmatched():
         yield SERIES_UNMATCHED.check("series by name", problem)
@@ -31,7 +31,7 @@ def series_checks(snapshot: Snapshot, settings: Settings) -> Iterator[Check]:
 
 def _more(snapshot: Snapshot, chosen: Selection) -> Iterator[str]:
     """Yield what the larger sets would add, and what DCGM's names cost."""
-    core, full = _counts(snapshot, CORE), _counts(snapshot, EVERYTHING)
+    core, full = Exposition(CORE).counts(snapshot), Exposition(EVERYTHING).counts(snapshot)
     sizes = [sum(core.values())] + [_number(full, (f for f in FAMILIES if has(each, f))) for each in SETS[1:]]
     now = SETS.index(chosen.metric_set)
     for metric_set, size in zip(SETS[now + 1 :], sizes[now + 1 :], strict=True):
@@ -39,12 +39,6 @@ def _more(snapshot: Snapshot, chosen: Selection) -> Iterator[str]:
     if chosen.dcgm_names == "default":
         default = _number(full, DEFAULT)
         yield f"--dcgm-names all has {_number(full, DCGM) - default:,} more, off {default:,} fewer"
-
-
-def _counts(snapshot: Snapshot, selection: Selection) -> Mapping[str, int]:
-    """Return the number of series of each family that has some, by its name."""
-    blocks = Exposition(selection).blocks(snapshot)
-    return {family.name: samples.count(b"\n") for family, samples in blocks}
 
 
 def _number(counts: Mapping[str, int], families: Iterable[AnyFamily]) -> int:

@@ -8,7 +8,7 @@ same samples, and differ in headers only.
 import gzip
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from exporter.exposition.lines import (
@@ -75,6 +75,10 @@ class Exposition:
             texts = [(family, lines.samples(entities[family.level])) for family, lines in self._lines]
             self._labels.turn()
         return [block for block in texts if block[1]]
+
+    def counts(self, snapshot: Snapshot) -> Mapping[str, int]:
+        """Return the number of series of each family that has some, by its name."""
+        return {family.name: samples.count(b"\n") for family, samples in self.blocks(snapshot)}
 
     def header(self, family: AnyFamily, openmetrics: bool) -> bytes:
         """Return HELP and TYPE of a family, which are rendered once."""

@@ -1,9 +1,10 @@
-"""The doctor counts the series of this node, and says what larger sets would add."""
+"""The doctor and ``metrics --count`` count the series of this node, and say what larger sets would add."""
 
 import re
 
 import pytest
 
+from exporter.commands.metrics import node_series
 from exporter.config.settings import load_settings
 from exporter.doctor.series import series_checks
 from exporter.exposition.page import Exposition, Format
@@ -44,3 +45,15 @@ def test_a_pattern_without_a_match_is_a_finding() -> None:
     _, check = series_checks(SNAPSHOT, settings)
     assert check.code == "series-unmatched"
     assert "gpuslice_gpu_fan_ratio," in check.found
+
+
+def test_the_command_counts_each_family_in_each_set() -> None:
+    """Sums and lines are those of the pages, and each set's line says what it adds to the smaller one."""
+    text = node_series(SNAPSHOT, load_settings({}, {}))
+    title, sums, families = text.split("\n\n")
+    sizes = [count(metric_set=each, dcgm_names="off") for each in SETS]
+    assert title.startswith(f"{count():,} series of node ")
+    assert [int(line.split()[2].replace(",", "")) for line in sums.splitlines()[: len(SETS)]] == sizes
+    assert f"{sizes[1] - sizes[0]:,} more" in sums.splitlines()[1]
+    columns = zip(*(line.split()[1:] for line in families.splitlines()[1:]), strict=True)
+    assert [sum(map(int, column)) for column in columns] == sizes
