@@ -1,7 +1,8 @@
 """Calls that may never return: threads that can be abandoned, and the places of their calls.
 
 A place is what is left out while a call about it hangs: a GPU, a MIG slot, an AMD card, or a part that all
-GPUs share, such as the event set.
+GPUs share, such as the event set. The event loop notices (``ReplaceableWorker.run``); when the call returns,
+``Watched.end`` frees the place, and the next poll reads it.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ class AmdOptions:
     # Roots of sysfs and of the process table.
     sys_root: Path
     proc_root: Path
-    # A read that takes longer is abandoned, in seconds.
+    # A read that takes longer is abandoned, in seconds: ``Budget.hang``.
     patience: float
     # Time to read one card, in seconds.
     card_budget: float

@@ -3,10 +3,12 @@
 Pure functions of plain records; ``docs/join.md`` has the numbered rules. The memory of a process becomes a
 container's series in these steps, of which only the join is in this folder:
 
-1. ``nvml/readings/gpu_processes.py`` lists the pids of a device with their memory;
-2. ``workloads/`` finds the pod and container of each pid (``poll/poller.py`` passes the pids on);
-3. ``owners.py`` matches these with the holders of the device, ``use.py`` adds up the processes of each
-   (or takes the meter of the sharing system), ``device_rows.py`` makes the row, by ``join.py``;
+1. ``nvml/readings/gpu_processes.py`` (AMD: ``amd/kfd.py``) lists the pids of a device with their memory;
+2. ``poll/gpu_sources.py`` collects the pids, ``poll/poller.py`` passes them on, ``workloads/processes.py``
+   reads their cgroups, and so their containers, and ``workloads/placement.py`` corrects these;
+3. ``poll/snapshot_builder.py`` calls ``join.py``; for each device ``device_rows.py`` makes the rows:
+   ``owners.py`` matches processes with holders, ``use.py`` adds up the processes of each, or takes the
+   meter of the sharing system;
 4. ``metrics/container_rows.py`` makes the series of a row, ``exposition/lines.py`` its lines on the page.
 """
 

@@ -11,7 +11,8 @@ stages. Each may take what those before it have left, up to the moment at which 
 
 With long intervals a stage takes 10 s at most.
 
-The poll goes on without a late source, and the next poll checks whether it has answered. Who holds to the
+The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py`` passes
+on what a stage has left, ``sources.py`` the limits inside the sources. Who holds to the
 limits: ``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (an NVIDIA GPU),
 ``amd/sysfs_file.py`` (an AMD card), ``hangs.py`` (a call), and the clients of the kubelet, the Pods API and
 dcgm-exporter (a request). Shorter limits of one client alone are in ``podresources/client.py`` (a first short

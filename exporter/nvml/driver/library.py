@@ -193,7 +193,7 @@ FINDING = frozenset(
 class NvmlOptions:
     """Options of the NVML source."""
 
-    # A call about one device that takes longer is abandoned, in seconds.
+    # A call about one device that takes longer is abandoned, in seconds: ``Budget.hang``.
     patience: float
     # Time to read one GPU, in seconds.
     gpu_budget: float

@@ -1,8 +1,9 @@
 """Parsers of the annotations of HAMi, 4paradigm's scheduler and Volcano: devices of pods and of nodes.
 
 A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
-``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers. ``libvgpu.py`` and
-``vendor_system.py`` call these; only the templates of Ascend are parsed elsewhere (``ascend.py``).
+``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers. ``libvgpu.py``,
+``vendor_system.py`` and ``nvidia.py`` (MIG allocations, nodes) call these. Parsed elsewhere: the templates of
+Ascend (``ascend.py``) and the node's annotation of Volcano (``VolcanoVgpu`` in ``nvidia.py``).
 """
 
 import re

@@ -51,7 +51,7 @@ class VolcanoVgpu(LibvgpuSystem):
 
     def _unit(self, uuid: str) -> int | None:
         """Return the MiB of a memory unit: 1 unless the node's annotation implies another size."""
-        gpu, units = self.view.inventory.by_uuid(uuid), self._registered(uuid)
+        gpu, units = self.view.inventory.by_uuid(uuid), self._registered_units(uuid)
         if units is None or gpu is None or gpu.gpu.memory is None:
             return 1
         mebibytes = gpu.gpu.memory.total // MEBIBYTE
@@ -59,7 +59,7 @@ class VolcanoVgpu(LibvgpuSystem):
         least, most = mebibytes // (units + 1) + 1, mebibytes // units
         return most if least == most else None
 
-    def _registered(self, uuid: str) -> int | None:
+    def _registered_units(self, uuid: str) -> int | None:
         """Return the memory of a GPU in the node's annotation, in units."""
         text = self.view.node_annotations.get(VOLCANO_REGISTER, "")
         records = (record.split(",") for record in text.split(":"))
