@@ -41,7 +41,8 @@ Further properties, such as the model, are labels of the info series. Scrape wit
 The column *set* has the smallest set of `--metric-set` with the series: `core` (the default) has what the
 alerts and the Fleet, Node and Tenant dashboards need, `standard` also what the Hardware dashboard shows,
 `full` all. `--metric-allowlist` adds single series, and `--metric-denylist` leaves some out.
-`gpuslice-exporter metrics --count` prints how many of each this node has in each set.
+`gpuslice-exporter metrics --count` prints how many of each this node has in each set. Readings of NVIDIA
+GPUs that no chosen series needs are not read ([which](api.md#snapshot)).
 
 The column *where* has the GPUs and modes that a series is available on. `gpuslice-exporter doctor` reports
 which series this node has, and why others are missing.

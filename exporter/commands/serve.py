@@ -49,11 +49,11 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
 async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.Event) -> None:
     settings = node.settings
     access = access_of(settings.web_config)
-    sources = Sources(settings, node.nvml_library)
+    selection = Selection.of(settings)
+    sources = Sources(settings, node.nvml_library, skip=selection.unneeded())
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
     poller.subscribe(NodeLog().record)
-    selection = Selection.of(node.settings)
     for problem in selection.unmatched():
         # After a rename, an old name must not stop the exporter.
         log.warning("--metric-allowlist or --metric-denylist: %s", problem)

@@ -34,11 +34,14 @@ def _more(snapshot: Snapshot, chosen: Selection) -> Iterator[str]:
     core, full = Exposition(CORE).counts(snapshot), Exposition(EVERYTHING).counts(snapshot)
     sizes = [sum(core.values())] + [_number(full, (f for f in FAMILIES if has(each, f))) for each in SETS[1:]]
     now = SETS.index(chosen.metric_set)
+    # What only the larger sets need is not read while metrics are served.
+    partly = any(row.reading is not None and row.reading.skipped for row in snapshot.gpus)
     for metric_set, size in zip(SETS[now + 1 :], sizes[now + 1 :], strict=True):
-        yield f"--metric-set {metric_set} has {size - sizes[now]:,} more"
+        yield f"--metric-set {metric_set} has {'at least ' if partly else ''}{size - sizes[now]:,} more"
     if chosen.dcgm_names == "default":
         default = _number(full, DEFAULT)
-        yield f"--dcgm-names all has {_number(full, DCGM) - default:,} more, off {default:,} fewer"
+        more = f"{'at least ' if partly else ''}{_number(full, DCGM) - default:,} more"
+        yield f"--dcgm-names all has {more}, off {default:,} fewer"
 
 
 def _number(counts: Mapping[str, int], families: Iterable[AnyFamily]) -> int:

@@ -10,6 +10,7 @@ from exporter.config.settings import Settings
 from exporter.metrics import COLLECTOR, FAMILIES, NODE, AnyFamily, Family, LabelledFamily
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames
 from exporter.metrics.family import Labelled, MetricSet
+from exporter.metrics.needs import unneeded
 
 SETS: tuple[MetricSet, ...] = get_args(MetricSet)
 """From the smallest to the largest."""
@@ -51,6 +52,11 @@ class Selection:
         chosen |= {family.name: family for family in ALL if _any(self.allow, family.name)}
         names = (family.name for family in ALL if not _any(self.deny, family.name))
         return tuple(chosen[name] for name in names if name in chosen)
+
+    def unneeded(self) -> frozenset[str]:
+        """Return the readings that no family needs, as keys of NEEDED_BY."""
+        every = {family.name: family for family in ALL}
+        return unneeded(family.name for family in self.families() if family is every[family.name])
 
     def unmatched(self) -> Iterator[str]:
         """Yield a text for each pattern that matches no family, with the names most like it."""

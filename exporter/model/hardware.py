@@ -203,6 +203,8 @@ class GpuReading:
     process_utilization: Mapping[int, float | None] | None = None
     # Calls that this GPU or its driver does not have.
     unsupported: tuple[str, ...] = ()
+    # Readings that were not read, as no chosen series needs them: dotted paths of this record.
+    skipped: frozenset[str] = frozenset()
     # By group of readings, why some of them are missing.
     withheld: Mapping[str, str] = field(default_factory=dict)
 

@@ -52,12 +52,12 @@ class GpuReader:
         self._calls = calls
         self._options = options
         self._report_layout = note_layout
-        self._device = DeviceReader(pcie_throughput=options.pcie_throughput)
+        self._device = DeviceReader(pcie_throughput=options.pcie_throughput, skip=options.skip)
         self._schedule = SlowSchedule(options.clock)
         # Unix time of the slow readings that are kept, by GPU uuid.
         self._slow_read_at: dict[str, float] = {}
         self._topology = TopologyReader()
-        self._mig = MigReader()
+        self._mig = MigReader(options.skip)
         self._utilization = UtilizationReader(options.clock)
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
@@ -103,6 +103,7 @@ class GpuReader:
             **parts,
             **self._vgpu.read(self._calls, uuid, handle, slow=slow),
             unsupported=self._calls.unsupported(uuid),
+            skipped=self._options.skip,
             withheld=self._calls.withheld(uuid),
             sweep=sweep,
             read_at=time.time(),

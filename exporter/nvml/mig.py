@@ -6,6 +6,7 @@ facts are kept by identity: ids, UUID and profile.
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from exporter.model import MigReading
 from exporter.nvml.driver.binding import address_of
 from exporter.nvml.driver.calls import CORE, Calls, DeviceHangsError
 from exporter.nvml.mig_facts import MOST_SLICES, MigFacts, MigIdentity, read_facts
-from exporter.nvml.readings.answers import BAR1, MEMORY, ask_row
+from exporter.nvml.readings.answers import BAR1, MEMORY, ask_row, is_skipped
 from exporter.nvml.readings.gpu_processes import InstanceIds, running, without_doubles
 
 # Memory slices of a GPU by its compute slices, if they differ.
@@ -62,9 +63,13 @@ class GpuLayout:
 
 
 class MigReader:
-    """Reads the MIG devices of every GPU; keeps the fixed facts of those that exist."""
+    """Reads the MIG devices of every GPU; keeps the fixed facts of those that exist.
 
-    def __init__(self) -> None:
+    ``skip`` as for DeviceReader.
+    """
+
+    def __init__(self, skip: Collection[str] = ()) -> None:
+        self._has_bar1 = not is_skipped(BAR1.into, skip)
         self._facts: dict[MigIdentity, MigFacts] = {}
         self._slots: dict[str, dict[int, MigIdentity]] = {}
         # Of GPUs without a change of the layout since.
@@ -184,7 +189,7 @@ class MigReader:
             if complete:
                 self._facts[identity] = facts
         memory = ask_row(calls, identity.uuid, handle, MEMORY)
-        bar1 = ask_row(calls, identity.uuid, handle, BAR1)
+        bar1 = ask_row(calls, identity.uuid, handle, BAR1) if self._has_bar1 else None
         memory_slices = None
         if facts.instance_memory is not None and memory_slice is not None:
             memory_slices = max(1, round(facts.instance_memory / memory_slice))

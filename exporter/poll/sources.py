@@ -34,6 +34,7 @@ class Sources:
     """All sources of a poll. ``nvml_library`` is an object to use in place of the driver's library.
 
     ``clock`` (seconds) dates the readings of GPUs. ``budget`` defaults to that of the polling interval.
+    ``skip`` are readings of NVIDIA GPUs that are not read, as for NvmlOptions.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Sources:
         clock: Callable[[], float] = time.monotonic,
         *,
         budget: Budget | None = None,
+        skip: frozenset[str] = frozenset(),
     ) -> None:
         self.clock = clock
         self.budget = budget or Budget.of_interval(settings.poll_interval)
@@ -54,7 +56,7 @@ class Sources:
             access(settings.kubernetes_api, settings.kubeconfig),
             self.release.set_labels,
         )
-        self.nvml = NvmlSource(self._nvml_options(settings, nvml_library), self.wake)
+        self.nvml = NvmlSource(self._nvml_options(settings, nvml_library, skip), self.wake)
         self.amd = AmdSource(
             AmdOptions(
                 sys_root=settings.sys_root,
@@ -82,12 +84,13 @@ class Sources:
         self.own_uid = os.environ.get("POD_UID") or ""
         """Uid of our own pod, "" outside a pod."""
 
-    def _nvml_options(self, settings: Settings, library: Any) -> NvmlOptions:
+    def _nvml_options(self, settings: Settings, library: Any, skip: frozenset[str]) -> NvmlOptions:
         return NvmlOptions(
             path=settings.nvml_library,
             library=library,
             sys_root=settings.sys_root,
             pcie_throughput=settings.pcie_throughput,
+            skip=skip,
             boot_clock=lambda: boot_seconds(settings.proc_root),
             clock=self.clock,
             machine_pids=lambda: counts_machine_pids(settings.proc_root),

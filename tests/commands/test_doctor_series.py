@@ -1,6 +1,7 @@
 """The doctor and ``metrics --count`` count the series of this node, and say what larger sets would add."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,14 @@ def test_the_series_of_this_node_are_counted() -> None:
     assert f"--metric-set full has {full - core:,} more" in check.found
     assert f"--dcgm-names all has {count(dcgm_names='all') - core:,} more" in check.found
     assert f"off {core - count(dcgm_names='off'):,} fewer" in check.found
+
+
+def test_what_was_not_read_is_not_counted() -> None:
+    """While metrics are served, the readings that only larger sets need are missing from the snapshot."""
+    rows = [replace(row, reading=replace(row.reading, skipped=frozenset({"bar1"}))) for row in SNAPSHOT.gpus]
+    (check,) = series_checks(replace(SNAPSHOT, gpus=tuple(rows)), load_settings({}, {}))
+    assert re.search(r"--metric-set standard has at least \d+ more", check.found)
+    assert re.search(r"--dcgm-names all has at least \d+ more", check.found)
 
 
 @pytest.mark.parametrize("metric_set", SETS)

@@ -84,13 +84,17 @@ async def _story(name: str) -> Story:
     return Story(scenario=told, scenes=tuple([scene async for scene in scenes(told, times(name))]))
 
 
-async def scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scene]:
-    """Act a node out, and show it at these seconds."""
+async def scenes(
+    told: Scenario, wanted: tuple[int, ...], skip: frozenset[str] = frozenset()
+) -> AsyncIterator[Scene]:
+    """Act a node out, and show it at these seconds; the readings ``skip`` are not read."""
     async with FakeNode(told, clock=lambda: 0.0) as node:
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
         poller = Poller(
             settings,
-            Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0)),
+            Sources(
+                settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0), skip=skip
+            ),
             demo=True,
             clock=lambda: node.time,
             wall=lambda: BEGAN + node.time,

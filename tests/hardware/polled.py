@@ -1,6 +1,7 @@
 """A driver that is swept every few seconds, by a clock that a test sets."""
 
 from collections import Counter
+from collections.abc import Collection
 
 from exporter.model import GpuReading
 from exporter.nvml.sweep import Sweeper
@@ -12,9 +13,11 @@ INTERVAL = 5.0
 class Polled:
     """A driver that is swept every few seconds."""
 
-    def __init__(self, clock: Clock, driver: Driver, interval: float = INTERVAL) -> None:
+    def __init__(
+        self, clock: Clock, driver: Driver, interval: float = INTERVAL, *, skip: Collection[str] = ()
+    ) -> None:
         self.driver = driver
-        self.sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+        self.sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic, skip=frozenset(skip)))
         self._clock, self._interval = clock, interval
 
     def poll(self) -> dict[str, GpuReading]:

@@ -85,6 +85,18 @@ def test_readings_stand_under_their_group_in_the_units_of_people() -> None:
     assert len(titles) == len(set(titles))
 
 
+def test_what_no_series_needs_is_said_not_to_be_read() -> None:
+    """It is no absent part of the GPU; a series that has values all the same tells them."""
+    skipped = frozenset({"bar1", "fan_percent", "clocks_megahertz.video"})
+    found = said(draw(snapshot([gpu(skipped=skipped, clocks_megahertz={"sm": 1980})])))
+
+    assert [found[name] for name in ("BAR1 total", "BAR1 used", "fan")] == ["not read"] * 3
+    assert found["clock: SM"] == "1980 MHz"
+    assert "performance state" not in found
+    lost = said(draw(snapshot([gpu(skipped=skipped, up=False)])))
+    assert "not read" not in lost.values()
+
+
 @pytest.mark.parametrize(
     ("family", "value", "text"),
     [

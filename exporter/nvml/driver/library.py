@@ -205,6 +205,8 @@ class NvmlOptions:
     sys_root: Path | None = None
     # Whether to read PCIe throughput, which takes 40 ms per GPU.
     pcie_throughput: bool = False
+    # Readings that nothing needs, and that are not read: keys of NEEDED_BY in exporter.metrics.needs.
+    skip: frozenset[str] = frozenset()
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic

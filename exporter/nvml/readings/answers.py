@@ -3,7 +3,7 @@
 A decoder converts an answer to the unit of the model, and returns None for an implausible one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,21 @@ def add_kept(values: Values, kept: Kept) -> None:
     """Set the kept values at the paths of their rows."""
     for row, value in kept.items():
         set_path(values, row.into, value)
+
+
+def is_skipped(into: Path, skip: Collection[str]) -> bool:
+    """Return whether ``skip`` has the path of a reading, joined by dots, or the beginning of it.
+
+    Keys that are no words, such as those of ECC errors by location, have no name: the path ends before them.
+    """
+    name = ""
+    for key in into:
+        if not isinstance(key, str):
+            return False
+        name = f"{name}.{key}" if name else key
+        if name in skip:
+            return True
+    return False
 
 
 def number(answer: int) -> int | None:

@@ -1,13 +1,13 @@
 """Reads the tables of readings of physical GPUs, each class when it is due, and keeps the values between."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from exporter.model import Ecc, Nvlink, PcieLink, Repairs
 from exporter.nvml.driver.calls import FIELDS, Calls
-from exporter.nvml.readings.answers import Kept, Row, Values, add_kept, ask_row, number, set_path
+from exporter.nvml.readings.answers import Kept, Row, Values, add_kept, ask_row, is_skipped, number, set_path
 from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
@@ -29,10 +29,14 @@ class SlowValues:
 
 
 class DeviceReader:
-    """Reads the tables for every GPU, and keeps slow and fixed values. ``pcie_throughput`` adds its rows."""
+    """Reads the tables for every GPU, and keeps slow and fixed values. ``pcie_throughput`` adds its rows.
 
-    def __init__(self, *, pcie_throughput: bool = False) -> None:
-        self._rows = (*ROWS, *(THROUGHPUT_ROWS if pcie_throughput else ()))
+    ``skip`` are readings that are not read: dotted paths of GpuReading, such as ``ecc.by_location``.
+    """
+
+    def __init__(self, *, pcie_throughput: bool = False, skip: Collection[str] = ()) -> None:
+        self._rows = needed((*ROWS, *(THROUGHPUT_ROWS if pcie_throughput else ())), skip)
+        self._slow_rows, self._fixed_rows = needed(SLOW_ROWS, skip), needed(FIXED_ROWS, skip)
         self._fields = FieldReader()
         self._slow: dict[str, SlowValues] = {}
         self._fixed: dict[str, Kept] = {}
@@ -53,7 +57,7 @@ class DeviceReader:
             self._slow.pop(uuid, None)
         kept = self._slow.setdefault(uuid, SlowValues())
         earlier = kept.known()
-        ask_missing(calls, uuid, handle, SLOW_ROWS, kept.calls)
+        ask_missing(calls, uuid, handle, self._slow_rows, kept.calls)
         self._fields.read(calls, uuid, handle, values, kept.fields)
         ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, kept.fields), kept.calls)
         if not values and kept.known() == earlier and calls.failures() > failures:
@@ -65,7 +69,7 @@ class DeviceReader:
         active = active_links(values)
         if values:
             fixed = self._fixed.setdefault(uuid, {})
-            ask_missing(calls, uuid, handle, FIXED_ROWS, fixed)
+            ask_missing(calls, uuid, handle, self._fixed_rows, fixed)
             add_kept(values, fixed)
         return with_records(values), active
 
@@ -88,6 +92,11 @@ class DeviceReader:
             self._slow.clear()
         else:
             self._slow.pop(uuid, None)
+
+
+def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:
+    """Return the rows without those that are skipped."""
+    return tuple(row for row in rows if not is_skipped(row.into, skip))
 
 
 def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:

@@ -1,14 +1,16 @@
 """All readings of a GPU or MIG device as lines: the table of series, group by group."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from exporter.formats.wording import decimal, duration, gibibytes
 from exporter.metrics import GPU, GROUPS, MIG, VGPU, AnyFamily, Family, LabelledFamily, Number, field_name
+from exporter.metrics.needs import needs
 from exporter.model import GpuRow, MigRow, VgpuRow
 
 _ELSEWHERE = frozenset({"sharing", "topology", "events"})
+_NOT_READ = "Not read, because no series on /metrics needs it; a larger --metric-set does."
 _MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
 _GIBIBYTE = 1 << 30
 # Words with a fixed spelling.
@@ -46,11 +48,12 @@ class ReadingGroup:
 def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
     """Return the readings of a GPU; an empty group has the reason."""
     withheld = gpu.reading.withheld if gpu.reading is not None else {}
+    skipped = gpu.reading.skipped if gpu.reading is not None and gpu.reading.up else ()
     groups = []
     for name, group in GROUPS.items():
         families = [family for family in GPU if family.group == name]
         if families and name not in _ELSEWHERE:
-            lines = tuple(_lines(families, gpu))
+            lines = tuple(_lines(families, gpu, skipped))
             why = "" if lines else f"{withheld.get(name, 'not available here')} (available: {group.where})"
             groups.append(ReadingGroup(group.title, lines, why))
     return groups
@@ -67,23 +70,31 @@ def part_readings(row: MigRow | VgpuRow) -> list[ReadingGroup]:
     return groups
 
 
-def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
+def _lines(families: list[AnyFamily], row: Any, skipped: Collection[str] = ()) -> Iterator[Line]:
+    """Yield the lines of the families, "not read" for one without that needs one of ``skipped``."""
     for family in families:
-        if isinstance(family, Family):
-            value = family.value(row)
-            if value is not None and not family.name.endswith("_timestamp_seconds"):
-                yes_or_no = "yes" if value else "no"
-                text = yes_or_no if family.flag else write(family.name, value)
-                yield Line(_name(family), text, family.help)
-        elif family.type == "info":
-            yield from _facts(family, row)
-        elif family.states:
-            yield from _states(family, row)
-        else:
-            for labels, value in family.samples(row):
-                if value is not None:
-                    name = f"{_name(family)}: {', '.join(map(_words, filter(None, labels)))}"
-                    yield Line(name, write(family.name, value), family.help)
+        lines = tuple(_lines_of(family, row))
+        yield from lines
+        if not lines and needs(family.name, skipped):
+            yield Line(_name(family), "not read", f"{family.help} {_NOT_READ}")
+
+
+def _lines_of(family: AnyFamily, row: Any) -> Iterator[Line]:
+    if isinstance(family, Family):
+        value = family.value(row)
+        if value is not None and not family.name.endswith("_timestamp_seconds"):
+            yes_or_no = "yes" if value else "no"
+            text = yes_or_no if family.flag else write(family.name, value)
+            yield Line(_name(family), text, family.help)
+    elif family.type == "info":
+        yield from _facts(family, row)
+    elif family.states:
+        yield from _states(family, row)
+    else:
+        for labels, value in family.samples(row):
+            if value is not None:
+                name = f"{_name(family)}: {', '.join(map(_words, filter(None, labels)))}"
+                yield Line(name, write(family.name, value), family.help)
 
 
 def _states(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
