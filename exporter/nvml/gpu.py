@@ -9,8 +9,9 @@ from exporter.model import GpuIdentity, GpuReading
 from exporter.model.lost_gpu import with_known_layout, without_values
 from exporter.nvml.driver.calls import CORE, Calls
 from exporter.nvml.driver.library import NvmlOptions
-from exporter.nvml.mig import GpuLayout, MigReader
+from exporter.nvml.mig import MigReader
 from exporter.nvml.mig_facts import MigIdentity
+from exporter.nvml.mig_layout import GpuLayout
 from exporter.nvml.readings.answers import number
 from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.readings.gpm import GpmReader, counted
@@ -74,9 +75,7 @@ class GpuReader:
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
         slow = self._schedule.due(uuid, index)
-        if slow:
-            self._mig.enumerate_again(uuid)
-        layout = self._mig.layout(self._calls, uuid, handle, told=uuid in self._telling)
+        layout = self._mig.layout(self._calls, uuid, handle, told=uuid in self._telling, slow=slow)
         self._note_layout(uuid, layout)
         # A change of the layout has made it due again.
         slow = self._schedule.due(uuid, index) or slow
@@ -85,7 +84,7 @@ class GpuReader:
         values, links = self._device.read(self._calls, uuid, handle, slow=slow)
         if not self._device.has_slow(uuid):
             self._forget_slow(uuid)
-        parts = self._parts(handle, uuid, layout, values)
+        parts = self._parts(handle, uuid, layout, values, slow=slow)
         traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
         topology = None
         if values:
@@ -203,10 +202,12 @@ class GpuReader:
         parents = self._calls.parents
         self._calls.parents = {mig: gpu for mig, gpu in parents.items() if mig in mig_uuids}
 
-    def _parts(self, handle: Any, uuid: str, layout: GpuLayout, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _parts(
+        self, handle: Any, uuid: str, layout: GpuLayout, values: Mapping[str, Any], *, slow: bool
+    ) -> dict[str, Any]:
         """Return the fields that depend on the layout: MIG devices, or processes of a whole GPU."""
         total = values["memory"].total if "memory" in values else None
-        devices = self._mig.read(self._calls, layout, total)
+        devices = self._mig.read(self._calls, layout, total, slow=slow)
         profiles = self._gpm.read_migs(self._calls, uuid, handle, layout, devices)
         if devices is not None:
             devices = tuple(replace(device, profiling=profiles.get(device.uuid)) for device in devices)

@@ -11,6 +11,7 @@ from exporter.nvml.driver.calls import CORE, Calls
 from exporter.nvml.readings.answers import ask_until_refused, number
 
 PROFILE_MARK = " MIG "
+GRAPHICS_MARK = "gfx"
 # No GPU has more slices or more memory.
 MOST_SLICES = 64
 MOST_MEBIBYTES = 1 << 30
@@ -80,6 +81,12 @@ def read_facts(calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> tu
         placement=Placement() if attributes is None else _placement(calls, identity, gpu),
     )
     return facts, attributes is not None and calls.failures() == failures
+
+
+def may_have_graphics(identity: MigIdentity) -> bool:
+    """Return whether a MIG device can run graphics: 1g.24gb+gfx can, 1g.24gb cannot."""
+    profile = identity.name.partition(PROFILE_MARK)[2]
+    return not profile or GRAPHICS_MARK in profile
 
 
 def _placement(calls: Calls, identity: MigIdentity, gpu: Any) -> Placement:

@@ -97,13 +97,15 @@ def _rows(content: bytes) -> GpuReading | None:
 
 
 def _migs(content: bytes) -> Any:
-    """Find the MIG devices of a GPU and read them, and those of a GPU whose memory is not known."""
+    """Find the MIG devices of a GPU and read them, twice: those that were found are checked then."""
     driver = _cut()
     with driver.opened(content) as calls:
         reader, handle = MigReader(), driver.handles["GPU-a"]
         try:
-            layout = reader.layout(calls, "GPU-a", handle)
-            found = reader.read(calls, layout, 16 * GIB if layout.complete else None)
+            found: list[MigReading] = []
+            for _ in range(2):
+                layout = reader.layout(calls, "GPU-a", handle, told=True)
+                found += reader.read(calls, layout, 16 * GIB if layout.complete else None) or ()
         except DeviceLostError:
             return None
         marks = [mark for mark, _ in layout.devices or ()]
@@ -150,7 +152,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-migs",
-        covers=("exporter.nvml.mig", "exporter.nvml.mig_facts"),
+        covers=("exporter.nvml.mig", "exporter.nvml.mig_facts", "exporter.nvml.mig_layout"),
         seeds=lambda: seeds(50, 7),
         decode=_migs,
         refuses=(DriverGoneError,),

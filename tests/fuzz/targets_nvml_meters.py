@@ -13,7 +13,7 @@ from exporter.demo.present import present
 from exporter.demo.scenario.catalog import Scenario, parse
 from exporter.model import Profile
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.nvml.mig import GpuLayout, MigReader
+from exporter.nvml.mig import MigReader
 from exporter.nvml.readings.gpm import GpmReader
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Renewed, Spoiled
@@ -47,7 +47,7 @@ class Metered:
         self.spoiled = Spoiled(self.fake, still=False)
         with self.spoiled.opened(b"") as calls:
             cut = MigReader()
-            self.layout: GpuLayout = cut.layout(calls, "GPU-a", self.spoiled.handles["GPU-a"])
+            self.layout = cut.layout(calls, "GPU-a", self.spoiled.handles["GPU-a"])
             self.devices = cut.read(calls, self.layout, None)
 
     def show(self, moment: int) -> None:

@@ -1,4 +1,4 @@
-"""Identities of MIG devices are kept while the driver tells changes of the layout, and not a sweep longer."""
+"""MIG devices are kept while the driver tells changes of the layout, and not a sweep longer."""
 
 import pytest
 
@@ -7,6 +7,7 @@ from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance
 from tests.hardware.polled import Polled
 
 NAME, UUID, SLOT = "nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMigDeviceHandleByIndex"
+MODE, MEMORY = "nvmlDeviceGetMigMode", "nvmlDeviceGetMemoryInfo_v2"
 # From the third sweep on, as the first one subscribes and the second one looks at all slots after that.
 SETTLED = 3
 
@@ -27,15 +28,18 @@ def found(reading: GpuReading) -> dict[str, str | None]:
 
 
 def test_identities_are_asked_once_for_each_layout(clock: Clock):
-    """Every sweep asks each slot for its handle; the rest is asked again after a minute at the latest."""
+    """Every sweep asks the empty slots for a handle; UUID and name are asked again within a minute."""
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     for function in (NAME, UUID, "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"):
         assert driver.asked(function, "MIG-small") == 2
-    assert driver.asked(SLOT, "GPU-a") == 7 * SETTLED
+    assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 5
+    assert driver.asked(MODE, "GPU-a") == 2
     for _ in range(13):
         assert set(found(polled.read())) == {"MIG-small", "MIG-large"}
-    assert driver.asked(NAME, "MIG-small") == 3
+    assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 14 * 5
+    for function, device in ((NAME, "MIG-small"), (UUID, "MIG-large"), (MODE, "GPU-a")):
+        assert driver.asked(function, device) == 3
     assert not polled.sweeper.calls.errors
     polled.sweeper.close()
 
@@ -101,4 +105,61 @@ def test_an_identity_that_failed_is_asked_for_again_in_the_next_sweep(clock: Clo
     assert found(polled.read())["MIG-small"] is None
     driver.recover()
     assert found(polled.read())["MIG-small"] == "1g.2gb"
+    polled.sweeper.close()
+
+
+@pytest.mark.parametrize("code", ["UNKNOWN", "NOT_FOUND", "INVALID_ARGUMENT"])
+def test_a_device_that_does_not_answer_is_looked_for_at_once(clock: Clock, code: str):
+    """Its handle may be of a device that is gone; what is still there is read in the same sweep."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    polled = settled(clock, driver)
+    slots = driver.asked(SLOT, "GPU-a")
+    driver.fail(code, MEMORY, "MIG-small")
+    reading = polled.read()
+    assert set(found(reading)) == {"MIG-small", "MIG-large"}
+    assert {device.uuid: device.memory is None for device in reading.mig or ()} == {
+        "MIG-small": True,
+        "MIG-large": False,
+    }
+    assert driver.asked(SLOT, "GPU-a") == slots + 5 + 7
+    polled.sweeper.close()
+
+
+def reused(driver: Driver) -> None:
+    """Give the handle of a destroyed device to the next one in its place, and report no change."""
+    listing, addresses = driver.library._listing, dict[object, int]()
+    real = listing._address
+
+    def address(gpu_uuid: str, *device: object) -> int:
+        place = (gpu_uuid, *device[1:3])
+        return addresses.setdefault(place, real(gpu_uuid, *device)) if device else real(gpu_uuid)
+
+    listing._address = address
+    driver.library.events.happen = lambda _: None
+
+
+def test_a_handle_of_another_device_is_recognised_by_its_size(clock: Clock):
+    """Without an event, a new device with the handle of the former one is seen in the next sweep."""
+    driver = Driver(gpu("a", SMALL))
+    reused(driver)
+    driver.become(gpu("a", SMALL, LARGE))
+    polled = settled(clock, driver)
+    driver.become(gpu("a", SMALL, LARGE | {"profile": "4g.8gb", "memory_bytes": "7425 MiB"}))
+    assert found(polled.read()) == {"MIG-small": "1g.2gb", "MIG-large": "4g.8gb"}
+    polled.sweeper.close()
+
+
+@pytest.mark.parametrize("change", [{"profile": "3g.8gb+me"}, {"uuid": "MIG-other"}], ids=str)
+def test_a_handle_of_another_device_of_the_same_size_is_recognised_in_a_minute(
+    clock: Clock, change: dict[str, str]
+):
+    """UUID and name are asked again, for an event that was lost."""
+    driver = Driver(gpu("a", SMALL))
+    reused(driver)
+    driver.become(gpu("a", SMALL, LARGE))
+    polled = settled(clock, driver)
+    new = LARGE | change
+    driver.become(gpu("a", SMALL, new))
+    readings = [found(polled.read()) for _ in range(13)]
+    assert readings[-1] == {"MIG-small": "1g.2gb", new["uuid"]: new["profile"]}
     polled.sweeper.close()

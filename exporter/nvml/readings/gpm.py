@@ -15,8 +15,8 @@ import pynvml
 from exporter.model import MigReading
 from exporter.model.readings import Profile, Traffic
 from exporter.nvml.driver.calls import Calls, DeviceHangsError
-from exporter.nvml.mig import GpuLayout
 from exporter.nvml.mig_facts import MigIdentity
+from exporter.nvml.mig_layout import GpuLayout
 from exporter.nvml.readings.answers import ask_until_refused, refusals
 from exporter.nvml.readings.gpm_metrics import (
     BYTES,

@@ -28,12 +28,14 @@ GREATEST_PID = 1 << 22
 
 
 class InstanceIds(NamedTuple):
-    """Ids of a MIG device."""
+    """Ids of a MIG device, and which processes it may have."""
 
     gi: int
     ci: int
     # All GPU instances of the GPU; empty if unknown.
     gpu_instances: Collection[int] = ()
+    # Whether to read the list of graphics processes.
+    graphics: bool = True
 
 
 def running(
@@ -46,7 +48,11 @@ def running(
     does not have is not plausible, and unknown. Raises as ``Calls.ask`` does.
     """
     processes: dict[int, DeviceProcess] = {}
+    any_compute = False
     for kind, names in LISTS:
+        # A client of MPS has a server, which has a compute context on the device.
+        if (kind == "mps" and not any_compute) or (kind == "graphics" and instance and not instance.graphics):
+            continue
         failures = calls.failures()
         entries = _list(calls, device, handle, names)
         if entries is None and (kind == "compute" or calls.failures() > failures):
@@ -56,6 +62,9 @@ def running(
             return None
         for entry in _of_instance(entries or (), instance):
             _add(processes, kind, entry, total_memory)
+        if kind == "compute":
+            # Also of another instance, as some drivers list those.
+            any_compute = bool(entries)
     return tuple(sorted(processes.values(), key=lambda process: process.pid))
 
 
