@@ -19,6 +19,7 @@ EXTRAS ?=
 TARGET ?=
 MOCK ?=
 GRAFANA ?=
+GPU_EXPORTER ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -94,8 +95,8 @@ fuzz: $(FUZZ) ## give every decoder a million inputs; TARGET=name chooses some
 soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grows
 	$(BIN)/python scripts/soak
 
-bench: $(DEV) ## measure, beside what else one would run too, and write docs/performance.md
-	$(BIN)/python -m benchmarks
+bench: $(DEV) ## measure, and write docs/performance.md; GPU_EXPORTER=FILE is nvidia_gpu_exporter to compare with
+	@GPU_EXPORTER='$(GPU_EXPORTER)' $(BIN)/python -m benchmarks
 
 image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
 	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \

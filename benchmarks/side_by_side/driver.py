@@ -34,6 +34,12 @@ class Layout:
         return f"{kind}-00000000-0000-4000-8000-{gpu:06d}{part:06d}"
 
 
+WHOLE = Layout(name="8 GPUs held whole", gpus=8, parts=1, mig=False)
+MIG = Layout(name="8 GPUs x 7 MIG devices", gpus=8, parts=7, mig=True)
+SLICES = Layout(name="16 GPUs x 10 time slices", gpus=16, parts=10, mig=False)
+SMALLEST = Layout(name="1 GPU x 2 MIG devices", gpus=1, parts=2, mig=True)
+
+
 class Counts(NamedTuple):
     """What a program has asked the stub for so far."""
 

@@ -23,10 +23,24 @@ Figures = dict[str, dict[str, Any]]
 """By the name of a program."""
 
 
-def idle(programs: Programs, seconds: float) -> Figures:
-    """Watch the programs poll side by side, unscraped."""
+def idle(programs: Programs, turns: int, seconds: float, scrape_every: float = math.inf) -> Figures:
+    """Watch the programs poll side by side for some turns, scraped or not; return their medians."""
+    watched = [_watched(programs, seconds, scrape_every) for _ in range(turns)]
+    return {
+        name: {key: statistics.median(turn[name][key] for turn in watched) for key in figures}
+        for name, figures in watched[0].items()
+    }
+
+
+def _watched(programs: Programs, seconds: float, scrape_every: float) -> Figures:
     before = {name: (program.process.cpu(), program.control.counts()) for name, program in programs.items()}
-    time.sleep(seconds)
+    began, due = time.monotonic(), scrape_every / 2
+    while due < seconds:
+        time.sleep(max(0.0, began + due - time.monotonic()))
+        for program in programs.values():
+            _scrape(program)
+        due += scrape_every
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
     figures = {}
     for name, program in programs.items():
         cpu_before, counts_before = before[name]

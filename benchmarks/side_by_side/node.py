@@ -1,6 +1,7 @@
 """A node as the real /proc shows it: a sleeping process in a cgroup for each pod, and a kubelet."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -52,7 +53,8 @@ def running_node(layout: Layout) -> Iterator[Node]:
 def _pod(layout: Layout, gpu: int, part: int) -> dict[str, str]:
     """Return a pod with one container and one part of a GPU, as ``kubelet.py`` takes it."""
     name = f"trainer-{gpu}-{part}"
-    digest = sha256(name.encode()).hexdigest()
+    # Not the same as in a benchmark that runs at the same time.
+    digest = sha256(f"{os.getpid()} {name}".encode()).hexdigest()
     if layout.mig:
         device = layout.uuid(gpu, part)
     else:

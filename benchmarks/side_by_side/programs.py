@@ -1,5 +1,6 @@
 """The programs that are compared: how each is installed, started, and what it calls the same readings."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -13,6 +14,8 @@ from benchmarks.side_by_side.driver import Control
 
 INSTALLED = ROOT / "build/side_by_side"
 NVITOP, GLANCES, OURS, SLOWER = "nvitop-exporter", "glances", "gpuslice-exporter", "gpuslice-exporter, 5 s"
+GPU_EXPORTER = "nvidia_gpu_exporter, 5 s"
+NO_BINARY = "not measured: no binary given"
 INSTALL_SECONDS = 180
 
 
@@ -23,7 +26,8 @@ class Program:
     name: str
     memory: str  # its series of the used memory of a GPU
     command: Callable[[int, Path], list[str]]  # of a free port and a folder that it may write to
-    packages: tuple[str, ...] = ()  # none for ours
+    packages: tuple[str, ...] = ()  # to install
+    version: str = "this tree"  # without packages
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -36,9 +40,9 @@ class Running:
     first_page: float  # seconds from the start to the first page that shows a GPU
     first_cpu: float  # CPU seconds until then
 
-    def page(self) -> str:
-        """Return its page in the classic format; raise OSError or HTTPException."""
-        return self.process.get("metrics", {"Accept": "text/plain"})[1].decode()
+    def page(self, encoding: str = "identity") -> bytes:
+        """Return its page in the classic format, as it is sent; raise OSError or HTTPException."""
+        return self.process.get("metrics", {"Accept": "text/plain", "Accept-Encoding": encoding})[1]
 
 
 @contextmanager
@@ -112,6 +116,22 @@ def glances() -> Program:
     return Program(name=GLANCES, memory="glances_gpu_mem", packages=packages, command=command)
 
 
+def nvidia_gpu_exporter(binary: Path) -> Program:
+    """Return nvidia_gpu_exporter, which reads NVML every 5 s; raise MissingError if it does not run."""
+
+    def command(port: int, _folder: Path) -> list[str]:
+        polls = ["--collect.backend=nvml", "--collect.interval=5s"]
+        return [str(binary), f"--web.listen-address=127.0.0.1:{port}", *polls]
+
+    try:
+        words, output = [str(binary), "--version"], subprocess.STDOUT
+        version = subprocess.check_output(words, stderr=output, text=True, timeout=10)  # noqa: S603 - given
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingError(f"nvidia_gpu_exporter: {error}") from None
+    version = version.partition("\n")[0]
+    return Program(name=GPU_EXPORTER, memory="nvidia_smi_memory_used_bytes", version=version, command=command)
+
+
 def ours(variables: dict[str, str], *, seconds: int, name: str) -> Program:
     """Return this project's exporter, polling every ``seconds``; ``variables`` point it at the node."""
 
@@ -126,10 +146,12 @@ def ours(variables: dict[str, str], *, seconds: int, name: str) -> Program:
 
 
 def all_programs(variables: dict[str, str]) -> Sequence[Program]:
-    """Return the programs in the order of the tables."""
+    """Return the programs in the order of the tables; raise MissingError."""
+    binary = os.environ.get("GPU_EXPORTER")
     return (
         nvitop(),
         glances(),
+        *([nvidia_gpu_exporter(Path(binary).resolve())] if binary else []),
         ours(variables, seconds=1, name=OURS),
         ours(variables, seconds=5, name=SLOWER),
     )

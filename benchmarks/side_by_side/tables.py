@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.markdown import MIB, table
 from benchmarks.side_by_side.measures import SCRAPERS, SLOW_MICROSECONDS
-from benchmarks.side_by_side.programs import NVITOP, OURS
+from benchmarks.side_by_side.programs import GPU_EXPORTER, NO_BINARY, NVITOP, OURS
 
 Figures = Mapping[str, Any]
 
@@ -25,7 +25,8 @@ _SLOW = f"cycle, if a call takes {SLOW_MICROSECONDS / 1000:g} ms"
 _CROWD = f"{SCRAPERS} scrapes at once"
 _ROWS = (
     _Row("CPU time of a cycle", "ms", lambda its: its["idle"]["cpu_ms_a_cycle"], ".1f", compared=True),
-    _Row("share of a core, unscraped", "", lambda its: its["idle"]["cpu_share"], ".1%"),
+    _Row("share of a core, unscraped", "", lambda its: its["idle"]["cpu_share"], ".2%"),
+    _Row("share of a core, scraped every 15 s", "", lambda its: its["now_and_then"]["cpu_share"], ".2%"),
     _Row("driver calls in a cycle", "", lambda its: its["idle"]["calls_a_cycle"], ".0f", compared=True),
     _Row("field values in them", "", lambda its: its["idle"]["fields_a_cycle"], ".0f"),
     _Row("driver calls in a minute", "", lambda its: its["idle"]["calls_a_minute"], ".0f"),
@@ -40,14 +41,11 @@ _ROWS = (
     _Row(f"{_CROWD}: CPU time of each", "ms", lambda its: its["crowded"]["cpu_ms"], ".2f", compared=True),
     _Row("samples on the page", "", lambda its: its["page"]["samples"], ".0f", compared=True),
     _Row("page", "kB", lambda its: its["page"]["bytes"] / 1000, ".0f"),
+    _Row("page, gzip", "kB", lambda its: its["page"]["gzip"] / 1000, ".0f"),
     _Row("resident memory after start", "MiB", lambda its: its["young"]["resident"] / MIB, ".0f"),
-    _Row("resident memory after two minutes", "MiB", lambda its: its["old"]["resident"] / MIB, ".0f"),
+    _Row("resident memory after the run", "MiB", lambda its: its["old"]["resident"] / MIB, ".0f"),
     _Row(
-        "private memory after two minutes",
-        "MiB",
-        lambda its: its["old"]["private"] / MIB,
-        ".0f",
-        compared=True,
+        "private memory after the run", "MiB", lambda its: its["old"]["private"] / MIB, ".0f", compared=True
     ),
     _Row("threads", "", lambda its: its["old"]["threads"], ".0f"),
     _Row("start to first page", "s", lambda its: its["first_page_s"], ".1f"),
@@ -72,10 +70,9 @@ def markdown(results: Figures) -> str:
             for row in _ROWS
         ]
         parts += [f"### {name}", table(("", *programs), rows)]
-    versions = [
-        f"- {name}: {', '.join(packages) or 'this tree'}" for name, packages in results["versions"].items()
-    ]
-    return "\n\n".join([*parts, "### Installed", "\n".join(versions)]) + "\n"
+    versions = {GPU_EXPORTER: NO_BINARY} | results["versions"]
+    listed = "\n".join(f"- {name}: {version}" for name, version in versions.items())
+    return "\n\n".join([*parts, "### Versions", listed]) + "\n"
 
 
 def _ratio(programs: Figures, row: _Row) -> str:

@@ -1,5 +1,5 @@
 /*
- * A driver's library for benchmarks, which answers at once, as that of a node of A100s.
+ * A driver's library for benchmarks, which answers at once, as that of a node of H100s.
  *
  * STUB_CONTROL names a file of `struct Control`, which it shares with the benchmark. Each program under test has
  * a file of its own.

@@ -2,17 +2,19 @@
 #include "nvml.h"
 
 typedef struct { u32 version; int sensorType, temperature; } Temperature;
+typedef struct { u32 version; int celsius; } Margin;
 typedef struct { char busIdLegacy[16]; u32 domain, bus, device, id, subsystem; char busId[32]; } Pci;
+typedef struct { u32 version, domain, bus, device, id, subsystem, class, subclass; char busId[32]; } PciExt;
 typedef struct {
     u32 id, scope;
     long long timestamp, latency;
     int type, code;
     union { double d; u32 ui; u64 ull; int si; } value;
 } Field;
-_Static_assert(sizeof(Pci) == 68 && sizeof(Field) == 40, "NVML's layout");
+_Static_assert(sizeof(Pci) == 68 && sizeof(PciExt) == 64 && sizeof(Field) == 40, "NVML's layout");
 enum { UINT = 1, ULL = 3, INT = 5 };
 
-/* A number; one that depends on an argument; two; a text; nothing. */
+/* A number; one that depends on an argument; two; a text; zeros, which the caller has put there; nothing. */
 #define NUMBER(name, kind, number) \
     int nvml##name(Device *device, kind *value) { \
         ASK_GPU(device); \
@@ -37,32 +39,37 @@ enum { UINT = 1, ULL = 3, INT = 5 };
         ASK_GPU(device); \
         return text(buffer, length, value); \
     }
+#define ZEROS(name) int nvml##name(Device *device) { ASK_GPU(device); return SUCCESS; }
 #define LACKING(name) int nvml##name(Device *device) { (void)device; called(); return NOT_SUPPORTED; }
 
 NUMBER(DeviceGetPowerUsage, u32, 150000)
 NUMBER(DeviceGetTotalEnergyConsumption, u64, (u64)time(NULL) * 150000)
-NUMBER(DeviceGetPowerManagementLimit, u32, 400000)
-NUMBER(DeviceGetPowerManagementDefaultLimit, u32, 400000)
-NUMBER(DeviceGetEnforcedPowerLimit, u32, 400000)
-NUMBER(DeviceGetCurrPcieLinkGeneration, u32, 4)
-NUMBER(DeviceGetMaxPcieLinkGeneration, u32, 4)
+NUMBER(DeviceGetPowerManagementLimit, u32, 700000)
+NUMBER(DeviceGetPowerManagementDefaultLimit, u32, 700000)
+NUMBER(DeviceGetEnforcedPowerLimit, u32, 700000)
+NUMBER(DeviceGetCurrPcieLinkGeneration, u32, 5)
+NUMBER(DeviceGetMaxPcieLinkGeneration, u32, 5)
+NUMBER(DeviceGetGpuMaxPcieLinkGeneration, u32, 5)
 NUMBER(DeviceGetCurrPcieLinkWidth, u32, 16)
 NUMBER(DeviceGetMaxPcieLinkWidth, u32, 16)
 NUMBER(DeviceGetPcieReplayCounter, u32, 3)
 NUMBER(DeviceGetPerformanceState, u32, 0)
 NUMBER(DeviceGetPersistenceMode, u32, 1)
 NUMBER(DeviceGetAccountingMode, u32, 0)
+NUMBER(DeviceGetAccountingBufferSize, u32, 4000)
 NUMBER(DeviceGetDisplayActive, u32, 0)
+NUMBER(DeviceGetDisplayMode, u32, 0)
 NUMBER(DeviceGetComputeMode, u32, 0)
 NUMBER(DeviceGetVirtualizationMode, u32, 0)
-NUMBER(DeviceGetArchitecture, u32, 7)
+NUMBER(DeviceGetArchitecture, u32, 9)
 NUMBER(DeviceGetMinorNumber, u32, (u32)device->gpu)
 NUMBER(DeviceGetIndex, u32, (u32)device->gpu)
 NUMBER(DeviceGetCurrentClocksEventReasons, u64, 4)
+NUMBER(DeviceGetSupportedClocksEventReasons, u64, 0x1FF)
 NUMBER(DeviceGetSupportedEventTypes, u64, XID)
 NUMBER(DeviceGetMaxMigDeviceCount, u32, SLICES)
 PICKED(DeviceGetClockInfo, 3, 1000 + (u32)pick)
-PICKED(DeviceGetMaxClockInfo, 3, 1400 + (u32)pick)
+PICKED(DeviceGetMaxClockInfo, 3, 1980 + (u32)pick)
 PICKED(DeviceGetApplicationsClock, 3, 1100 + (u32)pick)
 PICKED(DeviceGetTemperature, 0, 58)
 PICKED(DeviceGetTemperatureThreshold, 3, 85 + (u32)pick)
@@ -74,25 +81,54 @@ PAIR(DeviceGetDecoderUtilization, 0, 167000)
 PAIR(DeviceGetJpgUtilization, 0, 167000)
 PAIR(DeviceGetOfaUtilization, 0, 167000)
 PAIR(DeviceGetEccMode, 1, 1)
-PAIR(DeviceGetPowerManagementLimitConstraints, 100000, 400000)
-PAIR(DeviceGetCudaComputeCapability, 8, 0)
+PAIR(DeviceGetPowerManagementLimitConstraints, 200000, 700000)
+PAIR(DeviceGetCudaComputeCapability, 9, 0)
+PAIR(DeviceGetGspFirmwareMode, 1, 1)
 PAIR(DeviceGetMigMode, (u32)control->mig, (u32)control->mig)
 WORDS(DeviceGetSerial, "1320000000000")
-WORDS(DeviceGetVbiosVersion, "92.00.45.00.03")
-WORDS(DeviceGetBoardPartNumber, "692-2G506-0210-002")
-WORDS(DeviceGetInforomImageVersion, "G506.0210.00.04")
+WORDS(DeviceGetVbiosVersion, "96.00.74.00.01")
+WORDS(DeviceGetBoardPartNumber, "692-2G520-0200-000")
+WORDS(DeviceGetInforomImageVersion, "G520.0200.00.05")
 WORDS(DeviceGetGspFirmwareVersion, "550.90.07")
+ZEROS(DeviceGetAddressingMode)
+ZEROS(DeviceGetRemappedRows)
+ZEROS(DeviceGetSramEccErrorStatus)
+ZEROS(DeviceGetTotalEccErrors)
+ZEROS(DeviceValidateInforom)
+LACKING(DeviceGetC2cModeInfoV)
+LACKING(DeviceGetConfComputeProtectedMemoryUsage)
+LACKING(DeviceGetDriverModel_v2)
 LACKING(DeviceGetFanSpeed)
-LACKING(DeviceGetMarginTemperature)
 LACKING(DeviceGetGpuFabricInfoV)
+LACKING(DeviceGetGpuOperationMode)
 LACKING(DeviceGetNvLinkRemotePciInfo_v2)
-LACKING(GpmQueryDeviceSupport)
+LACKING(DeviceGetRetiredPages)
+LACKING(DeviceGetRetiredPagesPendingStatus)
 
 int nvmlDeviceGetPciInfo_v3(Device *device, Pci *pci) {
     ASK_GPU(device);
-    *pci = (Pci){.bus = 7 + (u32)device->gpu, .id = 0x20B210DE, .subsystem = 0x146310DE};
+    *pci = (Pci){.bus = 7 + (u32)device->gpu, .id = 0x233010DE, .subsystem = 0x16C110DE};
     snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus);
     snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPciInfoExt(Device *device, PciExt *pci) {
+    ASK_GPU(device);
+    *pci = (PciExt){pci->version, 0, 7 + (u32)device->gpu, 0, 0x233010DE, 0x16C110DE, 3, 2, ""};
+    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetInforomVersion(Device *device, int object, char *version, u32 length) {
+    (void)object;
+    ASK_GPU(device);
+    return text(version, length, "2.1");
+}
+
+int nvmlDeviceGetMarginTemperature(Device *device, Margin *answer) {
+    ASK_GPU(device);
+    answer->celsius = 29;
     return SUCCESS;
 }
 

@@ -21,7 +21,7 @@ int nvmlDeviceGetUUID(Device *device, char *uuid, u32 length) {
 
 int nvmlDeviceGetName(Device *device, char *name, u32 length) {
     called();
-    return text(name, length, is_mig(device) ? "NVIDIA A100-SXM4-80GB MIG 1g.10gb" : "NVIDIA A100-SXM4-80GB");
+    return text(name, length, is_mig(device) ? "NVIDIA H100 80GB HBM3 MIG 1g.10gb" : "NVIDIA H100 80GB HBM3");
 }
 
 /* Memory of a process. That of the first one on the second GPU is not reported, if time is sliced. */
@@ -132,7 +132,7 @@ int nvmlDeviceIsMigDeviceHandle(Device *device, u32 *whether) {
 int nvmlDeviceGetAttributes_v2(Device *device, Attributes *attributes) {
     called();
     if (!is_mig(device)) return NOT_SUPPORTED;
-    *attributes = (Attributes){14, 1, 0, 0, 0, 0, 1, 1, 9728};
+    *attributes = (Attributes){16, 1, 0, 0, 0, 0, 1, 1, 9728};
     return SUCCESS;
 }
 

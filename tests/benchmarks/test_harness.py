@@ -16,12 +16,13 @@ from aiohttp import web
 from benchmarks import bare
 from benchmarks.document import page, texts
 from benchmarks.growth import MEASURES, exponent
-from benchmarks.judge import verdicts
+from benchmarks.judge import Verdict, verdicts
 from benchmarks.markdown import MIB
 from benchmarks.nodes import NODES, load
 from benchmarks.processes import ROOT
 from benchmarks.scraper import scrape
-from benchmarks.side_by_side.programs import NVITOP, OURS
+from benchmarks.side_by_side import programs as names
+from benchmarks.side_by_side.driver import MIG, WHOLE
 from tests.poller.bench import polled
 
 MEASURED = "polls", "scrapes", "startup", "memory"
@@ -163,23 +164,66 @@ def test_targets_are_judged_by_what_was_found() -> None:
     assert [each.met for each in verdicts({"memory-mps": unsure})] == [False, True, None]
 
 
-def beside(ours: tuple[float, float], theirs: tuple[float, float]) -> dict[str, Any]:
-    """Make results of ours and of nvitop-exporter: milliseconds of a cycle, and of a scrape."""
-    programs = {
-        name: {"idle": {"cpu_ms_a_cycle": cycle}, "scraped": {"p50_ms": scrape}}
-        for name, (cycle, scrape) in ((OURS, ours), (NVITOP, theirs))
+def beside(node: str, **programs: dict[str, float]) -> list[Verdict]:
+    """Judge programs on a node by figures that are at their limit, unless given."""
+    figures = {
+        getattr(names, name): {
+            "idle": {
+                "cpu_ms_a_cycle": its.get("cycle"),
+                "cpu_share": 0.002,
+                "calls_a_minute": its.get("calls"),
+            },
+            "now_and_then": {"cpu_share": its.get("scraped", 0.003)},
+            "scraped": {"p50_ms": its.get("scrape")},
+            "page": {"bytes": 450_000, "gzip": its.get("gzip", 30_000)},
+        }
+        for name, its in programs.items()
     }
-    return {"side-by-side": {"nodes": {"a node": {"programs": programs}}}}
+    return list(verdicts({"side-by-side": {"nodes": {node: {"programs": figures}}}}))
 
 
 @pytest.mark.parametrize(
-    ("ours", "met"),
-    [((20.0, 3.0), [True, True]), ((20.1, 3.1), [False, False]), ((float("nan"), 1.0), [None, True])],
+    ("node", "ours", "met"),
+    [
+        ("another", (4.0, 3.0), [True, True]),
+        ("another", (4.1, 3.1), [False, False]),
+        ("another", (float("nan"), 1.0), [None, True]),
+        (WHOLE.name, (20.0, 3.0), [True, True]),
+        (WHOLE.name, (20.1, 3.1), [False, False]),
+    ],
 )
-def test_ours_is_judged_against_nvitop_exporter(ours: tuple[float, float], met: list[bool | None]) -> None:
-    """A cycle may take as much as theirs, a scrape a tenth of theirs; what was not seen is not judged."""
-    judged = list(verdicts(beside(ours, (20.0, 30.0))))
-    assert [(each.node, each.met) for each in judged] == [("a node", each) for each in met]
+def test_ours_is_judged_against_nvitop_exporter(
+    node: str, ours: tuple[float, float], met: list[bool | None]
+) -> None:
+    """A cycle may take a fifth of theirs, with whole GPUs as much, a scrape a tenth; unseen is not judged."""
+    cycle, scrape = ours
+    theirs = {"cycle": 20.0, "scrape": 30.0}
+    judged = beside(node, OURS={"cycle": cycle, "scrape": scrape}, NVITOP=theirs, SLOWER={"calls": 2200})
+    assert [(each.node, each.met) for each in judged[:2]] == [(node, each) for each in met]
+
+
+def test_ours_is_judged_against_nvidia_gpu_exporter() -> None:
+    """With whole GPUs ours may take as much CPU time; without the binary the reason is shown."""
+    nvitop = {"cycle": 20.0, "scrape": 30.0}
+    given = beside(
+        WHOLE.name, OURS=nvitop, NVITOP=nvitop, SLOWER={"calls": 2200}, GPU_EXPORTER={"scraped": 0.002}
+    )
+    assert [(each.found[:6], each.met) for each in given[2:4]] == [("1.00 x", True), ("1.50 x", False)]
+    missing = beside(WHOLE.name, OURS=nvitop, NVITOP=nvitop, SLOWER={"calls": 2201})
+    assert [(each.found, each.met) for each in missing[2:]] == [(names.NO_BINARY, None)] * 2 + [
+        ("2201", False)
+    ]
+
+
+def test_calls_and_the_page_of_ours_are_judged() -> None:
+    """Calls in a minute and both sizes of the page have limits on the node of MIG devices."""
+    nvitop = {"cycle": 20.0, "scrape": 30.0}
+    judged = beside(MIG.name, OURS=nvitop, NVITOP=nvitop, SLOWER={"calls": 4000, "gzip": 30_001})
+    assert [(each.target, each.met) for each in judged[2:]] == [
+        ("driver calls in a minute", True),
+        ("page, bytes", True),
+        ("page, gzip", False),
+    ]
 
 
 @pytest.mark.slow

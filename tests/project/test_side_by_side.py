@@ -13,8 +13,9 @@ from benchmarks.document import page as page_of
 from benchmarks.judge import verdicts
 from benchmarks.processes import MissingError
 from benchmarks.side_by_side import programs
-from benchmarks.side_by_side.driver import Control, Layout, compile_driver
+from benchmarks.side_by_side.driver import WHOLE, Control, Layout, compile_driver
 
+GPU_EXPORTER = Path(__file__).with_name("nvidia_gpu_exporter.py")
 SLICED = Layout(name="sliced", gpus=2, parts=2, mig=False)
 MIB = 1 << 20
 PIDS = ((101, 102), (201, 202))
@@ -67,25 +68,42 @@ def test_the_stub_answers_what_the_benchmark_expects_of_it(driver: Path, control
     assert (control.counts().calls, control.counts().cycles) == (1 + 2 * 5, 1)
 
 
+def without_network(variables: dict[str, str]) -> list[programs.Program]:
+    """Return the programs that are not installed from a network."""
+    return [program for program in programs.all_programs(variables) if not program.packages]
+
+
 @pytest.mark.slow
-def test_all_figures_of_the_tables_and_targets_are_measured() -> None:
-    """A quick run of ours alone, as there may be no network, has all figures, which are judged and shown."""
-
-    def only_ours(variables: dict[str, str]) -> list[programs.Program]:
-        return [programs.ours(variables, seconds=1, name=programs.OURS)]
-
+def test_all_figures_of_the_tables_and_targets_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick run of ours and a small nvidia_gpu_exporter has all figures, which are judged and shown."""
+    monkeypatch.setenv("GPU_EXPORTER", str(GPU_EXPORTER))
     try:
-        found = side_by_side.measure("", quick=True, programs=only_ours)
+        found = side_by_side.measure("", quick=True, programs=without_network)
     except MissingError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))
     (node,) = found["nodes"].values()
-    ours = node["programs"][programs.OURS]
+    theirs, ours, _ = node["programs"].values()
     assert ours["idle"]["cpu_ms_a_cycle"] > 0 < ours["scraped"]["p50_ms"]
+    # A GPU's handle and its memory, each time, about every 5 s.
+    assert theirs["idle"]["calls_a_cycle"] == 2
+    assert 10 <= theirs["idle"]["calls_a_minute"] <= 40
+    assert 0 < ours["page"]["gzip"] < ours["page"]["bytes"] / 5
     node["programs"] = {programs.NVITOP: ours} | node["programs"]
-    cycle, scrape = verdicts({"side-by-side": found})
-    assert (cycle.found[:6], cycle.met, scrape.met) == ("1.00 x", True, False)
+    cycle, scrape, unscraped, scraped, calls = verdicts({"side-by-side": {"nodes": {WHOLE.name: node}}})
+    assert (cycle.found[:6], cycle.met, scrape.met, calls.met) == ("1.00 x", True, False, True)
+    assert unscraped.found[-1] == scraped.found[-1] == ")"
     written = page_of({"side-by-side": found})
-    assert f"| samples on the page | {ours['page']['samples']} | {ours['page']['samples']} |" in written
+    assert f"| samples on the page | {ours['page']['samples']} | 1 | {ours['page']['samples']} |" in written
+    assert f"- {programs.GPU_EXPORTER}: nvidia_gpu_exporter, version 0\n" in written
     assert "nan" not in written
+
+
+def test_a_binary_that_does_not_run_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reason names the program; without a binary the others are measured."""
+    monkeypatch.setenv("GPU_EXPORTER", str(tmp_path / "missing"))
+    with pytest.raises(MissingError, match=r"nvidia_gpu_exporter: .*missing"):
+        programs.all_programs({})
+    monkeypatch.delenv("GPU_EXPORTER")
+    assert programs.GPU_EXPORTER not in [program.name for program in programs.all_programs({})]
