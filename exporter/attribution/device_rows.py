@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from exporter.attribution.holdings_index import HoldingsIndex
+from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.use import (
     Device,
@@ -11,7 +12,6 @@ from exporter.attribution.use import (
     compute_of,
     use_by_process,
     use_without_processes,
-    with_meters,
 )
 from exporter.model import (
     ContainerRef,

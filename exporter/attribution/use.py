@@ -1,7 +1,6 @@
 """Memory, compute and processes of each container on one device, with the source of each figure.
 
 ``use_by_process`` adds up a container's processes (or ``use_without_processes`` takes the device's figures).
-Then ``with_meters`` replaces these sums by the figures of the sharing system's own meter, if it has one.
 ``docs/join.md`` has the numbered rules.
 """
 
@@ -16,9 +15,7 @@ from exporter.model import (
     DeviceProcess,
     DeviceSharing,
     GpuReading,
-    Holding,
     Memory,
-    Meter,
     MigReading,
     Profile,
 )
@@ -100,6 +97,7 @@ def use_by_process(
             ref: replace(use, compute=None, compute_source="none") if use.compute == 0 else use
             for ref, use in uses.items()
         }
+    uses = _with_server_compute(device, refs, owned, uses)
     return _with_device_compute(device, refs, owned, uses)
 
 
@@ -145,12 +143,46 @@ def _idle(device: Device) -> Use:
 
 def _booked_on_server(device: Device) -> bool:
     """Return True if the driver may book the compute of MPS clients on the MPS server."""
-    processes = device.processes or ()
-    servers = [process.pid for process in processes if "mps" not in process.kinds]
-    served = device.sharing.sharing in BY_MPS or len(servers) < len(processes)
-    if not served or device.utilization is None:
+    clients, others = _mps_clients(device)
+    if not (clients or device.sharing.sharing in BY_MPS) or device.utilization is None:
         return False
-    return any(device.utilization.get(pid, 0) != 0 for pid in servers)
+    return any(device.utilization.get(process.pid, 0) != 0 for process in others)
+
+
+def _mps_clients(device: Device) -> tuple[list[DeviceProcess], list[DeviceProcess]]:
+    """Return the MPS clients on a device, and its other processes; the MPS server is one of these."""
+    processes = device.processes or ()
+    clients = [process for process in processes if "mps" in process.kinds]
+    return clients, [process for process in processes if "mps" not in process.kinds]
+
+
+def _with_server_compute(
+    device: Device, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
+) -> dict[ContainerRef, Use]:
+    """Move the MPS server's compute from the container it runs in to that of its clients, or to none.
+
+    A server runs only the kernels of its clients. As one that has ended since the last poll may have been
+    another holder's, only a single holder takes it. Rule 6.
+    """
+    clients, others = _mps_clients(device)
+    if device.utilization is None or not clients or len(others) != 1 or "compute" not in others[0].kinds:
+        return uses
+    homes = {process.pid: ref for ref, processes in owned.by_owner.items() for process in processes}
+    served, server = {homes.get(client.pid) for client in clients}, homes.get(others[0].pid)
+    if served == {server}:
+        return uses
+    alone = len(holders) == 1 and served == set(holders) and holders[0] in device.holders_then
+    percent = _percent(device.utilization, [*clients, *others]) if alone else None
+    moved = dict(uses)
+    if server is not None and uses[server].compute != 0:
+        moved[server] = _of_server(uses[server], None if percent is None else 0.0)
+    if alone:
+        moved[holders[0]] = _of_server(uses[holders[0]], None if percent is None else percent / 100)
+    return moved
+
+
+def _of_server(use: Use, compute: float | None) -> Use:
+    return replace(use, compute=compute, compute_source="none" if compute is None else "server")
 
 
 def _with_device_compute(
@@ -167,48 +199,6 @@ def _with_device_compute(
         return uses
     use = uses[holders[0]]
     return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}
-
-
-def with_meters(
-    uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
-) -> dict[ContainerRef, Use]:
-    """Return ``uses`` with the sums of metered containers replaced by their meter's figures.
-
-    ``used``: bytes in use on the device, as the driver reports them.
-    """
-    room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
-    meters = {ref: meter for ref in held if (meter := _meter(held[ref])) is not None}
-    pods = {(ref.namespace, ref.pod) for ref in meters}
-    result = dict(uses)
-    for ref, use in uses.items():
-        if ref in meters:
-            result[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
-        elif not ref.container and (ref.namespace, ref.pod) in pods:
-            # Processes of a pod without a known container: some of them are those that were metered.
-            result[ref] = Use(processes=use.processes)
-    return result
-
-
-def _meter(holdings: Sequence[Holding]) -> Meter | None:
-    """Return the meter of a container: one for each device, however many resources hold it."""
-    return next((holding.meter for holding in holdings if holding.meter is not None), None)
-
-
-def _is_left_over(use: Use, meter: Meter, room: int | None) -> bool:
-    """Return True if a meter counts memory of killed processes: it has no process, and the memory is free."""
-    idle = use.processes == 0 and use.memory == 0
-    return idle and room is not None and (meter.memory or 0) > max(room, 0)
-
-
-def _metered(use: Use, meter: Meter) -> Use:
-    memory, compute = meter.memory, meter.compute
-    # The meter has no memory although the driver lists some for the container: its zeros were not observed.
-    if meter.memory == 0 and use.memory_source == "process" and use.memory:
-        memory, compute = None, compute or None
-    use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
-    if meter.memory_only:
-        return use
-    return replace(use, compute=compute, compute_source="none" if compute is None else meter.source)
 
 
 class Metered(NamedTuple):
