@@ -26,7 +26,7 @@ from exporter.model.snapshot import ProcessWhere
 
 def process_rows(device: Device, owned: Owned, workloads: Workloads) -> Iterator[ProcessRow]:
     """Yield a row for each process; an owner's rows add up to its use unless that is metered (rule 3)."""
-    compute = compute_of(device, device.processes or ())
+    compute = compute_of(device)
     without_owner = (*owned.outside, *owned.unknown)
     for owner, processes in (*owned.by_owner.items(), (None, without_owner)):
         for process in processes:

@@ -83,7 +83,8 @@ def use_by_process(
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
-    uses = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
+    percents = _percents(device)
+    uses = {owner: _sum(percents, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in uses:
             continue
@@ -101,19 +102,14 @@ def use_by_process(
     return _with_device_compute(device, refs, owned, uses)
 
 
-def compute_of(device: Device, processes: Iterable[DeviceProcess]) -> dict[int, float | None]:
+def compute_of(device: Device) -> dict[int, float | None]:
     """Return the share of the physical GPU used by each pid; None if unknown, or a 0 that proves nothing."""
-    booked = _booked_on_server(device)
-    percents = {process.pid: _percent(device.utilization, [process]) for process in processes}
-    return {
-        pid: None if percent is None or (percent == 0 and booked) else percent / 100
-        for pid, percent in percents.items()
-    }
+    return {pid: None if percent is None else percent / 100 for pid, percent in _percents(device).items()}
 
 
-def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
+def _sum(percents: Mapping[int, float | None], processes: list[DeviceProcess]) -> Use:
     memory = total([process.memory for process in processes])
-    percent = _percent(device.utilization, processes)
+    percent = total([percents[process.pid] for process in processes])
     return Use(
         memory=memory,
         compute=None if percent is None else percent / 100,
@@ -123,11 +119,17 @@ def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
     )
 
 
-def _percent(utilization: Mapping[int, float | None] | None, processes: list[DeviceProcess]) -> float | None:
-    """Return the sum in percent: 0 for a process without an entry, None if one figure is unknown."""
-    if utilization is None:
-        return None
-    return total([utilization.get(process.pid, 0) for process in processes])
+def _percents(device: Device) -> dict[int, float | None]:
+    """Return the percent by pid: 0 for a process without an entry, None if unknown or not proven to be 0."""
+    pids = [process.pid for process in device.processes or ()]
+    if device.utilization is None:
+        return dict.fromkeys(pids)
+    percents = {pid: device.utilization.get(pid, 0) for pid in pids}
+    if _booked_on_server(device):
+        clients, _ = _mps_clients(device)
+        for process in clients or device.processes or ():
+            percents[process.pid] = percents[process.pid] or None
+    return percents
 
 
 def _idle(device: Device) -> Use:
@@ -169,15 +171,15 @@ def _with_server_compute(
         return uses
     homes = {process.pid: ref for ref, processes in owned.by_owner.items() for process in processes}
     served, server = {homes.get(client.pid) for client in clients}, homes.get(others[0].pid)
-    if served == {server}:
-        return uses
-    alone = len(holders) == 1 and served == set(holders) and holders[0] in device.holders_then
-    percent = _percent(device.utilization, [*clients, *others]) if alone else None
+    user = next(iter(served)) if len(served) == 1 else None
+    alone = holders == [user] and user in device.holders_then
+    figures = [device.utilization.get(process.pid, 0) for process in (*clients, *others)]
+    percent = total(figures) if alone or user == server else None
     moved = dict(uses)
     if server is not None and uses[server].compute != 0:
         moved[server] = _of_server(uses[server], None if percent is None else 0.0)
-    if alone:
-        moved[holders[0]] = _of_server(uses[holders[0]], None if percent is None else percent / 100)
+    if user is not None and (alone or user == server):
+        moved[user] = _of_server(uses[user], None if percent is None else percent / 100)
     return moved
 
 

@@ -80,10 +80,19 @@ def test_a_client_is_served_by_mps_whatever_the_sharing_is_called(kind):
     assert row(result, "a").compute_used == (0.9 if kind == "mps" else 0.0)
 
 
-def test_a_container_with_server_and_clients_has_the_work_of_both():
-    """It is the sum over its processes, whoever holds the rest."""
+def test_a_container_with_server_and_clients_has_the_work_of_the_server():
+    """Whoever holds the rest: all of it was computed by processes of this container."""
     result = join(busy(1), TWO, replicas(4), workloads({1: "a", 9: "a"}))
-    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.55, "process")
+    assert [row(result, name).compute_used for name in "ab"] == [0.55, None]
+    assert row(result, "a").compute_source == "server"
+
+
+def test_a_container_with_a_client_and_other_work_has_no_known_sum():
+    """What its client computed may be more than nothing: a sum with an unknown part is unknown."""
+    reading = gpu([client(1), process(2), SERVER], {2: 30, 9: 25}, utilization_percent=55)
+    result = join(reading, TWO, replicas(4), workloads({1: "a", 2: "a"}, outside=(9,)))
+    assert row(result, "a").compute_used is None
+    assert {each.pid: each.compute for each in result.processes} == {1: None, 2: 0.3, 9: 0.25}
 
 
 @pytest.mark.parametrize(
