@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from exporter.attribution.holdings_index import HoldingsIndex
+from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.use import (
     Device,
@@ -11,7 +12,6 @@ from exporter.attribution.use import (
     compute_of,
     use_by_process,
     use_without_processes,
-    with_meters,
 )
 from exporter.model import (
     ContainerRef,
@@ -26,7 +26,7 @@ from exporter.model.snapshot import ProcessWhere
 
 def process_rows(device: Device, owned: Owned, workloads: Workloads) -> Iterator[ProcessRow]:
     """Yield a row for each process; an owner's rows add up to its use unless that is metered (rule 3)."""
-    compute = compute_of(device, device.processes or ())
+    compute = compute_of(device)
     without_owner = (*owned.outside, *owned.unknown)
     for owner, processes in (*owned.by_owner.items(), (None, without_owner)):
         for process in processes:

@@ -1,7 +1,6 @@
 """Memory, compute and processes of each container on one device, with the source of each figure.
 
 ``use_by_process`` adds up a container's processes (or ``use_without_processes`` takes the device's figures).
-Then ``with_meters`` replaces these sums by the figures of the sharing system's own meter, if it has one.
 ``docs/join.md`` has the numbered rules.
 """
 
@@ -16,9 +15,7 @@ from exporter.model import (
     DeviceProcess,
     DeviceSharing,
     GpuReading,
-    Holding,
     Memory,
-    Meter,
     MigReading,
     Profile,
 )
@@ -86,7 +83,8 @@ def use_by_process(
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
-    uses = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
+    percents = _percents(device)
+    uses = {owner: _sum(percents, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in uses:
             continue
@@ -100,22 +98,18 @@ def use_by_process(
             ref: replace(use, compute=None, compute_source="none") if use.compute == 0 else use
             for ref, use in uses.items()
         }
+    uses = _with_server_compute(device, refs, owned, uses)
     return _with_device_compute(device, refs, owned, uses)
 
 
-def compute_of(device: Device, processes: Iterable[DeviceProcess]) -> dict[int, float | None]:
+def compute_of(device: Device) -> dict[int, float | None]:
     """Return the share of the physical GPU used by each pid; None if unknown, or a 0 that proves nothing."""
-    booked = _booked_on_server(device)
-    percents = {process.pid: _percent(device.utilization, [process]) for process in processes}
-    return {
-        pid: None if percent is None or (percent == 0 and booked) else percent / 100
-        for pid, percent in percents.items()
-    }
+    return {pid: None if percent is None else percent / 100 for pid, percent in _percents(device).items()}
 
 
-def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
+def _sum(percents: Mapping[int, float | None], processes: list[DeviceProcess]) -> Use:
     memory = total([process.memory for process in processes])
-    percent = _percent(device.utilization, processes)
+    percent = total([percents[process.pid] for process in processes])
     return Use(
         memory=memory,
         compute=None if percent is None else percent / 100,
@@ -125,11 +119,17 @@ def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
     )
 
 
-def _percent(utilization: Mapping[int, float | None] | None, processes: list[DeviceProcess]) -> float | None:
-    """Return the sum in percent: 0 for a process without an entry, None if one figure is unknown."""
-    if utilization is None:
-        return None
-    return total([utilization.get(process.pid, 0) for process in processes])
+def _percents(device: Device) -> dict[int, float | None]:
+    """Return the percent by pid: 0 for a process without an entry, None if unknown or not proven to be 0."""
+    pids = [process.pid for process in device.processes or ()]
+    if device.utilization is None:
+        return dict.fromkeys(pids)
+    percents = {pid: device.utilization.get(pid, 0) for pid in pids}
+    if _booked_on_server(device):
+        clients, _ = _mps_clients(device)
+        for process in clients or device.processes or ():
+            percents[process.pid] = percents[process.pid] or None
+    return percents
 
 
 def _idle(device: Device) -> Use:
@@ -145,12 +145,46 @@ def _idle(device: Device) -> Use:
 
 def _booked_on_server(device: Device) -> bool:
     """Return True if the driver may book the compute of MPS clients on the MPS server."""
-    processes = device.processes or ()
-    servers = [process.pid for process in processes if "mps" not in process.kinds]
-    served = device.sharing.sharing in BY_MPS or len(servers) < len(processes)
-    if not served or device.utilization is None:
+    clients, others = _mps_clients(device)
+    if not (clients or device.sharing.sharing in BY_MPS) or device.utilization is None:
         return False
-    return any(device.utilization.get(pid, 0) != 0 for pid in servers)
+    return any(device.utilization.get(process.pid, 0) != 0 for process in others)
+
+
+def _mps_clients(device: Device) -> tuple[list[DeviceProcess], list[DeviceProcess]]:
+    """Return the MPS clients on a device, and its other processes; the MPS server is one of these."""
+    processes = device.processes or ()
+    clients = [process for process in processes if "mps" in process.kinds]
+    return clients, [process for process in processes if "mps" not in process.kinds]
+
+
+def _with_server_compute(
+    device: Device, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
+) -> dict[ContainerRef, Use]:
+    """Move the MPS server's compute from the container it runs in to that of its clients, or to none.
+
+    A server runs only the kernels of its clients. As one that has ended since the last poll may have been
+    another holder's, only a single holder takes it. Rule 6.
+    """
+    clients, others = _mps_clients(device)
+    if device.utilization is None or not clients or len(others) != 1 or "compute" not in others[0].kinds:
+        return uses
+    homes = {process.pid: ref for ref, processes in owned.by_owner.items() for process in processes}
+    served, server = {homes.get(client.pid) for client in clients}, homes.get(others[0].pid)
+    user = next(iter(served)) if len(served) == 1 else None
+    alone = holders == [user] and user in device.holders_then
+    figures = [device.utilization.get(process.pid, 0) for process in (*clients, *others)]
+    percent = total(figures) if alone or user == server else None
+    moved = dict(uses)
+    if server is not None and uses[server].compute != 0:
+        moved[server] = _of_server(uses[server], None if percent is None else 0.0)
+    if user is not None and (alone or user == server):
+        moved[user] = _of_server(uses[user], None if percent is None else percent / 100)
+    return moved
+
+
+def _of_server(use: Use, compute: float | None) -> Use:
+    return replace(use, compute=compute, compute_source="none" if compute is None else "server")
 
 
 def _with_device_compute(
@@ -167,48 +201,6 @@ def _with_device_compute(
         return uses
     use = uses[holders[0]]
     return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}
-
-
-def with_meters(
-    uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
-) -> dict[ContainerRef, Use]:
-    """Return ``uses`` with the sums of metered containers replaced by their meter's figures.
-
-    ``used``: bytes in use on the device, as the driver reports them.
-    """
-    room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
-    meters = {ref: meter for ref in held if (meter := _meter(held[ref])) is not None}
-    pods = {(ref.namespace, ref.pod) for ref in meters}
-    result = dict(uses)
-    for ref, use in uses.items():
-        if ref in meters:
-            result[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
-        elif not ref.container and (ref.namespace, ref.pod) in pods:
-            # Processes of a pod without a known container: some of them are those that were metered.
-            result[ref] = Use(processes=use.processes)
-    return result
-
-
-def _meter(holdings: Sequence[Holding]) -> Meter | None:
-    """Return the meter of a container: one for each device, however many resources hold it."""
-    return next((holding.meter for holding in holdings if holding.meter is not None), None)
-
-
-def _is_left_over(use: Use, meter: Meter, room: int | None) -> bool:
-    """Return True if a meter counts memory of killed processes: it has no process, and the memory is free."""
-    idle = use.processes == 0 and use.memory == 0
-    return idle and room is not None and (meter.memory or 0) > max(room, 0)
-
-
-def _metered(use: Use, meter: Meter) -> Use:
-    memory, compute = meter.memory, meter.compute
-    # The meter has no memory although the driver lists some for the container: its zeros were not observed.
-    if meter.memory == 0 and use.memory_source == "process" and use.memory:
-        memory, compute = None, compute or None
-    use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
-    if meter.memory_only:
-        return use
-    return replace(use, compute=compute, compute_source="none" if compute is None else meter.source)
 
 
 class Metered(NamedTuple):

@@ -18,6 +18,8 @@ SAMPLES = 100
 # Degrees between idle and full power, and the time constant of a change.
 HEAT, WARMING_SECONDS = 42.0, 20.0
 MEMORY_HOTTER = 6
+# The command of an MPS server.
+MPS_SERVER = "nvidia-cuda-mps-server"
 # Memory traffic per percent of SM activity; a rule of thumb that looks alive.
 COPY_RATIO = 0.6
 
@@ -125,8 +127,7 @@ class Machine:
         history.meters.advance(flows(gpu, load, power, round(history.temperature)), elapsed)
         _count_seconds(history, {gpu.uuid: load} | _loads(instances), elapsed)
         if not gpu.mig_enabled:
-            sm = {process.pid: process.sm for process in processes}
-            history.samples.append(Sample(round(wall * 1e6), sm))
+            history.samples.append(Sample(round(wall * 1e6), _sampled(processes)))
         gpu_instances = {state.instance.gi: state.instance for state in instances}.values()
         return GpuState(
             gpu=gpu,
@@ -192,6 +193,16 @@ class Machine:
             # Allocators work in large blocks; a figure that moves by single bytes would look odd.
             return int(level(process.memory, time, f"memory/{process.pid}", self._seed)) // MIB * MIB
         return process.memory or 0
+
+
+def _sampled(processes: Sequence[ProcessState]) -> dict[int, int]:
+    """Return percent by pid as the driver samples it: clients of MPS have none, their server has it all."""
+    served = sum(state.sm for state in processes if state.running.process.kind == "mps")
+    return {
+        state.pid: state.sm + (served if state.running.process.command == MPS_SERVER else 0)
+        for state in processes
+        if state.running.process.kind != "mps"
+    }
 
 
 def _instance_state(instance: MigInstance, processes: Sequence[ProcessState]) -> InstanceState:

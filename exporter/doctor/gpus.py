@@ -5,7 +5,7 @@ from typing import Final
 
 from exporter.doctor.driver import AMD_REMEDY
 from exporter.doctor.report import Check, Finding
-from exporter.formats.wording import plural
+from exporter.formats.wording import mode_label, plural
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
 from exporter.model.conditions import TABLE
@@ -113,7 +113,8 @@ def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
 
 def _unread(row: GpuRow) -> Check:
     number = row.identity.index if row.identity.index >= 0 else row.identity.uuid
-    text = f"{row.identity.model}, {row.sharing}: its holders are known; this exporter does not read it"
+    kind = f"{row.identity.model}, {mode_label(row.sharing)}"
+    text = f"{kind}: its holders are known; this exporter does not read it"
     return GPU_NOT_READ.check(f"{row.identity.vendor} {number}", text)
 
 
@@ -136,7 +137,7 @@ def _answering(row: GpuRow, reading: GpuReading) -> Check:
     name = f"GPU {row.identity.index}"
     calls = plural(len(reading.unsupported), "call")
     unsupported = f", {calls} not supported" if reading.unsupported else ""
-    text = f"{row.identity.model}, {row.sharing}{unsupported}"
+    text = f"{row.identity.model}, {mode_label(row.sharing)}{unsupported}"
     listed = reading.processes if not reading.mig_enabled else ()
     missing = [group for group, value in (("memory", reading.memory), ("processes", listed)) if value is None]
     reasons = {group: reading.withheld.get(group, "no answer") for group in missing}

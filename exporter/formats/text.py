@@ -16,6 +16,7 @@ from exporter.formats.wording import (
     held_of_each,
     held_of_node,
     measure,
+    mode_label,
     plural,
     printable,
     total_text,
@@ -38,7 +39,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
     parts = [
         f"GPU {gpu.identity.index}",
         printable(gpu.identity.model or gpu.identity.uuid),
-        printable(gpu.sharing),
+        printable(mode_label(gpu.sharing)),
     ]
     if gpu.unread:
         number = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid

@@ -121,6 +121,11 @@ def mode_word(sharing: str) -> str:
     return OWN_MODES.get(sharing) or _SYSTEMS.get(sharing, sharing)
 
 
+def mode_label(sharing: str) -> str:
+    """Return a sharing mode as the label ``sharing`` has it; an unknown one with the noun."""
+    return "sharing unknown" if sharing in ("", "unknown") else sharing
+
+
 def is_system(sharing: str) -> bool:
     """Return whether GPUs are shared by a separate system, which sets the entitlements of its holders."""
     return sharing not in OWN_MODES

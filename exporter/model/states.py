@@ -91,8 +91,10 @@ def _over_memory(row: ContainerRow) -> bool:
 
 
 def _over_compute(row: ContainerRow) -> bool:
+    # A limit of MPS is a part of the multiprocessors; the share of time with a kernel may be above it.
     return (
-        row.compute_used is not None
+        row.sharing != "mps"
+        and row.compute_used is not None
         and row.compute_entitled is not None
         and row.compute_used - row.compute_entitled > _COMPUTE_RESOLUTION
     )

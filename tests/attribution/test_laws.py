@@ -24,6 +24,7 @@ from tests.attribution.build import UUID, attribute, gpu, mig, mig_gpu, process
 PODS = ("a", "b", "c", "d")
 MIGS = tuple(f"MIG-{n}" for n in range(3))
 SIZES = st.one_of(st.none(), st.integers(0, 4 << 30))
+KINDS = st.sampled_from(["compute", "mps"])
 SHARES = st.one_of(st.none(), st.floats(0, 1))
 PROFILES = st.one_of(
     st.none(),
@@ -46,7 +47,7 @@ def nodes(draw):
     sized = {pid: draw(SIZES) for pid in pids}
     if draw(st.booleans()):
         reading = gpu(
-            draw(st.sampled_from([None, [process(pid, size) for pid, size in sized.items()]])),
+            draw(st.sampled_from([None, [process(pid, size, draw(KINDS)) for pid, size in sized.items()]])),
             draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(pids or [1]), st.integers(0, 100)))),
             used=draw(st.integers(0, 16 << 30)),
             utilization_percent=draw(st.one_of(st.none(), st.integers(0, 100))),

@@ -43,6 +43,9 @@ def test_use_of_containers_that_cannot_be_told_apart_is_the_pods():
 def test_zero_compute_of_nos_is_not_proven_while_its_server_computes():
     """The driver may book the work of a client of MPS on the server."""
     card = gpu([process(9), process(1, kind="mps")], {9: 30, 1: 0}, used=2 * GIB)
-    ids = held("a", f"{UUID}::10::0", resource="nvidia.com/gpu-10gb")
-    offered = [OfferedDevice("nvidia.com/gpu-10gb", f"{UUID}::10::0")]
-    assert row(join(card, ids, offered, workloads({1: "a"}, outside=(9,))), "a").compute_used is None
+    names = [f"{UUID}::10::{number}" for number in range(2)]
+    ids = held("a", names[0], resource="nvidia.com/gpu-10gb")
+    ids += held("b", names[1], resource="nvidia.com/gpu-10gb")
+    offered = [OfferedDevice("nvidia.com/gpu-10gb", name) for name in names]
+    found = join(card, ids, offered, workloads({1: "a"}, outside=(9,)))
+    assert (row(found, "a").compute_used, row(found, "b").compute_used) == (None, None)

@@ -90,10 +90,11 @@ def test_processes_inside_mig_stand_on_their_mig_device_without_compute():
 def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
     """The driver may book a client's work on the server: its zero is none, as on the row of its container."""
     reading = gpu([process(1, kind="mps"), process(9, 0)], {9: 55}, compute_mode="exclusive_process")
-    result = join(reading, held("a", f"{UUID}::0"), replicas(2), workloads({1: "a"}, outside=[9]))
+    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+    result = join(reading, allocated, replicas(2), workloads({1: "a"}, outside=[9]))
     rows = by_pid(result)
 
-    assert result.containers[0].compute_used is None
+    assert [each.compute_used for each in result.containers] == [None, None]
     assert (rows[1].compute, rows[9].compute) == (None, 0.55)
 
 

@@ -422,24 +422,6 @@ def test_processes_above_the_device_s_own_utilization_are_no_contradiction():
     assert (result.gpus[0].unattributed_utilization, result.inconsistent) == (0.0, ())
 
 
-def test_a_busy_mps_server_in_a_pod_is_a_server_all_the_same():
-    """The control daemon of a device plugin runs in a pod: what it computes may be any client's."""
-    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
-    clients = [process(1, kind="mps"), process(2, kind="mps"), process(9, 0)]
-    reading = gpu(clients, {1: 7, 9: 55}, compute_mode="exclusive_process")
-    result = join(reading, allocated, replicas(4), workloads({1: "a", 2: "b", 9: "mps-daemon"}))
-    assert (row(result, "a").compute_used, row(result, "b").compute_used) == (0.07, None)
-
-
-@pytest.mark.parametrize("kind", ["mps", "compute"])
-def test_a_client_tells_mps_whatever_the_sharing_is_called(kind):
-    """Where another system, or the holder itself, has started the server, a client's zero is none."""
-    reading = gpu([process(1, kind=kind), process(9, 0)], {9: 90})
-    result = join(reading, held("a", UUID), whole(), workloads({1: "a"}, outside=(9,)))
-    assert row(result, "a").sharing == "exclusive"
-    assert row(result, "a").compute_used == (None if kind == "mps" else 0.0)
-
-
 def test_a_process_of_the_host_keeps_the_device_s_compute_from_the_holder():
     """Rule 6: the GPU's utilization may be that of what runs beside the holder."""
     result = join(gpu([process(2)], None), held("a", UUID), whole(), workloads(outside=(2,)))
@@ -462,15 +444,6 @@ def test_a_process_of_unknown_size_makes_its_container_s_sum_unknown():
     )
     assert (row(result, "a").memory_used, row(result, "a").processes) == (None, 2)
     assert result.gpus[0].unattributed_memory == 8 * GIB
-
-
-def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
-    """Under MPS a driver may book the clients' work on the server: their zero is then no proof."""
-    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
-    reading = gpu([process(1, kind="mps"), process(9, 0)], {9: 55}, compute_mode="exclusive_process")
-    result = join(reading, allocated, replicas(4), workloads({1: "a"}, outside=(9,)))
-    assert (row(result, "b").memory_used, row(result, "b").compute_used) == (0, None)
-    assert row(result, "b").isolation == "soft"
 
 
 def test_compute_instances_that_share_memory_are_not_charged_with_it():

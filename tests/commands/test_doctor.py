@@ -153,6 +153,7 @@ def test_a_kubelet_that_is_away(tmp_path):
     assert checks["pod-resources"]["status"] == "missing"
     assert "holders, slices" in checks["pod-resources"]["lost"]
     assert checks["driver"]["status"] == "OK"
+    assert checks["GPU 0"]["found"].startswith("NVIDIA A10, sharing unknown, ")
     assert "device ids" not in checks
 
 

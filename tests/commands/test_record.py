@@ -117,6 +117,14 @@ def test_unmasked():
     assert {pod.name for pod in recorded.pods} == {pod.name for pod in original.pods}
 
 
+@pytest.mark.parametrize(("name", "described"), [("t4-timeslicing", False), ("volcano-vgpu", True)])
+def test_shares_are_recorded_unless_ids_describe_them(name, described):
+    """An id of NVIDIA's plugin is a share by itself, one of another system is not."""
+    recorded = parse(output_of("record", "--scenario", name))
+    holders = [container for pod in recorded.pods for container in pod.containers if container.devices]
+    assert {container.shares is not None for container in holders} == {described}
+
+
 def test_a_machine_without_a_gpu(tmp_path):
     """What does not answer here does not answer in the recording: nothing is said to be none."""
     path = tmp_path / "recorded.json"

@@ -11,11 +11,11 @@ from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
 
 Put = Callable[..., Bench]
 INVALID, UNSUPPORTED = pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED
-GRAPHICS, SM, DRAM, DECODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES = (
-    *(1, 2, 10, 30),
+GRAPHICS, SM, DRAM, DECODER, ENCODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES = (
+    *(1, 2, 10, 30, 166),
     *(21, 60, 248, 249, 256),
 )
-ALL = (GRAPHICS, SM, DRAM, DECODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES)
+ALL = (GRAPHICS, SM, DRAM, DECODER, ENCODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES)
 NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
 CUT = {
     "instances": [
@@ -63,9 +63,9 @@ def measured(bench: Bench, get: Callable[[Any], Any], seconds: float = 10) -> di
 
 
 def busy(**changes: Any) -> dict[str, Any]:
-    """Return a Hopper board and a pod that keeps it half busy."""
+    """Return a board, from Hopper by default, and a pod that keeps it half busy."""
     process = {"device": "{gpu:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 50}}
-    return {"gpus": [gpu(architecture=9, **changes)], "pods": [pod("a", process)]}
+    return {"gpus": [gpu(**({"architecture": 9} | changes))], "pods": [pod("a", process)]}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: i
 
 def test_the_meter_follows_the_load(bench: Put):
     """Shares in percent and traffic in MiB/s are the mean of the load between the samples."""
-    node = bench(made(node=NEW, **busy(links={"nvlinks": 2, "switch": True})))
+    node = bench(made(node=NEW, **busy(architecture=10, links={"nvlinks": 2, "switch": True})))
     found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
     assert found[GRAPHICS] == pytest.approx(50)
     assert 0 < found[SM] < found[GRAPHICS]
@@ -102,12 +102,17 @@ def test_the_meter_follows_the_load(bench: Put):
     assert found[ACTIVE] / found[ELAPSED] == pytest.approx(found[SM] / 100)
 
 
-def test_what_older_drivers_and_boards_lack(bench: Put):
-    """Counters came with a later driver, NVLink traffic with NVLinks: each metric is refused by itself."""
-    node = bench(made(**busy()))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
-    assert {found[each] for each in (NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES)} == {-UNSUPPORTED}
+@pytest.mark.parametrize(
+    ("node", "lacking"),
+    [({}, {ENCODER, ELAPSED, ACTIVE, PCIE_BYTES}), ({"node": NEW}, {ELAPSED, ACTIVE, PCIE_BYTES})],
+    ids=["older driver", "Hopper"],
+)
+def test_what_older_drivers_and_boards_lack(bench: Put, node: dict[str, Any], lacking: set[int]):
+    """Encoders and counters came with a later driver, counters with a later board: the others are there."""
+    found = measured(bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
+    assert {metric for metric, value in found.items() if value == -UNSUPPORTED} == lacking
     assert found[GRAPHICS] == pytest.approx(50)
+    assert found[NVLINK_IN] == 0
 
 
 def test_samples_that_are_too_near(bench: Put):

@@ -134,6 +134,15 @@ def test_time_on_a_gpu_is_shared_by_demand(bench: Put):
     assert pynvml.nvmlDeviceGetUtilizationRates(handle()).gpu == 100
 
 
+def test_the_mps_server_has_the_samples_of_its_clients(bench: Put):
+    """Clients have none, as on a real GPU; processes without MPS have their own."""
+    processes = [on_gpu(11, kind="mps", load={"high": 20}), on_gpu(12, kind="mps", load={"high": 15})]
+    server = on_gpu(13, command="nvidia-cuda-mps-server")
+    bench(made(pods=[pod("p", *processes, server, on_gpu(14, load={"high": 10}))]))
+    assert {pid: sm for pid, (sm, _) in utilization(0).items()} == {13: 35, 14: 10}
+    assert pynvml.nvmlDeviceGetUtilizationRates(handle()).gpu == 45
+
+
 def test_memory_is_given_while_there_is_room(bench: Put):
     """A late process gets the remaining memory, so that a GPU never uses more than it has."""
     late = {"kind": "pod_add", "at": 5, "pod": pod("late", on_gpu(12, memory="14 GiB"))}

@@ -67,6 +67,8 @@ def _never(seconds: float) -> Totals:
             },
         ),
         ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "isolation": "none"}),
+        ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "sharing": "mps"}),
+        ("over-share", {"memory_used": 11, "memory_entitled": 10, "sharing": "mps"}),
         ("active", {"compute_used": 0.34, "compute_entitled": 1 / 3}),
         ("active", {"compute_used": 0.5, "compute_entitled": None, "memory_entitled": None}),
         ("unheld", {"slices": 0}),

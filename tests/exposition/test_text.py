@@ -99,6 +99,18 @@ def test_resources_of_one_name_are_told_by_all_of_it(full) -> None:
     assert "Total: 1 held of 1 GPU, gpushare 8 of 15 a/memory, 1 of 15 b/memory · memory" in text
 
 
+@pytest.mark.parametrize(("sharing", "word"), [("mps", "mps"), ("unknown", "sharing unknown")])
+def test_an_unknown_sharing_mode_has_its_noun(full, sharing, word) -> None:
+    """The word alone would not say what is unknown."""
+    gpus = (replace(full.gpus[0], sharing=sharing), *full.gpus[1:])
+
+    first = next(
+        line for line in snapshot_text(replace(full, gpus=gpus), now=NOW).splitlines() if "GPU 0" in line
+    )
+
+    assert first.split(" · ")[2] == word
+
+
 def test_a_node_without_gpus_has_no_totals(full) -> None:
     """Nothing to add up is not a row of zeros."""
     text = snapshot_text(replace(full, gpus=(), migs=(), containers=()), now=NOW)

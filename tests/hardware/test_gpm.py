@@ -110,14 +110,14 @@ def test_the_window_is_the_time_between_two_sweeps(node: Callable[..., Node]):
 
 def test_what_a_gpu_tells(node: Callable[..., Node]):
     """Shares from 0 to 1, bytes per second, and counters of cycles and bytes, under their own names."""
-    board = node(gpu("a", architecture=9, links={"nvlinks": 2, "switch": True}), node=NEW)
+    board = node(gpu("a", architecture=10, links={"nvlinks": 2, "switch": True}), node=NEW)
     board.gpu()
     profile = board.after(10).gpu()
     totals = board.driver.library.board.gpus[0].state.totals
     assert profile.source == "gpm"
     assert len(profile.active) == 13
     assert all(0 <= share <= 0.5 for share in profile.active.values())
-    assert profile.engines == {"decoder": 0, "jpeg": 0, "ofa": 0}
+    assert profile.engines == {"decoder": 0, "jpeg": 0, "ofa": 0, "encoder": 0}
     assert profile.rates == pytest.approx({name: totals[name] / 10 for name in profile.rates})
     assert set(profile.rates) == {"pcie_transmit", "pcie_receive", "nvlink_transmit", "nvlink_receive"}
     assert profile.bytes_total == {name: totals[name] for name in ("pcie_transmit", "pcie_receive")}
@@ -401,7 +401,7 @@ def test_the_newer_metrics_are_given_up_only_when_they_are_refused(
     node: Callable[..., Node], code: str, for_good: bool
 ):
     """A driver that refuses the whole list is asked for the oldest from then on, one that stumbles is not."""
-    board = node(node=NEW)
+    board = node(gpu("a", architecture=10), node=NEW)
     real, stumbles = board.driver.library.nvmlGpmMetricsGet, [getattr(pynvml, f"NVML_ERROR_{code}")]
     board.driver.library.nvmlGpmMetricsGet = lambda struct: stumbles.pop() if stumbles else real(struct)
     board.gpu()

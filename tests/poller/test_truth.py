@@ -68,12 +68,12 @@ async def test_the_snapshot_is_the_truth(name: str):
 
 @pytest.mark.parametrize("name", CLEAR)
 async def test_compute_is_the_truth_where_a_driver_tells_it(name: str):
-    """On whole GPUs the share of each container; on MIG devices, which have no meter, none."""
+    """On whole GPUs the share of each container; MIG devices and MPS clients have no meter here."""
     async with polled(catalog.load(name)) as (node, poller):
         snapshot = await poller.poll()
         truth = truth_of(node).containers
         for row in snapshot.containers:
-            if row.device.mig_uuid:
+            if row.device.mig_uuid or row.sharing == "mps":
                 assert (row.compute_used, row.compute_source) == (None, "none")
             else:
                 assert row.compute_used == pytest.approx(truth[row.holder, row.device].sm_percent / 100)

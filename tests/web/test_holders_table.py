@@ -178,15 +178,15 @@ def test_the_last_hour_is_a_column_where_a_history_is_kept() -> None:
 
 def test_an_hour_of_which_nothing_is_known_is_a_dash_with_the_reason() -> None:
     """No cell is empty: there is no history of a holder yet, or nothing tells what it computes."""
-    rows = [holder("a"), holder("b", compute_used=None, sharing="mps")]
+    rows = [holder("a"), *(holder(name, compute_used=None, sharing=name) for name in ("mps", "nos"))]
 
     page = draw(snapshot([gpu()], rows), sparkline=lambda _row: Markup())
 
     cells = page.one("section", id="holders").all("td", of="hour")
-    assert [cell.text for cell in cells] == [UNKNOWN, UNKNOWN]
+    assert [cell.text for cell in cells] == [UNKNOWN, UNKNOWN, UNKNOWN]
     reasons = [cell.one("abbr").attributes["title"] for cell in cells]
     assert "no history of the last hour yet" in reasons[0]
-    assert "MPS" in reasons[1]
+    assert ["that of one process, the MPS server" in reason for reason in reasons] == [False, True, True]
 
 
 def test_rows_whose_short_names_are_alike_are_both_there() -> None:

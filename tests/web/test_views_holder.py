@@ -248,6 +248,8 @@ def test_it_is_told_where_the_numbers_come_from() -> None:
         "measured by HAMi",
         "sum over its processes, from the driver",
     ]
+    served = draw(snapshot([gpu()], [holder("train", compute_source="server")])).all("p", of="source")
+    assert served[1].text == "total of the MPS server: all of its clients belong to this container"
 
 
 def test_who_is_on_the_same_device_is_named_with_a_link() -> None:

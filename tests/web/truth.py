@@ -168,6 +168,8 @@ class Series:
         computes, share = self.of(key, "compute_used_ratio"), self.of(key, "compute_entitled_ratio")
         over_memory = None not in (used, entitled) and used > entitled
         over_compute = None not in (computes, share) and computes > share + 0.01
+        # Time with a kernel is not what MPS limits.
+        over_compute = over_compute and self.info(key).get("sharing") != "mps"
         notional = self.info(key).get("isolation") == "none"
         quiet = self.quiet_for(key)
         if self.of(key, "slices") == 0:

@@ -31,6 +31,8 @@ TEMPERATURE_V = "nvmlDeviceGetTemperatureV"
 SAMPLING_MICROSECONDS = 167_000
 # Answers that a reader takes as an unknown percentage and an unknown flag.
 NO_PERCENT, NO_FLAG = 255, 2
+# The state of a GPU without a fabric, and its return code.
+NO_FABRIC: Numbers = (0, 0)
 WORDS: Mapping[str, int] = {
     word: number for words in (device.COMPUTE_MODES, RECOVERY_ACTIONS) for number, word in enumerate(words)
 }
@@ -67,6 +69,8 @@ def _of_calls(gpu: GpuReading, rows: tuple[Row, ...]) -> Iterator[tuple[str, Num
     for row in rows:
         value = _at(gpu, row.into)
         numbers = None if value is None else ENCODERS.get(row.decode, _plain)(value)
+        if row.decode is device.fabric and value is None and row.calls[0][0] not in gpu.unsupported:
+            numbers = NO_FABRIC
         for call in row.calls:
             yield _symbol(call), numbers
 

@@ -121,8 +121,8 @@ class NodeHoldings:
             | {grant.holder for _, _, grant in resolved.grants}
             | {
                 holder
-                for device, resource, holder in resolved.held
-                if not isinstance(resolved.owners[device, resource], Nvidia)
+                for (_, _, holder), system in resolved.system_of.items()
+                if not isinstance(system, Nvidia)
             }
         )
         """Containers with shares that no device id of NVIDIA's plugin describes."""

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from exporter.demo.load import Flow, active_nvlinks
+from exporter.demo.load import Flow
 from exporter.demo.machine import COPY_RATIO, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Code, Function, address_of, number, put_handle, refuse, require, target
-from exporter.demo.scenario.derive import HOPPER
+from exporter.demo.scenario.derive import BLACKWELL, HOPPER
 from exporter.demo.scenario.gpus import MIB, MigInstance
 
 if TYPE_CHECKING:
     from exporter.demo.nvml.library import FakeNvml
 
-FIRST_WITH_COUNTERS = 580
+# An H200 with driver 580.159.04 has the meters of encoders, and no counters of cycles and bytes. That newer
+# boards have these is an assumption.
+FIRST_WITH_ENCODERS = FIRST_WITH_COUNTERS = 580
+COUNTING = BLACKWELL
 MULTIPROCESSORS = 132
 SHORTEST_WINDOW = 0.1
 _FIRST, _STRIDE = 0x7E00_0000_0000, 0x1000
@@ -32,6 +35,7 @@ _FIRST, _STRIDE = 0x7E00_0000_0000, 0x1000
 SHARES = {1: 1.0, 2: 0.92, 3: 0.48, 4: 0.16, 5: 0.44, 6: 0.0, 7: 0.44, 8: 0.0, 9: 0.0}
 SHARES |= {10: COPY_RATIO, 11: 0.01, 12: 0.27, 13: 0.12}
 ENGINES = frozenset({*range(30, 37), *range(40, 47), 50})
+ENCODERS = frozenset({166})
 # Traffic per second, and since the start, by metric id.
 RATES: Mapping[int, Flow] = {
     20: "pcie_transmit",
@@ -61,6 +65,7 @@ class Content:
     traffic: Mapping[Flow, int] = field(default_factory=dict)  # bytes; whole GPUs only
     # False for a compute instance, which has memory and engines in common with others.
     engines: bool = True
+    counters: bool  # of cycles and bytes
 
 
 @dataclass(slots=True)
@@ -123,8 +128,8 @@ def _sample_get(device: Device, driver: "FakeNvml", pointer: Any) -> None:
         sample.content = _of_instances(device.gpu, (device.spec,), subject, engines=False)
         return
     state = device.state
-    flows = ("pcie", "nvlink") if active_nvlinks(state.gpu) else ("pcie",)
-    traffic = {name: total for name, total in state.totals.items() if name.startswith(flows)}
+    # A board without NVLinks has no traffic there.
+    traffic = {name: total for name, total in state.totals.items() if name.startswith(("pcie", "nvlink"))}
     busy = state.busy_seconds[device.spec.uuid]
     sample.content = _content(state, subject, busy, MULTIPROCESSORS, traffic=traffic)
 
@@ -154,6 +159,7 @@ def _content(state: GpuState, subject: Subject, busy: float, multiprocessors: in
         seconds=state.seconds,
         busy_seconds=busy,
         cycles_per_second=state.gpu.clocks.sm_max * 1e6 * multiprocessors,
+        counters=state.gpu.architecture >= COUNTING,
         **rest,
     )
 
@@ -164,25 +170,25 @@ def _metrics_get(driver: "FakeNvml", reference: Any) -> None:
     older, newer = (driver.gpm.sample(pointer).content for pointer in (question.sample1, question.sample2))
     if older is None or newer is None or older.subject != newer.subject:
         refuse(Code.INVALID_ARGUMENT)
-    values = _values(older, newer, counters=driver.branch >= FIRST_WITH_COUNTERS)
+    values = _values(older, newer, driver.branch)
     for metric in question.metrics[: question.numMetrics]:
         metric.nvmlReturn = Code.SUCCESS if metric.metricId in values else Code.NOT_SUPPORTED
         metric.value = values.get(metric.metricId, 0.0)
 
 
-def _values(older: Content, newer: Content, *, counters: bool) -> dict[int, float]:
+def _values(older: Content, newer: Content, branch: int) -> dict[int, float]:
     """Return the metrics of the time between two samples, by id; NaN if that time is too short."""
     window = newer.wall - older.wall
     load = _rate(older.busy_seconds, newer.busy_seconds, window)
     values = {metric: 100 * share * load for metric, share in SHARES.items()}
     if newer.engines:
-        values |= dict.fromkeys(ENGINES, 0.0)
+        values |= dict.fromkeys(ENGINES | ENCODERS if branch >= FIRST_WITH_ENCODERS else ENGINES, 0.0)
     else:
         del values[DRAM]
     for metric, name in RATES.items():
         if name in newer.traffic:
             values[metric] = _rate(older.traffic[name], newer.traffic[name], window) / MIB
-    if counters:
+    if newer.counters and branch >= FIRST_WITH_COUNTERS:
         cycles = newer.cycles_per_second
         values |= {metric: SHARES[of] * newer.busy_seconds * cycles // 1 for metric, of in CYCLES.items()}
         values[ELAPSED] = newer.seconds * cycles // 1

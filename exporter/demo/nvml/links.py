@@ -18,6 +18,7 @@ SLOWEST_PCIE = 1
 # NVML reports PCIe throughput in KB/s of this size.
 KILOBYTE = 1024
 TRANSMIT, RECEIVE = 0, 1
+NO_FABRIC = 0
 FABRIC_COMPLETED = 3
 # nvmlGpuTopologyLevel_t by nvidia-smi's words, from one board to the whole machine.
 LEVELS: Mapping[str, int] = {"PSB": 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
@@ -83,9 +84,9 @@ def _throughput(device: GpuDevice, direction: int) -> int:
 
 
 def _fabric(device: GpuDevice) -> tuple[int, int]:
-    """Return the registration with the NVSwitch fabric, which starts with Hopper."""
-    require(device.spec.links.switch and device.spec.architecture >= HOPPER)
-    return FABRIC_COMPLETED, Code.SUCCESS
+    """Return the registration with the NVSwitch fabric, from Hopper on; without a switch there is none."""
+    require(device.spec.architecture >= HOPPER)
+    return FABRIC_COMPLETED if device.spec.links.switch else NO_FABRIC, Code.SUCCESS
 
 
 def _cpu_numbers(text: str) -> Iterator[int]:

@@ -13,6 +13,9 @@ from exporter.model import ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snap
 from exporter.model.states import HolderState, Judgement, judge
 from exporter.web.pages.place import Query
 
+# Sharing modes that serve all holders by MPS.
+_BY_MPS = frozenset({"mps", "nos"})
+
 
 class Figure(NamedTuple):
     """A number as text; ``why`` is why it is unknown, "" if it is known."""
@@ -209,8 +212,8 @@ class Scene:
             return reason
         if row.device.mig_uuid:
             return why_part(row.device)
-        if row.sharing == "mps":
-            return "the MPS server runs the work of all clients, so per-client compute is not known"
+        if row.sharing in _BY_MPS:
+            return "the driver reports the compute of all MPS clients as that of one process, the MPS server"
         return "the driver does not report the compute of its processes"
 
     def why_processes(self, row: ContainerRow) -> str:

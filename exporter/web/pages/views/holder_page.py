@@ -24,6 +24,7 @@ _SOURCES = {
     "process": "sum over its processes, from the driver",
     "instance": "total of the MIG device: no other container uses it",
     "device": "total of the GPU: no other container uses it",
+    "server": "total of the MPS server: all of its clients belong to this container",
     "dcgm": "total of the device, by a DCGM profiling metric: no other container uses it",
 }
 
