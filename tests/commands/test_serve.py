@@ -90,6 +90,18 @@ def test_demo():
     assert took < END_SECONDS
 
 
+@pytest.mark.parametrize(("metric_set", "read"), [("core", False), ("standard", True)])
+def test_what_no_series_needs_is_not_read(metric_set, read):
+    """The snapshot has no value of it, and the page of the GPU says why."""
+    with serving("demo", "--scenario", "t4-timeslicing", "--metric-set", metric_set) as server:
+        wait_until_ready(server)
+        gpu = json.loads(server.get("api/v1/snapshot"))["gpus"][0]
+        page = server.get(f"gpu/{gpu['uuid']}")
+    assert [gpu[name] is not None for name in ("bar1_total_bytes", "performance_state")] == [read, read]
+    assert gpu["pcie_link_generation"] is not None
+    assert ("not read" in page) is not read
+
+
 @pytest.mark.slow
 def test_demo_without_a_name():
     """The showcase is served, and polled again and again."""
