@@ -1,8 +1,4 @@
-"""A short-lived gRPC connection to a Unix socket of the kubelet.
-
-Each read opens a new channel, which takes less than a millisecond. A channel kept open would still back off
-for up to two minutes after an outage.
-"""
+"""Calls over gRPC to a Unix socket of the kubelet, and what their failures mean."""
 
 import asyncio
 import errno
@@ -10,9 +6,9 @@ import os
 import random
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_UNIX
 from socket import socket as open_socket
@@ -95,7 +91,7 @@ _LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
 _PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
 # Bytes; decoding less takes no longer than handing it to a thread.
 _DECODED_AT_ONCE: Final = 16 << 10
-_OPTIONS: Final = (
+OPTIONS: Final = (
     # By default grpc sends the socket's path, which strict HTTP/2 servers reject.
     ("grpc.default_authority", "localhost"),
     # Bytes; responses of 17.8 MB have been seen. Decoding takes several times as much memory, and anyone who
@@ -125,6 +121,8 @@ class Connection:
         self._channel = channel
         self._path = path
         self._deadline = deadline
+        self.failed = False
+        """Whether a call has failed."""
 
     async def call(self, method: str, decode: Callable[[bytes], _Answer]) -> _Answer:
         """Return a decoded response, called without arguments; KubeletError if the call or ``decode`` fails.
@@ -159,6 +157,7 @@ class Connection:
         try:
             answer: bytes = await self._channel.unary_unary(method)(b"", timeout=remaining)
         except grpc.aio.AioRpcError as error:
+            self.failed = True
             status = error.with_traceback(None)
         else:
             return answer
@@ -171,17 +170,6 @@ class Connection:
 
     def _remaining(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
-
-
-@asynccontextmanager
-async def dial(path: Path, *, within: float) -> AsyncIterator[Connection]:
-    """Connect to the socket ``path`` for calls that end ``within`` this many seconds; raises KubeletError."""
-    deadline = asyncio.get_running_loop().time() + within
-    # Also grpc's limit for a connection that never completes; by default 20 s.
-    patience = ("grpc.min_reconnect_backoff_ms", int(within * 1000))
-    with reachable(path) as address:
-        async with grpc.aio.insecure_channel(target(address), (*_OPTIONS, patience)) as channel:
-            yield Connection(channel, path, deadline)
 
 
 @contextmanager

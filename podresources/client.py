@@ -1,6 +1,6 @@
 """The client of the pod-resources API: device ids by container.
 
-Between reads it keeps data but no connection: the first read after an outage works.
+Between reads it keeps data, and a connection that works: the first read after an outage works.
 """
 
 import time
@@ -10,7 +10,8 @@ from typing import Final
 
 from exporter.model import Allocations
 from podresources import fold
-from podresources.channel import Connection, KubeletError, dial, probe
+from podresources.channel import Connection, KubeletError, probe
+from podresources.dialer import Dialer
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offer, Offers
 
@@ -38,6 +39,7 @@ class PodResources:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._socket = socket
+        self._dialer = Dialer(socket)
         self._timeout = timeout
         self._register_grace = register_grace
         self._clock = clock
@@ -76,9 +78,13 @@ class PodResources:
         self._unanswered = 0
         return allocations
 
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._dialer.close()
+
     async def _read(self, within: float) -> Allocations:
         start = self._kubelet_start()
-        async with dial(self._socket, within=within) as kubelet:
+        async with self._dialer.connect(within=within) as kubelet:
             version, listed = await self._list(kubelet)
             read_at = self._wall()
             in_use = {allocation.resource for allocation in listed.allocated}

@@ -10,7 +10,7 @@ from typing import Any
 
 from exporter.model import ContainerSpec, PodDetails, PodIdentity
 from exporter.model.kubelet import extended_resources, kept_annotations
-from podresources.channel import dial
+from podresources.dialer import Dialer
 from podresources.fold import Unchanged
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod
 
@@ -22,19 +22,24 @@ class Pods:
 
     def __init__(self, socket: Path, *, timeout: float = 10.0) -> None:
         self._socket = socket
+        self._dialer = Dialer(socket)
         self._timeout = timeout
         self._identities = Unchanged(_identity)
         self._unreadable = 0
 
     async def read(self) -> tuple[PodIdentity, ...]:
         """Return the pods sorted by uid, without those that cannot be decoded; raises KubeletError."""
-        async with dial(self._socket, within=self._timeout) as kubelet:
+        async with self._dialer.connect(within=self._timeout) as kubelet:
             identities = await kubelet.call(LIST_PODS, self._decoded)
         unreadable = identities.count(None)
         if unreadable > self._unreadable:
             _log.warning("%s: skipped %d pods that could not be decoded", self._socket, unreadable)
         self._unreadable = unreadable
         return tuple(sorted(filter(None, identities), key=lambda pod: pod.uid))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._dialer.close()
 
     def _decoded(self, answer: bytes) -> list[PodIdentity | None]:
         return self._identities.of(ListPodsResponse.FromString(answer).pods)

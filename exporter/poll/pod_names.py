@@ -120,9 +120,10 @@ class PodNames:
         self.superseded = frozenset(known - pods.keys())
         return pods
 
-    def close(self) -> None:
-        """Stop the thread."""
+    async def close(self) -> None:
+        """Stop the thread, and close the connection."""
         self._worker.stop()
+        await self._pods.close()
 
 
 def merged(watched: WatchedPods, logged: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:

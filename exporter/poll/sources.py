@@ -111,7 +111,8 @@ class Sources:
     async def close(self) -> None:
         """Shut the driver down, and stop all threads; does not wait for a source that hangs."""
         self.kubelet_socket.close()
-        self.names.close()
+        await self.pod_resources.close()
+        await self.names.close()
         self.processes.close()
         self.host_devices.close()
         self.files.close()

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.demo.kubelet.server import FakeKubelet, KubeletPod
-from podresources.channel import dial
 from podresources.client import PodResources
+from podresources.dialer import Dialer
 from podresources.messages import LIST_V1, ListPodResourcesResponse
 from podresources.pods import Pods
 
@@ -24,7 +24,7 @@ async def test_new_inode(kubelet: FakeKubelet) -> None:
 
 async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
     """A device is listed once for each NUMA node."""
-    async with dial(kubelet.socket, within=5.0) as connection:
+    async with Dialer(kubelet.socket).connect(within=5.0) as connection:
         answer = await connection.call(LIST_V1, ListPodResourcesResponse.FromString)
     (container,) = answer.pod_resources[0].containers
     assert sorted((device.device_ids[0], device.topology.nodes[0].ID) for device in container.devices) == [

@@ -154,7 +154,7 @@ async def test_a_kubelet_that_fails_once_gives_no_name_back_to_the_pod_before():
         os.utime(before, (time.time() + 60,) * 2)
         with refused(paths.pods_api_socket):
             assert await names.read() == told
-        names.close()
+        await names.close()
 
 
 async def test_what_the_pods_api_said_is_not_believed_for_ever():
@@ -171,7 +171,7 @@ async def test_what_the_pods_api_said_is_not_believed_for_ever():
             now[0] = 31.0
             assert [pod.details for pod in (await names.read("new")).values()] == [None]
             assert names.objects_from == ""
-        names.close()
+        await names.close()
 
 
 async def test_the_pods_api_is_not_called_without_a_cause():
@@ -195,7 +195,7 @@ async def test_the_pods_api_is_not_called_without_a_cause():
         await calls("another pod", 60)
         kubelet.errors = {}
         assert await calls("another pod", 5) == 1
-        names.close()
+        await names.close()
 
 
 async def test_pods_that_only_the_logs_know_are_told_of(tmp_path: Path):
@@ -238,7 +238,7 @@ async def test_pods_whose_name_another_one_has_are_told(tmp_path: Path, watch, s
     names = PodNames(tmp_path / "none.sock", tmp_path, 0.5, lambda: watch)
     assert (await names.read()).keys() == {UID}
     assert names.superseded == superseded
-    names.close()
+    await names.close()
 
 
 async def test_without_logs_the_watch_is_enough(tmp_path: Path):
@@ -247,7 +247,7 @@ async def test_without_logs_the_watch_is_enough(tmp_path: Path):
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5, lambda: watched)
     assert await names.read() == watched.pods
     assert names.objects_from == KUBERNETES_API
-    names.close()
+    await names.close()
 
 
 async def test_without_any_source_there_are_no_names(tmp_path: Path):
@@ -255,4 +255,4 @@ async def test_without_any_source_there_are_no_names(tmp_path: Path):
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5)
     with pytest.raises(NoNamesError, match="--pod-log-dir"):
         await names.read()
-    names.close()
+    await names.close()

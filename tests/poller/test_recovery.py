@@ -135,7 +135,7 @@ async def test_a_pods_api_that_hangs_leaves_time_for_the_pod_logs(tmp_path: Path
         names = PodNames(path, logs, patience=0.5)
         started = time.monotonic()
         found = await names.read()
-        names.close()
+        await names.close()
     assert [pod.name for pod in found.values()] == ["nb-anna"]
     assert time.monotonic() - started < 3
 
@@ -146,7 +146,7 @@ async def test_a_pods_api_that_cannot_be_looked_at_leaves_the_pod_logs(tmp_path:
     (tmp_path / "ml_nb-anna_0e7c12f0-5a1d-4c62-9d3e-0a6f3c1b2d11").mkdir()
     names = PodNames(tmp_path / ("x" * 300) / "pods-api.sock", tmp_path, patience=0.5)
     assert len(await names.read()) == 1
-    names.close()
+    await names.close()
 
 
 def reading(sweep: int, up: bool = True) -> list[GpuReading]:
