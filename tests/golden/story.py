@@ -7,7 +7,7 @@ name asks for a page of that moment.
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -86,7 +86,7 @@ async def _story(name: str) -> Story:
 
 async def scenes(
     told: Scenario, wanted: tuple[int, ...], skip: frozenset[str] = frozenset()
-) -> AsyncIterator[Scene]:
+) -> AsyncGenerator[Scene, None]:
     """Act a node out, and show it at these seconds; the readings ``skip`` are not read."""
     async with FakeNode(told, clock=lambda: 0.0) as node:
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))

@@ -1,6 +1,7 @@
 """The numbers of series in docs/cost.md, and the limits that they are held to."""
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 from pathlib import Path
@@ -50,9 +51,8 @@ def page(snapshot: Snapshot, **selected: str) -> list[str]:
 
 async def first(name: str) -> Snapshot:
     """Poll a node of the benchmarks until all of its readings have values."""
-    async for scene in scenes(load(name), (10,)):
-        return scene.snapshot
-    raise AssertionError(name)
+    async with contextlib.aclosing(scenes(load(name), (10,))) as shown:
+        return (await anext(shown)).snapshot
 
 
 @pytest.fixture(scope="module")
