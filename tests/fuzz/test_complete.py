@@ -52,6 +52,7 @@ NO_DECODER = {
     "exporter.kubernetes.cluster": CALLS,
     "exporter.kubernetes.follower": CALLS,
     "exporter.prometheus.client": CALLS,
+    "podresources.dialer": CALLS,
     "exporter.prometheus.past_queries": "lays decoded points on a grid",
     "exporter.prometheus.combined_history": CALLS,
     "exporter.sharing.hami.cache_owners": JOIN,
