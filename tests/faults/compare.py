@@ -211,8 +211,8 @@ def _true(value: float, baseline: Baseline, series: str, now: float) -> bool:
 def _stands_in(value: float, baseline: Baseline, page: Page, series: str) -> bool:
     """Whether this tells in another way what was told before the fault.
 
-    It is the rate of a counter, as fast as that grew; or the GPU tells it, as no instance of it does now; or
-    it is of a MIG device whose profile is not told now.
+    It is the rate of a counter, as fast as that grew, or the counter of a rate; or the GPU tells it, as no
+    instance of it does now; or it is of a MIG device whose profile is not told now.
     """
     if value in (now for other, now in baseline.page.samples.items() if _PROFILE.sub("", other) == series):
         return True
@@ -220,6 +220,8 @@ def _stands_in(value: float, baseline: Baseline, page: Page, series: str) -> boo
     if counter != series and counter in baseline.page.samples:
         grew = baseline.growth.get(counter, 0.0)
         return math.isclose(value, grew, rel_tol=PACE_TOLERANCE, abs_tol=1.0)
+    if series.replace(COUNT, RATE) != series and series.replace(COUNT, RATE) in baseline.page.samples:
+        return True
     of_gpu = name_of(series), labels_of(series).get("UUID")
     return "GPU_I_ID" not in labels_of(series) and of_gpu in _told_by_instances(
         baseline.page

@@ -53,12 +53,15 @@ async def _run(change: Change) -> None:
 
 
 def hold_calls(node: FakeNode, still: threading.Lock) -> None:
-    """Let no call into the driver be answered while somebody has the lock."""
+    """Let no call into the driver be answered while somebody has the lock, but the wait for events.
+
+    That one lasts half a second, and is called again at once.
+    """
     real = node.nvml._call
 
-    def call(*arguments: Any) -> int:
-        with still:
-            return real(*arguments)
+    def call(name: str, function: Any, arguments: tuple[Any, ...]) -> int:
+        with contextlib.nullcontext() if function.scope == "wait" else still:
+            return real(name, function, arguments)
 
     node.nvml._call = call
 
