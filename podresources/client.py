@@ -11,7 +11,7 @@ from typing import Final
 from exporter.model import Allocations
 from podresources import fold
 from podresources.channel import Connection, KubeletError, probe
-from podresources.dialer import Dialer
+from podresources.dialer import Dialer, stat_of
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offer, Offers
 
@@ -136,8 +136,5 @@ class PodResources:
 
 def _inode(socket: Path) -> _Inode | None:
     """Return what identifies a socket file, with its creation time, because inode numbers are reused."""
-    try:
-        status = socket.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns
+    status = stat_of(socket)
+    return None if status is None else (status.st_dev, status.st_ino, status.st_mtime_ns)

@@ -5,6 +5,7 @@ read opens a new one: a channel kept over an outage would back off for up to two
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,14 @@ import grpc
 import grpc.aio
 
 from podresources.channel import OPTIONS, Connection, reachable, target
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    """Return the status of a socket's file, None without one."""
+    try:
+        return path.stat()
+    except OSError:
+        return None
 
 
 class Dialer:
@@ -59,7 +68,7 @@ class _Channel:
 
     def __init__(self, path: Path, within: float) -> None:
         self._path = path
-        self._status = _status(path)
+        self._version = _version(path)
         # A short form of a long path is valid as long as the channel may use it.
         self._address = ExitStack()
         address = self._address.enter_context(reachable(path))
@@ -70,7 +79,7 @@ class _Channel:
     def is_current(self) -> bool:
         """Return whether the channel is connected to the socket that has the path now."""
         connected = self.channel.get_state() is grpc.ChannelConnectivity.READY
-        return connected and self._status is not None and self._status == _status(self._path)
+        return connected and self._version is not None and self._version == _version(self._path)
 
     async def close(self) -> None:
         """Close the channel."""
@@ -78,10 +87,7 @@ class _Channel:
         self._address.close()
 
 
-def _status(path: Path) -> tuple[int, int, int] | None:
+def _version(path: Path) -> tuple[int, int, int] | None:
     """Return what changes with the socket's file, its owner or its permissions; None without a file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns
+    status = stat_of(path)
+    return None if status is None else (status.st_dev, status.st_ino, status.st_ctime_ns)

@@ -1,4 +1,4 @@
-"""Which readings the chosen series need: what nobody exports is not read.
+"""Readings that are skipped unless a chosen series needs them.
 
 Listed are readings with driver calls of their own that nothing else uses: neither the join of devices to
 pods, nor the conditions, nor the picture of the node. The rows that can be remapped are not: whether the
@@ -37,7 +37,7 @@ NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 Of a family of which core has some samples only, core needs none of these.
 """
-# It counts the calls that fail for want of support, of all readings.
+# It counts the unsupported calls of all readings.
 _NEEDS_ALL = "gpuslice_nvml_unsupported"
 
 

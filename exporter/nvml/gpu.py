@@ -75,7 +75,7 @@ class GpuReader:
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
         slow = self._schedule.due(uuid, index)
-        layout = self._mig.layout(self._calls, uuid, handle, told=uuid in self._telling, slow=slow)
+        layout = self._mig.layout(self._calls, uuid, handle, reported=uuid in self._telling, slow=slow)
         self._note_layout(uuid, layout)
         # A change of the layout has made it due again.
         slow = self._schedule.due(uuid, index) or slow

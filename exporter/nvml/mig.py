@@ -26,17 +26,17 @@ class MigReader:
         self._layouts = LayoutReader()
         self._facts: dict[MigIdentity, MigFacts] = {}
         # Whether a device was found to have graphics processes although its profile has no graphics.
-        self._surprised = False
+        self._unexpected_graphics = False
 
     def enumerate_again(self, uuid: str | None = None) -> None:
         """Do not rely on the known devices of a GPU, or of all."""
         self._layouts.enumerate_again(uuid)
 
     def layout(
-        self, calls: Calls, uuid: str, handle: Any, *, told: bool = False, slow: bool = True
+        self, calls: Calls, uuid: str, handle: Any, *, reported: bool = False, slow: bool = True
     ) -> GpuLayout:
         """Return the MIG devices of a GPU, as ``LayoutReader.read`` does."""
-        return self._layouts.read(calls, uuid, handle, told=told, slow=slow)
+        return self._layouts.read(calls, uuid, handle, reported=reported, slow=slow)
 
     def read(
         self, calls: Calls, layout: GpuLayout, gpu_memory: int | None, *, slow: bool = True
@@ -56,7 +56,7 @@ class MigReader:
         for identity, handle in layout.devices:
             # In an incomplete layout, there may be other GPU instances.
             instances = sharers if layout.complete else ()
-            graphics = slow or self._surprised or may_have_graphics(identity)
+            graphics = slow or self._unexpected_graphics or may_have_graphics(identity)
             ids = InstanceIds(identity.gi, identity.ci, instances, graphics)
             with calls.about(identity.uuid):
                 reading = self._read(calls, layout, (identity, handle), ids, memory_slice)
@@ -113,5 +113,5 @@ class MigReader:
         calls.group = "processes"
         processes = running(calls, identity.uuid, handle, None if memory is None else memory.total, ids)
         found = any("graphics" in process.kinds for process in processes or ())
-        self._surprised = self._surprised or (found and not may_have_graphics(identity))
+        self._unexpected_graphics = self._unexpected_graphics or (found and not may_have_graphics(identity))
         return processes

@@ -73,14 +73,14 @@ class LayoutReader:
             self._kept.pop(uuid, None)
 
     def read(
-        self, calls: Calls, uuid: str, handle: Any, *, told: bool = False, slow: bool = True
+        self, calls: Calls, uuid: str, handle: Any, *, reported: bool = False, slow: bool = True
     ) -> GpuLayout:
         """Return the MIG devices of a GPU. Raises as ``Calls.ask`` does.
 
-        ``told``: an event of the GPU has preceded every change of its layout since before this sweep, and
+        ``reported``: an event of the GPU has preceded every change of its layout since before this sweep, and
         ``enumerate_again`` was called after it. ``slow``: known devices are checked completely.
         """
-        kept = self._kept.pop(uuid, None) if told else None
+        kept = self._kept.pop(uuid, None) if reported else None
         layout = None if kept is None else self._checked(calls, uuid, handle, kept, slow=slow)
         if layout is not None:
             self._kept[uuid] = layout
@@ -88,7 +88,7 @@ class LayoutReader:
         failures = calls.failures()
         layout = self._enumerate(calls, uuid, handle)
         # After a failure, the identity of a device may be incomplete.
-        if told and layout.devices and layout.complete and calls.failures() == failures:
+        if reported and layout.devices and layout.complete and calls.failures() == failures:
             self._kept[uuid] = layout
         return layout
 

@@ -220,8 +220,10 @@ def _stands_in(value: float, baseline: Baseline, page: Page, series: str) -> boo
     if counter != series and counter in baseline.page.samples:
         grew = baseline.growth.get(counter, 0.0)
         return math.isclose(value, grew, rel_tol=PACE_TOLERANCE, abs_tol=1.0)
-    if series.replace(COUNT, RATE) != series and series.replace(COUNT, RATE) in baseline.page.samples:
-        return True
+    rate = series.replace(COUNT, RATE)
+    if rate != series and rate in baseline.page.samples:
+        # A page has one of the two.
+        return rate not in page.samples
     of_gpu = name_of(series), labels_of(series).get("UUID")
     return "GPU_I_ID" not in labels_of(series) and of_gpu in _told_by_instances(
         baseline.page

@@ -53,10 +53,7 @@ async def _run(change: Change) -> None:
 
 
 def hold_calls(node: FakeNode, still: threading.Lock) -> None:
-    """Let no call into the driver be answered while somebody has the lock, but the wait for events.
-
-    That one lasts half a second, and is called again at once.
-    """
+    """Hold ``still`` during each driver call, except the wait for events, which is called all the time."""
     real = node.nvml._call
 
     def call(name: str, function: Any, arguments: tuple[Any, ...]) -> int:

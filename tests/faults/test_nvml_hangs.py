@@ -59,15 +59,19 @@ async def test_a_wait_for_events_that_hangs_costs_what_only_events_show(
 ) -> None:
     """Until it returns, GPUs are not watched and counts of XIDs are unknown; the rest of the page stays."""
     monkeypatch.setattr(event_wait, "HUNG_SECONDS", HUNG_SECONDS)
+    earlier = threading.enumerate()
     async with watched(nvml_nodes.new(), step=STEP, patience=PATIENCE, deadline=2 * PATIENCE) as watch:
         before = (await watch.before()).page
+        [waiting] = (
+            each for each in threading.enumerate() if each.name == "nvml-events" and each not in earlier
+        )
         async with scenario_fault(
             watch, NvmlHang(kind="nvml_hang", function=WAIT, device=None, seconds=None)
         ):
             await asyncio.sleep(2 * HUNG_SECONDS)
             await watch.poll()
             page = await watch.poll()
-        await until(lambda: all(each.name != "nvml-events" for each in threading.enumerate()), within=5.0)
+        await until(lambda: not waiting.is_alive(), within=5.0)
         recovered = await watch.poll()
     lost = {name_of(series) for series in before.samples.keys() - page.samples.keys()}
     assert lost == OF_EVENTS

@@ -104,7 +104,7 @@ def _migs(content: bytes) -> Any:
         try:
             found: list[MigReading] = []
             for _ in range(2):
-                layout = reader.layout(calls, "GPU-a", handle, told=True)
+                layout = reader.layout(calls, "GPU-a", handle, reported=True)
                 found += reader.read(calls, layout, 16 * GIB if layout.complete else None) or ()
         except DeviceLostError:
             return None

@@ -1,4 +1,4 @@
-"""Lists of processes that are empty by what the driver is: not read, and nobody is missed by that."""
+"""Lists of processes that must be empty are not read, and no process is missed."""
 
 import pytest
 
