@@ -23,6 +23,8 @@ _END_OF_HEAD = b"\r\n\r\n"
 _MAX_PIPELINED = 1024 * 1024
 # A client that closes its half of the connection still gets the answers that are ready within these seconds.
 _AFTER_EOF_SECONDS = 1.0
+# A client that has just connected has these seconds to send its request before it may be replaced as idle.
+_NEW_SECONDS = 1.0
 
 
 class Tls(Protocol):
@@ -63,6 +65,8 @@ class Connection(asyncio.Protocol):
         """When it began to wait for the current request."""
         self.room = PORTION
         """Bytes of an answer that may be written before the client has read any."""
+        self.streams = False
+        """Whether its answer is an event stream, whose client reconnects when it is closed."""
         self._registry = registry
         self._limits = limits
         self._tls = tls
@@ -87,9 +91,16 @@ class Connection(asyncio.Protocol):
         return self._answers > 0
 
     @property
-    def dispensable(self) -> bool:
-        """Whether it may be closed to make room: it has no request, or does not read its answer."""
-        return not self.answering or self._behind_since is not None
+    def replaceable(self) -> tuple[int, float] | None:
+        """Its place among those that may be closed to make room, the smallest first; None if it may not.
+
+        First those without a request or behind, then event streams, at last those that have just connected;
+        among equals who waits longest.
+        """
+        if self._behind_since is None and self.answering:
+            return (1, self.since) if self.streams else None
+        new = not self._served and self._clock() - self.since < _NEW_SECONDS
+        return (2 if new else 0), self.since
 
     def widen(self) -> None:
         """Enlarge the kernel's send buffer, so that most answers are written in one go."""

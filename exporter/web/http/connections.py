@@ -20,6 +20,8 @@ _LOG_SECONDS = 60.0
 WIDE = 128
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+CONNECTION = web.RequestKey("CONNECTION", Connection)
+"""The connection of a request."""
 
 
 class Connections:
@@ -39,7 +41,7 @@ class Connections:
         return len(self._by_handler)
 
     def admit(self, connection: Connection) -> bool:
-        """Add a connection, if need be in place of one that is idle; return False if it must be closed.
+        """Add a connection, if need be in place of another; return False if it must be closed.
 
         Many clients may share one address, so a full address makes room for its own new connections, too.
         """
@@ -48,7 +50,7 @@ class Connections:
         if len(crowd) >= most * self._limits.share:
             self._warn(
                 f"{client} has the most connections one client may have ({len(crowd)}); "
-                "each new one replaces an idle one or is closed"
+                "each new one replaces an idle one or a stream, or is closed"
             )
             if not self._make_room([crowd]):
                 return False
@@ -96,6 +98,7 @@ class Connections:
             connection = self._by_handler.get(request.protocol)
             task = asyncio.current_task()
             if connection is not None and task is not None:
+                request[CONNECTION] = connection
                 connection.begin(has_body=request.body_exists)
                 # The task of a request ends when its answer is handed over as a whole.
                 task.add_done_callback(connection.done)
@@ -106,11 +109,12 @@ class Connections:
         return note
 
     def _make_room(self, crowds: Iterable[Collection[Connection]]) -> bool:
-        """Close the longest idle connection of the client that has the most; return False if none is idle."""
+        """Close one connection of the client that has the most; return False if none may be closed."""
         for _, as_large in groupby(sorted(crowds, key=len, reverse=True), key=len):
-            dispensable = [connection for crowd in as_large for connection in crowd if connection.dispensable]
-            if dispensable:
-                victim = min(dispensable, key=lambda connection: connection.since)
+            places = {each: each.replaceable for crowd in as_large for each in crowd}
+            victims = {each: place for each, place in places.items() if place is not None}
+            if victims:
+                victim = min(victims, key=victims.__getitem__)
                 victim.abort()
                 self.left(victim)
                 return True

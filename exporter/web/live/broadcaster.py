@@ -14,6 +14,7 @@ from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.exposition.page import accepts_gzip
+from exporter.web.http.connections import CONNECTION
 from exporter.web.http.parameters import short_text
 from exporter.web.live.sse import HEADERS, START, Message, event
 
@@ -207,6 +208,8 @@ class Broadcaster:
             response.headers["Content-Encoding"] = "gzip"
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="streams")
+        if (connection := request.get(CONNECTION)) is not None:
+            connection.streams = True
         send = self._sender(request, response, zipped)
         try:
             await response.prepare(request)
