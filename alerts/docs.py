@@ -80,17 +80,17 @@ silently have no effect. `idle_after` also changes the recording rules, and so t
 
 ## Labels
 
-All alerts have `severity`, and `cluster` if the targets have it. Most have `job` and `instance` of the
-exporter; alerts on XIDs do not, since they outlive it. Further labels by subject:
+All alerts have `severity`, and `cluster` if the targets have it. They do not have `job` and `instance` of the
+exporter, except those about targets: an alert outlives the pod of the exporter. Further labels by subject:
 
 | alert about | labels |
 | --- | --- |
 | a node, its exporter | `node`, or `instance` if the node is not known |
-| a GPU or MIG device | `node`, `gpu`, `model`, `uuid`, and `mig_uuid` |
+| a GPU or MIG device | `node`, `gpu`, `uuid`, and `mig_uuid` |
 | a container on a device | these, and `namespace`, `pod`, `container`: the tenant's, not the exporter's |
 | a namespace | `namespace` |
 
-A GPU that was lost before the exporter read its name has `node` and `uuid`, and neither `gpu` nor `model`.
+A GPU that was lost before the exporter read its index has `node` and `uuid` only. The model is in the text.
 
 ## Routing
 

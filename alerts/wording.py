@@ -3,14 +3,23 @@
 import re
 from collections.abc import Iterable
 
-from alerts.promql import CONTAINER_SLICES
 from exporter.model.xids import XIDS
 
+_MODEL = (
+    "{{ with query (printf `gpuslice_gpu_info{uuid=%q,model!=''}` $labels.uuid) }}"
+    "{{ . | first | label `model` }}, {{ end }}"
+)
 # A GPU that was lost before it was read has only its UUID.
 GPU = (
-    "GPU{{ with $labels.gpu }} {{ . }}{{ end }} "
-    "({{ with $labels.model }}{{ . }}, {{ end }}{{ $labels.uuid }}) of node {{ $labels.node }}"
+    f"GPU{{{{ with $labels.gpu }}}} {{{{ . }}}}{{{{ end }}}} ({_MODEL}{{{{ $labels.uuid }}}}) "
+    "of node {{ $labels.node }}"
 )
+OF_DEVICE = (
+    "{{ with $labels.gpu }}GPU {{ . }} ({{ $labels.uuid }}) of {{ else }}{{ with $labels.uuid }}"
+    "{{ with query (printf `gpuslice_gpu_info{uuid=%q}` .) }}GPU {{ . | first | label `gpu` }} "
+    "({{ $labels.uuid }}){{ else }}device {{ . }}{{ end }} of {{ end }}{{ end }}node {{ $labels.node }}"
+)
+"""A device as far as it is known, else its node."""
 SHORT_GPU = "GPU {{ or $labels.gpu $labels.uuid }} of node {{ $labels.node }}"
 ON_MIG = "{{ with $labels.mig_uuid }}, MIG device {{ . }},{{ end }}"
 """The MIG device of the alert, where it has one; follows GPU."""
@@ -29,10 +38,10 @@ def _pods(rows: str, arguments: str) -> str:
     )
 
 
-PODS = _pods(f"{CONTAINER_SLICES}{{uuid=%q}}", "$labels.uuid")
+PODS = _pods("gpuslice_container_slices{uuid=%q}", "$labels.uuid")
 """The pods that hold or use the GPU of the alert."""
 
-_ON_DEVICE = f"{CONTAINER_SLICES}{{uuid=%[1]q,mig_uuid=~%[2]q}}"
+_ON_DEVICE = "gpuslice_container_slices{uuid=%[1]q,mig_uuid=~%[2]q}"
 PODS_THEN = _pods(f"{_ON_DEVICE} @ %[3]f or {_ON_DEVICE}", '$labels.uuid (or $labels.mig_uuid ".*") $value')
 """The pods that held or used the GPU, or its MIG device, at the time that is the alert's value, or do now."""
 

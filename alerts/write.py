@@ -8,8 +8,10 @@ import yaml
 
 from alerts.grouping import alert_groups
 from alerts.model import Alert, Group, Link, Record
-from alerts.recording import Windows, recording_groups
+from alerts.recording import recording_groups as former_groups
+from alerts.records import recording_groups
 from alerts.thresholds import RulesSettings, Thresholds
+from alerts.windows import Windows
 
 _MADE = "# Generated from the code in alerts/ by `make rules`. Change the code or thresholds.toml instead.\n"
 RECORDING, ALERTS, OPERATOR = (
@@ -37,7 +39,7 @@ def rule_files(numbers: Thresholds) -> dict[str, str]:
         slow_interval=numbers.rules.slow_interval,
         idle_after=numbers.sharing.idle_after,
     )
-    recording = _groups(recording_groups(windows), numbers.rules)
+    recording = _groups((*former_groups(windows), *recording_groups(windows)), numbers.rules)
     alerts = _groups(alert_groups(numbers), numbers.rules)
     return {
         RECORDING: _written({"groups": recording}),

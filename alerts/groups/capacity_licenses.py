@@ -2,8 +2,8 @@
 
 from alerts.groups.capacity_numbers import CapacityThresholds
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import on_gpu
-from alerts.recording.windows import seconds
+from alerts.subjects import by_gpu
+from alerts.windows import seconds
 from alerts.wording import GPU, PODS, SHORT_GPU
 
 _EXPIRY = "gpuslice_gpu_vgpu_license_expiry_timestamp_seconds"
@@ -18,7 +18,7 @@ def _unlicensed(numbers: CapacityThresholds) -> Alert:
     query = "gpuslice_vgpu_info{vgpu_uuid=%q}"
     return Alert(
         name="VgpuUnlicensed",
-        expr=on_gpu("gpuslice_gpu_vgpu_licensed == 0 or gpuslice_vgpu_licensed == 0"),
+        expr=by_gpu("gpuslice_gpu_vgpu_licensed == 0 or gpuslice_vgpu_licensed == 0", "vgpu_uuid"),
         hold=numbers.unlicensed_for,
         severity="warning",
         summary=f"A vGPU has no license: {SHORT_GPU}",
@@ -38,12 +38,8 @@ def _expires(numbers: CapacityThresholds) -> Alert:
     return Alert(
         name="VgpuLicenseExpires",
         # A borrowed license is renewed long before it expires.
-        expr=on_gpu(
-            f"({_EXPIRY} - time() < {seconds(within):g} > 0)\n"
-            f"and on (cluster, uuid)\n"
-            f"({_EXPIRY} == on (cluster, uuid) group_left () max by (cluster, uuid) "
-            f"({_EXPIRY} offset {unchanged}))"
-        ),
+        expr=f"{by_gpu(_EXPIRY)} - time() < {seconds(within):g} > 0\n"
+        f"and ({by_gpu(_EXPIRY)} == {by_gpu(f'{_EXPIRY} offset {unchanged}')})",
         severity="warning",
         summary=f"A vGPU license expires soon: {SHORT_GPU}",
         description=f"The vGPU license of {GPU} expires in {{{{ $value | humanizeDuration }}}}, and has not "

@@ -1,9 +1,8 @@
 """Alerts on GPUs in MIG mode: fragmented memory, and unallocated instances."""
 
 from alerts.groups.capacity_numbers import CapacityThresholds
-from alerts.groups.devices import on_any_target
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import DEVICE, on_gpu
+from alerts.subjects import by_gpu
 from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 _SLICES = "gpuslice_gpu_mig_memory_slices"
@@ -16,16 +15,13 @@ def mig_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
 
 
 def _fragmented(numbers: CapacityThresholds) -> Alert:
-    every = f"sum without (state) ({_SLICES})"
-    free = f'sum without (state) ({_SLICES}{{state="free"}})'
+    free = by_gpu(f'{_SLICES}{{state="free"}}')
+    every = f"sum without (state) ({by_gpu(_SLICES, 'state')})"
     query = f'max by (uuid) ({_SLICES}{{uuid=%q,state="free"}})'
     return Alert(
         name="MigFragmented",
-        expr=on_gpu(
-            f"{_ADJACENT} < {numbers.mig_adjacent_ratio:g} * {every}\n"
-            f"and on ({DEVICE})\n"
-            f"({free} >= {numbers.mig_free_ratio:g} * {every})"
-        ),
+        expr=f"{by_gpu(_ADJACENT)} < {numbers.mig_adjacent_ratio:g} * {every}\n"
+        f"and {free} >= {numbers.mig_free_ratio:g} * {every}",
         hold=numbers.mig_fragmented_for,
         severity="info",
         summary=f"The free MIG memory of {SHORT_GPU} is fragmented",
@@ -39,18 +35,16 @@ def _fragmented(numbers: CapacityThresholds) -> Alert:
 
 
 def _unallocated(numbers: CapacityThresholds) -> Alert:
-    query = "gpuslice_mig_info{mig_uuid=%q}"
     return Alert(
         name="MigInstanceUnallocated",
         # Other vendors partition a whole GPU at once; single partitions cannot be removed.
-        expr=on_any_target('gpuslice_mig_holders{mig_uuid=~"MIG-.+"} == 0', "mig_uuid"),
+        expr=by_gpu('gpuslice_mig_holders{mig_uuid=~"MIG-.+"}', "mig_uuid", "profile") + " == 0",
         hold=numbers.mig_unallocated_for,
         severity="info",
         summary=f"A MIG instance of {SHORT_GPU} has been unallocated for {numbers.mig_unallocated_for}",
         description="MIG device "
-        f"{{{{ $labels.mig_uuid }}}}{{{{ with query (printf `{query}` $labels.mig_uuid) }}}} "
-        f"({{{{ . | first | label `profile` }}}}){{{{ end }}}} of {GPU} has been allocated to "
-        f"no container for {numbers.mig_unallocated_for}. If no pod needs this profile, "
+        f"{{{{ $labels.mig_uuid }}}}{{{{ with $labels.profile }}}} ({{{{ . }}}}){{{{ end }}}} of {GPU} has "
+        f"been allocated to no container for {numbers.mig_unallocated_for}. If no pod needs this profile, "
         "repartition the GPU.",
         dashboard=GPU_BOARD,
     )

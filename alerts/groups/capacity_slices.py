@@ -1,10 +1,9 @@
 """Alerts on slices and memory: exhausted, overcommitted, or missing."""
 
 from alerts.groups.capacity_numbers import CapacityThresholds
-from alerts.groups.devices import OF_DEVICE, on_device
 from alerts.model import FLEET_BOARD, GPU_BOARD, NODE_BOARD, Alert
-from alerts.promql import DEVICE, TARGET, on_gpu, on_node
-from alerts.wording import GPU, PERCENT, PODS, ROUNDED, SHORT_GPU
+from alerts.subjects import by_gpu, by_node
+from alerts.wording import GPU, OF_DEVICE, PERCENT, PODS, ROUNDED, SHORT_GPU
 
 _SLICES, _ALLOCATED = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
 _UNHEALTHY = "gpuslice_gpu_slices_unhealthy"
@@ -27,15 +26,12 @@ def slice_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
 
 
 def _exhausted(numbers: CapacityThresholds) -> Alert:
-    every = f"sum by (cluster, resource) (\n  max by (cluster, uuid, resource) ({_SLICES})\n) > 0"
+    every = "sum by (cluster, resource) (node:gpuslice_offered_slices:sum) > 0"
     # If the number of allocated slices is unknown, slices may be left.
-    left = (
-        f"(({_SLICES} > {_ALLOCATED}) or (({_SLICES} > 0) unless {_ALLOCATED}))\n"
-        f"  unless on ({DEVICE}) gpuslice_gpu_up == 0"
-    )
+    left = f"({_SLICES} > ({_ALLOCATED} or {_SLICES} * 0)) unless on (cluster, uuid) gpuslice_gpu_up == 0"
     return Alert(
         name="CapacityExhausted",
-        expr=f"{every}\nunless on (cluster, resource) (\n  {left}\n)",
+        expr=f"{every}\nunless on (cluster, resource) ({left})",
         hold=numbers.exhausted_for,
         severity="info",
         summary="All {{ $labels.resource }} are allocated{{ with $labels.cluster }} in cluster "
@@ -52,7 +48,7 @@ def _overcommitted(numbers: CapacityThresholds) -> Alert:
     share = "gpuslice_gpu_memory_entitled_bytes / gpuslice_gpu_memory_total_bytes"
     return Alert(
         name="MemoryOvercommitted",
-        expr=on_gpu(f"{share} > {numbers.overcommit_ratio:g}"),
+        expr=f"{by_gpu(share)} > {numbers.overcommit_ratio:g}",
         hold=numbers.overcommitted_for,
         severity="info",
         summary=f"Memory of {SHORT_GPU} is overcommitted",
@@ -64,12 +60,11 @@ def _overcommitted(numbers: CapacityThresholds) -> Alert:
 
 
 def _mismatch(numbers: CapacityThresholds) -> Alert:
-    offered = f"{_SLICES}{{cluster=%q,job=%q,instance=%q,uuid=%q,resource=%q}}"
-    asked = f"printf `{offered}` $labels.cluster $labels.job $labels.instance $labels.uuid $labels.resource"
-    unknown = f"({_ALLOCATED} > 0 unless {_SLICES})\n  and on ({DEVICE}) {_REPLICATED}"
+    asked = f"printf `{_SLICES}{{uuid=%q,resource=%q}}` $labels.uuid $labels.resource"
+    unknown = f"({_ALLOCATED} > 0 unless {_SLICES}) and on (cluster, node, uuid) {_REPLICATED}"
     return Alert(
         name="ReplicaMismatch",
-        expr=on_device(f"({_ALLOCATED} > {_SLICES})\nor\n({unknown})", "resource"),
+        expr=by_gpu(f"{_ALLOCATED} > {_SLICES} or {unknown}", "resource"),
         hold=numbers.replica_mismatch_for,
         severity="warning",
         summary=f"Held slices of {{{{ $labels.resource }}}} do not match the offered ones: {OF_DEVICE}",
@@ -85,7 +80,7 @@ def _mismatch(numbers: CapacityThresholds) -> Alert:
 def _unhealthy(numbers: CapacityThresholds) -> Alert:
     return Alert(
         name="SlicesUnhealthy",
-        expr=on_device(f"{_UNHEALTHY} > 0", "resource"),
+        expr=by_gpu(f"{_UNHEALTHY} > 0", "resource"),
         hold=numbers.slices_unhealthy_for,
         severity="warning",
         summary=f"Unhealthy slices of {{{{ $labels.resource }}}}: {OF_DEVICE}",
@@ -101,13 +96,13 @@ def _unhealthy(numbers: CapacityThresholds) -> Alert:
 def _missing(numbers: CapacityThresholds) -> Alert:
     # Devices that cannot be seen or identified now are not missing.
     unseen = (
-        f"unless on ({TARGET}) gpuslice_pod_annotations_unreadable == 1\n"
-        f'unless on ({TARGET}) gpuslice_collector_success{{collector=~"nvml|amd"}} == 0'
+        "unless on (cluster, node) gpuslice_pod_annotations_unreadable == 1\n"
+        'unless on (cluster, node) gpuslice_collector_success{collector=~"nvml|amd"} == 0'
     )
     unresolved = f'gpuslice_allocations_unresolved{{resource=~"{_NAMING_DEVICES}"}}'
     return Alert(
         name="AllocatedDeviceMissing",
-        expr=on_node(f"{unresolved} > 0\n{unseen}"),
+        expr=f"{by_node(unresolved, 'resource')} > 0\n{unseen}",
         hold=numbers.device_missing_for,
         severity="critical",
         summary="Pods of node {{ $labels.node }} hold missing {{ $labels.resource }}",

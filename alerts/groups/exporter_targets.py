@@ -2,11 +2,11 @@
 
 from alerts.groups.exporter_numbers import ExporterThresholds
 from alerts.model import FLEET_BOARD, NODE_BOARD, Alert
-from alerts.promql import NODE_NAMES, TARGET
 from alerts.wording import ROUNDED
 
 SNAPSHOT = "gpuslice_snapshot_timestamp_seconds"
-_BUILD = "gpuslice_build_info"
+_BUILD, _NODE = "gpuslice_build_info", "gpuslice_node_info"
+_TARGET = "cluster, job, instance"
 # Names of kube-state-metrics for the resources of GPUs, MIG devices and partitions. Other resources of these
 # vendors are network cards, or GPUs passed through to virtual machines, which have no driver here.
 _RESOURCES = "nvidia_com_(gpu|mig_).*|amd_com_gpu.*|amd_com_.*_nps[0-9]+"
@@ -52,11 +52,7 @@ def _down(numbers: ExporterThresholds) -> Alert:
     return Alert(
         name="ExporterDown",
         # A target that was an exporter, or one of a job in which all targets that answer are exporters.
-        expr=f"{down}\n"
-        f"and on ({TARGET}) (\n  {known}\n)\n"
-        f"or\n"
-        f"{down}\n"
-        f"and on (cluster, job) (\n  {exporters_only}\n)",
+        expr=f"{down}\nand on ({_TARGET}) ({known})\nor\n{down}\nand on (cluster, job) ({exporters_only})",
         hold=numbers.down_for,
         severity="warning",
         summary="The exporter {{ $labels.instance }} does not answer",
@@ -69,7 +65,7 @@ def _down(numbers: ExporterThresholds) -> Alert:
 
 def _last_node(known_for: str) -> str:
     """Return a template of the last known node of the alert's target."""
-    selected = f"{NODE_NAMES}{{cluster=%[1]q,job=%[2]q,instance=%[3]q}}"
+    selected = f"{_NODE}{{cluster=%[1]q,job=%[2]q,instance=%[3]q}}"
     query = f"last_over_time({selected}[1h]) or {selected} offset {known_for}"
     asked = f"query (printf `{query}` $labels.cluster $labels.job $labels.instance)"
     return (
@@ -79,13 +75,10 @@ def _last_node(known_for: str) -> str:
 
 
 def _node_without(numbers: ExporterThresholds) -> Alert:
-    capacity = (
-        f'label_replace(kube_node_status_capacity{{resource=~"{_RESOURCES}"}} > 0, '
-        '"node", "$1", "exported_node", "(.+)")'
-    )
+    capacity = f'kube_node_status_capacity{{resource=~"{_RESOURCES}"}} > 0'
     return Alert(
         name="NodeWithoutExporter",
-        expr=f"count by (cluster, node) (\n  {capacity}\n)\nunless on (cluster, node)\n{NODE_NAMES}",
+        expr=f"count by (cluster, node) ({capacity})\nunless on (cluster, node) {_NODE}",
         hold=numbers.node_without_for,
         severity="warning",
         summary="Node {{ $labels.node }} has GPUs but no exporter",
@@ -97,19 +90,19 @@ def _node_without(numbers: ExporterThresholds) -> Alert:
 
 
 def _scraped_twice(numbers: ExporterThresholds) -> Alert:
-    targets = f"{NODE_NAMES}{{cluster=%q,node=%q}}"
+    targets = f"{_NODE}{{cluster=%q,node=%q}}"
     query = f'label_join({targets}, "target", " of job ", "instance", "job")'
     return Alert(
         name="NodeScrapedTwice",
-        expr=f"count by (cluster, node) ({NODE_NAMES}) > 1",
+        expr=f"count by (cluster, node) (group by ({_TARGET}, node) ({_NODE})) > 1",
         hold=numbers.scraped_twice_for,
         severity="warning",
         summary=f"{ROUNDED} targets report node {{{{ $labels.node }}}}",
         description="Node {{ $labels.node }} is reported by "
         f"{{{{ range $i, $row := query (printf `{query}` $labels.cluster $labels.node) "
         "| sortByLabel `target` }}"
-        "{{ if $i }} and {{ end }}{{ $row.Labels.target }}{{ end }}: sums over series count its GPUs and "
-        "holders twice. Scrape each exporter once, and give each node its own name; with "
+        "{{ if $i }} and {{ end }}{{ $row.Labels.target }}{{ end }}: queries on its series count its GPUs "
+        "and holders twice. Scrape each exporter once, and give each node its own name; with "
         "several clusters, add a label cluster.",
         dashboard=NODE_BOARD,
     )
@@ -117,17 +110,18 @@ def _scraped_twice(numbers: ExporterThresholds) -> Alert:
 
 def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
     info = "gpuslice_container_info"
-    clashes = f'{info}{{exported_pod!=""}} or {info}{{exported_namespace!=""}}'
+    clashes = (
+        f'{info}{{exported_pod!=""}} or {info}{{exported_namespace!=""}} or {_NODE}{{exported_node!=""}}'
+    )
     return Alert(
         name="LabelsOverwritten",
-        expr=f"count by (cluster, job) (\n  {clashes}\n)",
+        expr=f"count by (cluster, job) ({clashes})",
         hold=numbers.labels_overwritten_for,
-        severity="info",
+        severity="warning",
         summary="Job {{ $labels.job }} overwrites the labels of pods",
-        description=f"{ROUNDED} series of job {{{{ $labels.job }}}} have the exporter's own pod or "
-        "namespace as pod and namespace; the holder of the GPU is in exported_pod and "
-        "exported_namespace. Our rules and dashboards handle that; other queries attribute "
-        "everything to the exporter. Set honor_labels: true (honorLabels in a ServiceMonitor or "
-        "PodMonitor) for this job.",
+        description=f"{ROUNDED} series of job {{{{ $labels.job }}}} have labels of the target in "
+        "place of their own: pod and namespace are those of the exporter, and the holder of the GPU is in "
+        "exported_pod and exported_namespace. Rules and dashboards then attribute everything to the exporter. "
+        "Set honor_labels: true (honorLabels in a ServiceMonitor or PodMonitor) for this job.",
         dashboard=FLEET_BOARD,
     )

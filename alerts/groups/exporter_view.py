@@ -1,10 +1,10 @@
 """Alerts on data that an exporter cannot read or attribute."""
 
-from alerts.groups.devices import OF_DEVICE, on_device
 from alerts.groups.exporter_numbers import ExporterThresholds
 from alerts.model import GPU_BOARD, NODE_BOARD, Alert
-from alerts.promql import DEVICE, TARGET, on_gpu, on_node
-from alerts.wording import GPU, ON_MIG, PERCENT, PODS, ROUNDED, SHORT_GPU
+from alerts.records import MODEL
+from alerts.subjects import by_gpu, by_node
+from alerts.wording import GPU, OF_DEVICE, ON_MIG, PERCENT, PODS, ROUNDED, SHORT_GPU
 
 
 def view_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
@@ -23,14 +23,8 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
     # Missing process attribution has its own alert.
     return Alert(
         name="AttributionDegraded",
-        expr=on_gpu(
-            f"(\n"
-            f"  {gpu}\n"
-            f"  or\n"
-            f"  ({mig} unless on ({DEVICE}) {gpu})\n"
-            f")\n"
-            f"unless on ({TARGET}) gpuslice_process_attribution_available == 0"
-        ),
+        expr=f"({gpu} or ({mig} unless on (cluster, uuid) {gpu}))\n"
+        "unless on (cluster, node) gpuslice_process_attribution_available == 0",
         hold=numbers.unattributed_for,
         severity="warning",
         summary=f"{PERCENT} of the memory in use on {SHORT_GPU} is not attributed to any container",
@@ -47,23 +41,24 @@ def _unattributed(level: str, numbers: ExporterThresholds) -> str:
     rest = f"gpuslice_{level}_unattributed_memory_bytes / {used} > {numbers.unattributed_ratio:g}"
     # A known job of a batch system explains the rest. The rest of a MIG device is in that of its GPU too.
     labels, jobs = {
-        "gpu": (DEVICE, "(gpuslice_gpu_job_info or gpuslice_mig_job_info)"),
-        "mig": (f"{DEVICE}, mig_uuid", "gpuslice_mig_job_info"),
+        "gpu": ("cluster, uuid", "(gpuslice_gpu_job_info or gpuslice_mig_job_info)"),
+        "mig": ("cluster, uuid, mig_uuid", "gpuslice_mig_job_info"),
     }[level]
-    return f"({rest} unless on ({labels}) {jobs})"
+    return f"({by_gpu(rest, 'mig_uuid')} unless on ({labels}) {jobs})"
 
 
 def _process_view(numbers: ExporterThresholds) -> Alert:
-    unreadable = 'gpuslice_collector_success{cluster=%q,job=%q,instance=%q,collector="processes"} == 0'
-    asked = f"printf `{unreadable}` $labels.cluster $labels.job $labels.instance"
+    unreadable = 'gpuslice_collector_success{cluster=%q,node=%q,collector="processes"} == 0'
+    asked = f"printf `{unreadable}` $labels.cluster $labels.node"
     return Alert(
         name="ProcessAttributionMissing",
         # Without a readable GPU there are no processes.
-        expr=on_node(f"gpuslice_process_attribution_available == 0\nand on ({TARGET}) gpuslice_gpu_up"),
+        expr=f"{by_node('gpuslice_process_attribution_available')} == 0\n"
+        "and on (cluster, node) gpuslice_gpu_up",
         hold=numbers.process_view_for,
         severity="warning",
         summary="The exporter of node {{ $labels.node }} cannot see the node's processes",
-        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot match the "
+        description="The exporter of node {{ $labels.node }} cannot match the "
         "processes on its GPUs to containers: per-container usage of shared devices is missing. "
         f"{{{{ with query ({asked}) }}}}Give the pod hostPID: true and the host's "
         "/proc{{ else }}Its driver does not list processes, as with some virtual GPUs, or with "
@@ -76,12 +71,12 @@ def _process_view(numbers: ExporterThresholds) -> Alert:
 def _blind(numbers: ExporterThresholds) -> Alert:
     return Alert(
         name="PodAnnotationsUnreadable",
-        expr=on_node("gpuslice_pod_annotations_unreadable == 1"),
+        expr=f"{by_node('gpuslice_pod_annotations_unreadable', 'system')} == 1",
         hold=numbers.pod_annotations_unreadable_for,
         severity="warning",
         summary="Pod annotations of {{ $labels.system }} on node {{ $labels.node }} are not readable",
         description="Node {{ $labels.node }} shares its GPUs through {{ $labels.system }}, which records "
-        "allocations in pod annotations. The exporter {{ $labels.instance }} cannot read these, "
+        "allocations in pod annotations. The exporter cannot read these, "
         "so holders or entitlements are missing. Let it read pods from the kubelet's Pods API, "
         "or with --kubernetes-api.",
         dashboard=NODE_BOARD,
@@ -92,7 +87,9 @@ def _inconsistent(numbers: ExporterThresholds) -> Alert:
     counted = f"increase(gpuslice_attribution_inconsistent_total[{numbers.inconsistent_window}])"
     return Alert(
         name="AttributionInconsistent",
-        expr=on_gpu(f"{counted} > {numbers.inconsistent_polls:g}"),
+        # These series of nodes have the uuid of the GPU and not its index.
+        expr=f"{by_node(counted, 'uuid', 'mig_uuid', 'quantity')}\n"
+        f"* on (cluster, node, uuid) group_left (gpu) {MODEL} > {numbers.inconsistent_polls:g}",
         severity="warning",
         summary=f"The containers of {SHORT_GPU} add up to more than the GPU",
         description=f"On {GPU}{ON_MIG} the containers' {{{{ $labels.quantity }}}} added up to more than the "
@@ -110,18 +107,15 @@ def _nvml_errors(numbers: ExporterThresholds) -> Alert:
     counted = f'increase(gpuslice_nvml_errors_total{{error!~"GpuIsLost|ResetRequired"}}[{window}])'
     query = (
         "topk(3, sum by (call) (increase(gpuslice_nvml_errors_total"
-        f"{{cluster=%q,job=%q,instance=%q,uuid=%q,error=%q}}[{window}])))"
+        f"{{cluster=%q,node=%q,uuid=%q,error=%q}}[{window}])))"
     )
-    asked = f"printf `{query}` $labels.cluster $labels.job $labels.instance $labels.uuid $labels.error"
+    asked = f"printf `{query}` $labels.cluster $labels.node $labels.uuid $labels.error"
     return Alert(
         name="NvmlErrors",
-        expr=on_device(
-            f"sum by ({DEVICE}, error) ({counted}) > {numbers.nvml_errors:g}\n"
-            f"unless on ({DEVICE}) min_over_time(gpuslice_gpu_up[{window}]) == 0\n"
-            f"unless on ({TARGET}) max_over_time(gpuslice_driver_released[{window}]) == 1\n"
-            f"unless on ({TARGET}) min_over_time({driver}[{window}]) == 0",
-            "error",
-        ),
+        expr=f"sum by (cluster, node, uuid, error) ({counted}) > {numbers.nvml_errors:g}\n"
+        f"unless on (cluster, uuid) min_over_time(gpuslice_gpu_up[{window}]) == 0\n"
+        f"unless on (cluster, node) max_over_time(gpuslice_driver_released[{window}]) == 1\n"
+        f"unless on (cluster, node) min_over_time({driver}[{window}]) == 0",
         severity="warning",
         summary=f"The driver repeatedly fails with {{{{ $labels.error }}}}: {OF_DEVICE}",
         description=f"{ROUNDED} driver calls have failed within {window} with {{{{ $labels.error }}}}: "

@@ -2,7 +2,7 @@
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import on_gpu
+from alerts.subjects import by_gpu
 from alerts.wording import GPU, PODS, SHORT_GPU
 from exporter.model import Condition
 from exporter.model.condition_signs import UNCORRECTED_XIDS
@@ -23,12 +23,12 @@ def condition_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 
 def _raised(condition: Condition) -> str:
-    return on_gpu(f'gpuslice_gpu_condition{{condition="{condition}"}} == 1')
+    return f"""{by_gpu(f'gpuslice_gpu_condition{{condition="{condition}"}}', "condition")} == 1"""
 
 
 def _lost(hold: str) -> Alert:
-    unread = 'gpuslice_collector_success{cluster=%q,job=%q,instance=%q,collector=~"nvml|amd"} == 0'
-    asked = f"printf `{unread}` $labels.cluster $labels.job $labels.instance"
+    unread = 'gpuslice_collector_success{cluster=%q,node=%q,collector=~"nvml|amd"} == 0'
+    asked = f"printf `{unread}` $labels.cluster $labels.node"
     return Alert(
         name="GpuLost",
         expr=_raised("lost"),

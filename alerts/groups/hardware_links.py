@@ -2,7 +2,7 @@
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import on_gpu
+from alerts.subjects import by_gpu
 from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 
@@ -17,7 +17,7 @@ def link_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 def _fabric(hold: str) -> Alert:
     return Alert(
         name="FabricFailed",
-        expr=on_gpu('gpuslice_gpu_fabric_info{fabric=~"failed|in_progress"}'),
+        expr=by_gpu('gpuslice_gpu_fabric_info{fabric=~"failed|in_progress"}', "fabric"),
         hold=hold,
         severity="critical",
         summary=f"{SHORT_GPU} has not joined its NVSwitch fabric",
@@ -31,7 +31,7 @@ def _fabric(hold: str) -> Alert:
 def _pcie_replays(per_minute: float) -> Alert:
     return Alert(
         name="PcieReplays",
-        expr=on_gpu(f"rate(gpuslice_gpu_pcie_replays_total[10m]) * 60 > {per_minute:g}"),
+        expr=f"{by_gpu('rate(gpuslice_gpu_pcie_replays_total[10m])')} * 60 > {per_minute:g}",
         severity="warning",
         summary=f"The PCIe link of {SHORT_GPU} has many replays",
         description=f"The PCIe link of {GPU} resent {ROUNDED} packets per minute over the last 10 minutes. "

@@ -2,7 +2,7 @@
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import on_gpu
+from alerts.subjects import by_gpu
 from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 
@@ -12,13 +12,10 @@ def memory_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 
 def _corrected(per_hour: float) -> Alert:
+    errors = 'gpuslice_gpu_ecc_errors_total{severity="corrected", scope="volatile"}'
     return Alert(
         name="EccCorrectedRate",
-        expr=on_gpu(
-            "sum without (severity, scope) (\n"
-            '  increase(gpuslice_gpu_ecc_errors_total{severity="corrected", scope="volatile"}[1h])\n'
-            f") > {per_hour:g}"
-        ),
+        expr=f"{by_gpu(f'increase({errors}[1h])')} > {per_hour:g}",
         severity="info",
         summary=f"{SHORT_GPU} corrects many memory errors",
         description=f"{GPU} corrected {ROUNDED} memory errors within an hour. No data is wrong. Pods on it: "

@@ -2,12 +2,11 @@
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import NODE_BOARD, Alert
-from alerts.promql import GPU_NAMES, NODE_NAMES, TARGET, on_node
+from alerts.subjects import by_node
 
-# A GPU is counted once, whichever targets report it: a replaced exporter is two for a moment.
-_PRESENT = f"count by (cluster, node) (group by (cluster, node, uuid) ({GPU_NAMES}))"
+_PRESENT = "sum by (cluster, node) (node:gpuslice_total_gpus:count)"
 # The driver's count; absent while it does not answer, since it is unknown then.
-_COUNTED = f"max by (cluster, node) (gpuslice_node_gpus * on ({TARGET}) group_left (node) {NODE_NAMES})"
+_COUNTED = by_node("gpuslice_node_gpus")
 
 
 def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
@@ -24,7 +23,7 @@ def _missing(numbers: HardwareThresholds) -> Alert:
     before = f"max_over_time(({_PRESENT})[{numbers.remembered}:{numbers.remembered_step}])"
     return Alert(
         name="GpuMissing",
-        expr=f"{before}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0",
+        expr=f"{before}\n- ({_PRESENT} or {_COUNTED} * 0) > 0",
         hold=numbers.missing_for,
         severity="critical",
         summary="{{ $value }} GPU(s) of node {{ $labels.node }} are missing",
@@ -36,15 +35,13 @@ def _missing(numbers: HardwareThresholds) -> Alert:
 
 
 def _driver_gone(numbers: HardwareThresholds) -> Alert:
-    failing = (
-        f'gpuslice_collector_success{{collector=~"nvml|amd"}} == 0\n'
-        f"unless on ({TARGET}) gpuslice_driver_released == 1"
-    )
+    failing = by_node('gpuslice_collector_success{collector=~"nvml|amd"}', "collector")
     before = f"max_over_time(({_PRESENT})[{numbers.remembered}:{numbers.remembered_step}])"
     return Alert(
         name="DriverGone",
         # While GPUs are still reported, each of them has its own alert.
-        expr=f"({on_node(failing)})\nand on (cluster, node) {before}\nunless on (cluster, node) {_PRESENT}",
+        expr=f"{failing} == 0\nunless on (cluster, node) gpuslice_driver_released == 1\n"
+        f"and on (cluster, node) {before}\nunless on (cluster, node) gpuslice_gpu_up",
         hold=numbers.missing_for,
         severity="critical",
         summary="No GPU of node {{ $labels.node }} can be read",
@@ -58,10 +55,11 @@ def _driver_gone(numbers: HardwareThresholds) -> Alert:
 
 def _gone(remembered: str) -> str:
     """Return a template of the GPUs of the alert's node that are missing."""
-    names = f"{GPU_NAMES}{{cluster=%[1]q,node=%[2]q}}"
+    of_node = "{cluster=%[1]q,node=%[2]q}"
     query = (
-        f"max by (uuid, model, pci_bus_id) (last_over_time(gpuslice_gpu_info[{remembered}])) "
-        f"and on (uuid) (last_over_time({names}[{remembered}]) unless on (uuid) {names})"
+        f"max by (uuid, model, pci_bus_id) (last_over_time(gpuslice_gpu_info{of_node}[{remembered}])) "
+        f"and on (uuid) (last_over_time(gpuslice_gpu_up{of_node}[{remembered}]) "
+        f"unless on (uuid) gpuslice_gpu_up{of_node})"
     )
     return (
         f"{{{{ range $i, $gpu := query (printf `{query}` $labels.cluster $labels.node) "
@@ -75,7 +73,7 @@ def _unidentified(numbers: HardwareThresholds) -> Alert:
     return Alert(
         name="GpuUnidentified",
         # A GPU that was known before a restart of the exporter has the alert GpuMissing, with its name.
-        expr=f"{_COUNTED}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0\n"
+        expr=f"{_COUNTED} - ({_PRESENT} or {_COUNTED} * 0) > 0\n"
         'unless on (cluster, node) ALERTS{alertname="GpuSliceGpuMissing"}',
         hold=numbers.missing_for,
         severity="warning",
@@ -90,7 +88,7 @@ def _unidentified(numbers: HardwareThresholds) -> Alert:
 def _released(numbers: HardwareThresholds) -> Alert:
     return Alert(
         name="DriverReleased",
-        expr=on_node("gpuslice_driver_released == 1"),
+        expr=f"{by_node('gpuslice_driver_released')} == 1",
         hold=numbers.released_for,
         severity="warning",
         summary="The driver of node {{ $labels.node }} has been released for a long time",

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert, Severity
-from alerts.promql import DEVICE, GPU_NAMES, indented, on_gpu
-from alerts.recording.windows import seconds
+from alerts.subjects import by_gpu
+from alerts.windows import seconds
 from alerts.wording import GPU, ON_MIG, PODS, PODS_THEN, ROUNDED, SHORT_GPU, xid_meaning
 from exporter.model.xids import XIDS, XidClass
 
@@ -58,7 +58,7 @@ def _of_kind(kind: XidClass, window: str) -> Alert:
     texts = _KINDS[kind]
     return Alert(
         name=texts.name,
-        expr=_named(_recent(_one_of(codes), window)),
+        expr=_recent(_one_of(codes), window),
         severity=texts.severity,
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: {texts.consequence}",
         description=_text(xid_meaning(codes), texts.advice),
@@ -70,7 +70,7 @@ def _unknown(window: str) -> Alert:
     explained = _codes("application", "driver", "hardware", "reset", "reboot", "notice")
     return Alert(
         name="XidUnknown",
-        expr=_named(_recent(_one_of(explained, without=True), window)),
+        expr=_recent(_one_of(explained, without=True), window),
         severity="warning",
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: an unknown error",
         description=_text(
@@ -83,14 +83,11 @@ def _unknown(window: str) -> Alert:
 
 def _application(window: str) -> Alert:
     codes = _of_applications()
-    shared = (
-        f"max by (cluster, uuid) (max_over_time(gpuslice_gpu_holders[{window}])) > 1\n"
-        f"or\nmax by (cluster, uuid, mig_uuid) (max_over_time(gpuslice_mig_holders[{window}])) > 1"
-    )
+    shared = " or ".join(f"max_over_time(gpuslice_{of}_holders[{window}]) > 1" for of in ("gpu", "mig"))
     recent = _recent(_one_of(codes), window)
     return Alert(
         name="XidApplication",
-        expr=_named(f"{recent}\nand on (cluster, uuid, mig_uuid) (\n{indented(shared)}\n)"),
+        expr=f"{recent}\nand on (cluster, uuid, mig_uuid) ({shared})",
         severity="warning",
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}, which several pods share",
         description=_text(
@@ -105,11 +102,11 @@ def _application(window: str) -> Alert:
 def _burst(many: float) -> Alert:
     total = f"{_TOTAL}{{{_one_of(_of_applications())}}}"
     # A code that came up within the hour rose from nothing, if the GPU was watched before.
-    new = f"({total} unless {total} offset 1h) and on ({DEVICE}) gpuslice_gpu_up offset 1h"
-    rise = f"(\n{indented(new)}\n)\nor\nincrease({total}[1h])"
+    new = f"({total} unless {total} offset 1h) and on (cluster, uuid, instance) gpuslice_gpu_up offset 1h"
+    rise = f"{new} or increase({total}[1h])"
     return Alert(
         name="XidApplicationBurst",
-        expr=on_gpu(f"sum without (xid, mig_uuid) (\n{indented(rise)}\n) >= {many:g}"),
+        expr=by_gpu(f"sum without (xid, mig_uuid) ({rise})") + f" >= {many:g}",
         severity="info",
         summary=f"Processes on {SHORT_GPU} fault repeatedly",
         description=f"{GPU} reported {ROUNDED} XIDs caused by processes within an hour. Pods on it: {PODS}. "
@@ -134,16 +131,8 @@ def _one_of(codes: Iterable[int], *, without: bool = False) -> str:
 
 def _recent(matcher: str, window: str) -> str:
     """Return the time of the last error of each code, by GPU or MIG device, for a window after it."""
-    return (
-        f"max by (cluster, uuid, mig_uuid, xid) (\n  last_over_time({_LAST}{{{matcher}}}[{window}])\n)\n"
-        f"> time() - {seconds(window):g}"
-    )
-
-
-def _named(expr: str) -> str:
-    """Return rows with the current names of GPUs, from any target."""
-    names = f"topk by (cluster, uuid) (1, {GPU_NAMES})"
-    return f"(\n{indented(expr)}\n)\n* on (cluster, uuid) group_left (node, gpu, model) {names}"
+    last = f"last_over_time({_LAST}{{{matcher}}}[{window}])"
+    return f"{by_gpu(last, 'mig_uuid', 'xid')}\n> time() - {seconds(window):g}"
 
 
 def _text(meaning: str, advice: str) -> str:

@@ -3,13 +3,12 @@
 from alerts.groups.sharing_numbers import SharingThresholds
 from alerts.groups.sharing_words import PLACE, bytes_of_row
 from alerts.model import TENANT_BOARD, Alert
-from alerts.promql import of_holder
-from alerts.recording.containers import HELD, USED
-from alerts.recording.windows import seconds
+from alerts.records import HELD_BYTES, HELD_GPUS, USED_BYTES, USED_GPUS
+from alerts.windows import seconds
 from alerts.wording import HOLDER, PERCENT, SHORT_GPU
 
 _HOUR = 3600
-_SECONDS = "namespace:gpuslice_gpu_seconds_"
+_NAMESPACE = "namespace:gpuslice_"
 
 
 def daily_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
@@ -19,12 +18,12 @@ def daily_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
 
 def _namespace_waste(numbers: SharingThresholds) -> Alert:
     over, held_most = numbers.waste_over, numbers.waste_held_gpus * seconds(numbers.waste_over) / _HOUR
-    held, used = _gpu_hours("held_measured", over), _gpu_hours("used_entitled", over)
+    held, used = _gpu_hours("measured", over), _gpu_hours("used", over)
     return Alert(
         name="NamespaceWaste",
         expr=f"{used} / ({held} >= {held_most:g}) < {numbers.waste_efficiency_ratio:g}\n"
-        f"and last_over_time({_SECONDS}held_measured:increase1h[1h] offset {over})\n"
-        "and namespace:gpuslice_holders:count > 0",
+        f"and last_over_time({_NAMESPACE}measured_gpu_seconds:increase1h[1h] offset {over})\n"
+        "and namespace:gpuslice_holders:sum > 0",
         severity="info",
         summary=(
             f"Namespace {{{{ $labels.namespace }}}} used {PERCENT} of the GPU time that it held for {over}"
@@ -42,7 +41,7 @@ def _gpu_hours(what: str, over: str) -> str:
 
     Without the offset, a window that ends on the hour would have one record too many.
     """
-    return f"(sum_over_time({_SECONDS}{what}:increase1h[{over}:1h] offset 1m) / {_HOUR})"
+    return f"(sum_over_time({_NAMESPACE}{what}_gpu_seconds:increase1h[{over}:1h] offset 1m) / {_HOUR})"
 
 
 def _of_namespace(hours: str) -> str:
@@ -56,20 +55,17 @@ def _of_namespace(hours: str) -> str:
 
 def _underused(numbers: SharingThresholds) -> Alert:
     over, ratio = numbers.underused_over, numbers.underused_ratio
-    most = {quantity: f"max_over_time({record}[{over}])" for quantity, record in USED.items()}
+    memory, compute = (f"max_over_time({record}[{over}])" for record in (USED_BYTES, USED_GPUS))
     return Alert(
         name="SliceUnderused",
-        expr=of_holder(
-            f"{most['memory']} / ({HELD['memory']} > {numbers.underused_held_bytes:.0f}) < {ratio:g}\n"
-            f"and last_over_time({USED['memory']}[1h] offset {over})\n"
-            # A holder that never computes is idle; one that computes much needs the slice for that.
-            f"and {most['compute']} > 0\n"
-            f"unless {most['compute']} / {HELD['compute']} >= {ratio:g}"
-        ),
+        expr=f"{memory} / ({HELD_BYTES} > {numbers.underused_held_bytes:.0f}) < {ratio:g}\n"
+        f"and last_over_time({USED_BYTES}[1h] offset {over})\n"
+        # A holder that never computes is idle; one that computes much needs the slice for that.
+        f"and {compute} > 0 unless {compute} / {HELD_GPUS} >= {ratio:g}",
         severity="info",
         summary=f"{HOLDER} has used at most {PERCENT} of its memory on {SHORT_GPU}",
         description=f"In the last {over}, {HOLDER} has never used more than {PERCENT} of the "
-        f"{bytes_of_row(HELD['memory'])} of memory that it holds of {PLACE}, nor much of its "
+        f"{bytes_of_row(HELD_BYTES)} of memory that it holds of {PLACE}, nor much of its "
         "compute: a smaller slice would be enough, such as a smaller MIG profile or a part of a "
         "shared GPU.",
         dashboard=TENANT_BOARD,

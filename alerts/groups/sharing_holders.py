@@ -3,13 +3,17 @@
 from alerts.groups.sharing_numbers import SharingThresholds
 from alerts.groups.sharing_words import BYTES, OTHERS, PLACE, TIME, bytes_of_row
 from alerts.model import NODE_BOARD, TENANT_BOARD, Alert
-from alerts.promql import CONTAINER_SLICES, DEVICE, of_holder
-from alerts.recording.containers import HELD, IDLE, LAST_ACTIVE, USED
-from alerts.recording.isolation import LIMITED
+from alerts.records import (
+    DEVICE,
+    HELD_BYTES,
+    IDLE,
+    IDLE_SECONDS,
+    LIMITED,
+    SHARED,
+    SLICES,
+    USED_BYTES,
+)
 from alerts.wording import HOLDER, PERCENT, SHORT_GPU
-
-SHARED = f"count by ({DEVICE}, mig_uuid) ({CONTAINER_SLICES} > 0) > 1"
-"""The devices that several containers hold."""
 
 
 def holder_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
@@ -27,10 +31,7 @@ def _idle(numbers: SharingThresholds) -> Alert:
     return Alert(
         name="HolderIdle",
         # Idle holders that keep memory have the next alert instead.
-        expr=of_holder(
-            f"(time() - {LAST_ACTIVE} and {IDLE} == 1)\n"
-            f"unless {USED['memory']} > {numbers.idle_memory_bytes:.0f}"
-        ),
+        expr=f"{IDLE_SECONDS} and {IDLE} == 1\nunless {USED_BYTES} > {numbers.idle_memory_bytes:.0f}",
         severity="info",
         summary=f"{HOLDER} has not computed on {SHORT_GPU} for {TIME}",
         description=f"{HOLDER} holds {PLACE}, or a part of it, and has computed nothing on it for {TIME}; "
@@ -43,7 +44,7 @@ def _idle(numbers: SharingThresholds) -> Alert:
 def _idle_holding_memory(numbers: SharingThresholds) -> Alert:
     return Alert(
         name="HolderIdleHoldingMemory",
-        expr=of_holder(f"{USED['memory']} > {numbers.idle_memory_bytes:.0f}\nand {IDLE} == 1"),
+        expr=f"{USED_BYTES} > {numbers.idle_memory_bytes:.0f} and {IDLE} == 1",
         severity="warning",
         summary=f"{HOLDER} keeps {BYTES} of {SHORT_GPU} but does not compute",
         description=f"{HOLDER} has computed nothing on {PLACE} for more than {numbers.idle_after}, but "
@@ -56,16 +57,13 @@ def _idle_holding_memory(numbers: SharingThresholds) -> Alert:
 def _over_fair_share(numbers: SharingThresholds) -> Alert:
     return Alert(
         name="OverFairShare",
-        expr=of_holder(
-            f"{USED['memory']} / {HELD['memory']} > {numbers.fair_share_ratio:g}\n"
-            f"and {LIMITED} == 0\n"
-            f"and on ({DEVICE}, mig_uuid) {SHARED}"
-        ),
+        expr=f"{USED_BYTES} / {HELD_BYTES} > {numbers.fair_share_ratio:g}\n"
+        f"and {LIMITED} == 0 and on ({DEVICE}) {SHARED}",
         severity="warning",
         hold=numbers.fair_share_for,
         summary=f"{HOLDER} uses {PERCENT} of its share of memory on {SHORT_GPU}",
-        description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its share is "
-        f"{bytes_of_row(HELD['memory'])} and is not enforced. The excess is missing for the "
+        description=f"{HOLDER} uses {bytes_of_row(USED_BYTES)} of {PLACE}, where its share is "
+        f"{bytes_of_row(HELD_BYTES)} and is not enforced. The excess is missing for the "
         f"other holders: {OTHERS}. Let it allocate less, or give it more slices.",
         dashboard=NODE_BOARD,
     )
@@ -74,12 +72,12 @@ def _over_fair_share(numbers: SharingThresholds) -> Alert:
 def _over_limit(numbers: SharingThresholds) -> Alert:
     return Alert(
         name="OverLimit",
-        expr=of_holder(f"{USED['memory']} / {HELD['memory']} > {numbers.limit_ratio:g}\nand {LIMITED} == 1"),
+        expr=f"{USED_BYTES} / {HELD_BYTES} > {numbers.limit_ratio:g} and {LIMITED} == 1",
         severity="warning",
         hold=numbers.limit_for,
         summary=f"{HOLDER} uses {PERCENT} of its memory limit on {SHORT_GPU}: the limit is not enforced",
-        description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its limit is "
-        f"{bytes_of_row(HELD['memory'])}. The limit is not enforced. Other holders of the "
+        description=f"{HOLDER} uses {bytes_of_row(USED_BYTES)} of {PLACE}, where its limit is "
+        f"{bytes_of_row(HELD_BYTES)}. The limit is not enforced. Other holders of the "
         f"device: {OTHERS}. Check whether the limiting library is loaded in the container, and "
         "how many processes it has.",
         dashboard=NODE_BOARD,
@@ -89,7 +87,7 @@ def _over_limit(numbers: SharingThresholds) -> Alert:
 def _use_without_holding(numbers: SharingThresholds) -> Alert:
     return Alert(
         name="UseWithoutHolding",
-        expr=of_holder(f"{USED['memory']} > {numbers.unheld_memory_bytes:.0f}\nand {CONTAINER_SLICES} == 0"),
+        expr=f"{USED_BYTES} > {numbers.unheld_memory_bytes:.0f} and {SLICES} == 0",
         severity="warning",
         hold=numbers.unheld_for,
         summary=f"{HOLDER} uses {BYTES} of {SHORT_GPU} without holding any of it",

@@ -1,6 +1,6 @@
 """Pieces of the annotations of alerts about sharing: templates of Prometheus."""
 
-from alerts.promql import CONTAINER_SLICES
+from alerts.records import SLICES
 from alerts.wording import GPU
 
 PLACE = "{{ with $labels.mig_uuid }}MIG device {{ . }} of {{ end }}" + GPU
@@ -34,7 +34,7 @@ def _of_row(record: str, shown: str) -> str:
     )
 
 
-_HELD_BY_OTHERS = f"{CONTAINER_SLICES}{{{_ON_DEVICE}}} > 0 unless {CONTAINER_SLICES}{{{_IN_POD}}}"
+_HELD_BY_OTHERS = f"{SLICES}{{{_ON_DEVICE}}} > 0 unless {SLICES}{{{_IN_POD}}}"
 OTHERS = (
     f"{{{{ range $i, $row := query (printf `group by (namespace, pod) ({_HELD_BY_OTHERS})` {_DEVICE} {_POD})"
     " | sortByLabel `pod` | sortByLabel `namespace` }}"

@@ -8,7 +8,7 @@ from alerts.recording.hours import hour_records
 from alerts.recording.isolation import isolation_records
 from alerts.recording.levels import level_records, namespace_records
 from alerts.recording.names import name_records
-from alerts.recording.windows import Windows
+from alerts.windows import Windows
 
 __all__ = ["Windows", "recording_groups"]
 
@@ -17,15 +17,15 @@ def recording_groups(windows: Windows) -> tuple[Group, ...]:
     """Return the groups, each after those that it uses."""
     often, seldom = windows.interval, windows.slow_interval
     return (
-        Group(name="gpuslice-names", interval=often, rules=name_records()),
+        Group(name="gpuslice-former-names", interval=often, rules=name_records()),
         Group(
-            name="gpuslice-containers",
+            name="gpuslice-former-containers",
             interval=often,
             rules=(*container_records(windows), *isolation_records()),
         ),
-        Group(name="gpuslice-gpus", interval=often, rules=gpu_records()),
-        Group(name="gpuslice-levels", interval=often, rules=level_records()),
-        Group(name="gpuslice-namespaces", interval=often, rules=namespace_records()),
-        Group(name="gpuslice-hours", interval=seldom, rules=hour_records()),
-        Group(name="gpuslice-detail", interval=seldom, rules=detail_records()),
+        Group(name="gpuslice-former-gpus", interval=often, rules=gpu_records()),
+        Group(name="gpuslice-former-levels", interval=often, rules=level_records()),
+        Group(name="gpuslice-former-namespaces", interval=often, rules=namespace_records()),
+        Group(name="gpuslice-former-hours", interval=seldom, rules=hour_records()),
+        Group(name="gpuslice-former-detail", interval=seldom, rules=detail_records()),
     )

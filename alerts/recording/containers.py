@@ -6,7 +6,7 @@ Their labels are those that the exporter wrote, with or without ``honor_labels``
 from alerts.model import Record
 from alerts.promql import CONTAINER_SLICES
 from alerts.recording.labels import by_holder, now, still_there
-from alerts.recording.windows import SHORT, Windows, seconds
+from alerts.windows import SHORT, Windows, seconds
 
 UNITS = {"memory": "bytes", "compute": "gpus"}
 """The quantities and their units; compute is in physical GPUs."""

@@ -7,7 +7,7 @@ from alerts.promql import CONTAINER_SLICES, indented
 from alerts.recording.containers import HELD, UNITS, USED
 from alerts.recording.hours import SECONDS
 from alerts.recording.levels import own
-from alerts.recording.windows import LONG, SHORT
+from alerts.windows import LONG, SHORT
 
 POD = "cluster, namespace, pod"
 

@@ -12,7 +12,7 @@ from alerts.recording.containers import SERIES
 from alerts.recording.gpus import PARTS, of_part
 from alerts.recording.labels import by_holder, over
 from alerts.recording.levels import LEVELS, NAMESPACE, own
-from alerts.recording.windows import LONG
+from alerts.windows import LONG
 
 _COUNTED = {"held": "entitled", "used": "used"}
 SECONDS = {what: f"container:gpuslice_gpu_seconds_{what}:increase1h" for what in _COUNTED}

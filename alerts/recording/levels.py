@@ -6,7 +6,7 @@ from alerts.model import Record
 from alerts.promql import DEVICE, GPU_NAMES, indented
 from alerts.recording.gpus import BY_RESOURCE, PARTS
 from alerts.recording.sums import RATIOS, Sum, container_sums
-from alerts.recording.windows import LONG, SHORT
+from alerts.windows import LONG, SHORT
 
 LEVELS = {"node": "cluster, node", "model": "cluster, model", "cluster": "cluster"}
 """The levels that are sums of GPUs, and their labels."""

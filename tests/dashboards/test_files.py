@@ -11,8 +11,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 import dashboards
-from alerts.recording.windows import seconds
 from alerts.thresholds import load_thresholds
+from alerts.windows import seconds
 from dashboards.variables import IDLE_SECONDS
 from dashboards.write import BOARDS, board_files
 from tests.dashboards.grafana import panels

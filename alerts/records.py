@@ -1,0 +1,194 @@
+"""The recording rules: rows of containers, and their sums by node and by namespace.
+
+Every row has the labels that identify its subject and ``cluster``, and none of the target: a container or a
+GPU that two targets report is one row. Unknown values are in no sum; a sum is 0 if there is nothing to add,
+and absent if nothing of it is known.
+"""
+
+from collections.abc import Callable, Iterator
+
+from alerts.model import Group, Record
+from alerts.windows import Windows, seconds
+
+GPU = "cluster, node, gpu, uuid"
+HOLDER = f"{GPU}, mig_uuid, namespace, pod, container"
+_NODE, _NAMESPACE = "cluster, node, model", "cluster, namespace"
+
+MODEL = "gpu:gpuslice_model:info"
+SLICES = "container:gpuslice_held_slices:max"
+HELD_GPUS, HELD_BYTES = "container:gpuslice_held_gpus:max", "container:gpuslice_held_bytes:max"
+USED_GPUS, USED_BYTES = "container:gpuslice_used_gpus:avg5m", "container:gpuslice_used_bytes:avg5m"
+IDLE_SECONDS, IDLE = "container:gpuslice_idle_seconds:max", "container:gpuslice_idle_holder:bool"
+LIMITED = "container:gpuslice_limit_enforced:bool"
+DEVICE = f"{GPU}, mig_uuid"
+SHARED = f"count by ({DEVICE}) ({SLICES} > 0) > 1"
+"""The devices that several containers hold."""
+FILLED, CONTENDED = "gpu:gpuslice_filled_memory:ratio", "gpu:gpuslice_contending_holders:count"
+HELD_SECONDS, USED_SECONDS = (
+    f"container:gpuslice_{what}_gpu_seconds:increase1h" for what in ("held", "used")
+)
+
+_SUMS = {
+    "holders": (f"{SLICES} > bool 0", "Containers that hold slices, once for each device."),
+    "idle_holders": (IDLE, "Idle holders, of those with measured compute."),
+    "held_gpus": (HELD_GPUS, "Compute that holders are entitled to."),
+    "used_gpus": (USED_GPUS, "Compute used by containers, mean of 5 minutes."),
+    "idle_gpus": (f"{HELD_GPUS} * {IDLE}", "Compute that idle holders are entitled to."),
+    "held_bytes": (HELD_BYTES, "Memory that holders are entitled to."),
+    "used_bytes": (USED_BYTES, "Memory used by containers, mean of 5 minutes."),
+}
+"""Sums over containers: the rows to add, and the meaning."""
+_ZERO = frozenset({"idle_holders", "held_gpus", "idle_gpus", "held_bytes"})
+"""Sums that are 0 if there are no holders."""
+
+_OF_GPUS = {
+    "up_gpus:sum": ("gpu_up", "", "GPUs with a successful last read."),
+    "total_bytes:sum": ("gpu_memory_total_bytes", "", "Memory of the GPUs that report it."),
+    "offered_slices:sum": ("gpu_slices", "resource", "Slices offered by device plugins, by `resource`."),
+    "held_slices:sum": ("gpu_slices_allocated", "resource", "Slices allocated to pods, by `resource`."),
+}
+"""Sums over series of GPUs: the series, a further label, and the meaning."""
+
+_HOURS = {
+    "held": (HELD_SECONDS, "GPU-seconds held within the hour."),
+    "measured": (f"{HELD_SECONDS} and {USED_SECONDS}", "GPU-seconds held while use was measured."),
+    "used": (f"{USED_SECONDS} and {HELD_SECONDS}", "GPU-seconds used, of those."),
+}
+
+
+def recording_groups(windows: Windows) -> tuple[Group, ...]:
+    """Return the groups, each after those that it uses."""
+    often, seldom = windows.interval, windows.slow_interval
+    return (
+        Group(name="gpuslice-containers", interval=often, rules=tuple(_containers(windows))),
+        Group(name="gpuslice-nodes", interval=often, rules=(*_gpus(), *_sums("node", _by_node))),
+        Group(name="gpuslice-namespaces", interval=often, rules=tuple(_sums("namespace", _by_namespace))),
+        Group(name="gpuslice-hours", interval=seldom, rules=tuple(_hours())),
+    )
+
+
+def _containers(windows: Windows) -> Iterator[Record]:
+    yield Record(
+        name=MODEL,
+        # A GPU that was lost before its model was read has none.
+        expr=f"max by ({GPU}, model) (gpuslice_gpu_info) and on (cluster, node, uuid) gpuslice_gpu_up\n"
+        f"or on (cluster, node, uuid) max by ({GPU}) (gpuslice_gpu_up * 0 + 1)",
+        why="1 for each GPU that is read, with its model; other records only count these.",
+    )
+    for name, series, why in (
+        (SLICES, "slices", "Slices that a container holds; 0: it uses the device and holds nothing."),
+        (HELD_GPUS, "compute_entitled_ratio", "Compute that a container is entitled to."),
+        (HELD_BYTES, "memory_entitled_bytes", "Memory that a container is entitled to."),
+    ):
+        yield Record(name=name, expr=f"max by ({HOLDER}) (gpuslice_container_{series})", why=why)
+    for name, series, why in (
+        (USED_GPUS, "compute_used_ratio", "Compute used by a container, mean of 5 minutes."),
+        (USED_BYTES, "memory_used_bytes", "Memory used by a container, mean of 5 minutes."),
+    ):
+        # A container that has ended does not count next to its replacement.
+        rows = f"avg_over_time(gpuslice_container_{series}[5m]) and gpuslice_container_{series}"
+        yield Record(name=name, expr=f"max by ({HOLDER}) ({rows})", why=why)
+    yield from _states(windows.idle_after)
+    yield from _contention()
+
+
+def _states(idle_after: str) -> Iterator[Record]:
+    last = "time() - gpuslice_container_last_active_timestamp_seconds"
+    holding = "gpuslice_container_compute_used_ratio and gpuslice_container_slices > 0"
+    yield Record(
+        name=IDLE_SECONDS,
+        expr=f"max by ({HOLDER}) ({last} and {holding})",
+        why="Seconds since the last compute use of a holder; absent if its compute is not measured.",
+    )
+    yield Record(
+        name=IDLE,
+        expr=f"{IDLE_SECONDS} >= bool {seconds(idle_after):g}",
+        why=f"1 if a holder has not computed for {idle_after}, else 0; absent if that is not measured.",
+    )
+    limited = 'gpuslice_container_info{isolation=~"hard|soft"}'
+    yield Record(
+        name=LIMITED,
+        expr=f"max by ({HOLDER}) ({limited} or gpuslice_container_info * 0)",
+        why="1 if hardware or a library enforces the share of a container, else 0.",
+    )
+
+
+def _contention() -> Iterator[Record]:
+    # Where the driver does not report reserved memory, it is part of the used.
+    filled = (
+        "gpuslice_{0}_memory_used_bytes / (gpuslice_{0}_memory_total_bytes"
+        " - (gpuslice_{0}_memory_reserved_bytes or 0 * gpuslice_{0}_memory_used_bytes))"
+    )
+    yield Record(
+        name=FILLED,
+        expr=f"max by ({DEVICE}) ({filled.format('gpu')}\nor {filled.format('mig')})",
+        why="Memory in use of a GPU or MIG device, of what is not reserved.",
+    )
+    # Limits that all fit into the device keep holders apart; a MIG device has its own memory.
+    too_much = (
+        f'sum by ({GPU}) ({HELD_BYTES}{{mig_uuid=""}}) > max by ({GPU}) (gpuslice_gpu_memory_total_bytes)'
+    )
+    yield Record(
+        name=CONTENDED,
+        expr=f"{SHARED}\n"
+        f"and on ({DEVICE}) ({LIMITED} == 0 or ({SLICES} > 0 unless {HELD_BYTES}) or {too_much})",
+        why="Holders of a device that can take memory from each other; absent if they cannot.",
+    )
+
+
+def _gpus() -> Iterator[Record]:
+    yield Record(
+        name="node:gpuslice_total_gpus:count",
+        expr=f"count by ({_NODE}) ({MODEL})",
+        why="GPUs that are read, including lost ones.",
+    )
+    yield Record(
+        name="node:gpuslice_unhealthy_gpus:sum",
+        expr=_by_node('max by (cluster, node, uuid) (gpuslice_gpu_condition{condition!="driver_released"})'),
+        why="GPUs with a condition other than a released driver.",
+    )
+    for name, (series, label, why) in _OF_GPUS.items():
+        labels = f", {label}" if label else ""
+        rows = f"max by (cluster, node, uuid{labels}) (gpuslice_{series})"
+        yield Record(name=f"node:gpuslice_{name}", expr=_by_node(rows, labels), why=why)
+
+
+def _by_node(rows: str, labels: str = "") -> str:
+    return f"sum by ({_NODE}{labels}) (({rows}) * on (cluster, node, uuid) group_left (model) {MODEL})"
+
+
+def _by_namespace(rows: str) -> str:
+    return f"sum by ({_NAMESPACE}) (({rows}) and on (cluster, node, uuid) {MODEL})"
+
+
+def _sums(level: str, total: Callable[[str], str]) -> Iterator[Record]:
+    for name, (rows, why) in _SUMS.items():
+        expr = total(rows)
+        if name in _ZERO:
+            expr += f"\nor {level}:gpuslice_holders:sum == 0"
+        elif name == "holders" and level == "node":
+            expr += f"\nor {total('max by (cluster, node, uuid) (gpuslice_gpu_holders == 0)')}"
+        yield Record(name=f"{level}:gpuslice_{name}:sum", expr=expr, why=why)
+
+
+def _hours() -> Iterator[Record]:
+    for name, series, why in (
+        (HELD_SECONDS, "entitled", "GPU-seconds held within the hour, also by containers that have ended."),
+        (USED_SECONDS, "used", "GPU-seconds used within the hour."),
+    ):
+        # The counters of a replaced exporter are another target's, and add up.
+        rows = f"increase(gpuslice_container_{series}_gpu_seconds_total[1h])"
+        expr = f"sum by ({HOLDER}) (max by ({HOLDER}, instance) ({rows}))"
+        yield Record(name=name, expr=expr, why=why)
+    for level, total in (("node", _by_node_lately), ("namespace", _by_namespace_lately)):
+        for what, (rows, why) in _HOURS.items():
+            yield Record(name=f"{level}:gpuslice_{what}_gpu_seconds:increase1h", expr=total(rows), why=why)
+
+
+def _by_node_lately(rows: str) -> str:
+    # A model that was read late is another series.
+    return _by_node(rows).replace(MODEL, f"topk by (cluster, node, uuid) (1, last_over_time({MODEL}[1h]))")
+
+
+def _by_namespace_lately(rows: str) -> str:
+    return _by_namespace(rows).replace(MODEL, f"last_over_time({MODEL}[1h])")
