@@ -50,7 +50,7 @@ class Alert:
 
 
 NODE_BOARD = Link("gpuslice-node", ("cluster", "node"))
-GPU_BOARD = Link("gpuslice-hardware", ("cluster", "node", "uuid"))
+GPU_BOARD = Link("gpuslice-hardware", ("cluster", "node", "gpu"))
 TENANT_BOARD = Link("gpuslice-tenant", ("cluster", "namespace"))
 FLEET_BOARD = Link("gpuslice-fleet", ("cluster",))
 

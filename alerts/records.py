@@ -80,25 +80,32 @@ def _containers(windows: Windows) -> Iterator[Record]:
         (HELD_GPUS, "compute_entitled_ratio", "Compute that a container is entitled to."),
         (HELD_BYTES, "memory_entitled_bytes", "Memory that a container is entitled to."),
     ):
-        yield Record(name=name, expr=f"max by ({HOLDER}) (gpuslice_container_{series})", why=why)
+        yield Record(name=name, expr=_rows(f"gpuslice_container_{series}"), why=why)
     for name, series, why in (
         (USED_GPUS, "compute_used_ratio", "Compute used by a container, mean of 5 minutes."),
         (USED_BYTES, "memory_used_bytes", "Memory used by a container, mean of 5 minutes."),
     ):
         # A container that has ended does not count next to its replacement.
         rows = f"avg_over_time(gpuslice_container_{series}[5m]) and gpuslice_container_{series}"
-        yield Record(name=name, expr=f"max by ({HOLDER}) ({rows})", why=why)
+        yield Record(name=name, expr=_rows(rows), why=why)
     yield from _states(windows.idle_after)
     yield from _contention()
 
 
+def _rows(rows: str) -> str:
+    """Return rows of containers on GPUs that are read, not on devices of other vendors."""
+    return f"max by ({HOLDER}) ({rows} and on (cluster, node, uuid) gpuslice_gpu_up)"
+
+
 def _states(idle_after: str) -> Iterator[Record]:
-    last = "time() - gpuslice_container_last_active_timestamp_seconds"
-    holding = "gpuslice_container_compute_used_ratio and gpuslice_container_slices > 0"
+    # The state of one that computed at the last poll is that of this poll, however old it is.
+    idle = "(gpuslice_container_compute_used_ratio == bool 0)"
+    last = "(time() - gpuslice_container_last_active_timestamp_seconds)"
     yield Record(
         name=IDLE_SECONDS,
-        expr=f"max by ({HOLDER}) ({last} and {holding})",
-        why="Seconds since the last compute use of a holder; absent if its compute is not measured.",
+        expr=_rows(f"{last} * {idle} and gpuslice_container_slices > 0"),
+        why="Seconds since the last compute use of a holder, 0 if it computes; absent if compute is not "
+        "measured.",
     )
     yield Record(
         name=IDLE,
@@ -158,7 +165,7 @@ def _by_node(rows: str, labels: str = "") -> str:
 
 
 def _by_namespace(rows: str) -> str:
-    return f"sum by ({_NAMESPACE}) (({rows}) and on (cluster, node, uuid) {MODEL})"
+    return f"sum by ({_NAMESPACE}) ({rows})"
 
 
 def _sums(level: str, total: Callable[[str], str]) -> Iterator[Record]:
@@ -180,9 +187,11 @@ def _hours() -> Iterator[Record]:
         rows = f"increase(gpuslice_container_{series}_gpu_seconds_total[1h])"
         expr = f"sum by ({HOLDER}) (max by ({HOLDER}, instance) ({rows}))"
         yield Record(name=name, expr=expr, why=why)
-    for level, total in (("node", _by_node_lately), ("namespace", _by_namespace_lately)):
-        for what, (rows, why) in _HOURS.items():
-            yield Record(name=f"{level}:gpuslice_{what}_gpu_seconds:increase1h", expr=total(rows), why=why)
+    for what, (rows, why) in _HOURS.items():
+        name = f"gpuslice_{what}_gpu_seconds:increase1h"
+        yield Record(name=f"namespace:{name}", expr=_by_namespace_lately(rows), why=why)
+        if what != "held":
+            yield Record(name=f"node:{name}", expr=_by_node_lately(rows), why=why)
 
 
 def _by_node_lately(rows: str) -> str:
@@ -191,4 +200,4 @@ def _by_node_lately(rows: str) -> str:
 
 
 def _by_namespace_lately(rows: str) -> str:
-    return _by_namespace(rows).replace(MODEL, f"last_over_time({MODEL}[1h])")
+    return _by_namespace(f"({rows}) and on (cluster, node, uuid) last_over_time({MODEL}[1h])")

@@ -3,11 +3,6 @@
 import re
 from dataclasses import dataclass
 
-SHORT = "5m"
-"""The window of current values; names of recording rules contain it."""
-LONG = "1h"
-"""The window of recent values; names of recording rules contain it."""
-
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 
 

@@ -8,7 +8,6 @@ import yaml
 
 from alerts.grouping import alert_groups
 from alerts.model import Alert, Group, Link, Record
-from alerts.recording import recording_groups as former_groups
 from alerts.records import recording_groups
 from alerts.thresholds import RulesSettings, Thresholds
 from alerts.windows import Windows
@@ -39,7 +38,7 @@ def rule_files(numbers: Thresholds) -> dict[str, str]:
         slow_interval=numbers.rules.slow_interval,
         idle_after=numbers.sharing.idle_after,
     )
-    recording = _groups((*former_groups(windows), *recording_groups(windows)), numbers.rules)
+    recording = _groups(recording_groups(windows), numbers.rules)
     alerts = _groups(alert_groups(numbers), numbers.rules)
     return {
         RECORDING: _written({"groups": recording}),
@@ -91,7 +90,10 @@ def _alert(alert: Alert, settings: RulesSettings) -> dict[str, Any]:
 
 
 def _link(link: Link, grafana: str) -> str:
-    chosen = "&".join(f"var-{quote(label)}={{{{ $labels.{label} | urlquery }}}}" for label in link.labels)
+    chosen = "&".join(
+        f"var-{quote(label)}={{{{ with $labels.{label} }}}}{{{{ . | urlquery }}}}{{{{ end }}}}"
+        for label in link.labels
+    )
     return f"{grafana}/d/{link.uid}" + (f"?{chosen}" if chosen else "")
 
 

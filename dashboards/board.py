@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
 
-from grafana_foundation_sdk.builders import bargauge, dashboard, stat, statetimeline, table, text, timeseries
+from grafana_foundation_sdk.builders import dashboard, stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import (
-    CustomVariable,
     DatasourceVariable,
     QueryVariable,
     TextBoxVariable,
@@ -22,14 +21,15 @@ from grafana_foundation_sdk.models.dashboard import (
     RowPanel,
 )
 
+from dashboards.selectors import GPU, NODES
+from dashboards.variables import DATASOURCE
+
 TAG = "gpuslice"
 # The schema version of Grafana 10.0; later releases convert it at import.
 SCHEMA = 38
 
-Panel: TypeAlias = (
-    timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel | text.Panel | statetimeline.Panel
-)
-Variable: TypeAlias = DatasourceVariable | QueryVariable | TextBoxVariable | CustomVariable
+Panel: TypeAlias = timeseries.Panel | stat.Panel | table.Panel | statetimeline.Panel
+Variable: TypeAlias = DatasourceVariable | QueryVariable | TextBoxVariable
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,28 @@ class Folded:
 
     title: str
     panels: Sequence[Panel]
-    repeat: str | None = None
-    """Name of a variable; the row is repeated for each of its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Events of the chosen nodes that are marked in all timelines."""
+
+    name: str
+    expr: str
+    """Has a result while an event happens."""
+    title: str
+    """Text of a mark; ``{{label}}`` is the value of a label."""
+
+
+_MIGS = f"count by (cluster, node, gpu) (gpuslice_mig_info{{{NODES}}}"
+MARKS = (
+    Mark(
+        "XID errors",
+        f"increase(gpuslice_gpu_xid_errors_total{{{NODES}}}[$__rate_interval]) > 0",
+        f"XID: {GPU}",
+    ),
+    Mark("MIG layout", f"{_MIGS}) != {_MIGS} offset $__rate_interval)", f"MIG layout changed: {GPU}"),
+)
 
 
 def board(
@@ -48,8 +68,13 @@ def board(
     description: str,
     variables: Sequence[Variable],
     rows: Sequence[tuple[str, Sequence[Panel]] | Folded],
+    *,
+    marked: bool = False,
 ) -> Dashboard:
-    """Return a dashboard of rows: each has a title and panels, laid out from left to right."""
+    """Return a dashboard of rows: each has a title and panels, laid out from left to right.
+
+    ``marked`` dashboards have a variable of nodes, whose events are marked in timelines.
+    """
     made = (
         dashboard.Dashboard(title)
         .uid(uid)
@@ -79,6 +104,8 @@ def board(
             .keep_time(True)
         )
     )
+    for mark in MARKS if marked else ():
+        made.annotation(_annotation(mark))
     for variable in variables:
         made.with_variable(variable)
     for row in rows:
@@ -98,13 +125,26 @@ def board(
 def written(made: Dashboard) -> str:
     """Return a dashboard as JSON for Grafana's import."""
     value: Any = json.loads(JSONEncoder(sort_keys=True).encode(made))
+    # The typed model has no text of a mark.
+    titles = {mark.name: {"titleFormat": mark.title} for mark in MARKS}
+    for annotation in value["annotations"]["list"]:
+        annotation.update(titles.get(annotation["name"], {}))
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _annotation(mark: Mark) -> dashboard.AnnotationQuery:
+    return (
+        dashboard.AnnotationQuery()
+        .name(mark.name)
+        .datasource(DATASOURCE)
+        .enable(True)
+        .icon_color("orange")
+        .expr(mark.expr)
+    )
 
 
 def _folded(row: Folded) -> dashboard.Row:
     made = dashboard.Row(row.title).collapsed(True)
-    if row.repeat is not None:
-        made.repeat(row.repeat)
     for panel in row.panels:
         made.with_panel(panel)
     return made

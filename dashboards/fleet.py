@@ -2,25 +2,39 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import amounts, variables
-from dashboards.board import Panel, board
-from dashboards.fleet_attention import alerts, exporters, overcommitted, sick_gpus
-from dashboards.fleet_tables import free_slices, idle_holders, models, namespaces, nodes
-from dashboards.panels import BAD, CAPACITY, FREE, HELD, IDLE, NEUTRAL, USED, Query, number, timeline
-from dashboards.sickness import count
-
-MAY_BE_EMPTY = {
-    "Firing alerts": "no alert may fire, and the alerts may not be loaded",
-    "Failing exporters": "all of them may answer",
-}
-"""Panels that may be empty, by title, with the reason."""
-
-_HOLDING = "Held is what containers are entitled to; used is what they use."
-_AT_LEAST = "Unknown values are not added, so the sum is a lower bound."
-_UNTIL_IDLE = (
-    "A holder is idle if its compute is measured and it has not computed for the time set in the recording "
-    "rules (an hour by default); without them, for the time chosen above."
+from dashboards import variables
+from dashboards.board import Folded, Panel, board
+from dashboards.fleet_tables import AT_LEAST, IDLE_MEANS, idle_holders, models, namespaces, nodes, slices
+from dashboards.panels import (
+    BAD,
+    CAPACITY,
+    GOOD,
+    HELD,
+    IDLE,
+    NEUTRAL,
+    USED,
+    WARNING,
+    Query,
+    number,
+    timeline,
 )
+from dashboards.selectors import CLUSTER, or_none
+from dashboards.tables import (
+    CLUSTER as CLUSTERS,
+)
+from dashboards.tables import (
+    GPU,
+    NAMESPACE,
+    NODE,
+    Column,
+    listing,
+)
+from dashboards.tables import number as value
+
+RUNBOOKS = "https://github.com/gpuslice/gpuslice-exporter/blob/main/alerts/runbooks"
+"""URL of the folder of the runbooks, as in alerts/thresholds.toml."""
+MAY_BE_EMPTY = {"Sources that fail": "there is a row only while one fails"}
+"""Panels that may be empty, by title, with the reason."""
 
 
 def fleet() -> Dashboard:
@@ -28,130 +42,147 @@ def fleet() -> Dashboard:
     return board(
         "gpuslice-fleet",
         "GPU slices / Fleet",
-        "GPUs of all clusters: capacity, held, used and idle; alerts, unhealthy GPUs and waste.",
-        (variables.datasource(), variables.cluster(), variables.idle(), variables.fallback()),
+        "GPUs of all clusters: capacity, held, used and idle; alerts, unhealthy GPUs and waste. Needs the "
+        "recording rules.",
+        (variables.datasource(), variables.cluster()),
         (
             ("Now", (*_compute(), *_memory())),
+            ("Needs attention", (_alerts(), _unhealthy())),
             ("Over time", _timelines()),
-            ("Needs attention", (alerts(), exporters(), sick_gpus(), overcommitted())),
-            ("Holders and waste", (namespaces(), idle_holders())),
-            ("Capacity", (free_slices(), models(), nodes())),
+            ("Namespaces", (namespaces(),)),
+            Folded("Idle holders", (idle_holders(),)),
+            Folded("Nodes", (nodes(),)),
+            Folded("Models and slices", (models(), slices())),
+            Folded("Exporters", (_down(), _failing())),
         ),
     )
 
 
+def _node(name: str) -> str:
+    return f"sum(node:gpuslice_{name}{{{CLUSTER}}})"
+
+
 def _compute() -> tuple[Panel, ...]:
-    gpus = amounts.GPUS
+    used, measured = (_node(f"{what}_gpu_seconds:increase1h") for what in ("used", "measured"))
     return (
-        _stat(
-            "GPUs",
-            gpus,
-            "Physical GPUs that are read. Those that were lost before they had a name are only among the "
-            "unhealthy ones.",
-            amounts.total(amounts.GPUS_THERE),
-        ),
-        _stat(
-            "GPUs up",
-            gpus,
-            "GPUs that were read at the last poll. The others are lost or unresponsive, or their driver is "
-            "released.",
-            amounts.total(amounts.GPUS_UP),
-        ),
+        _stat("GPUs", "GPUs that are read, also lost ones.", _node("total_gpus:count")),
         _stat(
             "GPUs held",
-            gpus,
-            f"{_HOLDING} A holder of a quarter of a GPU holds 0.25. {_AT_LEAST}",
-            amounts.total(amounts.HELD["compute"]),
+            f"Compute that holders are entitled to; a quarter of a GPU is 0.25. {AT_LEAST}",
+            _node("held_gpus:sum"),
             HELD,
         ),
         _stat(
-            "GPUs computing",
-            gpus,
-            f"The compute that containers use, in whole GPUs. {_AT_LEAST} It is unknown inside MIG on GPUs "
-            "before Hopper.",
-            amounts.total(amounts.USED["compute"]),
+            "GPUs used",
+            f"Compute that containers use, in whole GPUs. {AT_LEAST}",
+            _node("used_gpus:sum"),
             USED,
         ),
-        _stat(
-            "GPUs held but idle",
-            gpus,
-            f"What idle holders are entitled to. {_UNTIL_IDLE}",
-            amounts.total(amounts.IDLE["compute"]),
-            IDLE,
-        ),
-        _stat(
-            "Efficiency now",
+        _stat("GPUs held and idle", f"Held by idle holders. {IDLE_MEANS}", _node("idle_gpus:sum"), IDLE),
+        number(
+            "Used, of held, 1 h",
             "percentunit",
-            "Compute used by compute held, of holders with both known; unknown if there are none.",
-            amounts.efficiency(None, "compute"),
-        ),
-        _stat(
-            "Efficiency, last hour",
-            "percentunit",
-            "GPU-seconds used by GPU-seconds held within the last hour, of holders with both known.",
-            amounts.efficiency_of_hour(None),
+            "GPU-seconds used by GPU-seconds held within the hour, of holders with measured compute.",
+            f"{used} / ({measured} > 0)",
+            trend=True,
         ),
         number(
             "Unhealthy GPUs",
-            gpus,
-            "GPUs in the table of unhealthy GPUs below.",
-            Query(count()),
+            "none",
+            "GPUs with a condition such as lost or needs_reset: see the table below.",
+            _node("unhealthy_gpus:sum"),
             steps={0: NEUTRAL, 1: BAD},
-            span=3,
         ),
     )
 
 
 def _memory() -> tuple[Panel, ...]:
+    loaded = f"count(node:gpuslice_total_gpus:count{{{CLUSTER}}}) > bool 0 or vector(0)"
     return (
-        _stat("Memory", "bytes", "Memory of all GPUs.", amounts.total(amounts.MEMORY)),
         _stat(
             "Memory held",
-            "bytes",
-            f"{_HOLDING} {_AT_LEAST} It can be more than the capacity: see over-committed GPUs.",
-            amounts.total(amounts.HELD["memory"]),
+            f"Memory that holders are entitled to. {AT_LEAST}",
+            _node("held_bytes:sum"),
             HELD,
+            unit="bytes",
+            span=6,
         ),
         _stat(
             "Memory used",
-            "bytes",
-            f"What containers use. {_AT_LEAST}",
-            amounts.total(amounts.USED["memory"]),
+            f"Memory that containers use. {AT_LEAST}",
+            _node("used_bytes:sum"),
             USED,
+            unit="bytes",
+            span=6,
         ),
-        _stat(
-            "Memory held but idle",
-            "bytes",
-            f"What idle holders are entitled to. {_UNTIL_IDLE}",
-            amounts.total(amounts.IDLE["memory"]),
-            IDLE,
-        ),
-        _stat(
-            "Memory efficiency now",
-            "percentunit",
-            "Memory used by memory held, of holders with both known.",
-            amounts.efficiency(None, "memory"),
-        ),
-        _stat(
-            "Holders",
+        _stat("Idle holders", IDLE_MEANS, _node("idle_holders:sum"), IDLE, span=6),
+        number(
+            "Recording rules",
             "none",
-            "Containers that hold a slice of a GPU, once for each GPU or MIG device that they hold.",
-            amounts.total(amounts.HOLDERS),
+            "Whether the recording rules are loaded (docs/prometheus.md): without them this dashboard is "
+            "empty.",
+            loaded,
+            words={1: ("loaded", GOOD), 0: ("missing", BAD)},
+            span=6,
         ),
-        _stat(
-            "Idle holders",
-            "none",
-            f"Holders that are idle. {_UNTIL_IDLE}",
-            amounts.total(amounts.IDLE_HOLDERS),
-            IDLE,
-        ),
-        _stat(
-            "GPUs not held",
-            amounts.GPUS,
-            "GPUs minus GPUs held, in whole GPUs. Not all of it can be scheduled: see the free slices below.",
-            f"{amounts.total(amounts.GPUS_THERE)} - {amounts.total(amounts.HELD['compute'])}",
-            FREE,
-        ),
+    )
+
+
+def _stat(
+    title: str,
+    description: str,
+    expr: str,
+    colour: str = NEUTRAL,
+    *,
+    unit: str = "none",
+    span: int = 4,
+) -> Panel:
+    return number(title, unit, description, expr, steps={0: colour}, trend=True, span=span)
+
+
+def _alerts() -> Panel:
+    firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing"}}'
+    rows = f"count by (severity, alertname, cluster, node, namespace) ({firing})"
+    runbook = f"{RUNBOOKS}/${{__data.fields.Alert}}.md"
+    return listing(
+        "Firing alerts",
+        "Firing alerts of this exporter's rules, by subject. A click on an alert opens its runbook.",
+        [
+            Column(
+                name="severity",
+                title="Severity",
+                width=80,
+                empty="",
+                colours={"critical": BAD, "warning": WARNING},
+            ),
+            Column(name="alertname", title="Alert", link=runbook),
+            CLUSTERS,
+            NODE,
+            NAMESPACE,
+            value("A", "Alerts", width=60),
+        ],
+        or_none(rows, "alertname", f"node:gpuslice_total_gpus:count{{{CLUSTER}}}"),
+        sort=("Severity", "Alert"),
+        span=12,
+    )
+
+
+def _unhealthy() -> Panel:
+    conditions = f'gpuslice_gpu_condition{{{CLUSTER}, condition!="driver_released"}}'
+    rows = f"max by (cluster, node, gpu, uuid, condition) ({conditions}) == 1"
+    return listing(
+        "Unhealthy GPUs",
+        "GPUs and their conditions; docs/xids.md has what raises and clears each.",
+        [
+            CLUSTERS,
+            NODE,
+            GPU,
+            Column(name="condition", title="Condition", width=220),
+            Column(name="uuid", title="UUID", empty=""),
+        ],
+        or_none(rows, "condition", f"gpuslice_gpu_up{{{CLUSTER}}}"),
+        sort=("Cluster", "Node", "GPU"),
+        span=12,
     )
 
 
@@ -160,18 +191,53 @@ def _timelines() -> tuple[Panel, ...]:
         timeline(
             title,
             unit,
-            f"{_HOLDING} {_AT_LEAST} A gap is unknown.",
-            Query(amounts.total(capacity), "capacity", CAPACITY, limit=True),
-            Query(amounts.total(amounts.HELD[quantity]), "held", HELD),
-            Query(amounts.total(amounts.IDLE[quantity]), "held but idle", IDLE),
-            Query(amounts.total(amounts.USED[quantity]), "used", USED),
+            f"Capacity, entitlements of holders and of idle ones, and use. {AT_LEAST} A gap is unknown.",
+            *(
+                Query(_node(name), legend, colour, limit=legend == "capacity")
+                for name, legend, colour in lines
+            ),
         )
-        for title, unit, quantity, capacity in (
-            ("Compute: capacity, held, used", amounts.GPUS, "compute", amounts.GPUS_THERE),
-            ("Memory: capacity, held, used", "bytes", "memory", amounts.MEMORY),
+        for title, unit, lines in (
+            (
+                "Compute in GPUs",
+                "none",
+                (
+                    ("total_gpus:count", "capacity", CAPACITY),
+                    ("held_gpus:sum", "held", HELD),
+                    ("idle_gpus:sum", "held and idle", IDLE),
+                    ("used_gpus:sum", "used", USED),
+                ),
+            ),
+            (
+                "GPU memory",
+                "bytes",
+                (
+                    ("total_bytes:sum", "capacity", CAPACITY),
+                    ("held_bytes:sum", "held", HELD),
+                    ("used_bytes:sum", "used", USED),
+                ),
+            ),
         )
     )
 
 
-def _stat(title: str, unit: str, description: str, expr: str, colour: str = NEUTRAL) -> Panel:
-    return number(title, unit, description, Query(expr), steps={0: colour}, span=3)
+def _down() -> Panel:
+    down = f"up{{{CLUSTER}}} == 0 and on (cluster, job) gpuslice_build_info"
+    return listing(
+        "Exporters that do not answer",
+        "Targets of the exporter's job that Prometheus cannot scrape.",
+        [CLUSTERS, Column(name="job", title="Job", width=180), Column(name="instance", title="Target")],
+        or_none(f"max by (cluster, job, instance) ({down})", "instance", f"gpuslice_build_info{{{CLUSTER}}}"),
+        span=12,
+    )
+
+
+def _failing() -> Panel:
+    rows = f"max by (cluster, node, collector) (gpuslice_collector_success{{{CLUSTER}}}) == 0"
+    return listing(
+        "Sources that fail",
+        "Sources, such as the driver or the kubelet, whose last read failed.",
+        [CLUSTERS, NODE, Column(name="collector", title="Source")],
+        or_none(rows, "collector", f"gpuslice_collector_success{{{CLUSTER}}}"),
+        span=12,
+    )

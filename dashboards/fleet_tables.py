@@ -1,114 +1,108 @@
-"""Tables of holders and waste, and of capacity."""
+"""Tables of the dashboard Fleet: namespaces, idle holders, nodes, models and slices."""
 
-from dashboards import amounts
-from dashboards.amounts import by
 from dashboards.board import Panel
-from dashboards.fleet_rows import LISTED, held_by_idle, idle, memory_of_idle, with_names
-from dashboards.panels import IDLE, NEUTRAL, Query
-from dashboards.promql import CLUSTER
-from dashboards.tables import Column, Nothing, leads_to, listing
+from dashboards.panels import IDLE, NEUTRAL
+from dashboards.selectors import CLUSTER
+from dashboards.tables import CLUSTER as CLUSTERS
+from dashboards.tables import CONTAINER, GPU, MIG_DEVICE, MODEL, NAMESPACE, NODE, POD, Column, listing
+from dashboards.tables import number as value
 
-_NODES_LISTED = 200
-_CLUSTER = Column(name="cluster", title="Cluster", empty="-")
-_TENANT = leads_to("gpuslice-tenant", namespace="Namespace")
-_NODE = leads_to("gpuslice-node", node="Node")
+AT_LEAST = "Unknown values are not added, so the sum is a lower bound."
+IDLE_MEANS = "Idle: its compute is measured, and it has not computed for an hour (idle_after of the rules)."
+
+
+def _by(level: str, name: str) -> str:
+    """Return a record by its labels without those of the model: ``node``, ``model`` or ``namespace``."""
+    of = "namespace" if level == "namespace" else "node"
+    return f"sum by (cluster, {level}) ({of}:gpuslice_{name}{{{CLUSTER}}})"
+
+
+def _efficiency(level: str) -> str:
+    used, measured = (_by(level, f"{what}_gpu_seconds:increase1h") for what in ("used", "measured"))
+    return f"{used} / ({measured} > 0)"
 
 
 def namespaces() -> Panel:
     """Return the table of held and used by namespace."""
+    held, measured = (_by("namespace", f"{what}_gpu_seconds:increase1h") for what in ("held", "measured"))
     return listing(
         "By namespace",
-        "Held and used by the holders of each namespace; unknown values are not added. Efficiency is of "
-        "the last hour, of holders with both known. GPU-hours are of the time shown, including pods and "
-        "nodes that have ended. With the recording rules they are sums of records of each minute: use of "
-        "less than a minute may be missing, and so is the time before the rules were loaded.",
+        "Held and used by the containers of each namespace. Of the last hour: used by held, of holders with "
+        f"measured compute, and the part of what is held that is not measured. {AT_LEAST}",
         [
-            _CLUSTER,
-            Column(name="namespace", title="Namespace", link=_TENANT),
-            Column(name="Value #A", title="Holders", unit="none"),
-            Column(name="Value #B", title="Idle holders", unit="none", steps={0: NEUTRAL, 1: IDLE}),
-            Column(name="Value #C", title="GPUs held", unit="none"),
-            Column(name="Value #D", title="GPUs used", unit="none"),
-            Column(name="Value #E", title="Efficiency", unit="percentunit"),
-            Column(name="Value #F", title="GPU-hours held", unit="none"),
-            Column(name="Value #G", title="GPU-hours used", unit="none"),
-            Column(name="Value #H", title="Memory held", unit="bytes"),
-            Column(name="Value #I", title="Memory used", unit="bytes"),
+            CLUSTERS,
+            Column(name="namespace", title="Namespace", link=NAMESPACE.link),
+            value("A", "Holders"),
+            value("B", "Idle holders", steps={0: NEUTRAL, 1: IDLE}),
+            value("C", "GPUs held"),
+            value("D", "GPUs idle"),
+            value("E", "GPUs used"),
+            value("F", "Used, of held, 1 h", "percentunit"),
+            value("G", "Not measured, 1 h", "percentunit"),
+            value("H", "Memory held", "bytes"),
+            value("I", "Memory used", "bytes"),
         ],
-        *(
-            Query(expr)
-            for expr in (
-                by("namespace", amounts.HOLDERS),
-                by("namespace", amounts.IDLE_HOLDERS),
-                by("namespace", amounts.HELD["compute"]),
-                by("namespace", amounts.USED["compute"]),
-                amounts.efficiency_of_hour("namespace"),
-                amounts.gpu_hours("held"),
-                amounts.gpu_hours("used"),
-                by("namespace", amounts.HELD["memory"]),
-                by("namespace", amounts.USED["memory"]),
-            )
-        ),
+        _by("namespace", "holders:sum"),
+        _by("namespace", "idle_holders:sum"),
+        _by("namespace", "held_gpus:sum"),
+        _by("namespace", "idle_gpus:sum"),
+        _by("namespace", "used_gpus:sum"),
+        _efficiency("namespace"),
+        f"1 - ({measured} or {held} * 0) / ({held} > 0)",
+        _by("namespace", "held_bytes:sum"),
+        _by("namespace", "used_bytes:sum"),
         sort="GPUs held",
+        height=10,
     )
 
 
 def idle_holders() -> Panel:
     """Return the table of idle holders."""
-    labels = ("namespace", "pod", "container", "mig_uuid")
-    measured = f"gpuslice_container_compute_used_ratio{{{CLUSTER}}} or gpuslice_gpu_holders{{{CLUSTER}}} == 0"
+    idle = f"(container:gpuslice_idle_holder:bool{{{CLUSTER}}} == 1)"
+    records = ("idle_seconds:max", "held_gpus:max", "held_bytes:max", "used_bytes:avg5m")
     return listing(
-        "Longest idle holders",
-        f"Holders that have not computed for the time chosen above, the {LISTED} longest. One that was "
-        "never seen computing is idle since it was first seen. Without a measurement of compute no holder "
-        "is idle.",
+        "Idle holders",
+        f"{IDLE_MEANS} One that was never seen computing is idle since it was first seen.",
         [
-            _CLUSTER,
-            Column(name="namespace", title="Namespace", link=_TENANT),
-            Column(
-                name="pod",
-                title="Pod",
-                link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod"),
-            ),
-            Column(name="container", title="Container"),
-            Column(name="node", title="Node", link=_NODE),
-            Column(name="gpu", title="GPU", width=60),
-            Column(name="model", title="Model"),
-            Column(name="Value #A", title="Idle for", unit="s"),
-            Column(name="Value #B", title="GPUs held", unit="none"),
-            Column(name="Value #C", title="Memory held", unit="bytes"),
-            Column(name="Value #D", title="Memory used", unit="bytes"),
+            CLUSTERS,
+            NAMESPACE,
+            POD,
+            CONTAINER,
+            NODE,
+            GPU,
+            value("A", "Idle for", "s"),
+            value("B", "GPUs held"),
+            value("C", "Memory held", "bytes"),
+            value("D", "Memory used", "bytes"),
+            MIG_DEVICE,
         ],
-        *(
-            Query(with_names(rows, *labels))
-            for rows in (idle(), held_by_idle("compute"), held_by_idle("memory"), memory_of_idle())
-        ),
+        *(f"container:gpuslice_{record} * {idle}" for record in records),
         sort="Idle for",
-        nothing=Nothing("container", measured),
+        height=14,
     )
 
 
-def free_slices() -> Panel:
-    """Return the table of slices by resource."""
-    offered, held = amounts.slices(), amounts.slices("_allocated")
+def nodes() -> Panel:
+    """Return the table of capacity, held and used by node."""
     return listing(
-        "Slices by resource",
-        "Slices that device plugins offer, and those that containers hold, by resource. Not held includes "
-        "unhealthy slices and slices of a GPU that is down.",
+        "By node",
+        f"GPUs and memory of each node: capacity, held and used. {AT_LEAST}",
         [
-            _CLUSTER,
-            Column(name="resource", title="Resource"),
-            Column(name="Value #A", title="Not held", unit="none", width=80),
-            Column(name="Value #B", title="Held", unit="none", width=70),
-            Column(name="Value #C", title="Offered", unit="none", width=80),
+            CLUSTERS,
+            Column(name="node", title="Node", link=NODE.link),
+            *_amounts(),
+            value("F", "GPUs free"),
+            value("G", "Memory", "bytes"),
+            value("H", "Memory held", "bytes"),
+            value("I", "Memory used", "bytes"),
         ],
-        Query(f"{offered} - {held}"),
-        Query(held),
-        Query(offered),
-        nothing=Nothing("resource", f"gpuslice_allocations_timestamp_seconds{{{CLUSTER}}}"),
-        sort="Not held",
-        span=10,
-        height=8,
+        *_amounts_of("node"),
+        f"{_by('node', 'total_gpus:count')} - {_by('node', 'held_gpus:sum')}",
+        _by("node", "total_bytes:sum"),
+        _by("node", "held_bytes:sum"),
+        _by("node", "used_bytes:sum"),
+        sort="GPUs free",
+        height=14,
     )
 
 
@@ -116,67 +110,46 @@ def models() -> Panel:
     """Return the table of GPUs by model."""
     return listing(
         "By model",
-        "GPUs of each model: number, held, used, and the efficiency of the last hour. Unknown values are "
-        "not added.",
-        [
-            _CLUSTER,
-            Column(name="model", title="Model"),
-            *_held_and_used(),
-        ],
-        *_amounts("model"),
+        f"GPUs of each model: number, held and used, and use by held of the last hour. {AT_LEAST}",
+        [CLUSTERS, MODEL, *_amounts()],
+        *_amounts_of("model"),
         sort="GPUs",
         span=14,
-        height=8,
     )
 
 
-def nodes() -> Panel:
-    """Return the table of capacity, held and used by node."""
-    there, held = by("node", amounts.GPUS_THERE), by("node", amounts.HELD["compute"])
-    # If the held part is unknown, the whole GPU may be held.
-    most = f"topk({_NODES_LISTED}, {there} - {held} or {there} * 0)"
+def _amounts() -> tuple[Column, ...]:
+    return (
+        value("A", "GPUs"),
+        value("B", "GPUs up"),
+        value("C", "GPUs held"),
+        value("D", "GPUs used"),
+        value("E", "Used, of held", "percentunit"),
+    )
+
+
+def _amounts_of(level: str) -> tuple[str, ...]:
+    names = ("total_gpus:count", "up_gpus:sum", "held_gpus:sum", "used_gpus:sum")
+    return (*(_by(level, name) for name in names), _efficiency(level))
+
+
+def slices() -> Panel:
+    """Return the table of offered and held slices by resource."""
+    offered, held = (_by("resource", f"{what}_slices:sum") for what in ("offered", "held"))
     return listing(
-        "By node",
-        f"GPUs and memory of each node: capacity, held, used and free; the {_NODES_LISTED} nodes with the "
-        "most free GPUs. Unknown values are not added.",
+        "Slices by resource",
+        "Slices that device plugins offer, and those that containers hold. Not held includes unhealthy "
+        "slices and slices of a GPU that is down.",
         [
-            _CLUSTER,
-            Column(name="node", title="Node", link=_NODE),
-            *_held_and_used(),
-            Column(name="Value #F", title="GPUs free", unit="none"),
-            Column(name="Value #G", title="Memory", unit="bytes"),
-            Column(name="Value #H", title="Memory held", unit="bytes"),
-            Column(name="Value #I", title="Memory used", unit="bytes"),
+            CLUSTERS,
+            Column(name="resource", title="Resource"),
+            value("A", "Offered"),
+            value("B", "Held"),
+            value("C", "Not held"),
         ],
-        *(
-            Query(f"({query.expr}) and {most}")
-            for query in (
-                *_amounts("node"),
-                Query(f"{there} - {held}"),
-                Query(by("node", amounts.MEMORY)),
-                Query(by("node", amounts.HELD["memory"])),
-                Query(by("node", amounts.USED["memory"])),
-            )
-        ),
-        sort="GPUs free",
+        offered,
+        held,
+        f"{offered} - {held}",
+        sort="Not held",
+        span=10,
     )
-
-
-def _held_and_used() -> list[Column]:
-    return [
-        Column(name="Value #A", title="GPUs", unit="none"),
-        Column(name="Value #B", title="GPUs up", unit="none"),
-        Column(name="Value #C", title="GPUs held", unit="none"),
-        Column(name="Value #D", title="GPUs used", unit="none"),
-        Column(name="Value #E", title="Efficiency", unit="percentunit"),
-    ]
-
-
-def _amounts(level: str) -> list[Query]:
-    return [
-        Query(by(level, amounts.GPUS_THERE)),
-        Query(by(level, amounts.GPUS_UP)),
-        Query(by(level, amounts.HELD["compute"])),
-        Query(by(level, amounts.USED["compute"])),
-        Query(amounts.efficiency_of_hour(level)),
-    ]

@@ -1,71 +1,201 @@
-"""Load of GPUs: utilization, profiling metrics, memory and video engines."""
+"""Rows of the dashboard Hardware about load, clocks, power, heat and links."""
 
 from dashboards.board import Panel
-from dashboards.hardware_series import MIG, both, of_gpu, of_mig
-from dashboards.panels import Query, timeline
-from dashboards.promql import GPU, ON_GPUS, by_gpu, by_mig
+from dashboards.panels import GOOD, WARNING, Query, Words, states, timeline
+from dashboards.selectors import GPU, GPUS, MIG
 
-_METER = (
-    "Share of the GPU or MIG device. From Hopper on (GPM); older GPUs with --dcgm-exporter-url. No line: "
-    "not measured."
-)
+STANDARD = "Needs --metric-set standard."
+"""For the description of a panel whose series are not among the default ones."""
+_METER = "From Hopper on; older GPUs with --dcgm-exporter-url."
+_HOLDS: Words = {1: ("limits the clocks", WARNING), 0: ("does not", GOOD)}
 
 
-def load() -> tuple[Panel, ...]:
-    """Return the row of readings that every GPU has."""
+def gauge(name: str, *labels: str, what: str = "", limit: bool = False) -> Query:
+    """Return a query of a series of each GPU; the legend has its ``labels`` and the text ``what``."""
+    return Query(f"gpuslice_gpu_{name}{{{GPUS}}}", _legend(GPU, labels, what), limit=limit)
+
+
+def rate(name: str, *labels: str, what: str = "") -> Query:
+    """Return a query of the rate of a counter of each GPU."""
+    series = f"rate(gpuslice_gpu_{name}_total{{{GPUS}}}[$__rate_interval])"
+    return Query(series, _legend(GPU, labels, what))
+
+
+def of_mig(name: str) -> Query:
+    """Return a query of a series of each MIG device."""
+    return Query(f"gpuslice_mig_{name}{{{GPUS}}}", MIG)
+
+
+def _legend(device: str, labels: tuple[str, ...], what: str) -> str:
+    words = (*(f"{{{{{label}}}}}" for label in labels), what)
+    return " · ".join((device, *filter(None, words)))
+
+
+def clocks() -> tuple[Panel, ...]:
+    """Return the row of clocks."""
+    return (
+        _clock("SM clock", "sm"),
+        _clock("Memory clock", "memory"),
+        states(
+            "Clock limit reasons",
+            "Whether each reason limits the clocks. A power cap is normal under load; heat and power brakes "
+            f"are not. Not for AMD GPUs. The default series have five reasons; others: {STANDARD}",
+            _HOLDS,
+            Query(f'gpuslice_gpu_clock_event_active{{{GPUS}, reason!="idle"}}', f"{GPU} · {{{{reason}}}}"),
+            height=12,
+        ),
+        timeline(
+            "Time with limited clocks",
+            "percentunit",
+            f"Share of time in which each reason limited the clocks. Not for AMD GPUs. {STANDARD}",
+            rate("violation_seconds", "reason"),
+            top=1,
+            height=12,
+        ),
+    )
+
+
+def _clock(title: str, clock: str) -> Panel:
+    return timeline(
+        title,
+        "hertz",
+        f"Clock, and its maximum (dashed). Low on an idle GPU. The maximum: {STANDARD}",
+        Query(f'gpuslice_gpu_clock_hertz{{{GPUS}, clock="{clock}"}}', GPU),
+        Query(f'gpuslice_gpu_clock_max_hertz{{{GPUS}, clock="{clock}"}}', f"{GPU} · maximum", limit=True),
+    )
+
+
+def heat() -> tuple[Panel, ...]:
+    """Return the row of power and temperatures."""
+    watts, limit = (f"gpuslice_gpu_{name}_watts{{{GPUS}}}" for name in ("power", "power_limit"))
     return (
         timeline(
-            "Utilization",
+            "Power, of the limit",
             "percentunit",
-            "Share of time in which a kernel was running. Unknown for GPUs in MIG mode; by partition on "
-            "AMD GPUs.",
-            of_gpu("gpu_utilization_ratio"),
-            of_mig("mig_utilization_ratio"),
+            "At 100 % the power limit lowers the clocks.",
+            Query(f"{watts} / {limit}", GPU),
             top=1,
         ),
         timeline(
-            "Memory copy utilization",
-            "percentunit",
-            "Share of time in which memory was being read or written: traffic, not fill level. Unknown for "
-            "GPUs in MIG mode.",
-            of_gpu("gpu_memory_copy_utilization_ratio"),
-            top=1,
+            "Power from the energy",
+            "watt",
+            "Mean power from the GPU's energy counter, which includes all peaks. From Volta on.",
+            rate("energy_joules"),
         ),
         timeline(
-            "Memory used",
-            "bytes",
-            "Memory in use, without memory reserved by the driver.",
-            of_gpu("gpu_memory_used_bytes"),
+            "Memory temperature",
+            "celsius",
+            "Temperature of the memory. Only boards with HBM.",
+            gauge("memory_temperature_celsius"),
         ),
         timeline(
-            "Memory used by total",
+            "Degrees until slowdown",
+            "celsius",
+            f"Margin of the core temperature until the GPU slows down. From Ada on. {STANDARD}",
+            gauge("temperature_limit_margin_celsius"),
+        ),
+        timeline(
+            "Power by measurement",
+            "watt",
+            f"Average, instantaneous, of the module or of the memory, if the GPU measures it. {STANDARD}",
+            gauge("power_part_watts", "part"),
+        ),
+        timeline(
+            "Fan",
             "percentunit",
-            "Memory in use, of the total of the GPU or MIG device. Unknown for a MIG device if compute "
-            "instances share it.",
-            _gpu_share("memory_used_bytes", "memory_total_bytes"),
-            _mig_share("memory_used_bytes", "memory_total_bytes"),
+            f"Fan speed, of its maximum. Most server boards have no fan. {STANDARD}",
+            gauge("fan_ratio"),
             top=1,
         ),
     )
 
 
-def profiling() -> tuple[Panel, ...]:
-    """Return the row of the profiling metrics."""
+def links() -> tuple[Panel, ...]:
+    """Return the row of PCIe and NVLink."""
+    now, most = (
+        f"gpuslice_gpu_pcie_link_width{part}{{{GPUS}}} * "
+        f"2 ^ gpuslice_gpu_pcie_link_generation{part}{{{GPUS}}}"
+        for part in ("", "_max")
+    )
     return (
-        _meter("Active multiprocessors", "sm_active", "Time with a warp on a multiprocessor, mean of all."),
-        _meter("Occupancy", "sm_occupancy", "Resident warps, of the maximum."),
-        _meter("Tensor cores", "tensor_active", "Cycles with an active tensor core."),
-        _meter("Memory bandwidth", "dram_active", "Memory traffic, of the maximum."),
-        _meter(
-            "Double precision", "fp64_active", "Cycles with an active FP64 pipe, without tensor cores.", 8
+        *(
+            timeline(
+                f"{title} traffic",
+                "Bps",
+                f"Bytes that each GPU sent and received over {title}: from a byte counter of the driver, or "
+                "its profiling metrics.",
+                *(_traffic(link, way, what) for way, what in (("transmit", "sent"), ("receive", "received"))),
+            )
+            for title, link in (("PCIe", "pcie"), ("NVLink", "nvlink"))
         ),
-        _meter(
-            "Single precision", "fp32_active", "Cycles with an active FP32 pipe, without tensor cores.", 8
+        timeline(
+            "PCIe replays",
+            "none",
+            "Packets that were sent again, per second.",
+            rate("pcie_replays"),
         ),
-        _meter("Half precision", "fp16_active", "Cycles with an active FP16 pipe, without tensor cores.", 8),
-        _meter("Integers", "integer_active", "Cycles with an active integer pipe.", 8),
-        _meter("Compute or graphics", "graphics_engine_active", "Time with an active engine.", 8),
-        _meter("Tensor cores, half precision", "tensor_hmma_active", "Cycles with half precision.", 8),
+        timeline(
+            "PCIe link, of its maximum",
+            "percentunit",
+            "Width and generation of the link, of the maximum of GPU and slot. An idle GPU lowers its "
+            f"generation; missing lanes under load point to a bad contact. {STANDARD}",
+            Query(f"({now}) / ({most})", GPU),
+            top=1,
+        ),
+        timeline(
+            "Active NVLinks",
+            "none",
+            f"Active links, and all links of the GPU (dashed). All links: {STANDARD}",
+            gauge("nvlinks_active"),
+            gauge("nvlinks", what="all", limit=True),
+        ),
+        timeline(
+            "NVLink errors",
+            "none",
+            f"Errors of all links per second, by kind. {STANDARD}",
+            rate("nvlink_errors", "error"),
+        ),
+    )
+
+
+def _traffic(link: str, way: str, what: str) -> Query:
+    name = f"gpuslice_gpu_{link}_{way}_bytes"
+    counter = f"rate({name}_total{{{GPUS}}}[$__rate_interval])"
+    return Query(f"{counter} or {name}_per_second{{{GPUS}}}", f"{GPU} · {what}")
+
+
+def profiling() -> tuple[Panel, ...]:
+    """Return the row of profiling metrics."""
+    core = (
+        ("SM activity", "sm_active", "Time in which an SM had a warp, over all SMs."),
+        ("Tensor cores", "tensor_active", "Cycles with an active tensor core."),
+        ("Memory bandwidth", "dram_active", "Memory bandwidth in use, of the peak."),
+        ("Graphics or compute", "graphics_engine_active", "Time with an active engine."),
+    )
+    standard = (
+        ("Double precision (FP64)", "fp64_active", "Cycles with an active FP64 pipe."),
+        ("Single precision (FP32)", "fp32_active", "Cycles with an active FP32 pipe."),
+        ("Half precision (FP16)", "fp16_active", "Cycles with an active FP16 pipe."),
+        ("Integers", "integer_active", "Cycles with an active integer pipe."),
+        ("Half-precision tensor cores", "tensor_hmma_active", "Cycles with half precision."),
+    )
+    return (
+        *(_meter(title, name, f"{what} {_METER}") for title, name, what in core),
+        timeline(
+            "SM occupancy",
+            "percentunit",
+            f"Resident warps, of the maximum. {_METER}",
+            gauge("sm_occupancy_ratio"),
+            top=1,
+            span=8,
+        ),
+        *(_meter(title, name, f"{what} {_METER} {STANDARD}") for title, name, what in standard),
+    )
+
+
+def _meter(title: str, name: str, what: str) -> Panel:
+    return timeline(
+        title, "percentunit", what, gauge(f"{name}_ratio"), of_mig(f"{name}_ratio"), top=1, span=8
     )
 
 
@@ -73,88 +203,66 @@ def memory() -> tuple[Panel, ...]:
     """Return the row of memory in detail."""
     return (
         timeline(
-            "Memory free",
-            "bytes",
-            "Free memory of GPUs and MIG devices.",
-            *both("memory_free_bytes"),
+            "Memory copy utilization",
+            "percentunit",
+            "Share of time in which memory was being read or written: traffic, not fill level.",
+            gauge("memory_copy_utilization_ratio"),
+            top=1,
+            span=8,
         ),
         timeline(
-            "Memory reserved by the driver",
+            "Memory of MIG devices",
             "bytes",
-            "Memory that the driver reserves for itself. Not reported by older drivers.",
-            *both("memory_reserved_bytes"),
-        ),
-        timeline(
-            "Memory of GPUs and MIG devices",
-            "bytes",
-            "Total memory: used, free and reserved by the driver.",
-            *both("memory_total_bytes"),
+            "Memory in use on each MIG device.",
+            of_mig("memory_used_bytes"),
+            span=8,
         ),
         timeline(
             "BAR1 used",
             "percentunit",
             "Use of BAR1, the window through which the host accesses GPU memory; mappings fail if it is "
-            "full.",
-            _gpu_share("bar1_used_bytes", "bar1_total_bytes"),
-            _mig_share("bar1_used_bytes", "bar1_total_bytes"),
+            f"full. {STANDARD}",
+            Query(f"gpuslice_gpu_bar1_used_bytes{{{GPUS}}} / gpuslice_gpu_bar1_total_bytes{{{GPUS}}}", GPU),
             top=1,
+            span=8,
         ),
     )
 
 
-def engines() -> tuple[Panel, ...]:
+def video() -> tuple[Panel, ...]:
     """Return the row of the engines for video and images."""
-    found = [
-        timeline(
-            title,
-            "percentunit",
-            f"Share of time in which the {what} was busy: from the driver, and from the profiling metric of "
-            "the GPU or its MIG devices if there is one. Not for boards without it.",
-            of_gpu(f"gpu_{engine}_utilization_ratio"),
-            of_gpu(f"gpu_{engine}_active_ratio", what="meter"),
-            of_mig(f"mig_{engine}_active_ratio"),
-            top=1,
-            span=6,
-        )
-        for title, engine, what in (
-            ("Encoder", "encoder", "video encoder"),
-            ("Decoder", "decoder", "video decoder"),
-            ("JPEG decoder", "jpeg", "JPEG decoder"),
-            ("Optical flow", "ofa", "optical flow accelerator"),
-        )
-    ]
-    sessions = "Unknown for GPUs in MIG mode, and boards without an encoder."
+    engines = (
+        ("Encoder", "encoder", "video encoder"),
+        ("Decoder", "decoder", "video decoder"),
+        ("JPEG decoder", "jpeg", "JPEG decoder"),
+        ("Optical flow", "ofa", "optical flow accelerator"),
+    )
+    sessions = f"Unknown for GPUs in MIG mode, and boards without an encoder. {STANDARD}"
     return (
-        *found,
-        timeline("Encoding sessions", "none", sessions, of_gpu("gpu_encoder_sessions"), span=8),
+        *(
+            timeline(
+                title,
+                "percentunit",
+                f"Share of time in which the {what} was busy. Not for boards without it. {STANDARD}",
+                gauge(f"{engine}_utilization_ratio"),
+                top=1,
+                span=6,
+            )
+            for title, engine, what in engines
+        ),
+        timeline("Encoding sessions", "none", sessions, gauge("encoder_sessions"), span=8),
         timeline(
             "Frames encoded",
             "fps",
             f"Mean frame rate of the sessions. {sessions}",
-            of_gpu("gpu_encoder_frames_per_second"),
+            gauge("encoder_frames_per_second"),
             span=8,
         ),
         timeline(
             "Encoding latency",
             "s",
             f"Mean latency of the sessions. {sessions}",
-            of_gpu("gpu_encoder_latency_seconds"),
+            gauge("encoder_latency_seconds"),
             span=8,
         ),
     )
-
-
-def _gpu_share(part: str, whole: str) -> Query:
-    """Return a query of one series of each GPU as a share of another."""
-    shares = f"gpuslice_gpu_{part}{{{ON_GPUS}}} / gpuslice_gpu_{whole}{{{ON_GPUS}}}"
-    return Query(by_gpu(shares), GPU)
-
-
-def _mig_share(part: str, whole: str) -> Query:
-    """Return a query of one series of each MIG device as a share of another."""
-    shares = f"gpuslice_mig_{part}{{{ON_GPUS}}} / gpuslice_mig_{whole}{{{ON_GPUS}}}"
-    return Query(by_mig(shares), MIG)
-
-
-def _meter(title: str, name: str, what: str, span: int = 12) -> Panel:
-    return timeline(title, "percentunit", f"{what} {_METER}", *both(f"{name}_ratio"), top=1, span=span)

@@ -3,22 +3,33 @@
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import variables
-from dashboards.board import Folded, board
-from dashboards.node_health import health
-from dashboards.node_now import now
-from dashboards.node_tables import gpus_and_slices, holders, jobs, mig_devices
-from dashboards.node_use import use, use_of_gpu
+from dashboards.board import Folded, Panel, board
+from dashboards.node_more import exporter, load, migs, slices_and_jobs, vgpus
+from dashboards.panels import (
+    BAD,
+    CAPACITY,
+    GOOD,
+    HEALTHY,
+    HELD,
+    UNATTRIBUTED,
+    USED,
+    Query,
+    number,
+    states,
+    timeline,
+)
+from dashboards.selectors import GPU, NODES, POD, without_target
+from dashboards.tables import CONTAINER, MIG_DEVICE, MODEL, NAMESPACE, NODE, Column, listing
+from dashboards.tables import GPU as GPUS
+from dashboards.tables import POD as PODS
+from dashboards.tables import number as value
 
 MAY_BE_EMPTY = {
     "Batch jobs": "only with --job-mapping-dir, while a batch system runs jobs",
-    "Unknown data": "there is a row only while something is unknown",
-    "Driver calls that failed": "there is a row only once a call has failed",
-    "Failed reads": "there is a row only once a read has failed",
-    "XID errors": "there is a row only once a GPU has had one",
-    "Devices": "only if GPUs are partitioned: MIG, or AMD partitions",
-    "Free MIG capacity": "only if GPUs are in MIG mode",
 }
 """Panels that may be empty on some nodes, by title, with the reason."""
+
+_KNOWN_ONLY = "Unknown values are not added; unknown if all are."
 
 
 def node() -> Dashboard:
@@ -27,22 +38,165 @@ def node() -> Dashboard:
         "gpuslice-node",
         "GPU slices / Node",
         "Holders of a node's GPUs, their slices, entitlements and use.",
+        (variables.datasource(), variables.cluster(), variables.node()),
         (
-            variables.datasource(),
-            variables.cluster(),
-            variables.node(),
-            variables.instance(),
-            variables.gpu(),
-            *variables.tenants(),
+            ("Now", _now()),
+            ("Holders", (_holders(),)),
+            ("GPUs", (_gpus(), _health())),
+            ("Use over time", (_memory(), _compute())),
+            Folded("Load and power", load()),
+            Folded("Slices and batch jobs", slices_and_jobs()),
+            Folded("MIG devices and partitions", migs()),
+            Folded("vGPUs", vgpus()),
+            Folded("Exporter", exporter()),
         ),
-        (
-            ("Now", now()),
-            ("Holders", holders()),
-            ("GPUs and their slices", gpus_and_slices()),
-            Folded("MIG devices and partitions", mig_devices()),
-            ("Use by holder", use()),
-            Folded("${uuid:text}", use_of_gpu(), repeat="uuid"),
-            ("Health of the exporter", health()),
-            Folded("Batch system", jobs()),
+        marked=True,
+    )
+
+
+def _now() -> tuple[Panel, ...]:
+    conditions = f'gpuslice_gpu_condition{{{NODES}, condition!="driver_released"}}'
+    return (
+        number("GPUs", "none", "GPUs that are read, also lost ones.", f"count(gpuslice_gpu_up{{{NODES}}})"),
+        number(
+            "Unhealthy GPUs",
+            "none",
+            "GPUs with a condition such as lost or needs_reset (docs/xids.md).",
+            f"sum(max by (cluster, node, uuid) ({conditions}))",
+            steps={0: GOOD, 1: BAD},
         ),
+        number(
+            "Holders",
+            "none",
+            "Containers that hold slices, once for each GPU. Unknown without the kubelet's answer.",
+            f"sum(gpuslice_gpu_holders{{{NODES}}})",
+            steps={0: HELD},
+        ),
+        number(
+            "GPUs used",
+            "none",
+            f"Compute that containers use, in whole GPUs. {_KNOWN_ONLY}",
+            f"sum(gpuslice_container_compute_used_ratio{{{NODES}}})",
+            steps={0: USED},
+        ),
+        number(
+            "Memory used",
+            "percentunit",
+            "Memory in use, of the memory of all GPUs.",
+            f"sum(gpuslice_gpu_memory_used_bytes{{{NODES}}}) / "
+            f"sum(gpuslice_gpu_memory_total_bytes{{{NODES}}})",
+            steps={0: USED},
+        ),
+        number(
+            "Sources failing",
+            "none",
+            "Sources, such as the driver or the kubelet, whose last read failed: see the row Exporter.",
+            f"sum(1 - gpuslice_collector_success{{{NODES}}})",
+            steps={0: GOOD, 1: BAD},
+        ),
+    )
+
+
+def _holders() -> Panel:
+    series = (
+        "slices",
+        "memory_entitled_bytes",
+        "memory_used_bytes",
+        "compute_entitled_ratio",
+        "compute_used_ratio",
+    )
+    last = f"time() - gpuslice_container_last_active_timestamp_seconds{{{NODES}}}"
+    return listing(
+        "Holders",
+        "A row for each container and device that it holds or uses; 0 slices: use without holding. Compute "
+        "is in GPUs. Isolation: the share is enforced by hardware (hard), by software (soft), or not (none).",
+        [
+            NODE,
+            GPUS,
+            NAMESPACE,
+            PODS,
+            CONTAINER,
+            value("B", "Slices"),
+            value("C", "Memory held", "bytes"),
+            value("D", "Memory used", "bytes"),
+            value("E", "GPUs held"),
+            value("F", "GPUs used"),
+            value("G", "Idle for", "s"),
+            Column(name="isolation", title="Isolation", width=80),
+            Column(name="resource", title="Resource", width=170, empty="-"),
+            MIG_DEVICE,
+        ],
+        without_target(f"gpuslice_container_info{{{NODES}}}"),
+        *(without_target(f"gpuslice_container_{name}{{{NODES}}}") for name in series),
+        without_target(last),
+        sort="Memory held",
+        height=10,
+    )
+
+
+def _gpus() -> Panel:
+    series = (
+        "holders",
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "utilization_ratio",
+    )
+    return listing(
+        "GPUs",
+        "A row for each device. Unknown: not reported, or a device of another vendor; in MIG mode a GPU has "
+        "no utilization. Details are in the dashboard Hardware: click the index.",
+        [
+            NODE,
+            GPUS,
+            MODEL,
+            Column(name="sharing", title="Sharing", width=110),
+            value("B", "Holders"),
+            value("C", "Memory used", "bytes"),
+            value("D", "Memory", "bytes"),
+            value("E", "Utilization", "percentunit"),
+            Column(name="uuid", title="UUID"),
+        ],
+        without_target(f"gpuslice_gpu_info{{{NODES}}}"),
+        *(without_target(f"gpuslice_gpu_{name}{{{NODES}}}") for name in series),
+        sort=("Node", "GPU"),
+        span=16,
+    )
+
+
+def _health() -> Panel:
+    conditions = f'gpuslice_gpu_condition{{{NODES}, condition!="driver_released"}}'
+    return states(
+        "Health of GPUs",
+        "Unhealthy: a GPU has a condition, such as lost or needs_reset. A gap: no data.",
+        HEALTHY,
+        Query(f"max by (cluster, node, gpu) ({conditions})", GPU),
+        span=8,
+    )
+
+
+def _memory() -> Panel:
+    return timeline(
+        "Memory by pod",
+        "bytes",
+        "Memory that containers use, by pod, the unattributed rest, and the capacity. Unknown use is "
+        "missing.",
+        Query(f"sum by (cluster, namespace, pod) (gpuslice_container_memory_used_bytes{{{NODES}}})", POD),
+        Query(f"sum(gpuslice_gpu_unattributed_memory_bytes{{{NODES}}})", "not attributed", UNATTRIBUTED),
+        Query(f"sum(gpuslice_gpu_memory_total_bytes{{{NODES}}})", "capacity", CAPACITY, limit=True),
+        stacked=True,
+        height=10,
+    )
+
+
+def _compute() -> Panel:
+    return timeline(
+        "Compute by pod",
+        "none",
+        "GPUs that containers use, by pod, the unattributed rest, and the capacity. Unknown use is missing, "
+        "as inside MIG on GPUs before Hopper.",
+        Query(f"sum by (cluster, namespace, pod) (gpuslice_container_compute_used_ratio{{{NODES}}})", POD),
+        Query(f"sum(gpuslice_gpu_unattributed_utilization_ratio{{{NODES}}})", "not attributed", UNATTRIBUTED),
+        Query(f"count(gpuslice_gpu_up{{{NODES}}})", "capacity", CAPACITY, limit=True),
+        stacked=True,
+        height=10,
     )

@@ -4,11 +4,10 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import (
-    bargauge,
     common,
     dashboard,
     prometheus,
@@ -32,7 +31,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from dashboards.variables import DATASOURCE
 
 UNKNOWN = "unknown"
-Framed = TypeVar("Framed", timeseries.Panel, statetimeline.Panel, stat.Panel, bargauge.Panel)
+Framed = TypeVar("Framed", timeseries.Panel, statetimeline.Panel, stat.Panel)
 
 # Colours, the same on all dashboards.
 CAPACITY = "#8e8e8e"
@@ -51,6 +50,8 @@ _GAP = "transparent"
 Words: TypeAlias = Mapping[int, tuple[str, str]]
 YES_IS_GOOD: Words = {1: ("yes", GOOD), 0: ("no", BAD)}
 YES_IS_BAD: Words = {1: ("yes", BAD), 0: ("no", GOOD)}
+HEALTHY: Words = {1: ("unhealthy", BAD), 0: ("healthy", GOOD)}
+SUCCESS: Words = {1: ("answers", GOOD), 0: ("fails", BAD)}
 ON_OFF: Words = {1: ("on", NEUTRAL), 0: ("off", NEUTRAL)}
 
 
@@ -85,7 +86,7 @@ def timeline(
         .min(0)
         .span_nulls(False)
         .show_points(options.VisibilityMode.AUTO)
-        .fill_opacity(40 if stacked else 8)
+        .fill_opacity(40 if stacked else 4)
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .tooltip(
             common.VizTooltipOptions()
@@ -94,10 +95,10 @@ def timeline(
         )
         .legend(
             common.VizLegendOptions()
-            .display_mode(options.LegendDisplayMode.TABLE)
+            .display_mode(options.LegendDisplayMode.LIST)
             .placement(options.LegendPlacement.BOTTOM)
             .show_legend(True)
-            .calcs(["lastNotNull", "max"])
+            .calcs(["lastNotNull"])
         )
     )
     if stacked:
@@ -113,24 +114,14 @@ def timeline(
 
 
 def states(
-    title: str,
-    description: str,
-    words: Words,
-    *queries: Query,
-    series: str,
-    span: int = 12,
-    height: int = 8,
+    title: str, description: str, words: Words, *queries: Query, span: int = 12, height: int = 8
 ) -> statetimeline.Panel:
-    """Return a panel with a band for each series, in the colours of ``words``; an unknown value is a gap.
-
-    Without a band Grafana shows an error. If ``series``, a selector, has no sample in the time range, the
-    panel therefore has one series of NaN, named unknown.
-    """
+    """Return a panel with a band for each series, in the colours of ``words``; an unknown value is a gap."""
     panel = (
         _framed(statetimeline.Panel(), title, "none", description)
         .span(span)
         .height(height)
-        .mappings([special(SpecialValueMatch.NA_N, _GAP, UNKNOWN), wording(words)])
+        .mappings([wording(words)])
         # In the mode "thresholds" Grafana merges all values of a step and ignores the mappings.
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.FIXED).fixed_color(_GAP))
         .show_value(options.VisibilityMode.NEVER)
@@ -146,10 +137,7 @@ def states(
             .show_legend(True)
         )
     )
-    first, *others = queries
-    seen = f"last_over_time({series}[$__range:$__interval] @ end())"
-    unknown = f"{row('vector(NaN)', 'node', UNKNOWN)} unless on () {seen}"
-    for target in targets([replace(first, expr=f"{first.expr} or on () {unknown}"), *others]):
+    for target in targets(queries):
         panel.with_target(target.range())
     return panel
 
@@ -158,14 +146,15 @@ def number(
     title: str,
     unit: str,
     description: str,
-    query: Query,
+    expr: str,
     *,
     steps: Mapping[float, str] | None = None,
     words: Words | None = None,
+    trend: bool = False,
     span: int = 4,
-    height: int = 3,
+    height: int = 4,
 ) -> stat.Panel:
-    """Return a panel of one current number.
+    """Return a panel of one current number, with a line of the past if ``trend``.
 
     ``steps`` has colours, each from a value on: {0: GOOD, 1: BAD}; ``words`` texts for single values.
     """
@@ -174,35 +163,14 @@ def number(
         .span(span)
         .height(height)
         .mappings([_unknown(), wording(words)] if words else [_unknown()])
-        .graph_mode(options.BigValueGraphMode.NONE)
+        .graph_mode(options.BigValueGraphMode.AREA if trend else options.BigValueGraphMode.NONE)
         .color_mode(options.BigValueColorMode.VALUE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .thresholds(colours(steps or {0: NEUTRAL}))
     )
-    for target in targets([query]):
-        panel.with_target(target.instant())
-    return panel
-
-
-def bars(
-    title: str, unit: str, description: str, *queries: Query, span: int = 12, height: int = 8
-) -> bargauge.Panel:
-    """Return a panel with a bar for the current value of each series."""
-    panel = (
-        _framed(bargauge.Panel(), title, unit, description)
-        .span(span)
-        .height(height)
-        .min(0)
-        .mappings([_unknown()])
-        .display_mode(options.BarGaugeDisplayMode.BASIC)
-        .orientation(options.VizOrientation.HORIZONTAL)
-        .value_mode(options.BarGaugeValueMode.TEXT)
-        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
-        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
-    )
-    for target in targets(queries):
-        panel.with_target(target.instant())
+    for target in targets([Query(expr)]):
+        panel.with_target(target.range() if trend else target.instant())
     return panel
 
 
@@ -236,11 +204,6 @@ def wording(words: Words) -> ValueMap:
             for place, (value, (text, colour)) in enumerate(words.items())
         }
     )
-
-
-def row(value: str, label: str, text: str) -> str:
-    """Return a query for ``value`` with ``text`` as the value of ``label``, and no other label."""
-    return f'label_replace({value}, "{label}", "{text}", "", "")'
 
 
 def _framed(panel: Framed, title: str, unit: str, description: str) -> Framed:

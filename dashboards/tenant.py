@@ -2,19 +2,32 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import tenant_rows as rows
 from dashboards import variables
-from dashboards.amounts import GPU_HOURS, GPUS
-from dashboards.board import Panel, board
+from dashboards.board import Folded, Panel, board
 from dashboards.panels import HELD, IDLE, NEUTRAL, USED, Query, number, timeline
-from dashboards.tenant_tables import gpu_hours_by_pod, holders, idle_holders, over_share, xids
+from dashboards.selectors import CLUSTER, POD, PODS
+from dashboards.tenant_rows import (
+    AND_HELD,
+    AND_USED,
+    AT_LEAST,
+    HELD_BYTES,
+    HELD_GPUS,
+    HELD_SECONDS,
+    HOUR,
+    IDLE_HOLDER,
+    USED_BYTES,
+    USED_GPUS,
+    USED_SECONDS,
+    increase,
+)
+from dashboards.tenant_tables import holders, hours, idle, over_share, xids
 
 MAY_BE_EMPTY: dict[str, str] = {}
 """Panels that may be empty, by title, with the reason: none."""
 
-LARGEST = 20
-_AT_LEAST = "Unknown values are not added, so the sum is a lower bound."
 _RANGE = "For the time shown, including pods that have ended."
+_LARGEST = 10
+_HOLDER = f"{POD} {{{{container}}}} · {{{{node}}}} GPU {{{{gpu}}}} {{{{mig_uuid}}}}"
 
 
 def tenant() -> Dashboard:
@@ -22,128 +35,114 @@ def tenant() -> Dashboard:
     return board(
         "gpuslice-tenant",
         "GPU slices / Tenant",
-        "GPUs held and used by the chosen namespaces and pods, and their cost.",
-        (
-            variables.datasource(),
-            variables.cluster(),
-            *variables.tenants(),
-            variables.idle(),
-            variables.price(),
-        ),
+        "GPUs held and used by the chosen namespaces and pods, and their cost. Needs the recording rules.",
+        (variables.datasource(), variables.cluster(), *variables.tenants(), variables.price()),
         (
             ("Now", _now()),
             ("In the time shown", _totals()),
-            ("Held and used", (*_sums(), *_by_pod())),
-            ("Holders", (holders(), idle_holders(), over_share())),
-            ("Cost and errors", (gpu_hours_by_pod(), xids())),
+            ("Over time", _sums()),
+            ("Holders", (holders(),)),
+            Folded("Largest holders", _largest()),
+            Folded("GPU-hours by pod", (hours(),)),
+            Folded("Idle, and over their share", (idle(), over_share())),
+            Folded("XID errors", (xids(),)),
         ),
     )
 
 
 def _now() -> tuple[Panel, ...]:
-    holders = f"{rows.series('slices')} > 0"
     return (
         _stat(
             "GPUs held",
-            GPUS,
-            f"Entitlements of holders; a quarter of a GPU is 0.25. {_AT_LEAST}",
-            f"sum({rows.held('compute')})",
+            f"Compute that holders are entitled to; a quarter of a GPU is 0.25. {AT_LEAST}",
+            f"sum({HELD_GPUS})",
             HELD,
         ),
         _stat(
             "GPUs used",
-            GPUS,
-            f"The compute used, in whole GPUs. {_AT_LEAST} It is unknown inside MIG on GPUs before Hopper.",
-            f"sum({rows.used('compute')})",
+            f"Compute in use, in whole GPUs. {AT_LEAST} It is unknown inside MIG on GPUs before Hopper.",
+            f"sum({USED_GPUS})",
             USED,
-        ),
-        _stat(
-            "Compute efficiency",
-            "percentunit",
-            "Compute used by compute held, of holders with both known.",
-            rows.efficiency("compute"),
         ),
         _stat(
             "Memory held",
-            "bytes",
-            f"Entitlements of holders. {_AT_LEAST}",
-            f"sum({rows.held('memory')})",
+            f"Memory that holders are entitled to. {AT_LEAST}",
+            f"sum({HELD_BYTES})",
             HELD,
-        ),
-        _stat(
-            "Memory used",
             "bytes",
-            f"Memory in use. {_AT_LEAST}",
-            f"sum({rows.used('memory')})",
-            USED,
         ),
-        _stat(
-            "Memory efficiency",
-            "percentunit",
-            "Memory used by memory held, of holders with both known.",
-            rows.efficiency("memory"),
-        ),
-        _stat(
-            "Holders",
-            "none",
-            "Containers that hold a slice of a device, once for each device that they hold.",
-            f"count({holders})",
-        ),
+        _stat("Memory used", f"Memory in use. {AT_LEAST}", f"sum({USED_BYTES})", USED, "bytes"),
         _stat(
             "Idle holders",
-            "none",
-            "Holders that have not computed for the time chosen above; unknown if compute is not measured.",
-            f"count({rows.idle()}) or sum({rows.known_idle()})",
+            "Holders that have not computed for an hour (idle_after of the rules); unknown if compute is not "
+            "measured.",
+            f"sum({IDLE_HOLDER})",
             IDLE,
+        ),
+        number(
+            "Recording rules",
+            "none",
+            "Whether the recording rules are loaded (docs/prometheus.md): without them this dashboard is "
+            "empty.",
+            f"count(node:gpuslice_total_gpus:count{{{CLUSTER}}}) > bool 0 or vector(0)",
+            words={1: ("loaded", USED), 0: ("missing", "red")},
         ),
     )
 
 
 def _totals() -> tuple[Panel, ...]:
-    held, used = (f"sum({rows.gpu_seconds(what)}) / {rows.SECONDS_OF_HOUR}" for what in ("held", "used"))
-    unused = f"sum({rows.unused_gpu_seconds()}) / {rows.SECONDS_OF_HOUR}"
-    measured = f"sum({rows.gpu_seconds('held')} and {rows.gpu_seconds('used')}) / {rows.SECONDS_OF_HOUR}"
+    held = f"sum({HELD_SECONDS})"
     return (
-        _total("GPU-hours held", GPU_HOURS, f"Entitled share of compute over time. {_RANGE}", held, HELD),
-        _total(
+        _stat("GPU-hours held", f"Compute held over time. {_RANGE}", f"{held} / {HOUR}", HELD),
+        _stat(
             "GPU-hours used",
-            GPU_HOURS,
             f"Compute used over time, if measured. {_RANGE}",
-            used,
+            f"sum({USED_SECONDS}) / {HOUR}",
             USED,
         ),
-        _total(
-            "Unused part",
-            "percentunit",
-            "GPU-hours held and not used, by GPU-hours held, added up by holder, of holders with both "
-            f"known. {_RANGE}",
-            f"{unused} / ({measured} > 0)",
-            IDLE,
+        _stat(
+            "GPU-hours not measured",
+            f"GPU-hours held by containers whose use is not measured. {_RANGE}",
+            f"(sum({HELD_SECONDS} unless {AND_USED}) or {held} * 0) / {HOUR}",
         ),
-        _total(
-            "Cost",
-            "none",
-            "GPU-hours held, times the price above, in its currency. Unknown if that is not a number. "
+        _stat(
+            "Used, of held",
+            f"GPU-hours used by GPU-hours held, of containers with both known. {_RANGE}",
+            f"sum({USED_SECONDS} and {AND_HELD}) / (sum({HELD_SECONDS} and {AND_USED}) > 0)",
+            unit="percentunit",
+        ),
+        _stat(
+            "Cost of GPU-hours held",
+            f"GPU-hours held, times the price above, in its currency. Unknown if that is not a number. "
             f"{_RANGE}",
-            rows.cost(held),
+            _cost(f"{held} / {HOUR}"),
             HELD,
         ),
-        _total(
-            "Cost of unused GPU-hours",
-            "none",
-            "GPU-hours held and not used, times the price above. Without a measurement of compute nothing "
-            f"counts as unused. {_RANGE}",
-            rows.cost(unused),
-            IDLE,
-        ),
-        _total(
+        _stat(
             "Energy",
-            "kwatth",
             "The containers' part of the energy of their GPUs: by use while they compute, by entitlement "
-            f"while they idle. Unknown on GPUs without an energy counter. {_RANGE}",
-            f"sum({rows.joules()}) / {rows.JOULES_OF_KWH:g}",
+            f"while they idle. {_RANGE}",
+            f"sum({increase('energy_joules')}) / {HOUR}",
+            unit="watth",
         ),
     )
+
+
+def _cost(gpu_hours: str) -> str:
+    """Return the cost of GPU-hours; no result if the entered price is not a number.
+
+    The text is taken as the bound of a histogram's bucket, since nothing else in PromQL reads numbers from
+    text; if it stood in the query itself, a comma in it would be an error of syntax. Encoded for an address,
+    numbers stay as they are, and a quotation mark does not end the text.
+    """
+    bounds = (
+        f'label_replace(vector(1), "le", "{bound}", "", "")' for bound in ("${price:percentencode}", "+Inf")
+    )
+    return f"{gpu_hours} * on () group_left () (histogram_quantile(1, {' or '.join(bounds)}) >= 0)"
+
+
+def _stat(title: str, description: str, expr: str, colour: str = NEUTRAL, unit: str = "none") -> Panel:
+    return number(title, unit, description, expr, steps={0: colour})
 
 
 def _sums() -> tuple[Panel, ...]:
@@ -151,48 +150,40 @@ def _sums() -> tuple[Panel, ...]:
         timeline(
             title,
             unit,
-            f"Entitlements of holders, and use. {_AT_LEAST} A gap is unknown.",
-            Query(f"sum({rows.held(quantity)})", "held", HELD),
-            Query(f"sum({rows.used(quantity)})", "used", USED),
+            f"Entitlements of holders, and use. {AT_LEAST} A gap is unknown.",
+            Query(f"sum({held})", "held", HELD),
+            Query(f"sum({used})", "used", USED),
             span=8,
         )
-        for title, unit, quantity in (("Compute", GPUS, "compute"), ("Memory", "bytes", "memory"))
+        for title, unit, held, used in (
+            ("Compute in GPUs", "none", HELD_GPUS, USED_GPUS),
+            ("GPU memory", "bytes", HELD_BYTES, USED_BYTES),
+        )
     )
+    energy = f"gpuslice_container_energy_joules_total{{{PODS}}}"
     power = timeline(
         "Power",
         "watt",
         "The containers' part of the power of their GPUs, for GPUs with an energy counter.",
-        Query(f"sum({rows.watts()})", "power", USED),
+        Query(f"sum(rate({energy}[$__rate_interval]))", "power", USED),
         span=8,
     )
     return compute, memory, power
 
 
-def _by_pod() -> tuple[Panel, ...]:
+def _largest() -> tuple[Panel, ...]:
     parts = (
-        ("GPUs held by pod", GPUS, rows.held("compute"), "Entitlements of holders"),
-        ("GPUs used by pod", GPUS, rows.used("compute"), "Compute used, if measured"),
-        ("Memory held by pod", "bytes", rows.held("memory"), "Entitlements of holders"),
-        ("Memory used by pod", "bytes", rows.used("memory"), "Memory used, if known"),
+        ("GPUs held by holder", "none", HELD_GPUS, "Compute that holders are entitled to"),
+        ("GPUs used by holder", "none", USED_GPUS, "Compute in use, if measured"),
+        ("Memory held by holder", "bytes", HELD_BYTES, "Memory that holders are entitled to"),
+        ("Memory used by holder", "bytes", USED_BYTES, "Memory in use, if known"),
     )
     return tuple(
         timeline(
             title,
             unit,
-            f"{what}: the {LARGEST} pods with the most at each time.",
-            Query(
-                f"topk({LARGEST}, sum by (cluster, namespace, pod) ({each}))",
-                "{{cluster}} {{namespace}} · {{pod}}",
-            ),
-            stacked=True,
+            f"{what}: the {_LARGEST} containers with the most at the end of the time shown, by device.",
+            Query(f"{rows} and topk({_LARGEST}, {rows} @ end())", _HOLDER),
         )
-        for title, unit, each, what in parts
+        for title, unit, rows, what in parts
     )
-
-
-def _stat(title: str, unit: str, description: str, expr: str, colour: str = NEUTRAL) -> Panel:
-    return number(title, unit, description, Query(expr), steps={0: colour}, span=3)
-
-
-def _total(title: str, unit: str, description: str, expr: str, colour: str = NEUTRAL) -> Panel:
-    return number(title, unit, description, Query(expr), steps={0: colour}, span=4)

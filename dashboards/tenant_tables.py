@@ -1,182 +1,130 @@
-"""Tables of tenants: holders, costs, and errors on their GPUs."""
+"""Tables of the dashboard Tenant."""
 
-from dashboards import tenant_rows as rows
+from dataclasses import replace
+
 from dashboards.board import Panel
-from dashboards.panels import Query
-from dashboards.promql import CLUSTER
-from dashboards.tables import HIDDEN_UUID, Column, Nothing, leads_to, listing
+from dashboards.selectors import or_none
+from dashboards.tables import CLUSTER as CLUSTERS
+from dashboards.tables import CONTAINER, GPU, MIG_DEVICE, NODE, Column, leads_to, listing
+from dashboards.tables import number as value
+from dashboards.tenant_rows import (
+    AT_LEAST,
+    HELD_BYTES,
+    HELD_GPUS,
+    HELD_SECONDS,
+    HOUR,
+    IDLE_SECONDS,
+    SLICES,
+    USED_BYTES,
+    USED_GPUS,
+    USED_SECONDS,
+    increase,
+)
 
-_LISTED = 20
-_PODS_LISTED = 100
-_NODE = leads_to("gpuslice-node", node="Node")
-_GPU = leads_to("gpuslice-hardware", node="Node", uuid="UUID")
-_CLUSTER = Column(name="cluster", title="Cluster", empty="-")
-_POD = (
-    Column(name="namespace", title="Namespace"),
-    Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod")),
+_NAMESPACE = Column(name="namespace", title="Namespace", width=130)
+_POD = Column(
+    name="pod", title="Pod", width=190, link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod")
 )
-_CONTAINER = Column(name="container", title="Container")
-_WHERE = (
-    Column(name="node", title="Node", link=_NODE),
-    Column(name="gpu", title="GPU", width=60, link=_GPU),
-    HIDDEN_UUID,
-)
-_MIG = Column(name="mig_uuid", title="MIG device", empty="-")
 
 
 def holders() -> Panel:
-    """Return the table of all holders, and of containers that use a device without holding it."""
-    compute_held, compute_used = rows.series("compute_entitled_ratio"), rows.series("compute_used_ratio")
-    memory_held, memory_used = rows.series("memory_entitled_bytes"), rows.series("memory_used_bytes")
+    """Return the table of all holders."""
+    # A sum without labels removed drops the names of the records alone, by which rows could not be merged.
+    records = (SLICES, HELD_GPUS, USED_GPUS, HELD_BYTES, USED_BYTES, IDLE_SECONDS)
     return listing(
         "All holders",
-        "Each container and device that it holds or uses (0 slices: use without holding). Unknown: not "
-        "reported by the driver or the sharing system. Isolation: the share is enforced by hardware "
-        "(hard), by software (soft), or not at all (none).",
+        "Each container and device that it holds or uses; 0 slices: use without holding. Unknown: not "
+        "reported by the driver or the sharing system. Devices of other vendors are not listed.",
         [
-            _CLUSTER,
-            *_POD,
-            _CONTAINER,
-            Column(name="Value #A", title="Slices", unit="none"),
-            Column(name="Value #B", title="GPUs held", unit="none"),
-            Column(name="Value #C", title="GPUs used", unit="none"),
-            Column(name="Value #D", title="Efficiency", unit="percentunit"),
-            Column(name="Value #E", title="Memory held", unit="bytes"),
-            Column(name="Value #F", title="Memory used", unit="bytes"),
-            Column(name="Value #G", title="Idle for", unit="s"),
-            *_WHERE,
-            Column(name="model", title="Model"),
-            Column(name="resource", title="Resource", empty="-"),
-            Column(name="sharing", title="Sharing", width=110),
-            Column(name="isolation", title="Isolation", width=90),
-            _MIG,
+            CLUSTERS,
+            _NAMESPACE,
+            _POD,
+            CONTAINER,
+            NODE,
+            GPU,
+            value("A", "Slices"),
+            value("B", "GPUs held"),
+            value("C", "GPUs used"),
+            value("D", "Memory held", "bytes"),
+            value("E", "Memory used", "bytes"),
+            value("F", "Idle for", "s"),
+            MIG_DEVICE,
         ],
-        *(
-            Query(rows.described(expr))
-            for expr in (
-                rows.series("slices"),
-                compute_held,
-                compute_used,
-                f"{compute_used} / ({compute_held} > 0)",
-                memory_held,
-                memory_used,
-                f"time() - {rows.series('last_active_timestamp_seconds')}",
-            )
-        ),
-        nothing=Nothing("container", f"gpuslice_allocations_timestamp_seconds{{{CLUSTER}}}"),
+        *(f"sum without () ({record})" for record in records),
         sort="GPUs held",
         height=12,
     )
 
 
-def idle_holders() -> Panel:
-    """Return the table of the largest idle holders."""
-    held, last = rows.series("compute_entitled_ratio"), rows.series("last_active_timestamp_seconds")
-    # Holders with an unknown entitlement come last.
-    most = f"topk({_LISTED}, ({held} or {last} * 0) and {rows.idle()})"
+def hours() -> Panel:
+    """Return the table of GPU-hours and energy by pod."""
+    by = "sum by (cluster, namespace, pod)"
     return listing(
-        "Largest idle holders",
-        f"Holders that have not computed for the time chosen above, the {_LISTED} that hold the most "
-        "compute. Without a measurement of compute no holder is idle.",
+        "GPU-hours by pod",
+        f"GPU-hours and energy of each pod, for the time shown, including pods that have ended. {AT_LEAST}",
         [
-            *_POD,
-            _CONTAINER,
-            Column(name="Value #A", title="GPUs held", unit="none"),
-            Column(name="Value #B", title="Memory held", unit="bytes"),
-            Column(name="Value #C", title="Idle for", unit="s"),
-            *_WHERE,
-            _CLUSTER,
+            CLUSTERS,
+            _NAMESPACE,
+            replace(_POD, width=None),
+            value("A", "GPU-hours held"),
+            value("B", "GPU-hours used"),
+            value("C", "Energy", "watth"),
         ],
-        *(
-            Query(rows.described(expr))
-            for expr in (
-                f"{held} and {most}",
-                f"{rows.series('memory_entitled_bytes')} and {most}",
-                f"time() - {last} and {most}",
-            )
-        ),
-        sort="GPUs held",
+        f"{by} ({HELD_SECONDS}) / {HOUR}",
+        f"{by} ({USED_SECONDS}) / {HOUR}",
+        f"{by} ({increase('energy_joules')}) / {HOUR}",
+        sort="GPU-hours held",
+        height=14,
+    )
+
+
+def idle() -> Panel:
+    """Return the table of idle holders."""
+    idle = "(container:gpuslice_idle_holder:bool == 1)"
+    return listing(
+        "Idle holders",
+        "Holders that have not computed for an hour (idle_after of the rules). One that was never seen "
+        "computing is idle since it was first seen.",
+        [
+            CLUSTERS,
+            _NAMESPACE,
+            _POD,
+            NODE,
+            GPU,
+            value("A", "Idle for", "s"),
+            value("B", "Memory held", "bytes"),
+        ],
+        or_none(f"{IDLE_SECONDS} * {idle}", "pod", "container:gpuslice_idle_holder:bool"),
+        f"{HELD_BYTES} * {idle}",
+        sort="Idle for",
         span=14,
-        height=8,
-        nothing=Nothing("container", rows.known_idle()),
     )
 
 
 def over_share() -> Panel:
-    """Return the table of holders that use more than they are entitled to."""
+    """Return the table of containers over their share of memory."""
     return listing(
-        "Over their share",
-        "Holders that use more memory than they are entitled to, or over the last 5 minutes more compute, "
-        f"by more than {rows.OVER - 1:.0%}. If shares are not enforced, that is allowed while others leave "
-        "capacity unused.",
-        [
-            *_POD,
-            Column(name="quantity", title="Of", width=90),
-            Column(name="Value #A", title="Used of its share", unit="percentunit"),
-            _CONTAINER,
-            *_WHERE,
-            _CLUSTER,
-        ],
-        Query(rows.over_share()),
-        sort="Used of its share",
+        "Memory over the share",
+        "Containers that use more memory than they hold, and how much of it.",
+        [_NAMESPACE, _POD, NODE, GPU, value("A", "Used, of held", "percentunit")],
+        or_none(
+            f"{USED_BYTES} / container:gpuslice_held_bytes:max > 1",
+            "pod",
+            "container:gpuslice_held_bytes:max",
+        ),
+        sort="Used, of held",
         span=10,
-        height=8,
-        nothing=Nothing("quantity", rows.series("memory_used_bytes")),
-    )
-
-
-def gpu_hours_by_pod() -> Panel:
-    """Return the table of costs by pod."""
-    by_pod = "cluster, namespace, pod"
-    held, used, unused, joules = (
-        f"sum by ({by_pod}) ({each})"
-        for each in (
-            rows.gpu_seconds("held"),
-            rows.gpu_seconds("used"),
-            rows.unused_gpu_seconds(),
-            rows.joules(),
-        )
-    )
-    most = f"topk({_PODS_LISTED}, {held})"
-    hours = rows.SECONDS_OF_HOUR
-    return listing(
-        "GPU-hours by pod",
-        "GPU-hours held and used by pods in the time shown, including pods that have ended: the "
-        f"{_PODS_LISTED} that held the most. The cost is that of GPU-hours held.",
-        [
-            _CLUSTER,
-            *_POD,
-            Column(name="Value #A", title="GPU-hours held", unit="none"),
-            Column(name="Value #B", title="GPU-hours used", unit="none"),
-            Column(name="Value #C", title="Not used", unit="none"),
-            Column(name="Value #D", title="Cost", unit="none"),
-            Column(name="Value #E", title="Energy", unit="kwatth"),
-        ],
-        Query(f"{most} / {hours}"),
-        Query(f"({used} and {most}) / {hours}"),
-        Query(f"({unused} and {most}) / {hours}"),
-        Query(rows.cost(f"{most} / {hours}")),
-        Query(f"({joules} and {most}) / {rows.JOULES_OF_KWH:g}"),
-        sort="GPU-hours held",
-        span=14,
     )
 
 
 def xids() -> Panel:
     """Return the table of XID errors on held GPUs."""
+    errors = "increase(gpuslice_gpu_xid_errors_total[$__range])"
     return listing(
-        "XID errors on our GPUs",
-        "XID errors in the time shown on devices that are held now, with the last time of each code. "
-        "Meanings: docs/xids.md.",
-        [
-            _CLUSTER,
-            *_WHERE,
-            Column(name="xid", title="XID", width=60),
-            Column(name="Value #A", title="Last", unit="dateTimeFromNow"),
-            _MIG,
-        ],
-        Query(rows.xids()),
-        sort="Last",
-        span=10,
-        nothing=Nothing("xid", rows.watched()),
+        "XID errors on held GPUs",
+        "XID errors in the time shown, of GPUs that the chosen pods hold or use now. The index leads to "
+        "their codes.",
+        [CLUSTERS, NODE, GPU, value("A", "XID errors"), Column(name="uuid", title="UUID")],
+        f"max by (cluster, node, gpu, uuid) ({errors}) and on (cluster, uuid) {SLICES}",
+        sort="XID errors",
     )

@@ -121,7 +121,7 @@ def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
         summary="Job {{ $labels.job }} overwrites the labels of pods",
         description=f"{ROUNDED} series of job {{{{ $labels.job }}}} have labels of the target in "
         "place of their own: pod and namespace are those of the exporter, and the holder of the GPU is in "
-        "exported_pod and exported_namespace. Rules and dashboards then attribute everything to the exporter. "
-        "Set honor_labels: true (honorLabels in a ServiceMonitor or PodMonitor) for this job.",
+        "exported_pod and exported_namespace. Rules and dashboards then attribute everything to the "
+        "exporter. Set honor_labels: true (honorLabels in a ServiceMonitor or PodMonitor) for this job.",
         dashboard=FLEET_BOARD,
     )

@@ -15,9 +15,8 @@ def test_what_the_former_pod_of_an_exporter_counted_is_charged(tmp_path: Path) -
     )
     told = {'node_gpu_hourly_cost{node="n1"}': "2x300"}
     for instance, since, until in (("i1", 0, 120), ("i2", 121, 300)):
-        target = f'job="j", instance="{instance}"'
+        target = f'job="j", instance="{instance}", node="n1"'
         holder = f'{target}, uuid="GPU-a", namespace="ml", pod="p", container="c"'
-        told[f'node:gpuslice_info:names{{{target}, node="n1"}}'] = during("1", since, until)
         told[f"gpuslice_container_entitled_gpu_seconds_total{{{holder}}}"] = during("0+60", since, until)
 
     answered(tmp_path, told, Asked(f"round({query}, 0.1)", 300, {'namespace="ml"': 10}))

@@ -18,8 +18,6 @@ _MADE = frozenset({"label_replace", "label_join"})
 _RATES = frozenset({"rate", "irate", "increase"})
 _TEXT = re.compile(r'("(?:[^"\\]|\\.)*")')
 _USE = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
-_NAMES = {"rows": "gpuslice_container_slices", "namespace_label": "namespace", "pod_label": "pod"}
-"""Variables that stand for a name, and what they stand for where nothing is renamed or recorded."""
 
 
 class Selector(NamedTuple):
@@ -94,7 +92,7 @@ def _selector(tokens: list[tuple[str, str]], place: int, function: str) -> tuple
 
 def expanded(expr: str) -> str:
     """Put something in for each variable, so that what is left is PromQL: a name in texts, else a number."""
-    known = Window(0).values | _NAMES
+    known = Window(0).values
     pieces = _TEXT.split(expr)
     pieces[::2] = [_USE.sub(lambda use: known.get(use[1], "1"), piece) for piece in pieces[::2]]
     pieces[1::2] = [_USE.sub(lambda use: use[1], piece) for piece in pieces[1::2]]

@@ -23,13 +23,13 @@ class Asked(NamedTuple):
     expected: Mapping[str, float]
 
 
-def node(until: int, *gpus: str, instance: str = "i1", since: int = 0, name: str = "n1") -> dict[str, str]:
+def node(until: int, *gpus: str, instance: str = "i1", since: int = 0) -> dict[str, str]:
     """Tell of a node and its GPUs from one minute to another; then its exporter is gone."""
-    target = f'job="j", instance="{instance}"'
+    target = f'job="j", instance="{instance}", node="n1"'
     there = during("1", since, until)
-    told = {f"up{{{target}}}": there, f'gpuslice_node_info{{{target}, node="{name}"}}': there}
+    told = {f"gpuslice_node_info{{{target}}}": there}
     for index, uuid in enumerate(gpus):
-        told[f'gpuslice_gpu_up{{{target}, uuid="{uuid}"}}'] = there
+        told[f'gpuslice_gpu_up{{{target}, uuid="{uuid}", gpu="{index}"}}'] = there
         told[f'gpuslice_gpu_info{{{target}, uuid="{uuid}", gpu="{index}", model="L4"}}'] = there
     return told
 
@@ -41,23 +41,25 @@ def during(value: str, since: int, until: int) -> str:
 
 def series(name: str, labels: str, instance: str = "i1") -> str:
     """Write a series of an exporter."""
-    return f'gpuslice_{name}{{job="j", instance="{instance}", {labels}}}'
+    return f'gpuslice_{name}{{job="j", instance="{instance}", node="n1", {labels}}}'
 
 
-def query(board: str, panel: str, *, number: int = 0, hours: int = 6, **chosen: str) -> str:
-    """Write a query of a panel as Grafana sends it where there are no rules, with variables chosen."""
-    (found,) = {each["targets"][number]["expr"] for each in panels(FILES[board]) if each["title"] == panel}
+def query(board: str, panel: str, *, hours: int = 6, kind: str = "", **chosen: str) -> str:
+    """Write the first query of a panel as Grafana sends it; ``kind`` is that of the panel."""
+    (found,) = {
+        each["targets"][0]["expr"]
+        for each in panels(FILES[board])
+        if each["title"] == panel and kind in ("", each["type"])
+    }
     made = {each["name"]: each for each in FILES[board]["templating"]["list"]}
-    values = {key: [ALL] for key in made} | {"fallback": [".+"], "idle": ["3600"]}
-    offered = {"instance": ["i1", "i2"], "node": ["n1", "n2"]}
-    values |= {name: [value] for name, value in chosen.items()}
+    values = {key: [ALL] for key in made} | {name: [value] for name, value in chosen.items()}
     length = hours * 60 * MINUTE
-    return Variables(made, Window(0, length, MINUTE), values, offered).expand(found)
+    return Variables(made, Window(0, length, MINUTE), values, {"node": ["n1"]}).expand(found)
 
 
-def said(board: str, panel: str, label: str, *, number: int = 0, **chosen: str) -> str:
+def said(board: str, panel: str, label: str, **chosen: str) -> str:
     """Return a query for the values of a label in the answer to a panel's query; each is 1."""
-    return f"group by ({label}) ({query(board, panel, number=number, **chosen)})"
+    return f"group by ({label}) ({query(board, panel, **chosen)})"
 
 
 def answered(folder: Path, told: Told, *asked: Asked) -> None:

@@ -1,23 +1,44 @@
-"""The labels that recording rules leave, by their names: level:what:how."""
+"""The labels of series, and those that recording rules leave by their names: level:what:how."""
+
+import re
+
+from alerts.thresholds import load_thresholds
+from alerts.write import RECORDING, rule_files
+from exporter.metrics import FAMILIES, LEVEL_LABELS
 
 TARGET = frozenset({"cluster", "job", "instance"})
-DEVICE = TARGET | {"uuid"}
-HOLDER = DEVICE | {"mig_uuid", "namespace", "pod", "container"}
+RECORDS = frozenset(re.findall(r"(?m)^ *- record: (\S+)", rule_files(load_thresholds())[RECORDING]))
+OTHERS = {
+    "up": TARGET,
+    "ALERTS": TARGET
+    | {"alertname", "alertstate", "severity", "node", "gpu", "model", "uuid", "mig_uuid", "namespace", "pod"},
+    "gpuslice_build_info": TARGET | {"version", "python"},
+    "gpuslice_render_duration_seconds": TARGET,
+    "process_cpu_seconds_total": TARGET,
+    "process_resident_memory_bytes": TARGET,
+    "process_start_time_seconds": TARGET,
+}
+"""What Prometheus itself knows, and what the exporter tells of itself."""
+_GPU = frozenset({"cluster", "node", "gpu", "uuid"})
 _LEVELS = {
-    "container": HOLDER,
-    "pod": frozenset({"cluster", "namespace", "pod"}),
-    "gpu": DEVICE | {"node", "gpu", "model"},
-    "node": frozenset({"cluster", "node"}),
-    "node_model": frozenset({"cluster", "node", "model"}),
-    "model": frozenset({"cluster", "model"}),
+    "container": _GPU | {"mig_uuid", "namespace", "pod", "container"},
+    "gpu": _GPU | {"mig_uuid", "model"},
+    "node": frozenset({"cluster", "node", "model"}),
     "namespace": frozenset({"cluster", "namespace"}),
-    "cluster": frozenset({"cluster"}),
 }
 
 
 def record_labels(name: str) -> frozenset[str]:
     """Give the labels that a record may have; KeyError for one of no known level."""
     level, what, _ = name.split(":")
-    if name == "node:gpuslice_info:names":
-        return TARGET | {"node"}
-    return _LEVELS[level] | ({"resource"} if "_slices" in what and level != "container" else frozenset())
+    return _LEVELS[level] | ({"resource"} if level == "node" and what.endswith("_slices") else frozenset())
+
+
+def series_labels(name: str) -> frozenset[str]:
+    """Give the labels that a series may have; KeyError where there is no such series."""
+    if name in RECORDS:
+        return record_labels(name)
+    if name in OTHERS:
+        return frozenset(OTHERS[name])
+    family = {family.name: family for family in FAMILIES}[name]
+    return TARGET | {*LEVEL_LABELS[family.level], *family.labels}

@@ -27,8 +27,6 @@ TOLD_AS_THEY_ARE = {
     "gpuslice_gpu_ecc_location_errors_total": "likewise, by the part of the chip",
     "gpuslice_gpu_xid_code_errors_total": "beside the time of the last: what happened once grows no more",
     "gpuslice_gpu_events_total": "likewise",
-    "gpuslice_gpu_pcie_replays_total": "beside the state of the link, since the driver was loaded",
-    "gpuslice_attribution_inconsistent_total": "told once there was one",
     "gpuslice_collector_errors_total": "listed since the exporter's start, with the reason",
     "gpuslice_nvml_errors_total": "listed since the exporter's start, with the error",
 }

@@ -8,43 +8,16 @@ from typing import Any
 
 import pytest
 
-from alerts.thresholds import load_thresholds
-from alerts.write import RECORDING, rule_files
 from dashboards.write import board_files
-from exporter.metrics import FAMILIES, LEVEL_LABELS
+from exporter.metrics import FAMILIES
 from tests.dashboards.expressions import Parts, Selector, parts
 from tests.dashboards.grafana import panels
-from tests.dashboards.records import TARGET, record_labels
+from tests.dashboards.records import OTHERS, RECORDS, series_labels
 
 BOARDS = {Path(path).stem: json.loads(text) for path, text in board_files().items()}
-RECORDS = frozenset(re.findall(r"(?m)^ *- record: (\S+)", rule_files(load_thresholds())[RECORDING]))
-OTHERS = {
-    "up": TARGET,
-    "ALERTS": TARGET
-    | {"alertname", "alertstate", "severity", "node", "gpu", "model", "uuid", "mig_uuid", "namespace", "pod"},
-    "gpuslice_build_info": TARGET | {"version", "python"},
-    "gpuslice_render_duration_seconds": TARGET,
-    "process_cpu_seconds_total": TARGET,
-    "process_resident_memory_bytes": TARGET,
-    "process_start_time_seconds": TARGET,
-}
-"""What Prometheus itself knows, and what the exporter tells of itself."""
-CLASHING = frozenset({"node", "namespace", "pod", "container"})
-"""Labels that targets often have as well: then ours may be renamed."""
 LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 each_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-
-
-def _labels(name: str) -> frozenset[str]:
-    """Give the labels that a series may have; KeyError where there is no such series."""
-    if name in RECORDS:
-        return record_labels(name)
-    if name in OTHERS:
-        return frozenset(OTHERS[name])
-    family = {family.name: family for family in FAMILIES}[name]
-    own = {*LEVEL_LABELS[family.level], *family.labels}
-    return TARGET | own | {f"exported_{label}" for label in CLASHING & own}
 
 
 def _queries(board: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -63,11 +36,11 @@ def _queries(board: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _known(found: Parts) -> frozenset[str]:
-    return found.made.union(*(_labels(selector.name) for selector in found.selectors))
+    return found.made.union(*(series_labels(selector.name) for selector in found.selectors))
 
 
 def _unread(selector: Selector) -> set[str]:
-    return {label for label, _, _ in selector.matchers} - _labels(selector.name)
+    return {label for label, _, _ in selector.matchers} - series_labels(selector.name)
 
 
 @each_board

@@ -1,69 +1,53 @@
-"""Panels distinguish events that did not happen from events that are unknown."""
+"""Panels distinguish what did not happen from what is unknown."""
 
 from pathlib import Path
 
 from tests.dashboards.promtool import Asked, answered, node, query, said, series
 
-A, B = "GPU-a", "GPU-b"
-GPU_A, GPU_B = 'node="n1", gpu="0", uuid="GPU-a"', 'node="n1", gpu="1", uuid="GPU-b"'
-
-
-def test_clocks_that_nothing_held_down_are_drawn_at_zero(tmp_path: Path) -> None:
-    """A GPU has a band and a line for each reason that held its clocks in the time shown, else for none."""
-    told = node(60, A, B)
-    for reason, active, seconds in (
-        ("power_cap", "0x20 1x40", "0x20 0+30x40"),
-        ("sync_boost", "0x60", "0x60"),
-    ):
-        for uuid in (A, B):
-            labels = f'uuid="{uuid}", reason="{reason}"'
-            told[series("gpu_clock_event_active", labels)] = active if uuid == B else "0x60"
-            told[series("gpu_violation_seconds_total", labels)] = seconds if uuid == B else "0x60"
-    none, capped = f'{GPU_A}, reason="none"', f'{GPU_B}, reason="power_cap"'
-    bands, lines = (
-        query("hardware", title, hours=1) for title in ("Clock limit reasons", "Time with limited clocks")
-    )
-
-    answered(
-        tmp_path,
-        told,
-        Asked(bands, 50, {none: 0, capped: 1}),
-        Asked(lines, 10, {none: 0, f'{GPU_B}, reason="none"': 0}),
-        Asked(lines, 50, {none: 0, capped: 0.5}),
-    )
-
-
-def test_degrees_until_slowdown_are_those_of_the_threshold_on_older_gpus(tmp_path: Path) -> None:
-    """The table of GPUs and the timeline agree, whether a driver reports the margin or the threshold."""
-    told = node(60, A, B) | {
-        series("gpu_temperature_celsius", f'uuid="{A}"'): "53x60",
-        series("gpu_temperature_threshold_celsius", f'uuid="{A}", threshold="slowdown"'): "90x60",
-        series("gpu_temperature_limit_margin_celsius", f'uuid="{B}"'): "21x60",
-    }
-    expected = {GPU_A: 37, GPU_B: 21}
-
-    answered(
-        tmp_path,
-        told,
-        Asked(query("hardware", "Degrees until slowdown"), 30, expected),
-        Asked(query("hardware", "GPUs now", number=8), 30, expected),
-    )
+A = "GPU-a"
 
 
 def test_a_table_without_rows_says_none_only_if_that_is_known(tmp_path: Path) -> None:
     """Without a subscription to events it is unknown whether there were errors; with one there were none."""
     told = node(60, A) | {series("gpu_events_watched", f'uuid="{A}"'): "0x20 1x20 1x20"}
-    last = series("gpu_xid_last_timestamp_seconds", f'uuid="{A}", xid="31"')
-    told |= {last: "_x40 2460x20", last.replace("last_timestamp_seconds", "code_errors_total"): "_x40 1x20"}
-    time, count = (said("hardware", "XID errors", "xid", number=number) for number in (0, 1))
+    told |= {series("gpu_xid_last_timestamp_seconds", f'uuid="{A}", xid="31"'): "_x40 2460x20"}
+    codes = said("hardware", "XID errors", "xid", kind="table")
 
     answered(
         tmp_path,
         told,
-        Asked(time, 10, {'xid="unknown"': 1}),
-        Asked(count, 10, {}),
-        Asked(time, 30, {'xid="none"': 1}),
-        Asked(count, 30, {'xid="none"': 1}),
-        Asked(time, 50, {'xid="31"': 1}),
-        Asked(count, 50, {'xid="31"': 1}),
+        Asked(codes, 10, {}),
+        Asked(codes, 30, {'xid="none"': 1}),
+        Asked(codes, 50, {'xid="31"': 1}),
+    )
+
+
+def test_no_alert_is_known_with_the_rules_alone(tmp_path: Path) -> None:
+    """Without the rules the table of alerts does not say none; a number says that they are missing."""
+    firing = said("fleet", "Firing alerts", "alertname")
+    loaded = query("fleet", "Recording rules")
+    alert = 'ALERTS{alertname="GpuSliceGpuLost", alertstate="firing", severity="critical", node="n1"}'
+
+    answered(
+        tmp_path,
+        node(60, A) | {"node:gpuslice_total_gpus:count": "_x20 1x40", alert: "_x40 1x20"},
+        Asked(firing, 10, {}),
+        Asked(firing, 30, {'alertname="none"': 1}),
+        Asked(firing, 50, {'alertname="GpuSliceGpuLost"': 1}),
+        Asked(loaded, 10, {"": 0}),
+        Asked(loaded, 30, {"": 1}),
+    )
+
+
+def test_healthy_gpus_are_none(tmp_path: Path) -> None:
+    """GPUs without a condition are none that are unhealthy; without GPUs nothing is known."""
+    told = node(20, A) | {series("gpu_condition", f'uuid="{A}", condition="lost"'): "0x10 1x10 stale"}
+    rows = said("fleet", "Unhealthy GPUs", "condition", kind="table")
+
+    answered(
+        tmp_path,
+        told,
+        Asked(rows, 5, {'condition="none"': 1}),
+        Asked(rows, 15, {'condition="lost"': 1}),
+        Asked(rows, 40, {}),
     )

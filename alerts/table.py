@@ -1,0 +1,16 @@
+"""The reference table of ``docs/recording-rules.md``."""
+
+from alerts.model import Record
+from alerts.records import recording_groups
+from alerts.windows import Windows
+
+_WINDOWS = Windows(interval="1m", slow_interval="5m", idle_after="1h")
+
+
+def record_table() -> str:
+    """Return a table in Markdown: each record, and its meaning."""
+    records = [
+        rule for group in recording_groups(_WINDOWS) for rule in group.rules if isinstance(rule, Record)
+    ]
+    rows = [f"| `{record.name}` | {record.why} |" for record in records]
+    return "\n".join(("| record | meaning |", "| --- | --- |", *rows)) + "\n"
