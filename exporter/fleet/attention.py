@@ -163,7 +163,7 @@ def read_idle(
         values = [row.value if (row := tables[name].get(key)) else None for name in DETAILS[:3]]
         yield IdleHolder(
             node=scraped.key,
-            holder=holder_of(sample, scraped.own),
+            holder=holder_of(sample),
             uuid=uuid,
             mig_uuid=sample.labels.get("mig_uuid", ""),
             gpu=gpus.get(uuid, ""),

@@ -222,18 +222,16 @@ def _holders(
             continue
         key = holder_key(sample)
         values = {name: table.get(key) for name, table in tables.items()}
-        row = _row(sample, values, node, seen_computing=key in computed or bool(values["used"]))
+        row = _row(sample, values, seen_computing=key in computed or bool(values["used"]))
         judged = _STATE_UNKNOWN if refused else judge(row, at, idle_after)
         by_gpu[row.device.uuid].append(Holder(row=row, judged=judged))
     return by_gpu
 
 
-def _row(
-    sample: Sample, values: Mapping[str, float | None], node: Scraped, *, seen_computing: bool
-) -> ContainerRow:
+def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: bool) -> ContainerRow:
     labels, last_active = sample.labels, values["last_active"]
     return ContainerRow(
-        holder=holder_of(sample, node.own),
+        holder=holder_of(sample),
         device=DeviceKey(_uuid(sample), labels.get("mig_uuid", "")),
         resource=labels.get("resource", ""),
         sharing=labels.get("sharing", ""),

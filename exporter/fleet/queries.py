@@ -15,23 +15,19 @@ DEVICE = f"{TARGET}, uuid"
 SEEN = "15m"
 # A target that no longer answers is remembered by its values at one of these times ago.
 REMEMBERED = ("1h", "3h", "12h", "1d", "3d", "7d")
-_NAMESPACE = "namespace, exported_namespace"
 
 SNAPSHOT = "gpuslice_snapshot_timestamp_seconds"
 NODE_INFO = "gpuslice_node_info"
 CLOCK = "vector(time())"
 
-_NAMED = f'label_replace({NODE_INFO}, "node", "$1", "exported_node", "(.+)")'
-_NODES = f"max by ({TARGET}, node) ({_NAMED})"
-NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT} * on ({TARGET}) group_left (node) {_NODES})"
+NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT})"
 """The target with the newest data of each node."""
 
 _OLD = " or ".join(f"{NODE_INFO} offset {ago}" for ago in REMEMBERED)
 KNOWN = (
-    f"max by ({TARGET}, node, exported_node, namespace, pod, container) "
-    f"(last_over_time({NODE_INFO}[{SEEN}]) or (({_OLD}) and on ({TARGET}) (up == 0)))"
+    f"max by ({TARGET}, node) (last_over_time({NODE_INFO}[{SEEN}]) or (({_OLD}) and on ({TARGET}) (up == 0)))"
 )
-"""The targets that answer, did so recently, or are scraped without success; with the labels of their own."""
+"""The targets that answer, did so recently, or are scraped without success."""
 
 LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
 UP = f"max by ({TARGET}) (up and on ({TARGET}) {KNOWN})"
@@ -87,7 +83,7 @@ class Narrow(NamedTuple):
 
     def by_namespace(self, function: str, rows: str) -> str:
         """Return a sum or count by namespace of the cluster."""
-        return f"{function} by ({_NAMESPACE}) ({self.newest(self.own(rows))})"
+        return f"{function} by (namespace) ({self.newest(self.own(rows))})"
 
     def idle(self, idle_after: float, rows: str = "") -> str:
         """Return an expression for holders that have not computed on their device for ``idle_after`` seconds.
@@ -123,8 +119,6 @@ def gpu_seconds(what: str, window: float) -> str:
         f"increase({_CONTAINER}{name}_gpu_seconds_total[{window:.0f}s])" for name in ("entitled", "used")
     )
     rows = {"held": held, "used": used, "measured": f"({held} and {used})"}[what]
-    for label in ("namespace", "pod", "container"):
-        rows = f'label_replace({rows}, "{label}", "$1", "exported_{label}", "(.+)")'
     entity = "cluster, namespace, pod, container, uuid, mig_uuid"
     return f"sum by (namespace) (max by ({entity}) (sum by (job, {entity}) ({rows})))"
 

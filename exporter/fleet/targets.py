@@ -1,7 +1,7 @@
 """Targets and their nodes, and which target of a node counts."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -12,7 +12,6 @@ from exporter.model import ContainerRef
 from exporter.prometheus import Sample
 
 _HOLDER = ("namespace", "pod", "container")
-_EXPORTED = "exported_"
 
 QUESTIONS = {
     "nodes": queries.KNOWN,
@@ -31,7 +30,6 @@ class Scraped(NamedTuple):
     target: Target
     age: float | None  # as in Node
     silent: str  # as in Node
-    own: frozenset[str]  # the holder labels that the target itself has
 
 
 class Targets:
@@ -50,12 +48,10 @@ def read_targets(answers: Answers, at: float) -> Targets:
     """Return the nodes, each with its target with the newest data, at Unix time ``at``."""
     last = answers.figures("last data") or {}
     now, up = answers.figures("data") or {}, answers.figures("up") or {}
-    by_node: dict[NodeKey, dict[Target, frozenset[str]]] = defaultdict(dict)
+    by_node: dict[NodeKey, set[Target]] = defaultdict(set)
     for sample in answers.samples("nodes"):
         target = target_of(sample)
-        name = _label(sample.labels, "node", hidden=False)
-        own = frozenset(label for label in _HOLDER if sample.labels.get(label))
-        by_node[NodeKey(target.cluster, name)][target] = own
+        by_node[NodeKey(target.cluster, sample.labels.get("node", ""))].add(target)
     several = len({key.cluster for key in by_node}) > 1
     nodes = []
     for key, targets in by_node.items():
@@ -67,7 +63,6 @@ def read_targets(answers: Answers, at: float) -> Targets:
                 newest,
                 None if seen is None else max(at - seen, 0.0),
                 "" if newest in now else _why_silent(up.get(newest)),
-                targets[newest],
             )
         )
     return Targets(sorted(nodes))
@@ -82,30 +77,15 @@ def narrow_of(answers: Answers) -> Narrow:
     )
 
 
-def holder_of(sample: Sample, own: frozenset[str]) -> ContainerRef:
-    """Return the holder of a sample.
-
-    If the target's own labels take precedence, ours are named ``exported_…``, and those with our names are
-    the target's. Labels of ours that are empty are missing.
-    """
-    labels = sample.labels
-    renamed = any(_EXPORTED + name in labels for name in _HOLDER)
-    return ContainerRef(*(_label(labels, name, renamed and name in own) for name in _HOLDER))
+def holder_of(sample: Sample) -> ContainerRef:
+    """Return the holder of a sample; labels of ours that are empty are missing."""
+    return ContainerRef(*(sample.labels.get(name, "") for name in _HOLDER))
 
 
 def holder_key(sample: Sample) -> tuple[str, ...]:
     """Return the identity of a sample of a container on a device."""
-    labels = (*_HOLDER, *(_EXPORTED + name for name in _HOLDER), "uuid", "mig_uuid")
+    labels = (*_HOLDER, "uuid", "mig_uuid")
     return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
-
-
-def namespace_of(sample: Sample) -> str:
-    """Return the namespace of a sample; that of a container is never empty."""
-    return _label(sample.labels, "namespace", hidden=False)
-
-
-def _label(labels: Mapping[str, str], name: str, hidden: bool) -> str:
-    return labels.get(_EXPORTED + name, "" if hidden else labels.get(name, ""))
 
 
 def _why_silent(up: float | None) -> str:

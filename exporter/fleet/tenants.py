@@ -7,7 +7,6 @@ from exporter.fleet import queries
 from exporter.fleet.amounts import FAILED_AMOUNT, Amount, Share
 from exporter.fleet.cluster_model import Namespace
 from exporter.fleet.queries import COUNTED, SHARES, Answers, Narrow
-from exporter.fleet.targets import namespace_of
 
 _SUM, _COUNT = "{} of namespaces", "number of {} of namespaces"
 _ROWS, _UNHELD = "containers of namespaces", "containers without a slice of namespaces"
@@ -74,7 +73,7 @@ def _table(answers: Answers, name: str) -> _Table:
         return None
     table: dict[str, float] = defaultdict(float)
     for sample in answers.samples(name):
-        table[namespace_of(sample)] += sample.value
+        table[sample.labels.get("namespace", "")] += sample.value
     return table
 
 

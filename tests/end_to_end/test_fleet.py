@@ -25,11 +25,12 @@ ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
 SCENARIOS = {"mixed": "t4-timeslicing", "mig": "a100-mig-mixed", "sick": "sick-gpus"}
 LEAVING = "mig-timeslicing"
 OF_TARGET = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter", "node": "k8s-3"}
-RENAMING = {
+SCRAPE = {
+    "honor_labels": True,
     "relabel_configs": [
         {"source_labels": ["job"], "regex": "sick", "target_label": name, "replacement": value}
         for name, value in OF_TARGET.items()
-    ]
+    ],
 }
 
 
@@ -44,13 +45,13 @@ class Known:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
-    """Scrape three nodes, one by two jobs and one with labels that clash with ours; a fourth is killed."""
+    """Scrape three nodes, one by two jobs and one whose target has labels like ours; a fourth is killed."""
     ports = {name: free_port() for name in (*SCENARIOS, "leaving")}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     jobs = {name: f"{url}/metrics" for name, url in (urls | {"again": urls["mixed"]}).items()}
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
         # Prometheus takes 5 s until it scrapes at all; the nodes start in the meantime.
-        server = running.enter_context(prometheus(tmp_path_factory.mktemp("tsdb"), jobs, scrape=RENAMING))
+        server = running.enter_context(prometheus(tmp_path_factory.mktemp("tsdb"), jobs, scrape=SCRAPE))
         with ExitStack() as leaving:
             demos = [
                 (running, demo(scenario, *ONCE, "--listen", f"127.0.0.1:{ports[name]}"))

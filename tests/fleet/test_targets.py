@@ -2,15 +2,14 @@
 
 import pytest
 
-from exporter.fleet.cluster_model import NodeKey, Target
+from exporter.fleet.cluster_model import Target
 from exporter.fleet.queries import Answers
-from exporter.fleet.targets import holder_of, namespace_of, read_targets
+from exporter.fleet.targets import holder_of, read_targets
 from exporter.model import ContainerRef
 from exporter.prometheus import Sample
 
 AT = 1000.0
 OURS = {"namespace": "ml", "pod": "nb", "container": "main"}
-OF_TARGET = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter"}
 
 
 def _target(instance: str, job: str = "gpus", **labels: str) -> dict[str, str]:
@@ -53,15 +52,6 @@ def test_a_node_without_data_is_silent(up, why) -> None:
     assert found.of(Sample(_target("a:1"), 1.0)) is None
 
 
-def test_a_nodes_own_name_comes_before_that_of_its_target() -> None:
-    """A target may have a label ``node`` of its own; ours is then ``exported_node``."""
-    found = read_targets(
-        _answers([_target("a:1", node="k8s-1", exported_node="ours")], data=[("a:1", 999)]), AT
-    )
-
-    assert [node.key for node in found.nodes] == [NodeKey("", "ours")]
-
-
 def test_nodes_of_several_clusters_are_told_apart() -> None:
     """The same name, job and address in two clusters are two nodes, and both names are told."""
     labels = [_target("a:1", node="n1", cluster=cluster) for cluster in ("east", "west")]
@@ -72,35 +62,10 @@ def test_nodes_of_several_clusters_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "own", "holder"),
-    [
-        (OURS, (), ("ml", "nb", "main")),
-        (OURS, tuple(OF_TARGET), ("ml", "nb", "main")),
-        (
-            {**OF_TARGET, **{f"exported_{name}": value for name, value in OURS.items()}},
-            tuple(OF_TARGET),
-            ("ml", "nb", "main"),
-        ),
-        ({**OF_TARGET, "exported_namespace": "ml", "exported_pod": "nb"}, tuple(OF_TARGET), ("ml", "nb", "")),
-        (
-            {"namespace": "monitoring", "exported_namespace": "ml", "pod": "nb", "container": "main"},
-            ("namespace",),
-            ("ml", "nb", "main"),
-        ),
-        ({"namespace": "ml", "pod": "nb"}, (), ("ml", "nb", "")),
-    ],
-    ids=[
-        "no labels of its own",
-        "honoured",
-        "renamed",
-        "renamed, container empty",
-        "only namespace",
-        "container empty",
-    ],
+    ("labels", "holder"),
+    [(OURS, ("ml", "nb", "main")), ({"namespace": "ml", "pod": "nb"}, ("ml", "nb", ""))],
+    ids=["named", "container empty"],
 )
-def test_a_holder_is_never_the_exporters_own_pod(labels, own, holder) -> None:
-    """Ours are found whether the scraper honours them, renames them, or drops one that is empty."""
-    sample = Sample(labels, 1.0)
-
-    assert holder_of(sample, frozenset(own)) == ContainerRef(*holder)
-    assert namespace_of(sample) == "ml"
+def test_a_holder_is_what_the_labels_name(labels, holder) -> None:
+    """A label that is empty is missing."""
+    assert holder_of(Sample(labels, 1.0)) == ContainerRef(*holder)
