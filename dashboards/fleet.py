@@ -141,12 +141,13 @@ def _stat(
 
 
 def _alerts() -> Panel:
-    firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing"}}'
+    firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing", severity!="info"}}'
     rows = f"count by (severity, alertname, cluster, node, namespace) ({firing})"
     runbook = f"{RUNBOOKS}/${{__data.fields.Alert}}.md"
     return listing(
         "Firing alerts",
-        "Firing alerts of this exporter's rules, by subject. A click on an alert opens its runbook.",
+        "Firing alerts of this exporter's rules, by subject, without advice (severity info). A click on an "
+        "alert opens its runbook.",
         [
             Column(
                 name="severity",

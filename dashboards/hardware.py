@@ -92,7 +92,7 @@ def _numbers() -> tuple[Panel, ...]:
             "XID errors",
             "none",
             "XID errors in the time shown.",
-            f"sum(increase(gpuslice_gpu_xid_errors_total{{{GPUS}}}[$__range]))",
+            f"round(sum(increase(gpuslice_gpu_xid_errors_total{{{GPUS}}}[$__range])))",
             steps={0: GOOD, 0.5: WARNING},
         ),
         number(

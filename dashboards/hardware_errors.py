@@ -145,5 +145,4 @@ def _ecc() -> Panel:
             for scope in ("volatile", "aggregate")
         ),
         sort=("Node", "GPU", "Memory"),
-        span=12,
     )

@@ -180,7 +180,7 @@ def profiling() -> tuple[Panel, ...]:
         ("Half-precision tensor cores", "tensor_hmma_active", "Cycles with half precision."),
     )
     return (
-        *(_meter(title, name, f"{what} {_METER}") for title, name, what in core),
+        *(_meter(title, name, f"{what} {_METER}", 6) for title, name, what in core),
         timeline(
             "SM occupancy",
             "percentunit",
@@ -193,9 +193,9 @@ def profiling() -> tuple[Panel, ...]:
     )
 
 
-def _meter(title: str, name: str, what: str) -> Panel:
+def _meter(title: str, name: str, what: str, span: int = 8) -> Panel:
     return timeline(
-        title, "percentunit", what, gauge(f"{name}_ratio"), of_mig(f"{name}_ratio"), top=1, span=8
+        title, "percentunit", what, gauge(f"{name}_ratio"), of_mig(f"{name}_ratio"), top=1, span=span
     )
 
 

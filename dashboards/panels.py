@@ -86,7 +86,7 @@ def timeline(
         .min(0)
         .span_nulls(False)
         .show_points(options.VisibilityMode.AUTO)
-        .fill_opacity(40 if stacked else 4)
+        .fill_opacity(40 if stacked else 0)
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .tooltip(
             common.VizTooltipOptions()
@@ -98,7 +98,8 @@ def timeline(
             .display_mode(options.LegendDisplayMode.LIST)
             .placement(options.LegendPlacement.BOTTOM)
             .show_legend(True)
-            .calcs(["lastNotNull"])
+            # A series for each of many things has no room for its value.
+            .calcs([] if any("{{" in query.legend for query in queries) else ["lastNotNull"])
         )
     )
     if stacked:
@@ -169,6 +170,8 @@ def number(
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .thresholds(colours(steps or {0: NEUTRAL}))
     )
+    if words:
+        panel.text(common.VizTextDisplayOptions().value_size(28))
     for target in targets([Query(expr)]):
         panel.with_target(target.range() if trend else target.instant())
     return panel

@@ -54,8 +54,8 @@ def leads_to(uid: str, **variables: str) -> str:
 
 
 # Columns of labels, the same in all tables.
-CLUSTER = Column(name="cluster", title="Cluster", width=90, empty="-")
-NODE = Column(name="node", title="Node", width=150, empty="", link=leads_to("gpuslice-node", node="Node"))
+CLUSTER = Column(name="cluster", title="Cluster", width=95, empty="-")
+NODE = Column(name="node", title="Node", width=140, empty="", link=leads_to("gpuslice-node", node="Node"))
 GPU = Column(
     name="gpu",
     title="GPU",
@@ -73,7 +73,7 @@ NAMESPACE = Column(
 POD = Column(
     name="pod",
     title="Pod",
-    width=190,
+    width=170,
     empty="",
     link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod"),
 )
@@ -84,7 +84,7 @@ MIG_DEVICE = Column(name="mig_uuid", title="MIG device", empty="-")
 
 def number(place: str, title: str, unit: str = "none", **settings: object) -> Column:
     """Return the column of the values of a query ("A" is the first one), as wide as its title needs."""
-    width = max(90, 32 + 8 * len(title))
+    width = max(80, 30 + 7 * len(title))
     return replace(Column(name=f"Value #{place}", title=title, unit=unit, width=width), **settings)  # type: ignore[arg-type]
 
 
@@ -150,8 +150,8 @@ def _properties(column: Column) -> list[DynamicConfigValue]:
         found["custom.width"] = column.width
     if column.words is not None or column.colours:
         found["mappings"] = _mappings(column.words or {}, column.colours)
-    if column.steps:
-        found["thresholds"] = colours(column.steps).build()
+    if column.steps or column.colours:
+        found["thresholds"] = colours(column.steps or {0: NEUTRAL}).build()
     if column.words is not None or column.steps or column.colours:
         found |= {"color": {"mode": "thresholds"}, "custom.cellOptions": {"type": "color-text"}}
     if column.gauge:
@@ -165,13 +165,10 @@ def _properties(column: Column) -> list[DynamicConfigValue]:
 
 def _mappings(words: Words, texts: Mapping[str, str] | None = None) -> list[SpecialValueMap | ValueMap]:
     """Return mappings: null in the colour of text, NaN as a dash, and the words or texts of a column."""
-    found: list[SpecialValueMap | ValueMap] = [
-        special(SpecialValueMatch.NULL, NEUTRAL),
-        special(SpecialValueMatch.NA_N, NEUTRAL, "-"),
-    ]
-    if words:
-        found.append(wording(words))
+    found: list[SpecialValueMap | ValueMap] = [special(SpecialValueMatch.NULL, NEUTRAL)]
     if texts:
+        # Text is not a number: a mapping of NaN would hide it.
         results = {text: ValueMappingResult(color=colour) for text, colour in texts.items()}
-        found.append(ValueMap(options=results))
-    return found
+        return [*found, ValueMap(options=results)]
+    found.append(special(SpecialValueMatch.NA_N, NEUTRAL, "-"))
+    return [*found, wording(words)] if words else found

@@ -97,7 +97,7 @@ def idle() -> Panel:
         or_none(f"{IDLE_SECONDS} * {idle}", "pod", "container:gpuslice_idle_holder:bool"),
         f"{HELD_BYTES} * {idle}",
         sort="Idle for",
-        span=14,
+        span=12,
     )
 
 
@@ -113,7 +113,7 @@ def over_share() -> Panel:
             "container:gpuslice_held_bytes:max",
         ),
         sort="Used, of held",
-        span=10,
+        span=12,
     )
 
 

@@ -31,8 +31,7 @@ def cluster() -> QueryVariable:
 
 def node() -> QueryVariable:
     """Return the variable of nodes: one at first, since a whole fleet has too many GPUs to draw."""
-    made = _query("node", "Node", f"label_values(gpuslice_node_info{{{CLUSTER}}}, node)")
-    return made.include_all(True)
+    return _query("node", "Node", f"label_values(gpuslice_node_info{{{CLUSTER}}}, node)")
 
 
 def gpu() -> QueryVariable:
