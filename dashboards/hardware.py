@@ -113,7 +113,7 @@ def _table() -> Panel:
         "A row for each device. Unknown: not reported, or a device of another vendor.",
         [
             NODE,
-            Column(name="gpu", title="GPU", width=60),
+            Column(name="gpu", title="GPU", numeric=True, width=60),
             MODEL,
             value("B", "Utilization", "percentunit", gauge=True, width=130),
             value("C", "Memory used", "percentunit", gauge=True, width=130),
@@ -143,7 +143,6 @@ def _health() -> Panel:
         HEALTHY,
         Query(f"max by (cluster, node, gpu) ({_CONDITIONS})", GPU),
         span=24,
-        height=6,
     )
 
 

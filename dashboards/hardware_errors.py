@@ -7,7 +7,7 @@ from dashboards.selectors import GPU, GPUS, or_none, without_target
 from dashboards.tables import CLUSTER, NODE, Column, listing
 from dashboards.tables import number as value
 
-INDEX = Column(name="gpu", title="GPU", width=60, empty="")
+INDEX = Column(name="gpu", title="GPU", numeric=True, width=60, empty="")
 _WATCHED = f"gpuslice_gpu_events_watched{{{GPUS}}} == 1"
 
 
@@ -29,6 +29,7 @@ def _xids() -> tuple[Panel, ...]:
                 NODE,
                 INDEX,
                 Column(name="xid", title="XID", width=70),
+                Column(name="class", title="Class", width=100),
                 value("A", "Last", "dateTimeFromNow", width=130),
                 value("B", "How many"),
                 Column(name="mig_uuid", title="MIG device", empty="-"),

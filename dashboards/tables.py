@@ -27,6 +27,8 @@ class Column:
     title: str
     unit: str | None = None
     """Grafana's unit of a number; None for text."""
+    numeric: bool = False
+    """Whether the texts are numbers, by which a table is sorted then."""
     link: str | None = None
     """See ``leads_to``. Cells without a value have no text to click."""
     width: int | None = None
@@ -59,6 +61,7 @@ NODE = Column(name="node", title="Node", width=140, empty="", link=leads_to("gpu
 GPU = Column(
     name="gpu",
     title="GPU",
+    numeric=True,
     width=60,
     empty="",
     link=leads_to("gpuslice-hardware", node="Node", gpu="GPU"),
@@ -137,7 +140,15 @@ def _transformations(columns: Sequence[Column]) -> Sequence[tuple[str, object]]:
         "excludeByName": {"Time": True},
     }
     shown = {"include": {"names": [column.title for column in columns]}}
-    return (("merge", {}), ("organize", order), ("filterFieldsByName", shown))
+    numbers = [
+        {"targetField": column.title, "destinationType": "number"} for column in columns if column.numeric
+    ]
+    return (
+        ("merge", {}),
+        ("organize", order),
+        ("filterFieldsByName", shown),
+        *((("convertFieldType", {"conversions": numbers}),) if numbers else ()),
+    )
 
 
 def _properties(column: Column) -> list[DynamicConfigValue]:
@@ -146,6 +157,8 @@ def _properties(column: Column) -> list[DynamicConfigValue]:
         found["unit"] = column.unit
     elif not column.colours:
         found["custom.filterable"] = True
+    if column.numeric:
+        found["custom.align"] = "left"
     if column.width is not None:
         found["custom.width"] = column.width
     if column.words is not None or column.colours:

@@ -6,7 +6,9 @@ from alerts.subjects import by_gpu
 from alerts.wording import GPU, PODS, SHORT_GPU
 from exporter.model import Condition
 from exporter.model.condition_signs import UNCORRECTED_XIDS
-from exporter.model.xids import XIDS, XidClass
+
+_RESET, _REBOOT = (f'class="{name}"' for name in ("reset", "reboot"))
+_UNCORRECTED = f'xid=~"{"|".join(map(str, sorted(UNCORRECTED_XIDS)))}"'
 
 
 def condition_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
@@ -51,7 +53,7 @@ def _needs_reset(hold: str) -> Alert:
         hold=hold,
         severity="warning",
         summary=f"{SHORT_GPU} needs a reset",
-        description=f"{GPU} needs a reset.{_repair()}{_xids(_of_class('reset'))} Pods on it: "
+        description=f"{GPU} needs a reset.{_repair()}{_xids(_RESET)} Pods on it: "
         f"{PODS}. "
         "Keep new pods off it until it is reset; after an XID their work may hang or fail.",
         dashboard=GPU_BOARD,
@@ -65,7 +67,7 @@ def _needs_reboot(hold: str) -> Alert:
         hold=hold,
         severity="critical",
         summary=f"{SHORT_GPU} needs a reboot of its node",
-        description=f"{GPU} does not work until its node is rebooted.{_xids(_of_class('reboot'))} "
+        description=f"{GPU} does not work until its node is rebooted.{_xids(_REBOOT)} "
         f"Pods on it: {PODS}. Keep new pods off the node, drain it and power-cycle it.",
         dashboard=GPU_BOARD,
     )
@@ -78,7 +80,7 @@ def _uncorrected() -> Alert:
         severity="warning",
         summary=f"{SHORT_GPU} had uncorrectable memory errors",
         description=f"{GPU} had uncorrectable memory errors since its driver was loaded."
-        f"{_xids(UNCORRECTED_XIDS)} Pods on it: {PODS}. The driver ended the processes that read the data, "
+        f"{_xids(_UNCORRECTED)} Pods on it: {PODS}. The driver ended the processes that read the data, "
         "or they may have computed with wrong data. Drain the GPU and reset it at a convenient time.",
         dashboard=GPU_BOARD,
     )
@@ -141,11 +143,6 @@ def _repair() -> str:
     return f"{{{{ with query (printf `{pending}` $labels.uuid) }}}} A memory repair is pending.{{{{ end }}}}"
 
 
-def _xids(codes: frozenset[int]) -> str:
-    matcher = "|".join(map(str, sorted(codes)))
-    series = f'max by (xid) (gpuslice_gpu_xid_last_timestamp_seconds{{uuid=%q,xid=~"{matcher}"}})'
+def _xids(matcher: str) -> str:
+    series = f"max by (xid) (gpuslice_gpu_xid_last_timestamp_seconds{{uuid=%q,{matcher}}})"
     return _listed(series, "XID", "xid")
-
-
-def _of_class(kind: XidClass) -> frozenset[int]:
-    return frozenset(xid.code for xid in XIDS.values() if xid.kind == kind)

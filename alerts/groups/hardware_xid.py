@@ -6,7 +6,7 @@ of the exporter count as well, and each code of a GPU is one alert, whichever ta
 that time.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from alerts.groups.hardware_numbers import HardwareThresholds
@@ -20,6 +20,7 @@ _LAST = "gpuslice_gpu_xid_last_timestamp_seconds"
 _TOTAL = "gpuslice_gpu_xid_code_errors_total"
 # Reported whenever a process is killed, as at the end of many pods.
 _WORK_REMOVED = 45
+_FAULT = f'class="application", xid!="{_WORK_REMOVED}"'
 
 
 class _Kind(NamedTuple):
@@ -54,23 +55,21 @@ def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 
 def _of_kind(kind: XidClass, window: str) -> Alert:
-    codes = _codes(kind)
     texts = _KINDS[kind]
     return Alert(
         name=texts.name,
-        expr=_recent(_one_of(codes), window),
+        expr=_recent(f'class="{kind}"', window),
         severity=texts.severity,
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: {texts.consequence}",
-        description=_text(xid_meaning(codes), texts.advice),
+        description=_text(xid_meaning(_codes(kind)), texts.advice),
         dashboard=GPU_BOARD,
     )
 
 
 def _unknown(window: str) -> Alert:
-    explained = _codes("application", "driver", "hardware", "reset", "reboot", "notice")
     return Alert(
         name="XidUnknown",
-        expr=_recent(_one_of(explained, without=True), window),
+        expr=_recent('class="unknown"', window),
         severity="warning",
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: an unknown error",
         description=_text(
@@ -82,16 +81,15 @@ def _unknown(window: str) -> Alert:
 
 
 def _application(window: str) -> Alert:
-    codes = _of_applications()
     shared = " or ".join(f"max_over_time(gpuslice_{of}_holders[{window}]) > 1" for of in ("gpu", "mig"))
-    recent = _recent(_one_of(codes), window)
+    recent = _recent(_FAULT, window)
     return Alert(
         name="XidApplication",
         expr=f"{recent}\nand on (cluster, uuid, mig_uuid) ({shared})",
         severity="warning",
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}, which several pods share",
         description=_text(
-            xid_meaning(codes),
+            xid_meaning([code for code in _codes("application") if code != _WORK_REMOVED]),
             "One of them faulted, and this may have ended the work of the others, as with MPS. Check the "
             "logs of all of them, and ask the owner of the one that faulted.",
         ),
@@ -100,13 +98,13 @@ def _application(window: str) -> Alert:
 
 
 def _burst(many: float) -> Alert:
-    total = f"{_TOTAL}{{{_one_of(_of_applications())}}}"
+    total = f"{_TOTAL}{{{_FAULT}}}"
     # A code that came up within the hour rose from nothing, if the GPU was watched before.
     new = f"({total} unless {total} offset 1h) and on (cluster, uuid, instance) gpuslice_gpu_up offset 1h"
     rise = f"{new} or increase({total}[1h])"
     return Alert(
         name="XidApplicationBurst",
-        expr=by_gpu(f"sum without (xid, mig_uuid) ({rise})") + f" >= {many:g}",
+        expr=by_gpu(f"sum without (class, xid, mig_uuid) ({rise})") + f" >= {many:g}",
         severity="info",
         summary=f"Processes on {SHORT_GPU} fault repeatedly",
         description=f"{GPU} reported {ROUNDED} XIDs caused by processes within an hour. Pods on it: {PODS}. "
@@ -116,17 +114,8 @@ def _burst(many: float) -> Alert:
     )
 
 
-def _codes(*kinds: XidClass) -> tuple[int, ...]:
-    return tuple(xid.code for xid in XIDS.values() if xid.kind in kinds)
-
-
-def _of_applications() -> Collection[int]:
-    return [code for code in _codes("application") if code != _WORK_REMOVED]
-
-
-def _one_of(codes: Iterable[int], *, without: bool = False) -> str:
-    """Return the matcher of codes, or of all others."""
-    return f'xid{"!~" if without else "=~"}"{"|".join(str(code) for code in codes)}"'
+def _codes(kind: XidClass) -> list[int]:
+    return [xid.code for xid in XIDS.values() if xid.kind == kind]
 
 
 def _recent(matcher: str, window: str) -> str:

@@ -1,10 +1,11 @@
 """Rows of a GPU's health: ECC errors, memory repair, the recovery action, modes and events."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, core_values, keyed, word
 from exporter.model import EventCount, GpuReading, GpuRow
 from exporter.model.readings import RECOVERY_ACTIONS
+from exporter.model.xids import explain
 
 _ECC = READING.of(lambda gpu: gpu.ecc, "ecc")
 _REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
@@ -127,16 +128,18 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
 """ECC errors, memory repair, recovery action and modes."""
 
 
-_XID_LABELS = ("mig_uuid", "xid")
+_XID_LABELS = ("mig_uuid", "xid", "class")
 
 
-def _xids(row: GpuRow) -> Iterator[EventCount]:
-    return (event for event in row.events if event.xid is not None)
+def _by_xid(row: GpuRow, value: Callable[[EventCount], float]) -> Iterator[Labelled]:
+    for event in row.events:
+        if event.xid is not None:
+            yield (event.mig_uuid, str(event.xid), explain(event.xid).kind), value(event)
 
 
 def _xid_total(row: GpuRow) -> int | None:
     """Return the number of XID errors; None for a GPU whose events are unknown."""
-    counts = [event.count for event in _xids(row)]
+    counts = [event.count for event in row.events if event.xid is not None]
     return sum(counts) if counts or row.watched else None
 
 
@@ -150,14 +153,14 @@ GPU_EVENTS: tuple[AnyFamily, ...] = (
         "xid_code_errors_total",
         _XID_LABELS,
         "XID errors by code since the exporter started, from the first error of a code on, with mig_uuid if "
-        "a MIG device caused it. See docs/xids.md for the codes.",
-        lambda row: (((event.mig_uuid, str(event.xid)), event.count) for event in _xids(row)),
+        "a MIG device caused it. See docs/xids.md for the codes and classes.",
+        lambda row: _by_xid(row, lambda event: event.count),
     ),
     _EVENTS.gauge_by(
         "xid_last_timestamp_seconds",
         _XID_LABELS,
         "Unix time of the last XID error, by code.",
-        lambda row: (((event.mig_uuid, str(event.xid)), event.last) for event in _xids(row)),
+        lambda row: _by_xid(row, lambda event: event.last),
     ),
     _EVENTS.standard.counter_by(
         "events_total",

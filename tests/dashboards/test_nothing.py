@@ -10,7 +10,9 @@ A = "GPU-a"
 def test_a_table_without_rows_says_none_only_if_that_is_known(tmp_path: Path) -> None:
     """Without a subscription to events it is unknown whether there were errors; with one there were none."""
     told = node(60, A) | {series("gpu_events_watched", f'uuid="{A}"'): "0x20 1x20 1x20"}
-    told |= {series("gpu_xid_last_timestamp_seconds", f'uuid="{A}", xid="31"'): "_x40 2460x20"}
+    told |= {
+        series("gpu_xid_last_timestamp_seconds", f'uuid="{A}", xid="31", class="application"'): "_x40 2460x20"
+    }
     codes = said("hardware", "XID errors", "xid", kind="table")
 
     answered(
