@@ -113,9 +113,8 @@ def _totals() -> tuple[Panel, ...]:
         ),
         _stat(
             "Cost of GPU-hours held",
-            f"GPU-hours held, times the price above, in its currency. Unknown if that is not a number. "
-            f"{_RANGE}",
-            _cost(f"{held} / {HOUR}"),
+            f"GPU-hours held, times the price above, which must be a number, in its currency. {_RANGE}",
+            f"{held} / {HOUR} * $price",
             HELD,
         ),
         _stat(
@@ -126,19 +125,6 @@ def _totals() -> tuple[Panel, ...]:
             unit="watth",
         ),
     )
-
-
-def _cost(gpu_hours: str) -> str:
-    """Return the cost of GPU-hours; no result if the entered price is not a number.
-
-    The text is taken as the bound of a histogram's bucket, since nothing else in PromQL reads numbers from
-    text; if it stood in the query itself, a comma in it would be an error of syntax. Encoded for an address,
-    numbers stay as they are, and a quotation mark does not end the text.
-    """
-    bounds = (
-        f'label_replace(vector(1), "le", "{bound}", "", "")' for bound in ("${price:percentencode}", "+Inf")
-    )
-    return f"{gpu_hours} * on () group_left () (histogram_quantile(1, {' or '.join(bounds)}) >= 0)"
 
 
 def _stat(title: str, description: str, expr: str, colour: str = NEUTRAL, unit: str = "none") -> Panel:

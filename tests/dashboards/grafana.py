@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from tests.end_to_end.programs import Prometheus
 
@@ -88,8 +87,6 @@ def _written(values: Sequence[str], form: str | None, *, plain: bool) -> str:
         return ",".join(values)
     if form == "pipe":
         return "|".join(values)
-    if form == "percentencode":
-        return quote(",".join(values), safe="")
     if form == "regex":
         values = [re.sub(r"[\\^$*+?.()|\[\]{}\-/]", r"\\\g<0>", value) for value in values]
     elif form is None and plain:

@@ -173,21 +173,6 @@ def test_variables_offer_something(seen, name) -> None:
         assert len(set(offered)) == len(offered), called
 
 
-@pytest.mark.parametrize("typed", ['2"', "2\\", "2,5", "$1", "'", "{x}", "free"])
-def test_a_price_that_is_no_number_costs_nothing_known(seen, typed) -> None:
-    """Whatever is typed as the price is no error: what it would cost is unknown."""
-    chosen = choice("tenant", seen, {"price": [typed]})
-    asked = [
-        target
-        for panel in panels(FILES["tenant"])
-        for target in panel.get("targets") or ()
-        if "price" in target["expr"]
-    ]
-
-    assert asked
-    assert not any(ask(target, chosen, seen.server) for target in asked)
-
-
 @each_board
 def test_clusters_are_told_apart(seen, name) -> None:
     """Nodes and pods that are called the same in two clusters are not called the same in a panel."""

@@ -39,7 +39,6 @@ def test_a_form_may_be_asked_for() -> None:
     assert _expanded("${x:regex}", ["a.b"], **SEVERAL) == r"a\.b"
     assert _expanded("${x:pipe}", ["a.b", "c"], **SEVERAL) == "a.b|c"
     assert _expanded("${x:raw}", ["a.b"], **SEVERAL) == "a.b"
-    assert _expanded("${x:percentencode}", ['2.5"']) == "2.5%22"
 
 
 def test_what_is_no_variable_stays() -> None:
