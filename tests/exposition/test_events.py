@@ -29,9 +29,9 @@ def test_errors_are_counted_by_code_and_instance() -> None:
     found = samples(ERRORS, count(31, 2), count(31, 3, mig="MIG-1"), count(79))
 
     assert {labels: value for labels, value in found.items() if value} == {
-        ("", "31"): 2,
-        ("MIG-1", "31"): 3,
-        ("", "79"): 1,
+        ("", "31", "application"): 2,
+        ("MIG-1", "31", "application"): 3,
+        ("", "79", "reboot"): 1,
     }
 
 
@@ -52,7 +52,7 @@ def test_of_a_gpu_that_is_not_watched_nothing_is_claimed() -> None:
     row = replace(ROW, watched=False)
 
     assert TOTAL.value(row) is None
-    assert samples(ERRORS, count(48), row=row) == {("", "48"): 1}
+    assert samples(ERRORS, count(48), row=row) == {("", "48", "reset"): 1}
     assert WATCHED.value(row) == 0
     assert WATCHED.value(ROW) == 1
 
@@ -60,7 +60,10 @@ def test_of_a_gpu_that_is_not_watched_nothing_is_claimed() -> None:
 def test_the_time_of_the_last_error_has_no_zero() -> None:
     """Only what occurred has a time."""
     assert samples(TIMES) == {}
-    assert samples(TIMES, count(48, 5), count(94, mig="MIG-1")) == {("", "48"): 105.0, ("MIG-1", "94"): 101.0}
+    assert samples(TIMES, count(48, 5), count(94, mig="MIG-1")) == {
+        ("", "48", "reset"): 105.0,
+        ("MIG-1", "94", "hardware"): 101.0,
+    }
 
 
 def test_other_events_are_counted_by_their_word() -> None:
@@ -76,7 +79,7 @@ def test_a_lost_gpu_keeps_its_events(reading) -> None:
     """The event that a GPU fell off the bus is still printed after it did."""
     row = replace(ROW, reading=reading, watched=False)
 
-    assert samples(ERRORS, count(79), row=row) == {("", "79"): 1}
+    assert samples(ERRORS, count(79), row=row) == {("", "79", "reboot"): 1}
 
 
 def test_all_are_of_the_group_of_events() -> None:
