@@ -12,7 +12,7 @@ from aiohttp import ClientSession, TCPConnector, web
 from exporter.config.settings import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
-from exporter.web.auth.reload import WebAccess
+from exporter.web.auth.access import WebAccess
 from exporter.web.http.handler import Limits
 from tests.web.certificates import PASSWORD
 

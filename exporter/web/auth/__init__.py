@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from exporter.web.auth.access import WebAccess
     from exporter.web.auth.gate import Gate
-    from exporter.web.auth.reload import WebAccess
 
 __all__ = ["access_of", "gate_of"]
 
@@ -17,7 +17,7 @@ def access_of(web_config: Path | None) -> "WebAccess | None":
     """
     if web_config is None:
         return None
-    from exporter.web.auth.reload import WebAccess  # noqa: PLC0415
+    from exporter.web.auth.access import WebAccess  # noqa: PLC0415
 
     return WebAccess(web_config)
 

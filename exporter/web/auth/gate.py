@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from exporter.web.auth.access import WebAccess
 from exporter.web.auth.passwords import Budget, Passwords, TooManyGuessesError
-from exporter.web.auth.reload import WebAccess
 from exporter.web.http.handler import client_of
 from exporter.web.http.responses import add_headers
 

@@ -24,7 +24,7 @@ from exporter.web.http.handler import (
 from exporter.web.http.responses import headers_of
 
 if TYPE_CHECKING:
-    from exporter.web.auth.reload import WebAccess
+    from exporter.web.auth.access import WebAccess
 
 log = logging.getLogger(__name__)
 
