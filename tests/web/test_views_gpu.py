@@ -18,7 +18,7 @@ from exporter.model import (
     VgpuRow,
 )
 from exporter.web.pages.scene import name_of
-from exporter.web.pages.views.readings_table import write
+from exporter.web.pages.views.gpu_page import write
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import NOW, UUID, gpu, gpu_page, holder, mig, read, scenario, snapshot
 from tests.web.views_reading import draw as node

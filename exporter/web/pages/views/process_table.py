@@ -106,6 +106,7 @@ def _table(scene: Scene, all_rows: Iterable[ProcessRow], why: str) -> ProcessTab
 
 def _view(scene: Scene, row: ProcessRow) -> ProcessView:
     gpu = scene.gpus.get(row.device.uuid)
+    why = _SERVER if "mps" in row.kinds else _NO_COMPUTE
     return ProcessView(
         pid=row.pid,
         command=Figure(UNKNOWN, _NO_COMMAND) if row.command is None else Figure(row.command),
@@ -116,7 +117,7 @@ def _view(scene: Scene, row: ProcessRow) -> ProcessView:
         gpu_uuid=row.device.uuid,
         part=_part(scene, row.device),
         memory=figure_of(row.memory, gibibytes, _NO_MEMORY),
-        compute=_compute(row),
+        compute=figure_of(row.compute, hundredths, why_part(row.device) if row.device.mig_uuid else why),
     )
 
 
@@ -125,8 +126,3 @@ def _part(scene: Scene, device: DeviceKey) -> str:
     if mig is None:
         return part_name(device) if device.mig_uuid else ""
     return mig.reading.profile or part_name(device)
-
-
-def _compute(row: ProcessRow) -> Figure:
-    why = _SERVER if "mps" in row.kinds else _NO_COMPUTE
-    return figure_of(row.compute, hundredths, why_part(row.device) if row.device.mig_uuid else why)
