@@ -7,7 +7,7 @@ from exporter.exposition.page import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
 from exporter.web.render_cache import RenderCache
-from exporter.web.site import Site
+from exporter.web.routes import Site
 from exporter.web.timelines.sparklines import Sparklines
 
 

@@ -23,7 +23,7 @@ from exporter.web import Server, make_app
 from exporter.web.auth import access_of
 from exporter.web.live.broadcaster import Ticker
 from exporter.web.render_cache import RenderCache
-from exporter.web.site import Site
+from exporter.web.routes import Site
 from exporter.web.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)

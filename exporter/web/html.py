@@ -1,21 +1,64 @@
-"""HTML from templates: values are escaped, and so are control and bidi characters."""
+"""A page in pieces, and their HTML: values are escaped, and so are control and bidi characters.
+
+An open page gets the changed pieces only.
+"""
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
 from exporter import __version__
 from exporter.formats.wording import printable
 from exporter.web.http import assets
-from exporter.web.pages.page_pieces import Drawing, Opened
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One page at one moment."""
+
+    layout: str  # the template around the pieces
+    title: str  # of the window
+    pieces: Mapping[str, str]  # element ids to HTML
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids of children, in order
+    facts: Mapping[str, Any] = field(default_factory=dict)  # other, constant variables of the layout
+
+
+class Opened(NamedTuple):
+    """What an open page needs in order to stay up to date."""
+
+    live: str  # address of its stream, relative to the page
+    tag: str  # name of the snapshot shown
+    timestamp: float  # Unix time of that snapshot
+    now: float  # Unix time of the server
+    interval: float  # seconds between snapshots
+    version: str  # of the exporter
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The pieces that replace those of an open page; children that are in no list are removed."""
+
+    title: str
+    pieces: Mapping[str, str]
+    lists: Mapping[str, tuple[str, ...]]
+
+
+def change(old: Drawing | None, new: Drawing) -> Change:
+    """Return what is new; everything if there is no old drawing."""
+    if old is None:
+        return Change(new.title, new.pieces, new.lists)
+    pieces = {name: html for name, html in new.pieces.items() if old.pieces.get(name) != html}
+    lists = {name: children for name, children in new.lists.items() if old.lists.get(name) != children}
+    return Change(new.title, pieces, lists)
+
 
 # Most of a page. Removing these first is several times as fast as checking each character.
 _USUAL = bytes((ord("\n"), *range(0x20, 0x7F)))

@@ -16,9 +16,8 @@ from exporter.exposition.page import Exposition, Format, Page
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.model import ContainerRow, Snapshot
-from exporter.web.html import page
+from exporter.web.html import Drawing, Opened, page
 from exporter.web.http.assets import version
-from exporter.web.pages.page_pieces import Drawing, Opened
 from exporter.web.pages.place import Place
 from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
 

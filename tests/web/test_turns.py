@@ -13,7 +13,7 @@ from exporter.fleet.watch import FleetRead
 from exporter.web.app import make_app
 from exporter.web.cluster import routes as cluster
 from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.pages.page_pieces import Drawing
+from exporter.web.html import Drawing
 from exporter.web.pages.place import Place, Query
 from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
 from exporter.web.render_cache import RenderCache

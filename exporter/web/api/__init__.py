@@ -1,1 +1,1 @@
-"""Routes for programs: metrics, the snapshot and its formats, health, and the OpenAPI description."""
+"""The OpenAPI description of the routes."""

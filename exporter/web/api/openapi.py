@@ -26,9 +26,9 @@ from exporter.web.api.describe import (
     text,
     whole,
 )
-from exporter.web.api.routes import FORMATS
 from exporter.web.api.schemas import schemas
 from exporter.web.live import snapshot_stream
+from exporter.web.routes import FORMATS
 from exporter.web.timelines.query import (
     DEFAULT_POINTS,
     DEFAULT_SPAN,

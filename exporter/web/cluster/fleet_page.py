@@ -32,8 +32,7 @@ from exporter.web.cluster.fleet_tables import (
     sick_table,
     size_bar,
 )
-from exporter.web.html import piece
-from exporter.web.pages.page_pieces import Drawing
+from exporter.web.html import Drawing, piece
 from exporter.web.pages.picture.bars import Bar
 from exporter.web.pages.scene import Figure
 from exporter.web.pages.views.totals import Card, Finding

@@ -20,14 +20,13 @@ from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import Orders
 from exporter.web.cluster.hub_openapi import FORMATS
-from exporter.web.html import page
+from exporter.web.html import Drawing, Opened, page
 from exporter.web.http import assets
 from exporter.web.http.assets import version
 from exporter.web.http.parameters import one_of, prefers_html, requested_format
 from exporter.web.http.responses import reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.page_stream import OpenPage
-from exporter.web.pages.page_pieces import Drawing, Opened
 from exporter.web.pages.render_queue import RenderQueue, TaskCache
 
 Made = TypeVar("Made")

@@ -1,1 +1,1 @@
-"""HTTP: the listener, connections and their limits, responses, errors and static files."""
+"""HTTP: the listener, connections and their limits, responses and static files."""

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
-from exporter.web.html import escape_controls
+from exporter.web.html import Drawing, change, escape_controls
 from exporter.web.http.assets import version
 from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.live.sse import Message, event
-from exporter.web.pages.page_pieces import Drawing, change
 from exporter.web.pages.place import PATHS, Kind, requested_place
 from exporter.web.render_cache import RenderCache
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 
 from exporter.doctor.report import Report
 from exporter.model import ContainerRef
-from exporter.web.html import piece
+from exporter.web.html import Drawing, piece
 from exporter.web.pages.holders_table.holders import holder_table
-from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.picture.gpu_rows import gpu_view
 from exporter.web.pages.scene import Scene, anchor_of
 from exporter.web.pages.views.doctor_page import doctor_view

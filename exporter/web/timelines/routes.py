@@ -16,7 +16,7 @@ from exporter.metrics import IDENTITY_LABELS
 from exporter.model import Snapshot
 from exporter.web.http.responses import reply
 from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
-from exporter.web.site import Site
+from exporter.web.routes import Site
 from exporter.web.timelines.query import BadValueError, asked_span, read_ask
 from exporter.web.timelines.stacks import first_known
 

@@ -1,20 +1,73 @@
-"""Routes for programs: metrics, the API, and the health of this process."""
+"""The routes of a node: the pages for people, and for programs metrics, the API and health."""
 
 import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 from aiohttp import web
+from markupsafe import Markup
 
+from exporter.doctor.report import Report
 from exporter.exposition.page import accepts_gzip, choose_format
-from exporter.web.http.parameters import requested_format
+from exporter.history import PastReader
+from exporter.model import ContainerRow
+from exporter.web.html import Drawing
+from exporter.web.http.parameters import prefers_html, requested_format
 from exporter.web.http.responses import reply
-from exporter.web.site import Site
+from exporter.web.live.broadcaster import Ticker
+from exporter.web.pages.place import PATHS, Kind, requested_place
+from exporter.web.render_cache import RenderCache
+
+if TYPE_CHECKING:
+    from exporter.web.pages.scene import Scene
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The site of one node."""
+
+    pages: RenderCache
+    restart_reason: Callable[[], str | None]  # why the process needs a restart, None if it does not
+    report: Callable[[], Report]  # the doctor's report on the last poll
+    past: PastReader
+    spans: tuple[str, ...] = ("5m", "1h", "6h")  # ranges of timelines
+    sparkline: Callable[[ContainerRow], Markup] | None = None  # draws the last hour; None without history
+    ticker: Ticker = field(default_factory=Ticker)  # ticks with each snapshot
+
+
+def page_routes(site: Site) -> list[web.RouteDef]:
+    """Return the routes of pages."""
+
+    def draw_doctor(scene: "Scene", _names: tuple[str, ...]) -> Drawing:
+        from exporter.web.pages.layout import doctor_drawing  # noqa: PLC0415 - only pages need it
+
+        return doctor_drawing(scene, site.report())
+
+    async def answer(kind: Kind, request: web.Request) -> web.Response:
+        """Return a page; the node also as text, for programs such as curl."""
+        place = requested_place(kind, request)
+        vary = "Accept, Accept-Encoding" if kind == "node" else "Accept-Encoding"
+        if kind == "node" and not prefers_html(request):
+            text = await site.pages.snapshot_text()
+            return await reply(request, text, "text/plain; charset=utf-8", vary=vary)
+        page = await site.pages.html(place)
+        if page is None:
+            raise web.HTTPNotFound(text=f"No such {kind}; the node page lists all of them.")
+        return await reply(request, page, "text/html; charset=utf-8", vary=vary)
+
+    site.pages.draws("doctor", draw_doctor)
+    return [web.get(f"/{path}", partial(answer, kind)) for kind, path in PATHS.items()]
+
 
 JSON = "application/json; charset=utf-8"
 # The formats of a snapshot, and their content types.
 FORMATS = {"json": JSON, "csv": "text/csv; charset=utf-8", "text": "text/plain; charset=utf-8"}
 
 
-def routes(site: Site) -> list[web.RouteDef]:
+def api_routes(site: Site) -> list[web.RouteDef]:
     """Return the routes for programs."""
     machine = _Machine(site)
     return [
@@ -46,7 +99,7 @@ class _Machine:
         pages, headers = self._pages, {}
         make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[wanted]
         if wanted == "csv":
-            name = _file_name(pages.snapshot.node.name)
+            name = re.sub(r"[^a-zA-Z0-9_.-]", "_", pages.snapshot.node.name)  # safe in file names and headers
             headers["Content-Disposition"] = f'attachment; filename="gpuslice-{name}.csv"'
         return await reply(
             request, await make(), FORMATS[wanted], vary="Accept, Accept-Encoding", headers=headers
@@ -68,8 +121,3 @@ class _Machine:
         """Return 200 after the first poll, even if it found nothing: the node must still be scraped."""
         done = self._pages.snapshot.sequence > 0
         return web.Response(status=200 if done else 503, text="ok\n" if done else "before the first poll\n")
-
-
-def _file_name(name: str) -> str:
-    """Return a name without the characters that are unsafe in file names or headers."""
-    return "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
