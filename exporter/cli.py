@@ -99,7 +99,7 @@ async def _snapshot(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.one_poll import poll_once  # noqa: PLC0415 - see above
+    from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
     from exporter.doctor import examine  # noqa: PLC0415 - see above
 
     async with node(settings, arguments.scenario) as this:
@@ -124,7 +124,7 @@ async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.hub import HubOptions, hub  # noqa: PLC0415 - see above
+    from exporter.commands.hub_and_inspect import HubOptions, hub  # noqa: PLC0415 - see above
 
     options = HubOptions(
         refresh=arguments.refresh, window=arguments.window, node_url_template=arguments.node_url_template
@@ -135,7 +135,7 @@ async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.inspect import inspect_cluster  # noqa: PLC0415 - see above
+    from exporter.commands.hub_and_inspect import inspect_cluster  # noqa: PLC0415 - see above
 
     return await inspect_cluster(
         settings, arguments.nodes, output=arguments.output, details=arguments.details
@@ -144,7 +144,7 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
 
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
-    from exporter.commands.one_poll import poll_once  # noqa: PLC0415 - see above
+    from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
 
     if not arguments.count:
         print_text(metrics_markdown())

@@ -1,5 +1,5 @@
 """gRPC clients of the kubelet's pod-resources and Pods APIs.
 
-``client.py`` and ``pods.py`` call one API each, ``fold.py`` decodes the responses, ``offers.py`` keeps
-allocatable devices over gaps, ``channel.py`` has the connection and its errors.
+``client.py`` and ``pods.py`` call one API each, ``messages.py`` decodes the responses, ``dialer.py`` keeps
+the connection, ``channel.py`` has its calls and errors.
 """

@@ -11,8 +11,7 @@ from typing import Any
 from exporter.model import ContainerSpec, PodDetails, PodIdentity
 from exporter.model.kubelet import extended_resources, kept_annotations
 from podresources.dialer import Dialer
-from podresources.fold import Unchanged
-from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod
+from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod, Unchanged
 
 _log = logging.getLogger(__name__)
 

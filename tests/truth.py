@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.demo.files import writers
-from exporter.demo.kubelet.device_ids import keys, resolve
 from exporter.demo.machine import GpuState, ProcessState, running_vgpus
 from exporter.demo.node import FakeNode
 from exporter.demo.present import Present
 from exporter.demo.scenario import amd_gpus
 from exporter.demo.scenario.gpus import Gpu
-from exporter.demo.scenario.pods import Container, Pod
+from exporter.demo.scenario.pods import Container, Pod, keys, resolve
 from exporter.model import ContainerRef, DeviceKey
 
 

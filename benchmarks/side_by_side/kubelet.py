@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 
 
 async def serve(root: Path, pods: list[dict[str, str]]) -> None:

@@ -5,7 +5,7 @@ container's series in these steps, of which only the join is in this folder:
 
 1. ``nvml/readings/gpu_processes.py`` (AMD: ``amd/kfd.py``) lists the pids of a device with their memory;
 2. ``poll/gpu_sources.py`` collects the pids, ``poll/poller.py`` passes them on, ``workloads/processes.py``
-   reads their cgroups, and so their containers, and ``workloads/placement.py`` corrects these;
+   reads their cgroups, and so their containers, and ``workloads/places.py`` corrects these;
 3. ``poll/snapshot_builder.py`` calls ``join.py``; for each device ``device_rows.py`` makes the rows:
    ``owners.py`` matches processes with holders, ``use.py`` adds up the processes of each, ``meters.py``
    takes the meter of the sharing system instead;

@@ -16,10 +16,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
-from exporter.demo.amd.tree import AmdTree
+from exporter.demo.amd_tree import AmdTree
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.files.systems import SharingFiles
 from exporter.demo.files.tree import Tree
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import Present, present

@@ -7,13 +7,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from exporter.demo.kubelet.device_ids import keys
-from exporter.demo.scenario import faults as kinds
 from exporter.demo.scenario.amd_gpus import gpus_of
-from exporter.demo.scenario.faults import Fault, GpuAbsent, MigLayout, NvmlFault, PodDelete, Unhealthy
 from exporter.demo.scenario.gpus import Gpu
-from exporter.demo.scenario.pods import Container, Pod, Process
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.pods import Container, Pod, Process, keys
+from exporter.demo.scenario.schema import (
+    DriverReload,
+    Fault,
+    GpuAbsent,
+    KubeletDown,
+    KubeletFilling,
+    KubeletHang,
+    KubeletRateLimit,
+    MigLayout,
+    NvmlFault,
+    PodAdd,
+    PodDelete,
+    ProcessExit,
+    Scenario,
+    Unhealthy,
+)
 
 # Age of pods and processes that exist from the start, in seconds.
 AGE = 3600.0
@@ -64,20 +76,18 @@ def present(scenario: Scenario, time: float) -> Present:
         pods=tuple(pod for pod, _ in pods.values()),
         running=tuple(_running(scenario, time, faults, (*gpus, *amd), pods)),
         amd=amd,
-        loaded=kinds.DriverReload not in active,
+        loaded=DriverReload not in active,
         nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlFault)),
-        kubelet_down=kinds.KubeletDown in active,
-        kubelet_hang=kinds.KubeletHang in active,
-        kubelet_rate_limit=kinds.KubeletRateLimit in active,
+        kubelet_down=KubeletDown in active,
+        kubelet_hang=KubeletHang in active,
+        kubelet_rate_limit=KubeletRateLimit in active,
         unhealthy=frozenset(
             (fault.resource, device)
             for fault in faults
             if isinstance(fault, Unhealthy)
             for device in fault.devices
         ),
-        kubelet_filled=next(
-            (fault.pods for fault in faults if isinstance(fault, kinds.KubeletFilling)), None
-        ),
+        kubelet_filled=next((fault.pods for fault in faults if isinstance(fault, KubeletFilling)), None),
     )
 
 
@@ -98,7 +108,7 @@ def _pods(scenario: Scenario, time: float, faults: tuple[Fault, ...]) -> dict[st
     for fault in faults:
         if isinstance(fault, PodDelete):
             pods.pop(fault.pod, None)
-        if isinstance(fault, kinds.PodAdd):
+        if isinstance(fault, PodAdd):
             pods[_name(fault.pod)] = (fault.pod, fault.at)
     return pods
 
@@ -138,12 +148,12 @@ def _started(scenario: Scenario, pods: Mapping[str, tuple[Pod, float]]) -> Itera
 
 def _ends(scenario: Scenario, fault: Fault, process: Process) -> bool:
     """Return whether a process ends at the start of a fault, and is started again at its end."""
-    if isinstance(fault, kinds.ProcessExit):
+    if isinstance(fault, ProcessExit):
         return fault.pid == process.pid
     if isinstance(fault, GpuAbsent):
         return process.device in _devices(scenario, fault.gpu)
     on_nvidia = chain.from_iterable(_devices(scenario, index) for index in range(len(scenario.gpus)))
-    return isinstance(fault, kinds.DriverReload) and process.device in on_nvidia
+    return isinstance(fault, DriverReload) and process.device in on_nvidia
 
 
 def _devices(scenario: Scenario, index: int) -> set[str]:

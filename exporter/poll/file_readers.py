@@ -13,8 +13,8 @@ from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.sharing import Roots, host_devices, read_files, with_known
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
+from exporter.workloads.places import Placed, read_running
 from exporter.workloads.processes import ProcessTable
-from exporter.workloads.running import Placed, read_running
 
 # The pid namespace of a running process does not change, but a procfs may be mounted later.
 RECHECK_VIEW_SECONDS = 60.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from exporter.formats.wording import plural
 from exporter.model import Allocations, ContainerRef, PodIdentity, PodName
-from exporter.workloads.running import Running
+from exporter.workloads.places import Running
 
 log = logging.getLogger(__name__)
 # How many pods a log line names.

@@ -30,7 +30,7 @@ from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from exporter.poll.sources import Sources
 from exporter.sharing import without_use
-from exporter.workloads.running import Placed, is_container_unclear
+from exporter.workloads.places import Placed, is_container_unclear
 
 log = logging.getLogger(__name__)
 MAX_JITTER = 1.0

@@ -27,7 +27,7 @@ from exporter.poll.condition_tracker import ConditionTracker
 from exporter.poll.event_job_pod_rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows
 from exporter.poll.rates import ClockEvents, NvlinkRates
 from exporter.sharing import NodeFacts, Objections, resolve_holdings, vgpu_rows
-from exporter.sharing.base.holdings_cache import KeptHoldings
+from exporter.sharing.base.holdings import KeptHoldings
 from exporter.sharing.base.view import Problem
 from exporter.workloads import place_by_files, place_by_pods
 

@@ -13,7 +13,6 @@ from exporter.sharing.alibaba.gpushare import Gpushare
 from exporter.sharing.alibaba.koordinator import Koordinator, KoordinatorHamiCore
 from exporter.sharing.base.holdings import holdings_of
 from exporter.sharing.base.inventory import Inventory
-from exporter.sharing.base.sysfs_devices import host_devices
 from exporter.sharing.base.system import Read, Roots, System
 from exporter.sharing.base.view import NodeFacts, Objections, View
 from exporter.sharing.dra.checkpoint import with_known
@@ -21,7 +20,7 @@ from exporter.sharing.dra.drivers import AmdDra, Dra, HamiDra
 from exporter.sharing.hami.nvidia import Hami, VolcanoVgpu
 from exporter.sharing.hami.vendors import HAMI_VENDORS
 from exporter.sharing.nvidia.device_plugin import Nvidia
-from exporter.sharing.nvidia.kubevirt import Vgpu, vgpu_rows
+from exporter.sharing.nvidia.kubevirt import Vgpu, host_devices, vgpu_rows
 from exporter.sharing.others.amd_plugin import Amd
 from exporter.sharing.others.baidu import Baidu
 from exporter.sharing.others.intel_plugin import Intel

@@ -8,7 +8,7 @@ import pytest
 
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.faults import KubeletDown, NvmlError
+from exporter.demo.scenario.schema import KubeletDown, NvmlError
 from tests.commands.program import nothing_here, output_of, run
 from tests.dcgm_scrape.serving import page, sample, serving
 from tests.hardware.amd.tree import Tree, unreadable

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.commands.metrics import node_series
 from exporter.config.settings import load_settings
-from exporter.doctor.series import series_checks
+from exporter.doctor.checks import series_checks
 from exporter.exposition.page import Exposition, Format
 from exporter.metrics.selection import SETS, Selection
 from tests.golden.story import story

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.faults import KubeletHang, NvmlHang
+from exporter.demo.scenario.schema import KubeletHang, NvmlHang
 from tests.commands.program import END_SECONDS, TIMEOUT, nothing_here, serving
 from tests.golden.page import Page
 from tests.hardware.amd.tree import Tree

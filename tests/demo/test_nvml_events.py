@@ -10,7 +10,7 @@ import pytest
 
 from exporter.demo.nvml.events import NO_INSTANCE, Happening
 from exporter.demo.scenario.codec import ScenarioError
-from exporter.demo.scenario.faults import XidEvent
+from exporter.demo.scenario.schema import XidEvent
 from tests.demo.making import Bench, code_of, gpu, instance, made
 
 Put = Callable[..., Bench]

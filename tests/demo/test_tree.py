@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.files.cgroups import OWN_CONTAINER_ID
-from exporter.demo.files.tree import Tree
+from exporter.demo.files.tree import OWN_CONTAINER_ID, Tree
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import Scenario
 from exporter.demo.scenario.schema import CgroupStyle
-from exporter.workloads.running import read_running
+from exporter.workloads.places import read_running
 from tests.demo.making import made, pod
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -17,8 +17,7 @@ from typing import Any
 
 from exporter.commands.logs import set_up_logging
 from exporter.commands.node_and_output import Node
-from exporter.commands.one_poll import poll_once
-from exporter.commands.snapshot import FORMATS
+from exporter.commands.snapshot import FORMATS, poll_once
 from exporter.config.settings import load_settings
 from exporter.demo.machine import Machine
 from exporter.demo.nvml.library import FakeNvml

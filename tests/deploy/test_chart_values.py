@@ -106,7 +106,7 @@ def test_the_hub_reads_what_it_is_told() -> None:
     assert {name: getattr(settings, name) for name in samples} == {
         name: meant for name, (_, meant) in samples.items()
     }
-    read = set(re.findall(r"\bsettings\.(\w+)", (ROOT / "exporter/commands/hub.py").read_text()))
+    read = set(re.findall(r"\bsettings\.(\w+)", (ROOT / "exporter/commands/hub_and_inspect.py").read_text()))
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import Fault, KubeletHang, NvmlHang
+from exporter.demo.scenario.schema import Fault, KubeletHang, NvmlHang
 from tests.end_to_end.serving import OPENMETRICS, TEXT, Served, serving
 from tests.golden.page import Page
 

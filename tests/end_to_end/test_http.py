@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporter.config.settings import ListenAddress
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import NvmlError
+from exporter.demo.scenario.schema import NvmlError
 from exporter.web import ListenError, Server
 from exporter.web.app import make_app
 from exporter.web.http.assets import asset

@@ -17,7 +17,7 @@ import pytest
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.faults import KubeletHang, NvmlHang
+from exporter.demo.scenario.schema import KubeletHang, NvmlHang
 from tests.abuse.attacks import METRICS, STREAM
 from tests.abuse.clients import crowd, push
 from tests.commands.program import TIMEOUT, Serving, command, environment, run, serving

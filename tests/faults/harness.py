@@ -18,8 +18,7 @@ from aiohttp import ClientSession
 
 from exporter.config.settings import ListenAddress
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.faults import Fault
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import Fault, Scenario
 from exporter.nvml import NvmlSource
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources

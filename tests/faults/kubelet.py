@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.scenario.schema import Scenario
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of

@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.faults import Fault, PodAdd
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import Fault, PodAdd, Scenario
 from tests.demo.making import gpu, instance, made, node_of, pod
 from tests.end_to_end.serving import Served, serving
 from tests.faults.harness import Cell, Result

@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.demo.scenario.faults import MigLayout
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import MigLayout, Scenario
 from tests.faults.compare import changed, missing
 from tests.faults.harness import WARMING_POLLS, Watch, watched
 from tests.faults.nvml_nodes import CUT, IDLE

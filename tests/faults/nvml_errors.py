@@ -10,8 +10,7 @@ from functools import partial
 import pynvml
 
 from exporter.demo.nvml.call import code_of
-from exporter.demo.scenario.faults import NvmlError
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import NvmlError, Scenario
 from exporter.nvml.driver.library import FINDING, PICKING, error_name
 from tests.faults.compare import LIVE, RESTS, failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from exporter.demo.scenario.faults import NvmlHang
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import NvmlHang, Scenario
 from exporter.nvml.driver.library import FINDING as FINDING_CALLS
 from exporter.poll.budget import Budget
 from tests.faults.compare import failures_of

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.demo.scenario.faults import KubeletDown
+from exporter.demo.scenario.schema import KubeletDown
 from tests.faults.harness import Cell, Result, must_hold, scenario_fault, watched
 from tests.faults.kubelet import CELLS, FAULTS, node
 from tests.faults.kubelet_long import STALE, hold_filling, hold_stale

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from exporter.demo.scenario.faults import NvmlHang
+from exporter.demo.scenario.schema import NvmlHang
 from exporter.nvml import event_wait
 from tests.faults import nvml_nodes
 from tests.faults.harness import must_hold, scenario_fault, watched

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from exporter.demo.scenario.faults import NvmlHang
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import NvmlHang, Scenario
 from exporter.model import Snapshot
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from tests.demo.making import gpu, pod

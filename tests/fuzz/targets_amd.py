@@ -5,12 +5,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from exporter.amd.card_reader import CardReader
+from exporter.amd.amd_source import CardReader
 from exporter.amd.cards import find_cards
 from exporter.amd.gpu_metrics import is_of_processor, parse
 from exporter.amd.kfd import KfdReader
 from exporter.amd.sysfs_file import Files, properties, to_number
-from exporter.demo.amd.metrics_table import TABLES, table
+from exporter.demo.amd_tree import TABLES, table
 from tests.fuzz.devices import require_believable, timeless
 from tests.fuzz.seeds import MARK, Scratch
 from tests.fuzz.target import Target
@@ -119,7 +119,7 @@ TARGETS = (
         name="amd-card",
         covers=(
             "exporter.amd.cards",
-            "exporter.amd.card_reader",
+            "exporter.amd.amd_source",
             "exporter.amd.kfd",
             "exporter.amd.partitions",
             "exporter.amd.kfd",

@@ -181,7 +181,7 @@ TARGETS = (
     ),
     Target(
         name="file-vcuda-pids",
-        covers=("exporter.sharing.tencent.gpu_manager", "exporter.workloads.placement"),
+        covers=("exporter.sharing.tencent.gpu_manager", "exporter.workloads.places"),
         seeds=lambda: [struct.pack("<4i", 1000, 1001, 1, -1)],
         decode=_pids,
     ),

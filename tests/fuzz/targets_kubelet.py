@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from exporter.demo.node import FakeNode
+from exporter.kubernetes.cluster import by_uid, read_node, read_pod
 from exporter.kubernetes.collection import Listing, NoListError, TooLongError, _json
-from exporter.kubernetes.node_objects import by_uid, read_node, read_pod
-from podresources import fold
+from podresources import messages
 from podresources.messages import DECODE_ERRORS
 from podresources.pods import Pods
 from tests.fuzz.promises import BrokenPromiseError
@@ -32,7 +32,7 @@ def _answers(method: str) -> Sequence[bytes]:
     return [walk_node(scenario, look) for scenario in SMALL]
 
 
-def _check_listed(told: fold.Listed) -> None:
+def _check_listed(told: messages.Listed) -> None:
     for entries in (told.allocated, told.claims):
         if len(set(entries)) < len(entries) or sorted(entries) != list(entries):
             raise BrokenPromiseError("the kubelet's devices are not sorted, or not free of duplicates")
@@ -80,22 +80,22 @@ def _objects(content: bytes) -> Any:
 TARGETS = (
     Target(
         name="kubelet-list",
-        covers=("podresources.fold",),
+        covers=("podresources.messages",),
         seeds=lambda: _answers("_list"),
-        decode=lambda content: fold.Lists().listed(content),
+        decode=lambda content: messages.Lists().listed(content),
         refuses=DECODE_ERRORS,
         check=_check_listed,
     ),
     Target(
         name="kubelet-allocatable",
-        covers=("podresources.fold",),
+        covers=("podresources.messages",),
         seeds=lambda: _answers("_allocatable"),
-        decode=fold.offered,
+        decode=messages.offered,
         refuses=DECODE_ERRORS,
     ),
     Target(
         name="kubelet-pods",
-        covers=("podresources.pods", "podresources.fold", "exporter.model.kubelet"),
+        covers=("podresources.pods", "podresources.messages", "exporter.model.kubelet"),
         seeds=lambda: _answers("_list_pods"),
         decode=lambda content: Pods(Path(), timeout=0)._decoded(content),
         refuses=DECODE_ERRORS,
@@ -105,8 +105,8 @@ TARGETS = (
         covers=(
             "exporter.kubernetes.collection",
             "exporter.kubernetes.collection",
-            "exporter.kubernetes.node_objects",
-            "exporter.kubernetes.node_objects",
+            "exporter.kubernetes.cluster",
+            "exporter.kubernetes.cluster",
             "exporter.kubernetes.collection",
         ),
         seeds=lambda: [

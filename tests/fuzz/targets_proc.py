@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import Allocation, Allocations, ContainerRef
-from exporter.sharing.base.sysfs_devices import host_devices
+from exporter.sharing.nvidia.kubevirt import host_devices
 from exporter.workloads.cgroups import is_root, parse_cgroup
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
+from exporter.workloads.places import read_running
 from exporter.workloads.pod_log_dirs import read_pod_logs
 from exporter.workloads.processes import ProcessTable, boot_seconds
-from exporter.workloads.running import read_running
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import MARK, Scratch, files_of, parts_of
 from tests.fuzz.target import Target
@@ -154,7 +154,7 @@ TARGETS = (
     ),
     Target(
         name="proc-running",
-        covers=("exporter.workloads.running",),
+        covers=("exporter.workloads.places",),
         seeds=lambda: [MARK.join((POD_OF_ANOTHER, _STAT % b"pause", POD_OF_ANOTHER, _STAT % b"python3"))],
         decode=_running,
         check=_check_running,
@@ -185,7 +185,7 @@ TARGETS = (
     ),
     Target(
         name="sysfs-host-devices",
-        covers=("exporter.sharing.base.sysfs_devices",),
+        covers=("exporter.sharing.nvidia.kubevirt",),
         seeds=lambda: [
             b"12\x1e0x10de\x1e530",
             f"{FUNCTION}\x1e0x10de\x1e0".encode(),

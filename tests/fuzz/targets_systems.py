@@ -56,7 +56,7 @@ def _check(told: Told) -> None:
 
 
 # Texts of these systems are read in modules of their own, which no class of theirs is in.
-READERS = {"nvidia": ("exporter.sharing.nvidia.strategy", "exporter.sharing.nvidia.replicas")}
+READERS = {"nvidia": ("exporter.sharing.nvidia.strategy", "exporter.sharing.nvidia.device_plugin")}
 
 
 def _modules(system: type[System]) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from exporter.model import ContainerSpec, NodeObject
 from exporter.model.kubelet import extended_resources, kept_annotations, quantity
-from exporter.sharing.alibaba.gpushare_annotations import parse_allocation as parse_gpushare
-from exporter.sharing.alibaba.gpushare_annotations import parse_counts, parse_index, unit_bytes
-from exporter.sharing.alibaba.koordinator_annotations import asking, parse_allocated, split
+from exporter.sharing.alibaba.gpushare import parse_allocation as parse_gpushare
+from exporter.sharing.alibaba.gpushare import parse_counts, parse_index, unit_bytes
+from exporter.sharing.alibaba.koordinator import asking, parse_allocated, split
 from exporter.sharing.base.inventory import parse_device_id
 from exporter.sharing.hami.annotations import parse_allocation as parse_hami
 from exporter.sharing.hami.annotations import parse_mig_allocations, places_of, registered
@@ -122,7 +122,7 @@ TARGETS = (
     ),
     Target(
         name="text-gpushare",
-        covers=("exporter.sharing.alibaba.gpushare_annotations",),
+        covers=("exporter.sharing.alibaba.gpushare",),
         seeds=encoded('{"0":{"1":10}}', '{"0":{"0":8,"1":8},"2":{"3":1}}'),
         decode=_text(_gpushare),
         refuses=(ValueError,),
@@ -130,14 +130,14 @@ TARGETS = (
     ),
     Target(
         name="text-gpushare-numbers",
-        covers=("exporter.sharing.alibaba.gpushare_annotations",),
+        covers=("exporter.sharing.alibaba.gpushare",),
         seeds=encoded('3\x1e{"0":8,"1":16}', "-1\x1e{}"),
         decode=_text(_gpushare_numbers),
         refuses=(ValueError,),
     ),
     Target(
         name="text-koordinator",
-        covers=("exporter.sharing.alibaba.koordinator_annotations",),
+        covers=("exporter.sharing.alibaba.koordinator",),
         seeds=encoded(
             '{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"50",'
             '"koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}',

@@ -44,12 +44,10 @@ CALLS = "asks, and hands what it gets to modules that decode it"
 JOIN = "joins what others have decoded; runs below every target of a system"
 NO_DECODER = {
     "exporter.amd.amdsmi": "calls AMD's library, which the fake node does not have",
-    "exporter.amd.amd_source": CALLS,
     "exporter.nvml.driver.library": CALLS,
     "exporter.nvml.source": CALLS,
     "exporter.nvml.readings.schedule": "decides by the clock when a GPU is read",
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
-    "exporter.kubernetes.cluster": CALLS,
     "exporter.kubernetes.follower": CALLS,
     "exporter.prometheus.client": CALLS,
     "podresources.dialer": CALLS,
@@ -57,15 +55,12 @@ NO_DECODER = {
     "exporter.prometheus.combined_history": CALLS,
     "exporter.sharing.hami.cache_owners": JOIN,
     "exporter.sharing.base.holdings": JOIN,
-    "exporter.sharing.base.holdings_cache": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,
     "exporter.web.auth.passwords": "counts requests",
     "exporter.web.auth.access": "hands files to OpenSSL",
-    "podresources.messages": "tables of messages; the decoder of their bytes is protobuf's",
     "podresources.channel": CALLS,
     "podresources.client": CALLS,
-    "podresources.offers": "remembers what fold has decoded",
 }
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.demo.scenario.faults import DriverReload, GpuAbsent, PodAdd
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.schema import DriverReload, GpuAbsent, PodAdd, Scenario
 from exporter.model import ContainerRef, DeviceKey
 from tests.golden.page import Labels, Page
 from tests.golden.story import NODES, Scene, story

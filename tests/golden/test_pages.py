@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import Fault
+from exporter.demo.scenario.schema import Fault
 from exporter.exposition.lines import text_header
 from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import FAMILIES

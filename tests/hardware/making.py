@@ -9,7 +9,7 @@ from exporter.demo.machine import Machine
 from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import parse
-from exporter.demo.scenario.faults import NvmlError, NvmlHang
+from exporter.demo.scenario.schema import NvmlError, NvmlHang
 from exporter.model import GpuReading
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.sweep import Sweeper

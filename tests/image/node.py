@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 
 GPU, MIG = "GPU-0", "MIG-a"
 CONTAINER = "c0ffee" * 10 + "0001"

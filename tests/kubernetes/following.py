@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from exporter.kubernetes.access import Configure, library
+from exporter.kubernetes.cluster import object_of, pods_of, read_node, read_pod
 from exporter.kubernetes.follower import Client, Follower, Pace
-from exporter.kubernetes.node_objects import object_of, pods_of, read_node, read_pod
 from tests.kubernetes.api import NODE
 
 QUICK = Pace(first_pause=0.02)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.kubernetes import collection
+from exporter.kubernetes.cluster import by_uid, read_node, read_pod
 from exporter.kubernetes.collection import LONGEST_EVENT, lines
 from exporter.kubernetes.follower import MOST_OBJECTIONS, Pace
-from exporter.kubernetes.node_objects import by_uid, read_node, read_pod
 from exporter.model import ContainerSpec, NodeObject
 from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from tests.podresources.support import ByteServer, Clock, RawServer
 
 

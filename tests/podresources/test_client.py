@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.scenario.pods import Claim
 from exporter.model import Allocation, Allocations, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources.client import PodResources

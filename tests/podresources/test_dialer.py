@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet
+from exporter.demo.fake_kubelet import FakeKubelet
 from podresources.channel import KubeletError
 from podresources.client import PodResources
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet
+from exporter.demo.fake_kubelet import FakeKubelet
 from podresources.channel import REMEDIES, KubeletError
 from podresources.client import PodResources
 from tests.podresources.support import ByteServer

@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletPod
 from podresources.client import PodResources
 from podresources.dialer import Dialer
 from podresources.messages import LIST_V1, ListPodResourcesResponse

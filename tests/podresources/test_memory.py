@@ -9,10 +9,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletPod
 from podresources.channel import KubeletError
-from podresources.client import PodResources
-from podresources.offers import KEPT
+from podresources.client import KEPT, PodResources
 from tests.podresources.support import Clock
 
 UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "try again")

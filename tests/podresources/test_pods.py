@@ -5,7 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletPod
 from exporter.model import ContainerSpec, PodDetails, PodIdentity
 from podresources.channel import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod

@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from podresources import fold, messages
-from podresources.fold import Unchanged
+from podresources import messages
+from podresources.messages import Unchanged
 
 
 def _answer(**ids_of: list[str]) -> bytes:
@@ -18,7 +18,7 @@ def _answer(**ids_of: list[str]) -> bytes:
     return encoded
 
 
-def _held(listed: fold.Listed) -> dict[str, list[str]]:
+def _held(listed: messages.Listed) -> dict[str, list[str]]:
     held: dict[str, list[str]] = {}
     for allocation in listed.allocated:
         held.setdefault(allocation.holder.pod, []).append(allocation.device_id)
@@ -27,7 +27,7 @@ def _held(listed: fold.Listed) -> dict[str, list[str]]:
 
 def test_a_pod_that_changes_is_read_anew() -> None:
     """Of two answers that differ in a pod, the second is told as it is."""
-    lists = fold.Lists()
+    lists = messages.Lists()
     assert _held(lists.listed(_answer(one=["a"], two=["b"]))) == {"one": ["a"], "two": ["b"]}
     assert _held(lists.listed(_answer(two=["b"], one=["a", "c"]))) == {"one": ["a", "c"], "two": ["b"]}
     assert _held(lists.listed(_answer(two=["b"]))) == {"two": ["b"]}
@@ -36,7 +36,7 @@ def test_a_pod_that_changes_is_read_anew() -> None:
 
 def test_a_pod_that_stays_is_not_read_again() -> None:
     """The records of a pod whose bytes are the same are the same objects."""
-    lists = fold.Lists()
+    lists = messages.Lists()
     first = lists.listed(_answer(one=["a"], two=["b"])).allocated[0]
     assert lists.listed(_answer(three=["c"], one=["a"])).allocated[0] is first
 
@@ -45,7 +45,7 @@ def test_entries_of_one_pod_are_put_together() -> None:
     """A pod that stands in an answer twice holds what both entries say, each id once."""
     once = _answer(one=["b"], two=["x"])
     again = _answer(one=["a", "b"])
-    assert _held(fold.Lists().listed(once + again)) == {"one": ["a", "b"], "two": ["x"]}
+    assert _held(messages.Lists().listed(once + again)) == {"one": ["a", "b"], "two": ["x"]}
 
 
 class _Made:
@@ -64,7 +64,7 @@ def test_what_is_not_repeated_is_let_go() -> None:
 
 def test_an_answer_that_cannot_be_read_changes_nothing() -> None:
     """After it, what was known before still is."""
-    lists = fold.Lists()
+    lists = messages.Lists()
     first = lists.listed(_answer(one=["a"])).allocated[0]
     with pytest.raises(messages.DECODE_ERRORS):
         lists.listed(_answer(two=["b"]) + b"\x0a\x02\xff\xff")

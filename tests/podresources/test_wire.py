@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ClaimedDevice, ContainerRef, OfferedDevice
-from podresources import fold, messages
+from podresources import messages
 
 NAMES = st.sampled_from(["a", "b", "c"])
 TRIPLES = st.lists(st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
@@ -37,7 +37,7 @@ LIST = field(1, field(1, b"train") + field(2, b"ml") + field(3, CONTAINER) + UNK
 
 def test_list() -> None:
     """The numbers of the fields are those of the kubelet's List, and unknown fields are skipped."""
-    assert fold.Lists().listed(LIST).allocated == (
+    assert messages.Lists().listed(LIST).allocated == (
         Allocation(ContainerRef("ml", "train", "main"), "nvidia.com/gpu", "GPU-1"),
     )
 
@@ -45,7 +45,7 @@ def test_list() -> None:
 def test_allocatable() -> None:
     """The numbers of the fields are those of the kubelet's GetAllocatableResources."""
     answer = field(1, DEVICE) + field(2, b"\x00\x01") + field(1, DEVICE)
-    assert fold.offered(answer) == (OfferedDevice("nvidia.com/gpu", "GPU-1"),)
+    assert messages.offered(answer) == (OfferedDevice("nvidia.com/gpu", "GPU-1"),)
 
 
 CDI = b"k8s.gpu.nvidia.com/claim=uid-gpu-1"
@@ -75,7 +75,7 @@ def test_claims() -> None:
         for share_id in ("", "share-a")
     )
     main = ContainerRef("ml", "train", "main")
-    assert fold.Lists().listed(answer) == (
+    assert messages.Lists().listed(answer) == (
         (),
         (whole, share, replace(whole, holder=main), replace(share, holder=main)),
         {main, whole.holder, main._replace(container="")},
@@ -91,7 +91,7 @@ def test_a_stuck_pod_with_thousands_of_entries() -> None:
         names = [{"name": "a"}, {"name": f"b{number % 2}"}]
         claim.claim_resources.add(driver_name="gpu.nvidia.com", device_name="gpu-0", cdi_devices=names)
         container.dynamic_resources.append(claim.SerializeToString())
-    (found,) = fold.Lists().listed(answer.SerializeToString()).claims
+    (found,) = messages.Lists().listed(answer.SerializeToString()).claims
     assert (found.device, found.cdi) == ("gpu-0", ("a", "b0", "b1"))
 
 
@@ -102,7 +102,7 @@ def test_a_claim_that_is_no_message_is_no_answer() -> None:
     for broken in (b"\xff", field(2, b"\xff")):
         container.dynamic_resources[:] = [broken]
         with pytest.raises(messages.DECODE_ERRORS):
-            fold.Lists().listed(answer.SerializeToString())
+            messages.Lists().listed(answer.SerializeToString())
 
 
 def test_topology() -> None:
@@ -153,7 +153,7 @@ def test_private_pool() -> None:
 @given(st.binary())
 def test_any_bytes(answer: bytes) -> None:
     """Whatever bytes come, they are records or one of two errors."""
-    for decode in (fold.Lists().listed, fold.offered, messages.Pod.FromString):
+    for decode in (messages.Lists().listed, messages.offered, messages.Pod.FromString):
         with contextlib.suppress(*messages.DECODE_ERRORS):
             decode(answer)
 
@@ -168,7 +168,7 @@ def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
         listed = answer.pod_resources.add(namespace=namespace, name=pod).containers.add(name=container)
         listed.devices.add(resource_name=resource, device_ids=[device_id])
     want = sorted({Allocation(ContainerRef(n, p, c), r, d) for n, p, c, r, d in triples})
-    assert list(fold.Lists().listed(answer.SerializeToString()).allocated) == want
+    assert list(messages.Lists().listed(answer.SerializeToString()).allocated) == want
 
 
 @given(TRIPLES, st.randoms(use_true_random=False))
@@ -189,7 +189,7 @@ def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -
         },
         key=lambda each: (each.holder, each.device, each.claim),
     )
-    assert list(fold.Lists().listed(answer.SerializeToString()).claims) == want
+    assert list(messages.Lists().listed(answer.SerializeToString()).claims) == want
 
 
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES))))
@@ -199,4 +199,4 @@ def test_folding_of_offers(groups: list[tuple[str, list[str]]]) -> None:
         devices=[{"resource_name": resource, "device_ids": ids} for resource, ids in groups]
     )
     want = sorted({OfferedDevice(resource, device_id) for resource, ids in groups for device_id in ids})
-    assert list(fold.offered(answer.SerializeToString())) == want
+    assert list(messages.offered(answer.SerializeToString())) == want

@@ -8,7 +8,7 @@ from aiohttp import ClientSession
 
 from exporter.config.settings import ListenAddress
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import NvmlError, NvmlHang
+from exporter.demo.scenario.schema import NvmlError, NvmlHang
 from exporter.model import SliceCount
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
+from exporter.demo.scenario.schema import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
 from exporter.exposition.page import Exposition, choose_format
 from exporter.metrics.selection import Selection
 from tests.demo.making import made, pod

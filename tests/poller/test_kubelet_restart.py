@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.scenario.catalog import Scenario
-from exporter.demo.scenario.faults import KubeletDown, KubeletFilling, PodDelete
+from exporter.demo.scenario.schema import KubeletDown, KubeletFilling, PodDelete
 from exporter.model import Snapshot
 from tests.demo.making import made, pod
 from tests.kubernetes.api import a_pod, api_server

@@ -14,7 +14,7 @@ import pytest
 from exporter.concurrency import NoThreadError
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import KubeletDown
+from exporter.demo.scenario.schema import KubeletDown
 from exporter.poll import file_readers, kubelet_retry
 from exporter.poll.file_readers import ABSENT, SocketFileReader
 from exporter.poll.poller import Poller

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
+from exporter.demo.scenario.schema import KubeletDown, KubeletHang, NvmlError, NvmlHang
 from exporter.model import GpuIdentity, GpuReading
 from exporter.poll.accounting import Coverage
 from exporter.poll.pod_names import PodNames

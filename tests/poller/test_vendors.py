@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import Scenario
-from exporter.demo.scenario.faults import NvmlError, NvmlHang
+from exporter.demo.scenario.schema import NvmlError, NvmlHang
 from tests.demo.making import gpu, made
 from tests.poller.bench import QUICK, failing, polled
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.faults import NvmlError
+from exporter.demo.scenario.schema import NvmlError
 from tests.poller.bench import failing, health, holders, polled, rows
 from tests.truth import truth_of
 

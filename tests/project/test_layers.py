@@ -43,7 +43,7 @@ def tree(tmp_path) -> Path:
         ("scrape", "exporter/model/states.py", "import exporter.workloads.cgroups"),
         ("rooms", "exporter/sharing/base/inventory.py", "import exporter.config.settings"),
         ("rooms", "exporter/demo/load.py", "import exporter.metrics"),
-        ("rooms", "podresources/fold.py", "import exporter.config.settings"),
+        ("rooms", "podresources/messages.py", "import exporter.config.settings"),
         ("kubelet", "exporter/poll/poller.py", "import podresources.client"),
         ("demo", "exporter/poll/sources.py", "import exporter.demo.node"),
         ("nvml", "exporter/poll/poller.py", "import pynvml"),

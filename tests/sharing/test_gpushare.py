@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity, OfferedDevice
 from exporter.sharing import Objections
-from exporter.sharing.alibaba import gpushare_annotations
+from exporter.sharing.alibaba import gpushare
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
 
@@ -95,7 +95,7 @@ def test_a_unit_is_what_comes_nearest_to_the_size_of_the_gpu(dev: str, total: in
 @pytest.mark.parametrize(("units_of_gpu", "total"), [(0, GIB), (16, None), (16, 0), (500_000_000, GIB)])
 def test_an_unknown_unit_is_no_entitlement(units_of_gpu: int, total: int | None):
     """Neither GiB nor MiB makes sense of it."""
-    assert gpushare_annotations.unit_bytes(units_of_gpu, total) is None
+    assert gpushare.unit_bytes(units_of_gpu, total) is None
 
 
 def test_without_the_size_of_a_gpu_its_offered_units_tell_the_unit():
@@ -337,7 +337,7 @@ def test_an_allocation_that_is_no_object_is_objected_to(text: str):
 )
 def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
     """The other containers of the pod have their places."""
-    found = gpushare_annotations.parse_allocation(f'{{"0": {entry}, "1": {{"0": 4}}}}')
+    found = gpushare.parse_allocation(f'{{"0": {entry}, "1": {{"0": 4}}}}')
     assert found.shares == {1: {0: 4}}
     assert len(found.faults) == 1
 

@@ -18,7 +18,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, resolve_holdings
-from exporter.sharing.base.holdings_cache import KeptHoldings, fixed_part
+from exporter.sharing.base.holdings import KeptHoldings, fixed_part
 from tests.poller.bench import polled
 from tests.sharing.build import allocations, gpu, pod, pods
 

@@ -21,7 +21,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.alibaba.koordinator_annotations import Amount, Given, asking, parse_allocated, split
+from exporter.sharing.alibaba.koordinator import Amount, Given, asking, parse_allocated, split
 from tests.attribution.build import (
     GIB,
     MIG,

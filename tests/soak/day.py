@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from exporter.demo.scenario.derive import make_hex, make_uuid
-from exporter.demo.scenario.faults import (
+from exporter.demo.scenario.pods import Container, Pod
+from exporter.demo.scenario.schema import (
     DriverReload,
     Fault,
     GpuAbsent,
@@ -17,10 +18,9 @@ from exporter.demo.scenario.faults import (
     MigLayout,
     NvmlError,
     PodAdd,
+    Scenario,
     XidEvent,
 )
-from exporter.demo.scenario.pods import Container, Pod
-from exporter.demo.scenario.schema import Scenario
 from tests.soak.scenario import CUT, FRAIL, SHARED, SLICED, beginning, layout
 
 PERIOD = 5

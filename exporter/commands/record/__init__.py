@@ -15,27 +15,27 @@ from collections import defaultdict
 from dataclasses import replace
 
 from exporter.commands.node_and_output import Node
-from exporter.commands.one_poll import poll_once
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import NodeHoldings, Pods, kept, notes, other_files
-from exporter.demo.scenario import faults as schema_faults
+from exporter.commands.snapshot import poll_once
 from exporter.demo.scenario import gpus as schema_gpu
 from exporter.demo.scenario import pods as schema_pods
 from exporter.demo.scenario import schema
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.expand import folded
+from exporter.demo.scenario.schema import KubeletDown, NvmlError
 from exporter.model import ContainerRef, DriverInfo, NodeObject, Workloads
 from exporter.model.poll_result import NO_PROCESS_LISTS, PollResult
 from exporter.poll.snapshot_builder import node_facts
 
 NO_WORKLOADS = Workloads(places={}, pods=None, process_view=False)
 NO_DRIVER = tuple(
-    schema_faults.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
+    NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
 )
 NVIDIA = "nvidia"
-NO_KUBELET = (schema_faults.KubeletDown(kind="kubelet_down"),)
+NO_KUBELET = (KubeletDown(kind="kubelet_down"),)
 
 
 async def record(node: Node, mask: bool) -> str:

@@ -1,19 +1,88 @@
-"""The files of a fake node: processes, pod logs and the driver's version.
+"""The files of a fake node: processes and their control groups, pod logs and the driver's version.
 
 Files are replaced atomically, so that a reader sees either the old or the new one.
 """
 
 import contextlib
+import hashlib
 import os
+import posixpath
 import shutil
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
-from exporter.demo.files import cgroups
-from exporter.demo.present import AGE, Present
+from exporter.demo.present import AGE, Present, Running
 from exporter.demo.scenario.gpus import Gpu
-from exporter.demo.scenario.pods import Pod
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario.pods import Pod, Qos
+from exporter.demo.scenario.schema import CgroupStyle, Scenario
+
+# The exporter's own container; inside its cgroup namespace, other paths are relative to it.
+OWN_POD_UID = "7a0a3bd4-7c4e-45c5-9c5a-5a7a1c2f9e11"
+OWN_CONTAINER_ID = "e6" * 32
+INIT = "/init.scope"
+V1_CONTROLLERS = ("12:memory", "11:devices", "4:cpu,cpuacct", "1:name=systemd")
+# Pids above those of scenarios, below the maximum of the kernel.
+BYSTANDERS = range(4_010_000, 4_190_000)
+OVER = frozenset({"Succeeded", "Failed"})
+
+
+def file_content(path: str, style: CgroupStyle) -> str:
+    """Return the lines of /proc/PID/cgroup for a path on the host."""
+    if style == "cgroupfs-v1":
+        return "".join(f"{controller}:{path}\n" for controller in V1_CONTROLLERS) + "0::/\n"
+    if style == "relative":
+        relative = posixpath.relpath(path, own_path(style))
+        return "0::/\n" if relative == "." else f"0::/{relative}\n"
+    return f"0::{path}\n"
+
+
+def process_path(running: Running, style: CgroupStyle) -> str:
+    """Return the path of a process's cgroup on the host."""
+    if running.pod is None or running.container is None:
+        return running.process.cgroup
+    return _container_path(running.pod.uid, running.pod.qos, running.container.container_id, style)
+
+
+def own_path(style: CgroupStyle) -> str:
+    """Return the path of the exporter's own cgroup on the host."""
+    return _container_path(OWN_POD_UID, "besteffort", OWN_CONTAINER_ID, style)
+
+
+def _container_path(pod_uid: str, qos: Qos, container_id: str, style: CgroupStyle) -> str:
+    if style in ("cgroupfs", "cgroupfs-v1"):
+        parent = "" if qos == "guaranteed" else f"/{qos}"
+        return f"/kubepods{parent}/pod{pod_uid}/{container_id}"
+    parents = "" if qos == "guaranteed" else f"kubepods-{qos}.slice/"
+    prefix = "kubepods-" if qos == "guaranteed" else f"kubepods-{qos}-"
+    pod = f"/kubepods.slice/{parents}{prefix}pod{pod_uid.replace('-', '_')}.slice"
+    if style == "crio":
+        # crun puts the container's processes one level below the scope.
+        return f"{pod}/crio-{container_id}.scope/container"
+    return f"{pod}/cri-containerd-{container_id}.scope"
+
+
+class Bystander(NamedTuple):
+    """A process of a pod that does not use a GPU."""
+
+    command: str
+    pod_uid: str
+    path: str  # of its cgroup
+
+
+def bystanders(now: Present, style: CgroupStyle) -> Iterator[Bystander]:
+    """Yield the processes without a GPU; pods that are over have none, init containers have ended."""
+    busy = {(each.pod.uid, each.container.name) for each in now.running if each.pod and each.container}
+    for pod in now.pods:
+        if pod.phase in OVER:
+            continue
+        sandbox = hashlib.sha256(pod.uid.encode()).hexdigest()
+        yield Bystander("pause", pod.uid, _container_path(pod.uid, pod.qos, sandbox, style))
+        for container in pod.containers:
+            if container.container_id and not container.init and (pod.uid, container.name) not in busy:
+                path = _container_path(pod.uid, pod.qos, container.container_id, style)
+                yield Bystander("sleep", pod.uid, path)
 
 
 class Written:
@@ -76,7 +145,7 @@ class Tree:
         self._booted, self._uptime, self._speed = booted, uptime, speed
         self._written = Written()
         self._bystanders: dict[tuple[str, str], int] = {}
-        self._free_pids = cycle(cgroups.BYSTANDERS)
+        self._free_pids = cycle(BYSTANDERS)
 
     def create(self) -> None:
         """Create the folders, and the files that never change."""
@@ -108,9 +177,9 @@ class Tree:
 
     def _create_first_process(self) -> None:
         if self._scenario.host_pid:
-            self._write_process(INIT_PID, "systemd", cgroups.INIT, start=0)
+            self._write_process(INIT_PID, "systemd", INIT, start=0)
         else:
-            path = cgroups.own_path(self._scenario.cgroup)
+            path = own_path(self._scenario.cgroup)
             self._write_process(INIT_PID, "gpuslice-exporte", path, start=self._at(0))
 
     def _sys_device(self, gpu: Gpu) -> Path:
@@ -136,12 +205,12 @@ class Tree:
         pids = {INIT_PID}
         for running in now.running:
             process = running.process
-            path = cgroups.process_path(running, self._scenario.cgroup)
+            path = process_path(running, self._scenario.cgroup)
             self._write_process(process.pid, process.command, path, self._at(running.born))
             pids.add(process.pid)
         # Processes without a GPU: sandboxes, and containers that use none. They keep their pids.
         earlier, self._bystanders = self._bystanders, {}
-        for command, pod_uid, path in cgroups.bystanders(now, self._scenario.cgroup):
+        for command, pod_uid, path in bystanders(now, self._scenario.cgroup):
             pid = earlier.get((pod_uid, path)) or next(self._free_pids)
             self._write_process(pid, command, path, self._at(-AGE))
             self._bystanders[pod_uid, path] = pid
@@ -157,7 +226,7 @@ class Tree:
         # The 22nd of the 52 fields of proc(5) is the start in clock ticks after the boot.
         between = f"{pid} {pid} 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0"
         files = {
-            "cgroup": cgroups.file_content(path, self._scenario.cgroup),
+            "cgroup": file_content(path, self._scenario.cgroup),
             "comm": f"{name}\n",
             "stat": f"{pid} ({name}) S {parent} {between} {round(start * TICKS)} {' '.join(['0'] * 30)}\n",
             "status": f"Name:\t{name}\nState:\tS (sleeping)\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{parent}\n"

@@ -22,7 +22,7 @@ from exporter.demo.nvml.call import (
     target,
 )
 from exporter.demo.nvml.mig import NO_INSTANCE
-from exporter.demo.scenario.faults import XidEvent
+from exporter.demo.scenario.schema import XidEvent
 
 if TYPE_CHECKING:
     from exporter.demo.nvml.library import FakeNvml

@@ -1,7 +1,8 @@
 """NVML in software: an object for ``pynvml.nvmlLib``, so that the real binding runs above it.
 
 Every function in ``FUNCTIONS`` becomes an attribute, unless the scenario's driver is too old for it. All
-calls pass one gate, which counts them, applies the current faults and finds the device.
+calls pass one gate, which counts them, applies the current faults and finds the device. The functions about
+the node are here: start, versions, and finding devices.
 """
 
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml import events, fields, gpm, gpu, health, links, mig, node, vgpu
+from exporter.demo.nvml import events, fields, gpm, gpu, health, links, mig, vgpu
 from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, Listing, MigDevice
 from exporter.demo.nvml.call import (
     Code,
@@ -19,18 +20,77 @@ from exporter.demo.nvml.call import (
     address_of,
     code_of,
     inputs,
+    known,
     name_of,
     number,
+    numbers,
+    put_handle,
     refuse,
     require,
+    text,
+    text_of,
 )
-from exporter.demo.scenario.faults import NvmlError, NvmlFault, NvmlHang, XidEvent
 from exporter.demo.scenario.gpus import Node
+from exporter.demo.scenario.schema import NvmlError, NvmlFault, NvmlHang, XidEvent
+
+
+def _init(driver: "FakeNvml", *_flags: Any) -> None:
+    if not driver.opened:
+        driver.opens()
+    driver.opened += 1
+
+
+def _shutdown(driver: "FakeNvml") -> None:
+    require(driver.opened, Code.UNINITIALIZED)
+    driver.opened -= 1
+    if not driver.opened:
+        driver.closes()
+
+
+def by_index(board: Board, index: Any) -> Device | int:
+    """Return a GPU by its NVML index, or an error code."""
+    place = number(index)
+    return board.gpus[place] if 0 <= place < len(board.gpus) else Code.INVALID_ARGUMENT
+
+
+def by_uuid(board: Board, uuid: Any) -> Device | int:
+    """Return a GPU or a MIG device by uuid, or an error code."""
+    given = text_of(uuid)
+    devices = (device for device in board.by_address.values() if device.spec.uuid == given)
+    return next(devices, Code.NOT_FOUND)
+
+
+def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> None:
+    require(0 <= number(index) < known(device.spec.mig).max_slices, Code.INVALID_ARGUMENT)
+    require(number(index) in device.migs, Code.NOT_FOUND)
+    put_handle(reference, device.migs[number(index)].address)
+
+
+FINDERS = {"nvmlDeviceGetHandleByIndex_v2": by_index, "nvmlDeviceGetHandleByUUID": by_uuid}
+_HANDLE = Function("lookup", lambda device, _key, reference: put_handle(reference, device.address))
+_CUDA = numbers("node", lambda driver: driver.node.cuda_version)
+
+NODE_FUNCTIONS: Mapping[str, Function] = {
+    "nvmlInit_v2": Function("node", _init),
+    "nvmlInitWithFlags": Function("node", _init),
+    "nvmlShutdown": Function("node", _shutdown),
+    "nvmlSystemGetDriverVersion": text("node", lambda driver: driver.node.driver_version),
+    "nvmlSystemGetNVMLVersion": text("node", lambda driver: driver.node.nvml_version),
+    "nvmlSystemGetCudaDriverVersion": _CUDA,
+    "nvmlSystemGetCudaDriverVersion_v2": _CUDA,
+    "nvmlDeviceGetCount_v2": numbers("node", lambda driver: len(driver.board.gpus)),
+    **dict.fromkeys(FINDERS, _HANDLE),
+    "nvmlDeviceGetMigDeviceHandleByIndex": Function("gpu", _mig_by_index),
+}
+
 
 FUNCTIONS: Mapping[str, Function] = {
     name: function
-    for module in (node, gpu, mig, vgpu, fields, events, health, links, gpm)
-    for name, function in module.FUNCTIONS.items()
+    for functions in (
+        NODE_FUNCTIONS,
+        *(module.FUNCTIONS for module in (gpu, mig, vgpu, fields, events, health, links, gpm)),
+    )
+    for name, function in functions.items()
 }
 # The branch of the driver that a function came with.
 _SINCE = {
@@ -197,7 +257,7 @@ class FakeNvml:
         if function.scope in ("node", "wait"):
             return Code.SUCCESS
         if function.scope == "lookup":
-            return node.FINDERS[name](self.board, arguments[0])
+            return FINDERS[name](self.board, arguments[0])
         shift = GPU_INSTANCE if function.scope == "gpu instance" else 0
         return self.board.by_address.get(address_of(arguments[0]) - shift, Code.INVALID_ARGUMENT)
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from exporter.demo.kubelet.device_ids import keys
 from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.derive import make_hex
 from exporter.demo.scenario.gpus import MIB, Clocks, Gpu, Links, Mig, MigInstance
-from exporter.demo.scenario.pods import Offer
+from exporter.demo.scenario.pods import Offer, keys
 from exporter.model import DeviceKey
 
 # A GPU with partitions has device files for this many, however many there are.

@@ -6,12 +6,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import get_args
 
-from exporter.demo.kubelet.device_ids import keys
 from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITIES
 from exporter.demo.nvml.library import FUNCTIONS
 from exporter.demo.nvml.links import LEVELS
 from exporter.demo.scenario.codec import Signed, fail
 from exporter.demo.scenario.gpus import Gpu, Health, Links, MigInstance, Vgpu
+from exporter.demo.scenario.pods import keys
 from exporter.demo.scenario.schema import Scenario
 from exporter.model.readings import NvlinkError
 

@@ -6,19 +6,102 @@ annotation, and leaves the scheduler's unconfirmed.
 
 Forks rename the resource and the annotations: ``rainbond.com/gpu-mem`` goes with
 ``RAINBOND_COM_GPU_MEM_IDX``.
+
+Older annotations have the minor of one GPU for the pod (``ALIYUN_COM_GPU_MEM_IDX``). Newer ones are JSON:
+``{"0": {"1": 8}}`` is 8 units of the GPU with minor 1 for the first container, not counting init containers.
+A unit is a GiB or a MiB, by the plugin's configuration, which no annotation has.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing
-from exporter.sharing.alibaba import gpushare_annotations
 from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.reading import parsed
 from exporter.sharing.base.system import Claim, Grant, Granted, Offer, System, not_counted, whole_keys
 from exporter.sharing.base.view import main_containers
+
+LONGEST = 1 << 16
+MOST = 1 << 31
+UNITS = (1 << 30, 1 << 20)
+# The memory sizes of a node's GPUs differ by less than this factor.
+UNLIKE = 16
+NO_GPU = "-1"
+INDEX_SUFFIX = "_GPU_MEM_IDX"
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+
+Shares = dict[int, dict[int, int]]
+
+
+class Allocation(NamedTuple):
+    """The units by container and minor."""
+
+    shares: Shares
+    faults: tuple[str, ...]  # messages about entries that were left out
+
+
+def parse_number(text: str) -> int:
+    """Return a minor or a number of units; raises ValueError."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return int(text)
+
+
+def parse_index(text: str) -> int | None:
+    """Return the minor of a GPU, None if the scheduler found no GPU; raises ValueError."""
+    return None if text == NO_GPU else parse_number(text)
+
+
+def parse_allocation(text: str) -> Allocation:
+    """Return the shares in ``{container: {minor: units}}``; raises ValueError."""
+    shares: Shares = {}
+    faults = []
+    for container, given in parsed(text, dict, LONGEST).items():
+        try:
+            shares[parse_number(container)] = _counts(given)
+        except ValueError as error:
+            faults.append(f"container {container[:40]!r}: {error}")
+    return Allocation(shares, tuple(faults))
+
+
+def parse_counts(text: str) -> dict[int, int]:
+    """Return the units of each GPU in ``{minor: units}``; raises ValueError."""
+    return _counts(parsed(text, dict, LONGEST))
+
+
+def unit_bytes(units: int, total: int | None) -> int | None:
+    """Return the bytes of a unit if a GPU of ``total`` bytes has ``units``, None if neither GiB nor MiB fits.
+
+    The plugin counts every GPU as large as the first of its node, so that the nearest unit is taken.
+    """
+    if units <= 0 or not total:
+        return None
+    distance, unit = min((max(units * unit / total, total / (units * unit)), unit) for unit in UNITS)
+    return unit if distance <= UNLIKE else None
+
+
+def index_key(annotations: Iterable[str], resource: str) -> str | None:
+    """Return the key of the annotation with a resource's GPU index: it has the resource's domain.
+
+    Without such a key, the only key of this kind is returned, else None.
+    """
+    wanted = re.sub("[^A-Z0-9]", "_", resource.partition("/")[0].upper()) + INDEX_SUFFIX
+    keys = [key for key in annotations if key.endswith(INDEX_SUFFIX)]
+    if wanted in keys:
+        return wanted
+    return keys[0] if len(keys) == 1 else None
+
+
+def _counts(given: object) -> dict[int, int]:
+    if not isinstance(given, Mapping) or not all(type(count) is int for count in given.values()):
+        raise ValueError("is not an object of whole numbers")
+    if not all(0 <= count < MOST for count in given.values()):
+        raise ValueError("has a number out of bounds")
+    return {parse_number(minor): units for minor, units in given.items()}
+
 
 MEMORY = "aliyun.com/gpu-mem"
 COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
@@ -124,7 +207,7 @@ class Gpushare(System):
                     self._grant(gpu_part, self.view.inventory.by_minor(minor))
                     for minor, gpu_part in parts.items()
                 )
-        key_of_index = gpushare_annotations.index_key(annotations, part.resource)
+        key_of_index = index_key(annotations, part.resource)
         if key_of_index is not None:
             return self._by_index(part, key_of_index)
         return self._by_itself(part)
@@ -146,7 +229,7 @@ class Gpushare(System):
         if annotations.get(f"{prefix}ASSIGNED") != "true":
             return self._by_itself(part)
         try:
-            minor = gpushare_annotations.parse_index(annotations[key])
+            minor = parse_index(annotations[key])
         except ValueError as error:
             self._object(part.holder, key, error)
             return ()
@@ -176,15 +259,15 @@ class Gpushare(System):
         minor = device.gpu.identity.minor
 
         def of_minor(text: str) -> int:
-            counts = gpushare_annotations.parse_counts(text)
+            counts = parse_counts(text)
             return 0 if minor is None else counts.get(minor, 0)
 
         counts = (
             self._number(part.holder, UNITS_OF_GPUS, of_minor),
-            self._number(part.holder, key, gpushare_annotations.parse_number),
+            self._number(part.holder, key, parse_number),
             self._offered[part.resource, device.key.uuid],
         )
-        return gpushare_annotations.unit_bytes(next(filter(None, counts), 0), device.memory)
+        return unit_bytes(next(filter(None, counts), 0), device.memory)
 
     def _number(self, holder: ContainerRef, key: str, parse: Callable[[str], int]) -> int:
         """Return the number in an annotation, 0 if it is missing or malformed."""
@@ -203,7 +286,7 @@ class Gpushare(System):
         if text is None or holder.container not in names:
             return {}
         try:
-            allocation = gpushare_annotations.parse_allocation(text)
+            allocation = parse_allocation(text)
         except ValueError as error:
             self._object(holder, key, error)
             return {}

@@ -1,20 +1,31 @@
-"""The holdings of the node, from the answers of all systems."""
+"""The holdings of the node, from the answers of all systems.
+
+``KeptHoldings`` keeps them from poll to poll while their inputs are unchanged: pods come and go in minutes,
+and polls in seconds. The systems get only the fixed part of a GPU, so that holdings cannot depend on anything
+that is not compared. What this saves: docs/decisions.md.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from exporter.model import (
+    Allocations,
     DeviceKey,
+    DeviceProcess,
     DeviceSharing,
     GpuIdentity,
+    GpuReading,
     Holding,
     Holdings,
+    Memory,
+    MigReading,
 )
 from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
 from exporter.sharing.base.system import Entitled, HeldSlices, Offer, System, guarded
-from exporter.sharing.base.view import View
+from exporter.sharing.base.view import NodeFacts, View
 
 
 def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
@@ -126,3 +137,72 @@ class _Node:
         on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
         by_ids = any(device == key for device, _, _ in self._resolved.held)
         return not by_ids and len(on_device) == 1 and on_device[0].exclusive
+
+
+Resolve = Callable[[tuple[GpuReading, ...], Allocations | None, NodeFacts], Holdings]
+MPS = "mps"
+
+
+class KeptHoldings:
+    """Calls ``resolve`` if devices, ids, pods or files differ from those of the last call.
+
+    ``resolve`` must depend on its arguments only, and not on the time when the kubelet was read.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._inputs: tuple[Any, ...] | None = None
+        self._holdings = Holdings(known=False)
+
+    def of(self, gpus: Iterable[GpuReading], allocations: Allocations | None, facts: NodeFacts) -> Holdings:
+        """Return the holdings of the node."""
+        fixed = tuple(map(fixed_part, gpus))
+        inputs = (fixed, allocations and replace(allocations, read_at=0.0), facts)
+        if inputs != self._inputs:
+            # A failed call is repeated at the next poll.
+            self._inputs = None
+            self._holdings = self._resolve(fixed, allocations, facts)
+            self._inputs = inputs
+        return self._holdings
+
+
+def fixed_part(gpu: GpuReading) -> GpuReading:
+    """Return a reading without use, except that of vGPUs, which their meters need."""
+    return GpuReading(
+        identity=gpu.identity,
+        up=gpu.up,
+        memory=_size(gpu.memory),
+        compute_mode=gpu.compute_mode,
+        virtualization=gpu.virtualization,
+        vgpus=gpu.vgpus,
+        mig_enabled=gpu.mig_enabled,
+        mig_slices=gpu.mig_slices,
+        mig=None if gpu.mig is None else tuple(map(_fixed_part, gpu.mig)),
+        mig_complete=gpu.mig_complete,
+        processes=_clients(gpu.processes),
+    )
+
+
+def _fixed_part(mig: MigReading) -> MigReading:
+    return replace(
+        mig,
+        memory=_size(mig.memory),
+        bar1=None,
+        profiling=None,
+        utilization_percent=None,
+        processes=_clients(mig.processes),
+        process_utilization=None,
+    )
+
+
+def _size(memory: Memory | None) -> Memory | None:
+    # Holdings do not depend on the memory in use.
+    return memory and Memory(total=memory.total, used=0, free=memory.total)
+
+
+def _clients(processes: tuple[DeviceProcess, ...] | None) -> tuple[DeviceProcess, ...] | None:
+    """Return one MPS client if there is any: it shows that MPS is in use."""
+    if processes is None:
+        return None
+    client = next((process for process in processes if MPS in process.kinds), None)
+    return () if client is None else (replace(client, memory=None),)

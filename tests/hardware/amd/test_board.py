@@ -7,7 +7,7 @@ import pytest
 
 from exporter.amd.cards import Card
 from exporter.amd.sysfs_file import LONGEST, Files
-from exporter.demo.amd import metrics_table
+from exporter.demo import amd_tree
 from exporter.model import GpuReading
 from exporter.model.readings import Bar1, Ecc, Memory, PcieLink, Topology
 from tests.hardware.amd.tree import GIB, UUID, Tree, hanging, unreadable
@@ -201,7 +201,7 @@ async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
         "energy_accumulator": 65536 * 25,
         "pcie_replay_count_acc": 8,
     }
-    tree.card(gpu_metrics=metrics_table.table("1.6", values))
+    tree.card(gpu_metrics=amd_tree.table("1.6", values))
     gpu = await tree.gpu()
     assert (gpu.energy_millijoules, gpu.utilization_percent, gpu.power_milliwatts) == (25_000, 87, 243_000)
     for path in (*tree.device().glob("hwmon/hwmon6/*"), *tree.device().glob("*_busy_percent")):
@@ -216,7 +216,7 @@ async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
 @pytest.mark.parametrize(("version", "joules"), [(90010, 25), (100300, None)])
 async def test_energy_in_an_unknown_unit_is_not_told(tree: Tree, version: int, joules: int | None) -> None:
     """Tables before 1.4 do not say what they count in; only of the MI100 and MI200 boards it is known."""
-    tree.card(gpu_metrics=metrics_table.table("1.3", {"energy_accumulator": 65536 * 25}))
+    tree.card(gpu_metrics=amd_tree.table("1.3", {"energy_accumulator": 65536 * 25}))
     tree.node(gfx_target_version=version)
     assert (await tree.gpu()).energy_millijoules == (None if joules is None else joules * 1000)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.amd import metrics_table
+from exporter.demo import amd_tree
 from exporter.model.readings import Ecc
 from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
 
@@ -108,7 +108,7 @@ async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
 async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tree, install: Install) -> None:
     """The two count in different units: energy that the table has told once is the table's, or unknown."""
     install(STAND_IN)
-    table = metrics_table.table("1.6", {"energy_accumulator": 65536 * 25})
+    table = amd_tree.table("1.6", {"energy_accumulator": 65536 * 25})
     tree.card(gpu_metrics=table)
     amd = tree.source()
     for content, energy in ((table, 25_000), (b"", None), (table, 25_000)):

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from exporter.amd.gpu_metrics import LAYOUTS, Metrics, parse
-from exporter.demo.amd import metrics_table
+from exporter.demo import amd_tree
 
 ALL_ONES = b"\xff"
 ONES = 0xFFFFFFFF
@@ -201,7 +201,7 @@ def test_the_fake_boards_table_is_laid_out_as_the_kernels(version: str) -> None:
         "energy_accumulator": 1 << 33,
         "pcie_replay_count_acc": 5,
     }
-    table = metrics_table.table(version, values, [[10, 20], [30, 40]])
+    table = amd_tree.table(version, values, [[10, 20], [30, 40]])
     major, minor = map(int, version.split("."))
     assert len(table) == LAYOUTS[major, minor].size
     found = parse(table)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from exporter.demo.amd import metrics_table
+from exporter.demo import amd_tree
 from exporter.model.readings import Memory
 from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
 
@@ -90,14 +90,14 @@ async def test_processes_run_in_their_partition(tree: Tree) -> None:
 async def test_how_busy_each_partition_is(tree: Tree) -> None:
     """The table of metrics tells it by partition, in their order."""
     device = tree.partitions(4)
-    tree.write(device / "gpu_metrics", metrics_table.table("1.6", {}, [[10, 30], [0, 0], [100, 99], [7, 8]]))
+    tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[10, 30], [0, 0], [100, 99], [7, 8]]))
     assert [part.utilization_percent for part in (await tree.gpu()).mig or ()] == [20, 0, 100, 8]
 
 
 async def test_a_table_of_another_cut_says_nothing_of_this_one(tree: Tree) -> None:
     """The GPU was cut anew between two reads."""
     device = tree.partitions(4)
-    tree.write(device / "gpu_metrics", metrics_table.table("1.6", {}, [[10]] * 8))
+    tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[10]] * 8))
     assert {part.utilization_percent for part in (await tree.gpu()).mig or ()} == {None}
 
 
@@ -193,6 +193,6 @@ async def test_partitions_that_a_container_may_not_see(tree: Tree) -> None:
     assert (part.uuid, part.gi, part.multiprocessors) == ("amdgpu_xcp_22", 2, 38)
     assert [process.pid for process in part.processes or ()] == [7]
     assert part.process_utilization is None
-    tree.write(device / "gpu_metrics", metrics_table.table("1.6", {}, [[place] for place in range(8)]))
+    tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[place] for place in range(8)]))
     gpu = await tree.gpu()
     assert (gpu.mig_slices, [each.utilization_percent for each in gpu.mig or ()]) == (8, [2])

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from exporter.amd import AmdSource
-from exporter.amd.card_reader import CardReader
+from exporter.amd.amd_source import CardReader
 from exporter.amd.cards import Card
 from exporter.model import GpuReading, HardwareReading
 from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, hanging, release, unreadable

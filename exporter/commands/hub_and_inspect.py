@@ -1,15 +1,19 @@
-"""``hub``: serve the page of the cluster, with data from a Prometheus."""
+"""Commands on a cluster, from a Prometheus: ``hub`` serves its page, ``inspect`` prints its GPUs."""
 
 import asyncio
-from collections.abc import Callable
+import json
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from exporter.commands.node_and_output import print_text
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.config.settings import Settings, SettingsError
-from exporter.fleet.read import Aim
+from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
+from exporter.fleet.read import Aim, NoExporterError
 from exporter.fleet.targets import NodeLinks, TemplateError
 from exporter.fleet.watch import Watch, hub_registry
-from exporter.prometheus import Prometheus
+from exporter.prometheus import Prometheus, PrometheusError
 from exporter.web import Server
 from exporter.web.auth import access_of
 from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
@@ -83,3 +87,26 @@ async def _hub(
     finally:
         await server.stop()
         await prometheus.close()
+
+
+FAILED = 1
+
+
+async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
+    """Print the named nodes, or all, and return the exit code: 1 if something could not be read.
+
+    Raises SettingsError without a Prometheus.
+    """
+    prometheus = prometheus_of(settings)
+    try:
+        inspection = await inspect(prometheus, names, details=details, idle_after=settings.idle_after)
+    except (PrometheusError, NoExporterError, UnknownNodeError) as error:
+        sys.stderr.write(f"gpuslice-exporter: {error}\n")
+        return FAILED
+    finally:
+        await prometheus.close()
+    if output == "json":
+        print_text(json.dumps(inspection_json(inspection, details=details), indent=2) + "\n")
+    else:
+        print_text(inspection_text(inspection, details=details))
+    return FAILED if inspection.problems else 0

@@ -1,1 +1,0 @@
-"""AMD GPUs of a fake node: the files of sysfs and KFD."""

@@ -1,1 +1,0 @@
-"""A kubelet in software."""
