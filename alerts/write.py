@@ -1,4 +1,4 @@
-"""The rules as files for Prometheus and the Prometheus Operator."""
+"""The rules as files for Prometheus, and as objects for the operators that load them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,11 +13,13 @@ from alerts.thresholds import RulesSettings, Thresholds
 from alerts.windows import Windows
 
 _MADE = "# Generated from the code in alerts/ by `make rules`. Change the code or thresholds.toml instead.\n"
-RECORDING, ALERTS, OPERATOR = (
-    "rules/gpuslice-recording.yaml",
-    "rules/gpuslice-alerts.yaml",
-    "operator/gpuslice-rules.yaml",
-)
+RECORDING, ALERTS = "rules/gpuslice-recording.yaml", "rules/gpuslice-alerts.yaml"
+# API version and kind of each operator's object, by file. Their specs are the same.
+OPERATORS = {
+    "operator/gpuslice-rules.yaml": ("monitoring.coreos.com/v1", "PrometheusRule"),
+    "google/gpuslice-rules.yaml": ("monitoring.googleapis.com/v1", "ClusterRules"),
+    "victoria-metrics/gpuslice-rules.yaml": ("operator.victoriametrics.com/v1beta1", "VMRule"),
+}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -43,14 +45,17 @@ def rule_files(numbers: Thresholds) -> dict[str, str]:
     return {
         RECORDING: _written({"groups": recording}),
         ALERTS: _written({"groups": alerts}),
-        OPERATOR: _written(_object([*recording, *alerts])),
+        **{
+            path: _written(_object(version, kind, [*recording, *alerts]))
+            for path, (version, kind) in OPERATORS.items()
+        },
     }
 
 
-def _object(groups: list[dict[str, Any]]) -> dict[str, Any]:
+def _object(version: str, kind: str, groups: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
+        "apiVersion": version,
+        "kind": kind,
         "metadata": {"name": "gpuslice", "labels": {"app.kubernetes.io/name": "gpuslice-exporter"}},
         "spec": {"groups": groups},
     }

@@ -31,6 +31,14 @@ def operator() -> list[Manifest]:
     return overlay("prometheus-operator")
 
 
+# Kind and API group of the monitor in each component for a place other than the Prometheus Operator.
+PLACES = {
+    "google-managed-prometheus": ("ClusterPodMonitoring", "monitoring.googleapis.com"),
+    "victoria-metrics": ("VMPodScrape", "operator.victoriametrics.com"),
+    "azure-monitor": ("PodMonitor", "azmonitoring.coreos.com"),
+}
+
+
 def _endpoint(monitor: Manifest) -> dict[str, Any]:
     (found,) = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
     return found
@@ -80,6 +88,46 @@ def test_no_node_is_scraped_twice(component: str) -> None:
     assert not [name for name in template["metadata"]["annotations"] if name.startswith("prometheus.io/")]
     with pytest.raises(pytest.fail.Exception, match=r"nonexistent key: prometheus\.io/scrape"):
         composed(component, other)
+
+
+@pytest.mark.parametrize("component", PLACES)
+def test_a_place_scrapes_the_pods_once_and_keeps_their_labels(component: str) -> None:
+    """The selector and port are the pods', labels of targets replace none, and annotations are removed."""
+    objects = composed(component)
+    kind, group = PLACES[component]
+    monitor, template = only(objects, kind), only(objects, "DaemonSet")["spec"]["template"]
+    (endpoint,) = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
+
+    assert monitor["apiVersion"].startswith(f"{group}/")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert endpoint["port"] in {port["name"] for port in container(objects)["ports"]}
+    assert endpoint.get("honorLabels") or monitor["spec"]["targetLabels"]["metadata"] == []
+    assert not [name for name in template["metadata"]["annotations"] if name.startswith("prometheus.io/")]
+
+
+@pytest.mark.parametrize("component", ["victoria-metrics", "azure-monitor"])
+def test_a_place_relabels_as_the_prometheus_operator(component: str) -> None:
+    """Both operators took the fields of the PodMonitor; VictoriaMetrics renamed one."""
+    there = only(composed(component), PLACES[component][0])["spec"]
+    (endpoint,) = there["podMetricsEndpoints"]
+    if "relabelConfigs" in endpoint:
+        endpoint["relabelings"] = endpoint.pop("relabelConfigs")
+
+    assert there == only(composed("pod-monitor"), "PodMonitor")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("component", "kind", "namespace"),
+    [("google-managed-prometheus", "ClusterRules", None), ("victoria-metrics", "VMRule", "gpuslice")],
+)
+def test_a_place_has_the_rules_of_the_prometheus_operator(
+    operator, component: str, kind: str, namespace: str | None
+) -> None:
+    """All groups are in its object, unchanged; an object of the cluster has no namespace."""
+    rules = only(composed(component), kind)
+
+    assert rules["spec"] == only(operator, "PrometheusRule")["spec"]
+    assert rules["metadata"].get("namespace") == namespace
 
 
 def test_the_rules_are_those_that_are_written(operator) -> None:
