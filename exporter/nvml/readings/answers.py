@@ -55,10 +55,9 @@ def set_path(values: Values, into: Path, value: Any) -> None:
         for key, part in value.items():
             set_path(values, (*into, key), part)
     elif value is not None:
-        *parents, last = into
-        for key in parents:
+        for key in into[:-1]:
             values = values.setdefault(key, {})
-        values[last] = value
+        values[into[-1]] = value
 
 
 def add_kept(values: Values, kept: Kept) -> None:
