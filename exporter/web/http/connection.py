@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
 
     def begin(self, *, has_body: bool) -> None:
         """Record the start of a request; one with a body is the last of its connection."""
-        self._served = True
+        self._served, self.streams = True, False
         # A pipelined request may begin before done() is called for the one before it.
         self._answers += 1
         self._last = self._last or has_body
