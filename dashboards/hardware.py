@@ -40,7 +40,7 @@ def hardware() -> Dashboard:
         (variables.datasource(), variables.cluster(), variables.node(), variables.gpu()),
         (
             ("Now", (*_numbers(), _table())),
-            ("Over time", (_health(), *_load())),
+            ("Over time", (health("Health", GPUS, span=24), *_load())),
             Folded("Clocks", clocks()),
             Folded("Power and heat", heat()),
             Folded("Errors and repairs", errors()),
@@ -56,7 +56,8 @@ def hardware() -> Dashboard:
     )
 
 
-_CONDITIONS = f'gpuslice_gpu_condition{{{GPUS}, condition!="driver_released"}}'
+def _conditions(selector: str) -> str:
+    return f'gpuslice_gpu_condition{{{selector}, condition!="driver_released"}}'
 
 
 def _numbers() -> tuple[Panel, ...]:
@@ -66,7 +67,7 @@ def _numbers() -> tuple[Panel, ...]:
             "Unhealthy GPUs",
             "none",
             "GPUs with a condition such as lost or needs_reset (docs/xids.md).",
-            f"sum(max by (cluster, node, uuid) ({_CONDITIONS}))",
+            f"sum(max by (cluster, node, uuid) ({_conditions(GPUS)}))",
             steps={0: GOOD, 1: BAD},
         ),
         number(
@@ -136,13 +137,14 @@ def _table() -> Panel:
     )
 
 
-def _health() -> Panel:
+def health(title: str, selector: str, span: int) -> Panel:
+    """Return a panel with the health of each selected GPU over time."""
     return states(
-        "Health",
+        title,
         "Unhealthy: a GPU has a condition, such as lost or needs_reset. A gap: no data.",
         HEALTHY,
-        Query(f"max by (cluster, node, gpu) ({_CONDITIONS})", GPU),
-        span=24,
+        Query(f"max by (cluster, node, gpu) ({_conditions(selector)})", GPU),
+        span=span,
     )
 
 

@@ -4,21 +4,20 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import variables
 from dashboards.board import Folded, Panel, board
+from dashboards.hardware import health
 from dashboards.node_more import exporter, load, migs, slices_and_jobs, vgpus
 from dashboards.panels import (
     BAD,
     CAPACITY,
     GOOD,
-    HEALTHY,
     HELD,
     UNATTRIBUTED,
     USED,
     Query,
     number,
-    states,
     timeline,
 )
-from dashboards.selectors import GPU, NODES, POD, without_target
+from dashboards.selectors import NODES, POD, without_target
 from dashboards.tables import CONTAINER, MIG_DEVICE, MODEL, NAMESPACE, NODE, Column, listing
 from dashboards.tables import GPU as GPUS
 from dashboards.tables import POD as PODS
@@ -42,7 +41,7 @@ def node() -> Dashboard:
         (
             ("Now", _now()),
             ("Holders", (_holders(),)),
-            ("GPUs", (_gpus(), _health())),
+            ("GPUs", (_gpus(), health("Health of GPUs", NODES, span=8))),
             ("Use over time", (_memory(), _compute())),
             Folded("Load and power", load()),
             Folded("Slices and batch jobs", slices_and_jobs()),
@@ -160,17 +159,6 @@ def _gpus() -> Panel:
         *(without_target(f"gpuslice_gpu_{name}{{{NODES}}}") for name in series),
         sort=("Node", "GPU"),
         span=16,
-    )
-
-
-def _health() -> Panel:
-    conditions = f'gpuslice_gpu_condition{{{NODES}, condition!="driver_released"}}'
-    return states(
-        "Health of GPUs",
-        "Unhealthy: a GPU has a condition, such as lost or needs_reset. A gap: no data.",
-        HEALTHY,
-        Query(f"max by (cluster, node, gpu) ({conditions})", GPU),
-        span=8,
     )
 
 

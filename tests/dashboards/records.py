@@ -18,7 +18,7 @@ OTHERS = {
     "process_resident_memory_bytes": TARGET,
     "process_start_time_seconds": TARGET,
 }
-"""What Prometheus itself knows, and what the exporter tells of itself."""
+"""Series of Prometheus itself, and of the exporter's own process."""
 _GPU = frozenset({"cluster", "node", "gpu", "uuid"})
 _LEVELS = {
     "container": _GPU | {"mig_uuid", "namespace", "pod", "container"},
