@@ -1,11 +1,10 @@
 """The recording rules: rows of containers, and their sums by node and by namespace.
 
-Every row has the labels that identify its subject and ``cluster``, and none of the target: a container or a
-GPU that two targets report is one row. Unknown values are in no sum; a sum is 0 if there is nothing to add,
-and absent if nothing of it is known.
+Every row has the labels of its subject and ``cluster``, and none of the target: what two targets report is
+one row. Unknown values are in no sum; a sum is 0 if there is nothing to add, absent if nothing is known.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from alerts.model import Group, Record
 from alerts.windows import Windows, seconds
@@ -36,9 +35,17 @@ _SUMS = {
     "idle_gpus": (f"{HELD_GPUS} * {IDLE}", "Compute that idle holders are entitled to."),
     "held_bytes": (HELD_BYTES, "Memory that holders are entitled to."),
     "used_bytes": (USED_BYTES, "Memory used by containers, mean of 5 minutes."),
+    "unused_gpus": (
+        f"clamp_min({HELD_GPUS} - {USED_GPUS}, 0)",
+        "Compute held and not used, holder by holder.",
+    ),
+    "unused_bytes": (
+        f"clamp_min({HELD_BYTES} - {USED_BYTES}, 0)",
+        "Memory held and not used, holder by holder.",
+    ),
 }
 """Sums over containers: the rows to add, and the meaning."""
-_ZERO = frozenset({"idle_holders", "held_gpus", "idle_gpus", "held_bytes"})
+_ZERO = frozenset({"idle_holders", "held_gpus", "idle_gpus", "held_bytes", "unused_gpus", "unused_bytes"})
 """Sums that are 0 if there are no holders."""
 
 _OF_GPUS = {
@@ -46,8 +53,26 @@ _OF_GPUS = {
     "total_bytes:sum": ("gpu_memory_total_bytes", "", "Memory of the GPUs that report it."),
     "offered_slices:sum": ("gpu_slices", "resource", "Slices offered by device plugins, by `resource`."),
     "held_slices:sum": ("gpu_slices_allocated", "resource", "Slices allocated to pods, by `resource`."),
+    "unhealthy_slices:sum": ("gpu_slices_unhealthy", "resource", "Unhealthy slices, by `resource`."),
 }
 """Sums over series of GPUs: the series, a further label, and the meaning."""
+
+_KNOWN_CONTAINERS = {
+    "containers": LIMITED,
+    "slices": SLICES,
+    "held_gpus": HELD_GPUS,
+    "held_bytes": HELD_BYTES,
+    "used_gpus": USED_GPUS,
+    "used_bytes": USED_BYTES,
+}
+"""Records of containers that are counted, by the label ``value`` of the counts."""
+_KNOWN_GPUS = {
+    "total_bytes": "gpuslice_gpu_memory_total_bytes",
+    "holders": "gpuslice_gpu_holders",
+    # Without slices and holders, there is nothing to offer.
+    "offered_slices": "gpuslice_gpu_slices or gpuslice_gpu_holders == 0",
+}
+"""Series of GPUs that are counted, by the label ``value`` of their counts."""
 
 _HOURS = {
     "held": (HELD_SECONDS, "GPU-seconds held within the hour."),
@@ -61,8 +86,16 @@ def recording_groups(windows: Windows) -> tuple[Group, ...]:
     often, seldom = windows.interval, windows.slow_interval
     return (
         Group(name="gpuslice-containers", interval=often, rules=tuple(_containers(windows))),
-        Group(name="gpuslice-nodes", interval=often, rules=(*_gpus(), *_sums("node", _by_node))),
-        Group(name="gpuslice-namespaces", interval=often, rules=tuple(_sums("namespace", _by_namespace))),
+        Group(
+            name="gpuslice-nodes",
+            interval=often,
+            rules=(*_nodes(), *_gpus(), *_sums("node", _by_node), _known("node", "cluster, node")),
+        ),
+        Group(
+            name="gpuslice-namespaces",
+            interval=often,
+            rules=(*_sums("namespace", _by_namespace), _known("namespace", _NAMESPACE)),
+        ),
         Group(name="gpuslice-hours", interval=seldom, rules=tuple(_hours())),
     )
 
@@ -90,6 +123,7 @@ def _containers(windows: Windows) -> Iterator[Record]:
         yield Record(name=name, expr=_rows(rows), why=why)
     yield from _states(windows.idle_after)
     yield from _contention()
+    yield from _listed()
 
 
 def _rows(rows: str) -> str:
@@ -115,7 +149,7 @@ def _states(idle_after: str) -> Iterator[Record]:
     limited = 'gpuslice_container_info{isolation=~"hard|soft"}'
     yield Record(
         name=LIMITED,
-        expr=f"max by ({HOLDER}) ({limited} or gpuslice_container_info * 0)",
+        expr=_rows(f"({limited} or gpuslice_container_info * 0)"),
         why="1 if hardware or a library enforces the share of a container, else 0.",
     )
 
@@ -140,6 +174,69 @@ def _contention() -> Iterator[Record]:
         expr=f"{SHARED}\n"
         f"and on ({DEVICE}) ({LIMITED} == 0 or ({SLICES} > 0 unless {HELD_BYTES}) or {too_much})",
         why="Holders of a device that can take memory from each other; absent if they cannot.",
+    )
+
+
+def _listed() -> Iterator[Record]:
+    idle = f"and {IDLE} == 1"
+    largest = "\nor ".join(
+        f"topk by (cluster) (50, {rows} {idle})" for rows in (IDLE_SECONDS, USED_BYTES, HELD_GPUS)
+    )
+    yield Record(
+        name="container:gpuslice_largest_idle_seconds:topk",
+        expr=f"{IDLE_SECONDS} and ({largest})",
+        why="Seconds without compute use of idle holders: the 50 longest of a cluster, and the 50 each "
+        "with most memory used and most compute held.",
+    )
+    yield Record(
+        name="gpu:gpuslice_raised_condition:bool",
+        expr=f'max by ({GPU}, condition) (gpuslice_gpu_condition{{condition!="driver_released"}} == 1)',
+        why="1 for each `condition` that a GPU has; a released driver is none.",
+    )
+    yield Record(
+        name="gpu:gpuslice_recent_xid_seconds:min",
+        expr=f"min by ({GPU}, xid) (time() - gpuslice_gpu_xid_last_timestamp_seconds) < 3600",
+        why="Seconds since an XID, by `xid`; absent after an hour.",
+    )
+
+
+def _nodes() -> Iterator[Record]:
+    yield Record(
+        name="node:gpuslice_exporters:count",
+        expr="count by (cluster, node) (gpuslice_snapshot_timestamp_seconds)",
+        why="Targets that report the node.",
+    )
+    yield Record(
+        name="node:gpuslice_sharing:count",
+        expr="count by (cluster, node, sharing) (max by (cluster, node, uuid, sharing) "
+        "(gpuslice_gpu_info and on (cluster, node, uuid) gpuslice_gpu_up))",
+        why="GPUs by their mode of `sharing`.",
+    )
+    yield Record(
+        name="node:gpuslice_known_gpus:count",
+        expr=_counts(
+            "cluster, node",
+            {
+                value: f"max by (cluster, node, uuid) ({rows}) and on (cluster, node, uuid) gpuslice_gpu_up"
+                for value, rows in _KNOWN_GPUS.items()
+            },
+        ),
+        why="GPUs of which a `value` is known: `total_bytes`, `holders` or `offered_slices`.",
+    )
+
+
+def _known(level: str, labels: str) -> Record:
+    return Record(
+        name=f"{level}:gpuslice_known_containers:count",
+        expr=_counts(labels, _KNOWN_CONTAINERS),
+        why="Containers of which a `value` is known; those of the value `containers` are all.",
+    )
+
+
+def _counts(labels: str, rows_of: Mapping[str, str]) -> str:
+    return "\nor ".join(
+        f'label_replace(count by ({labels}) ({rows}), "value", "{value}", "", "")'
+        for value, rows in rows_of.items()
     )
 
 

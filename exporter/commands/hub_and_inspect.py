@@ -10,7 +10,7 @@ from exporter.commands.node_and_output import print_text
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.config.settings import Settings, SettingsError
 from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
-from exporter.fleet.read import Aim, NoExporterError
+from exporter.fleet.read import MissingSeriesError
 from exporter.fleet.targets import NodeLinks, TemplateError
 from exporter.fleet.watch import Watch, hub_registry
 from exporter.prometheus import Prometheus, PrometheusError
@@ -70,9 +70,9 @@ async def _hub(
         raise SettingsError(f"--node-url-template: {error}") from None
     access = access_of(settings.web_config)
     prometheus = prometheus_of(settings)
-    watch = Watch(prometheus, Aim(settings.idle_after, options.window), interval=options.refresh)
+    watch = Watch(prometheus, window=options.window, interval=options.refresh)
     ticker = Ticker()
-    pages = FleetPages(lambda: watch.newest, links, idle_after=settings.idle_after)
+    pages = FleetPages(lambda: watch.newest, links)
     app = make_hub_app(
         Cluster(pages, ticker, hub_registry(lambda: watch.newest)),
         prefix=settings.route_prefix or "",
@@ -95,12 +95,14 @@ FAILED = 1
 async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
     """Print the named nodes, or all, and return the exit code: 1 if something could not be read.
 
-    Raises SettingsError without a Prometheus.
+    Raises SettingsError without a Prometheus, and for details of nodes that are not named.
     """
+    if details and not names:
+        raise SettingsError("--details needs the name of a node: holders are read node by node")
     prometheus = prometheus_of(settings)
     try:
-        inspection = await inspect(prometheus, names, details=details, idle_after=settings.idle_after)
-    except (PrometheusError, NoExporterError, UnknownNodeError) as error:
+        inspection = await inspect(prometheus, names, idle_after=settings.idle_after)
+    except (PrometheusError, MissingSeriesError, UnknownNodeError) as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return FAILED
     finally:

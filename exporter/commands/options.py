@@ -75,7 +75,7 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--window",
-        type=_duration("1m", "720h"),
+        type=_duration("1h", "720h"),
         default=86400.0,
         metavar="DURATION",
         help="time over which GPU-hours are summed. Default: 24h",

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.fleet.cluster_model import IdleHolder, IdleTotals, SickGpu
-from exporter.fleet.queries import Answers, Narrow, of
-from exporter.fleet.targets import Scraped, Targets, holder_key, holder_of
+from exporter.fleet.cluster_model import IdleHolder, IdleTotals, NodeKey, SickGpu
+from exporter.fleet.queries import Answers, of
+from exporter.fleet.targets import Targets, holder_key, holder_of
 from exporter.formats.wording import duration
 from exporter.model.conditions import TABLE, Look
 from exporter.model.xids import explain
@@ -14,18 +14,15 @@ from exporter.prometheus import Sample
 
 # The maximum number of unhealthy GPUs listed.
 SICK_LISTED = 200
-# How long an XID is shown, as on the node page.
-RECENT_SECONDS = 3600
-_GPU = "gpuslice_gpu_"
 _HARMLESS = frozenset({"notice", "application"})
 
 _Reason = tuple[Look, str]
 
 
 class _Sign(NamedTuple):
-    """A sign of an unhealthy GPU: the rows that have it, and the reason shown for one."""
+    """A sign of an unhealthy GPU: the record that has it, and the reason shown for a row."""
 
-    rows: str
+    record: str
     reason: Callable[[Sample], _Reason | None]
 
 
@@ -44,135 +41,121 @@ def _xid(sample: Sample) -> _Reason | None:
 
 
 _SIGNS = {
-    "conditions": _Sign(f'{_GPU}condition{{condition!="driver_released"}} == 1', _condition),
-    "XID errors": _Sign(f"time() - {_GPU}xid_last_timestamp_seconds < {RECENT_SECONDS}", _xid),
+    "conditions": _Sign("gpu:gpuslice_raised_condition:bool", _condition),
+    "XID errors": _Sign("gpu:gpuslice_recent_xid_seconds:min", _xid),
 }
+_UNHEALTHY = "unhealthy GPUs"
+_MODELS = "models of GPUs"
+_COUNT, _COMPUTE, _LARGEST = "number of idle holders", "compute of idle holders", "idle holders"
 
-QUESTIONS = {name: f"topk({SICK_LISTED}, {sign.rows})" for name, sign in _SIGNS.items()}
+QUESTIONS = {
+    **{name: f"topk({SICK_LISTED}, {sign.record})" for name, sign in _SIGNS.items()},
+    _UNHEALTHY: "sum(node:gpuslice_unhealthy_gpus:sum)",
+    _COUNT: "sum(node:gpuslice_idle_holders:sum)",
+    _COMPUTE: "sum(node:gpuslice_idle_gpus:sum)",
+    _LARGEST: "container:gpuslice_largest_idle_seconds:topk",
+}
+"""The queries for unhealthy GPUs and idle holders: their totals, and the largest."""
+
+DETAILS = {
+    "memory held": "container:gpuslice_held_bytes:max",
+    "memory used": "container:gpuslice_used_bytes:avg5m",
+    "compute held": "container:gpuslice_held_gpus:max",
+    "slices of idle holders": "gpuslice_container_info",
+}
+"""What an idle holder holds, by the name of the query."""
 
 
 class _Case(NamedTuple):
-    scraped: Scraped
+    node: NodeKey
+    gpu: str
     uuid: str
 
 
 def is_whole(answers: Answers) -> bool:
-    """Return whether every sign was queried, and none has more GPUs than are listed."""
-    return all(name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS)
+    """Return whether every sign was queried, none has more GPUs than are listed, and none is missed."""
+    unhealthy = _single(answers, _UNHEALTHY)
+    raised = len({sample.labels.get("uuid", "") for sample in answers.samples("conditions")})
+    return (
+        all(name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS)
+        and unhealthy is not None
+        # The rules of both are evaluated at different times.
+        and bool(raised) >= bool(unhealthy)
+    )
 
 
-def sick_uuids(answers: Answers) -> set[str]:
-    """Return the uuids of the GPUs that have a sign."""
-    return {sample.labels.get("uuid", "") for name in _SIGNS for sample in answers.samples(name)}
+def detail_questions(answers: Answers) -> dict[str, str]:
+    """Return the queries for what idle holders hold, and for the models of unhealthy GPUs."""
+    idle = {sample.labels.get("uuid", "") for sample in answers.samples(_LARGEST)}
+    sick = {sample.labels.get("uuid", "") for name in _SIGNS for sample in answers.samples(name)}
+    questions = {name: of(family, "uuid", idle) for name, family in DETAILS.items()} if idle else {}
+    return questions | ({_MODELS: of("gpu:gpuslice_model:info", "uuid", sick)} if sick else {})
 
 
-def read_sick(
-    answers: Answers, targets: Targets, gpus: Mapping[str, str], models: Mapping[str, str]
-) -> Iterator[SickGpu]:
-    """Yield each unhealthy GPU once, the worst first; ``gpus`` are indexes and ``models`` models by uuid."""
+def read_sick(answers: Answers, details: Answers, targets: Targets) -> Iterator[SickGpu]:
+    """Yield each unhealthy GPU once, the worst first."""
+    models = {
+        sample.labels.get("uuid"): sample.labels.get("model", "") for sample in details.samples(_MODELS)
+    }
     cases: dict[_Case, dict[_Reason, None]] = defaultdict(dict)
     for name, sign in _SIGNS.items():
         for sample in answers.samples(name):
-            scraped, reason = targets.of(sample), sign.reason(sample)
-            if scraped is not None and reason is not None:
-                cases[_Case(scraped, sample.labels.get("uuid", ""))][reason] = None
-    sick = [_sick(case, list(reasons), gpus, models) for case, reasons in cases.items()]
+            labels, reason = sample.labels, sign.reason(sample)
+            if reason is not None:
+                case = _Case(targets.key_of(sample), labels.get("gpu", ""), labels.get("uuid", ""))
+                cases[case][reason] = None
+    sick = [
+        _sick(case, sorted(reasons, key=lambda reason: reason[0]), models) for case, reasons in cases.items()
+    ]
     yield from sorted(sick, key=lambda gpu: (gpu.severity, gpu.node, gpu.gpu, gpu.uuid))
 
 
-def _sick(case: _Case, reasons: list[_Reason], gpus: Mapping[str, str], models: Mapping[str, str]) -> SickGpu:
-    reasons.sort(key=lambda reason: reason[0])
+def _sick(case: _Case, reasons: Sequence[_Reason], models: Mapping[str | None, str]) -> SickGpu:
     return SickGpu(
-        node=case.scraped.key,
+        node=case.node,
         uuid=case.uuid,
-        gpu=gpus.get(case.uuid, ""),
+        gpu=case.gpu,
         model=models.get(case.uuid, ""),
         severity=reasons[0][0],
         reasons=tuple(text for _, text in reasons),
     )
 
 
-IDLE_LISTED = 50
-"""Number of idle holders listed in each order."""
-
-_LONGEST, _MEMORY, _COMPUTE = "longest idle", "idle with most memory", "idle with most compute"
-_COUNT, _SUM, _COMPUTE_SUM = "number of idle holders", "memory of idle holders", "compute of idle holders"
-_CONTAINER = "gpuslice_container_"
-DETAILS = ("memory_entitled_bytes", "memory_used_bytes", "compute_entitled_ratio", "info")
-"""The families with what an idle holder holds."""
-
-_LAST = "last_active_timestamp_seconds"
-
-
-def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
-    """Return the queries for idle holders: their count, and the largest in each order."""
-    rows = narrow.idle(idle_after)
-    memory, compute = (
-        narrow.idle(idle_after, f"{_CONTAINER}{name}")
-        for name in ("memory_used_bytes", "compute_entitled_ratio")
-    )
-    return {
-        _COUNT: f"count({rows})",
-        _SUM: f"sum({memory})",
-        _COMPUTE_SUM: f"sum({compute})",
-        _LONGEST: f"bottomk({IDLE_LISTED}, {rows})",
-        _MEMORY: f"topk({IDLE_LISTED}, {memory})",
-        _COMPUTE: f"topk({IDLE_LISTED}, {compute})",
-    }
-
-
-def listed(answers: Answers) -> list[Sample] | None:
-    """Return a sample of each holder to be listed; None if the queries failed."""
-    lists = (_LONGEST, _MEMORY, _COMPUTE)
-    samples = [sample for name in lists for sample in answers.samples(name)]
-    if not samples and any(name in answers.problems for name in lists):
-        return None
-    return list({holder_key(sample): sample for sample in samples}.values())
-
-
-def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
-    """Return the queries for what these hold, and since when they are idle; empty if there are none."""
-    uuids = [sample.labels.get("uuid", "") for sample in samples]
-    if not uuids:
-        return {}
-    return {name: of(f"{_CONTAINER}{name}", "uuid", uuids) for name in (*DETAILS, _LAST)}
-
-
 def idle_totals(answers: Answers) -> IdleTotals:
-    """Return the totals of all idle holders, also of those not listed; None for a sum without any value."""
-    holders = None if _COUNT in answers.problems else int(_single(answers, _COUNT) or 0)
-    nothing = 0.0 if holders == 0 else None
-    sums = (_single(answers, name) for name in (_SUM, _COMPUTE_SUM))
-    return IdleTotals(holders, *(nothing if value is None else value for value in sums))
+    """Return the totals of all idle holders, also of those not listed; None where none is measured."""
+    holders = _single(answers, _COUNT)
+    return IdleTotals(None if holders is None else int(holders), _single(answers, _COMPUTE))
 
 
-def read_idle(
-    samples: Sequence[Sample], details: Answers, targets: Targets, gpus: Mapping[str, str], at: float
-) -> Iterator[IdleHolder]:
-    """Yield the idle holders; ``gpus`` are indexes by uuid, ``at`` is the Unix time of all answers."""
-    tables = {
-        name: {holder_key(sample): sample for sample in details.samples(name)} for name in (*DETAILS, _LAST)
-    }
-    for sample in samples:
-        scraped, key = targets.of(sample), holder_key(sample)
-        last = tables[_LAST].get(key)
-        if scraped is None:
-            continue
-        uuid = sample.labels.get("uuid", "")
-        info = tables["info"].get(key)
-        values = [row.value if (row := tables[name].get(key)) else None for name in DETAILS[:3]]
-        yield IdleHolder(
-            node=scraped.key,
-            holder=holder_of(sample),
-            uuid=uuid,
-            mig_uuid=sample.labels.get("mig_uuid", ""),
-            gpu=gpus.get(uuid, ""),
-            resource=info.labels.get("resource", "") if info else "",
-            seconds=None if last is None else at - last.value,
-            memory_held=values[0],
-            memory_used=values[1],
-            compute_held=values[2],
-        )
+def read_idle(answers: Answers, details: Answers, targets: Targets) -> tuple[IdleHolder, ...] | None:
+    """Return the largest idle holders; None if the query failed."""
+    if _LARGEST in answers.problems:
+        return None
+    tables = {name: {holder_key(sample): sample for sample in details.samples(name)} for name in DETAILS}
+    return tuple(_idle(sample, tables, targets) for sample in answers.samples(_LARGEST))
+
+
+def _idle(
+    sample: Sample, tables: Mapping[str, Mapping[tuple[str, ...], Sample]], targets: Targets
+) -> IdleHolder:
+    rows = {name: table.get(holder_key(sample)) for name, table in tables.items()}
+    held, used, compute = (
+        None if row is None else row.value
+        for row in (rows["memory held"], rows["memory used"], rows["compute held"])
+    )
+    info = rows["slices of idle holders"]
+    return IdleHolder(
+        node=targets.key_of(sample),
+        holder=holder_of(sample),
+        uuid=sample.labels.get("uuid", ""),
+        mig_uuid=sample.labels.get("mig_uuid", ""),
+        gpu=sample.labels.get("gpu", ""),
+        resource=info.labels.get("resource", "") if info else "",
+        seconds=sample.value,
+        memory_held=held,
+        memory_used=used,
+        compute_held=compute,
+    )
 
 
 def _single(answers: Answers, name: str) -> float | None:

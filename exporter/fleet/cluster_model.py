@@ -88,7 +88,6 @@ class IdleTotals(NamedTuple):
     """Totals of all idle holders of the cluster, also of those not listed; None is not known."""
 
     holders: int | None = None
-    memory_used: float | None = None
     compute_held: float | None = None
 
 

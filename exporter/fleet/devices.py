@@ -1,58 +1,49 @@
-"""The GPUs of some nodes and their holders, as ``inspect`` shows them."""
+"""The GPUs of some nodes and their holders, as ``inspect`` shows them: from the series of these nodes."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from exporter.fleet import slices
-from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units
-from exporter.fleet.cluster_model import Target
-from exporter.fleet.queries import (
-    DEVICE,
-    ROWS,
-    SHARES,
-    SNAPSHOT,
-    TARGET,
-    UNHELD,
-    Answers,
-    by_device,
-    of,
-    target_of,
-)
+from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units, total_amount
+from exporter.fleet.queries import Answers, of, target_of
 from exporter.fleet.targets import Scraped, holder_key, holder_of
+from exporter.formats.wording import is_system
 from exporter.model import Condition, ContainerRow, DeviceKey, Totals
 from exporter.model.conditions import TABLE
 from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.prometheus import Sample
 
-_GPU, _CONTAINER = "gpuslice_gpu_", "gpuslice_container_"
 _UP, _INFO, _CONDITIONS = "GPUs", "names of GPUs", "conditions of GPUs"
-_FIGURES = {
-    "memory": f"{_GPU}memory_total_bytes",
-    "memory held": f"{_GPU}memory_entitled_bytes",
-    "memory used": f"{_GPU}memory_used_bytes",
-    "unattributed compute": f"{_GPU}unattributed_utilization_ratio",
-    "holders": f"{_GPU}holders",
+_OFFERED, _HELD, _UNHEALTHY = "slices offered", "slices held", "unhealthy slices"
+_OF_GPU = {
+    _UP: "gpuslice_gpu_up",
+    _INFO: "gpuslice_gpu_info",
+    _CONDITIONS: "gpuslice_gpu_condition",
+    "memory": "gpuslice_gpu_memory_total_bytes",
+    "memory held": "gpuslice_gpu_memory_entitled_bytes",
+    "memory used": "gpuslice_gpu_memory_used_bytes",
+    "unattributed compute": "gpuslice_gpu_unattributed_utilization_ratio",
+    "number of holders": "gpuslice_gpu_holders",
+    _OFFERED: "gpuslice_gpu_slices",
+    _HELD: "gpuslice_gpu_slices_allocated",
+    _UNHEALTHY: "gpuslice_gpu_slices_unhealthy",
 }
-_SUMS = {"compute held": SHARES["compute_held"], "compute used": SHARES["compute_used"]}
-_COUNTS = {**_SUMS, "containers": ROWS, "containers without a slice": UNHELD}
-_ROW = {
-    "slices": "slices",
-    "memory_entitled": "memory_entitled_bytes",
-    "memory_used": "memory_used_bytes",
-    "compute_entitled": "compute_entitled_ratio",
-    "compute_used": "compute_used_ratio",
-    "last_active": "last_active_timestamp_seconds",
-    "used": "used_gpu_seconds_total",
+_OF_ROW = {
+    "slices": "gpuslice_container_slices",
+    "memory_entitled": "gpuslice_container_memory_entitled_bytes",
+    "memory_used": "gpuslice_container_memory_used_bytes",
+    "compute_entitled": "gpuslice_container_compute_entitled_ratio",
+    "compute_used": "gpuslice_container_compute_used_ratio",
+    "last_active": "gpuslice_container_last_active_timestamp_seconds",
+    "used": "gpuslice_container_used_gpu_seconds_total",
 }
 _HOLDERS = "names of holders"
 _OF_HOLDER = "{} of holders"
 # No counter has the compute before the first poll that saw a container.
 _COMPUTED = "holders that computed lately"
 _STATE_UNKNOWN = Judgement("unknown", "unknown", None)
-
-_Place: TypeAlias = tuple[Target, str]
+# The state of a holder may depend on any of these.
+_FOR_STATES = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _OF_ROW))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,29 +74,17 @@ class Gpu:
     holders: tuple[Holder, ...] | None = ()  # () unless requested, None if the query failed
 
 
-def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, str]:
-    """Return the queries for the GPUs of these targets (None: of all), with their holders if ``details``."""
-    if instances is not None and not instances:
+def questions(nodes: Collection[str]) -> dict[str, str]:
+    """Return the queries for the series of the GPUs and holders of these nodes; none if there are none."""
+    if not nodes:
         return {}
-    among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
-    queries = {
-        _UP: f"{_GPU}up{among}",
-        _INFO: f"{_GPU}info{among}",
-        _CONDITIONS: f"{_GPU}condition == 1{among}",
-        **slices.questions(DEVICE, among),
+    families = _OF_GPU | {_HOLDERS: "gpuslice_container_info"}
+    families |= {_OF_HOLDER.format(name): family for name, family in _OF_ROW.items()}
+    lately = of("gpuslice_container_compute_used_ratio", "node", nodes)
+    return {
+        **{name: of(family, "node", nodes) for name, family in families.items()},
+        _COMPUTED: f"max_over_time({lately}[{ACTIVE_SECONDS:.0f}s]) > 0",
     }
-    for name, rows in (_FIGURES | _SUMS).items():
-        queries[f"sum of {name}"] = by_device("sum", rows + among)
-    for name, rows in _COUNTS.items():
-        queries[f"count of {name}"] = by_device("count", rows + among)
-    if details:
-        queries[_HOLDERS] = f"{ROWS}{among}"
-        for name, family in _ROW.items():
-            queries[_OF_HOLDER.format(name)] = f"{_CONTAINER}{family}{among}"
-        queries[_COMPUTED] = (
-            f"max_over_time({_CONTAINER}compute_used_ratio[{ACTIVE_SECONDS:.0f}s]) > 0{among}"
-        )
-    return queries
 
 
 def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> tuple[Gpu, ...] | None:
@@ -113,117 +92,125 @@ def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> 
 
     None if the list of GPUs could not be queried.
     """
-    return None if _INFO in answers.problems else tuple(_gpus(answers, node, at, idle_after))
-
-
-def _gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
-    figures = _Figures(answers)
-    up = {_place(sample): sample.value == 1 for sample in answers.samples(_UP)}
-    raised = _conditions(answers)
-    holders = _holders(answers, node, at, idle_after)
-    mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
-    for sample in sorted(mine, key=_index):
-        place = _place(sample)
-        of_gpu = None if holders is None else tuple(holders.get(place[1], ()))
-        gpu = _gpu(sample, up.get(place), figures, place, of_gpu)
-        yield replace(gpu, conditions=None if raised is None else tuple(raised.get(place, ())))
-
-
-def _conditions(answers: Answers) -> Mapping[_Place, list[Condition]] | None:
-    """Return the conditions that GPUs have, in the order of the table; None if the query failed."""
-    if _CONDITIONS in answers.problems:
+    if _INFO in answers.problems:
         return None
-    found = {(_place(sample), sample.labels.get("condition", "")) for sample in answers.samples(_CONDITIONS)}
-    return {place: [name for name in TABLE if (place, name) in found] for place, _ in found}
+    series = _Series(answers, node)
+    holders = None if _HOLDERS in answers.problems else _holders(series, at, idle_after)
+    return tuple(_gpu(series, info, holders) for info in sorted(series.rows(_INFO), key=_index))
 
 
-def _gpu(
-    info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...] | None
-) -> Gpu:
-    rows, unheld = (figures.count(name, place) for name in ("containers", "containers without a slice"))
-    held = None if rows is None or unheld is None else rows - unheld
-    holders_known = figures.single("holders", place).known > 0
-    unattributed = figures.single("unattributed compute", place)
+class _Series:
+    """The series of the target of one node."""
+
+    def __init__(self, answers: Answers, node: Scraped) -> None:
+        self._rows: dict[str, dict[str, list[Sample]]] = {}
+        for name in questions(("",)):
+            by_gpu = self._rows[name] = defaultdict(list)
+            for sample in answers.samples(name):
+                if target_of(sample) == node.target:
+                    by_gpu[_uuid(sample)].append(sample)
+        self._failed = answers.problems
+
+    def rows(self, name: str) -> list[Sample]:
+        """Return all rows of an answer."""
+        return [sample for rows in self._rows[name].values() for sample in rows]
+
+    def of(self, name: str, uuid: str) -> Sequence[Sample]:
+        """Return the rows of a GPU."""
+        return self._rows[name].get(uuid, ())
+
+    def failed(self, *names: str) -> bool:
+        """Return whether one of the queries failed."""
+        return any(name in self._failed for name in names)
+
+    def single(self, name: str, uuid: str) -> Amount:
+        """Return a single value, which may be missing."""
+        if self.failed(name):
+            return FAILED_AMOUNT
+        rows = self.of(name, uuid)
+        return Amount(rows[0].value, 1) if rows else UNKNOWN_AMOUNT
+
+    def summed(self, name: str, uuid: str, expected: int) -> Amount:
+        """Return the sum of a value of holders, of ``expected`` ones."""
+        asked = _OF_HOLDER.format(name)
+        if self.failed(asked, _HOLDERS, _OF_HOLDER.format("slices")):
+            return FAILED_AMOUNT
+        values = [sample.value for sample in self.of(asked, uuid)]
+        return Amount(sum(values), len(values), max(expected - len(values), 0))
+
+
+def _gpu(series: _Series, info: Sample, holders: Mapping[str, list[Holder]] | None) -> Gpu:
+    uuid, sharing = _uuid(info), info.labels.get("sharing", "")
+    up, rows = series.of(_UP, uuid), len(series.of(_HOLDERS, uuid))
+    unheld = sum(sample.value == 0 for sample in series.of(_OF_HOLDER.format("slices"), uuid))
+    known = series.single("number of holders", uuid)
+    units = None if series.failed(_OFFERED, _HELD) else _units(series, uuid)
+    own = None if units is None or is_system(sharing) else _total(units)
     return Gpu(
-        uuid=place[1],
+        uuid=uuid,
         index=info.labels.get("gpu", ""),
         model=info.labels.get("model", ""),
-        sharing=info.labels.get("sharing", ""),
-        up=up,
-        conditions=(),
-        slices=figures.slices(place),
-        units=figures.units(place),
-        memory_total=figures.single("memory", place),
-        memory_held=figures.single("memory held", place),
-        memory_used=figures.single("memory used", place),
-        compute_held=figures.several("compute held", place, held) if holders_known else UNKNOWN_AMOUNT,
-        compute_used=figures.several("compute used", place, rows) + unattributed,
-        holders=holders,
+        sharing=sharing,
+        up=up[0].value == 1 if up else None,
+        conditions=_conditions(series, uuid),
+        slices=own or UNKNOWN_SLICES,
+        units=units if own is None else (),
+        memory_total=series.single("memory", uuid),
+        memory_held=series.single("memory held", uuid),
+        memory_used=series.single("memory used", uuid),
+        compute_held=series.summed("compute_entitled", uuid, rows - unheld) if known.known else known,
+        compute_used=series.summed("compute_used", uuid, rows) + series.single("unattributed compute", uuid),
+        holders=None if holders is None else tuple(holders.get(uuid, ())),
     )
 
 
-class _Figures:
-    """Values of GPUs, by target and uuid."""
-
-    def __init__(self, answers: Answers) -> None:
-        names = [f"sum of {name}" for name in (_FIGURES | _SUMS)] + [f"count of {name}" for name in _COUNTS]
-        self._slices = slices.SliceTables(answers, _place)
-        self._tables: Mapping[str, Mapping[_Place, float]] = {
-            name: {_place(sample): sample.value for sample in answers.samples(name)} for name in names
-        }
-        self._failed = answers.problems
-
-    def count(self, name: str, place: _Place) -> int | None:
-        """Return the number of rows; None if the query failed."""
-        asked = f"count of {name}"
-        return None if asked in self._failed else int(self._tables[asked].get(place, 0))
-
-    def slices(self, place: _Place) -> Units:
-        """Return its slices; unknown if none are reported."""
-        units = self._slices.slices(place, 0)
-        return UNKNOWN_SLICES if units.held == units.offered == Amount() else units
-
-    def units(self, place: _Place) -> tuple[Units, ...] | None:
-        """Return its units by resource."""
-        return self._slices.units(place, 0)
-
-    def single(self, name: str, place: _Place) -> Amount:
-        """Return a single value, which may be missing."""
-        asked = f"sum of {name}"
-        if asked in self._failed:
-            return FAILED_AMOUNT
-        value = self._tables[asked].get(place)
-        return UNKNOWN_AMOUNT if value is None else Amount(value, 1)
-
-    def several(self, name: str, place: _Place, expected: int | None) -> Amount:
-        """Return a sum over ``expected`` rows, some of which may be missing."""
-        known = self.count(name, place)
-        if known is None or expected is None or f"sum of {name}" in self._failed:
-            return FAILED_AMOUNT
-        return Amount(self._tables[f"sum of {name}"].get(place, 0.0), known, max(expected - known, 0))
-
-
-def _holders(
-    answers: Answers, node: Scraped, at: float, idle_after: float
-) -> Mapping[str, list[Holder]] | None:
-    if _HOLDERS in answers.problems:
+def _conditions(series: _Series, uuid: str) -> tuple[Condition, ...] | None:
+    """Return the conditions that a GPU has, in the order of the table; None if the query failed."""
+    if series.failed(_CONDITIONS):
         return None
+    raised = {row.labels.get("condition") for row in series.of(_CONDITIONS, uuid) if row.value == 1}
+    return tuple(name for name in TABLE if name in raised)
+
+
+def _units(series: _Series, uuid: str) -> tuple[Units, ...]:
+    """Return the slices or units of a GPU by resource; of some only one amount is reported."""
+    held, offered, unhealthy = (
+        {row.labels.get("resource", ""): row.value for row in series.of(name, uuid)}
+        for name in (_HELD, _OFFERED, _UNHEALTHY)
+    )
+    return tuple(
+        Units(
+            name,
+            Amount(held[name], 1) if name in held else UNKNOWN_AMOUNT,
+            Amount(offered[name], 1) if name in offered else UNKNOWN_AMOUNT,
+            None if series.failed(_UNHEALTHY) else unhealthy.get(name, 0.0),
+        )
+        for name in sorted({*held, *offered})
+    )
+
+
+def _total(units: Sequence[Units]) -> Units | None:
+    """Return the sum of the slices of the vendors' own plug-ins, None if none are reported."""
+    if not units:
+        return None
+    held, offered = (
+        total_amount(part) for part in zip(*((each.held, each.offered) for each in units), strict=True)
+    )
+    return Units("", held, offered)
+
+
+def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list[Holder]]:
     tables = {
-        name: {holder_key(sample): sample.value for sample in answers.samples(_OF_HOLDER.format(name))}
-        for name in _ROW
+        name: {holder_key(sample): sample.value for sample in series.rows(_OF_HOLDER.format(name))}
+        for name in _OF_ROW
     }
-    # The state of a holder may depend on any of these.
-    needed = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _ROW))
-    refused = any(name in answers.problems for name in needed)
-    computed = {holder_key(sample) for sample in answers.samples(_COMPUTED)}
+    computed = {holder_key(sample) for sample in series.rows(_COMPUTED)}
     by_gpu: dict[str, list[Holder]] = defaultdict(list)
-    for sample in answers.samples(_HOLDERS):
-        if target_of(sample) != node.target:
-            continue
+    for sample in series.rows(_HOLDERS):
         key = holder_key(sample)
         values = {name: table.get(key) for name, table in tables.items()}
         row = _row(sample, values, seen_computing=key in computed or bool(values["used"]))
-        judged = _STATE_UNKNOWN if refused else judge(row, at, idle_after)
+        judged = _STATE_UNKNOWN if series.failed(*_FOR_STATES) else judge(row, at, idle_after)
         by_gpu[row.device.uuid].append(Holder(row=row, judged=judged))
     return by_gpu
 
@@ -247,10 +234,6 @@ def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: 
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
-
-
-def _place(sample: Sample) -> _Place:
-    return target_of(sample), _uuid(sample)
 
 
 def _uuid(sample: Sample) -> str:

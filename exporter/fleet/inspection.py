@@ -10,7 +10,7 @@ from exporter.fleet.cluster_model import Node
 from exporter.fleet.devices import Gpu, Holder, read_gpus
 from exporter.fleet.queries import ask
 from exporter.fleet.read import read_clock, read_targets_at
-from exporter.fleet.rendering import age_words, aligned, gpus, node_json, total_line
+from exporter.fleet.rendering import age_words, aligned, gpus, node_json, node_table, total_line
 from exporter.fleet.targets import Scraped, Targets
 from exporter.formats.text import state_words
 from exporter.formats.wording import TIMES, UNKNOWN, decimal, gibibytes, printable
@@ -37,30 +37,32 @@ class UnknownNodeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Nodes with their GPUs."""
+    """Nodes, with their GPUs if they were named."""
 
     at: float  # Unix time of Prometheus
     nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]  # GPUs are None if unknown
+    named: bool
     problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
 
 
-async def inspect(
-    prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float
-) -> Inspection:
-    """Return these nodes, or all; raises PrometheusError, NoExporterError and UnknownNodeError."""
+async def inspect(prometheus: Prometheus, names: Sequence[str], *, idle_after: float) -> Inspection:
+    """Return all nodes, or the named ones with their GPUs and holders.
+
+    Raises PrometheusError, MissingSeriesError and UnknownNodeError.
+    """
     at = await read_clock(prometheus)
-    targets, narrow = await read_targets_at(prometheus, at)
+    targets = await read_targets_at(prometheus, at)
     wanted = _wanted(targets, names)
-    # Without names, no filter: it would only make the queries long.
-    instances = {node.target.instance for node in wanted if not node.silent} if names else None
-    answers = await ask(prometheus, nodes.questions(narrow), at)
-    of_gpus = await ask(prometheus, devices.questions(instances, details=details), at)
+    answers = await ask(prometheus, nodes.QUESTIONS, at)
+    asked = {node.key.name for node in wanted if not node.silent} if names else ()
+    of_gpus = await ask(prometheus, devices.questions(asked), at)
     return Inspection(
         at=at,
         nodes=tuple(
-            (node, None if node.silent else read_gpus(of_gpus, scraped, at, idle_after))
+            (node, read_gpus(of_gpus, scraped, at, idle_after) if asked and not node.silent else None)
             for node, scraped in zip(nodes.read_nodes(answers, Targets(wanted)), wanted, strict=True)
         ),
+        named=bool(names),
         problems=tuple({**answers.problems, **of_gpus.problems}.items()),
     )
 
@@ -82,17 +84,21 @@ def _some(names: Sequence[str]) -> str:
 
 
 def inspection_text(inspection: Inspection, *, details: bool) -> str:
-    """Return it as text for a terminal: a table of all GPUs and one of all holders, in aligned columns."""
-    lines: list[str] = []
+    """Return it as text for a terminal, in aligned columns: nodes, or GPUs and their holders."""
+    all_nodes = tuple(node for node, _ in inspection.nodes)
+    lines = [*(_gpu_table(inspection) if inspection.named else node_table(all_nodes))]
+    if details:
+        lines += ["", *_details(inspection)]
+    lines += ["", f"Total: {total_line(all_nodes)}"]
+    lines += [f"! not known: {name}: {printable(error)}" for name, error in inspection.problems]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _gpu_table(inspection: Inspection) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("NODE", *_HEADINGS)]
     for node, gpus_of_node in inspection.nodes:
         rows += _node_rows(node, gpus_of_node)
-    lines += aligned(rows)
-    if details:
-        lines += ["", *_details(inspection)]
-    lines += ["", f"Total: {total_line(tuple(node for node, _ in inspection.nodes))}"]
-    lines += [f"! not known: {name}: {printable(error)}" for name, error in inspection.problems]
-    return "".join(f"{line}\n" for line in lines)
+    return aligned(rows)
 
 
 def _node_rows(node: Node, of_node: Sequence[Gpu] | None) -> Iterator[tuple[str, ...]]:
@@ -163,7 +169,11 @@ def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
         "timestamp": inspection.at,
         "nodes": [
             node_json(node)
-            | {"devices": None if of_node is None else [_gpu(gpu, details) for gpu in of_node]}
+            | (
+                {"devices": None if of_node is None else [_gpu(gpu, details) for gpu in of_node]}
+                if inspection.named
+                else {}
+            )
             for node, of_node in inspection.nodes
         ],
         "problems": [{"question": name, "error": error} for name, error in inspection.problems],

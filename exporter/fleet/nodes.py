@@ -1,150 +1,162 @@
-"""Slices, memory and compute held and used on each node."""
+"""GPUs, slices, memory and compute held and used on each node."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
-from exporter.fleet import queries, slices
-from exporter.fleet.amounts import FAILED_AMOUNT, Amount, Share
-from exporter.fleet.cluster_model import Node, Target
-from exporter.fleet.queries import COUNTED, SHARES, Answers, Figures, Narrow, by_target, target_of
+from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, Amount, Units
+from exporter.fleet.cluster_model import Node
+from exporter.fleet.queries import Answers, Sums
+from exporter.fleet.shares import Shares, amount, questions
 from exporter.fleet.targets import Scraped, Targets
+from exporter.formats.wording import is_system
 
-_GPU = "gpuslice_gpu_"
-_MODELS = "models of GPUs"
-_UNSEEN = "GPUs without reported slices"
-
-
-def questions(narrow: Narrow) -> dict[str, str]:
-    """Return the queries for the sums of each target."""
-    return _questions(narrow) | slices.questions(queries.TARGET)
-
-
-def _questions(narrow: Narrow) -> dict[str, str]:
-    own = narrow.own
-    sums = {
-        "gpus": "gpuslice_node_gpus",
-        "memory of GPUs": f"{_GPU}memory_total_bytes",
-        "memory used": f"{_GPU}memory_used_bytes",
-        "memory held": own(f"{_GPU}memory_entitled_bytes"),
-        "memory wasted": own(SHARES["memory_wasted"]),
-        "compute held": own(SHARES["compute_held"]),
-        "compute used": own(SHARES["compute_used"]),
-        "compute wasted": own(SHARES["compute_wasted"]),
-        "unattributed compute": f"{_GPU}unattributed_utilization_ratio",
-    }
-    counts = sums | {
-        "GPUs that are read": f"{_GPU}up",
-        "GPUs with known holders": own(f"{_GPU}holders"),
-        _UNSEEN: slices.GPUS_WITHOUT_SLICES,
-        "memory wasted": own(COUNTED["memory_wasted"]),
-        "compute wasted": own(COUNTED["compute_wasted"]),
-        "containers": own(queries.ROWS),
-        "containers without a slice": own(queries.UNHELD),
-    }
-    return {
-        **{f"sum of {name}": by_target("sum", rows) for name, rows in sums.items()},
-        **{f"count of {name}": by_target("count", rows) for name, rows in counts.items()},
-        _MODELS: "count by (cluster, job, instance, model, sharing) (gpuslice_gpu_info)",
-        "released drivers": by_target("sum", "gpuslice_driver_released"),
-    }
+_LABELS = ("cluster", "node")
+_GPUS, _COUNTED, _MODES = "GPUs", "number of GPUs", "sharing of GPUs"
+_KNOWN, _SIZE, _RELEASED = "known values of GPUs", "memory of GPUs", "released drivers"
+_OFFERED, _HELD, _UNHEALTHY = "slices offered", "slices held", "unhealthy slices"
+QUESTIONS = {
+    _GPUS: "node:gpuslice_total_gpus:count",
+    _COUNTED: "max by (cluster, node) (gpuslice_node_gpus)",
+    _MODES: "node:gpuslice_sharing:count",
+    _KNOWN: "node:gpuslice_known_gpus:count",
+    _SIZE: "node:gpuslice_total_bytes:sum",
+    _RELEASED: "max by (cluster, node) (gpuslice_driver_released)",
+    _OFFERED: "node:gpuslice_offered_slices:sum",
+    _HELD: "node:gpuslice_held_slices:sum",
+    _UNHEALTHY: "node:gpuslice_unhealthy_slices:sum",
+    **questions("node"),
+}
+"""The queries for the sums of each node."""
 
 
 def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
     """Return each node; one that does not answer has no values."""
-    figures = {name: answers.figures(name) for name in _questions(Narrow()) if name != _MODELS}
-    tables = slices.SliceTables(answers, target_of)
-    identities = None if _MODELS in answers.problems else _identities(answers)
+    tables = _Tables(answers)
     for scraped in targets.nodes:
         if scraped.silent:
             yield Node(key=scraped.key, target=scraped.target, age=scraped.age, silent=scraped.silent)
         else:
-            yield _node(scraped, _Reading(figures, scraped.target), tables, identities)
+            yield tables.node(scraped)
 
 
-_Identities: TypeAlias = tuple[Mapping[Target, dict[str, int]], Mapping[Target, dict[str, None]]]
+class _Tables:
+    """The answers, by cluster and node, and by what else their rows have."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._shares = Shares(answers, "node")
+        self._single = {name: answers.sums(name, *_LABELS) for name in (_COUNTED, _SIZE, _RELEASED)}
+        self._known = answers.sums(_KNOWN, *_LABELS, "value")
+        self._by_name = {
+            name: _by_place(answers.sums(name, *_LABELS, label))
+            for name, label in (
+                (_GPUS, "model"),
+                (_MODES, "sharing"),
+                *((name, "resource") for name in (_OFFERED, _HELD, _UNHEALTHY)),
+            )
+        }
+
+    def node(self, scraped: Scraped) -> Node:
+        """Return a node that answers."""
+        place = (scraped.target.cluster, scraped.key.name)
+        models, modes = self._rows(_GPUS, place), self._rows(_MODES, place)
+        total, gpus = self._gpus(place, models)
+        holders_known = self._count(place, "holders")
+        unseen = None if total is None or holders_known is None else max(total - holders_known, 0)
+        released = self._single[_RELEASED]
+        slices, units = self._slices(place, modes, total)
+        return Node(
+            key=scraped.key,
+            target=scraped.target,
+            age=scraped.age,
+            gpus=gpus,
+            models=None if models is None else tuple((name, int(count)) for name, count in models.items()),
+            sharing=None if modes is None else tuple(modes),
+            slices=slices,
+            units=units,
+            memory_total=self._size(place, total),
+            memory=self._shares.share(place, "bytes", unseen),
+            compute=self._shares.share(place, "gpus", unseen),
+            released=None if released is None else bool(released.get(place)),
+        )
+
+    def _gpus(self, place: tuple[str, str], models: Mapping[str, float] | None) -> tuple[int | None, Amount]:
+        """Return how many GPUs have to be reported (None: a query failed), and those that there are.
+
+        GPUs that the driver counts but that have no series are unknown, and so is a node without records.
+        """
+        counted = self._single[_COUNTED]
+        if counted is None or models is None:
+            return None, FAILED_AMOUNT
+        read, number = int(sum(models.values())), counted.get(place)
+        total = max(read, int(number or 0))
+        if number is None:
+            return max(total, 1), Amount(read, read, 1) if read else UNKNOWN_AMOUNT
+        return total, Amount(number, 1)
+
+    def _size(self, place: tuple[str, str], total: int | None) -> Amount:
+        sums = self._single[_SIZE]
+        return (
+            FAILED_AMOUNT
+            if sums is None
+            else amount(sums.get(place), self._count(place, "total_bytes"), total)
+        )
+
+    def _slices(
+        self, place: tuple[str, str], modes: Mapping[str, float] | None, total: int | None
+    ) -> tuple[Units, tuple[Units, ...] | None]:
+        """Return the slices of the vendors' own plug-ins, and the units of sharing systems by resource.
+
+        Slices are added up, and units are not: they are percents, bytes or slots. Records do not show which
+        GPU a resource is of, so of a node with both all are listed by resource.
+        """
+        offered, held, unhealthy = (self._rows(name, place) for name in (_OFFERED, _HELD, _UNHEALTHY))
+        if modes is None or offered is None or held is None:
+            return Units("", FAILED_AMOUNT, FAILED_AMOUNT, None), None
+        if total and not (modes and self._rows(_GPUS, place)):  # it has not been recorded yet
+            return Units("", Amount(missing=total), Amount(missing=total)), ()
+        known = (self._count(place, "holders"), self._count(place, "offered_slices"))
+
+        def units(resource: str, rows: Mapping[str, float], others: Mapping[str, float]) -> Units:
+            here, all_of = (
+                amount(sum(part.values()) if part or number else None, number, total)
+                for part, number in zip((rows, others), known, strict=True)
+            )
+            sick = None if unhealthy is None else sum(_only(unhealthy, resource).values())
+            return Units(resource, here, all_of, sick)
+
+        if not any(map(is_system, modes)):
+            return units("", held, offered), ()
+        resources = sorted({*offered, *held})
+        return Units("", Amount(), Amount()), tuple(
+            _alone(units(name, _only(held, name), _only(offered, name)), name in held, name in offered)
+            for name in resources
+        )
+
+    def _rows(self, name: str, place: tuple[str, str]) -> Mapping[str, float] | None:
+        """Return the rows of a place by what else they have, the largest first; None if the query failed."""
+        table = self._by_name[name]
+        return None if table is None else table.get(place, {})
+
+    def _count(self, place: tuple[str, str], value: str) -> int | None:
+        return None if self._known is None else int(self._known.get((*place, value), 0))
 
 
-def _identities(answers: Answers) -> _Identities:
-    models: dict[Target, dict[str, int]] = defaultdict(dict)
-    sharing: dict[Target, dict[str, None]] = defaultdict(dict)
-    for sample in sorted(answers.samples(_MODELS), key=lambda sample: -sample.value):
-        target = target_of(sample)
-        model, mode = sample.labels.get("model", ""), sample.labels.get("sharing", "")
-        models[target][model] = models[target].get(model, 0) + int(sample.value)
-        sharing[target][mode] = None
-    return models, sharing
+def _only(rows: Mapping[str, float], resource: str) -> Mapping[str, float]:
+    """Return the rows of a resource, or all."""
+    return {name: value for name, value in rows.items() if resource in ("", name)}
 
 
-class _Reading:
-    """Values of one target."""
-
-    def __init__(self, figures: Mapping[str, Figures | None], target: Target) -> None:
-        self._figures = figures
-        self._target = target
-
-    def count(self, name: str) -> int | None:
-        """Return the number of rows; None if the query failed."""
-        counts = self._figures[f"count of {name}"]
-        return None if counts is None else int(counts.get(self._target, 0))
-
-    def amount(self, name: str, expected: int | None) -> Amount:
-        """Return a sum over ``expected`` rows, some of which may be missing; unknown if that is None."""
-        sums, known = self._figures[f"sum of {name}"], self.count(name)
-        if sums is None or known is None or expected is None:
-            return FAILED_AMOUNT
-        return Amount(sums.get(self._target, 0.0), known, max(expected - known, 0))
-
-    def complete(self, name: str) -> Amount:
-        """Return a sum that is either complete or missing."""
-        return self.amount(name, max(self.count(name) or 0, 1))
-
-    def is_set(self, name: str) -> bool | None:
-        """Return whether a value exists and is not 0; None if the query failed."""
-        values = self._figures[name]
-        return None if values is None else bool(values.get(self._target))
-
-
-def _node(
-    scraped: Scraped, reading: _Reading, tables: slices.SliceTables, identities: _Identities | None
-) -> Node:
-    gpus = reading.complete("gpus")
-    read = reading.count("GPUs that are read")
-    # GPUs that the driver counts but that have no series are unknown too.
-    total = None if read is None or gpus.value is None else max(read, int(gpus.value))
-    unseen = _less(total, reading.count("GPUs with known holders"))
-    without_slices = _plus(_less(total, read), reading.count(_UNSEEN))
-    # If a query failed, slices may be missing.
-    unknown = 1 if without_slices is None else without_slices
-    rows = reading.count("containers")
-    held = _plus(_less(rows, reading.count("containers without a slice")), unseen)
-    return Node(
-        key=scraped.key,
-        target=scraped.target,
-        age=scraped.age,
-        gpus=gpus,
-        models=None if identities is None else tuple(identities[0][scraped.target].items()),
-        sharing=None if identities is None else tuple(identities[1][scraped.target]),
-        slices=tables.slices(scraped.target, unknown),
-        units=tables.units(scraped.target, unknown),
-        memory_total=reading.amount("memory of GPUs", total),
-        memory=Share(
-            held=reading.amount("memory held", total),
-            used=reading.amount("memory used", total),
-            wasted=reading.amount("memory wasted", held),
-        ),
-        compute=Share(
-            held=reading.amount("compute held", held),
-            used=reading.amount("compute used", rows) + reading.amount("unattributed compute", total),
-            wasted=reading.amount("compute wasted", held),
-        ),
-        released=reading.is_set("released drivers"),
+def _alone(units: Units, held: bool, offered: bool) -> Units:
+    """Return units without the amount that no device reports."""
+    return units._replace(
+        held=units.held if held else UNKNOWN_AMOUNT, offered=units.offered if offered else UNKNOWN_AMOUNT
     )
 
 
-def _plus(count: int | None, other: int | None) -> int | None:
-    return None if count is None or other is None else count + other
-
-
-def _less(count: int | None, other: int | None) -> int | None:
-    return None if count is None or other is None else max(count - other, 0)
+def _by_place(sums: Sums | None) -> Mapping[tuple[str, ...], dict[str, float]] | None:
+    if sums is None:
+        return None
+    places: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+    for (*place, name), value in sorted(sums.items(), key=lambda row: -row[1]):
+        places[tuple(place)][name] = value
+    return places

@@ -182,7 +182,7 @@ def fleet_text(fleet: Fleet) -> str:
         f"Total: {total_line(fleet.nodes)}",
         *(f"! not known: {name}: {printable(error)}" for name, error in fleet.problems),
     ]
-    blocks = (_nodes(fleet), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), end)
+    blocks = (node_table(fleet.nodes), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), end)
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 
@@ -193,9 +193,10 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _nodes(fleet: Fleet) -> Iterator[str]:
+def node_table(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield the lines of a table of nodes."""
     rows = [("NODE", "GPUS", "SLICES HELD", "MEMORY USED / HELD", "COMPUTE USED / HELD", "DATA")]
-    for node in fleet.nodes:
+    for node in nodes:
         name = printable(str(node.key))
         if node.silent:
             dashes = (UNKNOWN,) * 4

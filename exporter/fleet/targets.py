@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from exporter.fleet import queries
 from exporter.fleet.cluster_model import NodeKey, Target
-from exporter.fleet.queries import Answers, Narrow, target_of
+from exporter.fleet.queries import Answers, target_of
 from exporter.model import ContainerRef
 from exporter.prometheus import Sample
 
@@ -18,8 +18,7 @@ QUESTIONS = {
     "last data": queries.LAST,
     "data": queries.NEWEST,
     "up": queries.UP,
-    "number of targets": queries.ALL,
-    "devices of other makers": queries.ANY_FOREIGN,
+    "records": queries.RECORDED,
 }
 
 
@@ -35,13 +34,14 @@ class Scraped(NamedTuple):
 class Targets:
     """The nodes in order, each with the target that counts."""
 
-    def __init__(self, nodes: Sequence[Scraped]) -> None:
+    def __init__(self, nodes: Sequence[Scraped], *, several: bool = False) -> None:
         self.nodes = nodes
-        self._by_target = {node.target: node for node in nodes if not node.silent}
+        self._several = several
 
-    def of(self, sample: Sample) -> Scraped | None:
-        """Return the node of a sample; None if its target does not count, or does not answer."""
-        return self._by_target.get(target_of(sample))
+    def key_of(self, sample: Sample) -> NodeKey:
+        """Return the node of a sample; the cluster is part of it if there are several."""
+        cluster = sample.labels.get("cluster", "") if self._several else ""
+        return NodeKey(cluster, sample.labels.get("node", ""))
 
 
 def read_targets(answers: Answers, at: float) -> Targets:
@@ -65,16 +65,7 @@ def read_targets(answers: Answers, at: float) -> Targets:
                 "" if newest in now else _why_silent(up.get(newest)),
             )
         )
-    return Targets(sorted(nodes))
-
-
-def narrow_of(answers: Answers) -> Narrow:
-    """Return what sums must leave out."""
-    targets = sum(sample.value for sample in answers.samples("number of targets"))
-    return Narrow(
-        unread=bool(answers.samples("devices of other makers")),
-        several=targets != len(answers.samples("data")),
-    )
+    return Targets(sorted(nodes), several=several)
 
 
 def holder_of(sample: Sample) -> ContainerRef:
@@ -84,8 +75,7 @@ def holder_of(sample: Sample) -> ContainerRef:
 
 def holder_key(sample: Sample) -> tuple[str, ...]:
     """Return the identity of a sample of a container on a device."""
-    labels = (*_HOLDER, "uuid", "mig_uuid")
-    return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
+    return tuple(sample.labels.get(name, "") for name in ("cluster", "node", *_HOLDER, "uuid", "mig_uuid"))
 
 
 def _why_silent(up: float | None) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,14 +12,10 @@ from prometheus_client.registry import Collector
 
 from exporter.exposition.self_metrics import SelfMetrics
 from exporter.fleet.cluster_model import Fleet
-from exporter.fleet.read import NO_HOURS, Aim, NoExporterError, read_clock, read_fleet, read_hours
+from exporter.fleet.read import MissingSeriesError, read_fleet
 from exporter.prometheus import Prometheus, PrometheusError
 
 log = logging.getLogger(__name__)
-# GPU-hours over a day change little, and their query is expensive for Prometheus.
-HOURS_EVERY = 300.0
-# If their query fails, the previous GPU-hours are shown for this many seconds at most.
-_HOURS_KEPT = 2 * HOURS_EVERY
 # The pause after each read is at least this many times its duration.
 _REST = 3.0
 _STALE_INTERVALS = 20
@@ -43,24 +38,24 @@ class FleetRead:
 class Watch:
     """Reads the cluster every ``interval`` seconds, or less often if that takes long.
 
+    GPU-hours are of the last ``window`` seconds.
+
     After 20 intervals without a new answer no data is shown.
     """
 
     def __init__(
         self,
         prometheus: Prometheus,
-        aim: Aim,
         *,
+        window: float,
         interval: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._prometheus = prometheus
         self._interval = interval
-        self._aim = aim
+        self._window = window
         self._clock = clock
         self._newest = FleetRead(interval=interval)
-        self._hours = NO_HOURS
-        self._hours_at = -math.inf
 
     @property
     def newest(self) -> FleetRead:
@@ -82,9 +77,8 @@ class Watch:
         started = time.monotonic()
         previous = self._newest
         try:
-            await self._read_hours()
-            fleet = await read_fleet(self._prometheus, self._aim, self._hours)
-        except (PrometheusError, NoExporterError) as error:
+            fleet = await read_fleet(self._prometheus, self._window)
+        except (PrometheusError, MissingSeriesError) as error:
             if not previous.error:
                 log.warning("cannot read the cluster: %s; retrying", error)
             read = replace(
@@ -104,19 +98,6 @@ class Watch:
             interval=max(self._interval, _REST * seconds),
             reads=previous.reads + 1,
         )
-
-    async def _read_hours(self) -> None:
-        """Query GPU-hours again if they are old; a failed query is sent again at each read."""
-        now = time.monotonic()
-        age = now - self._hours_at
-        if age < HOURS_EVERY:
-            return
-        at = await read_clock(self._prometheus)
-        hours = await read_hours(self._prometheus, at, self._aim.window)
-        if not hours.problems:
-            self._hours, self._hours_at = hours, now
-        elif age >= _HOURS_KEPT:
-            self._hours = hours
 
 
 def hub_registry(current: Callable[[], FleetRead]) -> CollectorRegistry:

@@ -14,11 +14,8 @@ from exporter.model import Snapshot
 from exporter.prometheus.answers import PrometheusError, Range
 from exporter.prometheus.client import Prometheus
 
-# Labels that Prometheus sets for a scraped pod. Without honor_labels it renames ours to exported_….
-_DISPUTED: Final = ("namespace", "pod", "container")
-_EXPORTED: Final = "exported_"
 _KEPT: Final[Mapping[str, tuple[str, ...]]] = {
-    "container": (*_DISPUTED, *(f"{_EXPORTED}{name}" for name in _DISPUTED), "uuid", "mig_uuid"),
+    "container": ("namespace", "pod", "container", "uuid", "mig_uuid"),
     "gpu": ("uuid",),
     "mig": ("uuid", "mig_uuid"),
 }
@@ -30,7 +27,8 @@ def expression(level: str, field: str, uuids: Collection[str], step: float, pod:
 
     Series that two scrape jobs, or two pods of the exporter, report for the same thing are merged.
     """
-    return f"avg {_by(level)} ({_over('avg', _ranges(level, field, uuids, step, pod))})"
+    series = _range(f"gpuslice_{level}_{field}", uuids, step, pod)
+    return f"avg {_by(level)} (avg_over_time({series}))"
 
 
 def summing(level: str, field: str, uuids: Collection[str], step: float, pod: str = "") -> str:
@@ -38,33 +36,19 @@ def summing(level: str, field: str, uuids: Collection[str], step: float, pod: st
 
     Sums are divided by the time in which the GPU was known.
     """
-    ranges = _ranges(level, field, uuids, step, pod)
-    sums = f"sum {_by(level)} ({_over('sum', ranges)})"
+    series = _range(f"gpuslice_{level}_{field}", uuids, step, pod)
+    sums = f"sum {_by(level)} (sum_over_time({series}))"
     if field not in ADDED[level]:
-        return f"{sums} / sum {_by(level)} ({_over('count', ranges)})"
+        return f"{sums} / sum {_by(level)} (count_over_time({series}))"
     # gpu_up is 1 if the GPU answers, else 0: then its use is unknown, but its holders are known.
-    seen = _over("count" if "entitled" in field else "sum", _ranges("gpu", "up", uuids, step))
+    over = "count" if "entitled" in field else "sum"
+    seen = f"{over}_over_time({_range('gpuslice_gpu_up', uuids, step)})"
     return f"{sums} / on (uuid) group_left () sum by (uuid) ({seen})"
 
 
-def scraped_containers(uuids: Collection[str], span: float) -> str:
-    """Return PromQL for the values of the label ``container`` that name the exporter itself."""
-    series = f"gpuslice_gpu_up{{uuid=~{_any_of(uuids)}}}[{_span(span)}]"
-    return f"count by (container) (count_over_time({series}))"
-
-
-def identity(level: str, labels: Mapping[str, str], scraped: Collection[str]) -> dict[str, str]:
-    """Return the identity of a series, by the names of our labels.
-
-    ``scraped`` are the values of ``container`` that name the exporter itself, not a holder.
-    """
-    own = {name: labels.get(name, "") for name in ("uuid", "mig_uuid") if name in labels}
-    if level != "container":
-        return own
-    names = {name: labels.get(f"{_EXPORTED}{name}") or labels.get(name, "") for name in _DISPUTED}
-    if f"{_EXPORTED}container" not in labels and names["container"] in scraped:
-        names["container"] = ""
-    return names | own
+def identity(level: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the identity of a series, by its labels."""
+    return {name: labels.get(name, "") for name in _KEPT[level]}
 
 
 def quoted(text: str) -> str:
@@ -77,26 +61,15 @@ def _by(level: str) -> str:
     return f"by ({', '.join(_KEPT[level])})"
 
 
-def _ranges(level: str, field: str, uuids: Collection[str], step: float, pod: str = "") -> list[str]:
-    choices = [""]
-    if level == "container" and pod:
-        choices = [f",{name}={quoted(pod)}" for name in ("pod", f"{_EXPORTED}pod")]
-    series = f"gpuslice_{level}_{field}{{uuid=~{_any_of(uuids)}"
-    return [f"{series}{choice}}}[{_span(step)}]" for choice in choices]
-
-
-def _over(what: str, ranges: Iterable[str]) -> str:
-    return " or ".join(f"{what}_over_time({selector})" for selector in ranges)
+def _range(series: str, uuids: Collection[str], step: float, pod: str = "") -> str:
+    of_pod = f",pod={quoted(pod)}" if pod else ""
+    return f"{series}{{uuid=~{_any_of(uuids)}{of_pod}}}[{round(step * 1000)}ms]"
 
 
 def _any_of(uuids: Collection[str]) -> str:
     """Return a pattern of RE2 that matches these texts literally, as a string of PromQL."""
     literals = ("".join(f"\\{char}" if char in _SPECIAL else char for char in uuid) for uuid in sorted(uuids))
     return quoted("|".join(literals))
-
-
-def _span(seconds: float) -> str:
-    return f"{round(seconds * 1000)}ms"
 
 
 Level = Literal["container", "gpu", "mig"]
@@ -165,8 +138,8 @@ class PrometheusHistory:
         """
         grid = grid_of(span, self._wall() if end is None else end, points, self._finest)
         uuids = _uuids(self._current(), wanted)
-        ranges, scraped = await self._ask(uuids, grid, wanted) if uuids else ({}, frozenset())
-        tracks = await in_thread(_tracks, ranges, scraped, grid, wanted)
+        ranges = await self._ask(uuids, grid, wanted) if uuids else {}
+        tracks = await in_thread(_tracks, ranges, grid, wanted)
         note = "" if tracks else NOTHING if uuids else NO_GPU
         return Past(
             start=grid.start, step=grid.step, count=grid.count, source="prometheus", tracks=tracks, note=note
@@ -176,10 +149,8 @@ class PrometheusHistory:
         """Close the connections to Prometheus."""
         await self._prometheus.close()
 
-    async def _ask(
-        self, uuids: Collection[str], grid: Grid, wanted: Wanted
-    ) -> tuple[Mapping[_Field, list[Range]], frozenset[str]]:
-        """Return the series of every field, and the names of the exporter's own container."""
+    async def _ask(self, uuids: Collection[str], grid: Grid, wanted: Wanted) -> Mapping[_Field, list[Range]]:
+        """Return the series of every field."""
         # A holder has containers only.
         levels = [
             level
@@ -194,14 +165,12 @@ class PrometheusHistory:
                     for level in levels
                     for field in FIELDS[level]
                 }
-                scraped = group.create_task(self._scraped(uuids, grid)) if "container" in levels else None
         except ExceptionGroup as errors:
             known = errors.subgroup(PrometheusError)
             if known is None:
                 raise
             raise known.exceptions[0] from None
-        names = scraped.result() if scraped else frozenset()
-        return {field: task.result() for field, task in fields.items()}, names
+        return {field: task.result() for field, task in fields.items()}
 
     async def _field(
         self, level: Level, field: str, uuids: Collection[str], grid: Grid, wanted: Wanted
@@ -213,13 +182,6 @@ class PrometheusHistory:
         async with self._free:
             return await self._prometheus.query_range(query, start=start, end=grid.end, step=grid.step)
 
-    async def _scraped(self, uuids: Collection[str], grid: Grid) -> frozenset[str]:
-        async with self._free:
-            samples = await self._prometheus.query(
-                scraped_containers(uuids, grid.count * grid.step), grid.end
-            )
-        return frozenset(sample.labels["container"] for sample in samples if "container" in sample.labels)
-
 
 def _uuids(snapshot: Snapshot, wanted: Wanted) -> list[str]:
     """Return the GPUs to query; names of other vendors' devices may not be unique in a cluster."""
@@ -227,14 +189,12 @@ def _uuids(snapshot: Snapshot, wanted: Wanted) -> list[str]:
     return [uuid for uuid in known if wanted.uuid in ("", uuid)]
 
 
-def _tracks(
-    answers: Mapping[_Field, Iterable[Range]], scraped: Collection[str], grid: Grid, wanted: Wanted
-) -> tuple[Track, ...]:
+def _tracks(answers: Mapping[_Field, Iterable[Range]], grid: Grid, wanted: Wanted) -> tuple[Track, ...]:
     """Return one track for all series with the same identity."""
     things: dict[tuple[Level, tuple[tuple[str, str], ...]], dict[str, list[Range]]] = {}
     for (level, field), ranges in answers.items():
         for series in ranges:
-            labels = identity(level, series.labels, scraped)
+            labels = identity(level, series.labels)
             if level != "container" or _is_wanted(labels, wanted):
                 fields = things.setdefault((level, tuple(labels.items())), defaultdict(list))
                 fields[field].append(series)

@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
+from alerts.thresholds import load_thresholds
+from alerts.write import RECORDING, rule_files
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "tests/alerts/units"
@@ -36,6 +40,19 @@ def told(alert: dict[str, Any]) -> Iterator[str]:
     """Give the expression of an alert and its annotations."""
     yield alert["expr"]
     yield from alert["annotations"].values()
+
+
+def quick_rules(folder: Path) -> Path:
+    """Write the recording rules into a folder, evaluated every second; a holder is idle after one."""
+    numbers = load_thresholds()
+    often = replace(
+        numbers,
+        rules=replace(numbers.rules, interval="1s", slow_interval="1s"),
+        sharing=replace(numbers.sharing, idle_after="1s"),
+    )
+    path = folder / "recording.yaml"
+    path.write_text(rule_files(often)[RECORDING])
+    return path
 
 
 def committed_rules() -> Rules:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ import pytest
 
 from alerts.records import recording_groups
 from alerts.table import record_table
-from alerts.thresholds import load_thresholds
 from alerts.windows import Windows
-from alerts.write import RECORDING, rule_files
+from exporter.fleet import attention, nodes, targets, tenants
 from exporter.metrics import FAMILIES, LEVEL_LABELS
+from tests.alerts.committed import quick_rules
 from tests.end_to_end.programs import Prometheus, demo, get, program, prometheus, until
 
 UNITS = Path(__file__).parent / "units"
@@ -83,9 +83,16 @@ def test_chains_are_short() -> None:
 
 def test_every_record_is_used() -> None:
     """A dashboard, an alert or the fleet asks for it, or another record that is used."""
-    readers = [*ROOT.glob("dashboards/json/*.json"), *ROOT.glob("exporter/fleet/*.py")]
-    texts = [path.read_text() for path in (*readers, ROOT / "alerts/rules/gpuslice-alerts.yaml")]
-    texts += [rule.expr for rule in RULES]
+    readers = [*ROOT.glob("dashboards/json/*.json"), ROOT / "alerts/rules/gpuslice-alerts.yaml"]
+    texts = [path.read_text() for path in readers] + [rule.expr for rule in RULES]
+    fleet = (
+        nodes.QUESTIONS,
+        targets.QUESTIONS,
+        tenants.questions(3600),
+        attention.QUESTIONS,
+        attention.DETAILS,
+    )
+    texts += [query for questions in fleet for query in questions.values()]
 
     assert {rule.name for rule in RULES} <= {name for text in texts for name in READ.findall(text)}
 
@@ -121,7 +128,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
             for replica in ("single", "doubled-a", "doubled-b")
             for name, url in urls.items()
         }
-        server = running.enter_context(prometheus(folder, jobs, scrape=_relabelled(), rules=[_rules(folder)]))
+        server = running.enter_context(
+            prometheus(folder, jobs, scrape=_relabelled(), rules=[quick_rules(folder)])
+        )
         # Records stand on records of groups that are evaluated at another time.
         settled = (
             "min_over_time(sum by (cluster) (node:gpuslice_total_gpus:count)[6s:1s]) == 13 "
@@ -143,18 +152,6 @@ def _relabelled() -> dict[str, Any]:
             for label, regex in labels.items()
         ],
     }
-
-
-def _rules(folder: Path) -> Path:
-    numbers = load_thresholds()
-    often = replace(
-        numbers,
-        rules=replace(numbers.rules, interval="1s", slow_interval="1s"),
-        sharing=replace(numbers.sharing, idle_after="1s"),
-    )
-    path = folder / "recording.yaml"
-    path.write_text(rule_files(often)[RECORDING])
-    return path
 
 
 Rows = list[dict[str, Any]]

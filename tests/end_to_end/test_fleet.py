@@ -13,8 +13,9 @@ import pytest
 from playwright.async_api import Page, async_playwright
 
 from exporter.fleet.cluster_model import Fleet
-from exporter.fleet.read import Aim, read_clock, read_fleet, read_hours
+from exporter.fleet.read import read_fleet
 from exporter.prometheus import Prometheus as Client
+from tests.alerts.committed import quick_rules
 from tests.browser.site import chromium
 from tests.commands.program import command, environment, run, serving
 from tests.end_to_end.programs import PATIENCE, Prometheus, demo, free_port, get, prometheus, until
@@ -51,7 +52,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
     jobs = {name: f"{url}/metrics" for name, url in (urls | {"again": urls["mixed"]}).items()}
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
         # Prometheus takes 5 s until it scrapes at all; the nodes start in the meantime.
-        server = running.enter_context(prometheus(tmp_path_factory.mktemp("tsdb"), jobs, scrape=SCRAPE))
+        folder = tmp_path_factory.mktemp("tsdb")
+        rules = [quick_rules(folder)]
+        server = running.enter_context(prometheus(folder, jobs, scrape=SCRAPE, rules=rules))
         with ExitStack() as leaving:
             demos = [
                 (running, demo(scenario, *ONCE, "--listen", f"127.0.0.1:{ports[name]}"))
@@ -65,6 +68,8 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
             old = f'time() - gpuslice_snapshot_timestamp_seconds{{job!="leaving"}} > {IDLE_AFTER + 1}'
             until(lambda: len(server.query(old)) == len(jobs) - 1, "whoever does not compute is idle")
         until(lambda: server.query('up{job="leaving"} == 0'), "Prometheus saw that one does not answer")
+        settled = "count(sum by (node) (min_over_time(node:gpuslice_total_bytes:sum[3s:1s]))) == 3"
+        until(lambda: server.query(settled), "the records are those of the nodes that answer")
         snapshots = [
             json.loads(get(f"{url}/api/v1/snapshot")[1]) for name, url in urls.items() if name in SCENARIOS
         ]
@@ -73,8 +78,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
 
 async def _read(url: str) -> Fleet:
     client = Client(url)
-    hours = await read_hours(client, await read_clock(client), 3600)
-    fleet = await read_fleet(client, Aim(IDLE_AFTER, 3600), hours)
+    fleet = await read_fleet(client, 3600)
     await client.close()
     return fleet
 
@@ -104,13 +108,10 @@ def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
         gpus, rows = snapshot["gpus"], snapshot["containers"]
         assert node.gpus.value == snapshot["node"]["gpus"] == len(gpus)
         assert node.memory_total.total == _sum(gpus, "memory_total_bytes")
-        assert node.memory.used.total == _sum(gpus, "memory_used_bytes")
-        assert node.memory.held.total == _sum(gpus, "memory_entitled_bytes")
+        assert node.memory.used.total == _sum(rows, "memory_used_bytes")
+        assert node.memory.held.total == _sum(rows, "memory_entitled_bytes")
         assert node.compute.held.total == _sum(rows, "compute_entitled_ratio")
-        unattributed = _sum(gpus, "unattributed_utilization_ratio").expected
-        assert node.compute.used.total == pytest.approx(
-            _sum(rows, "compute_used_ratio").expected + unattributed
-        )
+        assert node.compute.used.total == _sum(rows, "compute_used_ratio")
         offered = sum(sum(filter(None, gpu["slices"].values())) for gpu in gpus)
         assert node.slices.offered.value == offered
         assert node.units == ()
@@ -121,7 +122,6 @@ def test_what_is_not_measured_is_told_as_missing(known: Known) -> None:
     nodes = {node.key.name: node for node in known.fleet.answering}
     missing = {
         snapshot["node"]["node"]: sum(row["compute_used_ratio"] is None for row in snapshot["containers"])
-        + sum(gpu["unattributed_utilization_ratio"] is None for gpu in snapshot["gpus"])
         for snapshot in known.snapshots
     }
 
@@ -162,18 +162,11 @@ def test_gpu_hours_of_a_killed_node_are_not_lost(known: Known) -> None:
     client_side = known.server.query(
         'sum by (namespace) (increase(gpuslice_container_entitled_gpu_seconds_total{job="leaving"}[1h]))'
     )
-    held = asyncio.run(_hours(known.server.url))
+    held = known.server.query("sum by (namespace) (namespace:gpuslice_held_gpu_seconds:increase1h)")
 
     assert client_side
-    for (namespace,), seconds in client_side.items():
+    for namespace, seconds in client_side.items():
         assert held[namespace] >= 0.5 * seconds
-
-
-async def _hours(url: str) -> dict[str, float]:
-    client = Client(url)
-    answers = await read_hours(client, await read_clock(client), 3600)
-    await client.close()
-    return {sample.labels["namespace"]: sample.value for sample in answers.samples("GPU-hours held")}
 
 
 def test_idle_holders_are_those_of_the_nodes(known: Known) -> None:

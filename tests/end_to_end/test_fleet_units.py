@@ -8,10 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from exporter.fleet.amounts import Amount, Units
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Units
 from exporter.fleet.cluster_model import Fleet, Node
-from exporter.fleet.read import Aim, read_fleet
+from exporter.fleet.read import read_fleet
 from exporter.prometheus import Prometheus as Client
+from tests.alerts.committed import quick_rules
 from tests.commands.program import run
 from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, until
 
@@ -26,12 +27,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     ports = {name: free_port() for name in SCENARIOS}
     jobs = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
-        there = running.enter_context(prometheus(tmp_path_factory.mktemp("tsdb"), jobs))
+        folder = tmp_path_factory.mktemp("tsdb")
+        there = running.enter_context(prometheus(folder, jobs, rules=[quick_rules(folder)]))
         demos = [demo(name, "--listen", f"127.0.0.1:{port}") for name, port in ports.items()]
         list(at_once.map(running.enter_context, demos))
         # On a busy machine a source may be late for the first poll.
         told = "min by (job) (gpuslice_collector_success) == 1"
         until(lambda: len(there.query(told)) == len(jobs), "each target was scraped, with all that it reads")
+        settled = "count(sum by (node) (min_over_time(node:gpuslice_total_bytes:sum[3s:1s]))) == 3"
+        until(lambda: there.query(settled), "the records are those of the nodes")
         yield there
 
 
@@ -45,7 +49,7 @@ def nodes(server: Prometheus) -> dict[str, Node]:
 
 async def _read(url: str) -> Fleet:
     client = Client(url)
-    fleet = await read_fleet(client, Aim(600, 3600))
+    fleet = await read_fleet(client, 3600)
     await client.close()
     return fleet
 
@@ -57,7 +61,7 @@ def test_units_of_two_resources_are_two_sums(nodes: dict[str, Node]) -> None:
     assert node.slices == Units("", Amount(), Amount())
     assert node.units == (
         Units("vke.volcengine.com/mgpu-core", Amount(150, 2), Amount(200, 2)),
-        Units("vke.volcengine.com/mgpu-memory", Amount(14336, 2), Amount(0, 0, 2)),
+        Units("vke.volcengine.com/mgpu-memory", Amount(14336, 2), UNKNOWN_AMOUNT),
     )
 
 
@@ -78,10 +82,11 @@ def test_gpus_of_the_vendors_plugin_are_slices(nodes: dict[str, Node]) -> None:
     assert node.slices.held.missing == 0
 
 
-def test_inspect_tells_units_of_each_gpu_by_resource(server: Prometheus) -> None:
+def test_inspect_tells_units_of_each_gpu_by_resource(server: Prometheus, nodes: dict[str, Node]) -> None:
     """No GPU holds more than it offers, and the total names each resource."""
-    done = run("inspect", "--prometheus-url", server.url)
-    document = json.loads(run("inspect", "-o", "json", "--prometheus-url", server.url).stdout)
+    named = ("inspect", *(node.key.name for node in nodes.values()), "--prometheus-url", server.url)
+    done = run(*named)
+    document = json.loads(run(*named, "-o", "json").stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "80 of 100 mgpu-core, 8192 mgpu-memory" in done.stdout

@@ -52,7 +52,7 @@ def _fleet(**known) -> Fleet:
 
 
 def _html(look: FleetRead, **orders: str) -> str:
-    scene = FleetScene(look, 1010.0, 600.0, NodeLinks(), Orders(**orders))
+    scene = FleetScene(look, 1010.0, NodeLinks(), Orders(**orders))
     return page(fleet_drawing(scene), "")
 
 
@@ -81,7 +81,7 @@ def test_hostile_names_stay_text() -> None:
             nodes=(node,),
             namespaces=(Namespace(name=HOSTILE, holders=1),),
             idle=(idle,),
-            idle_totals=IdleTotals(1, GIB, None),
+            idle_totals=IdleTotals(1, None),
             sick=(sick,),
             problems=((HOSTILE, HOSTILE),),
         )
@@ -132,7 +132,7 @@ def test_long_tables_end_and_say_so() -> None:
 
 def test_idle_holders_that_are_not_listed_are_not_promised_elsewhere() -> None:
     """They are counted in Prometheus, and the JSON lists no more of them than are read."""
-    html = _of(_fleet(idle=(_idle("train-0", NodeKey("", "n1")),), idle_totals=IdleTotals(300, GIB, 2.0)))
+    html = _of(_fleet(idle=(_idle("train-0", NodeKey("", "n1")),), idle_totals=IdleTotals(300, 2.0)))
     section = html.partition('id="idle"')[2].partition("</section>")[0]
 
     assert "and 299 more" in section
@@ -160,8 +160,9 @@ def test_no_prometheus_is_said_with_since_when() -> None:
         )
     )
 
-    assert "Prometheus has not answered for 5 min. Prometheus cannot be reached: Connection refused" in _text(
-        html
+    assert (
+        "The cluster could not be read for 5 min. Prometheus cannot be reached: Connection refused"
+        in _text(html)
     )
     assert "not read yet" in html
 

@@ -33,7 +33,7 @@ async def test_a_new_look_is_shown_within_the_second_of_the_one_before(
     """What was drawn a moment ago is kept for readers of that look, not for those of the next."""
     monkeypatch.setattr("exporter.web.cluster.routes.time", SimpleNamespace(time=lambda: 1010.25))
     looks = [FleetRead(reads=number, error=f"Prometheus refuses: {number}") for number in (1, 2)]
-    pages = FleetPages(lambda: looks[0], NodeLinks(), idle_after=600.0)
+    pages = FleetPages(lambda: looks[0], NodeLinks())
     assert "Prometheus refuses: 1" in await shown(pages)
     del looks[0]
     assert "Prometheus refuses: 2" in await shown(pages)
@@ -41,7 +41,7 @@ async def test_a_new_look_is_shown_within_the_second_of_the_one_before(
 
 async def test_open_pages_get_the_time_of_the_server_with_each_change() -> None:
     """The script sets its clock by it, and shows the age of the data by that clock."""
-    opened = OpenPage(FleetPages(lambda: FleetRead(read_at=700.0), NodeLinks(), idle_after=600.0), Orders())
+    opened = OpenPage(FleetPages(lambda: FleetRead(read_at=700.0), NodeLinks()), Orders())
     tag, state = await opened.look()
     for message in (opened.whole(tag, state), opened.change(state, tag, state)):
         fields = dict(line.split(": ", 1) for line in message.plain.decode().splitlines() if line)

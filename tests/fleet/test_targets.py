@@ -49,7 +49,6 @@ def test_a_node_without_data_is_silent(up, why) -> None:
     found = read_targets(_answers([_target("a:1", node="n1")], last=[("a:1", 880)], up=up), AT)
 
     assert [(node.key.name, node.age, node.silent) for node in found.nodes] == [("n1", 120, why)]
-    assert found.of(Sample(_target("a:1"), 1.0)) is None
 
 
 def test_nodes_of_several_clusters_are_told_apart() -> None:
@@ -58,6 +57,7 @@ def test_nodes_of_several_clusters_are_told_apart() -> None:
     found = read_targets(_answers(labels), AT)
 
     assert [str(node.key) for node in found.nodes] == ["east/n1", "west/n1"]
+    assert found.key_of(Sample({"node": "n1", "cluster": "west"}, 1.0)) == found.nodes[1].key
     assert [node.target for node in found.nodes] == [Target(name, "gpus", "a:1") for name in ("east", "west")]
 
 

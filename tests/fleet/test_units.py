@@ -1,7 +1,12 @@
 """Sums of what sharing systems give out, each resource on its own."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from exporter.fleet.amounts import (
     FAILED_AMOUNT,
+    UNKNOWN_AMOUNT,
     UNKNOWN_SLICES,
     Amount,
     Units,
@@ -10,8 +15,10 @@ from exporter.fleet.amounts import (
     total_units,
     words,
 )
+from exporter.fleet.cluster_model import Node, NodeKey, Target
+from exporter.fleet.nodes import QUESTIONS, read_nodes
 from exporter.fleet.queries import Answers
-from exporter.fleet.slices import SliceTables
+from exporter.fleet.targets import Scraped, Targets
 from exporter.formats.wording import UNKNOWN
 from exporter.prometheus import Sample
 
@@ -46,25 +53,71 @@ def test_names_are_as_long_as_they_must_be() -> None:
     assert [name for name, _ in named([CORE, OTHER])] == [CORE.resource, OTHER.resource]
 
 
-def _tables(*refused: str) -> SliceTables:
-    sample = [Sample({"uuid": "GPU-1"}, 2.0)]
-    told = {f"{form} of slices {what}": sample for form in ("count", "sum") for what in ("offered", "held")}
-    answers = {name: found for name, found in told.items() if name not in refused}
-    return SliceTables(Answers(answers, dict.fromkeys(refused, "too much")), lambda each: each.labels["uuid"])
+HERE = {"node": "n1"}
+SLICE, UNIT = "nvidia.com/gpu", "example.com/core"
+
+
+def _node(
+    sharing: Sequence[str],
+    held: dict[str, float],
+    offered: dict[str, float],
+    *,
+    refused: str = "",
+    known: int = 2,
+) -> Node:
+    """Give a node with two GPUs, of ``known`` of which it is known who holds them and what is offered."""
+    rows = {
+        "GPUs": [({"model": "T4"}, 2.0)],
+        "number of GPUs": [({}, 2.0)],
+        "sharing of GPUs": [({"sharing": mode}, 1.0) for mode in sharing],
+        "known values of GPUs": [({"value": value}, known) for value in ("holders", "offered_slices")],
+        "slices held": [({"resource": name}, value) for name, value in held.items()],
+        "slices offered": [({"resource": name}, value) for name, value in offered.items()],
+    }
+    samples = {
+        name: [Sample(HERE | labels, value) for labels, value in rows.get(name, [])]
+        for name in QUESTIONS
+        if name != refused
+    }
+    answers = Answers(samples, {refused: "too much"} if refused else {})
+    targets = Targets([Scraped(NodeKey("", "n1"), Target("", "gpus", "n1:1"), 4.0, "")])
+    (node,) = read_nodes(answers, targets)
+    return node
+
+
+def test_slices_of_the_vendors_plugins_are_added_up() -> None:
+    """Whatever their resources are called, they are devices."""
+    node = _node(
+        ["mig", "exclusive"], {SLICE: 1, "nvidia.com/mig-1g.5gb": 3}, {SLICE: 1, "nvidia.com/mig-1g.5gb": 7}
+    )
+
+    assert node.slices == Units("", Amount(4.0, 2), Amount(8.0, 2))
+    assert node.units == ()
 
 
 def test_gpus_of_which_nothing_is_told_make_both_sums_least_ones() -> None:
     """Nobody knows whether they offer something; without any other nothing is known."""
-    tables = _tables()
+    node, alone = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, known=1), _node(["none"], {}, {}, known=0)
 
-    assert tables.slices("GPU-1", 1) == Units("", Amount(2.0, 2, 3), Amount(2.0, 2, 3))
-    assert tables.slices("GPU-2", 1) == Units("", Amount(0.0, 0, 1), Amount(0.0, 0, 1))
-    assert tables.units("GPU-1", 1) == ()
+    assert node.slices == Units("", Amount(1.0, 1, 1), Amount(1.0, 1, 1))
+    assert alone.slices == Units("", Amount(0.0, 0, 2), Amount(0.0, 0, 2))
 
 
-def test_a_sum_that_is_refused_costs_only_itself() -> None:
-    """What is offered is told where what is held could not be asked."""
-    told = _tables("sum of slices held").slices("GPU-1", 0)
+def test_units_of_a_sharing_system_stand_by_resource() -> None:
+    """So do all of a node with both, since it is not known which GPU a resource is of."""
+    node = _node(["gpu-manager", "exclusive"], {UNIT: 30, SLICE: 1}, {SLICE: 1})
 
-    assert (told.held, told.offered.total) == (FAILED_AMOUNT, 2.0)
-    assert _tables("count of units held").units("GPU-1", 0) is None
+    assert node.slices == Units("", Amount(), Amount())
+    assert node.units == (
+        Units(UNIT, Amount(30.0, 2), UNKNOWN_AMOUNT),
+        Units(SLICE, Amount(1.0, 2), Amount(1.0, 2)),
+    )
+
+
+@pytest.mark.parametrize("refused", ["slices held", "slices offered", "sharing of GPUs"])
+def test_slices_that_are_refused_are_not_known(refused: str) -> None:
+    """Nobody knows then of which kind they are, or how many."""
+    node = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, refused=refused)
+
+    assert (node.slices.held, node.slices.offered) == (FAILED_AMOUNT, FAILED_AMOUNT)
+    assert node.units is None

@@ -1,18 +1,14 @@
 """Looking again and again at a Prometheus that fails in part, or is away."""
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from exporter.fleet.cluster_model import IdleTotals
-from exporter.fleet.read import Aim
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
 from tests.fleet.answering import Samples, answering, nodes, nothing
-
-AIM = Aim(600, 3600)
 
 
 class Clock:
@@ -31,7 +27,7 @@ def _node(expression: str) -> Samples | str:
 
 async def _watched(url: str, clock: Clock, *, times: int = 1) -> Watch:
     prometheus = Prometheus(url, deadline=5)
-    watch = Watch(prometheus, AIM, interval=30, clock=clock)
+    watch = Watch(prometheus, window=3600, interval=30, clock=clock)
     for _ in range(times):
         await watch.refresh()
     await prometheus.close()
@@ -42,12 +38,10 @@ async def test_a_question_that_fails_costs_its_own_part() -> None:
     """The rest is told, and the problem is named."""
 
     def answer(expression: str) -> Samples | str:
-        if "memory_used_bytes" in expression and expression.startswith("sum by (cluster"):
+        if expression == "node:gpuslice_used_bytes:sum":
             return "query processing would load too many samples"
-        if expression.startswith("sum by (cluster") and "gpuslice_node_gpus" in expression:
-            return [({"job": "gpus", "instance": "n1:9836"}, 8.0)]
-        if expression.startswith("count by (cluster") and "gpuslice_node_gpus" in expression:
-            return [({"job": "gpus", "instance": "n1:9836"}, 1.0)]
+        if "gpuslice_node_gpus" in expression:
+            return [({"node": "n1"}, 8.0)]
         return _node(expression)
 
     with answering(answer) as url:
@@ -57,7 +51,7 @@ async def test_a_question_that_fails_costs_its_own_part() -> None:
     (node,) = fleet.nodes
     assert node.gpus.value == 8
     assert node.memory.used.value is None
-    assert {name for name, _ in fleet.problems} == {"sum of memory used", "sum of memory wasted"}
+    assert {name for name, _ in fleet.problems} == {"used bytes of nodes"}
     assert "too many samples" in fleet_text(fleet)
     assert fleet_json(fleet)["nodes"][0]["memory_bytes"]["used"] == {"value": None, "complete": False}
 
@@ -67,7 +61,7 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
     clock = Clock()
     with answering(_node) as url:
         prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, AIM, interval=30, clock=clock)
+        watch = Watch(prometheus, window=3600, interval=30, clock=clock)
         await watch.refresh()
     clock.now += 60
     await watch.refresh()
@@ -94,7 +88,7 @@ async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
 
     with answering(answer) as url:
         prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, AIM, interval=0.01)
+        watch = Watch(prometheus, window=3600, interval=0.01)
         await watch.refresh()
         await prometheus.close()
 
@@ -102,30 +96,29 @@ async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
     assert watch.newest.interval == 3 * watch.newest.seconds > 0.15
 
 
-async def test_memory_of_idle_holders_that_nobody_tells_is_not_zero() -> None:
-    """Their number and compute are known, and a sum over rows that are not there is not 0."""
+@pytest.mark.parametrize(
+    ("told", "totals"),
+    [
+        ({"holders": 2.0}, IdleTotals(2, None)),
+        ({"holders": 0.0, "gpus": 0.0}, IdleTotals(0, 0.0)),
+        ({}, IdleTotals(None, None)),
+    ],
+    ids=["compute not known", "nobody", "not measured"],
+)
+async def test_totals_of_idle_holders_that_nobody_tells_are_not_zero(told, totals) -> None:
+    """Where nobody is idle they are 0, and where that is not measured they are not known."""
 
     def answer(expression: str) -> Samples | str:
-        if expression.startswith("count(") and "last_active" in expression:
-            return [({}, 2.0)]
-        if expression.startswith("sum(") and "compute_entitled" in expression:
-            return [({}, 0.5)]
+        for name, value in told.items():
+            if expression == f"sum(node:gpuslice_idle_{name}:sum)":
+                return [({}, value)]
         return _node(expression)
 
     with answering(answer) as url:
         fleet = (await _watched(url, Clock())).newest.fleet
 
     assert fleet is not None
-    assert fleet.idle_totals == IdleTotals(2, None, 0.5)
-
-
-async def test_nobody_idle_holds_nothing() -> None:
-    """Where nobody is idle the sums are known: they are 0."""
-    with answering(_node) as url:
-        fleet = (await _watched(url, Clock())).newest.fleet
-
-    assert fleet is not None
-    assert fleet.idle_totals == IdleTotals(0, 0, 0)
+    assert fleet.idle_totals == totals
 
 
 async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:
@@ -137,21 +130,28 @@ async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:
     assert "does it scrape the nodes?" in look.error
 
 
-class _Hours:
-    """A Prometheus that tells GPU-hours of a namespace, or refuses a question for them."""
+async def test_gpu_hours_that_are_refused_are_not_known() -> None:
+    """A part that was answered is shown, and all of it as soon as Prometheus tells it."""
+    refused = "used_gpu_seconds"
 
-    def __init__(self) -> None:
-        self.refused = ""
-        self.seconds = 3600.0
+    def answer(expression: str) -> Samples | str:
+        if "sum_over_time(" in expression:
+            return (
+                "too many samples" if refused and refused in expression else [({"namespace": "ml"}, 3600.0)]
+            )
+        if expression == "namespace:gpuslice_known_containers:count":
+            return [({"namespace": "ml", "value": "containers"}, 1.0)]
+        return _node(expression)
 
-    def __call__(self, expression: str) -> Samples | str:
-        """Answer a question."""
-        if "increase(" in expression:
-            return "too many samples" if self.refused and self.refused in expression else self._of_ml()
-        return [({"namespace": "ml"}, 1.0)] if expression.startswith("count by (names") else _node(expression)
-
-    def _of_ml(self) -> Samples:
-        return [({"namespace": "ml"}, self.seconds)]
+    with answering(answer) as url:
+        prometheus = Prometheus(url, deadline=5)
+        watch = Watch(prometheus, window=3600, interval=30)
+        await watch.refresh()
+        assert _hours(watch) == (1.0, None, 1)
+        refused = ""
+        await watch.refresh()
+        assert _hours(watch) == (1.0, 1.0, 0)
+        await prometheus.close()
 
 
 def _hours(watch: Watch) -> tuple[float | None, float | None, int]:
@@ -160,59 +160,3 @@ def _hours(watch: Watch) -> tuple[float | None, float | None, int]:
     assert fleet is not None
     (namespace,) = fleet.namespaces or ()
     return namespace.hours.held.value, namespace.hours.used.value, len(fleet.problems)
-
-
-async def test_gpu_hours_that_are_refused_are_asked_for_at_the_next_look() -> None:
-    """A part that was answered is shown, and all of it as soon as Prometheus tells it."""
-    hours = _Hours()
-    hours.refused = "used_gpu_seconds"
-    with answering(hours) as url:
-        prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, AIM, interval=30)
-        await watch.refresh()
-        assert _hours(watch) == (1.0, None, 2)
-        hours.refused = ""
-        await watch.refresh()
-        assert _hours(watch) == (1.0, 1.0, 0)
-        await prometheus.close()
-
-
-async def test_gpu_hours_from_before_stay_where_newer_ones_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The last good ones are shown for a while, and then the refusal."""
-    now = 1000.0
-    monkeypatch.setattr("exporter.fleet.watch.time", SimpleNamespace(monotonic=lambda: now))
-    hours = _Hours()
-    with answering(hours) as url:
-        prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, AIM, interval=30, clock=Clock())
-        await watch.refresh()
-        hours.refused, hours.seconds = "increase(", 7200.0
-        now += 310
-        await watch.refresh()
-        assert _hours(watch) == (1.0, 1.0, 0)
-        hours.refused = ""
-        now += 30
-        await watch.refresh()
-        assert _hours(watch) == (2.0, 2.0, 0)
-        hours.refused = "increase("
-        now += 610
-        await watch.refresh()
-        assert _hours(watch) == (None, None, 3)
-        await prometheus.close()
-
-
-async def test_gpu_hours_are_asked_seldom() -> None:
-    """They are much work, so that two looks ask for them once."""
-    asked = []
-
-    def answer(expression: str) -> Samples | str:
-        asked.append(expression)
-        return _node(expression)
-
-    with answering(answer) as url:
-        await _watched(url, Clock(), times=2)
-
-    assert sum("increase(" in expression for expression in asked) == 3
-    assert sum(expression.startswith("topk by") for expression in asked) == 2

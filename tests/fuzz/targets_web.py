@@ -116,7 +116,7 @@ def _prometheus(content: bytes) -> Any:
 def _check_prometheus(told: list[Sample] | list[Range]) -> None:
     """Read the labels as the tables do that an answer goes on into."""
     for each in told:
-        identity("container", each.labels, ())
+        identity("container", each.labels)
 
 
 def _page() -> list[bytes]:

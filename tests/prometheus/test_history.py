@@ -20,15 +20,9 @@ from tests.prometheus.waiting import eventually
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}
 SCRAPES = {
     "static": {},
-    "operator": {"relabel_configs": [{"target_label": name, "replacement": TARGET[name]} for name in TARGET]},
-    "honoured": {
+    "operator": {
         "honor_labels": True,
         "relabel_configs": [{"target_label": name, "replacement": TARGET[name]} for name in TARGET],
-    },
-    "pod only": {
-        "relabel_configs": [
-            {"target_label": name, "replacement": TARGET[name]} for name in ("namespace", "pod")
-        ]
     },
 }
 # What is looked at, what is cut, and where somebody comes and goes.

@@ -1,14 +1,9 @@
 """What is asked of a Prometheus for the past, and whose a series is."""
 
-import pytest
-
-from exporter.prometheus.past_queries import expression, identity, quoted, scraped_containers, summing
+from exporter.prometheus.past_queries import expression, identity, quoted, summing
 
 OWN = {"namespace": "ml", "pod": "nb-0", "container": "jupyter", "uuid": "GPU-1", "mig_uuid": "MIG-1"}
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}
-ANSWERED = (
-    {f"exported_{name}": OWN[name] for name in TARGET} | TARGET | {"uuid": "GPU-1", "mig_uuid": "MIG-1"}
-)
 
 
 def test_a_mean_of_each_step():
@@ -19,11 +14,11 @@ def test_a_mean_of_each_step():
     assert expression("mig", "memory_used_bytes", ["GPU-0"], 0.5).startswith("avg by (uuid, mig_uuid) (")
 
 
-def test_one_pod_by_either_name():
-    """It is not known beforehand what the scrape calls a pod."""
-    asked = expression("container", "memory_used_bytes", ["GPU-0"], 60, 'a"b')
-    assert asked.count(" or ") == 1
-    assert asked.count(r',pod="a\"b"}') == asked.count(r',exported_pod="a\"b"}') == 1
+def test_one_pod():
+    """Of a holder only its pod is asked."""
+    assert expression("container", "memory_used_bytes", ["GPU-0"], 60, 'a"b').endswith(
+        r'(avg_over_time(gpuslice_container_memory_used_bytes{uuid=~"GPU-0",pod="a\"b"}[60000ms]))'
+    )
 
 
 def test_parts_of_each_step():
@@ -44,36 +39,17 @@ def test_names_are_no_patterns():
     """What a name has of signs stands for itself, in the pattern and in the string around it."""
     assert quoted('a"b\\c\nd') == r'"a\"b\\c\nd"'
     assert r'uuid=~"GPU-a\\.\\*\\|b"' in expression("gpu", "power_watts", ["GPU-a.*|b"], 60)
-    assert scraped_containers(["GPU-0"], 60).startswith("count by (container) (")
 
 
-@pytest.mark.parametrize(
-    ("labels", "scraped"),
-    [
-        (OWN, ()),
-        (OWN | {"job": "a", "instance": "b"}, ("exporter",)),
-        (ANSWERED, ("exporter",)),
-        # The scrape names the pod, and not the container: only that one's label is ours.
-        (
-            {name: ANSWERED[name] for name in ANSWERED if name != "exported_container"}
-            | {"container": "jupyter"},
-            (),
-        ),
-    ],
-)
-def test_whose_a_series_is(labels, scraped):
-    """Our labels are found whether the scrape honours them or not, or has only some of its own."""
-    assert identity("container", labels, scraped) == OWN
-
-
-def test_the_container_of_the_exporter_is_no_holder():
-    """Where the container of a holder is not known, that of the scrape does not take its place."""
-    labels = {name: ANSWERED[name] for name in ANSWERED if name != "exported_container"}
-    assert identity("container", labels, ("exporter",)) == OWN | {"container": ""}
+def test_whose_a_series_is():
+    """The labels of the series are the holder; one that is not known is missing."""
+    assert identity("container", OWN | {"job": "a", "instance": "b"}) == OWN
+    unnamed = {name: OWN[name] for name in OWN if name != "container"}
+    assert identity("container", unnamed) == OWN | {"container": ""}
 
 
 def test_devices_have_no_pods():
     """The labels that a scrape sets on a GPU are not its identity."""
     labels = TARGET | {"uuid": "GPU-1"}
-    assert identity("gpu", labels, ("exporter",)) == {"uuid": "GPU-1"}
-    assert identity("mig", labels | {"mig_uuid": "M"}, ()) == {"uuid": "GPU-1", "mig_uuid": "M"}
+    assert identity("gpu", labels) == {"uuid": "GPU-1"}
+    assert identity("mig", labels | {"mig_uuid": "M"}) == {"uuid": "GPU-1", "mig_uuid": "M"}

@@ -79,7 +79,7 @@ async def urls() -> AsyncIterator[Urls]:
         served = await stack.enter_async_context(serving(SCENARIO))
         await served.poll(0)
         look = FleetRead(reads=1, error="away", failing_since=1.0)
-        pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
+        pages = FleetPages(lambda: look, NodeLinks())
         app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
         server = Server(app, ListenAddress("127.0.0.1", 0))
         url = await server.start()
@@ -162,7 +162,7 @@ async def test_forms_send_what_is_empty(urls: Urls, client: ClientSession, path:
 async def test_the_hub_answers_what_it_describes() -> None:
     """Whatever path the hub answers is in its description, and nothing else is."""
     look = FleetRead()
-    pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
+    pages = FleetPages(lambda: look, NodeLinks())
     app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
 
     assert {route.resource.canonical for route in app.router.routes()} == set(hub.OPERATIONS)

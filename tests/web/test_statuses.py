@@ -44,7 +44,7 @@ def _app(kind: str) -> web.Application:
     if kind == "node":
         return make_app(site_of(lambda: snapshot([gpu()], [ROW]), report=lambda: REPORT))
     look = FleetRead(reads=1, error="away", failing_since=1.0)
-    pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
+    pages = FleetPages(lambda: look, NodeLinks())
     return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
 
 

@@ -68,7 +68,7 @@ def _pages(slow: Slow) -> RenderCache:
 
 def _fleet_pages(slow: Slow, monkeypatch) -> cluster.FleetPages:
     monkeypatch.setattr(cluster, "fleet_drawing", slow.fleet)
-    return cluster.FleetPages(FleetRead, NodeLinks(), idle_after=600.0)
+    return cluster.FleetPages(FleetRead, NodeLinks())
 
 
 def _of_a_node(slow: Slow, _monkeypatch):

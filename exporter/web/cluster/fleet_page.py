@@ -47,7 +47,6 @@ class FleetScene(NamedTuple):
 
     read: FleetRead
     now: float  # Unix time
-    idle_after: float  # seconds without compute until a holder is idle
     links: NodeLinks
     orders: Orders
 
@@ -73,7 +72,6 @@ def fleet_drawing(scene: FleetScene) -> Drawing:
     """Return the page of the cluster; without data, why there is none."""
     fleet = scene.read.fleet
     tables = _tables(fleet, scene) if fleet else {}
-    idle_words = duration(scene.idle_after)
     return Drawing(
         layout="fleet.html",
         title="GPU slices of the cluster",
@@ -83,7 +81,7 @@ def fleet_drawing(scene: FleetScene) -> Drawing:
             "cards": piece("pieces/node.html", "cards_of", list(_cards(fleet)) if fleet else ()),
             "notices": piece(_PIECES, "notices_of", list(_notices(scene))),
             "sick": piece(_PIECES, "sick_of", tables.get("sick", _EMPTY)),
-            "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), idle_words, fleet is not None),
+            "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), fleet is not None),
             "nodes": piece(_PIECES, "nodes_of", tables.get("nodes", _EMPTY)),
             "namespaces": piece(_PIECES, "namespaces_of", tables.get("namespaces", _EMPTY)),
         },
@@ -127,7 +125,7 @@ def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
         since = scene.now - (read.failing_since or scene.now)
         kept = "The page shows the last answer." if read.fleet else "There is no cluster data yet."
         yield FleetNotice(
-            "bad", f"Prometheus has not answered for {duration(since)}", f"{read.error}. {kept}"
+            "bad", f"The cluster could not be read for {duration(since)}", f"{read.error}. {kept}"
         )
     elif read.fleet is None:
         yield FleetNotice("note", "The cluster is read for the first time", "This takes a few seconds.")
@@ -236,7 +234,6 @@ def _findings(fleet: Fleet) -> Iterator[Finding]:
     if fleet.bad.total:
         yield Finding("bad", _counted(fleet.bad, "unhealthy GPU"), "#sick")
     if fleet.idle_holders.total:
-        size = gibibytes(idle.memory_used)
-        yield Finding("idle-memory", f"{fleet.idle_holders.text(whole)} idle, holding {size} GiB", "#idle")
+        yield Finding("idle-memory", _counted(fleet.idle_holders, "idle holder"), "#idle")
     if idle.compute_held:
         yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by idle holders", "#idle")

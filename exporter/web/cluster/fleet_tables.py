@@ -136,7 +136,7 @@ def _unknown_idle(fleet: Fleet) -> str:
     if fleet.idle is None:
         return "Idle holders could not be queried."
     if fleet.idle_totals.holders is None:
-        return f"The number of {'other ' if fleet.idle else ''}idle holders could not be queried."
+        return f"The number of {'other ' if fleet.idle else ''}idle holders is not known."
     return ""
 
 

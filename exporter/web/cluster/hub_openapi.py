@@ -127,7 +127,6 @@ def _fleet() -> Schema:
     }
     idle = {
         "holders": number("All idle holders.", null=True),
-        "memory_used": number("Bytes that they use.", null=True),
         "compute_held": number("Physical GPUs that they hold.", null=True),
         "listed": _nullable(listed(reference("IdleHolder"), "The largest of them.")),
     }

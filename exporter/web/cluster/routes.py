@@ -37,10 +37,9 @@ _KEPT = 64
 class FleetPages:
     """The page of the newest read, which ``current`` returns."""
 
-    def __init__(self, current: Callable[[], FleetRead], links: NodeLinks, *, idle_after: float) -> None:
+    def __init__(self, current: Callable[[], FleetRead], links: NodeLinks) -> None:
         self._current = current
         self._links = links
-        self._idle_after = idle_after
         self._cache = TaskCache()
         self._turns = RenderQueue()
 
@@ -62,7 +61,7 @@ class FleetPages:
 
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
         """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
-        scene = FleetScene(self.read, time.time(), self._idle_after, self._links, orders)
+        scene = FleetScene(self.read, time.time(), self._links, orders)
         key = (orders, self.tag, int(scene.now))
         if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
