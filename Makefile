@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mock grafana coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
+.PHONY: help demo test test-all mock grafana coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -97,6 +97,9 @@ soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grow
 
 bench: $(DEV) ## measure, and write docs/performance.md; GPU_EXPORTER=FILE is nvidia_gpu_exporter to compare with
 	@GPU_EXPORTER='$(GPU_EXPORTER)' $(BIN)/python -m benchmarks
+
+bench-fleet: $(DEV) ## measure what a look at 1,000 and 10,000 nodes costs Prometheus and the hub
+	@$(BIN)/python -m benchmarks.fleet.looks
 
 image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
 	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \

@@ -6,7 +6,7 @@ Those for the whole cluster ask recording rules, and series of which each node h
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from exporter.fleet.cluster_model import Target
@@ -25,14 +25,13 @@ CLOCK = "vector(time())"
 NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT})"
 """The target with the newest data of each node."""
 
-_OLD = " or ".join(f"{NODE_INFO} offset {ago}" for ago in REMEMBERED)
-KNOWN = (
-    f"max by ({TARGET}, node) (last_over_time({NODE_INFO}[{SEEN}]) or (({_OLD}) and on ({TARGET}) (up == 0)))"
-)
-"""The targets that answer, did so recently, or are scraped without success."""
+KNOWN = f"max by ({TARGET}, node) (last_over_time({NODE_INFO}[{SEEN}]))"
+"""The targets that answer, or did so recently."""
 
 LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
-UP = f"max by ({TARGET}) (up and on ({TARGET}) {KNOWN})"
+DOWN = f"max by ({TARGET}) (up == 0)"
+"""All targets that cannot be scraped, not only exporters."""
+
 RECORDED = "count(node:gpuslice_exporters:count)"
 """Without a value the recording rules are not loaded, or no exporter answers."""
 
@@ -43,6 +42,19 @@ def of(metric: str, label: str, values: Iterable[str]) -> str:
     return f"{metric}{{{label}=~{json.dumps(pattern)}}}"
 
 
+def some(metric: str, label: str, values: Collection[str]) -> str:
+    """Return the same, or the metric if there are too many values for a query."""
+    return of(metric, label, values) if len(values) <= _MANY else metric
+
+
+def former(instances: Collection[str]) -> str:
+    """Return the nodes that these targets reported at one of the REMEMBERED times."""
+    info = some(NODE_INFO, "instance", instances)
+    return f"max by ({TARGET}, node) ({' or '.join(f'{info} offset {ago}' for ago in REMEMBERED)})"
+
+
+# A regular expression of more values is slower than all series.
+_MANY = 500
 # Prometheus runs 20 queries at a time by default, and has other clients.
 _AT_ONCE = 4
 
@@ -53,7 +65,7 @@ Sums: TypeAlias = Mapping[tuple[str, ...], float]
 class Answers:
     """Answers to queries by name; ``problems`` are the failed queries and their errors."""
 
-    def __init__(self, samples: Mapping[str, Sequence[Sample]], problems: Mapping[str, str]) -> None:
+    def __init__(self, samples: Mapping[str, Sequence[Sample]], problems: dict[str, str]) -> None:
         self._samples = samples
         self.problems = problems
 

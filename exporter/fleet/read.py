@@ -26,10 +26,10 @@ async def read_targets_at(prometheus: Prometheus, at: float) -> Targets:
     Raises PrometheusError if a query fails, and MissingSeriesError if there are no nodes, or no records.
     """
     answers = await ask(prometheus, targets.QUESTIONS, at)
-    for name in targets.QUESTIONS:
-        if name in answers.problems:
-            raise PrometheusError(f"{name}: {answers.problems[name]}")
-    scraped = read_targets(answers, at)
+    more = await ask(prometheus, targets.more_questions(answers), at)
+    for name, why in (answers.problems | more.problems).items():
+        raise PrometheusError(f"{name}: {why}")
+    scraped = read_targets(answers, more, at)
     if not scraped.nodes:
         raise MissingSeriesError(
             "this Prometheus has no series of gpuslice-exporter: does it scrape the nodes?"

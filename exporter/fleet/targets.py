@@ -17,7 +17,7 @@ QUESTIONS = {
     "nodes": queries.KNOWN,
     "last data": queries.LAST,
     "data": queries.NEWEST,
-    "up": queries.UP,
+    "down": queries.DOWN,
     "records": queries.RECORDED,
 }
 
@@ -44,12 +44,29 @@ class Targets:
         return NodeKey(cluster, sample.labels.get("node", ""))
 
 
-def read_targets(answers: Answers, at: float) -> Targets:
+def more_questions(answers: Answers) -> dict[str, str]:
+    """Return the queries for targets without current data; most often there are none."""
+    now, down = answers.figures("data") or {}, answers.figures("down") or {}
+    nodes = [(target_of(sample), sample.labels.get("node", "")) for sample in answers.samples("nodes")]
+    answering = {(target.cluster, node) for target, node in nodes if target in now}
+    silent = {target for target, node in nodes if (target.cluster, node) not in answering}
+    gone = down.keys() - {target for target, _ in nodes}
+    questions = {}
+    if silent:
+        questions["up"] = queries.some("up", "instance", {target.instance for target in silent})
+    if gone:
+        questions["former nodes"] = queries.former({target.instance for target in gone})
+    return questions
+
+
+def read_targets(answers: Answers, more: Answers, at: float) -> Targets:
     """Return the nodes, each with its target with the newest data, at Unix time ``at``."""
-    last = answers.figures("last data") or {}
-    now, up = answers.figures("data") or {}, answers.figures("up") or {}
+    last, now = answers.figures("last data") or {}, answers.figures("data") or {}
+    down = answers.figures("down") or {}
+    up = {**(more.figures("up") or {}), **down}
     by_node: dict[NodeKey, set[Target]] = defaultdict(set)
-    for sample in answers.samples("nodes"):
+    former = (sample for sample in more.samples("former nodes") if target_of(sample) in down)
+    for sample in (*answers.samples("nodes"), *former):
         target = target_of(sample)
         by_node[NodeKey(target.cluster, sample.labels.get("node", ""))].add(target)
     several = len({key.cluster for key in by_node}) > 1

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.document import texts
 from benchmarks.fleet import FARTHEST, measure
+from benchmarks.fleet.looks import asked, copied, measured
 from benchmarks.fleet.tables import TEXTS, markdown
 from tests.end_to_end.programs import program
 
@@ -47,3 +48,13 @@ def test_the_tables_are_complete(found: dict[str, Any]) -> None:
     assert len(rows) == 2 * 2 + (2 + 3) + 9
     assert "nan" not in written
     assert "{" not in written
+
+
+@pytest.mark.slow
+def test_a_look_at_copies_of_a_node_finds_all_of_them() -> None:
+    """It raises an error where a node is missing, or a figure of one; what it costs is something."""
+    program("promtool")
+    look = measured(copied(asked().values()), 3)
+    assert look.nodes == 3
+    assert look.cpu > 0
+    assert look.hub > 20 << 20

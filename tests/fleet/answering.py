@@ -61,8 +61,6 @@ def nodes(expression: str, *names: str) -> Samples | None:
         return [({}, float(len(names)))]
     targets = [{"job": "gpus", "instance": f"{name}:9836"} for name in names]
     if expression.startswith("max by") and "last_over_time(gpuslice_node_info" in expression:
-        if "(up and on" in expression:
-            return [(target, 1.0) for target in targets]
         return [({**target, "node": name}, 1.0) for target, name in zip(targets, names, strict=True)]
     if expression.startswith(("max by (cluster, job, instance) (last_over_time", "topk by (cluster, node)")):
         return [(target, AT - 4) for target in targets]

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.fleet.cluster_model import Target
 from exporter.fleet.queries import Answers
-from exporter.fleet.targets import holder_of, read_targets
+from exporter.fleet.targets import Targets, holder_of, more_questions, read_targets
 from exporter.model import ContainerRef
 from exporter.prometheus import Sample
 
@@ -16,22 +16,27 @@ def _target(instance: str, job: str = "gpus", **labels: str) -> dict[str, str]:
     return {"job": job, "instance": instance, **labels}
 
 
-def _answers(nodes, *, data=(), last=(), up=()) -> Answers:
-    return Answers(
-        {
-            "nodes": [Sample(labels, 1.0) for labels in nodes],
-            "data": [Sample(_target(instance), at) for instance, at in data],
-            "last data": [Sample(_target(instance), at) for instance, at in last],
-            "up": [Sample(_target(instance), value) for instance, value in up],
-        },
-        {},
-    )
+def _read(nodes, *, data=(), last=(), up=(), down=(), former=()) -> Targets:
+    """Read the targets; ``up`` and ``former`` are answers to the questions about those without data."""
+    first = {
+        "nodes": [Sample(labels, 1.0) for labels in nodes],
+        "data": [Sample(_target(instance), at) for instance, at in data],
+        "last data": [Sample(_target(instance), at) for instance, at in last],
+        "down": [Sample(_target(instance), 0.0) for instance in down],
+    }
+    more = {
+        "up": [Sample(_target(instance), value) for instance, value in up],
+        "former nodes": [Sample(labels, 1.0) for labels in former],
+    }
+    answers = Answers(first, {})
+    asked = more_questions(answers)
+    return read_targets(answers, Answers({name: more[name] for name in asked}, {}), AT)
 
 
 def test_a_pod_that_was_replaced_leaves_one_node() -> None:
     """Of two targets of a node the one that answers counts."""
     named = [_target("old:1", node="n1"), _target("new:1", node="n1")]
-    found = read_targets(_answers(named, data=[("new:1", 996)], last=[("old:1", 990), ("new:1", 996)]), AT)
+    found = _read(named, data=[("new:1", 996)], last=[("old:1", 990), ("new:1", 996)])
 
     assert [(node.target.instance, node.age, node.silent) for node in found.nodes] == [("new:1", 4, "")]
 
@@ -46,7 +51,7 @@ def test_a_pod_that_was_replaced_leaves_one_node() -> None:
 )
 def test_a_node_without_data_is_silent(up, why) -> None:
     """It is there, with the reason and the age of the last data."""
-    found = read_targets(_answers([_target("a:1", node="n1")], last=[("a:1", 880)], up=up), AT)
+    found = _read([_target("a:1", node="n1")], last=[("a:1", 880)], up=up)
 
     assert [(node.key.name, node.age, node.silent) for node in found.nodes] == [("n1", 120, why)]
 
@@ -54,7 +59,7 @@ def test_a_node_without_data_is_silent(up, why) -> None:
 def test_nodes_of_several_clusters_are_told_apart() -> None:
     """The same name, job and address in two clusters are two nodes, and both names are told."""
     labels = [_target("a:1", node="n1", cluster=cluster) for cluster in ("east", "west")]
-    found = read_targets(_answers(labels), AT)
+    found = _read(labels)
 
     assert [str(node.key) for node in found.nodes] == ["east/n1", "west/n1"]
     assert found.key_of(Sample({"node": "n1", "cluster": "west"}, 1.0)) == found.nodes[1].key
@@ -69,3 +74,24 @@ def test_nodes_of_several_clusters_are_told_apart() -> None:
 def test_a_holder_is_what_the_labels_name(labels, holder) -> None:
     """A label that is empty is missing."""
     assert holder_of(Sample(labels, 1.0)) == ContainerRef(*holder)
+
+
+def test_a_target_that_is_down_is_remembered_and_others_that_are_down_are_no_nodes() -> None:
+    """It reported a node some time ago, and so did a target that is not down now."""
+    former = [_target("a:1", node="n1"), _target("a:1", "web", node="n1")]
+    found = _read([], down=["a:1", "db:5432"], former=former)
+
+    assert [(node.target, node.age, node.silent) for node in found.nodes] == [
+        (Target("", "gpus", "a:1"), None, "its exporter does not answer")
+    ]
+
+
+def test_nothing_more_is_asked_where_all_targets_answer() -> None:
+    """Only of those that do not are there further questions, by their addresses."""
+    named = [Sample(_target(instance, node=instance), 1.0) for instance in ("a:1", "b.c:1")]
+    data = [Sample(_target("a:1"), 996.0)]
+
+    again = [*named[:1], Sample(_target("a:1", "again", node="a:1"), 1.0)]
+
+    assert more_questions(Answers({"nodes": again, "data": data}, {})) == {}
+    assert more_questions(Answers({"nodes": named, "data": data}, {})) == {"up": 'up{instance=~"b\\\\.c:1"}'}

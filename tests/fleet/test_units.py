@@ -121,3 +121,30 @@ def test_slices_that_are_refused_are_not_known(refused: str) -> None:
 
     assert (node.slices.held, node.slices.offered) == (FAILED_AMOUNT, FAILED_AMOUNT)
     assert node.units is None
+
+
+def test_equal_names_in_two_clusters_are_two_nodes() -> None:
+    """Each has the values of its own cluster, and the slices of its own kind."""
+    rows = {
+        "GPUs": [({"model": "T4"}, 1.0), ({"model": "H100"}, 8.0)],
+        "number of GPUs": [({}, 1.0), ({}, 8.0)],
+        "sharing of GPUs": [({"sharing": "gpu-manager"}, 1.0), ({"sharing": "exclusive"}, 8.0)],
+        "slices held": [({"resource": UNIT}, 30.0), ({"resource": SLICE}, 5.0)],
+    }
+    samples = {
+        name: [
+            Sample(HERE | {"cluster": cluster} | labels, value)
+            for cluster, (labels, value) in zip(("east", "west"), rows.get(name, []), strict=False)
+        ]
+        for name in QUESTIONS
+    }
+    scraped = [
+        Scraped(NodeKey(cluster, "n1"), Target(cluster, "gpus", "n1:1"), 4.0, "")
+        for cluster in ("east", "west")
+    ]
+    east, west = read_nodes(Answers(samples, {}), Targets(scraped, several=True))
+
+    assert (east.models, west.models) == ((("T4", 1),), (("H100", 8),))
+    assert (east.gpus.value, west.gpus.value) == (1, 8)
+    assert [units.resource for units in east.units or ()] == [UNIT]
+    assert west.slices.held.total == 5
