@@ -44,7 +44,7 @@ _SUMS = {
         "Memory held and not used, holder by holder.",
     ),
 }
-"""Sums over containers: the rows to add, and the meaning."""
+"""Sums over containers: rows, and the meaning."""
 _ZERO = frozenset({"idle_holders", "held_gpus", "idle_gpus", "held_bytes", "unused_gpus", "unused_bytes"})
 """Sums that are 0 if there are no holders."""
 
@@ -234,10 +234,8 @@ def _known(level: str, labels: str) -> Record:
 
 
 def _counts(labels: str, rows_of: Mapping[str, str]) -> str:
-    return "\nor ".join(
-        f'label_replace(count by ({labels}) ({rows}), "value", "{value}", "", "")'
-        for value, rows in rows_of.items()
-    )
+    form = 'label_replace(count by ({}) ({}), "value", "{}", "", "")'
+    return "\nor ".join(form.format(labels, rows, value) for value, rows in rows_of.items())
 
 
 def _gpus() -> Iterator[Record]:

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from exporter.web.api.openapi import document
+from tests.alerts.committed import quick_rules
 from tests.commands.program import environment, serving
 from tests.end_to_end.programs import demo, prometheus, until
 
@@ -64,8 +65,12 @@ def test_a_node_is_what_it_describes(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 def test_a_hub_is_what_it_describes(tmp_path: Path) -> None:
     """So has every answer of a hub that knows a cluster of a node."""
-    with demo("t4-timeslicing") as node, prometheus(tmp_path, {"node": f"{node}/metrics"}) as server:
-        until(lambda: server.query("gpuslice_gpu_up"), "the node was scraped")
+    rules = [quick_rules(tmp_path)]
+    with (
+        demo("t4-timeslicing") as node,
+        prometheus(tmp_path, {"node": f"{node}/metrics"}, rules=rules) as server,
+    ):
+        until(lambda: server.query("node:gpuslice_total_bytes:sum"), "the node was scraped and recorded")
         with serving("hub", "--prometheus-url", server.url, "--refresh", "10s") as hub:
             until(lambda: hub.get("-/ready") == "ok\n", "the first look")
             fuzz(hub.url.removesuffix("/"), tmp_path, 20)
