@@ -95,13 +95,11 @@ FAILED = 1
 async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
     """Print the named nodes, or all, and return the exit code: 1 if something could not be read.
 
-    Raises SettingsError without a Prometheus, and for details of nodes that are not named.
+    Raises SettingsError without a Prometheus.
     """
-    if details and not names:
-        raise SettingsError("--details needs the name of a node: holders are read node by node")
     prometheus = prometheus_of(settings)
     try:
-        inspection = await inspect(prometheus, names, idle_after=settings.idle_after)
+        inspection = await inspect(prometheus, names, details=details, idle_after=settings.idle_after)
     except (PrometheusError, MissingSeriesError, UnknownNodeError) as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return FAILED

@@ -90,11 +90,11 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _inspect_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes. Default: all")
     parser.add_argument(
-        "--details",
-        action="store_true",
-        help="show every container that holds or uses a GPU of the named nodes",
+        "nodes", nargs="*", metavar="NODE", help="only these nodes, with their GPUs. Default: all"
+    )
+    parser.add_argument(
+        "--details", action="store_true", help="show every container that holds or uses a GPU"
     )
     parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
     parser.epilog = (

@@ -5,8 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units, total_amount
-from exporter.fleet.queries import Answers, of, target_of
-from exporter.fleet.targets import Scraped, holder_key, holder_of
+from exporter.fleet.cluster_model import Target
+from exporter.fleet.queries import Answers, some, target_of
+from exporter.fleet.targets import holder_key, holder_of
 from exporter.formats.wording import is_system
 from exporter.model import Condition, ContainerRow, DeviceKey, Totals
 from exporter.model.conditions import TABLE
@@ -80,36 +81,37 @@ def questions(nodes: Collection[str]) -> dict[str, str]:
         return {}
     families = _OF_GPU | {_HOLDERS: "gpuslice_container_info"}
     families |= {_OF_HOLDER.format(name): family for name, family in _OF_ROW.items()}
-    lately = of("gpuslice_container_compute_used_ratio", "node", nodes)
+    lately = some("gpuslice_container_compute_used_ratio", "node", nodes)
     return {
-        **{name: of(family, "node", nodes) for name, family in families.items()},
+        **{name: some(family, "node", nodes) for name, family in families.items()},
         _COMPUTED: f"max_over_time({lately}[{ACTIVE_SECONDS:.0f}s]) > 0",
     }
 
 
-def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> tuple[Gpu, ...] | None:
-    """Return the GPUs of a node by index; ``at`` is the Unix time of the answers.
+def read_gpus(answers: Answers, at: float, idle_after: float) -> Mapping[Target, tuple[Gpu, ...]] | None:
+    """Return the GPUs of each target by index; ``at`` is the Unix time of the answers.
 
     None if the list of GPUs could not be queried.
     """
     if _INFO in answers.problems:
         return None
-    series = _Series(answers, node)
-    holders = None if _HOLDERS in answers.problems else _holders(series, at, idle_after)
-    return tuple(_gpu(series, info, holders) for info in sorted(series.rows(_INFO), key=_index))
+    series: dict[Target, _Series] = defaultdict(lambda: _Series(answers.problems))
+    for name in questions(("",)):
+        for sample in answers.samples(name):
+            series[target_of(sample)].add(name, sample)
+    return {target: _gpus(rows, at, idle_after) for target, rows in series.items()}
 
 
 class _Series:
-    """The series of the target of one node."""
+    """The series of one target."""
 
-    def __init__(self, answers: Answers, node: Scraped) -> None:
-        self._rows: dict[str, dict[str, list[Sample]]] = {}
-        for name in questions(("",)):
-            by_gpu = self._rows[name] = defaultdict(list)
-            for sample in answers.samples(name):
-                if target_of(sample) == node.target:
-                    by_gpu[_uuid(sample)].append(sample)
-        self._failed = answers.problems
+    def __init__(self, failed: Collection[str]) -> None:
+        self._rows: dict[str, dict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+        self._failed = failed
+
+    def add(self, name: str, sample: Sample) -> None:
+        """Add a row of an answer."""
+        self._rows[name][_uuid(sample)].append(sample)
 
     def rows(self, name: str) -> list[Sample]:
         """Return all rows of an answer."""
@@ -137,6 +139,11 @@ class _Series:
             return FAILED_AMOUNT
         values = [sample.value for sample in self.of(asked, uuid)]
         return Amount(sum(values), len(values), max(expected - len(values), 0))
+
+
+def _gpus(series: _Series, at: float, idle_after: float) -> tuple[Gpu, ...]:
+    holders = None if series.failed(_HOLDERS) else _holders(series, at, idle_after)
+    return tuple(_gpu(series, info, holders) for info in sorted(series.rows(_INFO), key=_index))
 
 
 def _gpu(series: _Series, info: Sample, holders: Mapping[str, list[Holder]] | None) -> Gpu:

@@ -37,16 +37,18 @@ class UnknownNodeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Nodes, with their GPUs if they were named."""
+    """Nodes, with their GPUs if these were asked for."""
 
     at: float  # Unix time of Prometheus
     nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]  # GPUs are None if unknown
-    named: bool
+    gpus: bool  # whether GPUs were asked for
     problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
 
 
-async def inspect(prometheus: Prometheus, names: Sequence[str], *, idle_after: float) -> Inspection:
-    """Return all nodes, or the named ones with their GPUs and holders.
+async def inspect(
+    prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float
+) -> Inspection:
+    """Return all nodes or the named ones; these, or all with ``details``, with their GPUs and holders.
 
     Raises PrometheusError, MissingSeriesError and UnknownNodeError.
     """
@@ -54,15 +56,17 @@ async def inspect(prometheus: Prometheus, names: Sequence[str], *, idle_after: f
     targets = await read_targets_at(prometheus, at)
     wanted = _wanted(targets, names)
     answers = await ask(prometheus, nodes.QUESTIONS, at)
-    asked = {node.key.name for node in wanted if not node.silent} if names else ()
+    gpus_too = details or bool(names)
+    asked = {node.key.name for node in wanted if not node.silent} if gpus_too else ()
     of_gpus = await ask(prometheus, devices.questions(asked), at)
+    gpus = read_gpus(of_gpus, at, idle_after) if asked else None
     return Inspection(
         at=at,
         nodes=tuple(
-            (node, read_gpus(of_gpus, scraped, at, idle_after) if asked and not node.silent else None)
-            for node, scraped in zip(nodes.read_nodes(answers, Targets(wanted)), wanted, strict=True)
+            (node, None if gpus is None or node.silent else gpus.get(node.target, ()))
+            for node in nodes.read_nodes(answers, Targets(wanted))
         ),
-        named=bool(names),
+        gpus=gpus_too,
         problems=tuple({**answers.problems, **of_gpus.problems}.items()),
     )
 
@@ -86,7 +90,7 @@ def _some(names: Sequence[str]) -> str:
 def inspection_text(inspection: Inspection, *, details: bool) -> str:
     """Return it as text for a terminal, in aligned columns: nodes, or GPUs and their holders."""
     all_nodes = tuple(node for node, _ in inspection.nodes)
-    lines = [*(_gpu_table(inspection) if inspection.named else node_table(all_nodes))]
+    lines = [*(_gpu_table(inspection) if inspection.gpus else node_table(all_nodes))]
     if details:
         lines += ["", *_details(inspection)]
     lines += ["", f"Total: {total_line(all_nodes)}"]
@@ -171,7 +175,7 @@ def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
             node_json(node)
             | (
                 {"devices": None if of_node is None else [_gpu(gpu, details) for gpu in of_node]}
-                if inspection.named
+                if inspection.gpus
                 else {}
             )
             for node, of_node in inspection.nodes

@@ -210,6 +210,24 @@ def test_inspect_prints_the_cluster(known: Known) -> None:
     assert lines[-1].startswith("Total: 4 nodes (1 not answering) · ≥ 18 GPUs")
 
 
+def test_inspect_with_details_lists_the_holders_of_all_nodes(known: Known) -> None:
+    """Each holder is on the GPU of its node, and a node that is silent has no list."""
+    done = run("inspect", "--details", "--output", "json", "--prometheus-url", known.server.url)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    told = {
+        (node["node"], holder["namespace"], holder["pod"], gpu["uuid"])
+        for node in json.loads(done.stdout)["nodes"]
+        for gpu in node["devices"] or ()
+        for holder in gpu["holders"]
+    }
+    assert told == {
+        (each["node"]["node"], row["namespace"], row["pod"], row["uuid"])
+        for each in known.snapshots
+        for row in each["containers"]
+    }
+
+
 def test_inspect_names_the_nodes_there_are(known: Known) -> None:
     """A node that is not known ends it with code 1 and one line."""
     done = run("inspect", "nowhere", "--prometheus-url", known.server.url)
@@ -254,7 +272,7 @@ def test_the_plugin_of_kubectl_inspects_one_node_with_details_as_json(known: Kno
 
 def test_the_hub_serves_the_cluster(known: Known) -> None:
     """The page, its twins, its own series and its stream, and a browser has no complaint."""
-    options = ("--prometheus-url", known.server.url, "--refresh", "1s", "--idle-after", "1s")
+    options = ("--prometheus-url", known.server.url, "--refresh", "1s")
     with serving("hub", *options) as hub:
         until(lambda: hub.get("-/ready") == "ok\n", "the first look")
         document = json.loads(hub.get("api/v1/fleet"))

@@ -76,7 +76,7 @@ async def _fleet(pattern: str) -> Fleet:
 async def _inspection(pattern: str) -> Inspection:
     with _refusing(pattern) as url:
         prometheus = Prometheus(url, deadline=5)
-        found = await inspect(prometheus, ("n1",), idle_after=600)
+        found = await inspect(prometheus, ("n1",), details=True, idle_after=600)
         await prometheus.close()
     return found
 

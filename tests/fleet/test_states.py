@@ -36,7 +36,7 @@ async def _inspected(**facts: float) -> Inspection:
 
     with answering(answer) as url:
         prometheus = Prometheus(url, deadline=5)
-        found = await inspect(prometheus, ("n1",), idle_after=600)
+        found = await inspect(prometheus, ("n1",), details=True, idle_after=600)
         await prometheus.close()
     return found
 
