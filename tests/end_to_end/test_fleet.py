@@ -264,8 +264,11 @@ def test_the_plugin_of_kubectl_inspects_one_node_with_details_as_json(known: Kno
     assert holders == {
         (row["namespace"], row["pod"], row["memory_used_bytes"]) for row in snapshot["containers"]
     }
-    raised = [gpu["conditions"] for gpu in node["devices"]]
-    assert raised == [[name for name, holds in gpu["condition"].items() if holds] for gpu in snapshot["gpus"]]
+    raised = [set(gpu["conditions"]) for gpu in node["devices"]]
+    then = [{name for name, holds in gpu["condition"].items() if holds} for gpu in snapshot["gpus"]]
+    # The driver may have reported further events since the snapshot, and none of these passes.
+    assert any(then)
+    assert all(map(set.issubset, then, raised))
     used = [gpu["memory_used_bytes"]["value"] for gpu in node["devices"]]
     assert used == [gpu["memory_used_bytes"] for gpu in snapshot["gpus"]]
 
