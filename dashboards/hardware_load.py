@@ -1,7 +1,7 @@
 """Rows of the dashboard Hardware about load, clocks, power, heat and links."""
 
 from dashboards.board import Panel
-from dashboards.panels import GOOD, WARNING, Query, Words, states, timeline
+from dashboards.panels import ENERGY_STEP, GOOD, WARNING, Query, Words, states, timeline
 from dashboards.selectors import GPU, GPUS, MIG
 
 STANDARD = "Needs --metric-set standard."
@@ -81,7 +81,7 @@ def heat() -> tuple[Panel, ...]:
             "watt",
             "Mean power from the GPU's energy counter, which includes all peaks. From Volta on.",
             rate("energy_joules"),
-        ),
+        ).interval(ENERGY_STEP),
         timeline(
             "Memory temperature",
             "celsius",

@@ -1,7 +1,7 @@
 """The collapsed rows of the dashboard Node."""
 
 from dashboards.board import Panel
-from dashboards.panels import SUCCESS, Query, states, timeline
+from dashboards.panels import ENERGY_STEP, SUCCESS, Query, states, timeline
 from dashboards.selectors import GPU, NODE, NODES, POD, or_none, without_target
 from dashboards.tables import GPU as GPUS
 from dashboards.tables import NAMESPACE, Column, listing
@@ -34,7 +34,7 @@ def load() -> tuple[Panel, ...]:
             Query(f"sum by (cluster, namespace, pod) (rate({energy}{_RATE}))", POD),
             stacked=True,
             span=8,
-        ),
+        ).interval(ENERGY_STEP),
     )
 
 

@@ -33,6 +33,8 @@ from dashboards.variables import DATASOURCE
 UNKNOWN = "unknown"
 Framed = TypeVar("Framed", timeseries.Panel, statetimeline.Panel, stat.Panel)
 
+# Shortest step of a rate of energy, which the exporter reads every 15 s: a window has several readings in it.
+ENERGY_STEP = "1m"
 # Colours, the same on all dashboards.
 CAPACITY = "#8e8e8e"
 HELD = "blue"

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import variables
 from dashboards.board import Folded, Panel, board
-from dashboards.panels import HELD, IDLE, NEUTRAL, USED, Query, number, timeline
+from dashboards.panels import ENERGY_STEP, HELD, IDLE, NEUTRAL, USED, Query, number, timeline
 from dashboards.selectors import CLUSTER, POD, PODS
 from dashboards.tenant_rows import (
     AND_HELD,
@@ -153,7 +153,7 @@ def _sums() -> tuple[Panel, ...]:
         "The containers' part of the power of their GPUs, for GPUs with an energy counter.",
         Query(f"sum(rate({energy}[$__rate_interval]))", "power", USED),
         span=8,
-    )
+    ).interval(ENERGY_STEP)
     return compute, memory, power
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuIdentity, GpuReading, GpuRow, Totals
-from exporter.poll.accounting import MISSED_SECONDS, Ledger, split_energy
+from exporter.poll.accounting import MISSED_SECONDS, Ledger
+from exporter.poll.energy import split_energy
 
 UUID = "GPU-a"
 START = 1_700_000_000.0

@@ -61,7 +61,7 @@ class Node:
         """Poll once."""
         self._now += seconds
         elapsed, covered = self._coverage.advance([gpu], self._now)
-        if UUID in covered and gpu.energy_millijoules is not None:
+        if UUID in covered and gpu.energy_millijoules is not None and not gpu.energy_kept:
             joules = gpu.energy_millijoules / 1000
             self.drawn += max(joules - self._last, 0.0) if self._last is not None else 0.0
             self._last = joules
@@ -233,6 +233,76 @@ def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
     assert (later.containers[0].totals.energy_joules, later.gpus[0].unattributed_energy_joules) == (100, 200)
 
 
+def between(*polls, percent=100) -> Node:
+    """Read a GPU every 5 s: joules, None if they are not read; watts; percent by pid; and its holders."""
+    node, last = Node(), 0.0
+    for sweep, (joules, watts, utilization, pods, *again) in enumerate(polls, 1):
+        last = last if joules is None else joules
+        found = whole(last, percent, sorted(utilization), utilization, sweep=sweep)
+        found = replace(found, energy_kept=joules is None, power_milliwatts=watts * 1000)
+        holders = [(pod, "", 0.5, None) for pod in pods]
+        node.read(found, held(holders, exclusive=False), placed(utilization, *again), 5)
+    return node
+
+
+def test_between_two_readings_polls_count_by_their_power():
+    """What was drawn while one computed is not given to the other, whose polls drew little."""
+    busy, calm = {100: 100, 101: 0}, {100: 0, 101: 100}
+    node = between(
+        (0, 500, busy, "ab"), (None, 500, busy, "ab"), (None, 500, busy, "ab"), (6000, 500, busy, "ab")
+    )
+    assert (node.energy("a"), node.energy("b"), node.unattributed) == (6000, 0, 0)
+    # Means of power at both ends: 500, 300 and 100 W.
+    node = between(
+        (0, 500, busy, "ab"), (None, 500, busy, "ab"), (None, 100, calm, "ab"), (9000, 100, calm, "ab")
+    )
+    assert node.energy("a") == pytest.approx(5000)
+    assert node.energy("b") == pytest.approx(4000)
+
+
+def test_nothing_is_given_out_between_readings():
+    """The counters of containers stand still until that of the GPU is read."""
+    busy = {100: 100}
+    node = between((0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, busy, "a"))
+    assert (node.energy("a"), node.unattributed, node.given_out) == (0, 0, 0)
+
+
+def test_who_came_or_went_between_readings():
+    """Who came has its part from its second poll on; that of whoever has gone is nobody's."""
+    both, one = {100: 50, 101: 50}, {100: 100}
+    node = between(
+        (0, 100, one, "a"), (None, 100, both, "ab"), (None, 100, both, "ab"), (1500, 100, both, "ab")
+    )
+    assert node.energy("b") == pytest.approx(500)
+    assert node.energy("a") == pytest.approx(750)
+    assert node.unattributed == pytest.approx(250)
+    node = between(
+        (0, 100, both, "ab"), (None, 100, both, "ab"), (None, 100, one, "a"), (1500, 100, one, "a")
+    )
+    assert node.energy("a") == pytest.approx(250 + 500 + 500)
+    assert node.unattributed == pytest.approx(250)
+
+
+def test_a_pod_that_takes_a_name_over_does_not_inherit():
+    """The part of the former pod is nobody's."""
+    busy = {100: 100}
+    node = between(
+        (0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, busy, "a", "a"), (1500, 100, busy, "a", "a")
+    )
+    assert node.energy("a") == pytest.approx(500)
+    assert node.unattributed == pytest.approx(1000)
+
+
+def test_a_poll_without_a_known_use_costs_its_own_part():
+    """What was known before and after it counts."""
+    busy, unknown = {100: 100}, {100: None}
+    node = between(
+        (0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, unknown, "a"), (1500, 100, busy, "a")
+    )
+    assert node.energy("a") == pytest.approx(1000)
+    assert node.unattributed == pytest.approx(500)
+
+
 SHARES = st.one_of(st.none(), st.floats(0, 1))
 METERS = st.one_of(st.none(), st.builds(Meter, source=st.just("hami"), compute=SHARES))
 
@@ -244,6 +314,8 @@ class Poll:
     seconds: float
     how: str
     drawn: int | None
+    kept: bool
+    watts: int | None
     percent: int | None
     shares: list[float | None]
     utilization: list[int | None]
@@ -261,6 +333,8 @@ POLLS = st.lists(
         seconds=st.floats(0.1, 90),
         how=st.sampled_from(["read", "read", "read", "missed", "lost", "skipped"]),
         drawn=st.one_of(st.none(), st.integers(-(10**6), 10**6)),
+        kept=st.booleans(),
+        watts=st.one_of(st.none(), st.integers(0, 700)),
         percent=st.one_of(st.none(), st.integers(0, 100)),
         shares=st.lists(SHARES, min_size=3, max_size=3),
         utilization=st.lists(st.one_of(st.none(), st.integers(0, 100)), min_size=5, max_size=5),
@@ -281,11 +355,16 @@ POLLS = st.lists(
 def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReading:
     """Return what the driver says at one poll."""
     energy = None if poll.drawn is None else joules
+    more = {
+        "sweep": sweep,
+        "energy_kept": poll.kept,
+        "power_milliwatts": None if poll.watts is None else poll.watts * 1000,
+    }
     if is_cut:
         processes = [[pid for pid, device in poll.running if device == place] for place in range(len(MIGS))]
-        return cut(energy, poll.shares, processes, sweep=sweep)
+        return cut(energy, poll.shares, processes, **more)
     told = {pid: poll.utilization[pid - 100] for pid, _ in poll.running}
-    return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, sweep=sweep)
+    return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, **more)
 
 
 @given(POLLS, st.booleans())

@@ -74,7 +74,8 @@ CONTAINER: tuple[AnyFamily, ...] = (
     ),
     _TOTALS.counter(
         "energy_joules_total",
-        "GPU energy attributed to the container: by usage while the GPU is active, else by entitlement.",
+        "GPU energy attributed to the container: by usage while the GPU is active, else by entitlement; "
+        "added when the energy of the GPU is read.",
         lambda totals: totals.energy_joules,
     ),
 )

@@ -57,7 +57,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
     ),
     _POWER.counter(
         "energy_joules_total",
-        "Energy consumption of the GPU since the driver was loaded.",
+        "Energy consumption of the GPU since the driver was loaded; NVIDIA: read every 15 s.",
         lambda gpu: scaled(gpu.energy_millijoules, 1000),
     ),
     _THERMAL.gauge("temperature_celsius", "GPU core temperature.", lambda gpu: gpu.temperature_celsius),

@@ -136,7 +136,7 @@ class GpuReading:
     sweep: int = 0
     # Time of the reading: Unix time, and the monotonic clock.
     read_at: float = 0.0
-    # Unix time of the oldest of the readings that are not read in every sweep; None without any.
+    # Unix time of the oldest of the readings that are read once a minute; None without any.
     slow_read_at: float | None = None
     read_monotonic: float = 0.0
     # Boot clock before the processes were listed: a process that started later is not one of them.
@@ -152,6 +152,8 @@ class GpuReading:
     power_parts_milliwatts: Mapping[PowerPart, int] = field(default_factory=dict)
     power_limits_milliwatts: Mapping[PowerLimit, int] = field(default_factory=dict)
     energy_millijoules: int | None = None
+    # Whether the energy is of an earlier sweep: NVML's counter is not read in every one.
+    energy_kept: bool = False
     temperature_celsius: int | None = None
     memory_temperature_celsius: int | None = None
     # Distance to the nearest slowdown threshold.

@@ -16,7 +16,7 @@ from exporter.nvml.readings.answers import number
 from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.readings.gpm import GpmReader, counted
 from exporter.nvml.readings.gpu_processes import PidTrust, UtilizationReader, running, without_foreign_pids
-from exporter.nvml.readings.schedule import SlowSchedule
+from exporter.nvml.readings.schedule import ENERGY_SECONDS, SLOW_SECONDS, Schedule
 from exporter.nvml.topology import TopologyReader, bus_id, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
 
@@ -54,7 +54,8 @@ class GpuReader:
         self._options = options
         self._report_layout = note_layout
         self._device = DeviceReader(pcie_throughput=options.pcie_throughput, skip=options.skip)
-        self._schedule = SlowSchedule(options.clock)
+        self._slow_schedule = Schedule(SLOW_SECONDS, options.clock)
+        self._energy_schedule = Schedule(ENERGY_SECONDS, options.clock)
         # Unix time of the slow readings that are kept, by GPU uuid.
         self._slow_read_at: dict[str, float] = {}
         self._topology = TopologyReader()
@@ -74,16 +75,18 @@ class GpuReader:
         # Before the processes are listed: a process that starts later may reuse the pid of a listed one.
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
-        slow = self._schedule.due(uuid, index)
+        slow = self._slow_schedule.due(uuid, index)
         layout = self._mig.layout(self._calls, uuid, handle, reported=uuid in self._telling, slow=slow)
         self._note_layout(uuid, layout)
         # A change of the layout has made it due again.
-        slow = self._schedule.due(uuid, index) or slow
+        slow = self._slow_schedule.due(uuid, index) or slow
         if slow:
             self._slow_read_at[uuid] = time.time()
-        values, links = self._device.read(self._calls, uuid, handle, slow=slow)
-        if not self._device.has_slow(uuid):
-            self._forget_slow(uuid)
+        # Out of step with the slow readings, which are calls enough for one sweep.
+        energy = self._energy_schedule.due(uuid, index + 1)
+        values, links = self._device.read(self._calls, uuid, handle, slow=slow, energy=energy)
+        if not self._device.has_kept(uuid):
+            self._forget_kept(uuid)
         parts = self._parts(handle, uuid, layout, values, slow=slow)
         traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
         topology = None
@@ -125,34 +128,35 @@ class GpuReader:
         self._calls = calls
         self._gpm.hand_over()
         # The hanging call may have been one of them.
-        self._forget_slow()
+        self._forget_kept()
 
     def note_events(self, telling: Collection[str], changed: Collection[str]) -> None:
-        """Read slow values and MIG layout of the GPUs ``changed`` again, which had an event.
+        """Read slow values, energy and MIG layout of the GPUs ``changed`` again, which had an event.
 
         ``telling`` are those with events for changes of their layout, to be called before every sweep.
         """
         self._telling = telling
-        self._schedule.at_once(changed)
+        self._slow_schedule.at_once(changed)
+        self._energy_schedule.at_once(changed)
         for uuid in changed:
             self._mig.enumerate_again(uuid)
 
     def gone(self, uuid: str) -> GpuReading:
         """Return the known facts of a GPU that does not answer."""
         self._topology.remove(uuid)
-        self._forget_slow(uuid)
+        self._forget_kept(uuid)
         return without_values(self.known[uuid], self._options.clock())
 
     def closing(self) -> None:
         """Free resources of the driver, before it is shut down."""
         self._gpm.free_all(self._calls)
-        self._forget_slow()
+        self._forget_kept()
 
     def reopened(self) -> None:
         """Read fixed values again, after the driver was opened."""
         self._identified.clear()
         self._device.forget()
-        self._forget_slow()
+        self._forget_kept()
         self._topology.forget()
 
     def unplugged(self, addresses: Collection[str]) -> None:
@@ -178,13 +182,14 @@ class GpuReader:
             self._identified.discard(uuid)
             self._topology.remove(uuid)
             self._device.forget(uuid)
-            self._forget_slow(uuid)
+            self._forget_kept(uuid)
             self._calls.forget_unsupported(uuid)
 
-    def _forget_slow(self, uuid: str | None = None) -> None:
-        """Drop the slow values of a GPU, or of all; the next read of it reads them as the first one does."""
-        self._device.forget_slow(uuid)
-        self._schedule.forget(uuid)
+    def _forget_kept(self, uuid: str | None = None) -> None:
+        """Drop the kept values of a GPU, or of all; the next read of it reads them as the first one does."""
+        self._device.forget_kept(uuid)
+        self._slow_schedule.forget(uuid)
+        self._energy_schedule.forget(uuid)
         self._mig.enumerate_again(uuid)
         if uuid is None:
             self._slow_read_at.clear()
@@ -244,7 +249,7 @@ class GpuReader:
         last = self._layouts.get(uuid, current)
         if last != current:
             self._device.forget(uuid)
-            self._forget_slow(uuid)
+            self._forget_kept(uuid)
             for device in (uuid, *(device.uuid for device in last[1])):
                 self._calls.forget_unsupported(device)
         self._layouts[uuid] = current

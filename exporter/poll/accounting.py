@@ -4,18 +4,16 @@ Every poll adds what is *known* about the time since the previous poll. A poll w
 use, whatever the polls around it read; entitlement is added while holdings are known.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.attribution import Attribution
-from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow, Totals
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, Totals
+from exporter.poll.energy import AccountKey, Meters, Step, account_key
 
-# Seconds by which sums of floats may differ.
-ROUNDING = 1e-6
 # While holdings are unknown, a container without a row for this long counts as gone.
 MISSED_SECONDS = 3600.0
-AccountKey = tuple[ContainerRef, DeviceKey]
 
 
 @dataclass(slots=True)
@@ -32,18 +30,6 @@ class Account:
     """Last time with a known compute use."""
     held: bool = False
     """Whether the container holds slices; False for use without an allocation and for use by a whole pod."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """The energy counter of one GPU."""
-
-    millijoules: int
-    """Last value of the counter."""
-    read: float
-    """Time of that value, in seconds of the ledger."""
-    unattributed: float = 0.0
-    """Joules that no container was charged with."""
 
 
 class Poll(NamedTuple):
@@ -93,7 +79,7 @@ class Ledger:
     def __init__(self, longest_gap: float) -> None:
         self._longest_gap = longest_gap
         self._accounts: dict[AccountKey, Account] = {}
-        self._meters: dict[str, Meter] = {}
+        self._meters = Meters()
         self._time = 0.0
         self._wall: float | None = None
 
@@ -115,13 +101,13 @@ class Ledger:
         """
         self._time += elapsed
         self._follow_clock(elapsed, now)
-        old = frozenset(_key(row) for row in attribution.containers if self._continues(row))
-        energy = self._energy(attribution, covered, old)
-        poll = Poll(elapsed, covered, now, energy)
-        rows = [self._enter(row, _key(row) in old, poll) for row in attribution.containers]
-        self._close({_key(row) for row in rows}, unsure, attribution.proven)
-        self._forget_meters({gpu.identity.uuid for gpu in attribution.gpus})
-        gpus = tuple(self._with_energy(row) for row in attribution.gpus)
+        old = frozenset(account_key(row) for row in attribution.containers if self._continues(row))
+        present = frozenset(map(account_key, attribution.containers))
+        poll = Poll(elapsed, covered, now, self._energy(attribution, covered, present - old))
+        rows = [self._enter(row, account_key(row) in old, poll) for row in attribution.containers]
+        self._close(present, unsure, attribution.proven)
+        self._meters.forget({gpu.identity.uuid for gpu in attribution.gpus}, self._time - MISSED_SECONDS)
+        gpus = tuple(map(self._meters.with_unattributed, attribution.gpus))
         return replace(attribution, gpus=gpus, containers=tuple(rows))
 
     def skip(self, elapsed: float) -> None:
@@ -143,7 +129,10 @@ class Ledger:
             account.totals = replace(totals, first_seen=totals.first_seen + step, last_active=active)
 
     def _close(
-        self, present: set[AccountKey], unsure: frozenset[ContainerRef] | None, proven: Collection[DeviceKey]
+        self,
+        present: frozenset[AccountKey],
+        unsure: frozenset[ContainerRef] | None,
+        proven: Collection[DeviceKey],
     ) -> None:
         oldest = self._time - MISSED_SECONDS
 
@@ -161,11 +150,11 @@ class Ledger:
 
     def _continues(self, row: ContainerRow) -> bool:
         """Return whether a row continues its account: a new pod of the same name has another uid."""
-        account = self._accounts.get(_key(row))
+        account = self._accounts.get(account_key(row))
         return account is not None and (not account.uid or not row.pod_uid or account.uid == row.pod_uid)
 
     def _enter(self, row: ContainerRow, continues: bool, poll: Poll) -> ContainerRow:
-        key = _key(row)
+        key = account_key(row)
         if not continues:
             totals = Totals(first_seen=poll.now)
             self._accounts[key] = Account("", self._time, totals, self._time, measured=self._time)
@@ -212,76 +201,12 @@ class Ledger:
         return covered if covered <= self._longest_gap else 0.0
 
     def _energy(
-        self, attribution: Attribution, covered: Mapping[str, float], old: frozenset[AccountKey]
+        self, attribution: Attribution, covered: Mapping[str, float], new: frozenset[AccountKey]
     ) -> dict[AccountKey, float]:
-        """Split the joules that each GPU drew since its last reading among the containers known then.
-
-        A late sweep covers more time than a newer container has existed, so such a container gets none.
-        """
-        shares: dict[AccountKey, float] = {}
-        rows_of = _rows_by_gpu(attribution.containers)
-        for gpu in attribution.gpus:
-            uuid, reading = gpu.identity.uuid, gpu.reading
-            if reading is None or reading.energy_millijoules is None or uuid not in covered:
-                continue
-            meter = self._meters.setdefault(uuid, Meter(reading.energy_millijoules, self._time))
-            rows = rows_of.get(uuid, [])
-            shares |= {_key(row): 0.0 for row in rows if row.compute_used is not None}
-            # The counter falls when the driver is reloaded; the energy before that is lost.
-            joules = max(reading.energy_millijoules - meter.millijoules, 0) / 1000
-            # After a missed poll it is unknown who computed: the energy stays unattributed.
-            known = self._time - meter.read <= self._seconds(covered[uuid]) + ROUNDING
-            entered = {
-                key: share
-                for key, share in (split_energy(joules, gpu, rows) if known else {}).items()
-                if key in old and self._accounts[key].opened <= meter.read + ROUNDING
-            }
-            meter.unattributed += max(joules - sum(entered.values()), 0.0)
-            meter.millijoules, meter.read = reading.energy_millijoules, self._time
-            shares |= entered
-        return shares
-
-    def _forget_meters(self, listed: Collection[str]) -> None:
-        """Drop the meters of GPUs that have been gone for an hour; a lost GPU is still listed."""
-        oldest = self._time - MISSED_SECONDS
-        self._meters = {
-            uuid: meter for uuid, meter in self._meters.items() if uuid in listed or meter.read >= oldest
-        }
-
-    def _with_energy(self, row: GpuRow) -> GpuRow:
-        meter = self._meters.get(row.identity.uuid)
-        return row if meter is None else replace(row, unattributed_energy_joules=meter.unattributed)
-
-
-def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> dict[AccountKey, float]:
-    """Split the joules of one GPU: the active part by used share, the idle part by entitlement.
-
-    A row with unknown use gets nothing. The idle part stays unattributed while it is unknown how much of the
-    GPU was idle: if the GPU, or one of its MIG devices, has no meter, an unseen process may have used it.
-    The parts never exceed the whole.
-    """
-    used = sum(row.compute_used for row in rows if row.compute_used is not None)
-    rest = gpu.unattributed_utilization
-    busy = None if rest is None else min(1.0, used + rest)
-    scale = 1 / max(used, 1.0)
-    entitled = sum(row.compute_entitled or 0.0 for row in rows)
-    idle = 0.0 if busy is None else (1 - busy) / max(entitled, 1.0)
-    return {
-        _key(row): joules * (row.compute_used * scale + idle * (row.compute_entitled or 0.0))
-        for row in rows
-        if row.compute_used is not None
-    }
-
-
-def _rows_by_gpu(rows: Iterable[ContainerRow]) -> dict[str, list[ContainerRow]]:
-    by_gpu: dict[str, list[ContainerRow]] = {}
-    for row in rows:
-        by_gpu.setdefault(row.device.uuid, []).append(row)
-    return by_gpu
-
-
-def _key(row: ContainerRow) -> AccountKey:
-    return row.holder, row.device
+        """Return the joules that this poll adds to each account; ``new`` ones are opened in it."""
+        opened = {key: account.opened for key, account in self._accounts.items() if key not in new}
+        measured = {uuid: self._seconds(seconds) for uuid, seconds in covered.items()}
+        return self._meters.advance(attribution, Step(self._time, measured, opened))
 
 
 def _add(total: float | None, rate: float | None, seconds: float) -> float | None:

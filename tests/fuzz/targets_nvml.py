@@ -8,7 +8,7 @@ from exporter.nvml.driver.calls import DeviceLostError, DriverGoneError
 from exporter.nvml.driver.library import DriverError
 from exporter.nvml.mig import MigReader
 from exporter.nvml.readings.answers import ask_row, set_path
-from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
+from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.device_reader import with_records
 from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import require_believable, require_believable_part, timeless
@@ -30,7 +30,7 @@ ELSEWHERE = (
     "nvmlDeviceGetTemperatureThreshold",
 )
 # All that a GPU is asked by the tables, and how much of it for one input.
-TABLE = (*ROWS, *SLOW_ROWS, *FIXED_ROWS, *THROUGHPUT_ROWS)
+TABLE = (*ROWS, *ENERGY_ROWS, *SLOW_ROWS, *FIXED_ROWS, *THROUGHPUT_ROWS)
 MOST_ROWS = 6
 # The call under which a sweep counts an error of our own, so that it costs only the GPU that it was about.
 BROKEN = "read"

@@ -8,12 +8,13 @@ import pytest
 from exporter.demo.nvml.events import Happening
 from exporter.metrics.family import MetricSet
 from exporter.metrics.selection import SETS, Selection
-from exporter.nvml.readings.schedule import SLOW_SECONDS, SlowSchedule, phase
+from exporter.nvml.readings.schedule import ENERGY_SECONDS, SLOW_SECONDS, Schedule, phase
 from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance, process
 from tests.hardware.polled import Polled
 from tests.hardware.watching import XID
 
 MODE, FAN, LOCATION = "nvmlDeviceGetComputeMode", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetMemoryErrorCounter"
+ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 LIMIT, POWER = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerUsage"
 
 
@@ -48,10 +49,10 @@ def cut(*, busy: bool = False) -> Driver:
 
 # Where there is a compute process, there may be clients of MPS, whose list is then read.
 CALLS = {
-    (whole, False): {"core": 2_000, "standard": 2_710, "full": 2_710},
-    (whole, True): {"core": 2_100, "standard": 2_810, "full": 2_810},
-    (cut, False): {"core": 4_180, "standard": 5_330, "full": 5_330},
-    (cut, True): {"core": 4_850, "standard": 6_000, "full": 6_000},
+    (whole, False): {"core": 1_940, "standard": 2_650, "full": 2_650},
+    (whole, True): {"core": 2_040, "standard": 2_750, "full": 2_750},
+    (cut, False): {"core": 4_110, "standard": 5_270, "full": 5_270},
+    (cut, True): {"core": 4_790, "standard": 5_940, "full": 5_940},
 }
 
 
@@ -66,6 +67,65 @@ def test_calls_in_a_minute(clock: Clock, node: Callable[..., Driver], busy: bool
     minute = polled.calls(12)
     assert sum(minute) <= CALLS[node, busy][metric_set]
     assert max(minute) - min(minute) <= (first - min(minute)) / 4
+
+
+@pytest.mark.parametrize(("interval", "most"), [(1.0, 5), (5.0, 5), (7.0, 5), (15.0, 4), (20.0, 3)])
+def test_energy_is_read_every_fifteen_seconds(clock: Clock, interval: float, most: int):
+    """It is at most that old in each sweep; a sweep that is as rare as that reads it of every GPU."""
+    polled = Polled(clock, whole(), interval=interval)
+    read: dict[str, float] = {}
+    fresh = []
+    for _ in range(int(60 / interval)):
+        now, readings = clock.now, polled.poll()
+        new = [uuid for uuid, reading in readings.items() if not reading.energy_kept]
+        read |= dict.fromkeys(new, now)
+        fresh.append(len(new))
+        assert all(reading.energy_millijoules is not None for reading in readings.values())
+        assert now - min(read.values()) < ENERGY_SECONDS
+    asked = [polled.driver.asked(ENERGY, uuid) for uuid in read]
+    assert len(asked) == 8
+    assert sum(asked) == sum(fresh)
+    assert max(asked) <= most
+    assert max(fresh[1:]) <= (8 if interval >= ENERGY_SECONDS else interval / ENERGY_SECONDS * 8 + 2)
+
+
+@pytest.mark.parametrize("early", [0.0, 0.4])
+def test_sweeps_that_jitter_read_energy_at_the_same_rhythm(clock: Clock, early: float):
+    """One that comes a little too early does not leave it to the next."""
+    polled, read = Polled(clock, whole()), []
+    for place in range(37):
+        polled.poll()
+        clock.now = 1000.0 + 5.0 * (place + 1) - (early if place % 2 else 0.0)
+        read.append(polled.driver.asked(ENERGY, "GPU-0"))
+    assert read[-1] - read[0] == 12
+
+
+def test_energy_that_fails_is_absent_and_read_again_in_every_sweep(polled: Polled):
+    """It is new when it is back."""
+    polled.poll()
+    polled.driver.fail("UNKNOWN", ENERGY)
+    readings = [polled.read() for _ in range(4)]
+    known = [reading.energy_millijoules is not None for reading in readings]
+    assert known == [True, False, False, False]
+    polled.driver.recover()
+    back, after = polled.read(), polled.read()
+    assert (back.energy_millijoules is None, back.energy_kept, after.energy_kept) == (False, False, True)
+
+
+def test_energy_is_read_at_once_after_an_event_or_a_loss(polled: Polled):
+    """What a reset or a reload did to the counter is seen in the next sweep."""
+    polled.poll()
+    assert polled.read().energy_kept
+    address = polled.driver.library.board.gpus[0].address
+    polled.driver.library.events.happen(Happening(device=address, type=XID, data=48))
+    assert not polled.read().energy_kept
+    polled.driver.fail("GPU_IS_LOST", POWER)
+    assert polled.read().energy_millijoules is None
+    polled.driver.recover()
+    assert not polled.read().energy_kept
+    assert polled.read().energy_kept
+    assert polled.sweeper.close()
+    assert not polled.read().energy_kept
 
 
 def test_a_slow_value_is_read_once_a_minute(polled: Polled):
@@ -209,7 +269,7 @@ def test_phases_are_spread_evenly():
     """Of any number of GPUs; a GPU keeps its phase when a read of it is late."""
     assert sorted(map(phase, range(8))) == [place / 8 for place in range(8)]
     now = [0.0]
-    schedule = SlowSchedule(lambda: now[0])
+    schedule = Schedule(SLOW_SECONDS, lambda: now[0])
     due = []
     for moment in (0, 5, 30, 35, 89, 91, 149, 150, 400, 405, 449, 450):
         now[0] = float(moment)

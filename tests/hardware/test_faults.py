@@ -6,7 +6,7 @@ import pytest
 
 from exporter.nvml import NvmlSource
 from exporter.nvml.driver.library import DriverError
-from exporter.nvml.readings.device import ROWS
+from exporter.nvml.readings.device import ENERGY_ROWS, ROWS
 from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 from tests.hardware.making import Driver, nvml, sweep, ups
@@ -17,7 +17,7 @@ POWER = "nvmlDeviceGetPowerUsage"
 READINGS = (
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetFieldValues",
-    *sorted({name for row in ROWS for name, _ in row.calls}),
+    *sorted({name for row in (*ROWS, *ENERGY_ROWS) for name, _ in row.calls}),
 )
 
 

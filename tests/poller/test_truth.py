@@ -121,7 +121,6 @@ async def test_sums_grow_with_real_time():
         assert idle.entitled_gpu_seconds == pytest.approx(passed, abs=0.1)
         assert idle.used_gpu_seconds == 0
         assert 0 < busy.used_gpu_seconds < busy.entitled_gpu_seconds
-        assert busy.energy_joules > 0
         assert idle.last_active == idle.first_seen
 
 

@@ -36,7 +36,11 @@ NO_FABRIC: Numbers = (0, 0)
 WORDS: Mapping[str, int] = {
     word: number for words in (device.COMPUTE_MODES, RECOVERY_ACTIONS) for number, word in enumerate(words)
 }
-ALL_ROWS = tuple(row for row in (*device.ROWS, *device.SLOW_ROWS, *device.FIXED_ROWS) if row is not MEMORY)
+ALL_ROWS = tuple(
+    row
+    for row in (*device.ROWS, *device.ENERGY_ROWS, *device.SLOW_ROWS, *device.FIXED_ROWS)
+    if row is not MEMORY
+)
 
 
 def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tuple[str, ...]]:

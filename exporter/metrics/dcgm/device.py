@@ -110,7 +110,7 @@ POWER: tuple[Family[DcgmRow], ...] = (
     ),
     _POWER.counter(
         "DEV_TOTAL_ENERGY_CONSUMPTION",
-        "Energy consumption since the driver was loaded (mJ).",
+        "Energy consumption since the driver was loaded (mJ); read every 15 s.",
         lambda gpu: gpu.energy_millijoules,
     ),
     _POWER.gauge(

@@ -8,7 +8,7 @@ from typing import Any
 from exporter.model import Ecc, Nvlink, PcieLink, Repairs
 from exporter.nvml.driver.calls import FIELDS, Calls
 from exporter.nvml.readings.answers import Kept, Row, Values, add_kept, ask_row, is_skipped, number, set_path
-from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
+from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
 
@@ -17,55 +17,71 @@ RECORDS = {"pcie_link": PcieLink, "nvlink": Nvlink, "ecc": Ecc, "repairs": Repai
 
 
 @dataclass(slots=True)
-class SlowValues:
-    """The slow values of a GPU since they were last due."""
+class KeptValues:
+    """The values of a GPU that are not read in every sweep, each since its class was last due."""
 
     calls: Kept = field(default_factory=dict)
     fields: Kept = field(default_factory=dict)
+    energy: Kept = field(default_factory=dict)
+
+    def drop(self, *, slow: bool, energy: bool) -> None:
+        """Drop the values of the classes that are due."""
+        if slow:
+            self.calls.clear()
+            self.fields.clear()
+        if energy:
+            self.energy.clear()
 
     def known(self) -> int:
         """Return the number of values."""
-        return sum(value is not None for kept in (self.calls, self.fields) for value in kept.values())
+        classes = (self.calls, self.fields, self.energy)
+        return sum(value is not None for kept in classes for value in kept.values())
 
 
 class DeviceReader:
-    """Reads the tables for every GPU, and keeps slow and fixed values. ``pcie_throughput`` adds its rows.
+    """Reads the tables for every GPU, and keeps slow and fixed values and energy.
 
-    ``skip`` are readings that are not read: dotted paths of GpuReading, such as ``ecc.by_location``.
+    ``pcie_throughput`` adds its rows. ``skip`` are readings that are not read: dotted paths of GpuReading,
+    such as ``ecc.by_location``.
     """
 
     def __init__(self, *, pcie_throughput: bool = False, skip: Collection[str] = ()) -> None:
         self._rows = needed((*ROWS, *(THROUGHPUT_ROWS if pcie_throughput else ())), skip)
-        self._slow_rows, self._fixed_rows = needed(SLOW_ROWS, skip), needed(FIXED_ROWS, skip)
+        self._energy_rows, self._slow_rows = needed(ENERGY_ROWS, skip), needed(SLOW_ROWS, skip)
+        self._fixed_rows = needed(FIXED_ROWS, skip)
         self._fields = FieldReader()
-        self._slow: dict[str, SlowValues] = {}
+        self._kept: dict[str, KeptValues] = {}
         self._fixed: dict[str, Kept] = {}
 
     def read(
-        self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True
+        self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True, energy: bool = True
     ) -> tuple[dict[str, Any], frozenset[int] | None]:
         """Return the known fields of GpuReading, and the active NVLinks, None if unknown.
 
-        With ``slow``, all slow values are read, else only those that failed when they were due. Without a
-        current value there are no fields. Raises as ``Calls.ask`` does.
+        With ``slow``, all slow values are read, else only those that failed when they were due; with
+        ``energy``, the same for energy. Without a current value there are no fields. Raises as ``Calls.ask``
+        does.
         """
         failures = calls.failures()
         values: Values = {}
         for row in self._rows:
             set_path(values, row.into, ask_row(calls, uuid, handle, row))
-        if slow:
-            self._slow.pop(uuid, None)
-        kept = self._slow.setdefault(uuid, SlowValues())
+        kept = self._kept.setdefault(uuid, KeptValues())
+        kept.drop(slow=slow, energy=energy)
         earlier = kept.known()
+        old_energy = bool(kept.energy)
+        ask_missing(calls, uuid, handle, self._energy_rows, kept.energy)
         ask_missing(calls, uuid, handle, self._slow_rows, kept.calls)
         self._fields.read(calls, uuid, handle, values, kept.fields)
         ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, kept.fields), kept.calls)
         if not values and kept.known() == earlier and calls.failures() > failures:
             # Nothing is known to be so now: the GPU must not look well by what was read a minute ago.
-            self.forget_slow(uuid)
+            self.forget_kept(uuid)
             return {}, None
-        add_kept(values, kept.calls)
-        add_kept(values, kept.fields)
+        for of_class in (kept.calls, kept.fields, kept.energy):
+            add_kept(values, of_class)
+        if "energy_millijoules" in values:
+            values["energy_kept"] = old_energy
         active = active_links(values)
         if values:
             fixed = self._fixed.setdefault(uuid, {})
@@ -73,25 +89,25 @@ class DeviceReader:
             add_kept(values, fixed)
         return with_records(values), active
 
-    def has_slow(self, uuid: str) -> bool:
-        """Return whether a slow value of a GPU is known."""
-        return uuid in self._slow and self._slow[uuid].known() > 0
+    def has_kept(self, uuid: str) -> bool:
+        """Return whether a value of a GPU is kept from its last sweep."""
+        return uuid in self._kept and self._kept[uuid].known() > 0
 
     def forget(self, uuid: str | None = None) -> None:
         """Read everything again: of a repartitioned GPU, or of all after the driver was opened."""
-        self.forget_slow(uuid)
+        self.forget_kept(uuid)
         self._fields.forget(uuid)
         if uuid is None:
             self._fixed.clear()
         else:
             self._fixed.pop(uuid, None)
 
-    def forget_slow(self, uuid: str | None = None) -> None:
-        """Drop the slow values of a GPU that did not answer, or of all."""
+    def forget_kept(self, uuid: str | None = None) -> None:
+        """Drop the slow values and the energy of a GPU that did not answer, or of all."""
         if uuid is None:
-            self._slow.clear()
+            self._kept.clear()
         else:
-            self._slow.pop(uuid, None)
+            self._kept.pop(uuid, None)
 
 
 def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:

@@ -1,0 +1,174 @@
+"""The energy of containers: what the energy counter of a GPU rose by, split whenever that counter is read.
+
+The counter is read less often than the GPU is polled. So each poll estimates the energy since the poll before
+from the GPU's power, and splits the estimate among the containers. A reading of the counter is split in
+proportion to the parts of all estimates since the previous reading.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from exporter.attribution import Attribution
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
+
+# Seconds by which sums of floats may differ.
+ROUNDING = 1e-6
+# Stands for an unknown power; any number, because only ratios of estimates count.
+SOME_WATTS = 1.0
+AccountKey = tuple[ContainerRef, DeviceKey]
+
+
+@dataclass(slots=True)
+class Meter:
+    """The energy counter of one GPU, and the estimates since its last reading. Times are the ledger's."""
+
+    millijoules: int
+    """Last value of the counter."""
+    read: float
+    """Time of that value, in seconds."""
+    watts: float | None
+    """Power at the last poll that reported it; None before the first."""
+    covered: float = 0.0
+    """Seconds since ``read`` that polls cover with a reading of the GPU."""
+    estimate: float = 0.0
+    """Estimated joules of those seconds."""
+    parts: dict[AccountKey, float] = field(default_factory=dict)
+    """Parts of the estimate by container."""
+    unattributed: float = 0.0
+    """Joules that no container was charged with."""
+
+    def add(
+        self, gpu: GpuRow, rows: Sequence[ContainerRow], seconds: float, there: Collection[AccountKey]
+    ) -> None:
+        """Add the estimate of a poll that covers ``seconds``, during all of which containers were ``there``.
+
+        Power is measured at the moment of a poll, so the mean of both ends counts. While it is unknown, the
+        last known power counts.
+        """
+        watts = _watts(gpu.reading) or self.watts or SOME_WATTS
+        joules = (watts + (self.watts or watts)) / 2 * seconds
+        self.watts = watts
+        self.covered += seconds
+        self.estimate += joules
+        for key, part in split_energy(joules, gpu, rows).items():
+            if key in there:
+                self.parts[key] = self.parts.get(key, 0.0) + part
+
+    def charge(
+        self, millijoules: int, time: float, present: Collection[AccountKey]
+    ) -> dict[AccountKey, float]:
+        """Return the joules of the containers in ``present`` since the last reading, and begin again."""
+        # The counter falls when the driver is reloaded; the energy before that is lost.
+        joules = max(millijoules - self.millijoules, 0) / 1000
+        # After a missed poll it is unknown who computed: the energy stays unattributed.
+        known = self.estimate > 0 and time - self.read <= self.covered + ROUNDING
+        parts = self.parts if known else {}
+        shares = {key: joules * part / self.estimate for key, part in parts.items() if key in present}
+        self.unattributed += max(joules - sum(shares.values()), 0.0)
+        self.millijoules, self.read = millijoules, time
+        self.covered, self.estimate, self.parts = 0.0, 0.0, {}
+        return shares
+
+
+class Step(NamedTuple):
+    """One poll, by the ledger's time in seconds."""
+
+    time: float
+    covered: Mapping[str, float]
+    """Seconds that each GPU's new reading covers, by uuid; 0 after a gap that is too long."""
+    opened: Mapping[AccountKey, float]
+    """When each account was opened that the poll continues."""
+
+
+class Meters:
+    """The energy counters of all GPUs, by uuid."""
+
+    def __init__(self) -> None:
+        self._meters: dict[str, Meter] = {}
+
+    def advance(self, attribution: Attribution, step: Step) -> dict[AccountKey, float]:
+        """Enter one poll; return the joules to add to each container with a known use.
+
+        All are 0 except in a poll that reads the counter. These stay unattributed: the part of a container in
+        a poll in which its use is unknown, or which covers time before it was there; the part of a container
+        that has ended before the reading; and all energy between two readings if a poll between was missed.
+        """
+        for meter in self._meters.values():
+            meter.parts = {key: part for key, part in meter.parts.items() if key in step.opened}
+        shares: dict[AccountKey, float] = {}
+        rows_of = _rows_by_gpu(attribution.containers)
+        for gpu in attribution.gpus:
+            uuid = gpu.identity.uuid
+            if gpu.reading is not None and uuid in step.covered:
+                shares |= self._of_gpu(gpu, gpu.reading, rows_of.get(uuid, []), step)
+        return shares
+
+    def _of_gpu(
+        self, gpu: GpuRow, reading: GpuReading, rows: Sequence[ContainerRow], step: Step
+    ) -> dict[AccountKey, float]:
+        uuid = gpu.identity.uuid
+        counted = None if reading.energy_kept else reading.energy_millijoules
+        continued = {key for key in map(account_key, rows) if key in step.opened}
+        meter = self._meters.get(uuid)
+        if meter is None:
+            if counted is None:
+                return {}
+            meter = self._meters[uuid] = Meter(counted, step.time, _watts(reading))
+        else:
+            begin = step.time - step.covered[uuid] + ROUNDING
+            there = {key for key in continued if step.opened[key] <= begin}
+            meter.add(gpu, rows, step.covered[uuid], there)
+        shares = {account_key(row): 0.0 for row in rows if row.compute_used is not None}
+        if counted is not None:
+            shares |= meter.charge(counted, step.time, continued)
+        return shares
+
+    def forget(self, listed: Collection[str], oldest: float) -> None:
+        """Drop the meters of GPUs that are not ``listed`` and were last read before ``oldest``."""
+        self._meters = {
+            uuid: meter for uuid, meter in self._meters.items() if uuid in listed or meter.read >= oldest
+        }
+
+    def with_unattributed(self, row: GpuRow) -> GpuRow:
+        """Return the row of a GPU with its unattributed energy."""
+        meter = self._meters.get(row.identity.uuid)
+        return row if meter is None else replace(row, unattributed_energy_joules=meter.unattributed)
+
+
+def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> dict[AccountKey, float]:
+    """Split the joules of one GPU: the active part by used share, the idle part by entitlement.
+
+    A row with unknown use gets nothing. The idle part stays unattributed while it is unknown how much of the
+    GPU was idle: if the GPU, or one of its MIG devices, has no meter, an unseen process may have used it.
+    The parts never exceed the whole.
+    """
+    used = sum(row.compute_used for row in rows if row.compute_used is not None)
+    rest = gpu.unattributed_utilization
+    busy = None if rest is None else min(1.0, used + rest)
+    scale = 1 / max(used, 1.0)
+    entitled = sum(row.compute_entitled or 0.0 for row in rows)
+    idle = 0.0 if busy is None else (1 - busy) / max(entitled, 1.0)
+    return {
+        account_key(row): joules * (row.compute_used * scale + idle * (row.compute_entitled or 0.0))
+        for row in rows
+        if row.compute_used is not None
+    }
+
+
+def _rows_by_gpu(rows: Iterable[ContainerRow]) -> dict[str, list[ContainerRow]]:
+    by_gpu: dict[str, list[ContainerRow]] = {}
+    for row in rows:
+        by_gpu.setdefault(row.device.uuid, []).append(row)
+    return by_gpu
+
+
+def account_key(row: ContainerRow) -> AccountKey:
+    """Return the key of the account that a row continues or opens."""
+    return row.holder, row.device
+
+
+def _watts(reading: GpuReading | None) -> float | None:
+    """Return the power of a GPU; a board that reports 0 does not measure it."""
+    milliwatts = reading.power_milliwatts if reading is not None else None
+    return milliwatts / 1000 if milliwatts else None
