@@ -1,5 +1,6 @@
 """Which functions of NVML the product calls, on which devices, and how each comes to be asked again."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -82,11 +83,14 @@ async def driver_of(watch: Watch) -> Driver:
     await watch.before()
     driver.reopen()
     await watch.poll()
-    calls = dict(watch.node.nvml.calls)
+    asked: Counter[tuple[str, str]] = Counter()
+    for _ in range(WARMING_POLLS):
+        earlier = Counter(watch.node.nvml.calls)
+        await watch.poll()
+        asked.update((watch.node.nvml.calls - earlier).keys())
     baseline = await watch.rest()
     # One of the polls enumerates all MIG devices: in the others events report changes of them.
-    polls = WARMING_POLLS - 1
-    steady = {key for key, count in watch.node.nvml.calls.items() if count >= calls.get(key, 0) + polls}
+    steady = {key for key, polls in asked.items() if polls >= WARMING_POLLS - 1}
     driver.reopen()
     fresh = await watch.poll()
     gone = {text.removesuffix(" is gone") for text in missing(baseline, fresh)}
@@ -111,5 +115,5 @@ async def driver_of(watch: Watch) -> Driver:
 
 async def asked_of(scenario: Scenario) -> frozenset[str]:
     """Name the functions that a node's driver is asked."""
-    async with watched(scenario, step=1.0) as watch:
+    async with watched(scenario, step=16.0) as watch:
         return frozenset((await driver_of(watch)).uses)

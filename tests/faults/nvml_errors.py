@@ -12,7 +12,6 @@ import pynvml
 from exporter.demo.nvml.call import code_of
 from exporter.demo.scenario.schema import NvmlError, Scenario
 from exporter.nvml.driver.library import FINDING, PICKING, error_name
-from exporter.nvml.readings.schedule import ENERGY_SECONDS
 from tests.faults.compare import LIVE, RESTS, failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_LAYOUT, OF_PARTS, Driver, driver_of
@@ -30,8 +29,8 @@ from tests.faults.nvml_claims import (
 )
 from tests.faults.pages import Page, name_of
 
-# Seconds between polls: each reads the energy of each GPU, so that its counter grows at the same pace.
-SOURCE, STEP = "NVML", ENERGY_SECONDS
+# Seconds between polls: more than ENERGY_SECONDS, so that each reads all energy and its counter grows evenly.
+SOURCE, STEP = "NVML", 16.0
 # Of so many functions one also fails elsewhere, in tests.
 OTHER_PLACES = 2
 ONE, ALL, PART, NODE = "one GPU", "all GPUs", "one MIG device", "the driver"
