@@ -44,6 +44,12 @@ CONTAINER: tuple[AnyFamily, ...] = (
         "Device memory used by the container.",
         lambda row: row.memory_used,
     ),
+    _TOTALS.gauge(
+        "memory_peak_bytes",
+        "Maximum of the device memory used by the container over all polls since this exporter first saw it "
+        "on the device. It starts again with the exporter.",
+        lambda totals: totals.memory_peak,
+    ),
     _ROWS.gauge(
         "compute_entitled_ratio",
         "Compute entitlement of the container, as a share of the physical GPU.",

@@ -61,9 +61,9 @@ from exporter.model.snapshot import (
     Raised,
     SliceCount,
     Snapshot,
-    Totals,
     VgpuRow,
 )
+from exporter.model.totals import Totals
 
 __all__ = [
     "Allocation",

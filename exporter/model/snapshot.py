@@ -19,6 +19,7 @@ from exporter.model.hardware import (
 )
 from exporter.model.kubelet import ContainerRef
 from exporter.model.readings import ClockEvent, VgpuReading
+from exporter.model.totals import Totals
 
 
 class DeviceKey(NamedTuple):
@@ -73,26 +74,6 @@ class Raised:
 
 READ_VENDORS = frozenset({"nvidia", "amd"})
 """Vendors with GPUs that the exporter reads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Totals of a container on a device since it was first seen there.
-
-    Use, energy and last activity are None until the use has been measured once.
-    """
-
-    first_seen: float
-    entitled_gpu_seconds: float | None = None
-    # Entitlement and use over the time in which both were known.
-    measured_gpu_seconds: float | None = None
-    measured_use_gpu_seconds: float | None = None
-    used_gpu_seconds: float | None = None
-    energy_joules: float | None = None
-    # Unix time of the last compute use; until the first one, when monitoring began.
-    last_active: float | None = None
-    # Whether ``last_active`` is the time of a use.
-    seen_computing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,7 @@ class Ledger:
         entitled_seconds, used_seconds = min(poll.elapsed, age), self._seconds(min(covered or 0.0, age))
         account.totals = Totals(
             first_seen=previous.first_seen,
+            memory_peak=_larger(previous.memory_peak, row.memory_used),
             entitled_gpu_seconds=_add(previous.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
             measured_gpu_seconds=_add(previous.measured_gpu_seconds, measured, used_seconds),
             measured_use_gpu_seconds=_add(previous.measured_use_gpu_seconds, of_measured, used_seconds),
@@ -207,6 +208,10 @@ class Ledger:
         opened = {key: account.opened for key, account in self._accounts.items() if key not in new}
         measured = {uuid: self._seconds(seconds) for uuid, seconds in covered.items()}
         return self._meters.advance(attribution, Step(self._time, measured, opened))
+
+
+def _larger(peak: int | None, size: int | None) -> int | None:
+    return max((known for known in (peak, size) if known is not None), default=None)
 
 
 def _add(total: float | None, rate: float | None, seconds: float) -> float | None:

@@ -136,6 +136,7 @@ def _container(name: str, key: DeviceKey, **facts) -> ContainerRow:
         compute_source="process",
         totals=Totals(
             first_seen=NOW - 9000,
+            memory_peak=5 * GIB,
             entitled_gpu_seconds=900.0,
             used_gpu_seconds=450.5,
             energy_joules=1234.5,

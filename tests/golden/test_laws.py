@@ -92,6 +92,16 @@ def test_energy_adds_up_until_a_container_goes(name: str) -> None:
 
 
 @each_node
+def test_no_container_uses_more_memory_than_its_peak(name: str) -> None:
+    """The peak is there from the first use that is known, and never below the use of now."""
+    for scene in story(name).scenes:
+        for labels, used in scene.page.series("gpuslice_container_memory_used_bytes"):
+            peak = scene.page.value("gpuslice_container_memory_peak_bytes", **labels)
+            assert peak is not None
+            assert used <= peak
+
+
+@each_node
 def test_slices_and_entitlements_add_up(name: str) -> None:
     """The slices of the holders are those that are allocated; their entitlements make that of the GPU.
 
