@@ -93,6 +93,8 @@ def test_a_container_begins_at_zero():
     node = Node().after(0).after(5, row(held=0.5, used=0.9))
     assert node.totals() == Totals(
         first_seen=START + 5,
+        held_seconds=0,
+        memory_measured_seconds=0,
         entitled_gpu_seconds=0,
         measured_gpu_seconds=0,
         measured_use_gpu_seconds=0,
@@ -164,6 +166,8 @@ def test_sums_end_with_their_container():
     node = Node().after(0, row()).after(5, row()).after(5).after(5, row())
     assert node.totals() == Totals(
         first_seen=START + 15,
+        held_seconds=0,
+        memory_measured_seconds=0,
         entitled_gpu_seconds=0,
         measured_gpu_seconds=0,
         measured_use_gpu_seconds=0,

@@ -1,4 +1,4 @@
-"""The largest memory use of a container, and the time of its holding in which its use was known."""
+"""The largest memory use of a container."""
 
 from dataclasses import replace
 

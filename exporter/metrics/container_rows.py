@@ -74,9 +74,24 @@ CONTAINER: tuple[AnyFamily, ...] = (
         lambda totals: totals.entitled_gpu_seconds,
     ),
     _TOTALS.counter(
+        "compute_measured_gpu_seconds_total",
+        "GPU-seconds held by the container while its compute usage was known; at most those held.",
+        lambda totals: totals.measured_gpu_seconds,
+    ),
+    _TOTALS.counter(
         "used_gpu_seconds_total",
         "GPU-seconds used by the container: time integral of its compute usage.",
         lambda totals: totals.used_gpu_seconds,
+    ),
+    _TOTALS.counter(
+        "held_seconds_total",
+        "Time for which the container has had an allocation on the device.",
+        lambda totals: totals.held_seconds,
+    ),
+    _TOTALS.counter(
+        "memory_measured_seconds_total",
+        "Time for which the container has had an allocation while its memory usage was known.",
+        lambda totals: totals.memory_measured_seconds,
     ),
     _TOTALS.counter(
         "energy_joules_total",

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 class Totals:
     """Totals of a container on a device since it was first seen there.
 
-    Peak, use, energy and last activity are None until the use has been measured once.
+    Peak, use, energy and last activity are None until the use has been measured once. The times are None
+    without an allocation, and the measured ones 0 until then.
     """
 
     first_seen: float
     # Bytes; the largest memory use of all polls.
     memory_peak: int | None = None
+    # Time of the allocation, and the part of it in which memory use was known.
+    held_seconds: float | None = None
+    memory_measured_seconds: float | None = None
     entitled_gpu_seconds: float | None = None
     # Entitlement and use over the time in which both were known.
     measured_gpu_seconds: float | None = None

@@ -5,12 +5,13 @@ use, whatever the polls around it read; entitlement is added while holdings are 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, Totals
-from exporter.poll.energy import AccountKey, Meters, Step, account_key
+from exporter.poll.energy import ROUNDING, AccountKey, Meters, Step, account_key
+from exporter.poll.held_time import HeldTime, Interval, integrate
 
 # While holdings are unknown, a container without a row for this long counts as gone.
 MISSED_SECONDS = 3600.0
@@ -30,6 +31,7 @@ class Account:
     """Last time with a known compute use."""
     held: bool = False
     """Whether the container holds slices; False for use without an allocation and for use by a whole pod."""
+    held_time: HeldTime = field(default_factory=HeldTime)
 
 
 class Poll(NamedTuple):
@@ -159,24 +161,23 @@ class Ledger:
             totals = Totals(first_seen=poll.now)
             self._accounts[key] = Account("", self._time, totals, self._time, measured=self._time)
         account = self._accounts[key]
+        if account.seen < self._time - poll.elapsed - ROUNDING:
+            # There was a poll without its row.
+            account.held_time.miss()
         account.seen, account.held = self._time, row.slices != 0 and bool(row.holder.container)
         account.uid = row.pod_uid or account.uid
         age = self._time - account.opened
         previous = account.totals
         covered = poll.covered.get(row.device.uuid)
         computed = row.compute_used if covered is not None else None
-        measured = row.compute_entitled if computed is not None else None
-        of_measured = computed if measured is not None else None
         last_active, seen_computing = self._last_active(account, computed, poll.now)
-        entitled_seconds, used_seconds = min(poll.elapsed, age), self._seconds(min(covered or 0.0, age))
-        account.totals = Totals(
-            first_seen=previous.first_seen,
+        used_seconds = self._seconds(min(covered or 0.0, age))
+        interval = Interval(poll.elapsed, min(poll.elapsed, age), None if covered is None else used_seconds)
+        account.totals = replace(
+            account.held_time.add(previous, row, interval, holds=account.held),
             memory_peak=_larger(previous.memory_peak, row.memory_used),
-            entitled_gpu_seconds=_add(previous.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
-            measured_gpu_seconds=_add(previous.measured_gpu_seconds, measured, used_seconds),
-            measured_use_gpu_seconds=_add(previous.measured_use_gpu_seconds, of_measured, used_seconds),
-            used_gpu_seconds=_add(previous.used_gpu_seconds, computed, used_seconds),
-            energy_joules=_add(previous.energy_joules, poll.energy.get(key), 1.0),
+            used_gpu_seconds=integrate(previous.used_gpu_seconds, computed, used_seconds),
+            energy_joules=integrate(previous.energy_joules, poll.energy.get(key), 1.0),
             last_active=last_active,
             seen_computing=seen_computing,
         )
@@ -212,8 +213,3 @@ class Ledger:
 
 def _larger(peak: int | None, size: int | None) -> int | None:
     return max((known for known in (peak, size) if known is not None), default=None)
-
-
-def _add(total: float | None, rate: float | None, seconds: float) -> float | None:
-    """Integrate; a total begins at 0 with the first known rate and does not change while it is unknown."""
-    return total if rate is None else (total or 0.0) + rate * seconds

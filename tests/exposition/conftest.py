@@ -137,7 +137,10 @@ def _container(name: str, key: DeviceKey, **facts) -> ContainerRow:
         totals=Totals(
             first_seen=NOW - 9000,
             memory_peak=5 * GIB,
+            held_seconds=9000.0,
+            memory_measured_seconds=8000.0,
             entitled_gpu_seconds=900.0,
+            measured_gpu_seconds=850.0,
             used_gpu_seconds=450.5,
             energy_joules=1234.5,
             last_active=NOW - 7200,

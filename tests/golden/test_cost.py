@@ -30,9 +30,9 @@ SHOWN = {
     "hami": "GPUs shared by HAMi",
 }
 # The most series of the default page.
-PAGE_LIMITS = {"exclusive": 850, "mig": 2600, "time-slices": 3300}
+PAGE_LIMITS = {"exclusive": 900, "mig": 2850, "time-slices": 3950}
 # The most series of one entity in core.
-LIMITS = {"gpu": 55, "mig": 13, "vgpu": 8, "container": 13, "node": 60}
+LIMITS = {"gpu": 55, "mig": 13, "vgpu": 8, "container": 17, "node": 60}
 NAMES = {
     "gpu": "GPU",
     "mig": "MIG device",

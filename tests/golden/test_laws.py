@@ -102,6 +102,23 @@ def test_no_container_uses_more_memory_than_its_peak(name: str) -> None:
 
 
 @each_node
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ("memory_measured_seconds_total", "held_seconds_total"),
+        ("compute_measured_gpu_seconds_total", "entitled_gpu_seconds_total"),
+    ],
+)
+def test_no_more_time_is_measured_than_held(name: str, part: str, whole: str) -> None:
+    """Each container that holds a device has both sums, the part also where nothing is measured."""
+    for scene in story(name).scenes:
+        held = {str(labels): value for labels, value in scene.page.series(f"gpuslice_container_{whole}")}
+        measured = {str(labels): value for labels, value in scene.page.series(f"gpuslice_container_{part}")}
+        assert measured.keys() == held.keys()
+        assert all(0 <= value <= held[labels] for labels, value in measured.items())
+
+
+@each_node
 def test_slices_and_entitlements_add_up(name: str) -> None:
     """The slices of the holders are those that are allocated; their entitlements make that of the GPU.
 
