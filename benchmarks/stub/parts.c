@@ -1,6 +1,11 @@
 /* Identity, memory and processes of GPUs and of their parts. */
 #include "nvml.h"
 
+typedef struct {
+    u32 version, id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount, engines[5];
+    u64 memorySizeMB;
+    char name[96];
+} ProfileInfo;
 typedef struct { u64 total, free, used; } Memory;
 typedef struct { u32 version; u64 total, reserved, free, used; } Memory_v2;
 typedef struct { u32 gpu, memory; } Utilization;
@@ -134,6 +139,25 @@ int nvmlDeviceGetAttributes_v2(Device *device, Attributes *attributes) {
     if (!is_mig(device)) return NOT_SUPPORTED;
     *attributes = (Attributes){16, 1, 0, 0, 0, 0, 1, 1, 9728};
     return SUCCESS;
+}
+
+/* The board has some of the profiles that NVML numbers, also without MIG mode. */
+int nvmlDeviceGetGpuInstanceProfileInfoV(Device *device, u32 profile, ProfileInfo *info) {
+    static const struct { u32 number, slices, instances, processors, mebibytes; const char *name; } profiles[] = {
+        {0, 1, 7, 16, 9984, "MIG 1g.10gb"},    {1, 2, 3, 32, 20096, "MIG 2g.20gb"},
+        {2, 3, 2, 60, 40448, "MIG 3g.40gb"},   {3, 4, 1, 64, 40448, "MIG 4g.40gb"},
+        {4, 7, 1, 132, 81152, "MIG 7g.80gb"},  {7, 1, 1, 16, 9984, "MIG 1g.10gb+me"},
+        {9, 1, 4, 26, 20096, "MIG 1g.20gb"},
+    };
+    ASK_GPU(device);
+    if (info->version != (sizeof *info | 2u << 24)) return ARGUMENT_VERSION_MISMATCH;
+    for (u32 n = 0; n < sizeof profiles / sizeof *profiles; n++) {
+        if (profiles[n].number != profile) continue;
+        info->id = profile, info->sliceCount = profiles[n].slices, info->instanceCount = profiles[n].instances;
+        info->multiprocessorCount = profiles[n].processors, info->memorySizeMB = profiles[n].mebibytes;
+        return text(info->name, sizeof info->name, profiles[n].name);
+    }
+    return NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetGpuInstanceId(Device *device, u32 *id) {

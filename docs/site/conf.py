@@ -51,6 +51,7 @@ NAVIGATION = {
         "Settings": "docs/settings",
         "HTTP API": "docs/api",
         "XID codes": "docs/xids",
+        "MIG profiles": "docs/mig-profiles",
     },
     "Help": {
         "Troubleshooting": "docs/troubleshooting",

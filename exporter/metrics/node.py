@@ -1,7 +1,10 @@
 """Rows of the node and of the collectors."""
 
-from exporter.metrics.family import AnyFamily, Rows, keyed, scaled, whole
+from collections.abc import Callable, Iterator
+
+from exporter.metrics.family import AnyFamily, Labelled, Number, Rows, keyed, scaled, whole
 from exporter.model import CollectorHealth, DriverInfo, NodeRow, Snapshot
+from exporter.model.mig_profiles import MigProfile
 
 _MICROSECONDS = 1_000_000
 
@@ -10,6 +13,19 @@ _NODE = _SNAPSHOT.of(lambda snapshot: snapshot.node)
 _POLLED = _SNAPSHOT.of(lambda snapshot: snapshot.node if snapshot.sequence else None)
 """Builder for values that are unknown before the first poll."""
 _COLLECTOR: Rows[CollectorHealth, CollectorHealth] = Rows("gpuslice_collector_", "collector", whole)
+
+
+def _by_profile(value: Callable[[MigProfile], Number | None]) -> Callable[[NodeRow], Iterator[Labelled]]:
+    """Return the function of the node that yields a sample for each MIG profile of its GPU models."""
+
+    def samples(node: NodeRow) -> Iterator[Labelled]:
+        for model, (source, profiles) in node.mig_profiles.items():
+            yield from (((model, profile.name, source), value(profile)) for profile in profiles)
+
+    return samples
+
+
+_PROFILE = ("model", "profile", "source")
 
 
 def _info(node: NodeRow) -> tuple[str, ...]:
@@ -29,6 +45,25 @@ NODE: tuple[AnyFamily, ...] = (
         "node_gpus",
         "GPUs that the driver counts on this node, including lost GPUs.",
         lambda node: node.gpu_count,
+    ),
+    _NODE.gauge_by(
+        "node_mig_profile_memory_bytes",
+        _PROFILE,
+        "Usable memory of a GPU instance of the MIG profile, by GPU model on this node. source: driver, or "
+        "table if the driver does not report it.",
+        _by_profile(lambda profile: profile.memory),
+    ),
+    _NODE.gauge_by(
+        "node_mig_profile_multiprocessors",
+        _PROFILE,
+        "Multiprocessors of a GPU instance of the MIG profile, by GPU model on this node.",
+        _by_profile(lambda profile: profile.multiprocessors),
+    ),
+    _NODE.gauge_by(
+        "node_mig_profile_instances",
+        _PROFILE,
+        "Maximum number of GPU instances of the MIG profile on one GPU, by GPU model on this node.",
+        _by_profile(lambda profile: profile.instances),
     ),
     _POLLED.flag(
         "process_attribution_available",

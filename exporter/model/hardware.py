@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import (
     Bar1,
     Clock,
@@ -199,6 +200,8 @@ class GpuReading:
     mig: tuple[MigReading, ...] | None = ()
     # False if there may be more MIG devices than in ``mig``.
     mig_complete: bool = True
+    # None without MIG mode, or if they are unknown.
+    mig_profiles: MigProfiles | None = None
     # None if unknown, empty if there are none.
     processes: tuple[DeviceProcess, ...] | None = None
     # By pid, percent of time with a kernel running; None for implausible samples. Absent pids did not run.

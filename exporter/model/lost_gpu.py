@@ -22,6 +22,7 @@ def without_values(reading: GpuReading, read_monotonic: float | None = None) -> 
         read_monotonic=reading.read_monotonic if read_monotonic is None else read_monotonic,
         mig_enabled=reading.mig_enabled,
         mig_slices=reading.mig_slices,
+        mig_profiles=reading.mig_profiles,
         mig=None if reading.mig is None else tuple(map(_bare, reading.mig)),
     )
 

@@ -18,6 +18,7 @@ from exporter.model.hardware import (
     ProcessKind,
 )
 from exporter.model.kubelet import ContainerRef
+from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import ClockEvent, VgpuReading
 from exporter.model.totals import Totals
 
@@ -239,6 +240,8 @@ class NodeRow:
     allocations_read_at: float | None = None
     # Running pods that the kubelet has not listed since its start; None if it does not answer.
     unlisted_pods: int | None = None
+    # By model of GPUs with a MIG mode.
+    mig_profiles: Mapping[str, MigProfiles] = field(default_factory=dict)
     # By group of readings.
     costs: Mapping[str, Cost] = field(default_factory=dict)
     # Why the driver is released; "" while it is in use.

@@ -12,6 +12,7 @@ from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.mig import MigReader
 from exporter.nvml.mig_facts import MigIdentity
 from exporter.nvml.mig_layout import GpuLayout
+from exporter.nvml.mig_profiles import ProfileReader
 from exporter.nvml.readings.answers import number
 from exporter.nvml.readings.device_reader import DeviceReader
 from exporter.nvml.readings.gpm import GpmReader, counted
@@ -60,6 +61,7 @@ class GpuReader:
         self._slow_read_at: dict[str, float] = {}
         self._topology = TopologyReader()
         self._mig = MigReader(options.skip)
+        self._profiles = ProfileReader()
         self._utilization = UtilizationReader(options.clock)
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
@@ -158,6 +160,7 @@ class GpuReader:
         self._device.forget()
         self._forget_kept()
         self._topology.forget()
+        self._profiles.forget()
 
     def unplugged(self, addresses: Collection[str]) -> None:
         """Forget the GPUs at these normalized PCI addresses, which are unbound, not lost."""
@@ -216,7 +219,10 @@ class GpuReader:
         profiles = self._gpm.read_migs(self._calls, uuid, handle, layout, devices)
         if devices is not None:
             devices = tuple(replace(device, profiling=profiles.get(device.uuid)) for device in devices)
-        parts = {"mig": devices, "profiling": self._gpm.read_gpu(self._calls, uuid, handle)}
+        parts: dict[str, Any] = {"mig": devices, "profiling": self._gpm.read_gpu(self._calls, uuid, handle)}
+        if layout.pending is not None:
+            identity = self.known[uuid].identity
+            parts["mig_profiles"] = self._profiles.read(self._calls, identity, handle, total, slow=slow)
         if layout.enabled:
             return parts
         self._calls.group = "processes"
@@ -247,6 +253,8 @@ class GpuReader:
         self._report_layout(uuid, {(device.gi, device.ci): device.uuid for device in devices})
         current = bool(layout.enabled), devices
         last = self._layouts.get(uuid, current)
+        if last[0] != current[0]:
+            self._profiles.forget(self.known[uuid].identity.model)
         if last != current:
             self._device.forget(uuid)
             self._forget_kept(uuid)

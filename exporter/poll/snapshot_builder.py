@@ -12,6 +12,7 @@ from exporter.model import (
     ContainerRow,
     DriverInfo,
     EventRow,
+    GpuReading,
     GpuRow,
     Holdings,
     HostDevices,
@@ -21,6 +22,7 @@ from exporter.model import (
     Workloads,
 )
 from exporter.model.largest_processes import largest_processes
+from exporter.model.mig_profiles import MigProfiles
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.condition_tracker import ConditionTracker
@@ -46,6 +48,18 @@ def node_facts(result: PollResult, patterns: tuple[re.Pattern[str], ...]) -> Nod
         patterns=patterns,
         all_listed=result.covered,
     )
+
+
+def _profiles_of_models(gpus: Iterable[GpuReading]) -> dict[str, MigProfiles]:
+    """Return the MIG profiles by GPU model: those of the first GPU whose driver reports them, if any does."""
+    profiles: dict[str, MigProfiles] = {}
+    for gpu in gpus:
+        if gpu.mig_profiles is None:
+            continue
+        known = profiles.setdefault(gpu.identity.model, gpu.mig_profiles)
+        if known.source == "table":
+            profiles[gpu.identity.model] = gpu.mig_profiles
+    return profiles
 
 
 class SnapshotBuilder:
@@ -192,6 +206,7 @@ class SnapshotBuilder:
             unlisted_pods=None if result.unlisted is None else len(result.unlisted),
             nvml_errors=dict(hardware.errors) if hardware is not None else {},
             inconsistent=dict(self._inconsistent),
+            mig_profiles=_profiles_of_models(result.gpus),
             costs=hardware.costs if hardware is not None else {},
             released=hardware.released if hardware is not None else "",
         )

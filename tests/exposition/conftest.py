@@ -32,6 +32,7 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
+from exporter.model.mig_profiles import MigProfile, MigProfiles
 from tests.exposition.everything import COSTS, MIG_READINGS, NOW, READINGS, WITHOUT_COUNTERS, events
 
 GIB = 1024**3
@@ -40,6 +41,9 @@ MIG_A = DeviceKey("GPU-mig", "MIG-a")
 MIG_B = DeviceKey("GPU-mig", "MIG-b")
 
 
+MIG_PROFILES = MigProfiles(
+    "driver", (MigProfile(name="1g.5gb", memory=4864 * 1024**2, multiprocessors=14, instances=7),)
+)
 MIG_MEMORY = {"mig_memory_used": 5, "mig_memory_free": 3, "mig_memory_adjacent": 2}
 
 
@@ -168,6 +172,7 @@ def full() -> Snapshot:
             process_view=True,
             allocations_read_at=NOW - 2,
             unlisted_pods=1,
+            mig_profiles={"NVIDIA A100-SXM4-40GB": MIG_PROFILES},
             unresolved={"nvidia.com/gpu": 1},
             blind={"gpushare": "which GPU a container has"},
             nvml_errors={

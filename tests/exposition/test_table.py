@@ -31,7 +31,7 @@ BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_s
 COUNTS = re.compile(
     r"_(up|slices|unhealthy|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_nvlinks(_active)?$"
-    r"|_(labels|pods|rows|banks|pages|pending|failure|engines|sessions)$"
+    r"|_(labels|pods|rows|banks|pages|instances|pending|failure|engines|sessions)$"
     r"|_(enabled|active|state|mode|action|condition|watched|licensed|blind)$"
 )
 

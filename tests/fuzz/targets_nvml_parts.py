@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from exporter.model import DeviceProcess, Topology
+from exporter.model import DeviceProcess, GpuIdentity, Topology
+from exporter.model.mig_profiles import MigProfiles
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.nvml.mig_profiles import ProfileReader
 from exporter.nvml.readings.answers import add_kept
 from exporter.nvml.readings.device_reader import active_links, ask_missing, link_state_rows
 from exporter.nvml.readings.field_reader import FieldReader
@@ -30,6 +32,7 @@ T = TypeVar("T")
 TOTAL = 16 * GIB
 BUSES = {"GPU-a": "00000000:07:00.0", "GPU-b": "00000000:0A:00.0"}
 RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
+PROFILE = re.compile(r"[0-9]{1,2}g\.[0-9]{1,4}gb(?:[+-][a-z.]{1,16})?")
 MIG = "MIG-small"
 # One is asked a second time, when all that leads from the other to it is known.
 ORDER = (*BUSES, "GPU-a")
@@ -206,7 +209,41 @@ def _check_vgpus(told: list[Any]) -> None:
             raise BrokenPromiseError(f"a vGPU used {shares} percent")
 
 
+@cache
+def _model() -> Spoiled:
+    """Make a GPU that could be partitioned, of a model with a listing."""
+    board = gpu("a", model="NVIDIA A100-SXM4-40GB", memory_total="40 GiB", mig={"enabled": False})
+    return Spoiled(Driver(board).library)
+
+
+def _profiles(content: bytes) -> MigProfiles | None:
+    driver = _model()
+    identity = GpuIdentity(uuid="GPU-a", index=0, model="NVIDIA A100-SXM4-40GB")
+    with driver.opened(content) as calls:
+        read, handle = ProfileReader().read, driver.handles["GPU-a"]
+        return _unless_lost(lambda: read(calls, identity, handle, 40 * GIB, slow=True))
+
+
+def _check_profiles(told: MigProfiles | None) -> None:
+    for profile in () if told is None else told.profiles:
+        known = [
+            each for each in (profile.memory, profile.multiprocessors, profile.instances) if each is not None
+        ]
+        if not PROFILE.fullmatch(profile.name) or any(not 0 < each < 2**64 for each in known):
+            raise BrokenPromiseError(f"a profile of {profile}")
+
+
 TARGETS = (
+    Target(
+        name="nvml-profiles",
+        covers=("exporter.nvml.mig_profiles",),
+        seeds=lambda: seeds(18, 4),
+        decode=_profiles,
+        refuses=(DriverGoneError,),
+        check=_check_profiles,
+        words=(*WORDS, b"MIG 1g.5gb"),
+        cost=2,
+    ),
     Target(
         name="nvml-processes",
         covers=(

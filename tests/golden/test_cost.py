@@ -32,12 +32,13 @@ SHOWN = {
 # The most series of the default page.
 PAGE_LIMITS = {"exclusive": 900, "mig": 2850, "time-slices": 3950}
 # The most series of one entity in core.
-LIMITS = {"gpu": 55, "mig": 13, "vgpu": 8, "container": 17, "node": 60}
+LIMITS = {"gpu": 55, "mig": 13, "vgpu": 8, "container": 17, "mig_profile": 3, "node": 60}
 NAMES = {
     "gpu": "GPU",
     "mig": "MIG device",
     "vgpu": "vGPU",
     "container": "holder of a device",
+    "mig_profile": "MIG profile of a model",
     "node": "node and exporter",
 }
 OF_EXPORTER = ("process_", "python_", "gpuslice_build_", "gpuslice_render_")
@@ -66,10 +67,12 @@ def snapshots() -> dict[str, Snapshot]:
 
 def entity(line: str) -> tuple[str, str]:
     """Return the level of a sample with what identifies its entity; the node for what is of no other."""
-    level = LEVELS.get(re.split(r"[{ ]", line)[0], "node")
+    name, labels = re.split(r"[{ ]", line)[0], dict(re.findall(r'(\w+)="([^"]*)"', line))
+    level = LEVELS.get(name, "node")
+    if name.startswith("gpuslice_node_mig_profile_"):
+        return "mig_profile", f"{labels['model']} {labels['profile']}"
     if level in ("node", "collector"):
         return "node", ""
-    labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
     keys = ("uuid", "mig_uuid", "vgpu_uuid", "namespace", "pod", "container")
     return level, " ".join(labels.get(key, "") for key in keys)
 

@@ -119,6 +119,19 @@ def test_no_more_time_is_measured_than_held(name: str, part: str, whole: str) ->
 
 
 @each_node
+def test_each_mig_profile_of_a_model_is_there_once(name: str) -> None:
+    """With all that it has, from one source for each model; and only for models that can be partitioned."""
+    for scene in story(name).scenes:
+        models = {labels["model"] for labels, _ in scene.page.series("gpuslice_gpu_info")}
+        sizes = [labels for labels, _ in scene.page.series("gpuslice_node_mig_profile_memory_bytes")]
+        assert len({(labels["model"], labels["profile"]) for labels in sizes}) == len(sizes)
+        assert {labels["model"] for labels in sizes} <= models
+        for other in ("multiprocessors", "instances"):
+            series = [labels for labels, _ in scene.page.series(f"gpuslice_node_mig_profile_{other}")]
+            assert series == sizes
+
+
+@each_node
 def test_slices_and_entitlements_add_up(name: str) -> None:
     """The slices of the holders are those that are allocated; their entitlements make that of the GPU.
 

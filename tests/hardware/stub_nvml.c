@@ -65,6 +65,14 @@ struct Device;
 typedef struct { struct Device *device; u32 id, profileId, start, size; } GpuInstanceInfo;
 _Static_assert(sizeof(GpuInstanceInfo) == 24, "GPU instance info");
 
+typedef struct {
+    u32 version, id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount;
+    u32 copyEngineCount, decoderCount, encoderCount, jpegCount, ofaCount;
+    u64 memorySizeMB;
+    char name[96];
+} ProfileInfo_v2;
+_Static_assert(sizeof(ProfileInfo_v2) == 152, "GPU instance profile info");
+
 typedef struct Device {
     const char *uuid, *name;
     int is_mig;
@@ -311,6 +319,20 @@ int nvmlDeviceGetGpuInstanceById(Device *device, u32 gi, u32 **instance) {
 int nvmlGpuInstanceGetInfo(u32 *instance, GpuInstanceInfo *info) {
     static const GpuInstanceInfo infos[] = {{&gpus[1], 1, 5, 31, 41}, {&gpus[1], 2, 9, 32, 42}};
     *info = infos[instance - gpu_instances];
+    return SUCCESS;
+}
+
+/* Of the 18 profiles that NVML numbers the board has two, also without MIG mode. */
+int nvmlDeviceGetGpuInstanceProfileInfoV(Device *device, u32 profile, ProfileInfo_v2 *info) {
+    if (device->is_mig || profile > 17) return INVALID_ARGUMENT;
+    if (info->version != VERSION(ProfileInfo_v2, 2)) return ARGUMENT_VERSION_MISMATCH;
+    if (profile == 3) {
+        *info = (ProfileInfo_v2){info->version, 5, 1, 4, 2, 56, 41, 42, 43, 44, 45, 19968, "MIG 4g.20gb"};
+    } else if (profile == 7) {
+        *info = (ProfileInfo_v2){info->version, 20, 1, 1, 3, 14, 51, 52, 53, 54, 55, 4864, "MIG 1g.5gb+me"};
+    } else {
+        return NOT_SUPPORTED;
+    }
     return SUCCESS;
 }
 

@@ -27,9 +27,17 @@ from exporter.model import (
     Repairs,
     Topology,
 )
+from exporter.model.mig_profiles import MigProfile, MigProfiles
 from exporter.nvml import NvmlSource
 from tests.hardware.making import GIB, MIB, nvml
 
+PROFILES = MigProfiles(
+    "driver",
+    (
+        MigProfile(name="4g.20gb", memory=19968 * MIB, multiprocessors=56, instances=2),
+        MigProfile(name="1g.5gb+me", memory=4864 * MIB, multiprocessors=14, instances=3),
+    ),
+)
 SOURCE = Path(__file__).with_name("stub_nvml.c")
 FLAGS = ("-shared", "-fPIC", "-O1")
 
@@ -149,6 +157,7 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
         compute_mode="exclusive_process",
         mig_enabled=False,
         mig_pending=False,
+        mig_profiles=PROFILES,
         processes=(
             DeviceProcess(pid=1001, memory=2 * GIB, kinds=frozenset({"compute"})),
             DeviceProcess(pid=1002, memory=None, kinds=frozenset({"compute"})),
@@ -160,6 +169,7 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
 async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
     """MIG devices come from the slots that are filled, each with its attributes and its own processes."""
     reading = (await swept(stub)).gpus[1]
+    assert reading.mig_profiles == PROFILES
     assert (reading.mig_enabled, reading.mig_slices, reading.power_milliwatts) == (True, 7, 333_444)
     assert (reading.utilization_percent, reading.processes, reading.process_utilization) == (None,) * 3
     assert reading.mig == (

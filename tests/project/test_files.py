@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from exporter.commands.metrics import metrics_markdown
 from exporter.config.settings import settings_markdown
 from exporter.model.conditions import xids_page
+from exporter.model.mig_profiles import mig_profiles_page
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -88,7 +89,12 @@ def test_every_dependency_has_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("page", "make"),
-    [("metrics.md", metrics_markdown), ("settings.md", settings_markdown), ("xids.md", xids_page)],
+    [
+        ("metrics.md", metrics_markdown),
+        ("settings.md", settings_markdown),
+        ("xids.md", xids_page),
+        ("mig-profiles.md", mig_profiles_page),
+    ],
 )
 def test_reference_pages_are_in_step(page, make) -> None:
     """The committed reference pages are what the tables say; ``make docs`` makes it so."""

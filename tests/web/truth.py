@@ -64,7 +64,7 @@ class Key(NamedTuple):
         return self.mig_uuid or self.uuid
 
 
-_NAMES = ("node", "gpu", "profile")
+_NAMES = ("node", "gpu")
 
 
 class Sample(NamedTuple):
@@ -76,18 +76,18 @@ class Sample(NamedTuple):
 
 def _without_names(labels) -> frozenset[tuple[str, str]]:
     """Return labels without those that follow from the others: a test of golden pages compares these."""
-    return frozenset((name, value) for name, value in labels.items() if value and name not in _NAMES)
+    # The profile of a MIG device; those that GPU models have are told apart by it.
+    names = (*_NAMES, "profile") if "mig_uuid" in labels else _NAMES
+    return frozenset((name, value) for name, value in labels.items() if value and name not in names)
 
 
 class Series:
     """A page of metrics; ``helps`` are the help texts of families by their names.
 
-    ``measured`` are the GPU-seconds that each container held while its use was measured, and ``computed`` the
-    containers that were seen computing: of both there is no series.
+    ``computed`` are the containers that were seen computing, of which there is no series.
     """
 
-    def __init__(self, text, measured, computed=frozenset(), idle_after=IDLE_AFTER) -> None:
-        self.measured = measured
+    def __init__(self, text, computed=frozenset(), idle_after=IDLE_AFTER) -> None:
         self.computed = computed
         self.idle_after = idle_after
         self.samples: dict[str, list[Sample]] = {}
@@ -201,7 +201,7 @@ class Series:
     def efficiency(self, key) -> float | None:
         """Divide the GPU-seconds that a container used by those that it held while that was measured."""
         used = self.of(key, "used_gpu_seconds_total")
-        held = self.measured.get(key)
+        held = self.of(key, "compute_measured_gpu_seconds_total")
         return used / held if held and used is not None else None
 
     @property
@@ -225,7 +225,6 @@ def told(name) -> Series:
     shown = scenario(name)
     return Series(
         Exposition().page(shown).body(Format.TEXT).decode(),
-        measured(shown),
         computed(shown),
         idle_after(name),
     )
@@ -243,15 +242,6 @@ def computed(shown) -> frozenset[Key]:
         for row in shown.containers
         if row.totals is not None and row.totals.seen_computing
     )
-
-
-def measured(shown) -> dict[Key, float | None]:
-    """Return the GPU-seconds that each container held while its use was measured."""
-    return {
-        Key(*row.holder, row.device.uuid, row.device.mig_uuid): row.totals.measured_gpu_seconds
-        for row in shown.containers
-        if row.totals is not None
-    }
 
 
 @cache

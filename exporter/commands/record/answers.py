@@ -24,6 +24,7 @@ SYMBOLS = {
     "nvmlDeviceGetMPSComputeRunningProcesses": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetPciInfo": "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetAttributes": "nvmlDeviceGetAttributes_v2",
+    "nvmlDeviceGetGpuInstanceProfileInfo": "nvmlDeviceGetGpuInstanceProfileInfoV",
     "nvmlDeviceGetNvLinkRemotePciInfo": "nvmlDeviceGetNvLinkRemotePciInfo_v2",
 }
 # Its argument is a field of the struct that it fills.

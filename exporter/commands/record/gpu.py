@@ -22,6 +22,7 @@ from exporter.model import (
     Topology,
 )
 from exporter.model.hardware import ProcessKind
+from exporter.model.mig_profiles import MigProfiles
 from exporter.nvml.gpu import ARCHITECTURES
 
 Peers = dict[str, dict[str, PeerLink]]
@@ -162,7 +163,24 @@ def _mig(gpu: GpuReading, mask: Mask) -> schema.Mig | None:
     starts = _starts(gpu.mig or ())
     instances = [_instance(mig, mask, starts[mig.gi]) for mig in gpu.mig or ()]
     return schema.Mig(
-        enabled=bool(gpu.mig_enabled), max_slices=gpu.mig_slices or 7, instances=tuple(instances)
+        enabled=bool(gpu.mig_enabled),
+        max_slices=gpu.mig_slices or 7,
+        instances=tuple(instances),
+        profiles=_profiles(gpu.mig_profiles),
+    )
+
+
+def _profiles(read: MigProfiles | None) -> tuple[schema.MigProfileSize, ...]:
+    if read is None or read.source != "driver":
+        return ()
+    return tuple(
+        schema.MigProfileSize(
+            name=profile.name,
+            memory_bytes=profile.memory or 0,
+            multiprocessors=profile.multiprocessors or 0,
+            instances=profile.instances or 0,
+        )
+        for profile in read.profiles
     )
 
 

@@ -16,15 +16,23 @@ from exporter.demo.nvml.call import (
     put_handle,
     put_length,
     record,
+    refuse,
     require,
     target,
 )
-from exporter.demo.scenario.derive import engines, gi_profile
-from exporter.demo.scenario.gpus import MIB
+from exporter.demo.scenario.derive import (
+    DOUBLE_MEMORY,
+    engines,
+    gi_profile,
+    profile_number,
+    profile_sizes,
+)
+from exporter.demo.scenario.gpus import MIB, MigProfileSize
 from exporter.model.hardware import ProcessKind
 
 NOT_AVAILABLE = 2**64 - 1
 NO_INSTANCE = 0xFFFFFFFF
+PROFILE_V2, PROFILES = 0x02000098, 18
 _LISTS: Mapping[str, ProcessKind] = {"Compute": "compute", "Graphics": "graphics", "MPSCompute": "mps"}
 _ATTRIBUTES = (
     "multiprocessorCount sharedCopyEngineCount sharedDecoderCount sharedEncoderCount sharedJpegCount"
@@ -66,6 +74,23 @@ def _gpu_instance_info(device: MigDevice, reference: Any) -> None:
     answer.id, answer.profileId = instance.gi, known(gi_profile(device.gpu.gpu, instance))
     answer.device = ctypes.cast(device.parent_address, type(answer.device))
     answer.placement.start, answer.placement.size = instance.start, instance.size
+
+
+def _profile_info(device: GpuDevice, profile: Any, reference: Any) -> None:
+    answer = target(reference)
+    require(answer.version == PROFILE_V2, Code.VERSION_MISMATCH)
+    require(0 <= number(profile) < PROFILES, Code.INVALID_ARGUMENT)
+    sizes: dict[int | None, MigProfileSize] = {}
+    for size in sorted(profile_sizes(device.spec), key=lambda size: size.memory_bytes):
+        # The second plain profile of one slice has twice the memory.
+        place = profile_number(size.name)
+        sizes[DOUBLE_MEMORY if place in sizes else place] = size
+    known_size = sizes.get(number(profile))
+    if known_size is None:
+        refuse()
+    answer.id, answer.sliceCount = number(profile), int(known_size.name.partition("g")[0])
+    answer.instanceCount, answer.multiprocessorCount = known_size.instances, known_size.multiprocessors
+    answer.memorySizeMB, answer.name = known_size.memory_bytes // MIB, f"MIG {known_size.name}".encode()
 
 
 def _processes(kind: ProcessKind, device: Device, count: Any, infos: Any) -> None:
@@ -113,6 +138,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.spec.gi),
     "nvmlDeviceGetComputeInstanceId": numbers("mig", lambda device: device.spec.ci),
     "nvmlDeviceGetAttributes_v2": record("mig", _ATTRIBUTES, _attributes),
+    "nvmlDeviceGetGpuInstanceProfileInfoV": Function("gpu", _profile_info),
     "nvmlDeviceGetGpuInstanceById": Function("gpu", _gpu_instance),
     "nvmlGpuInstanceGetInfo": Function("gpu instance", _gpu_instance_info),
     **{

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.demo.scenario.codec import fail
-from exporter.demo.scenario.gpus import Gpu, MigInstance
+from exporter.demo.scenario.gpus import Gpu, MigInstance, MigProfileSize
+from exporter.model.mig_profiles import listed_profiles
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "scenario.gpuslice")
 FIRST_PID, PIDS = 2_000, 4_000_000
@@ -100,6 +101,15 @@ _GI_PROFILES = {
 }
 # The same with media extensions.
 _WITH_MEDIA = {(7, 1, 1): 20, (4, 1, 1): 21, (4, 2, 2): 6}
+# NVML_GPU_INSTANCE_PROFILE numbers by slices and suffix, and of one slice with twice the memory.
+_PROFILE_NUMBERS = {
+    **{(slices, ""): number for number, slices in enumerate("1234786")},
+    **{(slices, "+me"): number for number, slices in enumerate("12", 7)},
+    **{(slices, "+gfx"): number for number, slices in enumerate("124", 10)},
+    **{(slices, "-me"): number for number, slices in enumerate("12", 13)},
+    **{(slices, "+me.all"): number for number, slices in enumerate("12", 15)},
+}
+DOUBLE_MEMORY = 9
 _CAPABILITIES: Mapping[int, tuple[int, int]] = {
     VOLTA: (7, 0),
     TURING: (7, 5),
@@ -162,6 +172,29 @@ def gi_profile(gpu: Gpu, instance: MigInstance) -> int | None:
         return instance.gi_profile
     numbers = _WITH_MEDIA if "+me" in instance.profile else _GI_PROFILES
     return numbers.get((gpu.mig.max_slices if gpu.mig else 0, instance.gi_slices, instance.size))
+
+
+def profile_sizes(gpu: Gpu) -> tuple[MigProfileSize, ...]:
+    """Return what a GPU instance of each MIG profile has; () without a MIG mode or a published listing."""
+    if gpu.mig is None or gpu.mig.profiles:
+        return gpu.mig.profiles if gpu.mig else ()
+    listed = listed_profiles(gpu.model, gpu.memory_total)
+    return tuple(
+        MigProfileSize(
+            name=profile.name,
+            memory_bytes=profile.memory or 0,
+            multiprocessors=profile.multiprocessors or 0,
+            instances=profile.instances or 0,
+        )
+        for profile in (listed.profiles if listed else ())
+    )
+
+
+def profile_number(name: str) -> int | None:
+    """Return the NVML_GPU_INSTANCE_PROFILE number of a profile with the least memory of its slices."""
+    slices, _, rest = name.partition("g.")
+    kind = rest.lstrip("0123456789").removeprefix("gb")
+    return _PROFILE_NUMBERS.get((slices, kind))
 
 
 def capability(gpu: Gpu) -> tuple[int, int] | None:

@@ -128,12 +128,23 @@ class MigInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfileSize:
+    """What a GPU instance of a MIG profile has; 0 is unknown."""
+
+    name: str
+    memory_bytes: int
+    multiprocessors: int
+    instances: int  # most on one GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mig:
     """MIG of one GPU."""
 
     enabled: bool = True
     max_slices: int = 7  # of the whole GPU; 4 on an A30
     instances: tuple[MigInstance, ...] = ()
+    profiles: tuple[MigProfileSize, ...] = ()  # by default those published for the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,6 +173,7 @@ PICKING = frozenset(
         "nvmlDeviceGetNvLinkState",
         "nvmlDeviceGetNvLinkRemoteDeviceType",
         "nvmlDeviceGetNvLinkRemotePciInfo",
+        "nvmlDeviceGetGpuInstanceProfileInfo",
     }
 )
 # Calls that enumerate devices. They are made in every sweep: the answer for one place is none for another.

@@ -1,0 +1,72 @@
+"""The MIG profiles of each GPU model, asked of the driver once: they do not change with the partitioning.
+
+The driver reports them also while MIG mode is disabled. Profiles are numbered over all boards, and each board
+has some of them.
+"""
+
+import re
+from typing import Any
+
+from exporter.model import GpuIdentity
+from exporter.model.mig_profiles import MEBIBYTE, MigProfile, MigProfiles, listed_profiles
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.mig_facts import MOST_MEBIBYTES, REFUSAL
+from exporter.nvml.readings.answers import ask_until_refused, number
+
+# The numbers go on where today's end, at 17.
+MOST_PROFILES = 32
+_NAME = re.compile(r"MIG (\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})?)", re.ASCII)
+REPORT = "nvmlDeviceGetGpuInstanceProfileInfo"
+
+
+class ProfileReader:
+    """Keeps the MIG profiles by model of GPU."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, MigProfiles | None] = {}
+
+    def read(
+        self, calls: Calls, identity: GpuIdentity, handle: Any, memory: int | None, *, slow: bool
+    ) -> MigProfiles | None:
+        """Return the profiles of a GPU that has a MIG mode, with ``memory`` bytes; None if they are unknown.
+
+        The driver is asked with ``slow``, until it has answered completely. Raises as ``Calls.ask`` does.
+        """
+        model = identity.model
+        if model not in self._known and slow:
+            failures = calls.failures()
+            profiles = tuple(_profiles(calls, identity.uuid, handle))
+            found = MigProfiles("driver", profiles) if profiles else listed_profiles(model, memory)
+            if calls.failures() > failures or (found is None and memory is None):
+                return found
+            self._known[model] = found
+        return self._known.get(model)
+
+    def forget(self, model: str | None = None) -> None:
+        """Ask again about a model, or about all: the driver or the MIG mode has changed."""
+        if model is None:
+            self._known.clear()
+        else:
+            self._known.pop(model, None)
+
+
+def _profiles(calls: Calls, uuid: str, handle: Any) -> list[MigProfile]:
+    calls.group = "modes"
+    ask = (calls, REFUSAL, uuid, REPORT, handle)
+    answers = (ask_until_refused(*ask, place) for place in range(MOST_PROFILES))
+    return [profile for answer in answers if answer is not None and (profile := _profile(answer))]
+
+
+def _profile(answer: Any) -> MigProfile | None:
+    # The binding's own access to the field raises for bytes that are not UTF-8.
+    raw: bytes = object.__getattribute__(answer, "name")
+    match = _NAME.fullmatch(raw.decode(errors="replace"))
+    if match is None:
+        return None
+    size = answer.memorySizeMB
+    return MigProfile(
+        name=match[1],
+        memory=size * MEBIBYTE if 0 < size <= MOST_MEBIBYTES else None,
+        multiprocessors=number(answer.multiprocessorCount) or None,
+        instances=number(answer.instanceCount) or None,
+    )

@@ -1,0 +1,236 @@
+"""MIG profiles: asked of the driver once for each model, also without MIG mode; else those of the table."""
+
+import json
+import re
+from collections.abc import Mapping
+
+import pynvml
+import pytest
+
+from exporter.demo.scenario.catalog import parse
+from exporter.model.mig_profiles import LISTINGS, MigProfile, MigProfiles, listed_profiles
+from exporter.nvml.sweep import Sweeper
+from tests.hardware.making import MIB, NODE, Clock, Driver, gpu, instance, nvml, sweep
+
+REPORT = "nvmlDeviceGetGpuInstanceProfileInfoV"
+H100 = {"model": "NVIDIA H100 NVL", "memory_total": "95830 MiB", "architecture": 9}
+SIZES = [
+    {"name": "1g.4gb", "memory_bytes": "3712 MiB", "multiprocessors": 14, "instances": 4},
+    {"name": "1g.2gb", "memory_bytes": "1856 MiB", "multiprocessors": 13, "instances": 7},
+    {"name": "1g.2gb+me", "memory_bytes": "1856 MiB", "multiprocessors": 12, "instances": 1},
+    {"name": "1g.2gb+gfx", "memory_bytes": "1728 MiB", "multiprocessors": 11, "instances": 3},
+    {"name": "1g.2gb-me", "memory_bytes": "1856 MiB", "multiprocessors": 10, "instances": 2},
+    {"name": "2g.4gb+me.all", "memory_bytes": "3648 MiB", "multiprocessors": 28, "instances": 1},
+    {"name": "7g.16gb", "memory_bytes": "15360 MiB", "multiprocessors": 98, "instances": 1},
+]
+
+
+def board(name="a", *instances, **changes):
+    """Make a GPU with a MIG mode, disabled unless it has instances, whose driver knows these profiles."""
+    mode = {"enabled": bool(instances), "instances": list(instances), "profiles": SIZES}
+    return gpu(name, **{"mig": mode} | changes)
+
+
+def by_name(found: MigProfiles | None) -> Mapping[str, MigProfile]:
+    """Return the profiles by name."""
+    assert found is not None
+    return {profile.name: profile for profile in found.profiles}
+
+
+def profiles(driver: Driver) -> MigProfiles | None:
+    """Return the profiles of the first GPU in a first sweep."""
+    return one(Sweeper(nvml(driver.library)))
+
+
+def one(sweeper: Sweeper) -> MigProfiles | None:
+    """Sweep and return the profiles of the first GPU."""
+    return next(iter(sweep(sweeper).values())).mig_profiles
+
+
+@pytest.mark.parametrize("instances", [(), (instance("small", gi=7, start=6),)])
+def test_the_driver_reports_all_profiles_with_and_without_mig_mode(instances):
+    """Each with its own size, also those with a suffix and the one of one slice with twice the memory."""
+    found = profiles(Driver(board("a", *instances)))
+    assert found.source == "driver"
+    assert by_name(found) == {
+        size["name"]: MigProfile(
+            name=size["name"],
+            memory=int(size["memory_bytes"].removesuffix(" MiB")) * MIB,
+            multiprocessors=size["multiprocessors"],
+            instances=size["instances"],
+        )
+        for size in SIZES
+    }
+
+
+def test_the_driver_is_asked_once_for_each_model():
+    """A board has some of the profiles: those that it lacks are neither failures nor unsupported calls."""
+    driver = Driver(board("a"), board("b"))
+    sweeper = Sweeper(nvml(driver.library))
+    first, second = sweep(sweeper).values()
+    assert first.mig_profiles == second.mig_profiles
+    asked = driver.asked(REPORT, "GPU-a")
+    assert asked
+    assert driver.asked(REPORT, "GPU-b") == 0
+    sweep(sweeper)
+    assert driver.asked(REPORT, "GPU-a") == asked
+    assert not sweeper.calls.errors
+    assert "nvmlDeviceGetGpuInstanceProfileInfo" not in first.unsupported
+
+
+def test_a_changed_mig_mode_is_asked_about_again():
+    """The driver promises its answers for the lifetime of a mode only; a new partition is no new mode."""
+    driver = Driver(board("a"))
+    sweeper = Sweeper(nvml(driver.library))
+    one(sweeper)
+    asked = driver.asked(REPORT, "GPU-a")
+    driver.become(board("a", instance("small", gi=7, start=6)))
+    assert by_name(one(sweeper))
+    again = driver.asked(REPORT, "GPU-a")
+    assert again == 2 * asked
+    driver.become(board("a", instance("other", gi=8, start=5)))
+    one(sweeper)
+    assert driver.asked(REPORT, "GPU-a") == again
+
+
+def test_a_lost_gpu_has_the_profiles_that_it_had():
+    """They are facts of the model."""
+    driver = Driver(board("a"))
+    sweeper = Sweeper(nvml(driver.library))
+    before = one(sweeper)
+    driver.fail("GPU_IS_LOST", device="GPU-a")
+    [lost] = sweep(sweeper).values()
+    assert (lost.up, lost.mig_profiles) == (False, before)
+
+
+def test_without_a_mig_mode_there_are_none():
+    """Not even those of the table: this GPU cannot be partitioned here."""
+    driver = Driver(gpu("a", **H100))
+    assert profiles(driver) is None
+    assert driver.asked(REPORT, "GPU-a") == 0
+
+
+def test_a_driver_without_the_call_leaves_the_table():
+    """By model and memory; a model or a memory that is not listed has no profiles."""
+    off = {"mig": {"enabled": False}}
+    old = {"missing": (REPORT,)}
+    found = profiles(Driver(gpu("a", **H100 | off), **old))
+    assert found.source == "table"
+    assert by_name(found)["1g.12gb"] == MigProfile(
+        name="1g.12gb", memory=11008 * MIB, multiprocessors=16, instances=7
+    )
+    assert profiles(Driver(gpu("a", **H100 | off | {"memory_total": "80 GiB"}), **old)) is None
+    assert profiles(Driver(gpu("a", **off), **old)) is None
+
+
+def test_a_driver_that_refuses_is_asked_once(clock: Clock):
+    """Who may not see the profiles will not be told later; the refusals are counted, and not for ever."""
+    driver = Driver(gpu("a", **H100 | {"mig": {"enabled": False}}))
+    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.fail("NO_PERMISSION", REPORT)
+    assert one(sweeper).source == "table"
+    counted = sum(sweeper.calls.errors.values())
+    for _ in range(3):
+        clock.now += 100
+        assert one(sweeper).source == "table"
+    assert sum(sweeper.calls.errors.values()) == counted
+
+
+def test_a_driver_that_fails_is_asked_again(clock: Clock):
+    """Until it has answered completely, with the slow readings; the table stands in meanwhile."""
+    driver = Driver(gpu("a", **H100 | {"mig": {"enabled": False, "profiles": SIZES}}))
+    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.fail("UNKNOWN", REPORT)
+    assert one(sweeper).source == "table"
+    driver.recover()
+    clock.now += 100
+    assert one(sweeper).source == "driver"
+
+
+@pytest.mark.parametrize("name", [b"", b"MIG", b"MIG \xff\xfe", b"1g.2gb", b"MIG 1g.2gb\n", b"x" * 96])
+def test_a_name_that_is_no_profile_is_left_out(name):
+    """It costs only that profile, not the reading of the GPU."""
+    driver = Driver(board("a"))
+    real = getattr(driver.library, REPORT)
+
+    def report(device, profile, reference):
+        code = real(device, profile, reference)
+        if profile == 0:
+            reference._obj.name = name
+        return code
+
+    setattr(driver.library, REPORT, report)
+    sweeper = Sweeper(nvml(driver.library))
+    [reading] = sweep(sweeper).values()
+    assert reading.up
+    assert by_name(reading.mig_profiles).keys() == {size["name"] for size in SIZES} - {"1g.2gb"}
+    assert not sweeper.calls.errors
+
+
+@pytest.mark.parametrize("size", [0, 2**64 - 1])
+def test_an_implausible_size_is_unknown(size):
+    """Sentinels are no bytes."""
+    driver = Driver(board("a"))
+    real = getattr(driver.library, REPORT)
+
+    def report(device, profile, reference):
+        code = real(device, profile, reference)
+        answer = reference._obj
+        answer.memorySizeMB, answer.multiprocessorCount, answer.instanceCount = size, 2**32 - 1, 0
+        return code
+
+    setattr(driver.library, REPORT, report)
+    assert by_name(profiles(driver))["1g.2gb"] == MigProfile(name="1g.2gb")
+
+
+def test_the_fake_driver_speaks_as_the_real_one():
+    """Version 2 of the record, with the name as nvidia-smi prints it; numbers out of range are refused."""
+    driver = Driver(board("a"))
+    sweep(Sweeper(nvml(driver.library)))
+    handle = pynvml.nvmlDeviceGetHandleByUUID("GPU-a")
+    answer = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, pynvml.NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV2)
+    assert (answer.name, answer.sliceCount, answer.memorySizeMB) == ("MIG 1g.4gb", 1, 3712)
+    for number, code in ((2, pynvml.NVML_ERROR_NOT_SUPPORTED), (99, pynvml.NVML_ERROR_INVALID_ARGUMENT)):
+        with pytest.raises(pynvml.NVMLError) as error:
+            pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
+        assert error.value.value == code
+
+
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: f"{listing.models[0]}-{listing.gibibytes}")
+def test_a_listing_of_the_table_is_plausible(listing):
+    """A profile has less memory than its name says, nowhere near less than half of it, and fits the GPU."""
+    for name, mebibytes, multiprocessors, instances in listing.rows:
+        named = int(re.fullmatch(r"\dg\.(\d+)gb(?:[+-][a-z.]+)?", name)[1])
+        assert 0.8 * named < mebibytes / 1024 < named
+        assert mebibytes % 64 == 0
+        assert instances * mebibytes <= listing.gibibytes * 1024
+        assert 0 < multiprocessors <= 192
+    assert len({name for name, *_ in listing.rows}) == len(listing.rows)
+    assert listing.source.startswith("https://")
+
+
+@pytest.mark.parametrize(
+    ("model", "gibibytes", "profile", "size", "multiprocessors"),
+    [
+        ("NVIDIA H100 NVL", 93.58, "1g.12gb", 10.75, 16),
+        ("NVIDIA H100 NVL", 93.58, "1g.24gb", 21.625, 26),
+        ("NVIDIA H100 NVL", 93.58, "2g.24gb", 21.625, 32),
+        ("NVIDIA GB200", 188.4, "1g.24gb", 20.0, 18),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 95.59, "1g.24gb", 23.625, 46),
+    ],
+)
+def test_known_sizes(model, gibibytes, profile, size, multiprocessors):
+    """Those that were measured elsewhere."""
+    found = by_name(listed_profiles(model, round(gibibytes * 2**30)))[profile]
+    assert (found.memory, found.multiprocessors) == (size * 2**30, multiprocessors)
+
+
+def test_a_scenario_names_its_profiles():
+    """They are read from the document, and by default those that are published for the model."""
+    document = {"name": "t", "node": NODE, "gpus": [board("a"), gpu("b", **H100 | {"mig": {}})]}
+    told, default = parse(json.dumps(document)).gpus
+    assert [size.name for size in told.mig.profiles] == [size["name"] for size in SIZES]
+    assert default.mig.profiles == ()
+    found = profiles(Driver(gpu("b", **H100 | {"mig": {}})))
+    assert found.source == "driver"
+    assert by_name(found) == by_name(listed_profiles("NVIDIA H100 NVL", 95830 * MIB))
