@@ -180,7 +180,7 @@ class GpuReader:
 
     def _drop(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
-            del self.known[uuid]
+            self._profiles.forget(self.known.pop(uuid).identity)
             self._layouts.pop(uuid, None)
             self._identified.discard(uuid)
             self._topology.remove(uuid)
@@ -220,9 +220,11 @@ class GpuReader:
         if devices is not None:
             devices = tuple(replace(device, profiling=profiles.get(device.uuid)) for device in devices)
         parts: dict[str, Any] = {"mig": devices, "profiling": self._gpm.read_gpu(self._calls, uuid, handle)}
+        known = self.known[uuid]
         if layout.pending is not None:
-            identity = self.known[uuid].identity
-            parts["mig_profiles"] = self._profiles.read(self._calls, identity, handle, total, slow=slow)
+            parts["mig_profiles"] = self._profiles.read(self._calls, known.identity, handle, total, slow=slow)
+        elif layout.enabled is None:
+            parts["mig_profiles"] = known.mig_profiles
         if layout.enabled:
             return parts
         self._calls.group = "processes"
@@ -254,7 +256,7 @@ class GpuReader:
         current = bool(layout.enabled), devices
         last = self._layouts.get(uuid, current)
         if last[0] != current[0]:
-            self._profiles.forget(self.known[uuid].identity.model)
+            self._profiles.forget(self.known[uuid].identity)
         if last != current:
             self._device.forget(uuid)
             self._forget_kept(uuid)

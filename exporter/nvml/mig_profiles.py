@@ -20,34 +20,46 @@ REPORT = "nvmlDeviceGetGpuInstanceProfileInfo"
 
 
 class ProfileReader:
-    """Keeps the MIG profiles by model of GPU."""
+    """Keeps the MIG profiles: those that a driver reports by model of GPU, those of the table by GPU."""
 
     def __init__(self) -> None:
-        self._known: dict[str, MigProfiles | None] = {}
+        self._reported: dict[str, MigProfiles] = {}
+        # By uuid of the GPUs that were asked.
+        self._listed: dict[str, MigProfiles | None] = {}
+        self._incomplete: set[str] = set()
 
     def read(
         self, calls: Calls, identity: GpuIdentity, handle: Any, memory: int | None, *, slow: bool
     ) -> MigProfiles | None:
         """Return the profiles of a GPU that has a MIG mode, with ``memory`` bytes; None if they are unknown.
 
-        The driver is asked with ``slow``, until it has answered completely. Raises as ``Calls.ask`` does.
+        After an incomplete answer the driver is asked again with ``slow``. Raises as ``Calls.ask`` does.
         """
-        model = identity.model
-        if model not in self._known and slow:
+        model, uuid = identity.model, identity.uuid
+        if not model:
+            return None
+        due = uuid not in self._listed or (slow and uuid in self._incomplete)
+        if due and model not in self._reported:
             failures = calls.failures()
-            profiles = tuple(_profiles(calls, identity.uuid, handle))
-            found = MigProfiles("driver", profiles) if profiles else listed_profiles(model, memory)
-            if calls.failures() > failures or (found is None and memory is None):
-                return found
-            self._known[model] = found
-        return self._known.get(model)
+            profiles = tuple(_profiles(calls, uuid, handle))
+            complete = calls.failures() == failures
+            if profiles and complete:
+                self._reported[model] = MigProfiles("driver", profiles)
+            self._listed[uuid] = listed_profiles(model, memory)
+            self._incomplete.discard(uuid)
+            if not complete or memory is None:
+                self._incomplete.add(uuid)
+        return self._reported.get(model) or self._listed.get(uuid)
 
-    def forget(self, model: str | None = None) -> None:
-        """Ask again about a model, or about all: the driver or the MIG mode has changed."""
-        if model is None:
-            self._known.clear()
+    def forget(self, identity: GpuIdentity | None = None) -> None:
+        """Ask again about the model of a GPU, or about all: the driver or the MIG mode has changed."""
+        if identity is None:
+            self._reported.clear()
+            self._listed.clear()
         else:
-            self._known.pop(model, None)
+            self._reported.pop(identity.model, None)
+            self._listed.pop(identity.uuid, None)
+            self._incomplete.discard(identity.uuid)
 
 
 def _profiles(calls: Calls, uuid: str, handle: Any) -> list[MigProfile]:

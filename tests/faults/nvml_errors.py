@@ -59,7 +59,14 @@ OLDER_FORM = "nvmlDeviceGetMemoryInfo"
 BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
 # What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
 SPLIT = "gpuslice_container_energy_joules_total"
-OF_NODE = re.compile(r'gpuslice_(node_info\b|node_gpus\b|collector_success\{.*collector="nvml")')
+# They have no GPU's uuid. A GPU without a name is of no model, and one without a MIG mode has no profiles.
+PROFILES = "gpuslice_node_mig_profile_"
+REPORT = "nvmlDeviceGetGpuInstanceProfileInfoV"
+OF_MODEL = frozenset(PROFILES + each for each in ("memory_bytes", "multiprocessors", "instances"))
+OF_MODELS = frozenset({REPORT, "nvmlDeviceGetMigMode", "nvmlDeviceGetName"})
+OF_NODE = re.compile(
+    r'gpuslice_(node_info\b|node_gpus\b|node_mig_profile_|collector_success\{.*collector="nvml")'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ class Matrix:
             if case.function == WAIT:
                 await asyncio.sleep(WAIT_SECONDS)
             yield
-        if KINDS[case.how] in REMEMBERED:
+        if KINDS[case.how] in REMEMBERED or case.function == REPORT:
             self._driver.reopen()
         if case.function in OF_LAYOUT:
             # What is told once of a MIG device is not asked again while there is that device.
@@ -153,7 +160,8 @@ class Matrix:
 
     def _own(self, case: Case, told: Effect, series: str) -> bool:
         """Tell whether a series is of what the fault may cost; with a library opened anew some pass."""
-        if series in self._driver.passing and self._opens(case):
+        of_model = series.startswith(PROFILES) and case.function in OF_MODELS
+        if of_model or (series in self._driver.passing and self._opens(case)):
             return True
         if name_of(series) == VIEW:
             return RUNNING in case.function and case.where == ALL
@@ -174,6 +182,9 @@ class Matrix:
         lacking = KINDS[case.how] is Kind.UNSUPPORTED or case.how == "INVALID_ARGUMENT"
         if lacking and case.function in OLDER:
             return STATES | OLDER[case.function]
+        if case.function == REPORT:
+            # The table stands in, which says so in a label.
+            return STATES | OF_MODEL
         return STATES | OF_DEVICE if RUNNING in case.function and case.where == ALL else STATES
 
     def _wrong(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
@@ -233,7 +244,7 @@ class Matrix:
     def _names(self, case: Case, key: tuple[str, ...]) -> bool:
         """Whether a failure that is counted is that of this cell."""
         uuid, call, error = key
-        named = case.function == call or case.function.startswith(f"{call}_v")
+        named = case.function in {call, f"{call}V"} or case.function.startswith(f"{call}_v")
         whose = {""} if case.function in FINDERS and case.where != PART else {self._gpu(case.device)}
         if not case.device:
             whose = {"", *self._gpus}

@@ -147,6 +147,28 @@ def test_a_driver_that_fails_is_asked_again(clock: Clock):
     assert one(sweeper).source == "driver"
 
 
+def test_a_gpu_that_fails_does_not_take_the_profiles_of_its_model_along():
+    """Another GPU of the model is asked instead, at once."""
+    driver = Driver(*(gpu(name, **H100 | {"mig": {"profiles": SIZES}}) for name in "ab"))
+    sweeper = Sweeper(nvml(driver.library))
+    driver.fail("UNKNOWN", REPORT, "GPU-a")
+    first, second = sweep(sweeper).values()
+    assert (first.mig_profiles.source, second.mig_profiles.source) == ("table", "driver")
+
+
+def test_a_mig_mode_that_cannot_be_read_leaves_what_is_known():
+    """Nor does the library that is opened anew meanwhile."""
+    driver = Driver(board("a"))
+    sweeper = Sweeper(nvml(driver.library))
+    before = one(sweeper)
+    driver.fail("UNKNOWN", "nvmlDeviceGetMigMode")
+    assert one(sweeper) == before
+    assert sweeper.close()
+    assert one(sweeper) == before
+    driver.recover()
+    assert [one(sweeper), one(sweeper)] == [before, before]
+
+
 @pytest.mark.parametrize("name", [b"", b"MIG", b"MIG \xff\xfe", b"1g.2gb", b"MIG 1g.2gb\n", b"x" * 96])
 def test_a_name_that_is_no_profile_is_left_out(name):
     """It costs only that profile, not the reading of the GPU."""
