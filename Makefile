@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mock grafana coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
+.PHONY: help demo test test-all compat mock grafana coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -42,6 +42,10 @@ test: lint ## lint, then run the tests that a commit has to pass
 test-all: lint $(FUZZ) ## the same with the slow tests: soak, all faults, crowds, image, systemd, fuzzing
 	@scripts/install-tools
 	@scripts/run-tests
+
+compat: $(DEV) ## run rules and dashboards on Prometheus 2 and 3, with replicas, and on VictoriaMetrics; hold limits
+	@scripts/install-tools
+	@scripts/run-tests tests/compat
 
 mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of NVIDIA/k8s-test-infra, built
 	@[[ -f '$(MOCK)/libnvidia-ml.so.1' && -d '$(MOCK)/configs' ]] || { echo >&2 "error: MOCK='$(MOCK)' has no" \

@@ -7,7 +7,7 @@ from alerts.subjects import by_node
 from alerts.windows import seconds
 
 _SUCCESS = "gpuslice_collector_success"
-_ERRORS = "gpuslice_collector_errors_total{cluster=%q,node=%q,collector=%q} > 0"
+_ERRORS = "max by (reason) (gpuslice_collector_errors_total{cluster=%q,node=%q,collector=%q}) > 0"
 _REASONS = (
     f"{{{{ range $i, $row := query (printf `{_ERRORS}` $labels.cluster $labels.node $labels.collector) "
     "| sortByLabel `reason` }}"

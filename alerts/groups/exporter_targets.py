@@ -46,7 +46,8 @@ def _absent(numbers: ExporterThresholds) -> Alert:
 
 
 def _down(numbers: ExporterThresholds) -> Alert:
-    down = "up == 0"
+    # Replicas of Prometheus, told apart by a label, report one target.
+    down = f"max by ({_TARGET}, namespace, pod) (up) == 0"
     known = f"last_over_time({_BUILD}[1h]) or {_BUILD} offset {numbers.known_for}"
     exporters_only = f"count by (cluster, job) ({_BUILD}) == count by (cluster, job) (up == 1)"
     return Alert(
@@ -91,7 +92,7 @@ def _node_without(numbers: ExporterThresholds) -> Alert:
 
 def _scraped_twice(numbers: ExporterThresholds) -> Alert:
     targets = f"{_NODE}{{cluster=%q,node=%q}}"
-    query = f'label_join({targets}, "target", " of job ", "instance", "job")'
+    query = f'group by (target) (label_join({targets}, "target", " of job ", "instance", "job"))'
     return Alert(
         name="NodeScrapedTwice",
         expr=f"count by (cluster, node) (group by ({_TARGET}, node) ({_NODE})) > 1",
@@ -115,13 +116,13 @@ def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
     )
     return Alert(
         name="LabelsOverwritten",
-        expr=f"count by (cluster, job) ({clashes})",
+        expr=f"group by (cluster, job) ({clashes})",
         hold=numbers.labels_overwritten_for,
         severity="warning",
         summary="Job {{ $labels.job }} overwrites the labels of pods",
-        description=f"{ROUNDED} series of job {{{{ $labels.job }}}} have labels of the target in "
-        "place of their own: pod and namespace are those of the exporter, and the holder of the GPU is in "
-        "exported_pod and exported_namespace. Rules and dashboards then attribute everything to the "
-        "exporter. Set honor_labels: true (honorLabels in a ServiceMonitor or PodMonitor) for this job.",
+        description="Series of job {{ $labels.job }} have labels of the target in place of their own: pod "
+        "and namespace are those of the exporter, and the holder of the GPU is in exported_pod and "
+        "exported_namespace. Rules and dashboards then attribute everything to the exporter. Set "
+        "honor_labels: true (honorLabels in a ServiceMonitor or PodMonitor) for this job.",
         dashboard=FLEET_BOARD,
     )

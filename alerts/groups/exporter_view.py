@@ -104,7 +104,8 @@ def _nvml_errors(numbers: ExporterThresholds) -> Alert:
     window = numbers.nvml_errors_window
     # A GPU that is lost or must be reset has its own alert; so has a driver that cannot be read at all.
     driver = 'gpuslice_collector_success{collector="nvml"}'
-    counted = f'increase(gpuslice_nvml_errors_total{{error!~"GpuIsLost|ResetRequired"}}[{window}])'
+    calls = "max by (cluster, node, uuid, error, call, instance)"
+    counted = f'{calls} (increase(gpuslice_nvml_errors_total{{error!~"GpuIsLost|ResetRequired"}}[{window}]))'
     query = (
         "topk(3, sum by (call) (increase(gpuslice_nvml_errors_total"
         f"{{cluster=%q,node=%q,uuid=%q,error=%q}}[{window}])))"

@@ -133,7 +133,8 @@ def _listed(query: str, title: str, label: str) -> str:
     """Return a template: the values of a label on the rows of a query about the alert's GPU, if any."""
     rows = f"range $i, $row := . | sortByLabel `{label}`"
     values = f"{{{{ {rows} }}}}{{{{ if $i }}}}, {{{{ end }}}}{{{{ $row.Labels.{label} }}}}{{{{ end }}}}"
-    return f"{{{{ with query (printf `{query}` $labels.uuid) }}}} {title}: {values}.{{{{ end }}}}"
+    asked = f"printf `max by ({label}) ({query})` $labels.uuid"
+    return f"{{{{ with query ({asked}) }}}} {title}: {values}.{{{{ end }}}}"
 
 
 def _repair() -> str:
@@ -144,5 +145,5 @@ def _repair() -> str:
 
 
 def _xids(matcher: str) -> str:
-    series = f"max by (xid) (gpuslice_gpu_xid_last_timestamp_seconds{{uuid=%q,{matcher}}})"
+    series = f"gpuslice_gpu_xid_last_timestamp_seconds{{uuid=%q,{matcher}}}"
     return _listed(series, "XID", "xid")

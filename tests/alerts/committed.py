@@ -1,10 +1,10 @@
 """The rules as they are committed."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
@@ -18,10 +18,14 @@ NAME = re.compile(r"[a-z]+:gpuslice_[a-z0-9_]+:[a-z0-9_]+|\bgpuslice_[a-z0-9_]+"
 """A recording rule or a metric, where it stands in an expression or a text."""
 
 
+Groups: TypeAlias = list[dict[str, Any]]
+Unit: TypeAlias = dict[str, Any]
+
+
 class Rules(NamedTuple):
     """``groups`` as they stand in the files; ``alerts`` and ``records`` (expressions) by name."""
 
-    groups: list[dict[str, Any]]
+    groups: Groups
     alerts: dict[str, dict[str, Any]]
     records: dict[str, str]
 
@@ -64,3 +68,36 @@ def committed_rules() -> Rules:
         alerts={rule["alert"]: rule for rule in every if "alert" in rule},
         records={rule["record"]: rule["expr"] for rule in every if "record" in rule},
     )
+
+
+def committed_units(pattern: str = "*.yaml") -> dict[str, Unit]:
+    """Read the files of unit tests, by their names without the ending."""
+    return {file.stem: yaml.safe_load(file.read_text()) for file in sorted(UNITS.glob(pattern))}
+
+
+def looked_at(unit: Unit) -> set[str]:
+    """Name the alerts that a unit file looks at: its own, and such as fire in its stead."""
+    return {check["alertname"] for test in unit["tests"] for check in test.get("alert_rule_test", ())}
+
+
+def write_units(
+    folder: Path,
+    rules: Rules,
+    units: Mapping[str, Unit],
+    change: Callable[[Unit, Groups], tuple[Unit, Groups]] = lambda unit, groups: (unit, groups),
+) -> list[str]:
+    """Write unit files, changed, each with the rules that its alerts stand on; give their names.
+
+    A unit file without alerts has all records. With all rules each file takes ten times as long.
+    """
+    for name, unit in units.items():
+        keep = rules.needed(looked_at(unit)) or rules.records.keys()
+        changed, groups = change(unit, [_kept(group, keep) for group in rules.groups])
+        (folder / f"{name}.rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(changed | {"rule_files": [f"{name}.rules.yaml"]}))
+    return [f"{name}.yaml" for name in sorted(units)]
+
+
+def _kept(group: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+    kept = [rule for rule in group["rules"] if rule.get("alert", rule.get("record")) in names]
+    return group | {"rules": kept}

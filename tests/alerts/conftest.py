@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.alerts.committed import UNITS, Rules, committed_rules
+from tests.alerts.committed import Rules, committed_rules, committed_units
 
 
 @pytest.fixture(scope="session")
@@ -17,4 +16,4 @@ def rules() -> Rules:
 @pytest.fixture(scope="session")
 def units() -> dict[str, dict[str, Any]]:
     """Read every file of unit tests of an alert, by its name without the ending."""
-    return {file.stem: yaml.safe_load(file.read_text()) for file in sorted(UNITS.glob("GpuSlice*.yaml"))}
+    return committed_units("GpuSlice*.yaml")

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from alerts.thresholds import load_thresholds
 from exporter.cli import HELP, OPTIONS
 from exporter.config.settings import add_options
 from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS
-from tests.alerts.committed import NAME, ROOT, Rules, told
+from tests.alerts.committed import NAME, ROOT, Rules, looked_at, told, write_units
 from tests.end_to_end.programs import program
 
 RUNBOOKS = ROOT / "alerts/runbooks"
@@ -58,31 +56,13 @@ def expected(name: str, tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [alert for check in checks(name, tests) for alert in check["exp_alerts"] or ()]
 
 
-def looked_at(file: dict[str, Any]) -> set[str]:
-    """Name the alerts that a unit file looks at: its own, and such as fire in its stead."""
-    return {check["alertname"] for test in file["tests"] for check in test["alert_rule_test"]}
-
-
 def test_every_unit_file_runs(rules: Rules, units: Units, tmp_path: Path) -> None:
     """In every unit file each alert fires, and keeps silent, when the file says so.
 
     Of the rules only those that the alert stands on are evaluated: all of them take ten times as long.
     """
-    files = []
-    for name, unit in units.items():
-        keep = rules.needed(looked_at(unit))
-        groups = [
-            {
-                **group,
-                "rules": [rule for rule in group["rules"] if {rule.get("alert"), rule.get("record")} & keep],
-            }
-            for group in rules.groups
-        ]
-        (tmp_path / f"{name}.rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
-        file = {**unit, "rule_files": [f"{name}.rules.yaml"]}
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(file))
-        files.append(f"{name}.yaml")
-    command = [program("promtool"), "test", "rules", *sorted(files)]
+    files = write_units(tmp_path, rules, units)
+    command = [program("promtool"), "test", "rules", *files]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
     assert ran.returncode == 0, re.sub(r"Unit Testing:.*\n  SUCCESS\s*", "", ran.stdout) + ran.stderr
 

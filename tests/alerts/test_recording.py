@@ -65,22 +65,6 @@ def test_every_record_that_is_read_is_made() -> None:
     assert made.most_common(1)[0][1] == 1
 
 
-def test_there_are_few_rules_in_small_groups() -> None:
-    """Hosted rulers refuse groups of more than 20 rules."""
-    assert len(RULES) <= 60
-    assert max(len(group.rules) for group in GROUPS) <= 20
-
-
-def test_chains_are_short() -> None:
-    """A record stands on records that stand on records of series, at most: each may be a round behind."""
-    reads = {rule.name: set(READ.findall(rule.expr)) - {rule.name} for rule in RULES}
-
-    def depth(name: str) -> int:
-        return 1 + max(map(depth, reads[name]), default=0)
-
-    assert max(map(depth, reads)) == 3
-
-
 def test_every_record_is_used() -> None:
     """A dashboard, an alert or the fleet asks for it, or another record that is used."""
     readers = [*ROOT.glob("dashboards/json/*.json"), ROOT / "alerts/rules/gpuslice-alerts.yaml"]
