@@ -18,7 +18,7 @@ from dashboards.panels import (
     states,
     timeline,
 )
-from dashboards.selectors import GPU, GPUS, without_target
+from dashboards.selectors import GPU, GPUS, once_a_gpu, without_target
 from dashboards.tables import MODEL, NODE, Column, listing
 from dashboards.tables import number as value
 
@@ -62,19 +62,22 @@ def _conditions(selector: str) -> str:
 
 def _numbers() -> tuple[Panel, ...]:
     watts, limit = (f"sum(gpuslice_gpu_{name}_watts{{{GPUS}}})" for name in ("power", "power_limit"))
+    throttled = f'gpuslice_gpu_condition{{{GPUS}, condition="throttled_by_heat_or_power"}}'
+    xids = f"increase(gpuslice_gpu_xid_errors_total{{{GPUS}}}[$__range])"
+    uncorrected = f'gpuslice_gpu_ecc_errors_total{{{GPUS}, severity="uncorrected", scope="volatile"}}'
     return (
         number(
             "Unhealthy GPUs",
             "none",
             "GPUs with a condition such as lost or needs_reset (docs/xids.md).",
-            f"sum(max by (cluster, node, uuid) ({_conditions(GPUS)}))",
+            f"sum({once_a_gpu(_conditions(GPUS))})",
             steps={0: GOOD, 1: BAD},
         ),
         number(
             "Slowed by heat or power",
             "none",
             "GPUs whose clocks heat or a power brake limited most of the last minutes.",
-            f'sum(gpuslice_gpu_condition{{{GPUS}, condition="throttled_by_heat_or_power"}})',
+            f"sum({once_a_gpu(throttled)})",
             steps={0: GOOD, 1: WARNING},
         ),
         number(
@@ -93,14 +96,14 @@ def _numbers() -> tuple[Panel, ...]:
             "XID errors",
             "none",
             "XID errors in the time shown.",
-            f"round(sum(increase(gpuslice_gpu_xid_errors_total{{{GPUS}}}[$__range])))",
+            f"round(sum(max by (cluster, node, uuid, instance) ({xids})))",
             steps={0: GOOD, 0.5: WARNING},
         ),
         number(
             "Uncorrected ECC errors",
             "none",
             "Uncorrected memory errors since the drivers were loaded. Only GPUs with ECC.",
-            f'sum(gpuslice_gpu_ecc_errors_total{{{GPUS}, severity="uncorrected", scope="volatile"}})',
+            f"sum({once_a_gpu(uncorrected)})",
             steps={0: GOOD, 1: BAD},
         ),
     )

@@ -17,7 +17,7 @@ from dashboards.panels import (
     number,
     timeline,
 )
-from dashboards.selectors import NODES, POD, without_target
+from dashboards.selectors import NODES, POD, once_a_gpu, once_a_holder, without_target
 from dashboards.tables import CONTAINER, MIG_DEVICE, MODEL, NAMESPACE, NODE, Column, listing
 from dashboards.tables import GPU as GPUS
 from dashboards.tables import POD as PODS
@@ -28,6 +28,7 @@ MAY_BE_EMPTY = {
 }
 """Panels that may be empty on some nodes, by title, with the reason."""
 
+_UP, _USED_GPUS = f"gpuslice_gpu_up{{{NODES}}}", f"gpuslice_container_compute_used_ratio{{{NODES}}}"
 _KNOWN_ONLY = "Unknown values are not added; unknown if all are."
 
 
@@ -56,26 +57,26 @@ def node() -> Dashboard:
 def _now() -> tuple[Panel, ...]:
     conditions = f'gpuslice_gpu_condition{{{NODES}, condition!="driver_released"}}'
     return (
-        number("GPUs", "none", "GPUs that are read, also lost ones.", f"count(gpuslice_gpu_up{{{NODES}}})"),
+        number("GPUs", "none", "GPUs that are read, also lost ones.", f"count({once_a_gpu(_UP)})"),
         number(
             "Unhealthy GPUs",
             "none",
             "GPUs with a condition such as lost or needs_reset (docs/xids.md).",
-            f"sum(max by (cluster, node, uuid) ({conditions}))",
+            f"sum({once_a_gpu(conditions)})",
             steps={0: GOOD, 1: BAD},
         ),
         number(
             "Holders",
             "none",
             "Containers that hold slices, once for each GPU. Unknown without the kubelet's answer.",
-            f"sum(gpuslice_gpu_holders{{{NODES}}})",
+            f"sum({once_a_gpu(f'gpuslice_gpu_holders{{{NODES}}}')})",
             steps={0: HELD},
         ),
         number(
             "GPUs used",
             "none",
             f"Compute that containers use, in whole GPUs. {_KNOWN_ONLY}",
-            f"sum(gpuslice_container_compute_used_ratio{{{NODES}}})",
+            f"sum({once_a_holder(_USED_GPUS)})",
             steps={0: USED},
         ),
         number(
@@ -90,7 +91,7 @@ def _now() -> tuple[Panel, ...]:
             "Sources failing",
             "none",
             "Sources, such as the driver or the kubelet, whose last read failed: see the row Exporter.",
-            f"sum(1 - gpuslice_collector_success{{{NODES}}})",
+            f"sum(1 - max by (cluster, node, collector) (gpuslice_collector_success{{{NODES}}}))",
             steps={0: GOOD, 1: BAD},
         ),
     )
@@ -163,28 +164,33 @@ def _gpus() -> Panel:
 
 
 def _memory() -> Panel:
+    used = f"gpuslice_container_memory_used_bytes{{{NODES}}}"
+    rest, capacity = (
+        f"gpuslice_gpu_{name}_bytes{{{NODES}}}" for name in ("unattributed_memory", "memory_total")
+    )
     return timeline(
         "Memory by pod",
         "bytes",
         "Memory that containers use, by pod, the unattributed rest, and the capacity. Unknown use is "
         "missing.",
-        Query(f"sum by (cluster, namespace, pod) (gpuslice_container_memory_used_bytes{{{NODES}}})", POD),
-        Query(f"sum(gpuslice_gpu_unattributed_memory_bytes{{{NODES}}})", "not attributed", UNATTRIBUTED),
-        Query(f"sum(gpuslice_gpu_memory_total_bytes{{{NODES}}})", "capacity", CAPACITY, limit=True),
+        Query(f"sum by (cluster, namespace, pod) ({once_a_holder(used)})", POD),
+        Query(f"sum({once_a_gpu(rest)})", "not attributed", UNATTRIBUTED),
+        Query(f"sum({once_a_gpu(capacity)})", "capacity", CAPACITY, limit=True),
         stacked=True,
         height=10,
     )
 
 
 def _compute() -> Panel:
+    rest = f"gpuslice_gpu_unattributed_utilization_ratio{{{NODES}}}"
     return timeline(
         "Compute by pod",
         "none",
         "GPUs that containers use, by pod, the unattributed rest, and the capacity. Unknown use is missing, "
         "as inside MIG on GPUs before Hopper.",
-        Query(f"sum by (cluster, namespace, pod) (gpuslice_container_compute_used_ratio{{{NODES}}})", POD),
-        Query(f"sum(gpuslice_gpu_unattributed_utilization_ratio{{{NODES}}})", "not attributed", UNATTRIBUTED),
-        Query(f"count(gpuslice_gpu_up{{{NODES}}})", "capacity", CAPACITY, limit=True),
+        Query(f"sum by (cluster, namespace, pod) ({once_a_holder(_USED_GPUS)})", POD),
+        Query(f"sum({once_a_gpu(rest)})", "not attributed", UNATTRIBUTED),
+        Query(f"count({once_a_gpu(_UP)})", "capacity", CAPACITY, limit=True),
         stacked=True,
         height=10,
     )

@@ -2,7 +2,7 @@
 
 from dashboards.board import Panel
 from dashboards.panels import ENERGY_STEP, SUCCESS, Query, states, timeline
-from dashboards.selectors import GPU, NODE, NODES, POD, or_none, without_target
+from dashboards.selectors import GPU, NODE, NODES, POD, once_a_holder, or_none, without_target
 from dashboards.tables import GPU as GPUS
 from dashboards.tables import NAMESPACE, Column, listing
 from dashboards.tables import NODE as NODE_COLUMN
@@ -14,7 +14,7 @@ _RATE = "[$__rate_interval]"
 
 def load() -> tuple[Panel, ...]:
     """Return the row of load and power."""
-    energy = f"gpuslice_container_energy_joules_total{{{NODES}}}"
+    watts = once_a_holder(f"rate(gpuslice_container_energy_joules_total{{{NODES}}}{_RATE})", "instance")
     return (
         timeline(
             "Utilization",
@@ -31,7 +31,7 @@ def load() -> tuple[Panel, ...]:
             "Power by pod",
             "watt",
             "Power of the GPUs, split by use while containers compute, and by entitlement while they idle.",
-            Query(f"sum by (cluster, namespace, pod) (rate({energy}{_RATE}))", POD),
+            Query(f"sum by (cluster, namespace, pod) ({watts})", POD),
             stacked=True,
             span=8,
         ).interval(ENERGY_STEP),
@@ -255,7 +255,8 @@ def _errors() -> tuple[Panel, ...]:
 
 
 def _self() -> tuple[Panel, ...]:
-    target = f"* on (cluster, job, instance) group_left (node) gpuslice_node_info{{{NODES}}}"
+    node = f"max by (cluster, job, instance, node) (gpuslice_node_info{{{NODES}}})"
+    target = f"* on (cluster, job, instance) group_left (node) {node}"
     return (
         timeline(
             "CPU of the exporter",

@@ -9,6 +9,8 @@ NODES = f'{CLUSTER}, node=~"$node"'
 GPUS = f'{NODES}, gpu=~"$gpu"'
 PODS = f'{CLUSTER}, namespace=~"$namespace", pod=~"$pod"'
 
+_HOLDER = "cluster, node, uuid, mig_uuid, namespace, pod, container"
+
 # Legends. Two clusters may have nodes of the same name.
 NODE = "{{cluster}} {{node}}"
 GPU = f"{NODE} · GPU {{{{gpu}}}}"
@@ -19,6 +21,19 @@ POD = "{{cluster}} {{namespace}}/{{pod}}"
 def without_target(rows: str) -> str:
     """Return rows without the labels of the target and without the name of the series, as tables need."""
     return f"max without (job, instance) ({rows})"
+
+
+def once_a_gpu(rows: str) -> str:
+    """Return rows of GPUs, each once: replicas of Prometheus may report them several times."""
+    return f"max by (cluster, node, uuid) ({rows})"
+
+
+def once_a_holder(rows: str, *more: str) -> str:
+    """Return rows of containers and devices, each once, by ``more`` labels as well.
+
+    Counters are by ``instance``: those of an exporter that was replaced add up.
+    """
+    return f"max by ({', '.join((_HOLDER, *more))}) ({rows})"
 
 
 def or_none(rows: str, label: str, known: str) -> str:

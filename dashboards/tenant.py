@@ -18,6 +18,7 @@ from dashboards.tenant_rows import (
     USED_BYTES,
     USED_GPUS,
     USED_SECONDS,
+    counted,
     increase,
 )
 from dashboards.tenant_tables import holders, hours, idle, over_share, xids
@@ -91,19 +92,19 @@ def _now() -> tuple[Panel, ...]:
 
 
 def _totals() -> tuple[Panel, ...]:
-    held = f"sum({HELD_SECONDS})"
+    held = f"sum({counted(HELD_SECONDS)})"
     return (
         _stat("GPU-hours held", f"Compute held over time. {_RANGE}", f"{held} / {HOUR}", HELD),
         _stat(
             "GPU-hours used",
             f"Compute used over time, if measured. {_RANGE}",
-            f"sum({USED_SECONDS}) / {HOUR}",
+            f"sum({counted(USED_SECONDS)}) / {HOUR}",
             USED,
         ),
         _stat(
             "GPU-hours not measured",
             f"GPU-hours held by containers whose use is not measured. {_RANGE}",
-            f"(sum({HELD_SECONDS} unless {AND_USED}) or {held} * 0) / {HOUR}",
+            f"(sum({counted(f'{HELD_SECONDS} unless {AND_USED}')}) or sum({HELD_SECONDS}) * 0) / {HOUR}",
         ),
         _stat(
             "Used, of held",

@@ -1,6 +1,6 @@
 """Selections of the dashboard Tenant: rows of the chosen pods."""
 
-from dashboards.selectors import CLUSTER, PODS
+from dashboards.selectors import CLUSTER, PODS, once_a_holder
 
 HOUR = 3600
 AT_LEAST = "Unknown values are not added, so the sum is a lower bound."
@@ -22,6 +22,11 @@ HELD_GPUS, USED_GPUS, HELD_BYTES, USED_BYTES, SLICES, IDLE_HOLDER, IDLE_SECONDS 
 def increase(counter: str) -> str:
     """Return the increase of a counter of containers in the time shown."""
     return f"increase(gpuslice_container_{counter}_total{{{PODS}}}[$__range])"
+
+
+def counted(rows: str) -> str:
+    """Return increases of counters of containers, each once."""
+    return once_a_holder(rows, "instance")
 
 
 HELD_SECONDS, USED_SECONDS = (increase(f"{what}_gpu_seconds") for what in ("entitled", "used"))

@@ -18,6 +18,7 @@ from dashboards.tenant_rows import (
     USED_BYTES,
     USED_GPUS,
     USED_SECONDS,
+    counted,
     increase,
 )
 
@@ -70,9 +71,9 @@ def hours() -> Panel:
             value("B", "GPU-hours used"),
             value("C", "Energy", "watth"),
         ],
-        f"{by} ({HELD_SECONDS}) / {HOUR}",
-        f"{by} ({USED_SECONDS}) / {HOUR}",
-        f"{by} ({increase('energy_joules')}) / {HOUR}",
+        f"{by} ({counted(HELD_SECONDS)}) / {HOUR}",
+        f"{by} ({counted(USED_SECONDS)}) / {HOUR}",
+        f"{by} ({counted(increase('energy_joules'))}) / {HOUR}",
         sort="GPU-hours held",
         height=14,
     )

@@ -1,0 +1,110 @@
+"""What places answer to the same queries, and where one differs from another."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from tests.alerts.committed import committed_rules
+from tests.compat.places import REPLICA
+from tests.dashboards.answers import EVERYTHING, FILES, Labels
+from tests.dashboards.grafana import Series, Window, ask, choose, panels
+from tests.end_to_end.programs import Prometheus
+
+LENGTH, STEP = 800, 80
+"""Seconds of a timeline: about as long as there are samples."""
+EXACT = 1e-9
+CLOCK = 1e-5
+"""Seconds: of a time of today VictoriaMetrics stores about 15 digits."""
+Values: TypeAlias = Mapping[float, float]
+
+
+class Answer(NamedTuple):
+    """The series of an answer by their labels without that of a replica; ``clashes`` differ by that alone."""
+
+    series: dict[Labels, Values]
+    clashes: int
+
+
+class Told(NamedTuple):
+    """What asks, its expression, and the answer."""
+
+    name: str
+    expr: str
+    answer: Answer
+
+    def without_nan(self) -> "Told":
+        """Leave series out of which no value is a number."""
+        series = {
+            labels: values
+            for labels, values in self.answer.series.items()
+            if not all(map(math.isnan, values.values()))
+        }
+        return self._replace(answer=self.answer._replace(series=series))
+
+
+def all_answers(server: Prometheus, now: float) -> Iterator[Told]:
+    """Ask all panels, records and alerts."""
+    for name, board in FILES.items():
+        variables = choose(board, server, Window(now, LENGTH, STEP), EVERYTHING)
+        for panel in panels(board):
+            for target in panel.get("targets") or ():
+                answer = told_once(ask(target, variables, server))
+                yield Told(f"{name}: {panel['title']} {target['refId']}", target["expr"], answer)
+    rules = committed_rules()
+    alerts = {name: alert["expr"] for name, alert in rules.alerts.items()}
+    for name, expr in (rules.records | alerts).items():
+        found = server.api("query", query=expr, time=str(now))["result"]
+        series = [Series(each["metric"], {each["value"][0]: float(each["value"][1])}) for each in found]
+        yield Told(name, expr, told_once(series))
+
+
+def told_once(found: list[Series]) -> Answer:
+    """Take the label of the replica off; what is the same then is one."""
+    series: dict[Labels, Values] = {}
+    clashes = 0
+    for each in found:
+        labels = frozenset((key, value) for key, value in each.labels.items() if key != REPLICA)
+        clashes += labels in series and not same(series[labels], each.values)
+        series[labels] = each.values
+    return Answer(series, clashes)
+
+
+def same(left: Values, right: Values, tolerance: float = EXACT) -> bool:
+    """Compare values and their times; NaN is equal to itself."""
+    return left.keys() == right.keys() and all(
+        math.isclose(left[at], right[at], rel_tol=tolerance, abs_tol=CLOCK)
+        or (math.isnan(left[at]) and math.isnan(right[at]))
+        for at in left
+    )
+
+
+def differs(left: Answer, right: Answer, tolerance: float = EXACT) -> str:
+    """Say how an answer differs from another; nothing if it does not."""
+    if right.clashes:
+        return f"{right.clashes} series of replicas differ"
+    if left.series.keys() != right.series.keys():
+        more, less = right.series.keys() - left.series.keys(), left.series.keys() - right.series.keys()
+        return f"{len(more)} more and {len(less)} fewer series: {[dict(each) for each in (*more, *less)][:2]}"
+    for labels, values in left.series.items():
+        if not same(values, right.series[labels], tolerance):
+            return f"{dict(labels)}: {right.series[labels]} and not {values}"
+    return ""
+
+
+def differs_in_sum(left: Answer, right: Answer, tolerance: float) -> str:
+    """Say how an answer differs from another: by its series, or by their sum at the end of the time."""
+    if left.series.keys() != right.series.keys():
+        return differs(left, right)
+    sums = [sum(_last(each)) for each in (left, right)]
+    return "" if math.isclose(*sums, rel_tol=tolerance) else f"the sum is {sums[1]} and not {sums[0]}"
+
+
+def differs_in_values(left: Answer, right: Answer) -> str:
+    """Say how the values at the end of the time differ, whichever series have them."""
+    own, other = (sorted(_last(each)) for each in (left, right))
+    equal = len(own) == len(other) and all(map(math.isclose, own, other))
+    return "" if equal else f"{other} and not {own}"
+
+
+def _last(answer: Answer) -> list[float]:
+    return [values[max(values)] for values in answer.series.values()]
