@@ -55,7 +55,7 @@ def checked(*command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 def test_every_block_of_yaml_is_checked_here() -> None:
     """None is of a sort that the tests below do not know."""
-    known = configurations(), documents("kind"), documents("route"), documents("providers")
+    known = configurations(), documents("kind"), documents("route")
 
     assert sum(map(len, known)) == len(blocks("yaml"))
 
@@ -68,6 +68,7 @@ def configurations() -> list[Any]:
         *documents("scrape_configs"),
         *writing,
         *({"scrape_configs": [{**SCRAPED, **part}]} for part in scraping),
+        *(found["receivers"]["prometheus"]["config"] for found in documents("exporters")),
     ]
 
 
@@ -169,6 +170,18 @@ def test_monitors_choose_what_is_deployed(monitor: Any) -> None:
     dropped = endpoint["relabelings"][0]
     assert dropped["action"] == "labeldrop"
     assert all(re.fullmatch(dropped["regex"], label) for label in ("namespace", "pod", "container"))
+
+
+def test_the_collector_scrapes_as_prometheus_does() -> None:
+    """Its receiver has the same job, and its pipeline what is configured."""
+    (collector,) = documents("exporters")
+    (own,) = documents("scrape_configs")[0]["scrape_configs"]
+    (job,) = collector["receivers"]["prometheus"]["config"]["scrape_configs"]
+
+    assert job == own | {"scrape_interval": "15s"}
+    assert collector["service"]["pipelines"]["metrics"] == {
+        part: list(collector[part]) for part in ("receivers", "exporters")
+    }
 
 
 def test_names_of_series_and_alerts_exist() -> None:
