@@ -177,6 +177,7 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "service.annotations": _TEXTS,
         "serviceAccount.name": _NAME,
         "serviceAccount.annotations": _TEXTS,
+        "monitoring.place": one_of("prometheus-operator", "google", "victoria-metrics", "azure"),
         **_monitor("podMonitor"),
         **_monitor("serviceMonitor"),
         **_rules(alerts),

@@ -68,15 +68,24 @@ def test_the_pod_monitor_chooses_the_pods_and_names_their_port() -> None:
     assert monitor["spec"]["jobLabel"] in pods
 
 
-@pytest.mark.parametrize("component", MONITORS)
-def test_a_monitor_is_the_one_that_the_page_shows(component: str) -> None:
+def test_the_pod_monitor_is_the_one_that_the_page_shows() -> None:
     """Tenants' labels stand, the target's go: as docs/prometheus.md has it, to the letter."""
-    monitor = only(composed(component), MONITORS[component])
+    monitor = only(composed("pod-monitor"), "PodMonitor")
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/prometheus.md").read_text(), re.DOTALL)
-    shown = [objects_in(block)[0] for block in blocks if f"kind: {monitor['kind']}\n" in block]
+    (shown,) = (objects_in(block)[0] for block in blocks if "kind: PodMonitor\n" in block)
 
-    assert [each["spec"] for each in shown] == [monitor["spec"]]
+    assert shown["spec"] == monitor["spec"]
     assert _endpoint(monitor)["honorLabels"] is True
+
+
+def test_the_service_monitor_scrapes_as_the_pod_monitor_does() -> None:
+    """The target has one more label to drop: that of the Service."""
+    own, other = (only(composed(component), kind) for component, kind in MONITORS.items())
+    dropped = _endpoint(other)["relabelings"][0]
+    dropped["regex"] += "|service"
+
+    assert _endpoint(own) == _endpoint(other)
+    assert own["spec"]["jobLabel"] == other["spec"]["jobLabel"]
 
 
 @pytest.mark.parametrize("component", MONITORS)

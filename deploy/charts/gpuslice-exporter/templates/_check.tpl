@@ -1,6 +1,6 @@
 {{/* Invalid values: each ends the rendering with the remedy. */}}
 {{- define "gpuslice.check" -}}
-{{- range list "image" "migMonitor" "podsApi" "kubernetesApi" "amd" "sharing" "webConfig" "service" "serviceAccount" "rbac" "podMonitor" "serviceMonitor" "prometheusRule" "dashboards" "networkPolicy" "openshift" "resourceQuota" "hub" }}
+{{- range list "image" "migMonitor" "podsApi" "kubernetesApi" "amd" "sharing" "webConfig" "service" "serviceAccount" "rbac" "monitoring" "podMonitor" "serviceMonitor" "prometheusRule" "dashboards" "networkPolicy" "openshift" "resourceQuota" "hub" }}
 {{- if not (kindIs "map" (get $.Values .)) }}
 {{- fail (printf "%s is null, as if only comments are below it: leave it out." .) }}
 {{- end }}
@@ -9,6 +9,12 @@
 {{- with .Values }}
 {{- if and .podMonitor.enabled .serviceMonitor.enabled }}
 {{- fail "podMonitor.enabled and serviceMonitor.enabled are both true: each node would be scraped twice and count twice. Enable one of them." }}
+{{- end }}
+{{- if and .serviceMonitor.enabled (ne .monitoring.place "prometheus-operator") }}
+{{- fail (printf "serviceMonitor.enabled is true, and monitoring.place is %s, which has none: enable podMonitor." .monitoring.place) }}
+{{- end }}
+{{- if and .prometheusRule.enabled (eq .monitoring.place "azure") }}
+{{- fail "prometheusRule.enabled is true, and monitoring.place is azure: rule groups of Azure Monitor are not objects of Kubernetes." }}
 {{- end }}
 {{- if and .hub.enabled (not .hub.prometheusUrl) }}
 {{- fail "hub.enabled is true without hub.prometheusUrl: name the Prometheus that scrapes the nodes, such as http://prometheus-operated.monitoring.svc:9090." }}
