@@ -203,7 +203,8 @@ def _listed() -> Iterator[Record]:
 def _nodes() -> Iterator[Record]:
     yield Record(
         name="node:gpuslice_exporters:count",
-        expr="count by (cluster, node) (gpuslice_snapshot_timestamp_seconds)",
+        expr="count by (cluster, node) "
+        "(group by (cluster, node, job, instance) (gpuslice_snapshot_timestamp_seconds))",
         why="Targets that report the node.",
     )
     yield Record(

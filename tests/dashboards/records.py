@@ -26,12 +26,19 @@ _LEVELS = {
     "node": frozenset({"cluster", "node", "model"}),
     "namespace": frozenset({"cluster", "namespace"}),
 }
+_FURTHER = {
+    "gpuslice_sharing": frozenset({"sharing"}),
+    "gpuslice_known_gpus": frozenset({"value"}),
+    "gpuslice_known_containers": frozenset({"value"}),
+}
 
 
 def record_labels(name: str) -> frozenset[str]:
     """Give the labels that a record may have; KeyError for one of no known level."""
     level, what, _ = name.split(":")
-    return _LEVELS[level] | ({"resource"} if level == "node" and what.endswith("_slices") else frozenset())
+    if level == "node" and what.endswith("_slices"):
+        return _LEVELS[level] | {"resource"}
+    return _LEVELS[level] | _FURTHER.get(what, frozenset())
 
 
 def series_labels(name: str) -> frozenset[str]:
