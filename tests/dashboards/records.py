@@ -28,6 +28,8 @@ _LEVELS = {
 }
 _FURTHER = {
     "gpuslice_sharing": frozenset({"sharing"}),
+    "gpuslice_raised_condition": frozenset({"condition"}),
+    "gpuslice_recent_xid_seconds": frozenset({"xid"}),
     "gpuslice_known_gpus": frozenset({"value"}),
     "gpuslice_known_containers": frozenset({"value"}),
 }
