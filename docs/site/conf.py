@@ -45,6 +45,7 @@ NAVIGATION = {
         "What it costs your Prometheus": "docs/cost",
         "Alerts and runbooks": "docs/alerts",
         "Recording rules": "docs/recording-rules",
+        "Recipes": "docs/recipes",
     },
     "Reference": {
         "Metrics": "docs/metrics",

@@ -1,12 +1,11 @@
-// Reads objects of the Prometheus Operator (a JSON list) and prints what is wrong with them (a JSON list of strings).
+// Reads objects of an operator (a JSON list) and prints what is wrong with them (a JSON list of strings).
 // The schemas come as compiled functions that let unknown fields pass. What such a function never looks at is a field
 // that it does not know, so each object is given to it behind a proxy that notes what was looked at.
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [schemas] = process.argv.slice(2);
-const prefix = "ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoring";
+// How the names of the files of schemas begin, before version and kind.
+const [prefix] = process.argv.slice(2);
 
 function watched(value, path, seen) {
   if (value === null || typeof value !== "object") return value;
@@ -26,7 +25,7 @@ function watched(value, path, seen) {
 async function complaints(object) {
   const { apiVersion, kind } = object;
   const version = apiVersion.split("/")[1];
-  const file = join(schemas, `${prefix}${version[0].toUpperCase()}${version.slice(1)}${kind}.js`);
+  const file = `${prefix}${version[0].toUpperCase()}${version.slice(1)}${kind}.js`;
   if (!existsSync(file)) return [`no schema for ${apiVersion} ${kind}`];
   const { validate } = await import(pathToFileURL(file));
   const seen = [];

@@ -23,10 +23,15 @@ from tests.deploy.tools import TOOLS, tool
 VERSIONS = kubernetes_validate.utils.all_versions()
 OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 
-OPERATOR = "monitoring.coreos.com"
-_OPERATOR_SCHEMAS = TOOLS / "node_modules/@kubernetes-models/prometheus-operator/_schemas"
+_MODELS = TOOLS / "node_modules/@kubernetes-models"
+# Files of schemas by API group: how their names begin, before version and kind.
+_OF_OPERATORS = {
+    "monitoring.coreos.com": _MODELS
+    / "prometheus-operator/_schemas/ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoring",
+    "keda.sh": _MODELS / "keda/_schemas/ComGithubKedacoreKedaV2ApisKeda",
+}
 _READER = Path(__file__).with_name("operator_schemas.mjs")
-# What is neither in Kubernetes nor in the operator's package, by the definition that its project publishes.
+# What is neither in Kubernetes nor in a package of npm, by the definition that its project publishes.
 _OTHERS = {("security.openshift.io/v1", "SecurityContextConstraints"): SECURITY_CONTEXT_CONSTRAINTS}
 
 
@@ -37,16 +42,18 @@ class InvalidError(Exception):
 def validate(objects: Iterable[Manifest], version: str = NEWEST) -> None:
     """Raise InvalidError for objects that are not strictly valid in a version of Kubernetes.
 
-    What is defined outside Kubernetes, for the Prometheus Operator and OpenShift, has one version here.
-    Without the operator's schemas a test that validates its objects is skipped, but fails in CI.
+    What is defined outside Kubernetes, for the Prometheus Operator, KEDA and OpenShift, has one version here.
+    Without the schemas of an operator a test that validates its objects is skipped, but fails in CI.
     """
-    texts: dict[bool, list[str]] = {True: [], False: []}
+    texts: dict[str, list[str]] = {}
     for each in objects:
-        texts[each["apiVersion"].startswith(f"{OPERATOR}/")].append(json.dumps(each, sort_keys=True))
-    for text in texts[False]:
-        _check(text, version)
-    if texts[True]:
-        _check_operator(tuple(texts[True]))
+        texts.setdefault(each["apiVersion"].partition("/")[0], []).append(json.dumps(each, sort_keys=True))
+    for group, found in texts.items():
+        if group in _OF_OPERATORS:
+            _check_operator(group, tuple(found))
+        else:
+            for text in found:
+                _check(text, version)
 
 
 @cache
@@ -87,10 +94,10 @@ def _schema(name: str, version: str) -> Any:
 
 
 @cache
-def _check_operator(texts: tuple[str, ...]) -> None:
-    """Check all objects at once: starting node costs more than the rest."""
+def _check_operator(group: str, texts: tuple[str, ...]) -> None:
+    """Check all objects of an API group at once: starting node costs more than the rest."""
     done = subprocess.run(
-        [tool("node"), _READER, _operator_schemas()],
+        [tool("node"), _READER, _operator_schemas(group)],
         input=f"[{','.join(texts)}]",
         capture_output=True,
         text=True,
@@ -101,8 +108,9 @@ def _check_operator(texts: tuple[str, ...]) -> None:
         raise InvalidError("\n".join(complaints))
 
 
-def _operator_schemas() -> Path:
-    if _OPERATOR_SCHEMAS.is_dir():
-        return _OPERATOR_SCHEMAS
+def _operator_schemas(group: str) -> Path:
+    prefix = _OF_OPERATORS[group]
+    if prefix.parent.is_dir():
+        return prefix
     say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-    return say("the schemas of the Prometheus Operator are not there (scripts/install-tools)")
+    return say(f"the schemas of {group} are not there (scripts/install-tools)")

@@ -1,4 +1,4 @@
-"""The validator of what is deployed: strict for Kubernetes, the Prometheus Operator and OpenShift."""
+"""The validator of what is deployed: strict for Kubernetes, the Prometheus Operator, KEDA and OpenShift."""
 
 import copy
 from typing import Any
@@ -56,8 +56,17 @@ CONSTRAINTS = {
     "volumes": ["hostPath"],
     "runAsUser": {"type": "MustRunAs", "uid": 0},
 }
+SCALED_OBJECT = {
+    "apiVersion": "keda.sh/v1alpha1",
+    "kind": "ScaledObject",
+    "metadata": {"name": "server"},
+    "spec": {
+        "scaleTargetRef": {"name": "server"},
+        "triggers": [{"type": "prometheus", "metricType": "Value", "metadata": {"query": "vector(1)"}}],
+    },
+}
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}, "data": {"key": "value"}}
-VALID = (SERVICE_MONITOR, POD_MONITOR, RULES, CONSTRAINTS, CONFIG_MAP)
+VALID = (SERVICE_MONITOR, POD_MONITOR, RULES, CONSTRAINTS, SCALED_OBJECT, CONFIG_MAP)
 
 WRONG = [
     (SERVICE_MONITOR, ("spec", "endpoints", 0, "honourLabels"), True),
@@ -75,6 +84,9 @@ WRONG = [
     (CONSTRAINTS, ("allowHostPid",), True),
     (CONSTRAINTS, ("runAsUser", "type"), "Root"),
     (CONSTRAINTS, ("volumes",), "hostPath"),
+    (SCALED_OBJECT, ("spec", "triggers", 0, "threshold"), "1"),
+    (SCALED_OBJECT, ("spec", "triggers", 0, "metadata", "query"), 3),
+    (SCALED_OBJECT, ("spec", "minReplicas"), 1),
     (CONFIG_MAP, ("metadata", "lables"), {}),
     (CONFIG_MAP, ("apiVersion",), "v2"),
     (CONFIG_MAP, ("kind",), "ConfigMop"),
@@ -92,7 +104,7 @@ def _changed(valid: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_valid_objects_pass(version: str) -> None:
-    """Objects of Kubernetes, the operator and OpenShift are valid as they should be written."""
+    """Objects of Kubernetes, the operators and OpenShift are valid as they should be written."""
     validate(VALID, version)
 
 
