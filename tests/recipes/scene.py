@@ -43,6 +43,9 @@ def scene(folder: Path) -> Iterator[Prometheus]:
         server = running.enter_context(prometheus(folder, jobs, scrape=scrape, rules=_rules(folder)))
         running.enter_context(_node("node.json", port, "--pod-labels", QUEUES))
         until(lambda: len(server.query("DCGM_FI_PROF_GR_ENGINE_ACTIVE == 0")) == 4, "pods are idle")
+        until(
+            lambda: len(server.query("namespace:gpuslice_used_cost:increase1h > 0")) == 2, "GPUs have costs"
+        )
         yield server
 
 
