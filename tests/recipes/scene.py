@@ -25,23 +25,34 @@ THRESHOLDS = '[rules]\ninterval = "1s"\nslow_interval = "1s"\n'
 
 @contextmanager
 def scene(folder: Path) -> Iterator[Prometheus]:
-    """Scrape one node as a node of two clusters; yield when all rules have seen it.
+    """Scrape one node as a node of two clusters, and another that goes away; yield when all rules saw it.
 
     The series of other exporters are in kube.txt.
     """
-    port = free_port()
+    ports = [free_port(), free_port()]
     with ExitStack() as running, _text((HERE / "kube.txt").read_bytes()) as other:
-        targets = [(place, cluster) for place in (port, other) for cluster in CLUSTERS]
+        targets = [
+            (ports[0], "east"),
+            (ports[0], "west"),
+            (ports[1], "east"),
+            (other, "east"),
+            (other, "west"),
+        ]
         scrape = {
             "honor_labels": True,
             "static_configs": [
-                {"targets": [f"127.0.0.1:{place}"], "labels": {"cluster": cluster}}
-                for place, cluster in targets
+                {"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": cluster}}
+                for port, cluster in targets
             ],
         }
-        jobs = {"recipes": f"http://127.0.0.1:{port}/metrics"}
+        jobs = {"recipes": f"http://127.0.0.1:{ports[0]}/metrics"}
         server = running.enter_context(prometheus(folder, jobs, scrape=scrape, rules=_rules(folder)))
-        running.enter_context(_node("node.json", port, "--pod-labels", QUEUES))
+        running.enter_context(_node("node.json", ports[0], "--pod-labels", QUEUES))
+        with _node("away.json", ports[1]):
+            wide = 'workload:gpuslice_used_of_held:ratio{cluster="east", owner_name="wide"}'
+            until(lambda: server.query(wide), "a workload on both nodes is measured")
+        until(lambda: server.query("count(up == 0) == 1"), "one exporter is away")
+        until(lambda: not server.query(wide), "the workload is not measured any more")
         until(lambda: len(server.query("DCGM_FI_PROF_GR_ENGINE_ACTIVE == 0")) == 4, "pods are idle")
         until(
             lambda: len(server.query("namespace:gpuslice_used_cost:increase1h > 0")) == 2, "GPUs have costs"
