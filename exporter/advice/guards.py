@@ -1,0 +1,183 @@
+"""The needs of a workload, and the reasons not to derive a verdict from them."""
+
+from typing import NamedTuple
+
+from exporter.advice.model import Need, Reason, Use, Window
+from exporter.formats.wording import duration, gibibytes
+
+DAY = 86400.0
+YOUNG, COMPUTED, JOBS = DAY, 3 * 3600.0, 5
+"""A window is too young below so many seconds held (or so many pods) and so many computing."""
+COVERED, WELL_COVERED = 0.8, 0.95
+_MEMORY_MARGIN, _LEAST_MEMORY_MARGIN, _COMPUTE_MARGIN = 1.15, 512 << 20, 1.2
+LIMIT_HIT, NEAR_LIMIT = 0.98, 0.95
+_REST = 0.05
+# Shares of a device that engines take by default or by custom: JAX and XLA 0.75, vLLM and SGLang about 0.9.
+_TAKEN, _TAKEN_WITHIN = (0.75, 0.90, 0.92, 0.95), 0.01
+_VARIED = 0.9
+# A program that fits itself takes the same share of devices of different sizes.
+_SIZES_APART, _SAME_SHARE, _LARGE_SHARE = 1.3, 0.03, 0.5
+
+
+class Refusal(NamedTuple):
+    """A reason, and its facts in words."""
+
+    reason: Reason
+    why: str
+
+
+def need_of(window: Window) -> Need | None:
+    """Return what each device must have, by the largest replica; None if no memory use is known."""
+    peaks = [use.memory_peak for use in window.uses if use.memory_peak is not None]
+    if not peaks:
+        return None
+    peak = max(peaks)
+    computing = [use for use in window.uses if use.computing]
+    return Need(
+        memory=int(max(peak * _MEMORY_MARGIN, peak + _LEAST_MEMORY_MARGIN)),
+        compute=_largest([use.compute_p95 if use.compute_coverage >= COVERED else None for use in computing]),
+        sm=_largest([use.sm_p95 if use.compute_coverage >= COVERED else None for use in computing]),
+    )
+
+
+def _largest(shares: list[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return max(known) * _COMPUTE_MARGIN if known and len(known) == len(shares) else None
+
+
+def computed(window: Window) -> bool:
+    """Return whether some device computed."""
+    return any(use.computing for use in window.uses)
+
+
+def never_computed(use: Use) -> bool:
+    """Return whether a device was measured nearly all the time, and did not compute in it."""
+    return use.compute_coverage >= WELL_COVERED and not use.computing and use.compute_mean == 0
+
+
+def refusal(window: Window) -> Refusal | None:
+    """Return why no verdict can be derived from a window; None if one can."""
+    return next(filter(None, (guard(window) for guard in _GUARDS)), None)
+
+
+def _young(window: Window) -> Refusal | None:
+    if window.held < YOUNG and window.pods < JOBS:
+        return Refusal("young", f"held for {duration(window.held)}, which is less than a day")
+    return None
+
+
+def _little_computing(window: Window) -> Refusal | None:
+    seconds = _computing(window)
+    if computed(window) and seconds < COMPUTED:
+        return Refusal("young", f"computed for {duration(seconds)}, which is less than 3 hours")
+    return None
+
+
+def _computing(window: Window) -> float:
+    """Return the time computing, in sum over the pods; devices that one pod holds at once count once."""
+    longest: dict[object, float] = {}
+    for use in window.uses:
+        longest[use.holder] = max(longest.get(use.holder, 0.0), use.computing)
+    return sum(longest.values())
+
+
+def _rest(window: Window) -> Refusal | None:
+    rest = window.device.unattributed
+    if rest is None or rest <= _REST:
+        return None
+    return Refusal("shared_rest", f"{rest:.0%} of the memory of the device is used by no known container")
+
+
+def _not_measured(window: Window) -> Refusal | None:
+    share = coverage_of(window)
+    if share >= COVERED:
+        return None
+    return Refusal("not_measured", f"memory use was known for {share:.0%} of the time held")
+
+
+def coverage_of(window: Window) -> float:
+    """Return the share of the time held in which memory use was known."""
+    held = sum(use.held for use in window.uses)
+    return sum(use.held * use.memory_coverage for use in window.uses) / held if held else 0.0
+
+
+def compute_coverage_of(window: Window) -> float:
+    """Return the share of the time held in which compute use was known."""
+    held = sum(use.held for use in window.uses)
+    return sum(use.held * use.compute_coverage for use in window.uses) / held if held else 0.0
+
+
+def _preallocated(window: Window) -> Refusal | None:
+    if window.engine:
+        return Refusal(
+            "preallocated", f"{window.engine} takes memory in advance, so used is more than needed"
+        )
+    for use in window.uses:
+        if use.memory_peak and _is_flat(use):
+            return Refusal("preallocated", "its memory does not change while its compute does")
+        if use.memory_peak and (share := _taken(use, window)) is not None:
+            return Refusal(
+                "preallocated", f"its peak is {share:.2f} of the memory, as of programs that take it"
+            )
+    return None
+
+
+def _is_flat(use: Use) -> bool:
+    varied = (
+        use.compute_p95 is not None
+        and use.compute_mean is not None
+        and use.compute_mean < _VARIED * use.compute_p95
+    )
+    return varied and use.memory_flat and use.held >= YOUNG
+
+
+def _taken(use: Use, window: Window) -> float | None:
+    """Return the share of the device's memory at the peak, if programs usually take that in advance."""
+    limit = limit_of(use, window) or window.device.memory
+    if not limit or use.memory_peak is None:
+        return None
+    share = use.memory_peak / limit
+    return share if any(abs(share - taken) <= _TAKEN_WITHIN for taken in _TAKEN) else None
+
+
+def _self_fitting(window: Window) -> Refusal | None:
+    peaks = [use.memory_peak for use in window.uses if use.memory_peak is not None]
+    usable = window.device.memory
+    if not peaks or not usable:
+        return None
+    here = max(peaks) / usable
+    for size, peak in window.sizes.items():
+        apart = max(size, usable) / min(size, usable) >= _SIZES_APART
+        if apart and here >= _LARGE_SHARE and abs(peak / size - here) <= _SAME_SHARE:
+            return Refusal("self_fitting", "its peak grows with the memory of the device")
+    return None
+
+
+def limit_of(use: Use, window: Window) -> int | None:
+    """Return the memory that a container cannot exceed: its enforced share, else that of the device."""
+    if window.device.isolation != "none" and use.memory_entitled is not None:
+        return use.memory_entitled
+    return window.device.memory
+
+
+def _limit_hit(window: Window) -> Refusal | None:
+    for use in window.uses:
+        limit = limit_of(use, window)
+        if limit and use.memory_peak is not None and use.memory_peak >= LIMIT_HIT * limit:
+            used = gibibytes(use.memory_peak)
+            return Refusal(
+                "limit_hit", f"its peak of {used} GiB is at the limit: give it more, and look again"
+            )
+    return None
+
+
+_GUARDS = (
+    _young,
+    _rest,
+    _not_measured,
+    _little_computing,
+    _limit_hit,
+    _preallocated,
+    _self_fitting,
+)
+"""In this order: the first that refuses is the reason."""

@@ -1,0 +1,88 @@
+"""Verdicts on the limits of sharing systems: memory and compute, in the units of the system."""
+
+import math
+
+from exporter.advice.guards import NEAR_LIMIT
+from exporter.advice.model import Need, Option, Use, Verdict, Window
+from exporter.advice.slices import SLOWER, Verdicts
+from exporter.advice.units import ComputeUnit, LimitUnits, MemoryUnit
+from exporter.advice.weights import average_gpus
+
+# A smaller change is not worth a restart.
+_LEAST_CHANGE, _LEAST_BYTES, _LEAST_COMPUTE = 0.25, 2 << 30, 0.05
+_HUNDREDTH = 0.01
+_LIMIT_STAYS = "compute unknown, so its limit stays"
+
+
+def of_system(window: Window, need: Need, units: LimitUnits) -> Verdicts:
+    """Return a smaller limit, or a larger one if memory is nearly full; all devices take the same."""
+    held = max(window.uses, key=lambda use: use.memory_entitled or 0)
+    if held.memory_entitled is None or not window.device.memory:
+        return (), None
+    if units.fraction:
+        return _of_fraction(window, need, held, units.fraction)
+    if units.memory is None:
+        return (), None
+    memory = min(_up(need.memory, units.memory.step), window.device.memory)
+    raised = _is_full(window)
+    compute = None if raised else _compute(need, held, units.compute)
+    smaller = held.memory_entitled - memory >= max(_LEAST_CHANGE * held.memory_entitled, _LEAST_BYTES)
+    if not raised and not smaller and compute is None:
+        return (), None
+    parts = []
+    if raised or smaller:
+        parts.append(_memory_words(memory, units.memory))
+    if compute is not None and units.compute is not None:
+        parts.append(f"{compute:.0%} {units.compute.resource}")
+    kept_memory = memory if raised or smaller else held.memory_entitled
+    kept_compute = compute if compute is not None else held.compute_entitled
+    share = max(kept_memory / window.device.memory, kept_compute or 0.0)
+    notes = (_LIMIT_STAYS,) if need.compute is None and units.compute is not None else ()
+    return (
+        Option(_verdict(raised), " and ".join(parts), average_gpus(window, window.uses, share), notes),
+    ), None
+
+
+def _is_full(window: Window) -> bool:
+    return any(
+        use.memory_entitled and (use.memory_peak or 0) >= NEAR_LIMIT * use.memory_entitled
+        for use in window.uses
+    )
+
+
+def _compute(need: Need, held: Use, unit: ComputeUnit | None) -> float | None:
+    """Return the smaller share of compute to set, None to leave it as it is."""
+    if unit is None or need.compute is None or held.compute_entitled is None:
+        return None
+    share = min(_up_share(need.compute, unit.step), 1.0)
+    change = held.compute_entitled - share
+    return share if change >= max(_LEAST_CHANGE * held.compute_entitled, unit.step, _LEAST_COMPUTE) else None
+
+
+def _of_fraction(window: Window, need: Need, held: Use, name: str) -> Verdicts:
+    """Return another fraction of the GPU, which is of memory and compute at once."""
+    total = window.device.memory or 1
+    fraction = min(_up_share(max(need.memory / total, need.compute or 0.0), _HUNDREDTH), 1.0)
+    now, raised = (held.memory_entitled or 0) / total, _is_full(window)
+    if not raised and now - fraction < max(_LEAST_CHANGE * now, _LEAST_BYTES / total):
+        return (), None
+    notes = (SLOWER,) if need.compute is None else ()
+    freed = average_gpus(window, window.uses, fraction)
+    return (Option(_verdict(raised), f"{name} {fraction:.2f}", freed, notes),), None
+
+
+def _verdict(raised: bool) -> Verdict:
+    return "larger_limit" if raised else "smaller_limit"
+
+
+def _memory_words(size: int, unit: MemoryUnit) -> str:
+    return f"{unit.form.format(math.ceil(size / unit.of))} {unit.resource}"
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def _up_share(share: float, step: float) -> float:
+    """Round up to a multiple of the step; a share that is one already stays, whatever floats make of it."""
+    return math.ceil(round(share / step, 6)) * step

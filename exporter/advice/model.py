@@ -1,0 +1,166 @@
+"""Records of advice: the window of a workload, the facts of its device model, and the verdict.
+
+Memory is in bytes, time in seconds, compute in shares of a physical GPU. None is unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from exporter.model import ContainerRef, DeviceKey
+from exporter.model.mig_profiles import MigProfile
+
+Verdict = Literal[
+    "release",
+    "fewer_gpus",
+    "mig_profile",
+    "shared_gpu",
+    "smaller_profile",
+    "larger_profile",
+    "replicas",
+    "smaller_limit",
+    "larger_limit",
+    "keep",
+]
+"""What would fit: see ``exporter.advice.verdicts``."""
+
+Reason = Literal[
+    "young",
+    "not_measured",
+    "preallocated",
+    "self_fitting",
+    "limit_hit",
+    "shared_rest",
+    "several_devices",
+    "no_table",
+    "unsettled",
+]
+"""Why there is no verdict: see ``exporter.advice.guards``."""
+
+Confidence = Literal["high", "medium"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One container on one device in the window. Shares of time are of the time held, 0 to 1."""
+
+    holder: ContainerRef
+    device: DeviceKey
+    held: float
+    # Shares of the time held in which memory and compute use were known.
+    memory_coverage: float
+    compute_coverage: float
+    # Time in 5-minute steps with compute.
+    computing: float = 0.0
+    memory_peak: int | None = None
+    # Whether 95 % of the 5-minute steps were within 2 % of the peak.
+    memory_flat: bool = False
+    # Of 5-minute means, over the steps with compute; ``compute_mean`` is over all the measured time.
+    compute_p95: float | None = None
+    compute_mean: float | None = None
+    # SM activity likewise, as a share of the device's multiprocessors; None without a profiling meter.
+    sm_p95: float | None = None
+    memory_entitled: int | None = None
+    compute_entitled: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """The devices that the workload holds; they are of one model and profile."""
+
+    model: str
+    # Usable memory of the held device: of the GPU, or of the MIG device.
+    memory: int | None
+    sharing: str = "exclusive"
+    isolation: str = "none"
+    # Profile of the held MIG device, "" for a whole GPU.
+    profile: str = ""
+    # Of this model; None if they are unknown, () if it has no MIG.
+    profiles: tuple[MigProfile, ...] | None = None
+    mig_enabled: bool | None = None
+    # None is unknown: a reader of only some of the series does not know.
+    nvlink_traffic: bool | None = None
+    media_used: bool | None = None
+    # Mean share of the device's memory that no container accounts for.
+    unattributed: float | None = None
+    # Of a device with several holders: slices offered, p95 of the sum of compute, most memory used,
+    # and the highest memory pressure.
+    replicas: int | None = None
+    sum_p95: float | None = None
+    sum_peak: int | None = None
+    # Free memory slices beside those of the held MIG device, with it; None is unknown.
+    adjacent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A workload's container on devices of one model over some time."""
+
+    namespace: str
+    workload: str  # its owner, or the pod
+    container: str
+    start: float  # Unix time
+    end: float
+    device: DeviceFacts
+    uses: tuple[Use, ...]
+    # Engine that preallocates memory, by its process name, such as ``vllm``; "" if none is known.
+    engine: str = ""
+    # Largest memory of the same container by usable memory of other devices that it ran on.
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def pods(self) -> int:
+        """The number of pods in the window."""
+        return len({(use.holder.namespace, use.holder.pod) for use in self.uses})
+
+    @property
+    def held(self) -> float:
+        """Seconds held, in sum over the pods; devices that one pod holds at once count once."""
+        longest: dict[ContainerRef, float] = {}
+        for use in self.uses:
+            longest[use.holder] = max(longest.get(use.holder, 0.0), use.held)
+        return sum(longest.values())
+
+    @property
+    def devices_of_pod(self) -> int:
+        """The most devices that one container holds."""
+        counts: dict[ContainerRef, set[DeviceKey]] = {}
+        for use in self.uses:
+            counts.setdefault(use.holder, set()).add(use.device)
+        return max(map(len, counts.values()), default=0)
+
+
+class Need(NamedTuple):
+    """What a workload needs of each device, with margins."""
+
+    memory: int
+    compute: float | None  # None: unknown
+    sm: float | None  # multiprocessors, as a share of those of the device
+
+
+class Option(NamedTuple):
+    """One thing that would fit."""
+
+    verdict: Verdict
+    target: str  # 1g.10gb, 1/4 of a GPU, 6000 MiB and 30 % of nvidia.com/gpucores
+    gpus_freed: float  # of all pods in the window that hold now; negative if more is needed
+    notes: tuple[str, ...] = ()
+    # Whether a further holder would get what is freed; None is unknown.
+    would_fit: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The verdict on one window, or the reason not to give one."""
+
+    window: Window
+    now: str  # what it holds
+    need: Need | None
+    # The first is the advice; the others exclude it. Empty with a reason.
+    options: tuple[Option, ...] = ()
+    reason: Reason | None = None
+    why: str = ""  # the reason in words
+    days: float = 0.0
+    coverage: float = 0.0
+    pods: int = 0
+    confidence: Confidence | None = None

@@ -1,0 +1,185 @@
+"""Verdicts on devices that are held whole, as MIG devices, or as replicas."""
+
+import math
+from collections.abc import Iterator
+
+from exporter.advice.guards import NEAR_LIMIT, Refusal
+from exporter.advice.model import Need, Option, Window
+from exporter.advice.weights import average_gpus
+from exporter.formats.wording import TIMES, decimal, gibibytes, plural
+from exporter.model.mig_profiles import MigProfile
+
+_USABLE = 0.95
+_PRESSURE = 0.92
+_MEMORY_MARGIN, _COMPUTE_MARGIN = 1.15, 1.2
+SLOWER = "compute unknown, a smaller slice may be slower"
+_PARTITION = "the GPU must be partitioned"
+_NO_NVLINK = "NVLink traffic unknown: MIG devices have none"
+_NO_ISOLATION = "holders are no longer isolated from each other"
+Verdicts = tuple[tuple[Option, ...], Refusal | None]
+
+
+def held_words(window: Window) -> str:
+    """Return what each pod of the window holds, such as ``2 GPUs`` or ``3g.40gb``."""
+    device, count = window.device, window.devices_of_pod
+    if device.profile:
+        return device.profile if count == 1 else f"{count} {TIMES} {device.profile}"
+    use = window.uses[0]
+    parts = []
+    if use.memory_entitled is not None:
+        parts.append(f"{gibibytes(use.memory_entitled)} GiB")
+    if use.compute_entitled is not None and use.compute_entitled < 1:
+        parts.append(f"{decimal(use.compute_entitled, 2)} GPU")
+    shared = use.compute_entitled is not None and use.compute_entitled < 1
+    limited = use.memory_entitled is not None and device.memory and use.memory_entitled < device.memory
+    return " and ".join(parts) if parts and (shared or limited) else plural(count, "GPU")
+
+
+def of_whole_gpu(window: Window, need: Need) -> Verdicts:
+    """Return a MIG profile and a share of the GPU that would fit; both exclude each other."""
+    device = window.device
+    share = _share_of_gpu(window, need)
+    if device.nvlink_traffic:
+        return (), None
+    profile, reason = _profile_for(window, need)
+    options = tuple(option for option in (profile, share) if option is not None)
+    if options and window.devices_of_pod > 1:
+        why = f"its pods hold {window.devices_of_pod} devices, which work together only as whole GPUs"
+        return (), Refusal("several_devices", why)
+    return options, None if options else reason
+
+
+def _profile_for(window: Window, need: Need) -> tuple[Option | None, Refusal | None]:
+    device = window.device
+    if device.profiles is None:
+        return None, Refusal("no_table", f"the sizes of the MIG profiles of {device.model} are not known")
+    fitting = _smallest(window, need, _largest_multiprocessors(device.profiles))
+    if fitting is None or (fitting.instances or 0) < 2:
+        return None, None
+    notes = [_PARTITION, *_notes(need)]
+    if device.nvlink_traffic is None:
+        notes.append(_NO_NVLINK)
+    share = _share(fitting, device.profiles)
+    freed = average_gpus(window, window.uses, share)
+    return Option("mig_profile", fitting.name, freed, tuple(notes), would_fit=True), None
+
+
+def _notes(need: Need) -> Iterator[str]:
+    if need.sm is None:
+        yield SLOWER
+
+
+def _smallest(window: Window, need: Need, multiprocessors: int | None) -> MigProfile | None:
+    """Return the smallest profile that suffices; ``multiprocessors`` are those of the held device.
+
+    The largest profile has fewer multiprocessors than some whole GPUs, by less than the margin of the need.
+    """
+    sm = None if need.sm is None or multiprocessors is None else need.sm * multiprocessors
+    fitting = [
+        profile
+        for profile in window.device.profiles or ()
+        if profile.memory is not None
+        and profile.memory >= need.memory
+        and (sm is None or (profile.multiprocessors or 0) >= sm)
+        and _has_engines(profile, window.device.media_used)
+    ]
+    return min(fitting, key=_size, default=None)
+
+
+def _size(profile: MigProfile) -> tuple[int, int, bool, str]:
+    # A profile with media engines is a scarce one: only one of them fits on a GPU.
+    return compute_slices(profile), profile.memory or 0, "+" in profile.name, profile.name
+
+
+def _has_engines(profile: MigProfile, used: bool | None) -> bool:
+    """Return whether a profile keeps video and JPEG engines that are used; small ones have none."""
+    suffix = profile.name.partition("+")[2]
+    if not used:
+        return suffix in ("", "me")
+    return "me" in suffix or compute_slices(profile) > 1
+
+
+def compute_slices(profile: MigProfile) -> int:
+    """Return the compute slices in the name of a profile."""
+    return int(profile.name.partition("g.")[0])
+
+
+def _share(profile: MigProfile, profiles: tuple[MigProfile, ...]) -> float:
+    return compute_slices(profile) / max(map(compute_slices, profiles))
+
+
+def _largest_multiprocessors(profiles: tuple[MigProfile, ...]) -> int | None:
+    return max((profile.multiprocessors or 0 for profile in profiles), default=0) or None
+
+
+def _share_of_gpu(window: Window, need: Need) -> Option | None:
+    if window.device.memory is None:
+        return None
+    fits = _USABLE * window.device.memory / need.memory
+    if need.compute:
+        fits = min(fits, 1 / need.compute)
+    parts = math.floor(fits)
+    if parts < 2:
+        return None
+    notes = (_NO_ISOLATION, *((SLOWER,) if need.compute is None else ()))
+    freed = average_gpus(window, window.uses, 1 / parts)
+    return Option("shared_gpu", f"1/{parts} of a shared GPU", freed, notes, would_fit=True)
+
+
+def of_mig_device(window: Window, need: Need) -> Verdicts:
+    """Return a smaller MIG profile, or a larger one if memory is nearly full."""
+    device = window.device
+    if not device.profiles:
+        why = f"the sizes of the MIG profiles of {device.model} are not known"
+        return (), Refusal("no_table", why)
+    held = next((profile for profile in device.profiles if profile.name == device.profile), None)
+    if held is None:
+        return (), Refusal("no_table", f"the size of {device.profile} is not known")
+    fitting = _smallest(window, need, held.multiprocessors)
+    peak = max(use.memory_peak or 0 for use in window.uses)
+    usable = device.memory or held.memory
+    if usable and peak >= NEAR_LIMIT * usable:
+        target = fitting.name if fitting else "a whole GPU"
+        share = _share(fitting, device.profiles) if fitting else 1.0
+        return (Option("larger_profile", target, average_gpus(window, window.uses, share)),), None
+    if fitting is None or _size(fitting)[:2] >= _size(held)[:2]:
+        return (), None
+    freed = average_gpus(window, window.uses, _share(fitting, device.profiles))
+    return (Option("smaller_profile", fitting.name, freed, *_adjacency(window, need)),), None
+
+
+def _adjacency(window: Window, need: Need) -> tuple[tuple[str, ...], bool | None]:
+    """Return the notes on what is freed, and whether another MIG device would fit there."""
+    adjacent = window.device.adjacent
+    notes = list(_notes(need))
+    if adjacent is None:
+        notes.append("whether the freed slices are adjacent to free ones is unknown")
+    elif adjacent:
+        notes.append(f"with the free ones beside it, {plural(adjacent, 'memory slice')} would be free")
+    return tuple(notes), None if adjacent is None else adjacent > 0
+
+
+def of_replicas(window: Window) -> Verdicts:
+    """Return how many replicas a GPU with time-slicing could have, by what its holders need together."""
+    device, holders = window.device, len({use.holder for use in window.uses})
+    if not device.replicas or device.memory is None or device.sum_peak is None:
+        return (), Refusal("not_measured", "the use of all holders together is not known")
+    pressure = device.sum_peak / device.memory
+    if pressure >= _PRESSURE:
+        count = max(min(math.floor(holders * _PRESSURE / pressure), device.replicas - 1), 1)
+        if count >= device.replicas:
+            return (), None
+        return (_replicas(window, count, "memory is nearly full"),), None
+    fits = _USABLE / max(pressure * _MEMORY_MARGIN, 1e-9)
+    notes = SLOWER
+    if device.sum_p95 is not None:
+        fits, notes = min(fits, 1 / max(device.sum_p95 * _COMPUTE_MARGIN, 1e-9)), ""
+    count = math.floor(holders * fits)
+    if count <= device.replicas:
+        return (), None
+    return (_replicas(window, count, notes),), None
+
+
+def _replicas(window: Window, count: int, note: str) -> Option:
+    freed = average_gpus(window, window.uses, 1 / count)
+    return Option("replicas", f"{count} replicas per GPU", freed, (note,) if note else (), would_fit=True)
