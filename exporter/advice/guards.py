@@ -15,6 +15,8 @@ _REST = 0.05
 # Shares of a device that engines take by default or by custom: JAX and XLA 0.75, vLLM and SGLang about 0.9.
 _TAKEN, _TAKEN_WITHIN = (0.75, 0.90, 0.92, 0.95), 0.01
 _VARIED = 0.9
+# Drivers report use in whole percents.
+_RESOLUTION = 0.01
 # A program that fits itself takes the same share of devices of different sizes.
 _SIZES_APART, _SAME_SHARE, _LARGE_SHARE = 1.3, 0.03, 0.5
 
@@ -126,7 +128,7 @@ def _is_flat(use: Use) -> bool:
     varied = (
         use.compute_p95 is not None
         and use.compute_mean is not None
-        and use.compute_mean < _VARIED * use.compute_p95
+        and use.compute_mean < _VARIED * (use.compute_p95 - _RESOLUTION)
     )
     return varied and use.memory_flat and use.held >= YOUNG
 

@@ -88,7 +88,7 @@ class DeviceFacts:
     replicas: int | None = None
     sum_p95: float | None = None
     sum_peak: int | None = None
-    # Free memory slices beside those of the held MIG device, with it; None is unknown.
+    # Free memory slices beside those of the held MIG device.
     adjacent: int | None = None
 
 

@@ -153,10 +153,10 @@ def _adjacency(window: Window, need: Need) -> tuple[tuple[str, ...], bool | None
     adjacent = window.device.adjacent
     notes = list(_notes(need))
     if adjacent is None:
-        notes.append("whether the freed slices are adjacent to free ones is unknown")
+        notes.append("whether free slices are beside it is unknown")
     elif adjacent:
-        notes.append(f"with the free ones beside it, {plural(adjacent, 'memory slice')} would be free")
-    return tuple(notes), None if adjacent is None else adjacent > 0
+        notes.append(f"{plural(adjacent, 'free memory slice')} beside it")
+    return tuple(notes), None if adjacent is None else True
 
 
 def of_replicas(window: Window) -> Verdicts:

@@ -32,13 +32,13 @@ _WHOLE = frozenset({"exclusive", "none", "dra"})
 def advise(window: Window, before: Window | None = None) -> Advice:
     """Return the advice for a window.
 
-    ``before`` is the part of the window up to a day before its end; advice that it does not give too is
-    withheld as unsettled. Without it, the window is younger than two days.
+    ``before`` is the part of the window up to a day or more before its end; advice that it contradicts is
+    withheld as unsettled.
     """
     advice = _judge(window)
-    if before is None or not advice.options:
+    earlier = _judge(before) if before is not None and advice.options else None
+    if earlier is None or earlier.reason == "young":
         return advice
-    earlier = _judge(before)
     if earlier.options and _same(earlier.options[0], advice.options[0]):
         return advice
     return replace(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from exporter.model import GpuReading
+from exporter.model import GpuReading, MigReading
 
 
 class Span(NamedTuple):
@@ -30,14 +30,26 @@ def memory_slices(gpu: GpuReading) -> MemorySlices:
     """Return the memory slices of a GPU in MIG mode, if the placement of all its instances is known."""
     if not gpu.mig_enabled or gpu.mig is None or not gpu.mig_complete or not gpu.up or not gpu.mig_slices:
         return MemorySlices()
-    places = {mig.gi: (mig.gi_start, mig.gi_size) for mig in gpu.mig}
-    used = [Span(start, size) for start, size in places.values() if start is not None and size]
-    total = slices_of_memory(gpu.mig_slices)
-    free = free_spans(used, total) if len(used) == len(places) else None
+    free, total = _free(gpu), slices_of_memory(gpu.mig_slices)
     if free is None:
         return MemorySlices()
     left = sum(span.size for span in free)
     return MemorySlices(total - left, left, max((span.size for span in free), default=0))
+
+
+def free_beside(gpu: GpuReading, mig: MigReading) -> int | None:
+    """Return the free memory slices next to those of a MIG device; None if placements are unknown."""
+    slices = memory_slices(gpu)
+    if slices.free is None or mig.gi_start is None or not mig.gi_size:
+        return None
+    start, end = mig.gi_start, mig.gi_start + mig.gi_size
+    return sum(span.size for span in _free(gpu) or () if end == span.start or start == span.start + span.size)
+
+
+def _free(gpu: GpuReading) -> tuple[Span, ...] | None:
+    places = {mig.gi: (mig.gi_start, mig.gi_size) for mig in gpu.mig or ()}
+    used = [Span(start, size) for start, size in places.values() if start is not None and size]
+    return free_spans(used, slices_of_memory(gpu.mig_slices or 1)) if len(used) == len(places) else None
 
 
 def slices_of_memory(compute_slices: int) -> int:

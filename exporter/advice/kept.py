@@ -1,0 +1,279 @@
+"""What this node keeps of its holders since they were first seen, for advice: 5-minute means, and peaks.
+
+The means follow from the totals of a holder at the ends of a step, so a poll costs nearly nothing. All is in
+memory: after a restart of the exporter, every holder is young.
+"""
+
+import math
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from threading import Lock
+
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model.readings import Engine
+from exporter.model.totals import Totals
+
+STEP = 300.0
+DAY = 86400.0
+"""Seconds of a step, and between two copies of what is kept."""
+# A step with less measured time is left out.
+_LEAST_MEASURED = 0.5
+_BINS = 100
+_NEAR_PEAK, _FLAT = 0.98, 0.95
+# Names that the kernel has for processes of engines that take memory in advance.
+_ENGINES = ("vllm", "VLLM::", "sglang", "tritonserver", "trtllm")
+_MEDIA: tuple[Engine, ...] = ("encoder", "decoder", "jpeg")
+Key = tuple[ContainerRef, DeviceKey]
+
+
+class Histogram:
+    """Counts of shares between 0 and 1, in bins of a hundredth."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts = array("I", bytes(4 * (_BINS + 1)))
+
+    def add(self, share: float) -> None:
+        """Count a share; more than 1 counts as 1."""
+        self.counts[min(math.ceil(share * _BINS - 1e-9), _BINS)] += 1
+
+    def p95(self) -> float | None:
+        """Return the upper end of the bin that 95 % of the shares above 0 do not exceed."""
+        total = sum(self.counts) - self.counts[0]
+        left = -(-total * 95 // 100)
+        for place in range(1, _BINS + 1):
+            left -= self.counts[place]
+            if left <= 0 < total:
+                return place / _BINS
+        return None
+
+    def __copy__(self) -> "Histogram":
+        """Return a histogram with the same counts."""
+        new = Histogram()
+        new.counts = self.counts[:]
+        return new
+
+
+@dataclass(slots=True)
+class Kept:
+    """One container on one device."""
+
+    uid: str
+    totals: Totals
+    """Totals at the end of the last step."""
+    compute: Histogram = field(default_factory=Histogram)
+    sm: Histogram = field(default_factory=Histogram)
+    computing: float = 0.0
+    """Seconds of the steps with compute."""
+    steps: int = 0
+    near_peak: int = 0
+    """Steps with memory within 2 % of the peak."""
+    engine: str = ""
+
+    @property
+    def memory_flat(self) -> bool:
+        """Whether nearly all steps were near the peak of memory."""
+        return self.steps > 0 and self.near_peak >= _FLAT * self.steps
+
+    def step(self, row: ContainerRow, totals: Totals, sm: float | None) -> float | None:
+        """Enter a step, with the mean SM activity if it holds the device alone; return the mean compute."""
+        before, self.totals = self.totals, totals
+        if _rose(before.memory_peak, totals.memory_peak):
+            self.near_peak, self.steps = 0, 0
+        self.steps += 1
+        peak = totals.memory_peak
+        self.near_peak += bool(peak and row.memory_used is not None and row.memory_used >= _NEAR_PEAK * peak)
+        mean = mean_compute(before, totals)
+        if mean is not None:
+            self.compute.add(mean)
+            self.computing += STEP if mean > 0 else 0.0
+        if sm is not None and mean:
+            self.sm.add(sm)
+        return mean
+
+    def __copy__(self) -> "Kept":
+        """Return a copy that later steps do not change."""
+        new = Kept(self.uid, self.totals, copy(self.compute), copy(self.sm), self.computing)
+        new.steps, new.near_peak, new.engine = self.steps, self.near_peak, self.engine
+        return new
+
+
+def _rose(before: int | None, peak: int | None) -> bool:
+    """Return whether memory left the range within 2 % of its former peak."""
+    return before is None or (peak is not None and before < _NEAR_PEAK * peak)
+
+
+def mean_compute(before: Totals, after: Totals) -> float | None:
+    """Return the mean share of a GPU used between two totals; None if too little of the time was measured."""
+    held = _less(after.held_seconds, before.held_seconds)
+    share = measured_share(before, after)
+    used = _less(after.used_gpu_seconds, before.used_gpu_seconds)
+    if not held or share is None or used is None or share < _LEAST_MEASURED:
+        return None
+    return used / (held * share)
+
+
+def measured_share(before: Totals, after: Totals) -> float | None:
+    """Return the share of the time held in which compute use was known."""
+    entitled = _less(after.entitled_gpu_seconds, before.entitled_gpu_seconds)
+    measured = _less(after.measured_gpu_seconds, before.measured_gpu_seconds)
+    return min(measured / entitled, 1.0) if entitled and measured is not None else None
+
+
+def _less(after: float | None, before: float | None) -> float | None:
+    return None if after is None else after - (before or 0.0)
+
+
+@dataclass(slots=True)
+class KeptDevice:
+    """A GPU or MIG device that may have several holders."""
+
+    compute: Histogram = field(default_factory=Histogram)
+    """Of the sum of its holders in each step."""
+    peak: int = 0
+    """Most memory used at a poll, in bytes."""
+    unattributed: float = 0.0
+    """Sum over the steps of the share of its memory that no container accounts for."""
+    steps: int = 0
+    nvlink: bool | None = None
+    media: bool | None = None
+
+    def __copy__(self) -> "KeptDevice":
+        """Return a copy that later steps do not change."""
+        new = KeptDevice(copy(self.compute), self.peak, self.unattributed, self.steps)
+        new.nvlink, new.media = self.nvlink, self.media
+        return new
+
+
+@dataclass(slots=True)
+class Book:
+    """All holders and devices; ``at`` is the Unix time of the last step."""
+
+    at: float = 0.0
+    holders: dict[Key, Kept] = field(default_factory=dict)
+    devices: dict[DeviceKey, KeptDevice] = field(default_factory=dict)
+
+    def __copy__(self) -> "Book":
+        """Return a copy that later steps do not change."""
+        return Book(
+            self.at,
+            {key: copy(kept) for key, kept in self.holders.items()},
+            {key: copy(kept) for key, kept in self.devices.items()},
+        )
+
+
+class Keeper:
+    """Enters each snapshot. The event loop writes, and threads take copies."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._book = Book()
+        # Copies made every day: the last one, and the one before, which is one to two days old.
+        self._today: Book | None = None
+        self._yesterday: Book | None = None
+        # SM activity since the last step: sum and number of readings.
+        self._sm: defaultdict[DeviceKey, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Enter a snapshot; at the end of a step, also its holders."""
+        for key, activity in _sm_activity(snapshot):
+            sums = self._sm[key]
+            sums[0] += activity
+            sums[1] += 1
+        with self._lock:
+            _enter_peaks(self._book, snapshot)
+            # A clock that was set back begins a new step.
+            if not 0 <= snapshot.timestamp - self._book.at < STEP:
+                self._step(snapshot)
+
+    def books(self) -> tuple[Book, Book | None]:
+        """Return what is kept, and what was kept one to two days ago; None until then."""
+        with self._lock:
+            return copy(self._book), self._yesterday
+
+    def _step(self, snapshot: Snapshot) -> None:
+        if self._today is None or abs(snapshot.timestamp - self._today.at) >= DAY:
+            self._yesterday, self._today = self._today, copy(self._book)
+            self._today.at = snapshot.timestamp
+        sm = {key: sums[0] / sums[1] for key, sums in self._sm.items()}
+        self._sm.clear()
+        self._book.at = snapshot.timestamp
+        _enter_holders(self._book, snapshot, sm)
+        _enter_devices(self._book, snapshot)
+
+
+def _sm_activity(snapshot: Snapshot) -> Iterator[tuple[DeviceKey, float]]:
+    for gpu in snapshot.gpus:
+        profile = gpu.reading.profiling if gpu.reading is not None else None
+        if profile is not None and "sm" in profile.active:
+            yield DeviceKey(gpu.identity.uuid), profile.active["sm"]
+    for mig in snapshot.migs:
+        profile = mig.reading.profiling
+        if profile is not None and "sm" in profile.active:
+            yield mig.device, profile.active["sm"]
+
+
+def _enter_peaks(book: Book, snapshot: Snapshot) -> None:
+    for gpu in snapshot.gpus:
+        memory = gpu.reading.memory if gpu.reading is not None else None
+        if memory is not None:
+            device = book.devices.setdefault(DeviceKey(gpu.identity.uuid), KeptDevice())
+            device.peak = max(device.peak, memory.used)
+
+
+def _enter_holders(book: Book, snapshot: Snapshot, sm: Mapping[DeviceKey, float]) -> None:
+    engines = _engines(snapshot)
+    counts: defaultdict[DeviceKey, int] = defaultdict(int)
+    for row in snapshot.containers:
+        counts[row.device] += 1
+    kept: dict[Key, Kept] = {}
+    sums: defaultdict[DeviceKey, float] = defaultdict(float)
+    for row in snapshot.containers:
+        if row.totals is None or not row.slices:
+            continue
+        key = (row.holder, row.device)
+        known = book.holders.get(key)
+        if known is None or known.totals.first_seen != row.totals.first_seen:
+            kept[key] = Kept(row.pod_uid, row.totals, engine=engines.get(row.holder, ""))
+            continue
+        alone = counts[row.device] == 1
+        sums[row.device] += known.step(row, row.totals, sm.get(row.device) if alone else None) or 0.0
+        known.engine = known.engine or engines.get(row.holder, "")
+        kept[key] = known
+    book.holders = kept
+    for device, total in sums.items():
+        book.devices.setdefault(device, KeptDevice()).compute.add(total)
+
+
+def _engines(snapshot: Snapshot) -> dict[ContainerRef, str]:
+    return {
+        row.holder: row.command
+        for row in snapshot.processes
+        if row.holder is not None and row.command and row.command.startswith(_ENGINES)
+    }
+
+
+def _enter_devices(book: Book, snapshot: Snapshot) -> None:
+    rows: dict[DeviceKey, GpuRow | MigRow] = {DeviceKey(gpu.identity.uuid): gpu for gpu in snapshot.gpus}
+    rows |= {mig.device: mig for mig in snapshot.migs}
+    book.devices = {key: book.devices.get(key, KeptDevice()) for key in rows}
+    for key, row in rows.items():
+        device = book.devices[key]
+        memory = row.reading.memory if row.reading is not None else None
+        if memory is not None and memory.total and row.unattributed_memory is not None:
+            device.unattributed += row.unattributed_memory / memory.total
+            device.steps += 1
+        if isinstance(row, GpuRow):
+            _enter_engines(device, row)
+
+
+def _enter_engines(device: KeptDevice, gpu: GpuRow) -> None:
+    if gpu.nvlink_bytes_per_second is not None:
+        device.nvlink = bool(device.nvlink) or gpu.nvlink_bytes_per_second > 0
+    percents = gpu.reading.engine_percent if gpu.reading is not None else {}
+    if percents:
+        device.media = bool(device.media) or any(percents.get(name) for name in _MEDIA)

@@ -1,0 +1,153 @@
+"""The windows of a node's holders since they were first seen, from what is kept; a pod is a workload."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from exporter.advice.kept import Book, Keeper, Kept, KeptDevice, measured_share
+from exporter.advice.model import Advice, DeviceFacts, Use, Window
+from exporter.advice.verdicts import advise
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model.mig_geometry import free_beside
+from exporter.model.totals import Totals
+
+TIME_SLICING = "time-slicing"
+Group = tuple[ContainerRef | None, str, str, str]
+_NOTHING = Totals(first_seen=0.0)
+
+
+def advice_of_node(snapshot: Snapshot, keeper: Keeper) -> tuple[Advice, ...]:
+    """Return the advice on each container of the node, or on a GPU whose holders take turns."""
+    book, yesterday = keeper.books()
+    groups = _groups(snapshot.containers)
+    facts = _Facts(snapshot)
+    return tuple(
+        advise(window, facts.window(rows, yesterday) if yesterday is not None else None)
+        for rows in groups.values()
+        if (window := facts.window(rows, book)) is not None
+    )
+
+
+def _groups(rows: Iterable[ContainerRow]) -> Mapping[Group, list[ContainerRow]]:
+    """Return the rows of each container on devices of one kind, and those of each GPU with replicas."""
+    groups: dict[Group, list[ContainerRow]] = {}
+    for row in rows:
+        if row.slices:
+            together = row.sharing == TIME_SLICING
+            holder, device = (None, row.device.uuid) if together else (row.holder, "")
+            groups.setdefault((holder, device, row.model, row.sharing), []).append(row)
+    return groups
+
+
+class _Facts:
+    """The devices of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._gpus = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
+        self._migs = {mig.device: mig for mig in snapshot.migs}
+
+    def window(self, rows: Sequence[ContainerRow], book: Book) -> Window | None:
+        """Return the window of a group of rows; None if the book has none of them."""
+        known = [(row, kept) for row in rows if (kept := book.holders.get((row.holder, row.device)))]
+        # A row that came after the book belongs to a later window.
+        known = [
+            (row, kept)
+            for row, kept in known
+            if row.totals and kept.totals.first_seen == row.totals.first_seen
+        ]
+        if not known:
+            return None
+        first = known[0][0]
+        together = first.sharing == TIME_SLICING
+        return Window(
+            namespace="" if together else first.holder.namespace,
+            workload="" if together else first.holder.pod,
+            container="" if together else first.holder.container,
+            start=min(kept.totals.first_seen for _, kept in known),
+            end=book.at,
+            device=self._device([row for row, _ in known], book),
+            uses=tuple(_use(row, kept) for row, kept in known),
+            engine="" if together else next((kept.engine for _, kept in known if kept.engine), ""),
+        )
+
+    def _device(self, rows: Sequence[ContainerRow], book: Book) -> DeviceFacts:
+        row = rows[0]
+        kept = [book.devices.get(each.device, KeptDevice()) for each in rows]
+        of_gpus = [book.devices.get(DeviceKey(each.device.uuid), KeptDevice()) for each in rows]
+        gpu, mig = self._gpus.get(row.device.uuid), self._migs.get(row.device)
+        profiles = self._snapshot.node.mig_profiles.get(row.model)
+        reading = mig.reading if mig is not None else gpu.reading if gpu is not None else None
+        memory = reading.memory if reading is not None else None
+        return DeviceFacts(
+            model=row.model,
+            memory=memory.total if memory is not None else None,
+            sharing=row.sharing,
+            isolation=row.isolation,
+            profile=(mig.reading.profile or "") if mig is not None else "",
+            profiles=profiles.profiles if profiles is not None else _without_mig(gpu),
+            nvlink_traffic=_either([each.nvlink for each in of_gpus]),
+            media_used=_either([each.media for each in of_gpus]),
+            unattributed=max(_unattributed(each) for each in kept),
+            replicas=_replicas(gpu, row),
+            sum_p95=kept[0].compute.p95(),
+            sum_peak=kept[0].peak or None,
+            adjacent=_adjacent(self._snapshot, mig),
+        )
+
+
+def _without_mig(gpu: GpuRow | None) -> tuple[()] | None:
+    """Return that there are no profiles if the GPU has no MIG mode, None if nobody knows them."""
+    reading = gpu.reading if gpu is not None else None
+    return (
+        () if reading is not None and reading.mig_enabled is False and reading.mig_pending is None else None
+    )
+
+
+def _either(answers: Iterable[bool | None]) -> bool | None:
+    known = [answer for answer in answers if answer is not None]
+    return any(known) if known else None
+
+
+def _unattributed(device: KeptDevice) -> float:
+    return device.unattributed / device.steps if device.steps else 0.0
+
+
+def _replicas(gpu: GpuRow | None, row: ContainerRow) -> int | None:
+    offers = (
+        [count.offered for count in gpu.slices if count.resource == row.resource] if gpu is not None else []
+    )
+    return offers[0] if offers else None
+
+
+def _adjacent(snapshot: Snapshot, mig: MigRow | None) -> int | None:
+    gpu = next(
+        (gpu for gpu in snapshot.gpus if mig is not None and gpu.identity.uuid == mig.device.uuid), None
+    )
+    if gpu is None or mig is None or gpu.reading is None:
+        return None
+    return free_beside(gpu.reading, mig.reading)
+
+
+def _use(row: ContainerRow, kept: Kept) -> Use:
+    totals = kept.totals
+    held = totals.held_seconds or 0.0
+    used, share = totals.used_gpu_seconds, measured_share(_NOTHING, totals) or 0.0
+    return Use(
+        holder=row.holder,
+        device=row.device,
+        held=held,
+        memory_coverage=min((totals.memory_measured_seconds or 0.0) / held, 1.0) if held else 0.0,
+        compute_coverage=share,
+        computing=kept.computing,
+        memory_peak=totals.memory_peak,
+        memory_flat=kept.memory_flat,
+        compute_p95=kept.compute.p95(),
+        compute_mean=used / (held * share) if used is not None and held and share else None,
+        sm_p95=kept.sm.p95(),
+        memory_entitled=row.memory_entitled,
+        compute_entitled=row.compute_entitled,
+    )
+
+
+def holders_of(advice: Advice) -> Iterator[ContainerRef]:
+    """Yield the containers that advice is for."""
+    yield from dict.fromkeys(use.holder for use in advice.window.uses)
