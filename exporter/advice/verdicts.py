@@ -93,12 +93,12 @@ def _released(window: Window) -> Iterator[Option]:
         return
     freed = average_gpus(window, idle)
     if len(idle) == len(window.uses):
-        yield Option("release", "nothing: it never computed", freed)
+        yield Option("release", "nothing: it never computed", freed, would_fit=True)
         return
     by_pod = Counter(use.holder for use in idle)
     kept = window.devices_of_pod - min(by_pod.values())
     if kept > 0 and len(by_pod) == len({use.holder for use in window.uses}):
-        yield Option("fewer_gpus", plural(kept, "GPU"), freed)
+        yield Option("fewer_gpus", plural(kept, "GPU"), freed, would_fit=True)
 
 
 def _options(window: Window, need: Need) -> tuple[tuple[Option, ...], Refusal | None]:

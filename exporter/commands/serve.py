@@ -7,6 +7,8 @@ import logging
 import signal
 from collections.abc import Callable
 
+from exporter.advice.kept import Keeper
+from exporter.advice.node_windows import advice_of_node
 from exporter.commands.node_and_output import Node
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.doctor import Doctor
@@ -98,12 +100,15 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
     settings = poller.settings
     doctor = Doctor(lambda: poller.evidence, settings)
     poller.subscribe(doctor.record)
+    keeper = Keeper()
+    poller.subscribe(keeper.record)
     pages = RenderCache(
         lambda: poller.snapshot,
         exposition,
         idle_after=settings.idle_after,
         interval=settings.poll_interval,
     )
+    pages.advises(lambda snapshot: advice_of_node(snapshot, keeper))
     poller.subscribe(pages.turn)
     ticker = Ticker()
     poller.subscribe(ticker.tick)

@@ -6,13 +6,15 @@ result. Clients can request any number of queries, so pages are drawn in turns.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from markupsafe import Markup
 
+from exporter.advice import Advice
 from exporter.concurrency import in_scrape_thread, in_thread
 from exporter.exposition.page import Exposition, Format, Page
+from exporter.formats.advice import advice_document
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.model import ContainerRow, Snapshot
@@ -29,6 +31,7 @@ Made = TypeVar("Made")
 _Form = tuple[Format, bool]
 Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
 """Returns the page of a subject (``Place.names``), None if there is no such subject."""
+Advise = Callable[[Snapshot], Sequence[Advice]]
 
 
 class RenderCache:
@@ -55,6 +58,7 @@ class RenderCache:
         self._drawn: dict[str, Draw] = {}
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
+        self._advise: Advise = lambda _snapshot: ()
         self._cache = TaskCache()
         self._turns = RenderQueue()
         self._second = 0
@@ -72,6 +76,10 @@ class RenderCache:
         """Set the ranges of timelines, and the function that draws a holder's last hour in its row."""
         self._spans = spans
         self._sparkline = sparkline
+
+    def advises(self, advise: Advise) -> None:
+        """Set the function that judges which slice would fit each holder."""
+        self._advise = advise
 
     @property
     def snapshot(self) -> Snapshot:
@@ -134,6 +142,14 @@ class RenderCache:
             "text", lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode()
         )
 
+    async def advice(self) -> bytes:
+        """Return the advice on all holders as JSON."""
+        snapshot = self.snapshot
+        return await self._once(
+            ("advice",),
+            lambda: json.dumps(advice_document(self._advise(snapshot), snapshot.timestamp)).encode(),
+        )
+
     async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
         """Return the result of ``make``, which shows ages and is called once per second for each name."""
         return await self._once((self._aging(time.time()), name), make)
@@ -159,6 +175,7 @@ class RenderCache:
                 query=place.query,
                 spans=self._spans,
                 sparkline=self._sparkline,
+                advise=self._advise,
             )
             draw_page = self._drawn.get(place.kind) or DRAWN[place.kind]
             return draw_page(scene, place.names)

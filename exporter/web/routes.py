@@ -74,6 +74,7 @@ def api_routes(site: Site) -> list[web.RouteDef]:
         web.get("/metrics", machine.metrics),
         web.get("/api/v1/snapshot", machine.snapshot),
         web.get("/api/v1/doctor", machine.doctor),
+        web.get("/api/v1/advice", machine.advice),
         web.get("/-/healthy", machine.healthy),
         web.get("/-/ready", machine.ready),
     ]
@@ -111,6 +112,10 @@ class _Machine:
         if not report.checks:
             raise web.HTTPServiceUnavailable(text="The first poll is not done yet.")
         return await reply(request, json.dumps(report.as_dict()).encode(), JSON)
+
+    async def advice(self, request: web.Request) -> web.Response:
+        """Return which slice would fit each holder, or why that is unknown."""
+        return await reply(request, await self._pages.advice(), JSON)
 
     async def healthy(self, _request: web.Request) -> web.Response:
         """Return 503 only if a restart helps, because the kubelet then restarts the container."""

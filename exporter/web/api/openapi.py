@@ -6,6 +6,7 @@ from aiohttp import web
 
 from exporter.history.past import FIELDS
 from exporter.web.api import describe
+from exporter.web.api.advice_schema import advice_schema
 from exporter.web.api.describe import (
     CSV,
     EVENTS,
@@ -166,6 +167,12 @@ OPERATIONS: Operations = {
         answers={JSON: "Report"},
         refusals=(503,),
     ),
+    "/api/v1/advice": Operation(
+        name="advice",
+        summary="Which slice would fit each holder, or why that is unknown.",
+        words="By what the node has seen since each holder came; nothing acts on it.",
+        answers={JSON: "AdviceReport"},
+    ),
     describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
     "/-/healthy": probe("healthy", "Whether the process needs no restart.", (503,)),
     "/-/ready": probe("ready", "Whether the first poll is done.", (503,)),
@@ -195,7 +202,7 @@ def route() -> web.RouteDef:
 
 def document() -> Schema:
     """Return the description."""
-    own = {"StreamEvent": _stream_event(), "Figures": _figures_schema()}
+    own = {"StreamEvent": _stream_event(), "Figures": _figures_schema(), "AdviceReport": advice_schema()}
     return description(_ABOUT, OPERATIONS, schemas() | own)
 
 

@@ -1,15 +1,17 @@
 """A snapshot as shown to people: rows by device, states of holders, and reasons for missing values."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from exporter.advice import Advice
+from exporter.advice.node_windows import holders_of
 from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
 from exporter.metrics import Number
-from exporter.model import ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.states import HolderState, Judgement, judge
 from exporter.web.pages.place import Query
 
@@ -114,6 +116,7 @@ class Scene:
         spans: tuple[str, ...] = (),  # ranges of timelines
         sparkline: Callable[[ContainerRow], Markup]
         | None = None,  # draws the last hour; None without history
+        advise: Callable[[Snapshot], Sequence[Advice]] = lambda _snapshot: (),
     ) -> None:
         self.snapshot = snapshot
         self.now = now
@@ -122,6 +125,7 @@ class Scene:
         self.query = query or Query()
         self.spans = spans
         self.sparkline = sparkline
+        self._advise = advise
         # Whether a device with very many holders shows only some of them.
         self.in_short = True
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
@@ -164,6 +168,10 @@ class Scene:
     def devices_of(self, uuid: str) -> list[DeviceKey]:
         """Return the MIG devices of a GPU, then those that containers hold but the driver does not list."""
         return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
+
+    def advice_for(self, ref: ContainerRef) -> list[Advice]:
+        """Return the advice on a container; one that holds devices of several models has several."""
+        return [advice for advice in self._advise(self.snapshot) if ref in holders_of(advice)]
 
     def device_memory(self, row: ContainerRow) -> Memory | None:
         """Return the memory of a container's device, None if it is not reported."""

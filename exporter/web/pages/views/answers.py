@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats.advice import advice_words
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
 from exporter.model import ContainerRow
 from exporter.web.pages.holders_table.cells_html import efficiency_of
@@ -33,6 +34,7 @@ def answers_of(
     return [
         Answer("Is its slice used?", _sentences(scene, rows, names, _USE)),
         Answer("Is there memory left for it?", _sentences(scene, rows, names, _MEMORY)),
+        Answer("Which slice would fit it?", tuple(_fits(scene, rows))),
         Answer("Has a fault hit it?", (("", " ".join(_faults(scene, rows, hits))),)),
     ]
 
@@ -195,6 +197,14 @@ def _is_short(_scene: Scene, row: ContainerRow) -> bool:
 
 _USE = _Question(_use, _use_of_all, lambda scene, row: scene.state(row) != "active")
 _MEMORY = _Question(_memory, _memory_of_all, _is_short)
+
+
+def _fits(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[tuple[str, str]]:
+    advices = scene.advice_for(rows[0].holder)
+    for advice in advices:
+        yield advice.window.device.model if len(advices) > 1 else "", advice_words(advice)
+    if not advices:
+        yield "", "Not known yet: it was first seen less than 10 min ago, or holds nothing."
 
 
 def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView]) -> Iterator[str]:

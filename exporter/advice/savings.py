@@ -1,0 +1,25 @@
+"""What all advice together would free; options that exclude each other are never added up."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from exporter.advice.model import Advice
+
+
+class Savings(NamedTuple):
+    """GPUs, as means over the windows."""
+
+    # Freed by the first option of each advice that frees something.
+    freed: float
+    # The part of it that another holder would get.
+    fits: float
+
+
+def savings_of(advices: Iterable[Advice]) -> Savings:
+    """Return what the first options would free."""
+    firsts = [advice.options[0] for advice in advices if advice.options]
+    freeing = [option for option in firsts if option.gpus_freed > 0]
+    return Savings(
+        freed=sum(option.gpus_freed for option in freeing),
+        fits=sum(option.gpus_freed for option in freeing if option.would_fit),
+    )

@@ -1,0 +1,117 @@
+"""Advice in words and as JSON data."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from exporter.advice import Advice, Option, Use
+from exporter.advice.savings import savings_of
+from exporter.formats.wording import decimal, duration, gibibytes
+
+_DAY = 86400.0
+_SENTENCES = {
+    "release": "It could be released: it never computed.",
+    "fewer_gpus": "{target} would do: the others never computed.",
+    "replicas": "The GPU could have {target}.",
+    "keep": "What it holds fits: {target}.",
+}
+_FITS = "{target} would fit."
+
+
+def advice_words(advice: Advice) -> str:
+    """Return advice as sentences: what would fit, by which facts, and how sure that is; or why it is unknown."""
+    if advice.reason is not None:
+        return f"Not known: {advice.why}."
+    option = advice.options[0]
+    told = _SENTENCES.get(option.verdict, _FITS).format(target=option.target)
+    return " ".join((told, f"{_facts(advice)}.", *_notes(option)))
+
+
+def _facts(advice: Advice) -> str:
+    seen = (
+        f"seen for {duration(advice.days * _DAY)}, measured for {decimal(100 * advice.coverage, 0)} % of it"
+    )
+    parts = [*_needs(advice), f"confidence {advice.confidence}: {seen}"]
+    return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:]
+
+
+def _needs(advice: Advice) -> Iterator[str]:
+    uses, need = advice.window.uses, advice.need
+    peaks = [use.memory_peak for use in uses if use.memory_peak is not None]
+    if not peaks or need is None or advice.options[0].verdict in ("release", "replicas"):
+        return
+    yield f"memory peak {gibibytes(max(peaks))} GiB, {gibibytes(need.memory)} with a margin"
+    if need.compute is not None:
+        yield f"95 % of the time at most {decimal(need.compute, 2)} GPU with a margin"
+
+
+def _notes(option: Option) -> Iterator[str]:
+    for note in option.notes:
+        yield f"{note[0].upper()}{note[1:]}."
+
+
+def advice_document(advices: Sequence[Advice], at: float) -> dict[str, Any]:
+    """Return all advice of Unix time ``at`` as JSON data, with every input; unknown values are null."""
+    savings = savings_of(advices)
+    return {
+        "timestamp": at,
+        "advice": [_advice(advice) for advice in advices],
+        "savings": {"could_be_freed_gpus": savings.freed, "would_fit_gpus": savings.fits},
+    }
+
+
+def _advice(advice: Advice) -> dict[str, Any]:
+    window, need, device = advice.window, advice.need, advice.window.device
+    return {
+        "namespace": window.namespace or None,
+        "workload": window.workload or None,
+        "container": window.container or None,
+        "now": advice.now,
+        "options": [_option(option) for option in advice.options],
+        "reason": advice.reason,
+        "why": advice.why,
+        "confidence": advice.confidence,
+        "window": {"start": window.start, "end": window.end, "held_seconds": window.held},
+        "coverage": advice.coverage,
+        "pods": advice.pods,
+        "need": None if need is None else {"memory_bytes": need.memory, "compute_gpus": need.compute},
+        "device": {
+            "model": device.model,
+            "sharing": device.sharing,
+            "isolation": device.isolation,
+            "profile": device.profile or None,
+            "memory_bytes": device.memory,
+            "unattributed_ratio": device.unattributed,
+        },
+        "uses": [_use(use) for use in window.uses],
+    }
+
+
+def _option(option: Option) -> dict[str, Any]:
+    return {
+        "verdict": option.verdict,
+        "target": option.target,
+        "gpus_freed": option.gpus_freed,
+        "would_fit": option.would_fit,
+        "notes": list(option.notes),
+    }
+
+
+def _use(use: Use) -> dict[str, Any]:
+    return {
+        "namespace": use.holder.namespace,
+        "pod": use.holder.pod,
+        "container": use.holder.container,
+        "uuid": use.device.uuid,
+        "mig_uuid": use.device.mig_uuid or None,
+        "held_seconds": use.held,
+        "memory_coverage": use.memory_coverage,
+        "compute_coverage": use.compute_coverage,
+        "computing_seconds": use.computing,
+        "memory_peak_bytes": use.memory_peak,
+        "memory_flat": use.memory_flat,
+        "compute_p95_gpus": use.compute_p95,
+        "compute_mean_gpus": use.compute_mean,
+        "sm_p95_ratio": use.sm_p95,
+        "memory_entitled_bytes": use.memory_entitled,
+        "compute_entitled_gpus": use.compute_entitled,
+    }
