@@ -63,8 +63,10 @@ def refusal(window: Window) -> Refusal | None:
 
 
 def _young(window: Window) -> Refusal | None:
-    if window.held < YOUNG and window.pods < JOBS:
-        return Refusal("young", f"held for {duration(window.held)}, which is less than a day")
+    # Holders that take turns on a GPU are judged together, over the time in which they were seen.
+    seconds = window.held if window.workload else window.end - window.start
+    if seconds < YOUNG and not (window.workload and window.pods >= JOBS):
+        return Refusal("young", f"held for {duration(seconds)}, which is less than a day")
     return None
 
 

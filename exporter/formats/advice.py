@@ -18,7 +18,7 @@ _FITS = "{target} would fit."
 
 
 def advice_words(advice: Advice) -> str:
-    """Return advice as sentences: what would fit, by which facts, and how sure that is; or why it is unknown."""
+    """Return advice as sentences: what would fit, the facts and how sure that is; or why it is unknown."""
     if advice.reason is not None:
         return f"Not known: {advice.why}."
     option = advice.options[0]
@@ -27,11 +27,10 @@ def advice_words(advice: Advice) -> str:
 
 
 def _facts(advice: Advice) -> str:
-    seen = (
-        f"seen for {duration(advice.days * _DAY)}, measured for {decimal(100 * advice.coverage, 0)} % of it"
-    )
-    parts = [*_needs(advice), f"confidence {advice.confidence}: {seen}"]
-    return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:]
+    share = f"{decimal(100 * advice.coverage, 0)} %"
+    seen = f"seen for {duration(advice.days * _DAY)}, measured for {share} of it"
+    facts = "; ".join((*_needs(advice), f"confidence {advice.confidence}: {seen}"))
+    return facts[0].upper() + facts[1:]
 
 
 def _needs(advice: Advice) -> Iterator[str]:
