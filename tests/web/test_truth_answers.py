@@ -11,7 +11,7 @@ from tests.web.truth_sentences import Holder, is_gib, is_gpu, is_together, unhea
 
 def answers(shown):
     """Give the two answers that have numbers of use: pairs of the device ("" for all) and the text."""
-    use, memory, _ = shown.one(id="answers").all("div")
+    use, memory, *_ = shown.one(id="answers").all("div")
     for answer in (use, memory):
         for said in answer.all("p"):
             where = "".join(strong.text for strong in said.all("strong"))

@@ -160,7 +160,7 @@ def test_several_devices_are_answered_together_and_what_stands_out_by_itself() -
         holder("train", "GPU-2", memory_used=None),
     ]
     shown = snapshot([gpu(), gpu(1), gpu(2)], rows)
-    used, memory, _ = answers(shown)
+    used, memory, *_ = answers(shown)
 
     assert used.startswith(
         "On 3 devices it uses 1.20 of the 3.00 GPUs it is entitled to. GPU 1: whole GPU. No:"
@@ -307,7 +307,7 @@ def test_pieces_keep_their_names_from_poll_to_poll() -> None:
 def test_a_device_that_it_only_uses_adds_nothing_to_what_it_is_entitled_to() -> None:
     """That it holds nothing there is known, so that the sum over its devices is whole."""
     elsewhere = holder("train", "GPU-1", slices=0, memory_entitled=None, compute_entitled=None)
-    used, memory, _ = answers(snapshot([gpu(), gpu(1)], [holder("train"), elsewhere]))
+    used, memory, *_ = answers(snapshot([gpu(), gpu(1)], [holder("train"), elsewhere]))
 
     assert "On 2 devices it uses 1.20 of the 1.00 GPUs it is entitled to." in used
     assert "On 2 devices it uses 14.0 of the 16.0 GiB it is entitled to." in memory
@@ -316,7 +316,7 @@ def test_a_device_that_it_only_uses_adds_nothing_to_what_it_is_entitled_to() -> 
 def test_what_is_not_known_of_several_devices_is_said_in_words() -> None:
     """No dash stands in a sentence."""
     rows = [holder("train", f"GPU-{at}", compute_used=None, memory_used=None) for at in range(2)]
-    used, memory, _ = answers(snapshot([gpu(), gpu(1)], rows))
+    used, memory, *_ = answers(snapshot([gpu(), gpu(1)], rows))
 
     assert used.startswith("Its use of its 2 devices is not known.")
     assert memory.startswith("Its use of its 2 devices is not known.")
@@ -324,7 +324,7 @@ def test_what_is_not_known_of_several_devices_is_said_in_words() -> None:
 
 def test_a_neighbour_that_is_not_measured_is_said_to_be_so() -> None:
     """The sentence has no dash for a number either."""
-    _, memory, _ = answers(snapshot([gpu()], [shared(), shared("other", memory_used=None)]))
+    _, memory, *_ = answers(snapshot([gpu()], [shared(), shared("other", memory_used=None)]))
 
     assert "The use of its neighbour is not known." in memory
 
@@ -332,7 +332,7 @@ def test_a_neighbour_that_is_not_measured_is_said_to_be_so() -> None:
 def test_no_process_inside_a_partition_is_said_to_be_inside_mig() -> None:
     """AMD's GPUs are cut into partitions."""
     part = DeviceKey(UUID, "partition-0")
-    used, _, _ = answers(snapshot([gpu()], [holder("train", part, compute_used=None)]))
+    used, *_ = answers(snapshot([gpu()], [holder("train", part, compute_used=None)]))
 
     assert "the driver does not measure per-process compute inside partitions" in used
 

@@ -34,8 +34,8 @@ def answers_of(
     return [
         Answer("Is its slice used?", _sentences(scene, rows, names, _USE)),
         Answer("Is there memory left for it?", _sentences(scene, rows, names, _MEMORY)),
-        Answer("Which slice would fit it?", tuple(_fits(scene, rows))),
         Answer("Has a fault hit it?", (("", " ".join(_faults(scene, rows, hits))),)),
+        Answer("Which slice would fit it?", tuple(_fits(scene, rows))),
     ]
 
 
