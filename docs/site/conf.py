@@ -36,6 +36,7 @@ NAVIGATION = {
         "Who gets what": "docs/join",
         "Sharing systems": "docs/sharing-systems",
         "The page": "docs/page",
+        "Which slice would fit": "docs/advice",
         "The whole cluster": "docs/fleet",
         "What befalls GPUs": "docs/lifecycle",
         "Labels and jobs": "docs/labels",

@@ -1,6 +1,6 @@
 """The windows of a node's holders since they were first seen, from what is kept; a pod is a workload."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.advice.kept import Book, Keeper, Kept, KeptDevice, measured_share
 from exporter.advice.model import Advice, DeviceFacts, Use, Window
@@ -14,14 +14,20 @@ Group = tuple[ContainerRef | None, str, str, str]
 _NOTHING = Totals(first_seen=0.0)
 
 
-def advice_of_node(snapshot: Snapshot, keeper: Keeper) -> tuple[Advice, ...]:
-    """Return the advice on each container of the node, or on a GPU whose holders take turns."""
+def advice_of_node(
+    snapshot: Snapshot, keeper: Keeper, only: ContainerRef | None = None
+) -> tuple[Advice, ...]:
+    """Return the advice on each container of the node, or on a GPU whose holders take turns.
+
+    With ``only``, that on this container, which has several if it holds devices of several models.
+    """
     book, yesterday = keeper.books()
     groups = _groups(snapshot.containers)
     facts = _Facts(snapshot)
     return tuple(
         advise(window, facts.window(rows, yesterday) if yesterday is not None else None)
         for rows in groups.values()
+        if only is None or any(row.holder == only for row in rows)
         if (window := facts.window(rows, book)) is not None
     )
 
@@ -146,8 +152,3 @@ def _use(row: ContainerRow, kept: Kept) -> Use:
         memory_entitled=row.memory_entitled,
         compute_entitled=row.compute_entitled,
     )
-
-
-def holders_of(advice: Advice) -> Iterator[ContainerRef]:
-    """Yield the containers that advice is for."""
-    yield from dict.fromkeys(use.holder for use in advice.window.uses)

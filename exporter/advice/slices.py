@@ -182,4 +182,4 @@ def of_replicas(window: Window) -> Verdicts:
 
 def _replicas(window: Window, count: int, note: str) -> Option:
     freed = average_gpus(window, window.uses, 1 / count)
-    return Option("replicas", f"{count} replicas per GPU", freed, (note,) if note else (), would_fit=True)
+    return Option("replicas", f"{count} replicas", freed, (note,) if note else (), would_fit=True)

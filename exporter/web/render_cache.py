@@ -17,7 +17,7 @@ from exporter.exposition.page import Exposition, Format, Page
 from exporter.formats.advice import advice_document
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
-from exporter.model import ContainerRow, Snapshot
+from exporter.model import ContainerRef, ContainerRow, Snapshot
 from exporter.web.html import Drawing, Opened, page
 from exporter.web.http.assets import version
 from exporter.web.pages.place import Place
@@ -31,7 +31,8 @@ Made = TypeVar("Made")
 _Form = tuple[Format, bool]
 Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
 """Returns the page of a subject (``Place.names``), None if there is no such subject."""
-Advise = Callable[[Snapshot], Sequence[Advice]]
+Advise = Callable[[Snapshot, ContainerRef | None], Sequence[Advice]]
+"""Returns the advice on one container, or on all."""
 
 
 class RenderCache:
@@ -58,7 +59,7 @@ class RenderCache:
         self._drawn: dict[str, Draw] = {}
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
-        self._advise: Advise = lambda _snapshot: ()
+        self._advise: Advise = lambda _snapshot, _only: ()
         self._cache = TaskCache()
         self._turns = RenderQueue()
         self._second = 0
@@ -147,7 +148,7 @@ class RenderCache:
         snapshot = self.snapshot
         return await self._once(
             ("advice",),
-            lambda: json.dumps(advice_document(self._advise(snapshot), snapshot.timestamp)).encode(),
+            lambda: json.dumps(advice_document(self._advise(snapshot, None), snapshot.timestamp)).encode(),
         )
 
     async def each_second(self, name: str, make: Callable[[], Made]) -> Made:

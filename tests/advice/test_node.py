@@ -9,7 +9,7 @@ import pytest
 
 from exporter.advice import Advice
 from exporter.advice.kept import Keeper
-from exporter.advice.node_windows import advice_of_node, holders_of
+from exporter.advice.node_windows import advice_of_node
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import Scenario
 from exporter.model import Snapshot
@@ -65,7 +65,7 @@ async def advised(scenario: Scenario, hours: float) -> dict[str, Advice]:
 
     def see(snapshot: Snapshot, keeper: Keeper) -> None:
         for advice in advice_of_node(snapshot, keeper):
-            found.update({ref.pod: advice for ref in holders_of(advice)})
+            found.update({use.holder.pod: advice for use in advice.window.uses})
 
     await lived(scenario, hours, see)
     return found
@@ -127,7 +127,7 @@ async def test_holders_that_take_turns_are_judged_together() -> None:
     assert found["p0"] is found["p1"]
     assert (found["p0"].options[0].verdict, found["p0"].options[0].target) == (
         "replicas",
-        "4 replicas per GPU",
+        "4 replicas",
     )
 
 

@@ -197,9 +197,9 @@ def test_a_mig_device_that_is_nearly_full_gets_the_next_larger_profile() -> None
 @pytest.mark.parametrize(
     ("sum_p95", "sum_peak", "verdict"),
     [
-        (0.3, gib(20), ("replicas", "8 replicas per GPU")),
+        (0.3, gib(20), ("replicas", "8 replicas")),
         (0.9, gib(20), ("keep", "20.0 GiB and 0.25 GPU")),
-        (0.3, int(0.95 * H100_BYTES), ("replicas", "2 replicas per GPU")),
+        (0.3, int(0.95 * H100_BYTES), ("replicas", "2 replicas")),
     ],
 )
 def test_replicas_follow_the_sum_of_all_holders(

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from exporter.advice import Advice
-from exporter.advice.node_windows import holders_of
 from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
@@ -116,7 +115,7 @@ class Scene:
         spans: tuple[str, ...] = (),  # ranges of timelines
         sparkline: Callable[[ContainerRow], Markup]
         | None = None,  # draws the last hour; None without history
-        advise: Callable[[Snapshot], Sequence[Advice]] = lambda _snapshot: (),
+        advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: (),
     ) -> None:
         self.snapshot = snapshot
         self.now = now
@@ -169,9 +168,9 @@ class Scene:
         """Return the MIG devices of a GPU, then those that containers hold but the driver does not list."""
         return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
 
-    def advice_for(self, ref: ContainerRef) -> list[Advice]:
+    def advice_for(self, ref: ContainerRef) -> Sequence[Advice]:
         """Return the advice on a container; one that holds devices of several models has several."""
-        return [advice for advice in self._advise(self.snapshot) if ref in holders_of(advice)]
+        return self._advise(self.snapshot, ref)
 
     def device_memory(self, row: ContainerRow) -> Memory | None:
         """Return the memory of a container's device, None if it is not reported."""
