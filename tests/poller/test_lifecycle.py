@@ -51,6 +51,7 @@ LASTING = {
     "gpuslice_gpu_slices_unhealthy",
     "gpuslice_container_slices",
     "gpuslice_container_compute_entitled_ratio",
+    "gpuslice_container_memory_peak_bytes",
     "gpuslice_container_last_active_timestamp_seconds",
 }
 
