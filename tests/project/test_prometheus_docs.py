@@ -19,7 +19,6 @@ PAGE = (ROOT / "docs/prometheus.md").read_text()
 BASE = ROOT / "deploy/base"
 CODE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 NAME = re.compile(r"\b(?:gpuslice|DCGM)_[A-Za-z0-9_]+\b(?!\()")
-KINDS = {"PodMonitor", "ServiceMonitor"}
 SCRAPED = {"job_name": "of-the-test", "static_configs": [{"targets": ["127.0.0.1:9836"]}]}
 
 
@@ -55,7 +54,7 @@ def checked(*command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 def test_every_block_of_yaml_is_checked_here() -> None:
     """None is of a sort that the tests below do not know."""
-    known = configurations(), documents("kind"), documents("route")
+    known = configurations(), documents("route")
 
     assert sum(map(len, known)) == len(blocks("yaml"))
 
@@ -99,16 +98,6 @@ def test_pods_are_found_where_they_are_deployed() -> None:
     assert job["honor_labels"] is True
 
 
-@pytest.mark.parametrize("query", blocks("promql"))
-def test_prometheus_takes_the_query(query: str, tmp_path: Path) -> None:
-    """It parses."""
-    written = tmp_path / "rules.yml"
-    group = {"name": "page", "rules": [{"record": "page:query:checked", "expr": query}]}
-    written.write_text(yaml.safe_dump({"groups": [group]}))
-
-    checked(program("promtool"), "check", "rules", str(written))
-
-
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write the example of Alertmanager's configuration, and give its path."""
@@ -149,27 +138,6 @@ def test_inhibition_names_alerts_that_there_are() -> None:
             if label != "alertname":
                 continue
             assert any(re.fullmatch(pattern, name) for name in named("alert")), pattern
-
-
-@pytest.mark.parametrize("monitor", [each for each in documents("kind") if each["kind"] in KINDS])
-def test_monitors_choose_what_is_deployed(monitor: Any) -> None:
-    """Their labels and their port are those of the base, and labels of pods are kept apart."""
-    pods = yaml.safe_load((BASE / "daemonset.yaml").read_text())["spec"]["template"]
-    service = yaml.safe_load((BASE / "service.yaml").read_text())
-    chosen, ports = (
-        (pods["metadata"], pods["spec"]["containers"][0]["ports"])
-        if monitor["kind"] == "PodMonitor"
-        else (service["metadata"], service["spec"]["ports"])
-    )
-    (endpoint,) = monitor["spec"].get("podMetricsEndpoints") or monitor["spec"]["endpoints"]
-
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= chosen["labels"].items()
-    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"]
-    assert endpoint["port"] in {port["name"] for port in ports}
-    assert endpoint["honorLabels"] is True
-    dropped = endpoint["relabelings"][0]
-    assert dropped["action"] == "labeldrop"
-    assert all(re.fullmatch(dropped["regex"], label) for label in ("namespace", "pod", "container"))
 
 
 def test_the_collector_scrapes_as_prometheus_does() -> None:
