@@ -19,6 +19,7 @@ EXTRAS ?=
 TARGET ?=
 MOCK ?=
 GRAFANA ?=
+PICTURES ?=
 GPU_EXPORTER ?=
 
 VENV := .venv
@@ -52,11 +53,11 @@ mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of
 		"libnvidia-ml.so.1 and configs: build pkg/gpu/mocknvml of github.com/NVIDIA/k8s-test-infra"; exit 1; }
 	@NVML_MOCK='$(realpath $(MOCK))' scripts/run-tests tests/mock
 
-grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has bin/grafana or bin/grafana-server
+grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has bin/grafana, PICTURES=FOLDER takes some
 	@[[ -x '$(GRAFANA)/bin/grafana' || -x '$(GRAFANA)/bin/grafana-server' ]] \
 		|| { echo >&2 "error: GRAFANA='$(GRAFANA)' has no bin/grafana: unpack or build Grafana 10.0 or newer"; exit 1; }
 	@scripts/install-tools
-	@GRAFANA='$(realpath $(GRAFANA))' scripts/run-tests --numprocesses=0 tests/grafana
+	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/grafana
 
 coverage: $(DEV) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools

@@ -1,6 +1,7 @@
 """Our dashboards in a real Grafana, on fake nodes and a real Prometheus: every panel draws, no request fails.
 
-``make grafana GRAFANA=FOLDER`` names the folder whose ``bin`` has the program of Grafana 10.0 or newer.
+``make grafana GRAFANA=FOLDER`` names the folder whose ``bin`` has the program of Grafana 10.0 or newer. With
+``PICTURES=docs/screenshots`` it also takes the pictures of the documentation, in two widths.
 """
 
 import os
@@ -27,6 +28,9 @@ DATA_SECONDS = float(os.environ.get("GRAFANA_DATA_SECONDS", "120"))
 # Without a request for so long, a dashboard is loaded.
 QUIET_SECONDS = 3.0
 VIEWPORT = {"width": 1600, "height": 6000}
+PICTURES = os.environ.get("PICTURES", "")
+# The first width is that of the pictures shown, the second that of a small screen.
+WIDTHS, LONGEST = {1600: "", 1366: "-narrow"}, 1800
 PANELS = '[data-testid^="data-testid Panel header"]'
 # Before and after rows had names.
 FOLDED = '.dashboard-row--collapsed > button, [aria-label^="Expand row"]'
@@ -82,6 +86,17 @@ def _loaded(page: Page, asked: list[float]) -> None:
     raise AssertionError(f"{page.url} is not loaded after {LOAD_SECONDS:g} s")
 
 
+def _take_pictures(page: Page, name: str) -> None:
+    for width, suffix in WIDTHS.items():
+        page.set_viewport_size(VIEWPORT | {"width": width})
+        page.wait_for_timeout(2000)
+        boxes = [box for panel in page.locator(PANELS).all() if (box := panel.bounding_box())]
+        end = max(box["y"] + box["height"] for box in boxes) + 8
+        clip = {"x": 0, "y": 0, "width": width, "height": min(end, LONGEST)}
+        page.screenshot(path=ROOT / PICTURES / f"{name}{suffix}.png", clip=clip)
+    page.set_viewport_size(VIEWPORT)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", DASHBOARDS)
@@ -98,6 +113,8 @@ def test_a_dashboard_draws(grafana: str, browser: Browser, name: str, theme: str
     page.on("response", answered)
     page.goto(f"{grafana}/d/{name}?from=now-15m&to=now&theme={theme}&kiosk")
     _loaded(page, asked)
+    if PICTURES:
+        _take_pictures(page, f"{name.replace('gpuslice', 'dashboard')}-{theme}")
     while (folded := page.locator(FOLDED)).count():
         folded.first.click()
         page.wait_for_timeout(400)
