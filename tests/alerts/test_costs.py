@@ -1,18 +1,16 @@
-"""The query of costs on the page about Prometheus."""
+"""The query of costs at the prices of nodes, on the page of recipes."""
 
 import re
 from pathlib import Path
 
 from tests.dashboards.promtool import Asked, answered, during
 
-PAGE = Path(__file__).parents[2] / "docs/prometheus.md"
+PAGE = Path(__file__).parents[2] / "docs/recipes.md"
 
 
 def test_what_the_former_pod_of_an_exporter_counted_is_charged(tmp_path: Path) -> None:
     """A GPU is held for five hours, for two of which another pod of the exporter counted."""
-    (query,) = re.findall(
-        r"```promql\n(sum by .*?)```", PAGE.read_text().partition("\n## Costs\n")[2], re.DOTALL
-    )
+    (query,) = re.findall(r"^# .* prices of OpenCost\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     told = {'node_gpu_hourly_cost{node="n1"}': "2x300"}
     for instance, since, until in (("i1", 0, 120), ("i2", 121, 300)):
         target = f'job="j", instance="{instance}", node="n1"'
