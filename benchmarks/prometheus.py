@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -92,3 +93,9 @@ def prometheus(folder: Path, config: Mapping[str, Any], port: int, *options: str
     with (folder / "log").open("w") as output, started(command, port=port, output=output) as process:
         process.wait_for("Ready", "-/ready")
         yield Prometheus(process, folder)
+
+
+def create_blocks(source: Path, data: Path) -> None:
+    """Write the samples of a file in the OpenMetrics format as blocks; raise CalledProcessError."""
+    words = "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)
+    subprocess.run([installed("promtool"), *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our words

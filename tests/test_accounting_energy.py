@@ -268,7 +268,7 @@ def test_nothing_is_given_out_between_readings():
 
 
 def test_who_came_or_went_between_readings():
-    """Who came has its part from its second poll on; that of whoever has gone is nobody's."""
+    """A new container has its part from its second poll on; that of one that ended stays unattributed."""
     both, one = {100: 50, 101: 50}, {100: 100}
     node = between(
         (0, 100, one, "a"), (None, 100, both, "ab"), (None, 100, both, "ab"), (1500, 100, both, "ab")
@@ -284,7 +284,7 @@ def test_who_came_or_went_between_readings():
 
 
 def test_a_pod_that_takes_a_name_over_does_not_inherit():
-    """The part of the former pod is nobody's."""
+    """The part of the former pod stays unattributed."""
     busy = {100: 100}
     node = between(
         (0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, busy, "a", "a"), (1500, 100, busy, "a", "a")

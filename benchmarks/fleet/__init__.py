@@ -15,7 +15,7 @@ from benchmarks.fleet import sizes
 from benchmarks.fleet.pages import Lines, frame, only, recorded
 from benchmarks.fleet.sizes import INTERVAL, Size
 from benchmarks.processes import MissingError
-from benchmarks.prometheus import installed
+from benchmarks.prometheus import create_blocks, installed
 
 FARTHEST = 10_000
 """The number of nodes for which growing costs are extrapolated."""
@@ -81,8 +81,7 @@ def _on_disk(pages: Sequence[Lines]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="fleet-") as name:
         source, data = Path(name, "pages"), Path(name, "data")
         source.write_text("\n".join([*samples, "# EOF\n"]))
-        words = "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)
-        subprocess.run([installed("promtool"), *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+        create_blocks(source, data)
         sizes = {
             part: sum(file.stat().st_size for file in data.glob(f"*/{pattern}"))
             for part, pattern in (("index", "index"), ("chunks", "chunks/*"))

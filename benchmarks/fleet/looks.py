@@ -7,7 +7,6 @@ series that are asked are there. 10 000 whole pages do not fit a machine.
 
 import asyncio
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from benchmarks.fleet.nodes import Fleet, scraped
 from benchmarks.fleet.pages import frame, recorded
 from benchmarks.markdown import table
 from benchmarks.processes import ROOT, Process, free_port, started
-from benchmarks.prometheus import Prometheus, installed, prometheus
+from benchmarks.prometheus import Prometheus, create_blocks, prometheus
 from exporter.fleet import attention, nodes, targets, tenants
 from exporter.fleet.read import read_fleet
 from exporter.prometheus import Prometheus as Client
@@ -121,8 +120,7 @@ def simulated(rows: Sequence[Row], count: int, *, whole: bool = False) -> Iterat
             with source.open("w", encoding="utf-8") as file:
                 file.writelines(_lines(part, count, times, whole))
                 file.write("# EOF\n")
-            words = "tsdb", "create-blocks-from", "openmetrics", str(source), f"{name}/data"
-            subprocess.run([installed("promtool"), *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+            create_blocks(source, Path(name, "data"))
             source.unlink()
         with prometheus(Path(name), {"scrape_configs": []}, free_port(), "--log.level=error") as server:
             yield server

@@ -9,7 +9,7 @@ DAY = 86400.0
 YOUNG, COMPUTED, JOBS = DAY, 3 * 3600.0, 5
 """A window is too young below so many seconds held (or so many pods) and so many computing."""
 COVERED, WELL_COVERED = 0.8, 0.95
-_MEMORY_MARGIN, _LEAST_MEMORY_MARGIN, _COMPUTE_MARGIN = 1.15, 512 << 20, 1.2
+MEMORY_MARGIN, _LEAST_MEMORY_MARGIN, COMPUTE_MARGIN = 1.15, 512 << 20, 1.2
 LIMIT_HIT, NEAR_LIMIT = 0.98, 0.95
 _REST = 0.05
 # Shares of a device that engines take by default or by custom: JAX and XLA 0.75, vLLM and SGLang about 0.9.
@@ -36,7 +36,7 @@ def need_of(window: Window) -> Need | None:
     peak = max(peaks)
     computing = [use for use in window.uses if use.computing]
     return Need(
-        memory=int(max(peak * _MEMORY_MARGIN, peak + _LEAST_MEMORY_MARGIN)),
+        memory=int(max(peak * MEMORY_MARGIN, peak + _LEAST_MEMORY_MARGIN)),
         compute=_largest([use.compute_p95 if use.compute_coverage >= COVERED else None for use in computing]),
         sm=_largest([use.sm_p95 if use.compute_coverage >= COVERED else None for use in computing]),
     )
@@ -44,7 +44,7 @@ def need_of(window: Window) -> Need | None:
 
 def _largest(shares: list[float | None]) -> float | None:
     known = [share for share in shares if share is not None]
-    return max(known) * _COMPUTE_MARGIN if known and len(known) == len(shares) else None
+    return max(known) * COMPUTE_MARGIN if known and len(known) == len(shares) else None
 
 
 def computed(window: Window) -> bool:
@@ -64,7 +64,7 @@ def refusal(window: Window) -> Refusal | None:
 
 def _young(window: Window) -> Refusal | None:
     # Holders that take turns on a GPU are judged together, over the time in which they were seen.
-    seconds = window.held if window.workload else window.end - window.start
+    seconds = window.held if window.workload else window.span
     if seconds < YOUNG and not (window.workload and window.pods >= JOBS):
         return Refusal("young", f"held for {duration(seconds)}, which is less than a day")
     return None
@@ -93,6 +93,8 @@ def _rest(window: Window) -> Refusal | None:
 
 
 def _not_measured(window: Window) -> Refusal | None:
+    if window.device.memory is None:
+        return Refusal("not_measured", "the memory of the device is not known")
     share = coverage_of(window)
     if share >= COVERED:
         return None

@@ -2,6 +2,8 @@
 
 The means follow from the totals of a holder at the ends of a step, so a poll costs nearly nothing. All is in
 memory: after a restart of the exporter, every holder is young.
+
+A figure that is unknown for one holder of a device is unknown for their sum.
 """
 
 import math
@@ -9,17 +11,16 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass, field, replace
 
+from exporter.advice.guards import COVERED, DAY
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.model.readings import Engine
 from exporter.model.totals import Totals
 
 STEP = 300.0
-DAY = 86400.0
-"""Seconds of a step, and between two copies of what is kept."""
-# A step with less measured time is left out.
+"""Seconds of a step."""
+# A step with less measured time is left out; a sum with less known steps is unknown.
 _LEAST_MEASURED = 0.5
 _BINS = 100
 _NEAR_PEAK, _FLAT = 0.98, 0.95
@@ -62,7 +63,6 @@ class Histogram:
 class Kept:
     """One container on one device."""
 
-    uid: str
     totals: Totals
     """Totals at the end of the last step."""
     compute: Histogram = field(default_factory=Histogram)
@@ -70,8 +70,9 @@ class Kept:
     computing: float = 0.0
     """Seconds of the steps with compute."""
     steps: int = 0
+    """Steps with a known memory use, since it left the range within 2 % of its former peak."""
     near_peak: int = 0
-    """Steps with memory within 2 % of the peak."""
+    """Those of them within 2 % of the peak."""
     engine: str = ""
 
     @property
@@ -84,9 +85,9 @@ class Kept:
         before, self.totals = self.totals, totals
         if _rose(before.memory_peak, totals.memory_peak):
             self.near_peak, self.steps = 0, 0
-        self.steps += 1
-        peak = totals.memory_peak
-        self.near_peak += bool(peak and row.memory_used is not None and row.memory_used >= _NEAR_PEAK * peak)
+        if row.memory_used is not None and totals.memory_peak is not None:
+            self.steps += 1
+            self.near_peak += row.memory_used >= _NEAR_PEAK * totals.memory_peak
         mean = mean_compute(before, totals)
         if mean is not None:
             self.compute.add(mean)
@@ -97,9 +98,7 @@ class Kept:
 
     def __copy__(self) -> "Kept":
         """Return a copy that later steps do not change."""
-        new = Kept(self.uid, self.totals, copy(self.compute), copy(self.sm), self.computing)
-        new.steps, new.near_peak, new.engine = self.steps, self.near_peak, self.engine
-        return new
+        return replace(self, compute=copy(self.compute), sm=copy(self.sm))
 
 
 def _rose(before: int | None, peak: int | None) -> bool:
@@ -133,20 +132,32 @@ class KeptDevice:
     """A GPU or MIG device that may have several holders."""
 
     compute: Histogram = field(default_factory=Histogram)
-    """Of the sum of its holders in each step."""
+    """Of the sum of its holders in each step in which all were known."""
+    held_steps: int = 0
+    """Steps with holders."""
     peak: int = 0
     """Most memory used at a poll, in bytes."""
     unattributed: float = 0.0
     """Sum over the steps of the share of its memory that no container accounts for."""
     steps: int = 0
+    """Steps in which that was known."""
     nvlink: bool | None = None
     media: bool | None = None
 
     def __copy__(self) -> "KeptDevice":
         """Return a copy that later steps do not change."""
-        new = KeptDevice(copy(self.compute), self.peak, self.unattributed, self.steps)
-        new.nvlink, new.media = self.nvlink, self.media
-        return new
+        return replace(self, compute=copy(self.compute))
+
+    @property
+    def sum_p95(self) -> float | None:
+        """The 95th percentile of the sum of its holders; None if it was unknown for much of the time."""
+        known = sum(self.compute.counts)
+        return self.compute.p95() if known >= COVERED * self.held_steps else None
+
+    @property
+    def mean_unattributed(self) -> float | None:
+        """Mean share of its memory that no container accounts for; None if it was never known."""
+        return self.unattributed / self.steps if self.steps else None
 
 
 @dataclass(slots=True)
@@ -167,14 +178,13 @@ class Book:
 
 
 class Keeper:
-    """Enters each snapshot. The event loop writes, and threads take copies."""
+    """Enters each snapshot. The event loop writes; threads read the copies made at the ends of steps."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._book = Book()
-        # Copies made every day: the last one, and the one before, which is one to two days old.
-        self._today: Book | None = None
-        self._yesterday: Book | None = None
+        self._shown = Book()
+        # Copies that were shown at intervals of a day; the older one is one to two days old.
+        self._days: tuple[Book | None, Book | None] = (None, None)
         # SM activity since the last step: sum and number of readings.
         self._sm: defaultdict[DeviceKey, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
@@ -184,26 +194,25 @@ class Keeper:
             sums = self._sm[key]
             sums[0] += activity
             sums[1] += 1
-        with self._lock:
-            _enter_peaks(self._book, snapshot)
-            # A clock that was set back begins a new step.
-            if not 0 <= snapshot.timestamp - self._book.at < STEP:
-                self._step(snapshot)
+        _enter_peaks(self._book, snapshot)
+        # A clock that was set back begins a new step.
+        if not 0 <= snapshot.timestamp - self._book.at < STEP:
+            self._step(snapshot)
 
     def books(self) -> tuple[Book, Book | None]:
-        """Return what is kept, and what was kept one to two days ago; None until then."""
-        with self._lock:
-            return copy(self._book), self._yesterday
+        """Return what is kept up to the last step, and one to two days before it; None until then."""
+        return self._shown, self._days[0]
 
     def _step(self, snapshot: Snapshot) -> None:
-        if self._today is None or abs(snapshot.timestamp - self._today.at) >= DAY:
-            self._yesterday, self._today = self._today, copy(self._book)
-            self._today.at = snapshot.timestamp
         sm = {key: sums[0] / sums[1] for key, sums in self._sm.items()}
         self._sm.clear()
         self._book.at = snapshot.timestamp
         _enter_holders(self._book, snapshot, sm)
         _enter_devices(self._book, snapshot)
+        self._shown = copy(self._book)
+        newer = self._days[1]
+        if newer is None or abs(self._shown.at - newer.at) >= DAY:
+            self._days = newer, self._shown
 
 
 def _sm_activity(snapshot: Snapshot) -> Iterator[tuple[DeviceKey, float]]:
@@ -231,22 +240,29 @@ def _enter_holders(book: Book, snapshot: Snapshot, sm: Mapping[DeviceKey, float]
     for row in snapshot.containers:
         counts[row.device] += 1
     kept: dict[Key, Kept] = {}
-    sums: defaultdict[DeviceKey, float] = defaultdict(float)
+    sums: dict[DeviceKey, float | None] = {}
     for row in snapshot.containers:
         if row.totals is None or not row.slices:
             continue
-        key = (row.holder, row.device)
+        key, mean = (row.holder, row.device), None
         known = book.holders.get(key)
         if known is None or known.totals.first_seen != row.totals.first_seen:
-            kept[key] = Kept(row.pod_uid, row.totals, engine=engines.get(row.holder, ""))
-            continue
-        alone = counts[row.device] == 1
-        sums[row.device] += known.step(row, row.totals, sm.get(row.device) if alone else None) or 0.0
+            known = Kept(row.totals)
+        else:
+            mean = known.step(row, row.totals, sm.get(row.device) if counts[row.device] == 1 else None)
         known.engine = known.engine or engines.get(row.holder, "")
         kept[key] = known
+        before = sums.get(row.device, 0.0)
+        sums[row.device] = None if mean is None or before is None else before + mean
     book.holders = kept
     for device, total in sums.items():
-        book.devices.setdefault(device, KeptDevice()).compute.add(total)
+        _enter_sum(book.devices.setdefault(device, KeptDevice()), total)
+
+
+def _enter_sum(device: KeptDevice, compute: float | None) -> None:
+    device.held_steps += 1
+    if compute is not None:
+        device.compute.add(compute)
 
 
 def _engines(snapshot: Snapshot) -> dict[ContainerRef, str]:
@@ -274,6 +290,8 @@ def _enter_devices(book: Book, snapshot: Snapshot) -> None:
 def _enter_engines(device: KeptDevice, gpu: GpuRow) -> None:
     if gpu.nvlink_bytes_per_second is not None:
         device.nvlink = bool(device.nvlink) or gpu.nvlink_bytes_per_second > 0
-    percents = gpu.reading.engine_percent if gpu.reading is not None else {}
-    if percents:
-        device.media = bool(device.media) or any(percents.get(name) for name in _MEDIA)
+    used = [gpu.reading.engine_percent.get(name) if gpu.reading is not None else None for name in _MEDIA]
+    if any(used):
+        device.media = True
+    elif device.media is None and None not in used:
+        device.media = False

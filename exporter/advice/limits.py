@@ -2,10 +2,10 @@
 
 import math
 
-from exporter.advice.guards import NEAR_LIMIT
+from exporter.advice.guards import NEAR_LIMIT, Refusal
 from exporter.advice.model import Need, Option, Use, Verdict, Window
 from exporter.advice.slices import SLOWER, Verdicts
-from exporter.advice.units import ComputeUnit, LimitUnits, MemoryUnit
+from exporter.advice.units import ComputeUnit, FractionUnit, LimitUnits, MemoryUnit
 from exporter.advice.weights import average_gpus
 
 # A smaller change is not worth a restart.
@@ -14,16 +14,16 @@ _HUNDREDTH = 0.01
 _LIMIT_STAYS = "compute unknown, so its limit stays"
 
 
-def of_system(window: Window, need: Need, units: LimitUnits) -> Verdicts:
+def of_system(window: Window, need: Need, units: LimitUnits | FractionUnit) -> Verdicts:
     """Return a smaller limit, or a larger one if memory is nearly full; all devices take the same."""
     held = max(window.uses, key=lambda use: use.memory_entitled or 0)
     if held.memory_entitled is None or not window.device.memory:
-        return (), None
-    if units.fraction:
-        return _of_fraction(window, need, held, units.fraction)
-    if units.memory is None:
-        return (), None
-    memory = min(_up(need.memory, units.memory.step), window.device.memory)
+        return (), Refusal("no_rule", "no limit of memory is set or known")
+    if need.memory > window.device.memory:
+        return (), Refusal("limit_hit", "it may need more memory than the device has")
+    if isinstance(units, FractionUnit):
+        return _of_fraction(window, need, held, units.resource)
+    memory = _up(need.memory, units.memory.step)
     raised = _is_full(window)
     compute = None if raised else _compute(need, held, units.compute)
     smaller = held.memory_entitled - memory >= max(_LEAST_CHANGE * held.memory_entitled, _LEAST_BYTES)

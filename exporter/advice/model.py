@@ -34,6 +34,7 @@ Reason = Literal[
     "several_devices",
     "no_table",
     "unsettled",
+    "no_rule",
 ]
 """Why there is no verdict: see ``exporter.advice.guards``."""
 
@@ -81,7 +82,7 @@ class DeviceFacts:
     # None is unknown: a reader of only some of the series does not know.
     nvlink_traffic: bool | None = None
     media_used: bool | None = None
-    # Mean share of the device's memory that no container accounts for.
+    # Mean share of the device's memory that no container accounts for; None is unknown.
     unattributed: float | None = None
     # Of a device with several holders: slices offered, p95 of the sum of compute, most memory used,
     # and the highest memory pressure.
@@ -112,6 +113,11 @@ class Window:
     def pods(self) -> int:
         """The number of pods in the window."""
         return len({(use.holder.namespace, use.holder.pod) for use in self.uses})
+
+    @property
+    def span(self) -> float:
+        """Seconds from its start to its end."""
+        return self.end - self.start
 
     @property
     def held(self) -> float:
@@ -160,7 +166,6 @@ class Advice:
     options: tuple[Option, ...] = ()
     reason: Reason | None = None
     why: str = ""  # the reason in words
-    days: float = 0.0
+    # Share of the time held in which the use was known that the verdict goes by.
     coverage: float = 0.0
-    pods: int = 0
     confidence: Confidence | None = None

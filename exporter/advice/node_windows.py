@@ -92,20 +92,20 @@ class _Facts:
             profiles=profiles.profiles if profiles is not None else _without_mig(gpu),
             nvlink_traffic=_either([each.nvlink for each in of_gpus]),
             media_used=_either([each.media for each in of_gpus]),
-            unattributed=max(_unattributed(each) for each in kept),
+            unattributed=_largest([each.mean_unattributed for each in kept]),
             replicas=_replicas(gpu, row),
-            sum_p95=kept[0].compute.p95(),
+            sum_p95=kept[0].sum_p95,
             sum_peak=kept[0].peak or None,
-            adjacent=_adjacent(self._snapshot, mig),
+            adjacent=_adjacent(gpu, mig),
         )
 
 
 def _without_mig(gpu: GpuRow | None) -> tuple[()] | None:
-    """Return that there are no profiles if the GPU has no MIG mode, None if nobody knows them."""
+    """Return an empty list of profiles for a GPU without MIG mode; None if its profiles are unknown."""
     reading = gpu.reading if gpu is not None else None
-    return (
-        () if reading is not None and reading.mig_enabled is False and reading.mig_pending is None else None
-    )
+    if reading is None or reading.mig_enabled is not False or reading.mig_pending is not None:
+        return None
+    return ()
 
 
 def _either(answers: Iterable[bool | None]) -> bool | None:
@@ -113,8 +113,10 @@ def _either(answers: Iterable[bool | None]) -> bool | None:
     return any(known) if known else None
 
 
-def _unattributed(device: KeptDevice) -> float:
-    return device.unattributed / device.steps if device.steps else 0.0
+def _largest(shares: Sequence[float | None]) -> float | None:
+    """Return the largest share; None if one is unknown."""
+    known = [share for share in shares if share is not None]
+    return max(known) if len(known) == len(shares) else None
 
 
 def _replicas(gpu: GpuRow | None, row: ContainerRow) -> int | None:
@@ -124,10 +126,7 @@ def _replicas(gpu: GpuRow | None, row: ContainerRow) -> int | None:
     return offers[0] if offers else None
 
 
-def _adjacent(snapshot: Snapshot, mig: MigRow | None) -> int | None:
-    gpu = next(
-        (gpu for gpu in snapshot.gpus if mig is not None and gpu.identity.uuid == mig.device.uuid), None
-    )
+def _adjacent(gpu: GpuRow | None, mig: MigRow | None) -> int | None:
     if gpu is None or mig is None or gpu.reading is None:
         return None
     return free_beside(gpu.reading, mig.reading)

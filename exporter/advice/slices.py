@@ -3,18 +3,19 @@
 import math
 from collections.abc import Iterator
 
-from exporter.advice.guards import NEAR_LIMIT, Refusal
+from exporter.advice.guards import COMPUTE_MARGIN, MEMORY_MARGIN, NEAR_LIMIT, Refusal
 from exporter.advice.model import Need, Option, Window
-from exporter.advice.weights import average_gpus
+from exporter.advice.weights import average_gpus, entitled_gpus
 from exporter.formats.wording import TIMES, decimal, gibibytes, plural
 from exporter.model.mig_profiles import MigProfile
 
 _USABLE = 0.95
 _PRESSURE = 0.92
-_MEMORY_MARGIN, _COMPUTE_MARGIN = 1.15, 1.2
+_ROUNDING = 1e-9
 SLOWER = "compute unknown, a smaller slice may be slower"
 _PARTITION = "the GPU must be partitioned"
 _NO_NVLINK = "NVLink traffic unknown: MIG devices have none"
+_NO_MEDIA = "use of video and JPEG engines unknown: a profile may have none"
 _NO_ISOLATION = "holders are no longer isolated from each other"
 Verdicts = tuple[tuple[Option, ...], Refusal | None]
 
@@ -37,10 +38,9 @@ def held_words(window: Window) -> str:
 
 def of_whole_gpu(window: Window, need: Need) -> Verdicts:
     """Return a MIG profile and a share of the GPU that would fit; both exclude each other."""
-    device = window.device
-    share = _share_of_gpu(window, need)
-    if device.nvlink_traffic:
+    if window.device.nvlink_traffic:
         return (), None
+    share = _share_of_gpu(window, need)
     profile, reason = _profile_for(window, need)
     options = tuple(option for option in (profile, share) if option is not None)
     if options and window.devices_of_pod > 1:
@@ -54,9 +54,9 @@ def _profile_for(window: Window, need: Need) -> tuple[Option | None, Refusal | N
     if device.profiles is None:
         return None, Refusal("no_table", f"the sizes of the MIG profiles of {device.model} are not known")
     fitting = _smallest(window, need, _largest_multiprocessors(device.profiles))
-    if fitting is None or (fitting.instances or 0) < 2:
+    if fitting is None or _share(fitting, device.profiles) >= 1:
         return None, None
-    notes = [_PARTITION, *_notes(need)]
+    notes = [_PARTITION, *_notes(window, need)]
     if device.nvlink_traffic is None:
         notes.append(_NO_NVLINK)
     share = _share(fitting, device.profiles)
@@ -64,9 +64,11 @@ def _profile_for(window: Window, need: Need) -> tuple[Option | None, Refusal | N
     return Option("mig_profile", fitting.name, freed, tuple(notes), would_fit=True), None
 
 
-def _notes(need: Need) -> Iterator[str]:
+def _notes(window: Window, need: Need) -> Iterator[str]:
     if need.sm is None:
         yield SLOWER
+    if window.device.media_used is None:
+        yield _NO_MEDIA
 
 
 def _smallest(window: Window, need: Need, multiprocessors: int | None) -> MigProfile | None:
@@ -92,11 +94,9 @@ def _size(profile: MigProfile) -> tuple[int, int, bool, str]:
 
 
 def _has_engines(profile: MigProfile, used: bool | None) -> bool:
-    """Return whether a profile keeps video and JPEG engines that are used; small ones have none."""
+    """Return whether a profile keeps video and JPEG engines that are used; only ``+me`` has all of them."""
     suffix = profile.name.partition("+")[2]
-    if not used:
-        return suffix in ("", "me")
-    return "me" in suffix or compute_slices(profile) > 1
+    return suffix == "me" if used else suffix in ("", "me")
 
 
 def compute_slices(profile: MigProfile) -> int:
@@ -145,41 +145,41 @@ def of_mig_device(window: Window, need: Need) -> Verdicts:
     if fitting is None or _size(fitting)[:2] >= _size(held)[:2]:
         return (), None
     freed = average_gpus(window, window.uses, _share(fitting, device.profiles))
-    return (Option("smaller_profile", fitting.name, freed, *_adjacency(window, need)),), None
+    notes = (*_notes(window, need), *_adjacency(device.adjacent))
+    fits = None if device.adjacent is None else True
+    return (Option("smaller_profile", fitting.name, freed, notes, would_fit=fits),), None
 
 
-def _adjacency(window: Window, need: Need) -> tuple[tuple[str, ...], bool | None]:
-    """Return the notes on what is freed, and whether another MIG device would fit there."""
-    adjacent = window.device.adjacent
-    notes = list(_notes(need))
+def _adjacency(adjacent: int | None) -> Iterator[str]:
     if adjacent is None:
-        notes.append("whether free slices are beside it is unknown")
+        yield "whether free slices are beside it is unknown"
     elif adjacent:
-        notes.append(f"{plural(adjacent, 'free memory slice')} beside it")
-    return tuple(notes), None if adjacent is None else True
+        yield f"{plural(adjacent, 'free memory slice')} beside it"
 
 
 def of_replicas(window: Window) -> Verdicts:
     """Return how many replicas a GPU with time-slicing could have, by what its holders need together."""
-    device, holders = window.device, len({use.holder for use in window.uses})
-    if not device.replicas or device.memory is None or device.sum_peak is None:
+    device, replicas = window.device, window.device.replicas
+    if not replicas or device.memory is None or device.sum_peak is None:
         return (), Refusal("not_measured", "the use of all holders together is not known")
-    pressure = device.sum_peak / device.memory
+    held = sum(entitled_gpus(window, use) for use in window.uses) * replicas
+    pressure, note = device.sum_peak / device.memory, ""
     if pressure >= _PRESSURE:
-        count = max(min(math.floor(holders * _PRESSURE / pressure), device.replicas - 1), 1)
-        if count >= device.replicas:
-            return (), None
-        return (_replicas(window, count, "memory is nearly full"),), None
-    fits = _USABLE / max(pressure * _MEMORY_MARGIN, 1e-9)
-    notes = SLOWER
-    if device.sum_p95 is not None:
-        fits, notes = min(fits, 1 / max(device.sum_p95 * _COMPUTE_MARGIN, 1e-9)), ""
-    count = math.floor(holders * fits)
-    if count <= device.replicas:
+        count = max(min(math.floor(held * _PRESSURE / pressure), replicas - 1), 1)
+        note = "memory is nearly full"
+    else:
+        fits = _USABLE / (pressure * MEMORY_MARGIN)
+        if device.sum_p95 is None:
+            note = SLOWER
+        else:
+            fits = min(fits, 1 / (device.sum_p95 * COMPUTE_MARGIN))
+        # Floats may make a whole number a little less.
+        count = max(math.floor(held * fits + _ROUNDING), replicas)
+    if count == replicas:
         return (), None
-    return (_replicas(window, count, notes),), None
-
-
-def _replicas(window: Window, count: int, note: str) -> Option:
-    freed = average_gpus(window, window.uses, 1 / count)
-    return Option("replicas", f"{count} replicas", freed, (note,) if note else (), would_fit=True)
+    freed = average_gpus(window, window.uses) * (1 - replicas / count)
+    return (
+        Option(
+            "replicas", plural(count, "replica"), freed, (note,) if note else (), would_fit=count > replicas
+        ),
+    ), None

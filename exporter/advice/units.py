@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
+from exporter.model.mig_profiles import GIBIBYTE, MEBIBYTE
 
 
 class MemoryUnit(NamedTuple):
@@ -23,11 +23,16 @@ class ComputeUnit(NamedTuple):
 
 
 class LimitUnits(NamedTuple):
-    """The units of a system; ``fraction`` is one number for both memory and compute."""
+    """The units of a system."""
 
-    memory: MemoryUnit | None = None
+    memory: MemoryUnit
     compute: ComputeUnit | None = None
-    fraction: str = ""  # resource or annotation of the number
+
+
+class FractionUnit(NamedTuple):
+    """One number for both memory and compute, as a share of a GPU."""
+
+    resource: str  # or annotation
 
 
 def _gibibytes(resource: str) -> MemoryUnit:
@@ -36,7 +41,7 @@ def _gibibytes(resource: str) -> MemoryUnit:
 
 _FIVE_PERCENT = 0.05
 
-UNITS: Mapping[str, LimitUnits] = {
+UNITS: Mapping[str, LimitUnits | FractionUnit] = {
     # The client limits of MPS: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
     "mps": LimitUnits(
         MemoryUnit("pinned device memory of each client", MEBIBYTE),
@@ -70,8 +75,8 @@ UNITS: Mapping[str, LimitUnits] = {
     "gpushare": LimitUnits(_gibibytes("aliyun.com/gpu-mem")),
     "cgpu": LimitUnits(_gibibytes("aliyun.com/gpu-mem"), ComputeUnit("aliyun.com/gpu-core.percentage")),
     "volcano-gpushare": LimitUnits(MemoryUnit("volcano.sh/gpu-memory", MEBIBYTE)),
-    "kai": LimitUnits(fraction="gpu-fraction"),
-    "runai": LimitUnits(fraction="gpu-fraction"),
+    "kai": FractionUnit("gpu-fraction"),
+    "runai": FractionUnit("gpu-fraction"),
     "dra": LimitUnits(MemoryUnit("memory capacity of the request", MEBIBYTE)),
 }
 """By the value of the label ``sharing``."""

@@ -3,13 +3,10 @@
 Memory must never run out, so its peak counts. Too little compute only slows: 5 % of the steps may need more.
 """
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from exporter.advice import limits, slices
 from exporter.advice.guards import (
-    COVERED,
     DAY,
     WELL_COVERED,
     Refusal,
@@ -20,12 +17,14 @@ from exporter.advice.guards import (
     never_computed,
     refusal,
 )
-from exporter.advice.model import Advice, Confidence, Need, Option, Window
+from exporter.advice.model import Advice, Need, Option, Use, Window
 from exporter.advice.units import UNITS
 from exporter.advice.weights import average_gpus, entitled_gpus
-from exporter.formats.wording import plural
+from exporter.formats.wording import mode_word, plural
 
-_WEEK = 7  # days
+_WEEK = 7 * DAY
+# What these say of memory does not matter to a workload that never computes.
+_NO_MATTER_IF_IDLE = frozenset({"limit_hit", "preallocated", "self_fitting", "not_measured"})
 _WHOLE = frozenset({"exclusive", "none", "dra"})
 
 
@@ -55,55 +54,57 @@ def _same(one: Option, other: Option) -> bool:
 
 
 def _judge(window: Window) -> Advice:
-    need = need_of(window)
-    coverage = min(coverage_of(window), compute_coverage_of(window) if computed(window) else 1.0)
-    blank = Advice(
-        window=window,
-        now=slices.held_words(window),
-        need=need,
-        days=(window.end - window.start) / DAY,
-        coverage=coverage,
-        pods=window.pods,
-    )
-    refused = refusal(window)
-    if refused is None or _may_be_released(window, refused):
-        released = tuple(_released(window))
-        if released:
-            return replace(blank, options=released, confidence=_confidence(blank))
-    if refused is None and need is not None:
+    need, refused = need_of(window), refusal(window)
+    blank = Advice(window=window, now=slices.held_words(window), need=need)
+    if refused is None or refused.reason in _NO_MATTER_IF_IDLE:
+        released = _released(window)
+        if released is not None:
+            return _sure(replace(blank, options=(released,)), compute_coverage_of(window))
+    coverage = coverage_of(window)
+    if refused is None:
         options, refused = _options(window, need)
-        if options:
-            return replace(blank, options=options, confidence=_confidence(blank))
-    if refused is not None:
-        return replace(blank, reason=refused.reason, why=refused.why)
-    return replace(blank, options=(Option("keep", blank.now, 0.0),), confidence=_confidence(blank))
+        if refused is None:
+            kept = (Option("keep", blank.now, 0.0),)
+            return _sure(
+                replace(blank, options=options or kept), min(coverage, _compute_coverage(window, need))
+            )
+    return replace(blank, reason=refused.reason, why=refused.why, coverage=coverage)
 
 
-def _may_be_released(window: Window, refused: Refusal) -> bool:
-    """Return whether what refuses a size does not matter to a workload that never computes."""
-    return (
-        refused.reason in ("limit_hit", "preallocated", "self_fitting", "not_measured") and window.held >= DAY
-    )
+def _compute_coverage(window: Window, need: Need | None) -> float:
+    """Return the coverage of compute if the verdict goes by it."""
+    return compute_coverage_of(window) if need is not None and need.compute is not None else 1.0
 
 
-def _released(window: Window) -> Iterator[Option]:
-    """Yield the advice to release what never computed: all devices, or some of each pod."""
-    idle = [use for use in window.uses if never_computed(use)]
-    if not idle or window.held < DAY:
-        return
-    freed = average_gpus(window, idle)
-    if len(idle) == len(window.uses):
-        yield Option("release", "nothing: it never computed", freed, would_fit=True)
-        return
-    by_pod = Counter(use.holder for use in idle)
-    kept = window.devices_of_pod - min(by_pod.values())
-    if kept > 0 and len(by_pod) == len({use.holder for use in window.uses}):
-        yield Option("fewer_gpus", plural(kept, "GPU"), freed, would_fit=True)
+def _sure(advice: Advice, coverage: float) -> Advice:
+    """Return the advice with its coverage, and the word for that and the days."""
+    long = advice.window.span >= _WEEK and coverage >= WELL_COVERED
+    known = advice.need is not None and (advice.need.compute is not None or not computed(advice.window))
+    return replace(advice, coverage=coverage, confidence="high" if long and known else "medium")
 
 
-def _options(window: Window, need: Need) -> tuple[tuple[Option, ...], Refusal | None]:
-    """Return what would fit, the best first, and if nothing does and it cannot be told why, the reason."""
+def _released(window: Window) -> Option | None:
+    """Return the advice to release what never computed: all devices, or some of each pod."""
+    if window.held < DAY:
+        return None
+    idle: dict[object, list[Use]] = {use.holder: [] for use in window.uses}
+    for use in window.uses:
+        if never_computed(use):
+            idle[use.holder].append(use)
+    if sum(map(len, idle.values())) == len(window.uses):
+        freed = average_gpus(window, window.uses)
+        return Option("release", "nothing: it never computed", freed, would_fit=True)
+    count = min(map(len, idle.values()))
+    kept = window.devices_of_pod - count
+    freed = average_gpus(window, [use for uses in idle.values() for use in uses[:count]])
+    return Option("fewer_gpus", plural(kept, "GPU"), freed, would_fit=True) if count and kept else None
+
+
+def _options(window: Window, need: Need | None) -> tuple[tuple[Option, ...], Refusal | None]:
+    """Return what would fit, the best first, or a reason; neither if what it holds fits best."""
     sharing = window.device.sharing
+    if need is None:
+        return (), Refusal("not_measured", "no memory use is known")
     if window.device.profile and sharing in ("mig", "dra"):
         return slices.of_mig_device(window, need)
     if sharing == "time-slicing":
@@ -112,19 +113,9 @@ def _options(window: Window, need: Need) -> tuple[tuple[Option, ...], Refusal | 
         return limits.of_system(window, need, UNITS[sharing])
     if sharing in _WHOLE or not _is_shared(window):
         return slices.of_whole_gpu(window, need)
-    return (), None
+    return (), Refusal("no_rule", f"there is no rule for {mode_word(sharing)}")
 
 
 def _is_shared(window: Window) -> bool:
     """Return whether what is held is less than a whole GPU."""
     return entitled_gpus(window, window.uses[0]) < 1.0
-
-
-def _confidence(advice: Advice) -> Confidence | None:
-    """Return a word for days, coverage and number of pods."""
-    if advice.coverage < COVERED:
-        # Compute is unknown, and the options say so.
-        return "medium"
-    if advice.days >= _WEEK and advice.coverage >= WELL_COVERED:
-        return "high"
-    return "medium"

@@ -20,7 +20,6 @@ def entitled_gpus(window: Window, use: Use) -> float:
 
 def average_gpus(window: Window, uses: Iterable[Use], recommended: float = 0.0) -> float:
     """Return the GPUs that would be freed if each of these held ``recommended`` GPUs."""
-    length = window.end - window.start
-    if length <= 0:
+    if window.span <= 0:
         return 0.0
-    return sum((entitled_gpus(window, use) - recommended) * min(use.held / length, 1.0) for use in uses)
+    return sum((entitled_gpus(window, use) - recommended) * min(use.held / window.span, 1.0) for use in uses)

@@ -7,7 +7,6 @@ from exporter.advice import Advice, Option, Use
 from exporter.advice.savings import savings_of
 from exporter.formats.wording import decimal, duration, gibibytes
 
-_DAY = 86400.0
 _SENTENCES = {
     "release": "It could be released: it never computed.",
     "fewer_gpus": "{target} would do: the others never computed.",
@@ -28,7 +27,7 @@ def advice_words(advice: Advice) -> str:
 
 def _facts(advice: Advice) -> str:
     share = f"{decimal(100 * advice.coverage, 0)} %"
-    seen = f"seen for {duration(advice.days * _DAY)}, measured for {share} of it"
+    seen = f"seen for {duration(advice.window.span)}, measured for {share} of it"
     facts = "; ".join((*_needs(advice), f"confidence {advice.confidence}: {seen}"))
     return facts[0].upper() + facts[1:]
 
@@ -71,7 +70,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
         "confidence": advice.confidence,
         "window": {"start": window.start, "end": window.end, "held_seconds": window.held},
         "coverage": advice.coverage,
-        "pods": advice.pods,
+        "pods": window.pods,
         "need": None if need is None else {"memory_bytes": need.memory, "compute_gpus": need.compute},
         "device": {
             "model": device.model,

@@ -1,4 +1,4 @@
-"""The worked examples of docs/advice.md are what the engine says of such workloads."""
+"""The examples in docs/advice.md: the engine prints these sentences for such workloads."""
 
 from pathlib import Path
 from typing import get_args

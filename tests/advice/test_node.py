@@ -103,7 +103,7 @@ async def test_after_a_day_each_holder_has_a_verdict_or_a_reason() -> None:
     assert small.need is not None
     assert small.need.memory == pytest.approx(1.15 * 6 * GIB, rel=0.01)
     assert small.need.compute == pytest.approx(0.12, abs=0.02)
-    assert (small.confidence, small.pods) == ("medium", 1)
+    assert (small.confidence, small.window.pods) == ("medium", 1)
 
 
 async def test_before_a_day_every_holder_is_young() -> None:
@@ -129,6 +129,21 @@ async def test_holders_that_take_turns_are_judged_together() -> None:
         "replicas",
         "4 replicas",
     )
+
+
+async def test_the_sum_of_holders_is_unknown_if_theirs_is() -> None:
+    """The driver reports no utilization of processes: only memory limits the number of replicas."""
+    shared = "nvidia.com/gpu.shared"
+    ids = [f"{{gpu:0}}::{replica}" for replica in range(2)]
+    pods = [held(f"p{place}", shared, each, process("8 GiB", high=20)) for place, each in enumerate(ids)]
+    offers = [{"resource": shared, "ids": ids}]
+    board = hopper(unsupported=["nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo"])
+
+    found = await advised(made(node=node_of(580), gpus=[board], pods=pods, offers=offers), 25)
+
+    assert found["p0"].reason is None, found["p0"].why
+    assert found["p0"].options[0].target == "8 replicas"
+    assert "compute unknown, a smaller slice may be slower" in found["p0"].options[0].notes
 
 
 async def test_a_mig_device_that_is_too_large_names_the_smaller_one_and_what_is_free_beside_it() -> None:

@@ -76,7 +76,7 @@ def test_forty_short_jobs_are_one_workload_by_the_largest() -> None:
     advice = advise(window(*jobs, days=7))
 
     assert first(advice) == ("mig_profile", "1g.20gb")
-    assert advice.pods == 40
+    assert advice.window.pods == 40
     assert advice.options[0].gpus_freed == pytest.approx(40 * 4 * STEP / (7 * DAY) * 6 / 7)
 
 
@@ -149,6 +149,7 @@ def test_a_workload_that_was_not_measured_for_an_hour_of_the_day_is_not_released
             Run(memory=[gib(4)] * WEEK, compute=[0.4] * WEEK),
             {"device": whole(unattributed=0.06)},
         ),
+        ("not_measured", Run(memory=[gib(4)] * WEEK, compute=[0.4] * WEEK), {"device": whole(memory=None)}),
         (
             "no_table",
             Run(memory=[gib(40), gib(41)] * (WEEK // 2), compute=[0.6] * WEEK),
@@ -253,6 +254,39 @@ def test_limits_are_in_the_units_and_steps_of_the_system(
     device = whole(sharing=sharing, isolation="soft" if sharing != "kai" else "none")
 
     assert first(advise(window(run, device=device))) == verdict
+
+
+@pytest.mark.parametrize("sharing", ["mig-time-slicing", "nvshare", "vgpu", "hami-ascend"])
+def test_a_system_without_a_rule_is_not_said_to_fit(sharing: str) -> None:
+    """Neither is a system whose limit of memory is unknown."""
+    run = Run(memory=[gib(2), gib(3)] * (WEEK // 2), compute=[0.1] * WEEK, compute_entitled=0.5)
+    unlimited = replace(run, memory_entitled=None)
+
+    assert (
+        advise(window(replace(run, memory_entitled=gib(20)), device=whole(sharing=sharing))).reason
+        == "no_rule"
+    )
+    assert advise(window(unlimited, device=whole(sharing="gpushare"))).reason == "no_rule"
+
+
+def test_video_and_jpeg_engines_that_are_used_are_kept() -> None:
+    """While their use is unknown, the advice says so."""
+    run = Run(memory=[gib(2), gib(3)] * (WEEK // 2), compute=[0.1] * WEEK, sm=[0.05] * WEEK)
+    used, unknown = (advise(window(run, device=whole(media_used=media))).options[0] for media in (True, None))
+
+    assert used.target == "1g.10gb+me"
+    assert unknown.target == "1g.10gb"
+    assert any("JPEG" in note for note in unknown.notes)
+
+
+def test_a_holder_of_several_replicas_counts_as_several() -> None:
+    """One that holds all four and uses 0.4 of the GPU leaves place for as many again."""
+    run = Run(memory=[gib(5), gib(6)] * (WEEK // 2), compute=[0.4] * WEEK, memory_entitled=H100_BYTES)
+    device = whole(sharing="time-slicing", replicas=4, sum_p95=0.4, sum_peak=gib(6))
+    option = advise(window(run, device=device)).options[0]
+
+    assert (option.verdict, option.target) == ("replicas", "8 replicas")
+    assert option.gpus_freed == pytest.approx(0.5)
 
 
 def test_advice_that_differs_from_that_of_a_day_ago_is_withheld() -> None:

@@ -116,7 +116,7 @@ def test_units_of_a_sharing_system_stand_by_resource() -> None:
 
 @pytest.mark.parametrize("refused", ["slices held", "slices offered", "sharing of GPUs"])
 def test_slices_that_are_refused_are_not_known(refused: str) -> None:
-    """Nobody knows then of which kind they are, or how many."""
+    """Their kind and their number are unknown."""
     node = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, refused=refused)
 
     assert (node.slices.held, node.slices.offered) == (FAILED_AMOUNT, FAILED_AMOUNT)

@@ -103,10 +103,10 @@ async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
         ({"holders": 0.0, "gpus": 0.0}, IdleTotals(0, 0.0)),
         ({}, IdleTotals(None, None)),
     ],
-    ids=["compute not known", "nobody", "not measured"],
+    ids=["unknown compute", "no idle holder", "not measured"],
 )
 async def test_totals_of_idle_holders_that_nobody_tells_are_not_zero(told, totals) -> None:
-    """Where nobody is idle they are 0, and where that is not measured they are not known."""
+    """They are 0 if no holder is idle, and unknown if idleness is not measured."""
 
     def answer(expression: str) -> Samples | str:
         for name, value in told.items():

@@ -157,7 +157,7 @@ def test_a_gpu_that_fails_does_not_take_the_profiles_of_its_model_along():
 
 
 def test_a_mig_mode_that_cannot_be_read_leaves_what_is_known():
-    """Nor does the library that is opened anew meanwhile."""
+    """The profiles stay, also if the library is opened again while the mode cannot be read."""
     driver = Driver(board("a"))
     sweeper = Sweeper(nvml(driver.library))
     before = one(sweeper)

@@ -76,7 +76,7 @@ class Sample(NamedTuple):
 
 def _without_names(labels) -> frozenset[tuple[str, str]]:
     """Return labels without those that follow from the others: a test of golden pages compares these."""
-    # The profile of a MIG device; those that GPU models have are told apart by it.
+    # The profile of a MIG device follows from its UUID; the profile of a GPU model identifies its series.
     names = (*_NAMES, "profile") if "mig_uuid" in labels else _NAMES
     return frozenset((name, value) for name, value in labels.items() if value and name not in names)
 

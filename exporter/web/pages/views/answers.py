@@ -204,7 +204,7 @@ def _fits(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[tuple[str, str
     for advice in advices:
         yield advice.window.device.model if len(advices) > 1 else "", advice_words(advice)
     if not advices:
-        yield "", "Not known yet: it was first seen less than 10 min ago, or holds nothing."
+        yield "", "Not known yet: it was first seen less than 5 min ago, or holds nothing."
 
 
 def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView]) -> Iterator[str]:
