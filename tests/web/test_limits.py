@@ -403,6 +403,57 @@ async def test_where_all_are_in_use_a_new_one_is_closed(caplog):
             client.close()
 
 
+async def test_where_all_are_being_answered_a_new_one_waits():
+    """Many that ask at once may all wait for one page: who comes meanwhile is served after it, not closed."""
+    app = small_app()
+    rendered = asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        await rendered.wait()
+        return web.Response(text="page")
+
+    app.router.add_get("/slow", slow)
+    async with serving(app=app, limits=Limits(connections=4, share=2)) as site:
+        crowd = [open_socket(site) for _ in range(4)]
+        for client in crowd:
+            client.sendall(GET.replace(b"/ ", b"/slow ", 1))
+        await until(lambda: _all_answering(site, 4))
+        scraper, gone = open_socket(site), open_socket(site)
+        gone.close()
+        told = asyncio.create_task(asyncio.to_thread(answer, scraper))
+        await asyncio.sleep(0.2)
+        assert not told.done()
+        rendered.set()
+        assert (await told).endswith(b"page")
+        for client in (*crowd, scraper):
+            client.close()
+
+
+async def _all_answering(site, number):
+    connections = site.server._connections._by_handler.values()
+    return [each.answering for each in connections] == [True] * number
+
+
+async def test_of_those_that_wait_for_a_place_there_are_few(monkeypatch):
+    """More than there may be are closed at once, the others when they have waited long enough."""
+    monkeypatch.setattr("exporter.web.http.connections.WAITING", 2)
+    monkeypatch.setattr("exporter.web.http.connections.WAITING_SECONDS", 0.5)
+    async with serving(limits=Limits(connections=2, share=2)) as site:
+        streams = [open_socket(site) for _ in range(2)]
+        for client in streams:
+            client.sendall(GET.replace(b"/ ", b"/endless ", 1))
+            await asyncio.to_thread(client.recv, 1)
+        waiting = [open_socket(site) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        started = time.monotonic()
+        assert await ended(open_socket(site)) == b""
+        assert time.monotonic() - started < 0.3
+        assert [await ended(client) for client in waiting] == [b"", b""]
+        assert time.monotonic() - started > 0.3
+        for client in streams:
+            client.close()
+
+
 async def test_who_is_gone_takes_no_place():
     """Connections that end, in whatever way, are forgotten."""
     async with serving() as site:

@@ -41,8 +41,8 @@ class Tls(Protocol):
 class Registry(Protocol):
     """All connections of a server."""
 
-    def admit(self, connection: "Connection") -> bool:
-        """Add a connection; return False if it must be closed."""
+    def admit(self, connection: "Connection") -> None:
+        """Add a connection and start it, now or a little later, or close it."""
 
     def left(self, connection: "Connection") -> None:
         """Remove a connection, which may be removed already."""
@@ -84,6 +84,11 @@ class Connection(asyncio.Protocol):
         self._behind_since: float | None = None
         self._closing_since: float | None = None
         self._retired_since: float | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its socket is closed."""
+        return self._transport is None or self._transport.is_closing()
 
     @property
     def answering(self) -> bool:
@@ -175,17 +180,21 @@ class Connection(asyncio.Protocol):
         return "no complete request arrived" if waits_too_long and not self.answering else ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the socket; with TLS, start the handshake first."""
+        """Take the socket and ask for a place."""
         plain = self._transport = cast("asyncio.Transport", transport)
         self.client = client_of(plain.get_extra_info("peername"))
-        if not self._registry.admit(self):
-            plain.abort()
-            return
+        plain.pause_reading()
+        self._registry.admit(self)
+
+    def start(self) -> None:
+        """Read the first request; with TLS, after the handshake."""
+        plain = self._transport
+        assert plain is not None  # noqa: S101 - for mypy: it is connected
         context = self._tls.context if self._tls is not None else None
         if context is None:
             self._make_ready(plain)
+            plain.resume_reading()
         else:
-            plain.pause_reading()
             self._handshake = asyncio.get_running_loop().create_task(self._secure(plain, context))
 
     async def _secure(self, plain: asyncio.Transport, context: ssl.SSLContext) -> None:

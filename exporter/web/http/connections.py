@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,12 @@ from exporter.web.http.responses import PORTION, portioned
 log = logging.getLogger(__name__)
 # Seconds between two log lines about too many connections, or about too few file descriptors.
 _LOG_SECONDS = 60.0
+# New connections that wait for a place while all others are being answered, and for how long, in seconds:
+# many may ask for a page at the same moment, and wait until it is rendered.
+WAITING = 32
+WAITING_SECONDS = 2.0
+_RETRY_SECONDS = 0.05
+_WAITS = f"wait for a place, and are closed after {WAITING_SECONDS:g} s"
 # Connections whose send buffer holds a whole page of metrics. Scrapers are few; a crowd would take too much.
 WIDE = 128
 
@@ -33,29 +40,55 @@ class Connections:
         self._clients: dict[str, set[Connection]] = {}
         self._wide: set[Connection] = set()
         self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[Connection, float]] = deque()
         self._look: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._logged = -math.inf
 
     def __len__(self) -> int:
         """Return the number of open connections."""
         return len(self._by_handler)
 
-    def admit(self, connection: Connection) -> bool:
-        """Add a connection, if need be in place of another; return False if it must be closed.
+    def admit(self, connection: Connection) -> None:
+        """Add a connection and start it, if need be in place of another or later; else close it.
 
         Many clients may share one address, so a full address makes room for its own new connections, too.
         """
+        if self._placed(connection):
+            connection.start()
+        elif len(self._waiting) < WAITING:
+            self._waiting.append((connection, self._loop.time() + WAITING_SECONDS))
+            if self._retry is None:
+                self._retry = self._loop.call_later(_RETRY_SECONDS, self._admit_waiting)
+        else:
+            connection.abort()
+
+    def _admit_waiting(self) -> None:
+        """Start those that waited longest while there is room, and close those that waited too long."""
+        while self._waiting:
+            connection, end = self._waiting[0]
+            if connection.is_gone or self._loop.time() > end:
+                connection.abort()
+            elif self._placed(connection):
+                connection.start()
+            else:
+                break
+            self._waiting.popleft()
+        again = bool(self._waiting)
+        self._retry = self._loop.call_later(_RETRY_SECONDS, self._admit_waiting) if again else None
+
+    def _placed(self, connection: Connection) -> bool:
         client, most = connection.client, self._limits.connections
         crowd = self._clients.get(client, set())
         if len(crowd) >= most * self._limits.share:
             self._warn(
                 f"{client} has the most connections one client may have ({len(crowd)}); "
-                "each new one replaces an idle one or a stream, or is closed"
+                f"new ones replace idle ones and streams, or {_WAITS}"
             )
             if not self._make_room([crowd]):
                 return False
         if len(self) >= most and not self._make_room(self._clients.values()):
-            self._warn(f"all {most} connections are in use; new ones are closed")
+            self._warn(f"all {most} connections are in use; new ones {_WAITS}")
             return False
         self._by_handler[connection.handler] = connection
         self._clients.setdefault(client, set()).add(connection)
@@ -83,11 +116,12 @@ class Connections:
 
     def close(self) -> None:
         """Close all connections at once."""
-        for connection in tuple(self._by_handler.values()):
+        for connection in (*self._by_handler.values(), *(waiting for waiting, _ in self._waiting)):
             connection.abort()
             self.left(connection)
-        if self._look is not None:
-            self._look.cancel()
+        for timer in (self._look, self._retry):
+            if timer is not None:
+                timer.cancel()
 
     @property
     def middleware(self) -> Any:
