@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 from exporter.advice.model import Need, Reason, Use, Window
 from exporter.formats.wording import duration, gibibytes
+from exporter.model import ADVICE_LABEL
 
-DAY = 86400.0
+DAY, STEP = 86400.0, 300.0
+"""Seconds of a day, and of a step of the means that advice goes by."""
 YOUNG, COMPUTED, JOBS = DAY, 3 * 3600.0, 5
 """A window is too young below so many seconds held (or so many pods) and so many computing."""
 COVERED, WELL_COVERED = 0.8, 0.95
@@ -62,12 +64,19 @@ def refusal(window: Window) -> Refusal | None:
     return next(filter(None, (guard(window) for guard in _GUARDS)), None)
 
 
+def _opted_out(window: Window) -> Refusal | None:
+    return Refusal("opted_out", f"a pod has the label {ADVICE_LABEL}: off") if window.opted_out else None
+
+
 def _young(window: Window) -> Refusal | None:
     # Holders that take turns on a GPU are judged together, over the time in which they were seen.
     seconds = window.held if window.workload else window.span
-    if seconds < YOUNG and not (window.workload and window.pods >= JOBS):
-        return Refusal("young", f"held for {duration(seconds)}, which is less than a day")
-    return None
+    if seconds >= YOUNG or (window.workload and window.pods >= JOBS):
+        return None
+    # What is held is added at the ends of steps, so before the first it is unknown.
+    if seconds < STEP:
+        return Refusal("young", "seen for less than 5 minutes")
+    return Refusal("young", f"held for {duration(seconds)}, which is less than a day")
 
 
 def _little_computing(window: Window) -> Refusal | None:
@@ -178,6 +187,7 @@ def _limit_hit(window: Window) -> Refusal | None:
 
 
 _GUARDS = (
+    _opted_out,
     _young,
     _rest,
     _not_measured,

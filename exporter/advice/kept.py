@@ -13,13 +13,11 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 
-from exporter.advice.guards import COVERED, DAY
+from exporter.advice.guards import COVERED, DAY, STEP
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.model.readings import Engine
 from exporter.model.totals import Totals
 
-STEP = 300.0
-"""Seconds of a step."""
 # A step with less measured time is left out; a sum with less known steps is unknown.
 _LEAST_MEASURED = 0.5
 _BINS = 100

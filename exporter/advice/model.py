@@ -35,6 +35,7 @@ Reason = Literal[
     "no_table",
     "unsettled",
     "no_rule",
+    "opted_out",
 ]
 """Why there is no verdict: see ``exporter.advice.guards``."""
 
@@ -108,6 +109,8 @@ class Window:
     engine: str = ""
     # Largest memory of the same container by usable memory of other devices that it ran on.
     sizes: Mapping[int, int] = field(default_factory=dict)
+    # Whether a pod of it has the label that turns advice off.
+    opted_out: bool = False
 
     @property
     def pods(self) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from exporter.advice.kept import Book, Keeper, Kept, KeptDevice, measured_share
 from exporter.advice.model import Advice, DeviceFacts, Use, Window
 from exporter.advice.verdicts import advise
-from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model import ADVICE_LABEL, ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.model.mig_geometry import free_beside
 from exporter.model.totals import Totals
 
@@ -50,6 +50,9 @@ class _Facts:
         self._snapshot = snapshot
         self._gpus = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self._migs = {mig.device: mig for mig in snapshot.migs}
+        self._opted_out = {
+            (pod.namespace, pod.name) for pod in snapshot.pods if (ADVICE_LABEL, "off") in pod.labels
+        }
 
     def window(self, rows: Sequence[ContainerRow], book: Book) -> Window | None:
         """Return the window of a group of rows; None if the book has none of them."""
@@ -73,6 +76,7 @@ class _Facts:
             device=self._device([row for row, _ in known], book),
             uses=tuple(_use(row, kept) for row, kept in known),
             engine="" if together else next((kept.engine for _, kept in known if kept.engine), ""),
+            opted_out=any(row.holder[:2] in self._opted_out for row, _ in known),
         )
 
     def _device(self, rows: Sequence[ContainerRow], book: Book) -> DeviceFacts:

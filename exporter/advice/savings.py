@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from exporter.advice.model import Advice
 
+HOURS = 24
+"""Hours of a day: a GPU that is freed all day frees so many GPU-hours."""
+
 
 class Savings(NamedTuple):
     """GPUs, as means over the windows."""

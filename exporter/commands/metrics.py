@@ -56,7 +56,10 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
     "GPUs": ("One entity per physical GPU.", GPU),
     "MIG devices": ("One entity per MIG device; `uuid` is that of its GPU.", MIG),
     "vGPUs": ("One entity per vGPU of this host; `uuid` is that of its GPU.", VGPU),
-    "Pods": ("One entity per pod with a container above and a label that matches `--pod-labels`.", POD),
+    "Pods": (
+        "One entity per pod that has a container above, with labels that match `--pod-labels`, or that of advice.",
+        POD,
+    ),
     "Node": ("The node as a whole.", NODE),
     "Collectors": ("One entity per source of data.", COLLECTOR),
 }

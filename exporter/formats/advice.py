@@ -1,10 +1,13 @@
-"""Advice in words and as JSON data."""
+"""Advice in words, as JSON data and as CSV."""
 
-from collections.abc import Iterator, Sequence
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from exporter.advice import Advice, Option, Use
-from exporter.advice.savings import savings_of
+from exporter.advice.savings import HOURS, savings_of
+from exporter.formats.json_csv import cell
 from exporter.formats.wording import decimal, duration, gibibytes
 
 _SENTENCES = {
@@ -18,6 +21,8 @@ _FITS = "{target} would fit."
 
 def advice_words(advice: Advice) -> str:
     """Return advice as sentences: what would fit, the facts and how sure that is; or why it is unknown."""
+    if advice.reason == "opted_out":
+        return f"No advice: {advice.why}."
     if advice.reason is not None:
         return f"Not known: {advice.why}."
     option = advice.options[0]
@@ -53,8 +58,15 @@ def advice_document(advices: Sequence[Advice], at: float) -> dict[str, Any]:
     return {
         "timestamp": at,
         "advice": [_advice(advice) for advice in advices],
-        "savings": {"could_be_freed_gpus": savings.freed, "would_fit_gpus": savings.fits},
+        "savings": {
+            "could_be_freed": _saving(savings.freed),
+            "would_fit": _saving(savings.fits),
+        },
     }
+
+
+def _saving(gpus: float) -> dict[str, float]:
+    return {"gpus": gpus, "gpu_hours_per_day": gpus * HOURS}
 
 
 def _advice(advice: Advice) -> dict[str, Any]:
@@ -113,3 +125,51 @@ def _use(use: Use) -> dict[str, Any]:
         "memory_entitled_bytes": use.memory_entitled,
         "compute_entitled_gpus": use.compute_entitled,
     }
+
+
+def advice_csv(advices: Iterable[Advice]) -> str:
+    """Return one line for each advice as CSV (RFC 4180) with a header; unknown values are empty cells.
+
+    ``gpus`` are the UUIDs of the GPUs held. Text that a spreadsheet would run as a formula starts with an
+    apostrophe.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(_COLUMNS)
+    for advice in advices:
+        record = _line(_advice(advice))
+        writer.writerow([cell(record[name]) for name in _COLUMNS])
+    return out.getvalue()
+
+
+_NAMES = ("namespace", "workload", "container", "now")
+_OPTION = ("verdict", "target", "gpus_freed", "would_fit")
+_SURE = ("reason", "why", "confidence", "coverage", "pods")
+_WINDOW = ("start", "end", "held_seconds")
+_NEED = ("memory_bytes", "compute_gpus")
+_DEVICE = ("model", "sharing", "isolation", "profile")
+_COLUMNS = (
+    *_NAMES,
+    *_OPTION,
+    "notes",
+    *_SURE,
+    *(f"window_{name}" for name in _WINDOW),
+    *(f"need_{name}" for name in _NEED),
+    *_DEVICE,
+    "gpus",
+)
+
+
+def _line(advice: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of an advice: of its options only the first."""
+    first: dict[str, Any] = next(iter(advice["options"]), {})
+    need: dict[str, Any] = advice["need"] or {}
+    return (
+        {name: advice[name] for name in (*_NAMES, *_SURE)}
+        | {name: first.get(name) for name in _OPTION}
+        | {"notes": "; ".join(first.get("notes", ()))}
+        | {f"window_{name}": advice["window"][name] for name in _WINDOW}
+        | {f"need_{name}": need.get(name) for name in _NEED}
+        | {name: advice["device"][name] for name in _DEVICE}
+        | {"gpus": " ".join(dict.fromkeys(use["uuid"] for use in advice["uses"]))}
+    )

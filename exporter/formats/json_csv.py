@@ -72,7 +72,7 @@ def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
     writer = csv.writer(out)
     writer.writerow([*_columns("container", CONTAINER), *_STATE])
     for record in _containers(snapshot, idle_after):
-        writer.writerow([_cell(value) for value in record.values()])
+        writer.writerow([cell(value) for value in record.values()])
     return out.getvalue()
 
 
@@ -180,7 +180,8 @@ def _columns(level: Level, families: Iterable[AnyFamily]) -> list[str]:
     return columns
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """Return a value for a cell of CSV: text that a spreadsheet would run starts with an apostrophe."""
     if not isinstance(value, str):
         return value
     text = encodable(value)

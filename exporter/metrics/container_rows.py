@@ -105,8 +105,8 @@ CONTAINER: tuple[AnyFamily, ...] = (
 POD: tuple[AnyFamily, ...] = (
     _POD.gauge(
         "labels",
-        "Labels of a pod that holds or uses a device on this node, as selected by --pod-labels and named as "
-        "in kube_pod_labels of kube-state-metrics.",
+        "Labels of a pod that holds or uses a device on this node, as selected by --pod-labels, and the "
+        "label gpuslice-exporter/advice, named as in kube_pod_labels of kube-state-metrics.",
         lambda _: 1,
     ),
 )

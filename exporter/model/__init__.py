@@ -48,6 +48,7 @@ from exporter.model.readings import (
     VgpuReading,
 )
 from exporter.model.snapshot import (
+    ADVICE_LABEL,
     CollectorHealth,
     Condition,
     ContainerRow,
@@ -66,6 +67,7 @@ from exporter.model.snapshot import (
 from exporter.model.totals import Totals
 
 __all__ = [
+    "ADVICE_LABEL",
     "Allocation",
     "Allocations",
     "Bar1",

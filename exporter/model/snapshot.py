@@ -170,9 +170,13 @@ class VgpuRow:
     holder: ContainerRef | None = None
 
 
+ADVICE_LABEL = "gpuslice-exporter/advice"
+"""Label of a pod; with the value ``off`` there is no advice on it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRow:
-    """A pod that holds or uses a device, with its selected labels, by name."""
+    """A pod that holds or uses a device, with its selected labels and that of advice, by name."""
 
     namespace: str
     name: str

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.model import (
+    ADVICE_LABEL,
     ContainerRef,
     ContainerRow,
     DeviceEvent,
@@ -91,10 +92,8 @@ def pod_rows(
 ) -> tuple[PodRow, ...]:
     """Return a sorted row for each pod of a container row with a label name that fully matches a pattern.
 
-    A pod with unknown labels has no row.
+    The label that turns advice off always has a row. A pod with unknown labels has none.
     """
-    if not patterns:
-        return ()
     uids = {row.pod_uid for row in containers}
     pods = (pod for uid, pod in (workloads.pods or {}).items() if uid in uids)
     rows = (_row(pod, patterns) for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
@@ -106,6 +105,6 @@ def _row(pod: PodIdentity, patterns: Sequence[re.Pattern[str]]) -> PodRow:
     matching = (
         (name, value)
         for name, value in sorted(labels.items())
-        if any(pattern.fullmatch(name) for pattern in patterns)
+        if name == ADVICE_LABEL or any(pattern.fullmatch(name) for pattern in patterns)
     )
     return PodRow(namespace=pod.namespace, name=pod.name, uid=pod.uid, labels=tuple(matching))

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from exporter.advice import Advice
 from exporter.concurrency import in_scrape_thread, in_thread
 from exporter.exposition.page import Exposition, Format, Page
-from exporter.formats.advice import advice_document
+from exporter.formats.advice import advice_csv, advice_document
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.model import ContainerRef, ContainerRow, Snapshot
@@ -143,13 +143,18 @@ class RenderCache:
             "text", lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode()
         )
 
-    async def advice(self) -> bytes:
+    async def advice_json(self) -> bytes:
         """Return the advice on all holders as JSON."""
         snapshot = self.snapshot
         return await self._once(
             ("advice",),
             lambda: json.dumps(advice_document(self._advise(snapshot, None), snapshot.timestamp)).encode(),
         )
+
+    async def advice_csv(self) -> bytes:
+        """Return the advice on all holders as CSV."""
+        snapshot = self.snapshot
+        return await self._once(("advice_csv",), lambda: advice_csv(self._advise(snapshot, None)).encode())
 
     async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
         """Return the result of ``make``, which shows ages and is called once per second for each name."""

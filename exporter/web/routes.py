@@ -65,6 +65,8 @@ def page_routes(site: Site) -> list[web.RouteDef]:
 JSON = "application/json; charset=utf-8"
 # The formats of a snapshot, and their content types.
 FORMATS = {"json": JSON, "csv": "text/csv; charset=utf-8", "text": "text/plain; charset=utf-8"}
+# The formats of advice.
+ADVICE_FORMATS = {"json": JSON, "csv": FORMATS["csv"]}
 
 
 def api_routes(site: Site) -> list[web.RouteDef]:
@@ -97,11 +99,9 @@ class _Machine:
     async def snapshot(self, request: web.Request) -> web.Response:
         """Return the snapshot in the requested format."""
         wanted = requested_format(request, FORMATS)
-        pages, headers = self._pages, {}
+        pages = self._pages
         make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[wanted]
-        if wanted == "csv":
-            name = re.sub(r"[^a-zA-Z0-9_.-]", "_", pages.snapshot.node.name)  # safe in file names and headers
-            headers["Content-Disposition"] = f'attachment; filename="gpuslice-{name}.csv"'
+        headers = self._file("gpuslice") if wanted == "csv" else {}
         return await reply(
             request, await make(), FORMATS[wanted], vary="Accept, Accept-Encoding", headers=headers
         )
@@ -114,8 +114,21 @@ class _Machine:
         return await reply(request, json.dumps(report.as_dict()).encode(), JSON)
 
     async def advice(self, request: web.Request) -> web.Response:
-        """Return which slice would fit each holder, or why that is unknown."""
-        return await reply(request, await self._pages.advice(), JSON)
+        """Return which slice would fit each holder, or why that is unknown, in the requested format."""
+        wanted = requested_format(request, ADVICE_FORMATS)
+        csv = wanted == "csv"
+        body = await (self._pages.advice_csv() if csv else self._pages.advice_json())
+        headers = self._file("gpuslice-advice") if csv else {}
+        return await reply(
+            request, body, ADVICE_FORMATS[wanted], vary="Accept, Accept-Encoding", headers=headers
+        )
+
+    def _file(self, name: str) -> dict[str, str]:
+        """Return the header that saves a response as a CSV file of the node."""
+        node = re.sub(
+            r"[^a-zA-Z0-9_.-]", "_", self._pages.snapshot.node.name
+        )  # safe in file names and headers
+        return {"Content-Disposition": f'attachment; filename="{name}-{node}.csv"'}
 
     async def healthy(self, _request: web.Request) -> web.Response:
         """Return 503 only if a restart helps, because the kubelet then restarts the container."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pynvml
@@ -10,9 +11,11 @@ import pytest
 from exporter.advice import Advice
 from exporter.advice.kept import Keeper
 from exporter.advice.node_windows import advice_of_node
+from exporter.advice.savings import savings_of
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import Scenario
-from exporter.model import Snapshot
+from exporter.formats.advice import advice_words
+from exporter.model import ADVICE_LABEL, Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.demo.making import gpu, instance, made, node_of, pod
@@ -104,6 +107,20 @@ async def test_after_a_day_each_holder_has_a_verdict_or_a_reason() -> None:
     assert small.need.memory == pytest.approx(1.15 * 6 * GIB, rel=0.01)
     assert small.need.compute == pytest.approx(0.12, abs=0.02)
     assert (small.confidence, small.window.pods) == ("medium", 1)
+
+
+async def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing() -> None:
+    """Only by the value off: without it, all is as before."""
+    scenario = whole()
+    labels = {"small": {ADVICE_LABEL: "off"}, "idle": {ADVICE_LABEL: "on"}}
+    pods = tuple(replace(each, labels=labels.get(each.name, {})) for each in scenario.pods)
+
+    found = await advised(replace(scenario, pods=pods), 25)
+
+    assert (found["small"].reason, found["small"].options) == ("opted_out", ())
+    assert advice_words(found["small"]) == "No advice: a pod has the label gpuslice-exporter/advice: off."
+    assert found["idle"].options[0].verdict == "release"
+    assert savings_of(found.values()).freed == pytest.approx(found["idle"].options[0].gpus_freed)
 
 
 async def test_before_a_day_every_holder_is_young() -> None:

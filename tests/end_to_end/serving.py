@@ -4,9 +4,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from aiohttp import ClientSession
 
+from exporter.advice.kept import Keeper
+from exporter.advice.node_windows import advice_of_node
 from exporter.config.settings import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.schema import Scenario
@@ -43,32 +46,38 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(scenario: Scenario, *, deadline: float | None = None) -> AsyncIterator[Served]:
-    """Serve a node; ``deadline`` is how long a poll waits for each source.
+async def serving(
+    scenario: Scenario, *, deadline: float | None = None, began: float | None = None, **changes: Any
+) -> AsyncIterator[Served]:
+    """Serve a node; ``deadline`` is how long a poll waits for each source, ``changes`` are settings.
 
-    The client says nothing of what it accepts by itself, and decodes nothing.
+    ``began`` is the Unix time of second 0; without it, each poll is at the time of the clock. The client says
+    nothing of what it accepts by itself, and decodes nothing.
     """
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = replace(
-            load_settings({"listen": "127.0.0.1:0"}, {}), node_name=node.name, **asdict(node.paths)
+            load_settings({"listen": "127.0.0.1:0"}, {}), node_name=node.name, **asdict(node.paths) | changes
         )
         poller = Poller(
             settings,
             Sources(settings, node.nvml, budget=budget_of(settings, deadline)),
             demo=True,
             clock=lambda: node.time,
-            wall=time.time,
+            wall=time.time if began is None else lambda: began + node.time,
         )
         history = History(settings.history_retention, settings.poll_interval)
         poller.subscribe(history.record)
         doctor = Doctor(lambda: poller.evidence, settings)
         poller.subscribe(doctor.record)
+        keeper = Keeper()
+        poller.subscribe(keeper.record)
         site = site_of(
             lambda: poller.snapshot,
             lambda: poller.restart_reason,
             doctor.report,
             history,
         )
+        site.pages.advises(lambda snapshot, only: advice_of_node(snapshot, keeper, only))
         poller.subscribe(site.ticker.tick)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()

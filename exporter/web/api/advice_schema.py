@@ -8,15 +8,19 @@ from exporter.web.api.describe import Schema, choice, listed, number, text, whol
 
 def advice_schema() -> Schema:
     """Return the schema of the advice on all holders of a node."""
+    saved = {
+        "gpus": number("GPUs, as a mean over the windows."),
+        "gpu_hours_per_day": number("GPU-hours a day."),
+    }
     savings = {
-        "could_be_freed_gpus": number("GPUs that the first options would free together."),
-        "would_fit_gpus": number("The part of them that another holder would get."),
+        "could_be_freed": whole(saved, "Freed by the first options together."),
+        "would_fit": whole(saved, "The part of it that another holder would get."),
     }
     return whole(
         {
             "timestamp": number("Unix time of the snapshot."),
             "advice": listed(_advice(), "One for each container, or for each GPU with time-slicing."),
-            "savings": whole(savings, "Means over the windows."),
+            "savings": whole(savings, "Options that exclude each other are never added up."),
         }
     )
 

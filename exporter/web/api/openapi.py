@@ -29,7 +29,7 @@ from exporter.web.api.describe import (
 )
 from exporter.web.api.schemas import schemas
 from exporter.web.live import snapshot_stream
-from exporter.web.routes import FORMATS
+from exporter.web.routes import ADVICE_FORMATS, FORMATS
 from exporter.web.timelines.query import (
     DEFAULT_POINTS,
     DEFAULT_SPAN,
@@ -171,7 +171,12 @@ OPERATIONS: Operations = {
         name="advice",
         summary="Which slice would fit each holder, or why that is unknown.",
         words="By what the node has seen since each holder came; nothing acts on it.",
-        answers={JSON: "AdviceReport"},
+        answers={JSON: "AdviceReport", CSV: ""},
+        parameters={
+            "format": Parameter(
+                "Format of the response; overrides the Accept header.", choice(ADVICE_FORMATS)
+            ),
+        },
     ),
     describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
     "/-/healthy": probe("healthy", "Whether the process needs no restart.", (503,)),

@@ -204,7 +204,15 @@ def _fits(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[tuple[str, str
     for advice in advices:
         yield advice.window.device.model if len(advices) > 1 else "", advice_words(advice)
     if not advices:
-        yield "", "Not known yet: it was first seen less than 5 min ago, or holds nothing."
+        yield "", _why_no_advice(rows)
+
+
+def _why_no_advice(rows: Sequence[ContainerRow]) -> str:
+    if any(row.slices for row in rows):
+        return "Not known: seen for less than 5 minutes."
+    if any(row.slices is None for row in rows):
+        return "Not known: its allocation is not known."
+    return "None: it holds no slice."
 
 
 def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView]) -> Iterator[str]:

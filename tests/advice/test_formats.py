@@ -1,0 +1,115 @@
+"""Advice for programs: JSON and CSV agree, unknown is not zero, and both are served."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from exporter.advice import Advice, advise
+from exporter.demo.scenario import catalog
+from exporter.formats.advice import advice_csv, advice_document
+from exporter.web.api import openapi
+from tests.advice.simulated import STEP, Run, gib, mig, steps, whole, window
+from tests.end_to_end.serving import serving
+
+WEEK = steps(7)
+
+
+def small() -> Advice:
+    """Return the advice on a workload that needs a small part of its GPU."""
+    run = Run(memory=[gib(3), gib(6)] * (WEEK // 2), compute=[0.08] * WEEK, sm=[0.08] * WEEK)
+    return advise(window(run))
+
+
+def idle() -> Advice:
+    """Return the advice to release a GPU."""
+    return advise(window(Run(memory=[gib(6)] * WEEK, compute=[0.0] * WEEK, pod="idle")))
+
+
+def cut() -> Advice:
+    """Return the advice on a MIG device that is too large, with unknown slices beside it."""
+    device = mig("3g.40gb", adjacent=None)
+    run = Run(memory=[gib(3), gib(6)] * (WEEK // 2), compute=[0.08] * WEEK, sm=[0.08] * WEEK)
+    return advise(window(replace(run, memory_entitled=device.memory, compute_entitled=3 / 7), device=device))
+
+
+def young() -> Advice:
+    """Return the reason not to advise on a container of an hour."""
+    return advise(window(Run(memory=[gib(6)] * 12, compute=[0.08] * 12), device=whole(memory=None)))
+
+
+def rows(advices: list[Advice]) -> list[dict[str, str]]:
+    """Return the lines of the CSV."""
+    return list(csv.DictReader(io.StringIO(advice_csv(advices), newline="")))
+
+
+def test_csv_says_window_coverage_and_confidence_as_json_does() -> None:
+    """One line for each, of the options the first; what is unknown is empty."""
+    advices = [small(), young()]
+    found, (first, second) = rows(advices), advice_document(advices, 0.0)["advice"]
+
+    assert [row["verdict"] for row in found] == ["mig_profile", ""]
+    assert found[0]["target"] == first["options"][0]["target"] == "1g.10gb"
+    assert float(found[0]["gpus_freed"]) == first["options"][0]["gpus_freed"]
+    for row, record in zip(found, (first, second), strict=True):
+        assert row["confidence"] == (record["confidence"] or "")
+        assert float(row["coverage"]) == record["coverage"]
+        assert [float(row[f"window_{name}"]) for name in record["window"]] == list(record["window"].values())
+        assert row["reason"] == (record["reason"] or "")
+    assert (found[1]["reason"], found[1]["gpus_freed"], found[1]["would_fit"]) == ("young", "", "")
+    assert found[0]["gpus"] == "GPU-0"
+
+
+def test_a_name_is_not_run_by_a_spreadsheet() -> None:
+    """Names of workloads are those of their owners."""
+    advice = small()
+    hostile = replace(advice, window=replace(advice.window, workload='=cmd|"x"!A1'))
+
+    assert rows([hostile])[0]["workload"] == '\'=cmd|"x"!A1'
+
+
+def test_savings_add_up_the_first_options_alone() -> None:
+    """The one that could be partitioned and shared counts once; a day has 24 hours."""
+    advices = [small(), idle(), cut(), young()]
+    assert len(advices[0].options) > 1
+    freed = sum(advice.options[0].gpus_freed for advice in advices if advice.options)
+    fits = sum(
+        advice.options[0].gpus_freed for advice in advices if advice.options and advice.options[0].would_fit
+    )
+
+    savings = advice_document(advices, 0.0)["savings"]
+
+    assert 0 < fits < freed
+    assert savings == {
+        "could_be_freed": {"gpus": pytest.approx(freed), "gpu_hours_per_day": pytest.approx(24 * freed)},
+        "would_fit": {"gpus": pytest.approx(fits), "gpu_hours_per_day": pytest.approx(24 * fits)},
+    }
+
+
+async def test_both_are_served() -> None:
+    """By the parameter or the Accept header, and described; another format is refused."""
+    settings = {"poll_interval": STEP, "stale_after": 2 * STEP}
+    async with serving(catalog.load("l40s"), began=1_700_000_000.0, **settings) as served:
+        for step in range(2):
+            await served.poll(step * STEP)
+        url = f"{served.url}/api/v1/advice"
+        async with served.client.get(url) as answer:
+            document = json.loads(await answer.text())
+        async with served.client.get(url, headers={"Accept": "text/csv"}) as answer:
+            text, name = await answer.text(), answer.headers["Content-Disposition"]
+        async with served.client.get(f"{url}?format=csv") as answer:
+            assert await answer.text() == text
+        async with served.client.get(f"{url}?format=text") as answer:
+            assert answer.status == 400
+
+    found = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [row["workload"] for row in found] == [one["workload"] or "" for one in document["advice"]]
+    assert {row["reason"] for row in found} == {"young"}
+    assert name.startswith('attachment; filename="gpuslice-advice-')
+    described = openapi.document()["components"]["schemas"]
+    Draft202012Validator({**described["AdviceReport"], "components": {"schemas": described}}).validate(
+        document
+    )
