@@ -22,8 +22,14 @@ from exporter.model.totals import Totals
 _LEAST_MEASURED = 0.5
 _BINS = 100
 _NEAR_PEAK, _FLAT = 0.98, 0.95
-# Names that the kernel has for processes of engines that take memory in advance.
-_ENGINES = ("vllm", "VLLM::", "sglang", "tritonserver", "trtllm")
+# Engines that take memory in advance, by the first letters of the names of their processes.
+_ENGINES = {
+    "vllm": "vLLM",
+    "VLLM::": "vLLM",
+    "sglang": "SGLang",
+    "tritonserver": "Triton",
+    "trtllm": "TensorRT-LLM",
+}
 _MEDIA: tuple[Engine, ...] = ("encoder", "decoder", "jpeg")
 Key = tuple[ContainerRef, DeviceKey]
 
@@ -265,9 +271,11 @@ def _enter_sum(device: KeptDevice, compute: float | None) -> None:
 
 def _engines(snapshot: Snapshot) -> dict[ContainerRef, str]:
     return {
-        row.holder: row.command
+        row.holder: engine
         for row in snapshot.processes
-        if row.holder is not None and row.command and row.command.startswith(_ENGINES)
+        if row.holder is not None and row.command
+        for start, engine in _ENGINES.items()
+        if row.command.startswith(start)
     }
 
 

@@ -105,7 +105,7 @@ class Window:
     end: float
     device: DeviceFacts
     uses: tuple[Use, ...]
-    # Engine that preallocates memory, by its process name, such as ``vllm``; "" if none is known.
+    # Engine that preallocates memory, such as ``vLLM``; "" if none is known.
     engine: str = ""
     # Largest memory of the same container by usable memory of other devices that it ran on.
     sizes: Mapping[int, int] = field(default_factory=dict)

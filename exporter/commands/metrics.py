@@ -57,7 +57,7 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
     "MIG devices": ("One entity per MIG device; `uuid` is that of its GPU.", MIG),
     "vGPUs": ("One entity per vGPU of this host; `uuid` is that of its GPU.", VGPU),
     "Pods": (
-        "One entity per pod that has a container above, with labels that match `--pod-labels`, or that of advice.",
+        "One entity per pod with a container above and a label of advice or that `--pod-labels` selects.",
         POD,
     ),
     "Node": ("The node as a whole.", NODE),

@@ -19,15 +19,15 @@ _SENTENCES = {
 _FITS = "{target} would fit."
 
 
-def advice_words(advice: Advice) -> str:
-    """Return advice as sentences: what would fit, the facts and how sure that is; or why it is unknown."""
+def advice_paragraphs(advice: Advice) -> tuple[str, ...]:
+    """Return advice as what would fit with what to know of it, and the facts; or why it is unknown."""
     if advice.reason == "opted_out":
-        return f"No advice: {advice.why}."
+        return (f"No advice: {advice.why}.",)
     if advice.reason is not None:
-        return f"Not known: {advice.why}."
+        return (f"Not known: {advice.why}.",)
     option = advice.options[0]
-    told = _SENTENCES.get(option.verdict, _FITS).format(target=option.target)
-    return " ".join((told, f"{_facts(advice)}.", *_notes(option)))
+    verdict = _SENTENCES.get(option.verdict, _FITS).format(target=option.target)
+    return " ".join((verdict, *_notes(option))), f"{_facts(advice)}."
 
 
 def _facts(advice: Advice) -> str:

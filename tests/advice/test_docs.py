@@ -8,7 +8,7 @@ import pytest
 from exporter.advice import Window, advise
 from exporter.advice.model import Reason
 from exporter.advice.units import UNITS
-from exporter.formats.advice import advice_words
+from exporter.formats.advice import advice_paragraphs
 from tests.advice.simulated import Run, gib, mig, steps, whole, window
 
 TEXT = (Path(__file__).parents[2] / "docs/advice.md").read_text()
@@ -62,7 +62,7 @@ def test_an_example_is_what_the_engine_says(name: str) -> None:
     advice = advise(EXAMPLES[name])
 
     assert advice.now in DOCS
-    assert advice_words(advice) in DOCS
+    assert " ".join(advice_paragraphs(advice)) in DOCS
 
 
 def test_every_reason_and_every_system_with_units_is_on_the_page() -> None:

@@ -14,7 +14,7 @@ from exporter.advice.node_windows import advice_of_node
 from exporter.advice.savings import savings_of
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import Scenario
-from exporter.formats.advice import advice_words
+from exporter.formats.advice import advice_paragraphs
 from exporter.model import ADVICE_LABEL, Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
@@ -118,7 +118,9 @@ async def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing() -> None:
     found = await advised(replace(scenario, pods=pods), 25)
 
     assert (found["small"].reason, found["small"].options) == ("opted_out", ())
-    assert advice_words(found["small"]) == "No advice: a pod has the label gpuslice-exporter/advice: off."
+    assert advice_paragraphs(found["small"]) == (
+        "No advice: a pod has the label gpuslice-exporter/advice: off.",
+    )
     assert found["idle"].options[0].verdict == "release"
     assert savings_of(found.values()).freed == pytest.approx(found["idle"].options[0].gpus_freed)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.formats.advice import advice_words
+from exporter.formats.advice import advice_paragraphs
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
 from exporter.model import ContainerRow
 from exporter.web.pages.holders_table.cells_html import efficiency_of
@@ -202,7 +202,9 @@ _MEMORY = _Question(_memory, _memory_of_all, _is_short)
 def _fits(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[tuple[str, str]]:
     advices = scene.advice_for(rows[0].holder)
     for advice in advices:
-        yield advice.window.device.model if len(advices) > 1 else "", advice_words(advice)
+        model = advice.window.device.model if len(advices) > 1 else ""
+        for place, paragraph in enumerate(advice_paragraphs(advice)):
+            yield "" if place else model, paragraph
     if not advices:
         yield "", _why_no_advice(rows)
 
