@@ -1,7 +1,7 @@
 """Alerts about GPUs that were held for a day and hardly used."""
 
 from alerts.groups.sharing_numbers import SharingThresholds
-from alerts.groups.sharing_words import PLACE, bytes_of_row
+from alerts.groups.sharing_words import PLACE, bytes_of_row, compute_p95, memory_peak
 from alerts.model import TENANT_BOARD, Alert
 from alerts.records import HELD_BYTES, HELD_GPUS, USED_BYTES, USED_GPUS
 from alerts.windows import seconds
@@ -67,6 +67,7 @@ def _underused(numbers: SharingThresholds) -> Alert:
         description=f"In the last {over}, {HOLDER} has never used more than {PERCENT} of the "
         f"{bytes_of_row(HELD_BYTES)} of memory that it holds of {PLACE}, nor much of its "
         "compute: a smaller slice would be enough, such as a smaller MIG profile or a part of a "
-        "shared GPU.",
+        f"shared GPU.{memory_peak()}{compute_p95(over)} Its page at the exporter of its node says which "
+        "slice would fit it.",
         dashboard=TENANT_BOARD,
     )

@@ -1,6 +1,6 @@
 """Pieces of the annotations of alerts about sharing: templates of Prometheus."""
 
-from alerts.records import SLICES
+from alerts.records import SLICES, USED_GPUS
 from alerts.wording import GPU
 
 PLACE = "{{ with $labels.mig_uuid }}MIG device {{ . }} of {{ end }}" + GPU
@@ -26,11 +26,32 @@ def share_of_row(record: str) -> str:
     return _of_row(record, _SHARE)
 
 
+_ROW = f"{_IN_POD},container=%q,{_ON_DEVICE}"
+_OF_ROW = f"{_POD} $labels.container {_DEVICE}"
+
+
 def _of_row(record: str, shown: str) -> str:
-    asked = f"{record}{{{_IN_POD},container=%q,{_ON_DEVICE}}}"
     return (
-        f"{{{{ with query (printf `{asked}` {_POD} $labels.container {_DEVICE}) }}}}"
+        f"{{{{ with query (printf `{record}{{{_ROW}}}` {_OF_ROW}) }}}}"
         "{{ . | first | value | " + shown + "{{ else }}an unknown part{{ end }}"
+    )
+
+
+def memory_peak() -> str:
+    """Return a template of a sentence on the peak of memory of the alert's row, empty without its series."""
+    peak = f"max(gpuslice_container_memory_peak_bytes{{{_ROW}}})"
+    return (
+        f"{{{{ with query (printf `{peak}` {_OF_ROW}) }}}} Its memory peak since it was first seen is "
+        "{{ . | first | value | " + _BYTES + ".{{ end }}"
+    )
+
+
+def compute_p95(over: str) -> str:
+    """Return a template of a sentence on the p95 of compute of the alert's row, empty if it is unknown."""
+    p95 = f"quantile_over_time(0.95, {USED_GPUS}{{{_ROW}}}[{over}])"
+    return (
+        f"{{{{ with query (printf `{p95}` {_OF_ROW}) }}}} 95 percent of its 5-minute means of compute are at "
+        "most {{ . | first | value | printf `%.2f` }} GPU.{{ end }}"
     )
 
 
