@@ -46,6 +46,17 @@ _GITHUB = "https://github.com/"
 _A100 = f"{_GITHUB}NVIDIA/go-nvml/blob/main/pkg/nvml/mock/gpus/a100.go"
 LISTINGS = (
     Listing(
+        ("A30",),
+        24,
+        f"{_GITHUB}Summer-Lo/Docker_configuration/blob/main/000-MIG/README.md",
+        (
+            ("1g.6gb", 5952, 14, 4),
+            ("1g.6gb+me", 5952, 14, 1),
+            ("2g.12gb", 11968, 28, 2),
+            ("4g.24gb", 24064, 56, 1),
+        ),
+    ),
+    Listing(
         ("A100-SXM4-40GB", "A100-PCIE-40GB"),
         40,
         _A100,
