@@ -142,7 +142,7 @@ def _pod() -> Schema:
     values = {"type": "object", "additionalProperties": {"type": "string"}}
     return whole(
         {name: text(_LABELS[name]) for name in ("namespace", "pod", "pod_uid")}
-        | {"labels": values | {"description": "Its labels that --pod-labels selects."}}
+        | {"labels": values | {"description": "Its labels that --pod-labels selects, and that of advice."}}
     )
 
 
