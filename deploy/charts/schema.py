@@ -21,7 +21,7 @@ from deploy.charts.kubernetes import (
     text,
 )
 from deploy.charts.values import Value
-from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, SWITCH, URL, Option
+from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, PRICE, SWITCH, URL, Option
 from exporter.config.table import Settings
 from exporter.web.auth.web_config import (
     CIPHERS_12,
@@ -53,6 +53,7 @@ _PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 _URL = text(r"^(https?://\S+)?$")
 _TIME = r"([0-9]+(ms|[smhdwy]))+"
 _DURATION: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)?$", "minimum": 0}
+_PRICE: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 0}
 _NAME = text(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
 # Part of the names of objects; the name of a Service must not begin with a digit.
 _OBJECT = text(r"^([a-z]([a-z0-9-]*[a-z0-9])?)?$")
@@ -66,6 +67,7 @@ _DEFINITIONS: Schema = {
 HUB_OPTIONS = (
     "listen",
     "idle_after",
+    "gpu_hour_price",
     "route_prefix",
     "frame_ancestors",
     "prometheus_token_file",
@@ -121,6 +123,8 @@ def _kind_schema(option: Option) -> Schema:
         return {"enum": [*names, *(_BOOLEANS[name] for name in names if name in _BOOLEANS)]}
     if kind.metavar == "DURATION":
         return _DURATION
+    if kind is PRICE:
+        return _PRICE
     patterns = {
         id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[0-9]{1,5}$",
         id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",

@@ -108,7 +108,7 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
         idle_after=settings.idle_after,
         interval=settings.poll_interval,
     )
-    pages.advises(lambda snapshot, only: advice_of_node(snapshot, keeper, only))
+    pages.advises(lambda snapshot, only: advice_of_node(snapshot, keeper, only), settings.gpu_hour_price)
     poller.subscribe(pages.turn)
     ticker = Ticker()
     poller.subscribe(ticker.tick)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_PRICE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::(?P<port>[0-9]{1,5}))?")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
@@ -102,6 +103,12 @@ def _parse_duration(text: str) -> float:
     return round(float(match["number"]) * _SECONDS[match["unit"]], 6)
 
 
+def _parse_price(text: str) -> float:
+    if not _PRICE.fullmatch(text):
+        raise ValueError
+    return float(text)
+
+
 def _parse_address(text: str) -> ListenAddress:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"]) > 65535:
@@ -168,6 +175,7 @@ def _parse_pattern(text: str) -> re.Pattern[str]:
 
 
 ADDRESS = Kind(_parse_address, "an address such as host:port, [v6]:port or :port", "ADDRESS")
+PRICE = Kind(_parse_price, "a number such as 2.5", "NUMBER")
 NAME = Kind(_parse_name, "a name of printable characters", "NAME")
 PATH = Kind(_parse_path, "a path", "PATH")
 ABSOLUTE_PATH = Kind(_parse_absolute_path, "an absolute path", "PATH")

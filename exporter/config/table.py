@@ -13,6 +13,7 @@ from exporter.config.parse import (
     PATH,
     PATTERN,
     PREFIX,
+    PRICE,
     SWITCH,
     URL,
     ListenAddress,
@@ -83,6 +84,14 @@ class Settings:
             "Time without compute use after which a holder is idle, on the page and in the other"
             " formats. A holder is active for 1m after its last compute use (for this time if it is"
             " shorter), and quiet in between.",
+        )
+    )
+    gpu_hour_price: float | None = field(
+        metadata=option(
+            PRICE,
+            None,
+            "Price of a GPU-hour, in a currency of your choice. With it, the savings of advice have a cost"
+            " per day; all GPUs have the same price.",
         )
     )
     history_retention: float = field(

@@ -52,21 +52,29 @@ def _notes(option: Option) -> Iterator[str]:
         yield f"{note[0].upper()}{note[1:]}."
 
 
-def advice_document(advices: Sequence[Advice], at: float) -> dict[str, Any]:
-    """Return all advice of Unix time ``at`` as JSON data, with every input; unknown values are null."""
+def advice_document(advices: Sequence[Advice], at: float, price: float | None = None) -> dict[str, Any]:
+    """Return all advice of Unix time ``at`` as JSON data, with every input; unknown values are null.
+
+    ``price`` is that of a GPU-hour; without it there are no costs.
+    """
     savings = savings_of(advices)
     return {
         "timestamp": at,
         "advice": [_advice(advice) for advice in advices],
         "savings": {
-            "could_be_freed": _saving(savings.freed),
-            "would_fit": _saving(savings.fits),
+            "could_be_freed": _saving(savings.freed, price),
+            "would_fit": _saving(savings.fits, price),
         },
     }
 
 
-def _saving(gpus: float) -> dict[str, float]:
-    return {"gpus": gpus, "gpu_hours_per_day": gpus * HOURS}
+def _saving(gpus: float, price: float | None) -> dict[str, float | None]:
+    hours = gpus * HOURS
+    return {
+        "gpus": gpus,
+        "gpu_hours_per_day": hours,
+        "cost_per_day": None if price is None else hours * price,
+    }
 
 
 def _advice(advice: Advice) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class RenderCache:
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
         self._advise: Advise = lambda _snapshot, _only: ()
+        self._price: float | None = None
         self._cache = TaskCache()
         self._turns = RenderQueue()
         self._second = 0
@@ -78,9 +79,10 @@ class RenderCache:
         self._spans = spans
         self._sparkline = sparkline
 
-    def advises(self, advise: Advise) -> None:
-        """Set the function that judges which slice would fit each holder."""
+    def advises(self, advise: Advise, price: float | None = None) -> None:
+        """Set the function that judges which slice would fit each holder, and the price of a GPU-hour."""
         self._advise = advise
+        self._price = price
 
     @property
     def snapshot(self) -> Snapshot:
@@ -145,11 +147,13 @@ class RenderCache:
 
     async def advice_json(self) -> bytes:
         """Return the advice on all holders as JSON."""
-        snapshot = self.snapshot
-        return await self._once(
-            ("advice",),
-            lambda: json.dumps(advice_document(self._advise(snapshot, None), snapshot.timestamp)).encode(),
-        )
+        snapshot, price = self.snapshot, self._price
+
+        def make() -> bytes:
+            advices = self._advise(snapshot, None)
+            return json.dumps(advice_document(advices, snapshot.timestamp, price)).encode()
+
+        return await self._once(("advice",), make)
 
     async def advice_csv(self) -> bytes:
         """Return the advice on all holders as CSV."""

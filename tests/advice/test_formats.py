@@ -81,12 +81,13 @@ def test_savings_add_up_the_first_options_alone() -> None:
     )
 
     savings = advice_document(advices, 0.0)["savings"]
+    priced = advice_document(advices, 0.0, price=2.5)["savings"]
 
     assert 0 < fits < freed
-    assert savings == {
-        "could_be_freed": {"gpus": pytest.approx(freed), "gpu_hours_per_day": pytest.approx(24 * freed)},
-        "would_fit": {"gpus": pytest.approx(fits), "gpu_hours_per_day": pytest.approx(24 * fits)},
-    }
+    for name, gpus in (("could_be_freed", freed), ("would_fit", fits)):
+        known = {"gpus": pytest.approx(gpus), "gpu_hours_per_day": pytest.approx(24 * gpus)}
+        assert savings[name] == known | {"cost_per_day": None}
+        assert priced[name] == known | {"cost_per_day": pytest.approx(60 * gpus)}
 
 
 async def test_both_are_served() -> None:

@@ -59,6 +59,7 @@ def test_values_need_no_quotes() -> None:
         "pcie-throughput": True,
         "poll-interval": 2,
         "stale-after": 1e2,
+        "gpu-hour-price": 2.5,
         "history-retention": 43200,
         "log-format": None,
         "pod-labels": ["team", "tier-.*"],
@@ -67,6 +68,7 @@ def test_values_need_no_quotes() -> None:
 
     assert (settings.kubernetes_api, settings.dcgm_names, settings.pcie_throughput) == ("on", "off", True)
     assert (settings.poll_interval, settings.stale_after, settings.history_retention) == (2, 100, 43200)
+    assert settings.gpu_hour_price == 2.5
     assert [pattern.pattern for pattern in settings.pod_labels] == ["team", "tier-.*"]
 
 

@@ -11,6 +11,7 @@ def advice_schema() -> Schema:
     saved = {
         "gpus": number("GPUs, as a mean over the windows."),
         "gpu_hours_per_day": number("GPU-hours a day."),
+        "cost_per_day": number("Their cost by --gpu-hour-price, null without it.", null=True),
     }
     savings = {
         "could_be_freed": whole(saved, "Freed by the first options together."),
@@ -38,7 +39,9 @@ def _advice() -> Schema:
     return whole(
         {
             "namespace": text("Namespace; null for the holders of a GPU together.", null=True),
-            "workload": text("Pod; null for the holders of a GPU together.", null=True),
+            "workload": text(
+                "Owner of the pods, or the pod; null for the holders of a GPU together.", null=True
+            ),
             "container": text("Container; null if it is unknown or for the holders of a GPU.", null=True),
             "now": text("What it holds."),
             "options": listed(_option(), "What would fit, the best first; the others exclude it."),
