@@ -21,7 +21,7 @@ from dashboards.tenant_rows import (
     counted,
     increase,
 )
-from dashboards.tenant_tables import holders, hours, idle, over_share, xids
+from dashboards.tenant_tables import advice_inputs, holders, hours, idle, over_share, xids
 
 MAY_BE_EMPTY: dict[str, str] = {}
 """Panels that may be empty, by title, with the reason: none."""
@@ -46,6 +46,7 @@ def tenant() -> Dashboard:
             Folded("Largest holders", _largest()),
             Folded("GPU-hours by pod", (hours(),)),
             Folded("Idle, and over their share", (idle(), over_share())),
+            Folded("Advice inputs", (advice_inputs(),)),
             Folded("XID errors", (xids(),)),
         ),
     )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dashboards.board import Panel
-from dashboards.selectors import or_none
+from dashboards.selectors import PODS, or_none
 from dashboards.tables import CLUSTER as CLUSTERS
 from dashboards.tables import CONTAINER, GPU, MIG_DEVICE, NODE, Column, leads_to, listing
 from dashboards.tables import number as value
@@ -129,3 +129,48 @@ def xids() -> Panel:
         f"max by (cluster, node, gpu, uuid) ({errors}) and on (cluster, uuid) {SLICES}",
         sort="XID errors",
     )
+
+
+def advice_inputs() -> Panel:
+    """Return the table of what advice goes by, for each container and device."""
+    peak = f"gpuslice_container_memory_peak_bytes{{{PODS}}}"
+    return listing(
+        "Advice inputs",
+        "What advice goes by (docs/advice.md), for the time shown: choose 7 days. Measured: the share of the "
+        "time held in which the use was known; below 80 % there is no advice.",
+        [
+            CLUSTERS,
+            _NAMESPACE,
+            replace(_POD, width=None),
+            CONTAINER,
+            NODE,
+            GPU,
+            value("A", "Memory peak", "bytes"),
+            value("B", "Memory p95", "bytes"),
+            value("C", "GPUs used, p95"),
+            value("D", "GPUs used, mean"),
+            value("E", "Memory measured", "percentunit"),
+            value("F", "Compute measured", "percentunit"),
+            value("G", "Held for", "s"),
+            MIG_DEVICE,
+        ],
+        f"max {_NO_TARGET} (max_over_time({peak}[$__range]))",
+        f"quantile_over_time(0.95, {USED_BYTES}[$__range])",
+        f"quantile_over_time(0.95, {USED_GPUS}[$__range])",
+        f"avg_over_time({USED_GPUS}[$__range])",
+        _measured("memory_measured_seconds", "held_seconds"),
+        _measured("compute_measured_gpu_seconds", "entitled_gpu_seconds"),
+        f"sum {_NO_TARGET} ({increase('held_seconds')})",
+        sort="Held for",
+        height=12,
+    )
+
+
+_NO_TARGET = "without (job, instance)"
+
+
+def _measured(known: str, held: str) -> str:
+    """Return the measured share, the smallest if the exporter of a node was replaced."""
+    # On the right, the pod alone keeps the query short.
+    of_pods = increase(held).replace(PODS, 'pod=~"$pod"')
+    return f"min {_NO_TARGET} ({increase(known)} / {of_pods})"
