@@ -351,3 +351,16 @@ def test_what_nobody_uses_of_a_gpu_is_not_told_of_a_part_that_is_not_seen() -> N
     row = holder("train", DeviceKey(UUID, "MIG-lost"))
 
     assert "used by no known container" not in draw(snapshot([gpu()], [row])).one(of="other-holders").text
+
+
+@pytest.mark.parametrize(
+    ("slices", "words"),
+    [
+        (1, "Not known: seen for less than 5 minutes."),
+        (None, "Not known: its allocation is not known."),
+        (0, "None: it holds no slice."),
+    ],
+)
+def test_without_advice_it_says_why(slices, words) -> None:
+    """Before the first step, if it is unknown what it holds, and if it holds nothing."""
+    assert answers(snapshot([gpu()], [shared(slices=slices)]))[3] == words
