@@ -14,8 +14,9 @@ class Savings(NamedTuple):
 
     # Freed by the first option of each advice that frees something.
     freed: float
-    # The part of it that another holder would get.
+    # The part of it that another holder would get, and the part of which this is unknown.
     fits: float
+    unknown: float
 
 
 def savings_of(advices: Iterable[Advice]) -> Savings:
@@ -25,4 +26,5 @@ def savings_of(advices: Iterable[Advice]) -> Savings:
     return Savings(
         freed=sum(option.gpus_freed for option in freeing),
         fits=sum(option.gpus_freed for option in freeing if option.would_fit),
+        unknown=sum(option.gpus_freed for option in freeing if option.would_fit is None),
     )

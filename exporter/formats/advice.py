@@ -64,6 +64,7 @@ def advice_document(advices: Sequence[Advice], at: float, price: float | None = 
         "savings": {
             "could_be_freed": _saving(savings.freed, price),
             "would_fit": _saving(savings.fits, price),
+            "may_fit": _saving(savings.unknown, price),
         },
     }
 

@@ -80,11 +80,18 @@ def test_savings_add_up_the_first_options_alone() -> None:
         advice.options[0].gpus_freed for advice in advices if advice.options and advice.options[0].would_fit
     )
 
+    unknown = sum(
+        advice.options[0].gpus_freed
+        for advice in advices
+        if advice.options and advice.options[0].would_fit is None
+    )
+
     savings = advice_document(advices, 0.0)["savings"]
     priced = advice_document(advices, 0.0, price=2.5)["savings"]
 
-    assert 0 < fits < freed
-    for name, gpus in (("could_be_freed", freed), ("would_fit", fits)):
+    assert 0 < unknown < fits
+    assert fits + unknown == pytest.approx(freed)
+    for name, gpus in (("could_be_freed", freed), ("would_fit", fits), ("may_fit", unknown)):
         known = {"gpus": pytest.approx(gpus), "gpu_hours_per_day": pytest.approx(24 * gpus)}
         assert savings[name] == known | {"cost_per_day": None}
         assert priced[name] == known | {"cost_per_day": pytest.approx(60 * gpus)}

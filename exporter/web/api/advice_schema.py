@@ -16,6 +16,7 @@ def advice_schema() -> Schema:
     savings = {
         "could_be_freed": whole(saved, "Freed by the first options together."),
         "would_fit": whole(saved, "The part of it that another holder would get."),
+        "may_fit": whole(saved, "The part of it of which this is unknown."),
     }
     return whole(
         {
