@@ -164,7 +164,7 @@ def _alerts() -> Panel:
         ],
         or_none(rows, "alertname", f"node:gpuslice_total_gpus:count{{{CLUSTER}}}"),
         sort=("Severity", "Alert"),
-        span=12,
+        span=14,
     )
 
 
@@ -178,12 +178,11 @@ def _unhealthy() -> Panel:
             CLUSTERS,
             NODE,
             GPU,
-            Column(name="condition", title="Condition", width=220),
-            Column(name="uuid", title="UUID", empty=""),
+            Column(name="condition", title="Condition"),
         ],
         or_none(rows, "condition", f"gpuslice_gpu_up{{{CLUSTER}}}"),
         sort=("Cluster", "Node", "GPU"),
-        span=12,
+        span=10,
     )
 
 

@@ -1,5 +1,7 @@
 """Tables of the dashboard Fleet: namespaces, idle holders, nodes, models and slices."""
 
+from dataclasses import replace
+
 from dashboards.board import Panel
 from dashboards.panels import IDLE, NEUTRAL
 from dashboards.selectors import CLUSTER
@@ -111,7 +113,7 @@ def models() -> Panel:
     return listing(
         "By model",
         f"GPUs of each model: number, held and used, and use by held of the last hour. {AT_LEAST}",
-        [CLUSTERS, MODEL, *_amounts()],
+        [CLUSTERS, replace(MODEL, width=None), *_amounts()],
         *_amounts_of("model"),
         sort="GPUs",
         span=14,

@@ -1,5 +1,7 @@
 """Dashboard Node: holders, entitlements and use of the GPUs of a node."""
 
+from dataclasses import replace
+
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards import variables
@@ -18,7 +20,7 @@ from dashboards.panels import (
     timeline,
 )
 from dashboards.selectors import NODES, POD, once_a_gpu, once_a_holder, without_target
-from dashboards.tables import CONTAINER, MIG_DEVICE, MODEL, NAMESPACE, NODE, Column, listing
+from dashboards.tables import CONTAINER, MODEL, NAMESPACE, NODE, Column, listing
 from dashboards.tables import GPU as GPUS
 from dashboards.tables import POD as PODS
 from dashboards.tables import number as value
@@ -115,16 +117,14 @@ def _holders() -> Panel:
             GPUS,
             NAMESPACE,
             PODS,
-            CONTAINER,
+            replace(CONTAINER, width=95),
             value("B", "Slices"),
             value("C", "Memory held", "bytes"),
             value("D", "Memory used", "bytes"),
             value("E", "GPUs held"),
             value("F", "GPUs used"),
             value("G", "Idle for", "s"),
-            Column(name="isolation", title="Isolation", width=95),
-            Column(name="resource", title="Resource", width=155, empty="-"),
-            MIG_DEVICE,
+            Column(name="resource", title="Resource", empty="-"),
         ],
         without_target(f"gpuslice_container_info{{{NODES}}}"),
         *(without_target(f"gpuslice_container_{name}{{{NODES}}}") for name in series),
@@ -148,13 +148,12 @@ def _gpus() -> Panel:
         [
             NODE,
             GPUS,
-            MODEL,
+            replace(MODEL, width=None),
             Column(name="sharing", title="Sharing", width=110),
             value("B", "Holders"),
             value("C", "Memory used", "bytes"),
             value("D", "Memory", "bytes"),
             value("E", "Utilization", "percentunit"),
-            Column(name="uuid", title="UUID"),
         ],
         without_target(f"gpuslice_gpu_info{{{NODES}}}"),
         *(without_target(f"gpuslice_gpu_{name}{{{NODES}}}") for name in series),

@@ -139,7 +139,6 @@ def vgpus() -> tuple[Panel, ...]:
             ],
             without_target(f"gpuslice_vgpu_info{{{NODES}}}"),
             *(without_target(f"gpuslice_vgpu_{name}{{{NODES}}}") for name in series),
-            span=14,
         ),
         listing(
             "Licenses of guests",
@@ -152,7 +151,6 @@ def vgpus() -> tuple[Panel, ...]:
             ],
             without_target(f"gpuslice_gpu_vgpu_license_info{{{NODES}}}"),
             without_target(expiry),
-            span=10,
         ),
     )
 
@@ -224,7 +222,7 @@ def _errors() -> tuple[Panel, ...]:
                 value("A", "How many"),
             ],
             or_none(reads, "reason", known),
-            span=8,
+            span=12,
         ),
         listing(
             "Failed driver calls",
@@ -236,7 +234,7 @@ def _errors() -> tuple[Panel, ...]:
                 value("A", "How many"),
             ],
             or_none(calls, "call", known),
-            span=8,
+            span=12,
         ),
         listing(
             "Unknown allocations",
@@ -249,7 +247,7 @@ def _errors() -> tuple[Panel, ...]:
                 value("A", "How many"),
             ],
             or_none(unknown, "resource", known),
-            span=8,
+            span=12,
         ),
     )
 

@@ -1,11 +1,9 @@
 """Tables of the dashboard Tenant."""
 
-from dataclasses import replace
-
 from dashboards.board import Panel
 from dashboards.selectors import PODS, or_none
 from dashboards.tables import CLUSTER as CLUSTERS
-from dashboards.tables import CONTAINER, GPU, MIG_DEVICE, NODE, Column, leads_to, listing
+from dashboards.tables import CONTAINER, GPU, NODE, Column, leads_to, listing
 from dashboards.tables import number as value
 from dashboards.tenant_rows import (
     AT_LEAST,
@@ -23,9 +21,7 @@ from dashboards.tenant_rows import (
 )
 
 _NAMESPACE = Column(name="namespace", title="Namespace", width=130)
-_POD = Column(
-    name="pod", title="Pod", width=190, link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod")
-)
+_POD = Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod"))
 
 
 def holders() -> Panel:
@@ -49,7 +45,6 @@ def holders() -> Panel:
             value("D", "Memory held", "bytes"),
             value("E", "Memory used", "bytes"),
             value("F", "Idle for", "s"),
-            MIG_DEVICE,
         ],
         *(f"sum without () ({record})" for record in records),
         sort="GPUs held",
@@ -66,7 +61,7 @@ def hours() -> Panel:
         [
             CLUSTERS,
             _NAMESPACE,
-            replace(_POD, width=None),
+            _POD,
             value("A", "GPU-hours held"),
             value("B", "GPU-hours used"),
             value("C", "Energy", "watth"),
@@ -90,6 +85,7 @@ def idle() -> Panel:
             CLUSTERS,
             _NAMESPACE,
             _POD,
+            CONTAINER,
             NODE,
             GPU,
             value("A", "Idle for", "s"),
@@ -98,7 +94,6 @@ def idle() -> Panel:
         or_none(f"{IDLE_SECONDS} * {idle}", "pod", "container:gpuslice_idle_holder:bool"),
         f"{HELD_BYTES} * {idle}",
         sort="Idle for",
-        span=12,
     )
 
 
@@ -107,14 +102,21 @@ def over_share() -> Panel:
     return listing(
         "Memory over the share",
         "Containers that use more memory than they hold, and how much of it.",
-        [_NAMESPACE, _POD, NODE, GPU, value("A", "Used, of held", "percentunit")],
+        [
+            CLUSTERS,
+            _NAMESPACE,
+            _POD,
+            CONTAINER,
+            NODE,
+            GPU,
+            value("A", "Used, of held", "percentunit"),
+        ],
         or_none(
             f"{USED_BYTES} / container:gpuslice_held_bytes:max > 1",
             "pod",
             "container:gpuslice_held_bytes:max",
         ),
         sort="Used, of held",
-        span=12,
     )
 
 
@@ -141,23 +143,18 @@ def advice_inputs() -> Panel:
         [
             CLUSTERS,
             _NAMESPACE,
-            replace(_POD, width=None),
+            _POD,
             CONTAINER,
             NODE,
             GPU,
             value("A", "Memory peak", "bytes"),
-            value("B", "Memory p95", "bytes"),
-            value("C", "GPUs used, p95"),
-            value("D", "GPUs used, mean"),
-            value("E", "Memory measured", "percentunit"),
-            value("F", "Compute measured", "percentunit"),
-            value("G", "Held for", "s"),
-            MIG_DEVICE,
+            value("B", "GPUs used, p95"),
+            value("C", "Memory measured", "percentunit"),
+            value("D", "Compute measured", "percentunit"),
+            value("E", "Held for", "s"),
         ],
         f"max {_NO_TARGET} (max_over_time({peak}[$__range]))",
-        f"quantile_over_time(0.95, {USED_BYTES}[$__range])",
         f"quantile_over_time(0.95, {USED_GPUS}[$__range])",
-        f"avg_over_time({USED_GPUS}[$__range])",
         _measured("memory_measured_seconds", "held_seconds"),
         _measured("compute_measured_gpu_seconds", "entitled_gpu_seconds"),
         f"sum {_NO_TARGET} ({increase('held_seconds')})",

@@ -19,6 +19,9 @@ BOARDS = {
 }
 TITLE = 28
 """Letters of a title that a stat of four columns shows on a screen of 1,366 pixels."""
+# Pixels of one of the 24 columns of a dashboard on that screen, and of the frame of a panel; and the least
+# that a column of text needs.
+COLUMN, FRAME, NARROWEST = 55.9, 26, 150
 STANDARD_ONLY = {family.name for family in FAMILIES if not has("core", family)}
 
 each_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -48,10 +51,10 @@ def test_queries_are_short() -> None:
 
 @each_board
 def test_nine_of_ten_queries_of_a_dashboard_are_short(board: dict[str, Any]) -> None:
-    """None is left out by the others."""
+    """None is left out by the others. The selection of the pods of a tenant alone takes 71 characters."""
     lengths = _lengths(board)
 
-    assert median(lengths) <= 130
+    assert median(lengths) <= 140
     assert quantiles(lengths, n=10, method="inclusive")[-1] <= 250
 
 
@@ -72,19 +75,28 @@ def test_titles_are_not_cut(board: dict[str, Any]) -> None:
 
 
 @each_board
-def test_columns_have_a_width(board: dict[str, Any]) -> None:
-    """In a table at least all columns but two have one, so that it does not scroll or jump."""
+def test_tables_fit(board: dict[str, Any]) -> None:
+    """On a screen of 1,366 pixels all columns are seen whole; one of them may take what is left."""
+    wrong = []
     for panel in panels(board):
         if panel["type"] == "table":
-            columns = [
-                each for each in panel["fieldConfig"]["overrides"] if each["matcher"]["id"] == "byName"
-            ]
-            free = [
-                each["matcher"]["options"]
-                for each in columns
-                if "custom.width" not in {found["id"] for found in each["properties"]}
-            ]
-            assert len(free) <= 2, (panel["title"], free)
+            widths = _widths(panel)
+            free = [title for title, width in widths.items() if width is None]
+            rest = COLUMN * panel["gridPos"]["w"] - FRAME - sum(filter(None, widths.values()))
+            if len(free) > 1 or rest < NARROWEST * len(free):
+                wrong.append(f"{panel['title']}: {rest:.0f} pixels left for {free}")
+    assert wrong == []
+
+
+def _widths(panel: dict[str, Any]) -> dict[str, int | None]:
+    """Return the width in pixels of each column of a table by its title."""
+    return {
+        override["matcher"]["options"]: next(
+            (each["value"] for each in override["properties"] if each["id"] == "custom.width"), None
+        )
+        for override in panel["fieldConfig"]["overrides"]
+        if override["matcher"]["id"] == "byName"
+    }
 
 
 @each_board
