@@ -28,10 +28,10 @@ def _xids() -> tuple[Panel, ...]:
             [
                 NODE,
                 INDEX,
-                Column(name="xid", title="XID", width=70),
+                Column(name="xid", title="XID", width=60),
                 Column(name="class", title="Class"),
                 value("A", "Last", "dateTimeFromNow", width=130),
-                value("B", "How many"),
+                value("B", "Number"),
             ],
             or_none(f"{without_target(last)} * 1000", "xid", _WATCHED),
             without_target(count),
@@ -66,7 +66,7 @@ def _repairs() -> Panel:
     return listing(
         "Memory repairs",
         "Rows remapped to spare ones (from Ampere on, not in MIG mode) by cause, and pending remaps, which "
-        "need a reset; page retirements of older GPUs. Unknown: not supported by the GPU or its driver.",
+        "need a reset. Unknown: not supported by the GPU or its driver.",
         [
             NODE,
             INDEX,
@@ -74,13 +74,11 @@ def _repairs() -> Panel:
             value("B", "Uncorrected", steps=warn_from_one),
             value("C", "Pending", words=YES_IS_BAD),
             value("D", "Failed", words=YES_IS_BAD),
-            value("E", "Page", words=YES_IS_BAD),
         ],
         rows("corrected"),
         rows("uncorrected"),
         without_target(f"gpuslice_gpu_row_remap_pending{{{GPUS}}}"),
         without_target(f"gpuslice_gpu_row_remap_failure{{{GPUS}}}"),
-        without_target(f"gpuslice_gpu_retired_pages_pending{{{GPUS}}}"),
         sort=("Node", "GPU"),
         span=12,
     )

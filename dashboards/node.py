@@ -44,7 +44,7 @@ def node() -> Dashboard:
         (
             ("Now", _now()),
             ("Holders", (_holders(),)),
-            ("GPUs", (_gpus(), health("Health of GPUs", NODES, span=8))),
+            ("GPUs", (_gpus(), health("Health of GPUs", NODES, span=7))),
             ("Use over time", (_memory(), _compute())),
             Folded("Load and power", load()),
             Folded("Slices and batch jobs", slices_and_jobs()),
@@ -111,20 +111,19 @@ def _holders() -> Panel:
     return listing(
         "Holders",
         "A row for each container and device that it holds or uses; 0 slices: use without holding. Compute "
-        "is in GPUs. Isolation: the share is enforced by hardware (hard), by software (soft), or not (none).",
+        "is in GPUs. Resources are in the table Slices.",
         [
             NODE,
             GPUS,
             NAMESPACE,
-            PODS,
-            replace(CONTAINER, width=95),
+            replace(PODS, width=None),
+            CONTAINER,
             value("B", "Slices"),
             value("C", "Memory held", "bytes"),
             value("D", "Memory used", "bytes"),
             value("E", "GPUs held"),
             value("F", "GPUs used"),
             value("G", "Idle for", "s"),
-            Column(name="resource", title="Resource", empty="-"),
         ],
         without_target(f"gpuslice_container_info{{{NODES}}}"),
         *(without_target(f"gpuslice_container_{name}{{{NODES}}}") for name in series),
@@ -138,7 +137,6 @@ def _gpus() -> Panel:
     series = (
         "holders",
         "memory_used_bytes",
-        "memory_total_bytes",
         "utilization_ratio",
     )
     return listing(
@@ -152,13 +150,12 @@ def _gpus() -> Panel:
             Column(name="sharing", title="Sharing", width=110),
             value("B", "Holders"),
             value("C", "Memory used", "bytes"),
-            value("D", "Memory", "bytes"),
-            value("E", "Utilization", "percentunit"),
+            value("D", "Utilization", "percentunit"),
         ],
         without_target(f"gpuslice_gpu_info{{{NODES}}}"),
         *(without_target(f"gpuslice_gpu_{name}{{{NODES}}}") for name in series),
         sort=("Node", "GPU"),
-        span=16,
+        span=17,
     )
 
 

@@ -77,7 +77,7 @@ def migs() -> tuple[Panel, ...]:
         listing(
             "MIG devices",
             "A row for each MIG device, or partition of an AMD GPU. Its holders are in the table of holders. "
-            "Memory is unknown if compute instances share a GPU instance.",
+            "Memory is unknown if compute instances share a GPU instance. Not attributed: of no container.",
             [
                 NODE_COLUMN,
                 GPUS,
@@ -87,7 +87,7 @@ def migs() -> tuple[Panel, ...]:
                 value("B", "Holders"),
                 value("C", "Memory used", "bytes"),
                 value("D", "Memory", "bytes"),
-                value("E", "Memory not attributed", "bytes"),
+                value("E", "Not attributed", "bytes"),
                 Column(name="mig_uuid", title="MIG device"),
             ],
             without_target(f"gpuslice_mig_info{{{NODES}}}"),

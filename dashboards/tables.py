@@ -55,6 +55,9 @@ def leads_to(uid: str, **variables: str) -> str:
     return f"/d/{uid}?{'&'.join((*kept, *chosen))}"
 
 
+# Pixels of the arrow beside the title of a column by which a table is sorted.
+ARROW = 24
+
 # Columns of labels, the same in all tables.
 CLUSTER = Column(name="cluster", title="Cluster", width=95, empty="-")
 NODE = Column(name="node", title="Node", width=140, empty="", link=leads_to("gpuslice-node", node="Node"))
@@ -87,7 +90,7 @@ MIG_DEVICE = Column(name="mig_uuid", title="MIG device", empty="-")
 
 def number(place: str, title: str, unit: str = "none", **settings: object) -> Column:
     """Return the column of the values of a query ("A" is the first one), as wide as its title needs."""
-    width = max(80, 30 + 7 * len(title))
+    width = max(80, 30 + round(7.5 * len(title)))
     return replace(Column(name=f"Value #{place}", title=title, unit=unit, width=width), **settings)  # type: ignore[arg-type]
 
 
@@ -122,10 +125,11 @@ def listing(
     for kind, settings in _transformations(columns):
         panel.with_transformation(DataTransformerConfig(id_val=kind, options=settings))
     panel.override_by_field_type("number", [DynamicConfigValue(id_val="mappings", value=_mappings({}))])
+    titles = [sort] if (largest := isinstance(sort, str)) else sort or ()
     for column in columns:
-        panel.override_by_name(column.title, _properties(column))
-    if sort is not None:
-        titles = [sort] if (largest := isinstance(sort, str)) else sort
+        wider = column.width and column.width + ARROW * (column.title in titles)
+        panel.override_by_name(column.title, _properties(replace(column, width=wider)))
+    if titles:
         panel.sort_by([common.TableSortByFieldState().display_name(each).desc(largest) for each in titles])
     for target in targets([Query(expr) for expr in queries]):
         panel.with_target(target.instant().format(PromQueryFormat.TABLE))

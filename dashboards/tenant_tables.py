@@ -1,5 +1,7 @@
 """Tables of the dashboard Tenant."""
 
+from dataclasses import replace
+
 from dashboards.board import Panel
 from dashboards.selectors import PODS, or_none
 from dashboards.tables import CLUSTER as CLUSTERS
@@ -145,8 +147,7 @@ def advice_inputs() -> Panel:
             _NAMESPACE,
             _POD,
             CONTAINER,
-            NODE,
-            GPU,
+            replace(GPU, link=None),
             value("A", "Memory peak", "bytes"),
             value("B", "GPUs used, p95"),
             value("C", "Memory measured", "percentunit"),

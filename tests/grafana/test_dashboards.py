@@ -31,8 +31,15 @@ VIEWPORT = {"width": 1600, "height": 6000}
 PICTURES = os.environ.get("PICTURES", "")
 # The first width is that of the pictures shown, the second that of a small screen.
 WIDTHS, LONGEST = {1600: "", 1366: "-narrow"}, 1800
+SCREENS = (1366, 1600, 1920)
 PANELS = '[data-testid^="data-testid Panel header"]'
 # Before and after rows had names.
+# What is cut off in the tables of a panel: texts, and tables that have to be scrolled sideways. The handle
+# that changes the width of a column reaches beyond its heading.
+CUT = """panel => [...panel.querySelectorAll('[role="table"] *, [role="grid"], [role="grid"] *')]
+    .filter(each => each.role !== "columnheader" && each.scrollWidth > each.clientWidth + 2)
+    .filter(each => each.clientWidth > 0 && getComputedStyle(each).overflowX !== "visible")
+    .map(each => `${each.innerText.slice(0, 60)} (${each.clientWidth} of ${each.scrollWidth} pixels)`)"""
 FOLDED = '.dashboard-row--collapsed > button, [aria-label^="Expand row"]'
 BROKEN = '[data-testid*="Panel status error"], [aria-label="Panel status"]'
 
@@ -97,11 +104,23 @@ def _take_pictures(page: Page, name: str) -> None:
     page.set_viewport_size(VIEWPORT)
 
 
+def _cut(page: Page) -> list[str]:
+    """Return what is cut off in tables on screens of several widths."""
+    found = []
+    for width in SCREENS:
+        page.set_viewport_size(VIEWPORT | {"width": width})
+        page.wait_for_timeout(2000)
+        for panel in page.locator(PANELS).all():
+            title = str(panel.get_attribute("data-testid")).removeprefix("data-testid Panel header ")
+            found += [f"{width} pixels, {title}: {text!r}" for text in panel.evaluate(CUT)]
+    return found
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_dashboard_draws(grafana: str, browser: Browser, name: str, theme: str, tmp_path: Path) -> None:
-    """Rows unfolded: no panel has an error, and no request of the dashboard fails."""
+    """Rows unfolded: no panel has an error, no request fails, and no table is cut off on usual screens."""
     page = browser.new_context(viewport=VIEWPORT).new_page()
     asked, failed = [time.monotonic()], []
 
@@ -127,4 +146,6 @@ def test_a_dashboard_draws(grafana: str, browser: Browser, name: str, theme: str
     ]
     assert not failed, "\n".join(failed)
     assert not titles
+    cut = _cut(page)
+    assert not cut, "\n".join(cut)
     page.context.close()
