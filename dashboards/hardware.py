@@ -25,7 +25,7 @@ from dashboards.tables import number as value
 MAY_BE_EMPTY = {
     "Fan": "most server boards have none",
     "Other events": "there is a row only once a GPU has had one",
-    "Slowed by heat or power": "it is known after some minutes",
+    "Slowed down": "it is known after some minutes",
 }
 """Panels that may be empty on some nodes, by title, with the reason."""
 
@@ -74,7 +74,7 @@ def _numbers() -> tuple[Panel, ...]:
             steps={0: GOOD, 1: BAD},
         ),
         number(
-            "Slowed by heat or power",
+            "Slowed down",
             "none",
             "GPUs whose clocks heat or a power brake limited most of the last minutes.",
             f"sum({once_a_gpu(throttled)})",
@@ -100,7 +100,7 @@ def _numbers() -> tuple[Panel, ...]:
             steps={0: GOOD, 0.5: WARNING},
         ),
         number(
-            "Uncorrected ECC errors",
+            "Uncorrected ECC",
             "none",
             "Uncorrected memory errors since the drivers were loaded. Only GPUs with ECC.",
             f"sum({once_a_gpu(uncorrected)})",

@@ -103,7 +103,7 @@ def _totals() -> tuple[Panel, ...]:
             USED,
         ),
         _stat(
-            "GPU-hours not measured",
+            "GPU-hours unknown",
             f"GPU-hours held by containers whose use is not measured. {_RANGE}",
             f"(sum({counted(f'{HELD_SECONDS} unless {AND_USED}')}) or sum({HELD_SECONDS}) * 0) / {HOUR}",
         ),
@@ -114,7 +114,7 @@ def _totals() -> tuple[Panel, ...]:
             unit="percentunit",
         ),
         _stat(
-            "Cost of GPU-hours held",
+            "Cost of GPU-hours",
             f"GPU-hours held, times the price above, which must be a number, in its currency. {_RANGE}",
             f"{held} / {HOUR} * $price",
             HELD,

@@ -67,7 +67,6 @@ _DEFINITIONS: Schema = {
 HUB_OPTIONS = (
     "listen",
     "idle_after",
-    "gpu_hour_price",
     "route_prefix",
     "frame_ancestors",
     "prometheus_token_file",

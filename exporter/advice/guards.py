@@ -16,6 +16,14 @@ LIMIT_HIT, NEAR_LIMIT = 0.98, 0.95
 _REST = 0.05
 # Shares of a device that engines take by default or by custom: JAX and XLA 0.75, vLLM and SGLang about 0.9.
 _TAKEN, _TAKEN_WITHIN = (0.75, 0.90, 0.92, 0.95), 0.01
+ENGINES = {
+    "vllm": "vLLM",
+    "VLLM::": "vLLM",
+    "sglang": "SGLang",
+    "tritonserver": "Triton",
+    "trtllm": "TensorRT-LLM",
+}
+"""Engines that take memory in advance, by the first letters of the names of their processes."""
 _VARIED = 0.9
 # Drivers report use in whole percents.
 _RESOLUTION = 0.01

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 
-from exporter.advice.guards import COVERED, DAY, STEP
+from exporter.advice.guards import COVERED, DAY, ENGINES, STEP
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.model.readings import Engine
 from exporter.model.totals import Totals
@@ -22,14 +22,6 @@ from exporter.model.totals import Totals
 _LEAST_MEASURED = 0.5
 _BINS = 100
 _NEAR_PEAK, _FLAT = 0.98, 0.95
-# Engines that take memory in advance, by the first letters of the names of their processes.
-_ENGINES = {
-    "vllm": "vLLM",
-    "VLLM::": "vLLM",
-    "sglang": "SGLang",
-    "tritonserver": "Triton",
-    "trtllm": "TensorRT-LLM",
-}
 _MEDIA: tuple[Engine, ...] = ("encoder", "decoder", "jpeg")
 Key = tuple[ContainerRef, DeviceKey]
 
@@ -274,7 +266,7 @@ def _engines(snapshot: Snapshot) -> dict[ContainerRef, str]:
         row.holder: engine
         for row in snapshot.processes
         if row.holder is not None and row.command
-        for start, engine in _ENGINES.items()
+        for start, engine in ENGINES.items()
         if row.command.startswith(start)
     }
 

@@ -87,12 +87,7 @@ class Settings:
         )
     )
     gpu_hour_price: float | None = field(
-        metadata=option(
-            PRICE,
-            None,
-            "Price of a GPU-hour, in a currency of your choice. With it, the savings of advice have a cost"
-            " per day; all GPUs have the same price.",
-        )
+        metadata=option(PRICE, None, "Price of a GPU-hour, of all GPUs alike, for the savings of advice.")
     )
     history_retention: float = field(
         metadata=option(

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 EMPTY_HERE = {
     "fleet": {"Sources that fail"},
-    "hardware": {"Other events", "Slowed by heat or power"},
+    "hardware": {"Other events", "Slowed down"},
 }
 """Panels for which no fake node has anything: their dashboards must say that they may be empty."""
 NEVER_SCRAPED = {

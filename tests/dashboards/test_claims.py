@@ -27,15 +27,15 @@ def test_used_of_held_is_of_devices_of_which_both_are_known(tmp_path: Path) -> N
         Asked(query("tenant", "Used, of held", hours=2), 300, {"": 0.5}),
         Asked(query("tenant", "GPU-hours held", hours=2), 300, {"": 3}),
         Asked(query("tenant", "GPU-hours used", hours=2), 300, {"": 0.5}),
-        Asked(query("tenant", "GPU-hours not measured", hours=2), 300, {"": 2}),
-        Asked(query("tenant", "Cost of GPU-hours held", hours=2, price="2.5"), 300, {"": 7.5}),
+        Asked(query("tenant", "GPU-hours unknown", hours=2), 300, {"": 2}),
+        Asked(query("tenant", "Cost of GPU-hours", hours=2, price="2.5"), 300, {"": 7.5}),
     )
 
 
 def test_all_is_measured(tmp_path: Path) -> None:
     """Then 0 GPU-hours are not measured; without any measurement all are."""
     counted = {held("entitled_gpu_seconds_total", A): "0+30x360"}
-    unmeasured = query("tenant", "GPU-hours not measured", hours=2)
+    unmeasured = query("tenant", "GPU-hours unknown", hours=2)
     used = {held("used_gpu_seconds_total", A): "0+15x360"}
 
     answered(tmp_path, node(360, A) | counted | used, Asked(unmeasured, 300, {"": 0}))

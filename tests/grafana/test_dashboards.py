@@ -34,9 +34,9 @@ WIDTHS, LONGEST = {1600: "", 1366: "-narrow"}, 1800
 SCREENS = (1366, 1600, 1920)
 PANELS = '[data-testid^="data-testid Panel header"]'
 # Before and after rows had names.
-# What is cut off in the tables of a panel: texts, and tables that have to be scrolled sideways. The handle
-# that changes the width of a column reaches beyond its heading.
-CUT = """panel => [...panel.querySelectorAll('[role="table"] *, [role="grid"], [role="grid"] *')]
+# What is cut off in a panel: its title, texts of tables, and tables that have to be scrolled sideways. The
+# handle that changes the width of a column reaches beyond its heading.
+CUT = """panel => [...panel.querySelectorAll('h2, h2 *, [role="table"] *, [role="grid"], [role="grid"] *')]
     .filter(each => each.role !== "columnheader" && each.scrollWidth > each.clientWidth + 2)
     .filter(each => each.clientWidth > 0 && getComputedStyle(each).overflowX !== "visible")
     .map(each => `${each.innerText.slice(0, 60)} (${each.clientWidth} of ${each.scrollWidth} pixels)`)"""
