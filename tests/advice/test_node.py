@@ -1,8 +1,7 @@
 """Advice of a node on its holders: a fake driver and kubelet, and two days that pass in seconds."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
@@ -23,6 +22,7 @@ from tests.poller.bench import budget_of, settings_of
 
 BEGAN, STEP, HOUR = 1_700_000_000.0, 300.0, 3600.0
 GIB = 1 << 30
+SHARED = "nvidia.com/gpu.shared"
 
 
 def hopper(**changes: Any) -> dict[str, Any]:
@@ -42,8 +42,9 @@ def process(memory: str, **load: Any) -> dict[str, Any]:
     return {"memory": memory, "load": load}
 
 
-async def lived(scenario: Scenario, hours: float, seen: Callable[[Snapshot, Keeper], None]) -> None:
-    """Let hours pass on a node, with a poll in each step; ``seen`` gets the last snapshot."""
+async def lived(scenario: Scenario, hours: Sequence[float], seen: Callable[[Snapshot, Keeper], None]) -> None:
+    """Let hours pass on a node, with a poll in each step; ``seen`` gets the snapshot after each of them."""
+    steps = [int(each * HOUR / STEP) + 1 for each in hours]
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node, poll_interval=STEP, stale_after=2 * STEP)
         sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0))
@@ -51,10 +52,11 @@ async def lived(scenario: Scenario, hours: float, seen: Callable[[Snapshot, Keep
         keeper = Keeper()
         poller.subscribe(keeper.record)
         try:
-            for step in range(int(hours * HOUR / STEP) + 2):
+            for step in range(steps[-1] + 1):
                 await node.step(step * STEP)
                 await poller.poll()
-            seen(poller.snapshot, keeper)
+                if step in steps:
+                    seen(poller.snapshot, keeper)
         finally:
             node.nvml.release()
             await asyncio.wait_for(poller.close(), 10)
@@ -62,44 +64,70 @@ async def lived(scenario: Scenario, hours: float, seen: Callable[[Snapshot, Keep
             pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
-async def advised(scenario: Scenario, hours: float) -> dict[str, Advice]:
-    """Return the advice on each pod after some hours."""
-    found: dict[str, Advice] = {}
+async def advised(scenario: Scenario, *hours: float) -> list[dict[str, Advice]]:
+    """Return the advice on each pod after each of some hours."""
+    found: list[dict[str, Advice]] = []
 
     def see(snapshot: Snapshot, keeper: Keeper) -> None:
-        for advice in advice_of_node(snapshot, keeper):
-            found.update({use.holder.pod: advice for use in advice.window.uses})
+        advices = advice_of_node(snapshot, keeper)
+        found.append({use.holder.pod: advice for advice in advices for use in advice.window.uses})
 
     await lived(scenario, hours, see)
     return found
 
 
 def whole() -> Scenario:
-    """Return four GPUs: one computes a little, one never, one is full, and one is held for an engine."""
+    """Return GPUs that are held whole, and two that two pods share; one of those reports no process's use.
+
+    ``opted-out`` is like ``small``, with a label.
+    """
     loads = (
         ("small", process("6 GiB", high=10)),
         ("idle", process("6 GiB", high=0)),
         ("large", process("70 GiB", high=90)),
         ("served", process("20 GiB", high=30) | {"command": "VLLM::EngineCore"}),
+        ("opted-out", process("6 GiB", high=10)),
     )
+    labels = {"opted-out": {ADVICE_LABEL: "off"}, "idle": {ADVICE_LABEL: "on"}}
     pods = [
-        held(name, "nvidia.com/gpu", f"{{gpu:{place}}}", running)
+        held(name, "nvidia.com/gpu", f"{{gpu:{place}}}", running) | {"labels": labels.get(name, {})}
         for place, (name, running) in enumerate(loads)
     ]
-    return made(node=node_of(580), gpus=[hopper(count=4)], pods=pods)
+    ids = [f"{{gpu:{gpu}}}::{replica}" for gpu in (5, 6) for replica in range(2)]
+    pods += [held(f"p{place}", SHARED, each, process("8 GiB", high=20)) for place, each in enumerate(ids)]
+    offers = [
+        {"resource": "nvidia.com/gpu", "ids": [f"{{gpu:{place}}}" for place in range(len(loads))]},
+        {"resource": SHARED, "ids": ids},
+    ]
+    unmeasured = hopper(
+        unsupported=["nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo"]
+    )
+    return made(node=node_of(580), gpus=[hopper(count=6), unmeasured], pods=pods, offers=offers)
 
 
-async def test_after_a_day_each_holder_has_a_verdict_or_a_reason() -> None:
+@pytest.fixture(scope="module")
+def days() -> list[dict[str, Advice]]:
+    """Return the advice on each pod of a node before it has been there for a day, and after."""
+    return asyncio.run(advised(whole(), 23, 25))
+
+
+@pytest.fixture
+def found(days: list[dict[str, Advice]]) -> dict[str, Advice]:
+    """Return the advice on each pod of a node after a day."""
+    return days[1]
+
+
+def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advice]) -> None:
     """A small one fits a MIG device, an idle one is released, a full one stays, an engine gets a reason."""
-    found = await advised(whole(), 25)
-
     assert {name: advice.reason for name, advice in found.items() if advice.reason} == {
-        "served": "preallocated"
+        "served": "preallocated",
+        "opted-out": "opted_out",
     }
     assert {name: advice.options[0].verdict for name, advice in found.items() if advice.options} == {
         "small": "mig_profile",
         "idle": "release",
         "large": "keep",
+        **dict.fromkeys(("p0", "p1", "p2", "p3"), "replicas"),
     }
     small = found["small"]
     assert small.options[0].target == "1g.10gb"
@@ -109,60 +137,44 @@ async def test_after_a_day_each_holder_has_a_verdict_or_a_reason() -> None:
     assert (small.confidence, small.window.pods) == ("medium", 1)
 
 
-async def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing() -> None:
+def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, Advice]) -> None:
     """Only by the value off: without it, all is as before."""
-    scenario = whole()
-    labels = {"small": {ADVICE_LABEL: "off"}, "idle": {ADVICE_LABEL: "on"}}
-    pods = tuple(replace(each, labels=labels.get(each.name, {})) for each in scenario.pods)
-
-    found = await advised(replace(scenario, pods=pods), 25)
-
-    assert (found["small"].reason, found["small"].options) == ("opted_out", ())
-    assert advice_paragraphs(found["small"]) == (
+    assert (found["opted-out"].reason, found["opted-out"].options) == ("opted_out", ())
+    assert advice_paragraphs(found["opted-out"]) == (
         "No advice: a pod has the label gpuslice-exporter/advice: off.",
     )
     assert found["idle"].options[0].verdict == "release"
-    assert savings_of(found.values()).freed == pytest.approx(found["idle"].options[0].gpus_freed)
+    pods = ("opted-out", "idle", "large", "served")
+    assert savings_of([found[pod] for pod in pods]).freed == pytest.approx(
+        found["idle"].options[0].gpus_freed
+    )
 
 
-async def test_before_a_day_every_holder_is_young() -> None:
-    """Nothing is said of any of them."""
-    found = await advised(whole(), 23)
+def test_before_a_day_every_holder_is_young(days: list[dict[str, Advice]]) -> None:
+    """Nothing is said of any of them, except that one opted out."""
+    reasons = {name: advice.reason for name, advice in days[0].items()}
+    assert reasons.pop("opted-out") == "opted_out"
+    assert set(reasons) == set(days[1]) - {"opted-out"}
+    assert set(reasons.values()) == {"young"}
+    assert {advice.options for advice in days[0].values()} == {()}
 
-    assert {advice.reason for advice in found.values()} == {"young"}
-    assert {advice.options for advice in found.values()} == {()}
 
-
-async def test_holders_that_take_turns_are_judged_together() -> None:
+def test_holders_that_take_turns_are_judged_together(found: dict[str, Advice]) -> None:
     """Two of two replicas use a fifth of the GPU each: four replicas fit, by compute."""
-    shared = "nvidia.com/gpu.shared"
-    ids = [f"{{gpu:0}}::{replica}" for replica in range(2)]
-    pods = [held(f"p{place}", shared, each, process("8 GiB", high=20)) for place, each in enumerate(ids)]
-    offers = [{"resource": shared, "ids": ids}]
-
-    found = await advised(made(node=node_of(580), gpus=[hopper()], pods=pods, offers=offers), 25)
-
-    assert set(found) == {"p0", "p1"}
     assert found["p0"] is found["p1"]
+    assert {use.holder.pod for use in found["p0"].window.uses} == {"p0", "p1"}
     assert (found["p0"].options[0].verdict, found["p0"].options[0].target) == (
         "replicas",
         "4 replicas",
     )
 
 
-async def test_the_sum_of_holders_is_unknown_if_theirs_is() -> None:
+def test_the_sum_of_holders_is_unknown_if_theirs_is(found: dict[str, Advice]) -> None:
     """The driver reports no utilization of processes: only memory limits the number of replicas."""
-    shared = "nvidia.com/gpu.shared"
-    ids = [f"{{gpu:0}}::{replica}" for replica in range(2)]
-    pods = [held(f"p{place}", shared, each, process("8 GiB", high=20)) for place, each in enumerate(ids)]
-    offers = [{"resource": shared, "ids": ids}]
-    board = hopper(unsupported=["nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo"])
-
-    found = await advised(made(node=node_of(580), gpus=[board], pods=pods, offers=offers), 25)
-
-    assert found["p0"].reason is None, found["p0"].why
-    assert found["p0"].options[0].target == "8 replicas"
-    assert "compute unknown, a smaller slice may be slower" in found["p0"].options[0].notes
+    assert found["p2"].reason is None, found["p2"].why
+    assert found["p2"] is found["p3"]
+    assert found["p2"].options[0].target == "8 replicas"
+    assert "compute unknown, a smaller slice may be slower" in found["p2"].options[0].notes
 
 
 async def test_a_mig_device_that_is_too_large_names_the_smaller_one_and_what_is_free_beside_it() -> None:
@@ -173,7 +185,7 @@ async def test_a_mig_device_that_is_too_large_names_the_smaller_one_and_what_is_
     gpus = [hopper(mig={"max_slices": 7, "instances": parts})]
     offers = [{"resource": resource, "ids": ["{gpu:0/mig:0}"]}]
 
-    found = await advised(made(node=node_of(580), gpus=gpus, pods=pods, offers=offers), 25)
+    (found,) = await advised(made(node=node_of(580), gpus=gpus, pods=pods, offers=offers), 25)
 
     assert found["cut"].reason is None, found["cut"].why
     assert (found["cut"].options[0].verdict, found["cut"].options[0].target) == ("smaller_profile", "1g.10gb")
