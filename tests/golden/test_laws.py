@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
@@ -15,6 +16,11 @@ from tests.truth import ContainerTruth
 ROW = ("namespace", "pod", "container", "uuid", "mig_uuid")
 UTILIZATION, ENERGY = "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetTotalEnergyConsumption"
 
+# Sums of seconds that were measured, and those that are their maximum.
+TIMES = (
+    ("memory_measured_seconds_total", "held_seconds_total"),
+    ("compute_measured_gpu_seconds_total", "entitled_gpu_seconds_total"),
+)
 each_node = pytest.mark.parametrize("name", NODES)
 
 
@@ -102,16 +108,9 @@ def test_no_container_uses_more_memory_than_its_peak(name: str) -> None:
 
 
 @each_node
-@pytest.mark.parametrize(
-    ("part", "whole"),
-    [
-        ("memory_measured_seconds_total", "held_seconds_total"),
-        ("compute_measured_gpu_seconds_total", "entitled_gpu_seconds_total"),
-    ],
-)
-def test_no_more_time_is_measured_than_held(name: str, part: str, whole: str) -> None:
+def test_no_more_time_is_measured_than_held(name: str) -> None:
     """Each container that holds a device has both sums, the part also where nothing is measured."""
-    for scene in story(name).scenes:
+    for scene, (part, whole) in product(story(name).scenes, TIMES):
         held = {str(labels): value for labels, value in scene.page.series(f"gpuslice_container_{whole}")}
         measured = {str(labels): value for labels, value in scene.page.series(f"gpuslice_container_{part}")}
         assert measured.keys() == held.keys()

@@ -48,7 +48,7 @@ def samples(name: str, selection: Selection, skip: frozenset[str]) -> dict[str, 
 
 
 @pytest.mark.parametrize("metric_set", SETS)
-@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("name", mostly_slow(BOARDS, "l40s", "sick-gpus", "vgpu-host"))
 def test_a_set_is_as_if_all_was_read(name: str, metric_set: str):
     """Every family of the set is there, with the same values, whichever of DCGM's names are added."""
     for dcgm_names in get_args(DcgmNames):
