@@ -68,17 +68,21 @@ collect_ignore = [
 _LONG = ("tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
 # Each of these takes all processors by itself: one process runs them one after the other.
 _ALONE = ("tests/faults/test_matrices.py",)
+# All tests of this folder ask one Prometheus, which each process that has one of them starts.
+_TOGETHER = "tests/recipes/"
 # Tests that look at nodes, which a process acts out once for all of them, and the names of the nodes.
 _OF_NODES = ("tests/golden/", "tests/web/test_truth_", "tests/web/test_views_")
 _NODES = frozenset(path.name for path in (Path(__file__).parent / "golden").iterdir())
 
 
 class _ByFileOrNode(LoadFileScheduling):
-    """Gives a process all tests of a file, or all tests that look at a node."""
+    """Gives a process all tests of a file, of a folder with one Prometheus, or that look at a node."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_LONG):
             return nodeid
+        if nodeid.startswith(_TOGETHER):
+            return _TOGETHER
         return _node_of(nodeid) or super()._split_scope(nodeid)
 
 

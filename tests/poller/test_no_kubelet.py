@@ -19,6 +19,7 @@ from exporter.poll import file_readers, kubelet_retry
 from exporter.poll.file_readers import ABSENT, SocketFileReader
 from exporter.poll.poller import Poller
 from tests.faults.kubelet_servers import make_dead
+from tests.parameters import mostly_slow
 from tests.poller.bench import failing, holders, polled, running, until
 
 BACK = 20
@@ -58,7 +59,10 @@ async def visited(server: socket.socket) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("before", ["no directory", "no socket", "a file", "no listener"])
+@pytest.mark.parametrize(
+    "before",
+    mostly_slow(["no directory", "no socket", "a file", "no listener"], "no directory", "no listener"),
+)
 async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unheard: socket.socket):
     """Whatever was at its place."""
     async with without_kubelet() as (node, poller, path):
@@ -93,7 +97,7 @@ def move_directory(path: Path) -> None:
     path.parent.rename(path.parent.with_name("former"))
 
 
-@pytest.mark.parametrize("change", [remove, replace_by_dead, move_directory])
+@pytest.mark.parametrize("change", mostly_slow([remove, replace_by_dead, move_directory], replace_by_dead))
 async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Callable[[Path], None]):
     """Whatever becomes of its socket meanwhile, there is one early poll, and it has the holders of before."""
     async with without_kubelet() as (node, poller, path):
