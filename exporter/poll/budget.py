@@ -15,8 +15,9 @@ The poll goes on without a late source, and the next poll checks whether it has 
 on what a stage has left, ``sources.py`` the limits inside the sources. Who holds to the
 limits: ``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (an NVIDIA GPU),
 ``amd/sysfs_file.py`` (an AMD card), ``hangs.py`` (a call), and the clients of the kubelet, the Pods API and
-dcgm-exporter (a request). Shorter limits of one client alone are in ``podresources/client.py`` (a first short
-attempt) and ``nvml/event_wait.py`` (closing the driver).
+dcgm-exporter (a request). The time of a device is set in ``nvml/sweep.py`` and ``amd/amd_source.py``. Shorter
+limits of one client alone are in ``podresources/client.py`` (attempts after one that was too late) and
+``nvml/event_wait.py`` (closing the driver). Between polls: ``kubelet_retry.py``.
 """
 
 import time

@@ -1,4 +1,6 @@
-"""The driver's library: search, opening and closing, and the names of NVML's errors.
+"""The driver's library: search, opening and closing, the options, and the names of NVML's errors.
+
+Calls into it are in ``calls.py``; those that hang are abandoned by ``exporter/hangs.py``.
 
 The binding has one library for the whole process, in a module global, with a cache of its functions that it
 never clears; only this file depends on that.

@@ -264,7 +264,7 @@ def _may_be(given: Given, device: Device) -> bool:
 
 
 class KoordinatorHamiCore(Koordinator):
-    """Pods with limits that HAMi's library enforces."""
+    """Pods with limits that HAMi's library enforces, by Koordinator's annotation."""
 
     isolation = "soft"
     libvgpu = True

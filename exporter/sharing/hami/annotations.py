@@ -2,8 +2,9 @@
 
 A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
 ``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers. ``libvgpu.py``,
-``vendor_system.py`` and ``nvidia.py`` (MIG allocations, nodes) call these. Parsed elsewhere: the templates of
-Ascend (``ascend.py``) and the node's annotation of Volcano (``VolcanoVgpu`` in ``nvidia.py``).
+``vendor_system.py`` (also nodes) and ``nvidia.py`` (MIG allocations, nodes) call these. Elsewhere: the
+templates of Ascend (``ascend.py``), annotations of one word (there and in ``vendors.py``), and the node's
+annotation of Volcano (``VolcanoVgpu`` in ``nvidia.py``).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""HAMi's devices of vendors other than NVIDIA: their resources and annotations."""
+"""HAMi's devices of vendors other than NVIDIA: their resources and keys; ``vendor_system.py`` parses them."""
 
 import re
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The page of one GPU: its slices and holders, events, links, and its readings by the table of series."""
+"""The page of one GPU: its row (drawn in ``picture``), events, links, and readings by the table of series."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
