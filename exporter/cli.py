@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands.logs import set_up_logging
-from exporter.commands.node_and_output import node, print_text, write_whole
+from exporter.commands.node_and_printing import node, print_text, write_whole
 from exporter.commands.options import HELP, INSPECT, OPTIONS
 from exporter.config.settings import Settings, SettingsError, add_options, load_settings
 

@@ -3,6 +3,9 @@
 A place is what is left out while a call about it hangs: a GPU, a MIG slot, an AMD card, or a part that all
 GPUs share, such as the event set. The event loop notices (``ReplaceableWorker.run``); when the call returns,
 ``Watched.end`` frees the place, and the next poll reads it.
+
+Used by ``nvml/source.py`` with ``nvml/driver/calls.py``, and by ``amd/amd_source.py`` with
+``amd/sysfs_file.py``.
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 Pure functions of plain records; ``docs/join.md`` has the numbered rules, for users. The memory of a process
 becomes a container's series in these steps, of which only the join is in this folder:
 
-1. ``nvml/readings/gpu_processes.py`` (AMD: ``amd/kfd.py``) lists the pids of a device with their memory;
+1. ``nvml/readings/gpu_processes.py`` (AMD: ``amd/kfd.py``) lists the pids of a device with their memory, for
+   ``nvml/gpu.py`` and ``nvml/mig.py``;
 2. ``poll/gpu_sources.py`` collects the pids, ``poll/poller.py`` passes them to ``ProcessReader`` of
    ``poll/file_readers.py``, and ``workloads/processes.py`` reads their cgroups, and so their containers;
 3. ``poll/snapshot_builder.py`` corrects these by ``workloads/places.py`` and calls ``join.py``. For each

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from exporter.commands.node_and_output import print_text
+from exporter.commands.node_and_printing import print_text
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.config.settings import Settings, SettingsError
 from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text

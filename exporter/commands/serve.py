@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from exporter.advice.kept import Keeper
 from exporter.advice.node_windows import advice_of_node
-from exporter.commands.node_and_output import Node
+from exporter.commands.node_and_printing import Node
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from exporter.commands.node_and_output import Node
+from exporter.commands.node_and_printing import Node
 from exporter.config.settings import Settings
 from exporter.exposition.page import Exposition, choose_format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json

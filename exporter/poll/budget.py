@@ -11,13 +11,14 @@ stages. Each may take what those before it have left, up to the moment at which 
 
 With long intervals a stage takes 10 s at most.
 
-The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py`` passes
-on what a stage has left, ``sources.py`` the limits inside the sources. Who holds to the
-limits: ``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (an NVIDIA GPU),
-``amd/sysfs_file.py`` (an AMD card), ``hangs.py`` (a call), and the clients of the kubelet, the Pods API and
-dcgm-exporter (a request). The time of a device is set in ``nvml/sweep.py`` and ``amd/amd_source.py``. Shorter
-limits of one client alone are in ``podresources/client.py`` (attempts after one that was too late) and
-``nvml/event_wait.py`` (closing the driver). Between polls: ``kubelet_retry.py``.
+The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py``
+passes on what a stage has left, ``sources.py`` the limits inside the sources. Who holds to the limits:
+``collector.py`` (a source), ``join_thread.py`` (the join), ``nvml/driver/calls.py`` (an NVIDIA GPU),
+``amd/sysfs_file.py`` (an AMD card), ``hangs.py`` (a call), ``podresources/channel.py`` (a request to the
+kubelet) and ``dcgm_scrape/client.py``. The time of a device is set in ``nvml/sweep.py`` and
+``amd/amd_source.py``. Shorter limits of one client alone are in ``podresources/client.py`` (attempts
+after one that was too late) and ``nvml/event_wait.py`` (closing the driver). Between polls:
+``kubelet_retry.py``.
 """
 
 import time

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.commands.logs import set_up_logging
-from exporter.commands.node_and_output import Node
+from exporter.commands.node_and_printing import Node
 from exporter.commands.snapshot import FORMATS, poll_once
 from exporter.config.settings import load_settings
 from exporter.demo.machine import Machine

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.commands import serve as serving
-from exporter.commands.node_and_output import Node
+from exporter.commands.node_and_printing import Node
 from exporter.config.settings import Settings, load_settings
 from exporter.demo import machine
 from exporter.demo.nvml.library import FakeNvml

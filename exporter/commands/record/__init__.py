@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
-from exporter.commands.node_and_output import Node
+from exporter.commands.node_and_printing import Node
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import NodeHoldings, Pods, kept, notes, other_files

@@ -1,4 +1,4 @@
-"""The node that a command works on, real or simulated, and the output of commands."""
+"""The node that a command works on, real or simulated, and printing, whole or not at all."""
 
 import os
 import sys
