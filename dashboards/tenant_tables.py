@@ -155,7 +155,8 @@ def advice_inputs() -> Panel:
             value("E", "Held for", "s"),
         ],
         f"max {_NO_TARGET} (max_over_time({peak}[$__range]))",
-        f"quantile_over_time(0.95, {USED_GPUS}[$__range])",
+        # VictoriaMetrics keeps the name of the record, by which rows could not be merged.
+        f"sum without () (quantile_over_time(0.95, {USED_GPUS}[$__range]))",
         _measured("memory_measured_seconds", "held_seconds"),
         _measured("compute_measured_gpu_seconds", "entitled_gpu_seconds"),
         f"sum {_NO_TARGET} ({increase('held_seconds')})",

@@ -290,11 +290,11 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
 async def test_a_slow_start_of_the_driver_holds_up_nothing():
     """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
-    async with polled(node_of(hang), deadline=0.1, **QUICK) as (node, poller):
+    async with polled(node_of(hang), deadline=0.4, **QUICK) as (node, poller):
         for _ in range(5):
             began = time.monotonic()
             snapshot = await poller.poll()
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 5
             assert (failing(snapshot), set(health(snapshot, "nvml").errors)) == ({"nvml"}, {"deadline"})
             assert (snapshot.gpus, snapshot.node.gpu_count) == ((), None)
             assert poller.restart_reason is None
