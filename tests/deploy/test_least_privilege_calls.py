@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,8 @@ LIVING = {
     "wait4",
 }
 CALL = re.compile(r"^\d+ +(\w+)\((.*)")
+UNFINISHED = " <unfinished ...>"
+RESUMED = re.compile(r"^\d+ +<\.\.\. \w+ resumed>(.*)")
 PATH = re.compile(r'"((?:[^"\\]|\\.)*)"')
 NOT_A_FILE = re.compile(r"\d+<(socket|pipe|anon_inode|TCP|UNIX)\b")
 
@@ -71,9 +74,26 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[s
     """Serve polls and pages, then end; give the node's folder, and the calls with their arguments."""
     root, trace = tmp_path_factory.mktemp("node"), tmp_path_factory.mktemp("trace") / "calls"
     asyncio.run(_serve(root, trace))
-    # A call that waits is told in two parts; the second has no arguments.
-    lines = (CALL.match(line) for line in trace.read_text(errors="replace").splitlines())
-    return root, [(line[1], line[2]) for line in lines if line is not None]
+    return root, [
+        (line[1], line[2])
+        for line in map(CALL.match, _whole(trace.read_text(errors="replace").splitlines()))
+        if line is not None
+    ]
+
+
+def _whole(lines: list[str]) -> Iterator[str]:
+    """Join the two parts in which strace tells a call that another thread's came between."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        thread = line.partition(" ")[0]
+        if line.endswith(UNFINISHED):
+            begun[thread] = line.removesuffix(UNFINISHED)
+        elif resumed := RESUMED.match(line):
+            yield begun.pop(thread, "") + resumed[1]
+        else:
+            yield line
+    # The program ended in these.
+    yield from begun.values()
 
 
 async def _serve(root: Path, trace: Path) -> None:
@@ -124,10 +144,10 @@ def _end_what_is_traced(strace: int) -> None:
     os.kill(int(child), signal.SIGTERM)
 
 
-def _paths(calls: list[tuple[str, str]], name: str) -> set[str]:
-    """Give the paths that a call was given and that were there."""
+def _paths(calls: list[tuple[str, str]], name: str, tried: bool = False) -> set[str]:
+    """Give the paths that a call was given and that were there, or all that were ``tried``."""
     found = [(PATH.search(text), text) for call, text in calls if call == name]
-    return {match[1] for match, text in found if match is not None and "= -1 ENOENT" not in text}
+    return {match[1] for match, text in found if match is not None and (tried or "= -1 ENOENT" not in text)}
 
 
 def test_it_asks_for_nothing_but_reading(served: tuple[Path, list[tuple[str, str]]]) -> None:
@@ -179,11 +199,10 @@ def test_of_processes_it_reads_two_files(served: tuple[Path, list[tuple[str, str
 
 
 def test_of_the_node_it_reads_what_is_documented(served: tuple[Path, list[tuple[str, str]]]) -> None:
-    """Below the node's root only the directories of the documentation's table are opened."""
+    """Below the node's root only the directories of the documentation's table are opened, or tried to."""
     root, calls = served
-    inside_node = {
-        Path(path).relative_to(root) for path in _paths(calls, "openat") if Path(path).is_relative_to(root)
-    }
+    tried = map(Path, _paths(calls, "openat", tried=True))
+    inside_node = {path.relative_to(root) for path in tried if path.is_relative_to(root)}
     text = (ROOT / "docs/security.md").read_text()
     documented = {Path(path) for path in re.findall(r"^\|[^|\n]*?`/([a-z][^`]*)`", text, re.MULTILINE)}
 
