@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import yaml
 
+from alerts.advice_records import advice_groups
 from alerts.grouping import alert_groups
 from alerts.model import Alert, Group, Link, Record
 from alerts.records import recording_groups
@@ -40,7 +41,7 @@ def rule_files(numbers: Thresholds) -> dict[str, str]:
         slow_interval=numbers.rules.slow_interval,
         idle_after=numbers.sharing.idle_after,
     )
-    recording = _groups(recording_groups(windows), numbers.rules)
+    recording = _groups((*recording_groups(windows), *advice_groups()), numbers.rules)
     alerts = _groups(alert_groups(numbers), numbers.rules)
     return {
         RECORDING: _written({"groups": recording}),

@@ -12,14 +12,14 @@ from typing import NoReturn
 from exporter import __version__
 from exporter.commands.logs import set_up_logging
 from exporter.commands.node_and_printing import node, print_text, write_whole
-from exporter.commands.options import HELP, INSPECT, OPTIONS
+from exporter.commands.options import ADVISE, HELP, INSPECT, OPTIONS
 from exporter.config.settings import Settings, SettingsError, add_options, load_settings
 
 # A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -137,9 +137,17 @@ async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.hub_and_inspect import inspect_cluster  # noqa: PLC0415 - see above
 
+    if arguments.advice:
+        return await _advise(arguments, settings)
     return await inspect_cluster(
         settings, arguments.nodes, output=arguments.output, details=arguments.details
     )
+
+
+async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.commands.hub_and_inspect import advise_cluster  # noqa: PLC0415 - see above
+
+    return await advise_cluster(settings, getattr(arguments, "namespace", ""), output=arguments.output)
 
 
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -168,6 +176,7 @@ COMMANDS = {
     "metrics": _metrics,
     "hub": _hub,
     INSPECT: _inspect,
+    ADVISE: _advise,
 }
 
 

@@ -5,7 +5,9 @@ GPUs share, such as the event set. The event loop notices (``ReplaceableWorker.r
 ``Watched.end`` frees the place, and the next poll reads it.
 
 Used by ``nvml/source.py`` with ``nvml/driver/calls.py``, and by ``amd/amd_source.py`` with
-``amd/sysfs_file.py``.
+``amd/sysfs_file.py``. Of a GPU that hangs ``model/lost_gpu.py`` keeps who it is; what is shown of it is in
+``web/pages/picture/gpu_rows.py`` (its row), ``web/pages/views/notices.py`` and ``doctor/gpus.py``. A call
+that is about the whole driver ends with the deadline of ``poll/collector.py``.
 """
 
 import asyncio

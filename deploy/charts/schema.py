@@ -67,6 +67,7 @@ _DEFINITIONS: Schema = {
 HUB_OPTIONS = (
     "listen",
     "idle_after",
+    "gpu_hour_price",
     "route_prefix",
     "frame_ancestors",
     "prometheus_token_file",

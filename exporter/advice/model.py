@@ -105,12 +105,14 @@ class Window:
     end: float
     device: DeviceFacts
     uses: tuple[Use, ...]
-    # Engine that preallocates memory, such as ``vLLM``; "" if none is known.
-    engine: str = ""
+    # Engine that preallocates memory, such as ``vLLM``; "" if none is known, None if processes are unknown.
+    engine: str | None = ""
     # Largest memory of the same container by usable memory of other devices that it ran on.
     sizes: Mapping[int, int] = field(default_factory=dict)
     # Whether a pod of it has the label that turns advice off.
     opted_out: bool = False
+    # Cluster of a window by Prometheus, by its label ``cluster``.
+    cluster: str = ""
 
     @property
     def pods(self) -> int:

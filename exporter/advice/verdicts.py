@@ -3,6 +3,7 @@
 Memory must never run out, so its peak counts. Too little compute only slows: 5 % of the steps may need more.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from exporter.advice import limits, slices
@@ -65,10 +66,17 @@ def _judge(window: Window) -> Advice:
         options, refused = _options(window, need)
         if refused is None:
             kept = (Option("keep", blank.now, 0.0),)
+            options = tuple(option._replace(notes=(*option.notes, *_unknowns(window))) for option in options)
             return _sure(
                 replace(blank, options=options or kept), min(coverage, _compute_coverage(window, need))
             )
     return replace(blank, reason=refused.reason, why=refused.why, coverage=coverage)
+
+
+def _unknowns(window: Window) -> Iterator[str]:
+    """Yield what could forbid the advice, and is not known."""
+    if window.device.unattributed is None:
+        yield "memory of the device that no container accounts for is unknown"
 
 
 def _compute_coverage(window: Window, need: Need | None) -> float:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from exporter.commands.node_and_printing import print_text
 from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.config.settings import Settings, SettingsError
+from exporter.fleet.cluster_advice import NoRecordsError, advice_text, cluster_advice_json, read_advice
 from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
 from exporter.fleet.read import MissingSeriesError
 from exporter.fleet.targets import NodeLinks, TemplateError
 from exporter.fleet.watch import Watch, hub_registry
+from exporter.formats.advice import advice_csv
 from exporter.prometheus import Prometheus, PrometheusError
 from exporter.web import Server
 from exporter.web.auth import access_of
@@ -72,7 +74,7 @@ async def _hub(
     prometheus = prometheus_of(settings)
     watch = Watch(prometheus, window=options.window, interval=options.refresh)
     ticker = Ticker()
-    pages = FleetPages(lambda: watch.newest, links)
+    pages = FleetPages(lambda: watch.newest, links, settings.gpu_hour_price)
     app = make_hub_app(
         Cluster(pages, ticker, hub_registry(lambda: watch.newest)),
         prefix=settings.route_prefix or "",
@@ -110,3 +112,26 @@ async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: s
     else:
         print_text(inspection_text(inspection, details=details))
     return FAILED if inspection.problems else 0
+
+
+async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> int:
+    """Print the advice on a namespace, or on all, and return the exit code: 1 if something could not be read.
+
+    Raises SettingsError without a Prometheus.
+    """
+    prometheus = prometheus_of(settings)
+    try:
+        found = await read_advice(prometheus, namespace)
+    except (PrometheusError, NoRecordsError) as error:
+        sys.stderr.write(f"gpuslice-exporter: {error}\n")
+        return FAILED
+    finally:
+        await prometheus.close()
+    if output == "json":
+        print_text(json.dumps(cluster_advice_json(found, settings.gpu_hour_price), indent=2) + "\n")
+    elif output == "csv":
+        print_text(advice_csv(found.advices))
+        sys.stderr.writelines(f"not known: {problem}\n" for problem in found.problems)
+    else:
+        print_text(advice_text(found))
+    return FAILED if found.problems else 0

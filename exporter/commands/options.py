@@ -6,8 +6,13 @@ from pathlib import Path
 
 from exporter.config.parse import duration
 
-INSPECT = "inspect"
+INSPECT, ADVISE = "inspect", "advise"
 DEMO_SCENARIO = "showcase"
+_PROMETHEUS = (
+    "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To reach "
+    "one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and then "
+    "--prometheus-url http://localhost:9090"
+)
 
 
 def _add_scenario(parser: argparse.ArgumentParser) -> None:
@@ -96,12 +101,22 @@ def _inspect_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--details", action="store_true", help="show every container that holds or uses a GPU"
     )
-    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
-    parser.epilog = (
-        "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To "
-        "reach one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and "
-        "then --prometheus-url http://localhost:9090"
+    parser.add_argument(
+        "--advice",
+        action="store_true",
+        help="show which slice would fit each workload, as the command advise",
     )
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    parser.epilog = _PROMETHEUS
+
+
+def _advise_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "namespace", nargs="?", default="", metavar="NAMESPACE", help="Default: all namespaces"
+    )
+    formats = ("text", "json", "csv")
+    parser.add_argument("--output", "-o", choices=formats, default="text", help="Default: text")
+    parser.epilog = _PROMETHEUS
 
 
 HELP = {
@@ -114,6 +129,7 @@ HELP = {
     "metrics": "print the table of all series as Markdown, or count those of this node",
     "hub": "serve the page of the whole cluster, with data from a Prometheus",
     INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
+    ADVISE: "print which slice would fit each workload of the cluster, from seven days in a Prometheus",
 }
 OPTIONS = {
     "demo": _demo_options,
@@ -123,4 +139,5 @@ OPTIONS = {
     "metrics": _metrics_options,
     "hub": _hub_options,
     INSPECT: _inspect_options,
+    ADVISE: _advise_options,
 }

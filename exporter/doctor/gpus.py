@@ -90,7 +90,8 @@ def gpu_checks(
             yield from _unhealthy(row)
     for row in snapshot.gpus:
         if row.reading and row.reading.mig_enabled:
-            yield _partitions(row) if row.identity.vendor == "amd" else _mig(row)
+            amd = row.identity.vendor == "amd"
+            yield _partitions(row) if amd else _mig(row, _errors(row, snapshot, evidence))
 
 
 def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
@@ -163,10 +164,13 @@ def _unhealthy(row: GpuRow) -> Iterator[Check]:
         yield GPU_UNHEALTHY.check(f"GPU {row.identity.index} health", found, remedy=remedy)
 
 
-def _mig(row: GpuRow) -> Check:
+def _mig(row: GpuRow, errors: set[str]) -> Check:
     name = f"GPU {row.identity.index} MIG"
     reading = row.reading
     instances = (reading.mig if reading is not None else None) or ()
+    if HANGS in errors:
+        text = f"{plural(len(instances), 'MIG device')} listed; a call for one has not returned"
+        return GPU_HANGS.check(name, text, lost="the MIG device whose call hangs")
     if reading is None or reading.mig is None or not reading.mig_complete:
         text = f"{plural(len(instances), 'MIG device')} listed, there may be more"
         return MIG_UNREAD.check(name, text)

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from exporter.exposition.self_metrics import SelfMetrics
+from exporter.fleet.cluster_advice import ClusterAdvice, NoRecordsError, read_advice
 from exporter.fleet.cluster_model import Fleet
 from exporter.fleet.read import MissingSeriesError, read_fleet
 from exporter.prometheus import Prometheus, PrometheusError
@@ -19,6 +20,19 @@ log = logging.getLogger(__name__)
 # The pause after each read is at least this many times its duration.
 _REST = 3.0
 _STALE_INTERVALS = 20
+# Advice goes by records of an hour, and its queries cost more.
+ADVICE_INTERVAL = 600.0
+_ADVICE_STALE = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceRead:
+    """The current advice, and the state of reading it."""
+
+    found: ClusterAdvice | None = None  # the last good answer, None before the first
+    read_at: float | None = None  # Unix time of the last good answer
+    error: str = "it is read for the first time"  # of the last read, "" if it succeeded
+    reads: int = 0  # number of reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +47,7 @@ class FleetRead:
     interval: float = 0.0  # seconds until the next read
     reads: int = 0  # number of reads
     failures: int = 0  # number of failed reads
+    advice: AdviceRead = AdviceRead()
 
 
 class Watch:
@@ -56,21 +71,53 @@ class Watch:
         self._window = window
         self._clock = clock
         self._newest = FleetRead(interval=interval)
+        self._advice = AdviceRead()
 
     @property
     def newest(self) -> FleetRead:
         """The current result."""
-        read = self._newest
+        read = replace(self._newest, advice=self._newest_advice())
         if read.read_at is None or self._clock() - read.read_at <= _STALE_INTERVALS * read.interval:
             return read
         return replace(read, fleet=None, error=read.error or "no newer answer has come")
 
     async def run(self, notify: Callable[[], None] = lambda: None) -> None:
         """Read forever; ``notify`` is called after each read."""
-        while True:
-            await self.refresh()
-            notify()
-            await asyncio.sleep(self._newest.interval)
+
+        async def fleet() -> None:
+            while True:
+                await self.refresh()
+                notify()
+                await asyncio.sleep(self._newest.interval)
+
+        async def advice() -> None:
+            while True:
+                seconds = await self.refresh_advice()
+                notify()
+                await asyncio.sleep(max(ADVICE_INTERVAL, _REST * seconds))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fleet())
+            group.create_task(advice())
+
+    def _newest_advice(self) -> AdviceRead:
+        read = self._advice
+        if read.read_at is None or self._clock() - read.read_at <= _ADVICE_STALE:
+            return read
+        return replace(read, found=None)
+
+    async def refresh_advice(self) -> float:
+        """Read the advice once, and return the seconds it took; the last good answer stays after an error."""
+        started, previous = time.monotonic(), self._advice
+        try:
+            found = await read_advice(self._prometheus)
+        except (PrometheusError, NoRecordsError) as error:
+            if str(error) != previous.error:
+                log.warning("cannot read the advice of the cluster: %s; retrying", error)
+            self._advice = replace(previous, error=str(error), reads=previous.reads + 1)
+        else:
+            self._advice = AdviceRead(found=found, read_at=self._clock(), error="", reads=previous.reads + 1)
+        return time.monotonic() - started
 
     async def refresh(self) -> None:
         """Read once; an error is noted, and the last good answer stays."""

@@ -65,6 +65,7 @@ def advice_document(advices: Sequence[Advice], at: float, price: float | None = 
             "could_be_freed": _saving(savings.freed, price),
             "would_fit": _saving(savings.fits, price),
             "may_fit": _saving(savings.unknown, price),
+            "without_advice": dict(savings.without),
         },
     }
 
@@ -81,6 +82,7 @@ def _saving(gpus: float, price: float | None) -> dict[str, float | None]:
 def _advice(advice: Advice) -> dict[str, Any]:
     window, need, device = advice.window, advice.need, advice.window.device
     return {
+        "cluster": window.cluster or None,
         "namespace": window.namespace or None,
         "workload": window.workload or None,
         "container": window.container or None,
@@ -151,7 +153,7 @@ def advice_csv(advices: Iterable[Advice]) -> str:
     return out.getvalue()
 
 
-_NAMES = ("namespace", "workload", "container", "now")
+_NAMES = ("cluster", "namespace", "workload", "container", "now")
 _OPTION = ("verdict", "target", "gpus_freed", "would_fit")
 _SURE = ("reason", "why", "confidence", "coverage", "pods")
 _WINDOW = ("start", "end", "held_seconds")

@@ -1,10 +1,11 @@
-"""The log of the node's GPUs: one line when a GPU is lost or returns, and one for each XID.
+"""The log of the node's GPUs: one line when GPUs are lost or return, and one for each XID.
 
-A GPU that repeats an XID gets one line a minute, with the number of times.
+GPUs that are lost in the same poll share a line. A GPU that repeats an XID gets one line a minute, with the
+number of times.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,25 +56,28 @@ class NodeLog:
         if snapshot.node.gpu_count is None or not all(health.success for health in drivers):
             return
         gpus = {gpu.identity.uuid: gpu for gpu in snapshot.gpus if not gpu.unread}
+        returned: dict[float, list[str]] = {}
+        silent = []
         for uuid, gpu in gpus.items():
             self._names[uuid] = f"GPU {gpu.identity.index} ({printable(uuid)})"
             if gpu.reading is None or not gpu.reading.up:
-                self._lose(snapshot, uuid, "does not answer")
+                silent.append(uuid)
             elif uuid in self._lost:
-                passed = duration(snapshot.timestamp - self._lost.pop(uuid))
-                log.info("%s answers again after %s", self._names[uuid], passed)
-        for uuid in self._names.keys() - gpus.keys():
-            self._lose(snapshot, uuid, "is not listed by its driver")
+                returned.setdefault(self._lost.pop(uuid), []).append(uuid)
+        for since, uuids in returned.items():
+            log.info("%s back after %s", self._named(uuids), duration(snapshot.timestamp - since))
+        self._lose(snapshot, silent, "no answer")
+        self._lose(snapshot, sorted(self._names.keys() - gpus.keys()), "not listed by the driver")
 
-    def _lose(self, snapshot: Snapshot, uuid: str, symptom: str) -> None:
-        if uuid not in self._lost:
-            self._lost[uuid] = snapshot.timestamp
-            log.warning(
-                "%s is lost: it %s%s; check the kernel log",
-                self._names[uuid],
-                symptom,
-                _held(_holders(snapshot, uuid)),
-            )
+    def _named(self, uuids: Iterable[str]) -> str:
+        return ", ".join(self._names[uuid] for uuid in uuids)
+
+    def _lose(self, snapshot: Snapshot, uuids: Iterable[str], symptom: str) -> None:
+        lost = [uuid for uuid in uuids if uuid not in self._lost]
+        if lost:
+            self._lost |= dict.fromkeys(lost, snapshot.timestamp)
+            held = _held(_holders(snapshot, lost))
+            log.warning("%s lost: %s%s; check the kernel log", self._named(lost), symptom, held)
 
     def _record_xids(self, snapshot: Snapshot) -> None:
         newest = {
@@ -102,9 +106,9 @@ class NodeLog:
         )
 
 
-def _holders(snapshot: Snapshot, uuid: str) -> tuple[ContainerRef, ...]:
+def _holders(snapshot: Snapshot, uuids: Container[str]) -> tuple[ContainerRef, ...]:
     def holds(row: ContainerRow) -> bool:
-        return row.device.uuid == uuid and bool(row.slices or row.processes)
+        return row.device.uuid in uuids and bool(row.slices or row.processes)
 
     return tuple(sorted({row.holder for row in filter(holds, snapshot.containers)}))
 

@@ -19,7 +19,7 @@ _PAUSED: Final = "paused-for-"
 _CLIENT: Final = f"{_DEPLOY}client"
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
-# The first poll waits this long for a file system that hangs.
+# Before the first poll, and outside of its budget: how long the start waits for a file system that hangs.
 FIRST_SECONDS: Final = 5.0
 # The sender of a signal may forget the second one, and the writer of a label may die. A file has no limit: it
 # can be seen, and is removed by its writer.

@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
+from alerts.advice_records import advice_groups
 from alerts.records import recording_groups
 from alerts.table import record_table
 from alerts.windows import Windows
-from exporter.fleet import attention, nodes, targets, tenants
+from exporter.fleet import advice_queries, attention, nodes, targets, tenants
 from exporter.metrics import FAMILIES, LEVEL_LABELS
 from tests.alerts.committed import quick_rules
 from tests.end_to_end.programs import Prometheus, demo, get, program, prometheus, until
 
 UNITS = Path(__file__).parent / "units"
 ROOT = Path(__file__).parents[2]
-GROUPS = recording_groups(Windows(interval="1m", slow_interval="5m", idle_after="1h"))
+WINDOWS = Windows(interval="1m", slow_interval="5m", idle_after="1h")
+GROUPS = (*recording_groups(WINDOWS), *advice_groups())
 RULES = [rule for group in GROUPS for rule in group.rules]
 SELECTED = re.compile(r"(?<![:\w])(gpuslice_\w+)(?:\{([^}]*)\})?")
 READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
@@ -75,6 +77,8 @@ def test_every_record_is_used() -> None:
         tenants.questions(3600),
         attention.QUESTIONS,
         attention.DETAILS,
+        advice_queries.holder_questions(""),
+        advice_queries.device_questions(),
     )
     texts += [query for questions in fleet for query in questions.values()]
 

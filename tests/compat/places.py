@@ -68,10 +68,24 @@ def lines(series: Sequence[Stored], moment: Callable[[int], str]) -> Iterator[st
 def prometheus(folder: Path, program: str, promtool: str, series: Sequence[Stored]) -> Iterator[Prometheus]:
     """Serve series by a Prometheus, from blocks that promtool makes of them below ``folder``."""
     folder.mkdir()
+    blocks(folder, promtool, series)
+    with serve(folder, program) as server:
+        yield server
+
+
+def blocks(folder: Path, promtool: str, series: Sequence[Stored]) -> None:
+    """Make blocks of series below ``folder``."""
     (folder / "samples").write_text("".join([*lines(series, lambda at: f"{at / 1000:.3f}"), "# EOF\n"]))
-    command = [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "samples", folder / "data"]
+    # All samples are read for each block, so the fewer the better.
+    command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h"]
+    command += ["openmetrics", folder / "samples", folder / "data"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
+
+
+@contextmanager
+def serve(folder: Path, program: str) -> Iterator[Prometheus]:
+    """Serve the blocks below ``folder``."""
     (folder / "prometheus.yml").write_text("{}")
     options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with _running([program, *options], "--web.listen-address", "-/ready", folder) as server:

@@ -71,8 +71,8 @@ def test_prometheus_3_answers_the_same(samples: Samples, tmp_path: Path) -> None
     """It leaves out the sample at the beginning of a range, and extrapolates less before the first one."""
 
     def nearly(own: Told, other: Answer) -> str:
-        # Before a counter's first sample Prometheus 2 goes back by up to 1.1 times the time between two samples,
-        # where Prometheus 3 goes back by half of it: with two samples in the range 1.5 of 2.1.
+        # Before a counter's first sample Prometheus 2 goes back by up to 1.1 times the time between two
+        # samples, and Prometheus 3 by half of it: with two samples in the range 1.5 of 2.1.
         return differs(own.answer, other, tolerance=0.3)
 
     programs = tool("prometheus-3"), tool("promtool-3")

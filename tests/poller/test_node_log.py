@@ -50,7 +50,7 @@ async def xid(node: FakeNode, poller: Poller, code: int, times: int = 1) -> Snap
 
 @pytest.mark.parametrize(
     ("fault", "how"),
-    [(LOST, "does not answer"), (ABSENT, "is not listed by its driver")],
+    [(LOST, "no answer"), (ABSENT, "not listed by the driver")],
     ids=["lost", "unplugged"],
 )
 async def test_a_lost_gpu_and_its_return_are_a_line_each(fault, how, caplog: pytest.LogCaptureFixture):
@@ -61,10 +61,10 @@ async def test_a_lost_gpu_and_its_return_are_a_line_each(fault, how, caplog: pyt
         await node.step(FAULT)
         lost = await poller.poll()
         held = "; held by ml/p1/main" if any(row.holder.pod == "p1" for row in lost.containers) else ""
-        assert reader.lines(lost) == [("WARNING", f"{name} is lost: it {how}{held}; check the kernel log")]
+        assert reader.lines(lost) == [("WARNING", f"{name} lost: {how}{held}; check the kernel log")]
         assert reader.lines(await poller.poll()) == []
         await node.step(OVER)
-        assert reader.lines(await poller.poll()) == [("INFO", f"{name} answers again after 10 s")]
+        assert reader.lines(await poller.poll()) == [("INFO", f"{name} back after 10 s")]
         assert reader.lines(await poller.poll()) == []
 
 
@@ -76,7 +76,22 @@ async def test_a_gpu_that_is_lost_at_the_start_is_logged(caplog: pytest.LogCaptu
         await poller.poll()
         ((level, text),) = Reader(caplog).lines(await poller.poll())
         assert level == "WARNING"
-        assert text.startswith(f"GPU 1 ({uuid_of(node, 1)}) is lost: it does not answer")
+        assert text.startswith(f"GPU 1 ({uuid_of(node, 1)}) lost: no answer")
+
+
+async def test_gpus_that_are_lost_together_share_a_line(caplog: pytest.LogCaptureFixture):
+    """On a node of eight GPUs eight lines would hide what happened."""
+    both = [nvml_error("GPU_IS_LOST", device=f"{{gpu:{place}}}") for place in (0, 1)]
+    async with polled(node_of(*both, gpus=3)) as (node, poller):
+        reader = Reader(caplog)
+        names = ", ".join(f"GPU {place} ({uuid_of(node, place)})" for place in (0, 1))
+        assert reader.lines(await poller.poll()) == []
+        await node.step(FAULT)
+        ((level, text),) = reader.lines(await poller.poll())
+        assert level == "WARNING"
+        assert text.startswith(f"{names} lost: no answer")
+        await node.step(OVER)
+        assert reader.lines(await poller.poll()) == [("INFO", f"{names} back after 5 s")]
 
 
 @pytest.mark.parametrize("fault", [HANG, RELOAD], ids=["hang", "reload"])

@@ -1,13 +1,15 @@
 """The schema of advice, in ``/api/v1/advice``."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import get_args
 
 from exporter.advice.model import Confidence, Reason, Verdict
 from exporter.web.api.describe import Schema, choice, listed, number, text, whole
 
 
-def advice_schema() -> Schema:
-    """Return the schema of the advice on all holders of a node."""
+def advice_schema(more: Mapping[str, Schema] = MappingProxyType({})) -> Schema:
+    """Return the schema of the advice on all holders of a node, or with ``more`` fields on a cluster."""
     saved = {
         "gpus": number("GPUs, as a mean over the windows."),
         "gpu_hours_per_day": number("GPU-hours a day."),
@@ -17,12 +19,18 @@ def advice_schema() -> Schema:
         "could_be_freed": whole(saved, "Freed by the first options together."),
         "would_fit": whole(saved, "The part of it that another holder would get."),
         "may_fit": whole(saved, "The part of it of which this is unknown."),
+        "without_advice": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "How many have no advice, and so are in no sum, by reason.",
+        },
     }
     return whole(
         {
             "timestamp": number("Unix time of the snapshot."),
             "advice": listed(_advice(), "One for each container, or for each GPU with time-slicing."),
             "savings": whole(savings, "Options that exclude each other are never added up."),
+            **more,
         }
     )
 
@@ -39,6 +47,7 @@ def _advice() -> Schema:
     }
     return whole(
         {
+            "cluster": text("Value of the label cluster in Prometheus, null on a node.", null=True),
             "namespace": text("Namespace; null for the holders of a GPU together.", null=True),
             "workload": text(
                 "Owner of the pods, or the pod; null for the holders of a GPU together.", null=True

@@ -20,6 +20,7 @@ from exporter.fleet.rendering import gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
 from exporter.formats.wording import UNKNOWN, duration, gibibytes, plural
+from exporter.web.cluster.advice_table import advice_table, advice_totals
 from exporter.web.cluster.fleet_rows import Table
 from exporter.web.cluster.fleet_tables import (
     QUERY_FAILED,
@@ -84,6 +85,9 @@ def fleet_drawing(scene: FleetScene) -> Drawing:
             "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), fleet is not None),
             "nodes": piece(_PIECES, "nodes_of", tables.get("nodes", _EMPTY)),
             "namespaces": piece(_PIECES, "namespaces_of", tables.get("namespaces", _EMPTY)),
+            "advice": piece(
+                _PIECES, "advice_of", advice_table(scene.read.advice), advice_totals(scene.read.advice)
+            ),
         },
         facts={"demo": False},
     )

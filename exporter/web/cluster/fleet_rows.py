@@ -92,10 +92,22 @@ class SickRow(NamedTuple):
     reasons: tuple[str, ...]
 
 
+class AdviceRow(NamedTuple):
+    """A row of the advice."""
+
+    name: str
+    now: str
+    verdict: str
+    notes: tuple[str, ...]
+    freed: Figure
+    sure: str
+    why: str  # with what it goes by
+
+
 class Table(NamedTuple):
     """A table."""
 
     headings: tuple[Heading, ...]
-    rows: Sequence[NodeRow | NamespaceRow | IdleRow | SickRow]
+    rows: Sequence[NodeRow | NamespaceRow | IdleRow | SickRow | AdviceRow]
     more: int  # number of further rows that are not shown
     unknown: str = ""  # what is unknown about them

@@ -6,7 +6,9 @@ from aiohttp import web
 
 from exporter.fleet.cluster_model import ORDERS
 from exporter.web.api import describe
+from exporter.web.api.advice_schema import advice_schema
 from exporter.web.api.describe import (
+    CSV,
     EVENTS,
     FOLLOWING,
     HTML,
@@ -31,6 +33,8 @@ FORMATS: Mapping[str, str] = {
     "text": "text/plain; charset=utf-8",
 }
 """The formats of the cluster, and their content types."""
+ADVICE_FORMATS: Mapping[str, str] = {"json": FORMATS["json"], "csv": "text/csv; charset=utf-8"}
+"""The formats of advice, and their content types."""
 _ABOUT = """\
 The GPUs of a cluster, their holders and their use, from Prometheus. The API is read-only. HEAD returns the
 headers of GET. Unknown parameters are ignored.
@@ -63,6 +67,17 @@ OPERATIONS: Operations = {
             "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMATS)),
         },
     ),
+    "/api/v1/advice": Operation(
+        name="advice",
+        summary="Which slice would fit each workload, by the last seven days, and what that would free.",
+        answers={JSON: "ClusterAdvice", CSV: ""},
+        parameters={
+            "format": Parameter(
+                "Format of the response; overrides the Accept header.", choice(ADVICE_FORMATS)
+            ),
+        },
+        refusals=(503,),
+    ),
     describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
     "/metrics": Operation(
         name="metrics", summary="Series of the hub itself.", answers={TEXT: ""}, tagged=False
@@ -93,6 +108,7 @@ def document() -> Schema:
     shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
     schemas = {
         "FleetRead": _fleet_read(),
+        "ClusterAdvice": advice_schema({"problems": listed({"type": "string"}, "Queries that failed.")}),
         "Fleet": _fleet(),
         "Node": _node(),
         "Amount": whole({"value": number("Null if unknown.", null=True), "complete": complete}),

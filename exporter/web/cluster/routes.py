@@ -11,15 +11,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from exporter.concurrency import in_thread
+from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
 from exporter.fleet.cluster_model import ORDERS
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
+from exporter.formats.advice import advice_csv
 from exporter.web.app import build_app
 from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.cluster.hub_openapi import FORMATS
+from exporter.web.cluster.hub_openapi import ADVICE_FORMATS, FORMATS
 from exporter.web.html import Drawing, Opened, page
 from exporter.web.http import assets
 from exporter.web.http.assets import version
@@ -35,11 +37,14 @@ _KEPT = 64
 
 
 class FleetPages:
-    """The page of the newest read, which ``current`` returns."""
+    """The page of the newest read, which ``current`` returns; ``price`` is that of a GPU-hour."""
 
-    def __init__(self, current: Callable[[], FleetRead], links: NodeLinks) -> None:
+    def __init__(
+        self, current: Callable[[], FleetRead], links: NodeLinks, price: float | None = None
+    ) -> None:
         self._current = current
         self._links = links
+        self._price = price
         self._cache = TaskCache()
         self._turns = RenderQueue()
 
@@ -52,7 +57,8 @@ class FleetPages:
     def tag(self) -> str:
         """A name for this read, unique also among other hubs."""
         read = self.read
-        return f"{read.reads}-{read.read_at or 0:.3f}-{'' if read.fleet else 'nothing'}"
+        shown = "".join("1" if found else "0" for found in (read.fleet, read.advice.found))
+        return f"{read.reads}-{read.read_at or 0:.3f}-{read.advice.reads}-{shown}"
 
     @property
     def timestamp(self) -> float:
@@ -100,6 +106,16 @@ class FleetPages:
         read = self.read
         return await self._once(("json", self.tag), lambda: json.dumps(read_json(read)).encode())
 
+    async def advice(self, found: ClusterAdvice, form: str) -> bytes:
+        """Return the advice of the read that is shown as ``json`` or ``csv``."""
+
+        def write() -> bytes:
+            if form == "csv":
+                return advice_csv(found.advices).encode()
+            return json.dumps(cluster_advice_json(found, self._price)).encode()
+
+        return await self._once(("advice", form, self.tag), write)
+
     async def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         task = self._cache.start(key, lambda: in_thread(make), self._turns)
         while len(self._cache.tasks) > _KEPT:
@@ -141,6 +157,7 @@ def make_hub_app(
             web.get("/fleet", routes.page),
             web.get("/live/fleet", routes.live),
             web.get("/api/v1/fleet", routes.document),
+            web.get("/api/v1/advice", routes.advice),
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),
@@ -176,6 +193,15 @@ class _Routes:
         wanted = requested_format(request, FORMATS)
         body = await (self._pages.document() if wanted == "json" else self._pages.text())
         return await reply(request, body, FORMATS[wanted], vary=_VARY)
+
+    async def advice(self, request: web.Request) -> web.Response:
+        """Return the advice in the requested format; 503 with the reason while there is none."""
+        read = self._pages.read.advice
+        if read.found is None:
+            return web.Response(status=503, text=f"{read.error}\n")
+        wanted = requested_format(request, ADVICE_FORMATS)
+        body = await self._pages.advice(read.found, wanted)
+        return await reply(request, body, ADVICE_FORMATS[wanted], vary=_VARY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}

@@ -1,6 +1,7 @@
 """The picture of a GPU.
 
-``gpu_rows.py`` has the row of a GPU. Its cells are made by ``mig_cells.py`` (MIG devices and partitions)
+``gpu_rows.py`` has the row of a GPU. A MIG device is a cell of it; the table of its readings is on the page
+of its GPU (``views/gpu_page.py``). Cells are made by ``mig_cells.py`` (MIG devices and partitions)
 or ``pool_cells.py`` (a device shared in replicas), with the records and boxes of ``cells.py``. The HTML
 is in ``web/templates/pieces/gpu.html``, the CSS in ``web/static/gpus.css``; the classes of widths, ``w1``
 to ``w100``, are made by ``web/http/assets.py``. ``bars.py`` has the geometry of a bar; ``../markup.py``

@@ -1,0 +1,297 @@
+"""The windows of a cluster's workloads: the last seven days of their containers, from Prometheus."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import add
+from typing import NamedTuple
+
+from exporter.advice.guards import COVERED, DAY, STEP
+from exporter.advice.model import DeviceFacts, Use, Window
+from exporter.fleet import advice_queries as queries
+from exporter.fleet.queries import Answers, ask
+from exporter.model import ContainerRef, DeviceKey
+from exporter.model.mig_profiles import MigProfile
+from exporter.prometheus import Prometheus, Sample
+
+TIME_SLICING = "time-slicing"
+_HOUR = 3600.0
+_FLAT = 0.95
+# The controller of cron jobs names a job by its minute.
+_SCHEDULED = re.compile(r"(.+)-[0-9]{8}")
+_TOGETHER: Mapping[str, Callable[[float, float], float]] = {
+    "since": min,
+    "peak": max,
+    "memory_known": add,
+    "compute_known": add,
+    "flat": min,
+    "used": add,
+    "held_bytes": max,
+    "held_gpus": max,
+    "steps": add,
+}
+"""How values of one holder become one: the number of a GPU may change when its node boots."""
+_BEYOND_PODS = frozenset({"", "<none>", "Node"})
+
+
+class AdviceWindows(NamedTuple):
+    """The windows, and what could not be asked, as sentences."""
+
+    windows: tuple[Window, ...]
+    problems: tuple[str, ...]
+
+
+class _Device(NamedTuple):
+    """A GPU, or a MIG device of it, on a node."""
+
+    cluster: str
+    node: str
+    uuid: str
+    mig_uuid: str
+
+    @property
+    def gpu(self) -> "_Device":
+        return self._replace(mig_uuid="")
+
+
+class _Holder(NamedTuple):
+    """A container on a device."""
+
+    device: _Device
+    namespace: str
+    pod: str
+    container: str
+
+
+class _Kind(NamedTuple):
+    """What a holder has held, by the labels of its time held."""
+
+    model: str
+    sharing: str
+    isolation: str
+
+
+async def advice_windows(prometheus: Prometheus, at: float, namespace: str = "") -> AdviceWindows:
+    """Return the windows that end at Unix time ``at``, of all namespaces or of one.
+
+    Those of GPUs on which a namespace takes turns with others have the holders of all namespaces. Without an
+    answer on who has opted out there are no windows.
+    """
+    answers = [await ask(prometheus, queries.device_questions(), at)]
+    answers.append(await ask(prometheus, queries.holder_questions(queries.of_namespace(namespace)), at))
+    if namespace:
+        turns = {
+            sample.labels.get("uuid", "")
+            for sample in answers[1].samples("held")
+            if sample.labels.get("sharing") == TIME_SLICING
+        }
+        if turns:
+            answers.append(
+                await ask(prometheus, queries.holder_questions(queries.of_gpus(turns, namespace)), at)
+            )
+    problems = tuple(f"{name}: {why}" for each in answers for name, why in each.problems.items())
+    if "opted_out" in answers[0].problems:
+        return AdviceWindows((), problems)
+    reader = _Reader(answers[0], answers[1:], at)
+    return AdviceWindows(tuple(reader.windows()), problems)
+
+
+class _Reader:
+    """Puts answers together."""
+
+    def __init__(self, devices: Answers, holders: Sequence[Answers], at: float) -> None:
+        self._at = at
+        self._kinds, self._held = _kinds(each for answers in holders for each in answers.samples("held"))
+        self._values = {
+            name: _values((each for answers in holders for each in answers.samples(name)), together)
+            for name, together in _TOGETHER.items()
+        }
+        p95 = [each for answers in holders for each in answers.samples("p95")]
+        self._p95, self._sm, self._together = (
+            {_holder(each.labels): each.value for each in p95 if each.labels.get("value") == value}
+            for value in ("gpus", "sm", "together")
+        )
+        self._opted_out = {_pod(each.labels) for each in devices.samples("opted_out")}
+        self._workloads = _workloads(devices)
+        self._facts = {
+            name: {_device(each.labels): each for each in devices.samples(name)}
+            for name in ("memory", "rest", "sent", "media", "replicas", "filled")
+        }
+        self._profiles = _profiles(devices)
+
+    def windows(self) -> Iterable[Window]:
+        """Yield a window for each container of a workload on devices of one kind, and each GPU with turns."""
+        groups: dict[object, list[_Holder]] = {}
+        for holder, kind in sorted(self._kinds.items()):
+            workload: object = (holder.device.cluster, holder.namespace, self._workload(holder))
+            key = (workload, holder.container, kind, self._profile(holder.device))
+            groups.setdefault(holder.device if kind.sharing == TIME_SLICING else key, []).append(holder)
+        return (self._window(holders) for holders in groups.values())
+
+    def _workload(self, holder: _Holder) -> tuple[str, str]:
+        """Return the kind and the name of the owner; the pod's own without one."""
+        pod = holder.device.cluster, holder.namespace, holder.pod
+        return self._workloads.get(pod, ("Pod", holder.pod))
+
+    def _profile(self, device: _Device) -> str:
+        memory = self._facts["memory"].get(device)
+        return memory.labels.get("profile", "") if memory is not None else ""
+
+    def _window(self, holders: list[_Holder]) -> Window:
+        first = holders[0]
+        together = self._kinds[first].sharing == TIME_SLICING
+        uses = tuple(map(self._use, holders))
+        since = [self._values["since"].get(holder, self._at) for holder in holders]
+        return Window(
+            cluster=first.device.cluster,
+            namespace="" if together else first.namespace,
+            workload="" if together else self._workload(first)[1],
+            container="" if together else first.container,
+            start=max(min(since) - _HOUR, self._at - queries.DAYS * DAY),
+            end=self._at,
+            device=self._device(holders, uses),
+            uses=uses,
+            engine=None,
+            opted_out=any(
+                (holder.device.cluster, holder.namespace, holder.pod) in self._opted_out for holder in holders
+            ),
+        )
+
+    def _use(self, holder: _Holder) -> Use:
+        held = self._held[holder]
+
+        def value(name: str) -> float | None:
+            return self._values[name].get(holder)
+
+        known = min((value("compute_known") or 0.0) / held, 1.0)
+        peak, used, entitled = value("peak"), value("used"), value("held_bytes")
+        return Use(
+            holder=ContainerRef(holder.namespace, holder.pod, holder.container),
+            device=DeviceKey(holder.device.uuid, holder.device.mig_uuid),
+            held=held,
+            memory_coverage=min((value("memory_known") or 0.0) / held, 1.0),
+            compute_coverage=known,
+            computing=(value("steps") or 0.0) * STEP,
+            memory_peak=None if peak is None else int(peak),
+            memory_flat=(value("flat") or 0.0) >= _FLAT,
+            compute_p95=self._p95.get(holder),
+            compute_mean=used / (held * known) if used is not None and known else None,
+            sm_p95=self._sm.get(holder),
+            memory_entitled=None if entitled is None else int(entitled),
+            compute_entitled=value("held_gpus"),
+        )
+
+    def _device(self, holders: list[_Holder], uses: Sequence[Use]) -> DeviceFacts:
+        first, kind = holders[0].device, self._kinds[holders[0]]
+        devices = {holder.device for holder in holders}
+        sizes = self._known("memory", devices)
+        memory = int(min(sizes)) if sizes else None
+        rest = self._known("rest", devices)
+        sent = self._known("sent", {device.gpu for device in devices})
+        media = self._known("media", {device.gpu for device in devices})
+        filled = self._known("filled", devices)
+        replicas = self._known("replicas", {first.gpu})
+        together = kind.sharing == TIME_SLICING
+        measured = all(use.compute_coverage >= COVERED for use in uses)
+        return DeviceFacts(
+            model=kind.model,
+            memory=memory,
+            sharing=kind.sharing,
+            isolation=kind.isolation,
+            profile=self._profile(first),
+            profiles=self._profiles.get((first.cluster, kind.model)),
+            nvlink_traffic=any(sent) if sent else None,
+            # Some moments of a week tell that they are used, and never that they are not.
+            media_used=True if any(media) else None,
+            unattributed=max(rest) if len(rest) == len(devices) else None,
+            replicas=int(replicas[0]) if replicas else None,
+            sum_p95=self._together.get(_Holder(first, "", "", "")) if together and measured else None,
+            sum_peak=int(max(filled) * memory) if together and filled and memory else None,
+        )
+
+    def _known(self, name: str, devices: Iterable[_Device]) -> list[float]:
+        facts = self._facts[name]
+        return [facts[device].value for device in devices if device in facts]
+
+
+def _kinds(samples: Iterable[Sample]) -> tuple[dict[_Holder, _Kind], dict[_Holder, float]]:
+    """Return what each holder held for most of the time, and the seconds held."""
+    seconds: dict[_Holder, dict[_Kind, float]] = {}
+    for sample in samples:
+        kind = _Kind(*(sample.labels.get(name, "") for name in _Kind._fields))
+        kinds = seconds.setdefault(_holder(sample.labels), {})
+        kinds[kind] = kinds.get(kind, 0.0) + sample.value
+    return (
+        {holder: max(kinds, key=kinds.__getitem__) for holder, kinds in seconds.items()},
+        {holder: sum(kinds.values()) for holder, kinds in seconds.items()},
+    )
+
+
+def _values(samples: Iterable[Sample], together: Callable[[float, float], float]) -> dict[_Holder, float]:
+    values: dict[_Holder, float] = {}
+    for sample in samples:
+        holder = _holder(sample.labels)
+        known = values.get(holder)
+        values[holder] = sample.value if known is None else together(known, sample.value)
+    return values
+
+
+def _device(labels: Mapping[str, str]) -> _Device:
+    return _Device(*(labels.get(name, "") for name in _Device._fields))
+
+
+def _holder(labels: Mapping[str, str]) -> _Holder:
+    return _Holder(_device(labels), *(labels.get(name, "") for name in _Holder._fields[1:]))
+
+
+def _pod(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    return labels.get("cluster", ""), labels.get("namespace", ""), labels.get("pod", "")
+
+
+def _workloads(answers: Answers) -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Return kind and name of the owner of each pod; of a replica set or a job the owner of that."""
+    deployments, cron_jobs = (
+        {
+            (each.labels.get("cluster", ""), each.labels.get("namespace", ""), each.labels.get(label, "")): (
+                each.labels.get("owner_name", "")
+            )
+            for each in answers.samples(name)
+        }
+        for name, label in (("deployments", "replicaset"), ("cron_jobs", "job_name"))
+    )
+    workloads = {}
+    for sample in answers.samples("owners"):
+        pod, kind = _pod(sample.labels), sample.labels.get("owner_kind", "")
+        name = sample.labels.get("owner_name", "")
+        owner = (*pod[:2], name)
+        scheduled = _SCHEDULED.fullmatch(name) if kind == "Job" else None
+        if owner in deployments and kind == "ReplicaSet":
+            workloads[pod] = "Deployment", deployments[owner]
+        elif owner in cron_jobs and kind == "Job":
+            workloads[pod] = "CronJob", cron_jobs[owner]
+        elif scheduled is not None:
+            workloads[pod] = "CronJob", scheduled[1]
+        elif kind not in _BEYOND_PODS:
+            workloads[pod] = kind, name
+    return workloads
+
+
+def _profiles(answers: Answers) -> dict[tuple[str, str], tuple[MigProfile, ...]]:
+    """Return the MIG profiles by cluster and model; of several answers of nodes the smallest."""
+    found: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    for value in queries.PROFILE_VALUES:
+        for each in answers.samples(value):
+            model = each.labels.get("cluster", ""), each.labels.get("model", "")
+            profile = found.setdefault(model, {}).setdefault(each.labels.get("profile", ""), {})
+            profile[value] = min(int(each.value), profile.get(value, int(each.value)))
+    return {
+        model: tuple(
+            MigProfile(
+                name=name,
+                memory=values.get("memory_bytes"),
+                multiprocessors=values.get("multiprocessors"),
+                instances=values.get("instances"),
+            )
+            for name, values in profiles.items()
+        )
+        for model, profiles in found.items()
+    }

@@ -1,0 +1,125 @@
+"""Advice on the workloads of a cluster, from the last seven days in Prometheus: read, and written as text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.advice import Advice, advise
+from exporter.advice.savings import savings_of
+from exporter.concurrency import in_thread
+from exporter.fleet.advice_windows import advice_windows
+from exporter.fleet.read import read_clock
+from exporter.fleet.rendering import aligned, gpus
+from exporter.formats.advice import advice_document
+from exporter.formats.wording import UNKNOWN, decimal, duration, plural, printable
+from exporter.prometheus import Prometheus
+
+NO_RECORDS = (
+    "this Prometheus has no records for advice: load alerts/rules/gpuslice-recording.yaml (see "
+    "docs/recording-rules.md); new rules have them after one to two hours"
+)
+BLIND = (
+    "Names of processes are not in Prometheus: an engine that takes memory in advance is only recognized by "
+    "memory that does not change."
+)
+HEADINGS = ("WORKLOAD", "NOW", "WOULD FIT", "GPUS FREED", "SEEN", "MEASURED", "CONFIDENCE")
+_MOST_NAMED = 3
+
+
+class NoRecordsError(Exception):
+    """Prometheus answers, and has no records for advice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAdvice:
+    """Advice on all workloads, or on those of one namespace; what frees most comes first in each cluster."""
+
+    at: float
+    """Unix time of Prometheus."""
+    advices: tuple[Advice, ...]
+    problems: tuple[str, ...] = ()
+    """Queries that failed, as sentences."""
+
+
+async def read_advice(prometheus: Prometheus, namespace: str = "") -> ClusterAdvice:
+    """Return the advice of now.
+
+    Raises PrometheusError if nothing can be read, and NoRecordsError if the whole cluster has no records.
+    """
+    at = await read_clock(prometheus)
+    found = await advice_windows(prometheus, at, namespace)
+    if not (found.windows or found.problems or namespace):
+        raise NoRecordsError(NO_RECORDS)
+    # For a large cluster this is too much work for the event loop.
+    advices = await in_thread(lambda: tuple(sorted(map(advise, found.windows), key=_order)))
+    return ClusterAdvice(at=at, advices=advices, problems=found.problems)
+
+
+def _order(advice: Advice) -> tuple[object, ...]:
+    window = advice.window
+    freed = advice.options[0].gpus_freed if advice.options else 0.0
+    return window.cluster, not advice.options, -freed, window.namespace, window.workload, window.container
+
+
+def workload_words(advice: Advice) -> str:
+    """Return the name of a workload, with its cluster if it has one."""
+    window = advice.window
+    if not window.workload:
+        (device, *_) = [use.device for use in window.uses]
+        name = f"holders of {device.mig_uuid or device.uuid}"
+    else:
+        name = "/".join(filter(None, (window.namespace, window.workload, window.container)))
+    return printable(f"{window.cluster}: {name}" if window.cluster else name)
+
+
+def verdict_words(advice: Advice) -> str:
+    """Return what would fit, or why that is unknown."""
+    if not advice.options:
+        return f"unknown: {advice.why}"
+    option = advice.options[0]
+    return {"keep": "what it holds", "release": "nothing: it never computed"}.get(
+        option.verdict, option.target
+    )
+
+
+def advice_text(found: ClusterAdvice) -> str:
+    """Return a table for a terminal, with the totals below it."""
+    lines = [f"! not known: {problem}" for problem in found.problems]
+    if not found.advices:
+        return "\n".join((*lines, "no workload held a slice in the last 7 days")) + "\n"
+    rows = [HEADINGS, *map(_row, found.advices)]
+    return "\n".join((*lines, *aligned(rows), "", *savings_lines(found.advices))) + "\n"
+
+
+def cluster_advice_json(found: ClusterAdvice, price: float | None = None) -> dict[str, Any]:
+    """Return the advice as JSON data; ``price`` is that of a GPU-hour."""
+    return advice_document(found.advices, found.at, price) | {"problems": list(found.problems)}
+
+
+def _row(advice: Advice) -> tuple[str, ...]:
+    option = advice.options[0] if advice.options else None
+    return (
+        workload_words(advice),
+        advice.now,
+        verdict_words(advice),
+        UNKNOWN if option is None else gpus(option.gpus_freed),
+        duration(advice.window.span),
+        f"{decimal(100 * advice.coverage, 0)} %",
+        advice.confidence or UNKNOWN,
+    )
+
+
+def savings_lines(advices: Sequence[Advice]) -> Iterator[str]:
+    """Yield what all advice together would free, of how much nothing is known, and what is not seen."""
+    savings = savings_of(advices)
+    yield (
+        f"Could be freed: {gpus(savings.freed)} GPUs, as a mean over the windows. Of these "
+        f"{gpus(savings.fits)} would fit another holder; for {gpus(savings.unknown)} that is unknown."
+    )
+    count = sum(savings.without.values())
+    if count:
+        reasons = sorted(savings.without.items(), key=lambda item: (-item[1], item[0]))
+        named = [f"{number} {reason.replace('_', ' ')}" for reason, number in reasons[:_MOST_NAMED]]
+        more = ["others"] if len(reasons) > _MOST_NAMED else []
+        yield f"No advice on {plural(count, 'workload')}, which are in no total: {', '.join(named + more)}."
+    yield BLIND

@@ -1,0 +1,281 @@
+"""Advice by Prometheus on a simulated week: a real one with seven days of series and their records."""
+
+import asyncio
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+import pytest
+from playwright.async_api import async_playwright
+
+from exporter.advice import Advice, advise
+from exporter.fleet.advice_windows import AdviceWindows, advice_windows
+from exporter.prometheus import Prometheus as Client
+from tests.advice.simulated import H100_BYTES, PROFILES, STEP, Run, gib
+from tests.browser.axe import faults
+from tests.browser.site import PHONE, WIDE, chromium, looking, overflow
+from tests.commands.program import command, environment, serving
+from tests.commands.program import run as call
+from tests.end_to_end.programs import Prometheus, get, until
+from tests.fleet.week import END, WEEK, Holder, devices, mig_device, week
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+HALF = WEEK // 2
+SAWTOOTH = [gib(6 + step % 11) for step in range(WEEK)]
+BURSTY = [1.0 if step % 33 == 0 else 0.2 for step in range(WEEK)]
+LIMITED = {"memory_entitled": gib(20), "compute_entitled": 0.5}
+ALMOST_10 = [gib(9.6) if step % 50 == 0 else gib(5 + step % 4) for step in range(WEEK)]
+OFF = {"label_gpuslice_exporter_advice": "off"}
+JOBS, LONGEST = 40, 7
+G40 = next(each.memory for each in PROFILES if each.name == "3g.40gb")
+HELD = {
+    "sawtooth": Run(memory=SAWTOOTH, compute=[0.3] * WEEK, sm=[0.15] * WEEK),
+    "jax": Run(memory=[int(0.75 * H100_BYTES)] * WEEK, compute=[0.4] * WEEK),
+    "vllm": Run(memory=[int(0.9 * H100_BYTES)] * WEEK, compute=[0.1, 0.9] * HALF),
+    "bursty": Run(memory=[gib(8 + step % 3) for step in range(WEEK)], compute=BURSTY, sm=[0.9] * WEEK),
+    "idle": Run(memory=[gib(4), gib(5)] * HALF, compute=[0.0] * WEEK),
+    "opted-out": Run(memory=[gib(4), gib(5)] * HALF, compute=[0.0] * WEEK),
+    "rest": Run(memory=[gib(4), gib(5)] * HALF, compute=[0.4] * WEEK),
+    "unmeasured": Run(memory=[gib(4), gib(5)] * HALF, compute=[0.0] * WEEK, compute_coverage=0.94),
+}
+GPUS = {name: gpu for gpu, name in enumerate(HELD)}
+TURNS, LIMITS, FOUR, CRON, MIG, YOUNG = 20, 21, 22, 30, 31, 32
+
+
+def holders() -> Iterator[Holder]:
+    """Yield all holders of the week."""
+    for name, each in HELD.items():
+        labels = OFF if name == "opted-out" else {}
+        yield Holder(run=on(each, name, GPUS[name]), labels=labels)
+    for turn in range(3):
+        run = Run(
+            memory=[gib(5), gib(6)] * HALF,
+            # The three never compute in the same step, so their sum is no larger than each.
+            compute=[0.3 if step % 3 == turn else 0.0 for step in range(WEEK)],
+            memory_entitled=gib(20),
+            compute_entitled=0.25,
+        )
+        yield Holder(run=on(run, f"turn-{turn}", TURNS), sharing="time-slicing")
+    for sharing, top, share in (("hami", 5.0, 0.1), ("mps", 5.0, 0.12)):
+        run = Run(memory=[gib(2), gib(top)] * HALF, compute=[share] * WEEK, **LIMITED)
+        yield Holder(run=on(run, sharing, LIMITS), sharing=sharing, isolation="soft")
+    cut = Run(memory=[gib(3), int(0.985 * gib(20))] * HALF, compute=[0.4] * WEEK, **LIMITED)
+    yield Holder(run=on(cut, "cut", LIMITS), sharing="hami", isolation="soft")
+    for gpu in range(4):
+        share = 0.0 if gpu == 3 else 0.7
+        run = Run(memory=[gib(30), gib(50)] * HALF, compute=[share] * WEEK, sm=[0.5] * WEEK)
+        yield Holder(run=on(run, "four", FOUR + gpu))
+    for job in range(JOBS):
+        memory = [gib(2), gib(12 if job == LONGEST else 9), gib(5), gib(3)]
+        name = f"nightly-{29_000_000 + job}"
+        run = on(Run(memory=memory, compute=[0.5] * 4, sm=[0.1] * 4), f"{name}-x7k2p", CRON)
+        yield Holder(run=run, begin=5 + job * 50, owner=("Job", name))
+    run = Run(
+        memory=ALMOST_10,
+        compute=[0.1] * WEEK,
+        sm=[0.2] * WEEK,
+        memory_entitled=G40,
+        compute_entitled=3 / 7,
+    )
+    yield Holder(run=on(run, "mig", MIG), sharing="mig", isolation="hard", mig_uuid="MIG-1")
+    yield Holder(run=on(Run(memory=[gib(4)] * 200, compute=[0.4] * 200), "young", YOUNG), begin=WEEK - 200)
+
+
+def on(run: Run, pod: str, gpu: int) -> Run:
+    """Return a run of a pod on a GPU."""
+    return Run(**{name: getattr(run, name) for name in Run.__dataclass_fields__} | {"pod": pod, "gpu": gpu})
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Run a Prometheus with the week and its records."""
+    everyone = list(holders())
+    series = [each for holder in everyone for each in holder.series()]
+    series += [*devices(everyone, {GPUS["rest"]: 0.06}), *mig_device("MIG-1", MIG, "3g.40gb")]
+    with week(tmp_path_factory.mktemp("week") / "prometheus", series) as running:
+        yield running
+
+
+def ask(server: Prometheus, namespace: str = "") -> AdviceWindows:
+    """Return the windows at the end of the week."""
+
+    async def asked() -> AdviceWindows:
+        client = Client(server.url)
+        try:
+            return await advice_windows(client, END, namespace)
+        finally:
+            await client.close()
+
+    return asyncio.run(asked())
+
+
+@pytest.fixture(scope="module")
+def advices(server: Prometheus) -> Mapping[str, Advice]:
+    """Advice by workload; that on the GPU with turns by ""."""
+    found = ask(server)
+    assert found.problems == ()
+    return {window.workload: advise(window) for window in found.windows}
+
+
+@pytest.mark.parametrize(
+    ("workload", "verdict"),
+    [
+        ("sawtooth", ("mig_profile", "1g.20gb")),
+        ("bursty", ("shared_gpu", "1/4 of a shared GPU")),
+        ("idle", ("release", "nothing: it never computed")),
+        ("four", ("fewer_gpus", "3 GPUs")),
+        ("nightly", ("mig_profile", "1g.20gb")),
+        ("mig", ("smaller_profile", "1g.20gb")),
+        ("hami", ("smaller_limit", "5888 MiB nvidia.com/gpumem and 12% nvidia.com/gpucores")),
+        ("mps", ("smaller_limit", "5888 MiB pinned device memory of each client and 15% active threads")),
+        ("", ("replicas", "8 replicas")),
+    ],
+)
+def test_the_verdict_is_that_of_the_truth(
+    advices: Mapping[str, Advice], workload: str, verdict: tuple[str, str]
+) -> None:
+    """As tests/advice has it for the same workload, seen step by step."""
+    advice = advices[workload]
+
+    assert advice.reason is None, advice.why
+    assert (advice.options[0].verdict, advice.options[0].target) == verdict
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason"),
+    [
+        ("jax", "preallocated"),
+        ("vllm", "preallocated"),
+        ("opted-out", "opted_out"),
+        ("rest", "shared_rest"),
+        ("cut", "limit_hit"),
+        ("young", "young"),
+    ],
+)
+def test_the_reason_is_that_of_the_truth(advices: Mapping[str, Advice], workload: str, reason: str) -> None:
+    """Instead of a number."""
+    assert (advices[workload].reason, advices[workload].options) == (reason, ())
+
+
+def test_what_was_not_measured_for_an_hour_of_the_day_is_not_released(
+    advices: Mapping[str, Advice],
+) -> None:
+    """It may have computed then."""
+    assert "release" not in [option.verdict for option in advices["unmeasured"].options]
+
+
+def test_the_inputs_are_those_of_the_steps(advices: Mapping[str, Advice]) -> None:
+    """Peak exactly, times within the hour at either end, compute within what drivers resolve."""
+    for name, each in HELD.items():
+        (use,) = advices[name].window.uses
+        truth = each.use()
+        assert use.memory_peak == truth.memory_peak, name
+        assert use.held == pytest.approx(truth.held, rel=0.01), name
+        assert use.memory_coverage == pytest.approx(truth.memory_coverage, abs=0.01), name
+        assert use.compute_coverage == pytest.approx(truth.compute_coverage, abs=0.01), name
+        assert use.computing == pytest.approx(truth.computing, abs=24 * STEP), name
+        assert use.compute_p95 == (None if truth.compute_p95 is None else pytest.approx(truth.compute_p95))
+        # A sample in each step makes 11 steps of an hour.
+        assert use.compute_mean == pytest.approx(truth.compute_mean or 0.0, abs=0.05), name
+
+
+def test_jobs_are_one_workload_that_is_freed_for_the_time_held(advices: Mapping[str, Advice]) -> None:
+    """Forty of a cron job, whose pods and jobs are gone; each was held 20 minutes."""
+    window = advices["nightly"].window
+
+    assert window.pods == JOBS
+    assert window.held == pytest.approx(JOBS * 4 * STEP, rel=0.15)
+    assert advices["nightly"].confidence == "high"
+
+
+def test_what_is_not_known_is_told(advices: Mapping[str, Advice]) -> None:
+    """Prometheus has not each moment of the video engines."""
+    notes = advices["sawtooth"].options[0].notes
+
+    assert "use of video and JPEG engines unknown: a profile may have none" in notes
+
+
+def test_a_namespace_has_the_windows_that_the_cluster_has(server: Prometheus) -> None:
+    """Asked alone it answers the same; another has none."""
+    assert ask(server, "ml") == ask(server)
+    assert ask(server, "other") == AdviceWindows((), ())
+
+
+def test_the_command_prints_what_frees_most_first(server: Prometheus) -> None:
+    """With window, coverage, confidence, reasons, and the totals of what is known."""
+    done = call("advise", "--prometheus-url", server.url)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == [
+        "WORKLOAD",
+        "NOW",
+        "WOULD",
+        "FIT",
+        "GPUS",
+        "FREED",
+        "SEEN",
+        "MEASURED",
+        "CONFIDENCE",
+    ]
+    assert {line.split()[1] for line in lines[1:3]} == {"ml/four/main", "ml/idle/main"}
+    assert "unknown: its peak is 0.75 of the memory, as of programs that take it" in done.stdout
+    assert [line.split(":")[0] for line in lines[-3:]] == [
+        "Could be freed",
+        "No advice on 6 workloads, which are in no total",
+        "Names of processes are not in Prometheus",
+    ]
+    assert call("inspect", "--advice", "--prometheus-url", server.url).stdout == done.stdout
+
+
+def test_the_plugin_of_kubectl_advises_on_a_namespace(server: Prometheus) -> None:
+    """As JSON and as CSV; a namespace that holds nothing has no workload."""
+    start = [
+        command()[0],
+        "-c",
+        "import sys; from exporter.cli import kubectl_main; sys.exit(kubectl_main())",
+    ]
+
+    def told(*words: str) -> str:
+        env = environment(GPUSLICE_PROMETHEUS_URL=server.url)
+        done = subprocess.run(
+            [*start, "advise", *words], capture_output=True, text=True, timeout=60, check=False, env=env
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    document = json.loads(told("ml", "--output", "json", "--gpu-hour-price", "2"))
+    lines = list(csv.DictReader(io.StringIO(told("ml", "-o", "csv"))))
+    assert [each["workload"] for each in document["advice"]] == [line["workload"] or None for line in lines]
+    assert {line["cluster"] for line in lines} == {"west"}
+    freed = document["savings"]["could_be_freed"]
+    assert freed["gpus"] == pytest.approx(sum(max(float(line["gpus_freed"] or 0), 0) for line in lines))
+    assert freed["cost_per_day"] == pytest.approx(48 * freed["gpus"])
+    assert document["savings"]["without_advice"]["preallocated"] == 2
+    assert told("other") == "no workload held a slice in the last 7 days\n"
+
+
+def test_the_hub_shows_the_advice(server: Prometheus) -> None:
+    """On its page and in its API, readable on a telephone too, and axe has no complaint."""
+    with serving("hub", "--prometheus-url", server.url) as hub:
+        until(lambda: b'"advice"' in get(f"{hub.url}api/v1/advice")[1], "the first advice")
+        document = json.loads(hub.get("api/v1/advice"))
+        assert {each["workload"] for each in document["advice"]} >= {"idle", "nightly", None}
+        assert hub.get("api/v1/advice?format=csv").startswith("cluster,namespace,workload,container")
+        asyncio.run(_browse(hub.url))
+
+
+async def _browse(url: str) -> None:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        for scheme, size in product(("light", "dark"), (WIDE, PHONE)):
+            async with looking(browser, url, viewport=size, color_scheme=scheme) as (page, _):
+                await page.goto(url)
+                assert await page.locator("#advice tbody th", has_text="ml/idle/main").is_visible()
+                assert await faults(page) == [], (scheme, size)
+                assert await overflow(page) <= 0, (scheme, size)
+        await browser.close()

@@ -1,0 +1,169 @@
+"""A simulated week: holders whose use is known in each step, as series and records in a real Prometheus."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+import yaml
+
+from exporter.fleet.advice_queries import device_questions, holder_questions
+from tests.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
+from tests.alerts.committed import committed_rules
+from tests.compat.places import Stored, blocks, serve
+from tests.deploy.tools import tool
+from tests.end_to_end.programs import Prometheus
+
+END = time.time() // 3600 * 3600
+"""Unix time of the end: the last full hour, at which rules of an hour are evaluated."""
+WEEK = 2016
+NODE = {"cluster": "west", "node": "n1"}
+READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
+TARGET = {"job": "gpuslice-exporter", "instance": "n1:9836"}
+ROUNDS = (
+    ("gpuslice-containers", WEEK),
+    ("gpuslice-hours", WEEK),
+    ("gpuslice-advice-hours", WEEK),
+    ("gpuslice-advice-steps", WEEK),
+    ("gpuslice-advice-week", 24),
+)
+"""Groups, each after those that it reads, and the number of steps up to the end that are recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """A container that holds a device from some step of the week on, until its run ends."""
+
+    run: Run
+    begin: int = 0
+    sharing: str = "exclusive"
+    isolation: str = "none"
+    mig_uuid: str = ""
+    model: str = H100
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: tuple[str, str] | None = None
+
+    @property
+    def device(self) -> dict[str, str]:
+        """The labels of its device."""
+        gpu = {"gpu": str(self.run.gpu), "uuid": f"GPU-{self.run.gpu}"}
+        return NODE | TARGET | gpu | ({"mig_uuid": self.mig_uuid} if self.mig_uuid else {})
+
+    @property
+    def pod(self) -> dict[str, str]:
+        """The labels of its pod."""
+        return {"namespace": "ml", "pod": self.run.pod}
+
+    def series(self) -> Iterator[Stored]:
+        """Yield what the exporter says of it, and kube-state-metrics of its owner."""
+        run, count = self.run, len(self.run.memory)
+        held = [STEP * (step + 0.5) for step in range(count)]
+        entitled = run.compute_entitled
+        kind = {"model": self.model, "sharing": self.sharing, "isolation": self.isolation}
+        yield self._of("info", [1] * count, **kind, resource="nvidia.com/gpu")
+        yield self._of("slices", [1] * count)
+        yield self._of("memory_used_bytes", run.memory)
+        yield self._of("memory_peak_bytes", list(accumulate(run.memory, max)))
+        yield self._of("compute_used_ratio", run.compute)
+        yield self._of("used_gpu_seconds_total", list(accumulate(share * STEP for share in run.compute)))
+        yield self._of("held_seconds_total", held)
+        yield self._of("memory_measured_seconds_total", [each * run.memory_coverage for each in held])
+        if run.memory_entitled is not None:
+            yield self._of("memory_entitled_bytes", [run.memory_entitled] * count)
+        if entitled is not None:
+            measured = [each * entitled * run.compute_coverage for each in held]
+            yield self._of("compute_entitled_ratio", [entitled] * count)
+            yield self._of("entitled_gpu_seconds_total", [each * entitled for each in held])
+            yield self._of("compute_measured_gpu_seconds_total", measured)
+        if self.labels:
+            yield self._stored("gpuslice_pod_labels", [1] * count, NODE | TARGET | self.pod | self.labels)
+        if self.owner is not None:
+            owner = {"owner_kind": self.owner[0], "owner_name": self.owner[1]}
+            yield self._stored("kube_pod_owner", [1] * count, {"cluster": "west"} | self.pod | owner)
+        if run.sm is not None:
+            level = "mig" if self.mig_uuid else "gpu"
+            yield self._stored(f"gpuslice_{level}_sm_active_ratio", run.sm, self.device)
+
+    def _of(self, name: str, values: Sequence[float], **labels: str) -> Stored:
+        named = {"container": "main", **labels}
+        return self._stored(f"gpuslice_container_{name}", values, self.device | self.pod | named)
+
+    def _stored(self, name: str, values: Sequence[float], labels: Mapping[str, str]) -> Stored:
+        return stored(name, values, labels, self.begin)
+
+
+def stored(name: str, values: Sequence[float], labels: Mapping[str, str], begin: int = 0) -> Stored:
+    """Return a series with a sample in the middle of each step."""
+    start = END - WEEK * STEP + STEP / 2
+    points = [(start + (begin + step) * STEP, repr(float(value))) for step, value in enumerate(values)]
+    return Stored({"__name__": name, **labels}, points)
+
+
+def devices(holders: Sequence[Holder], rest: Mapping[int, float]) -> Iterator[Stored]:
+    """Yield what the exporter says of the devices; ``rest`` are shares of unattributed memory by GPU."""
+    for holder in {each.run.gpu: each for each in holders}.values():
+        labels = {key: value for key, value in holder.device.items() if key != "mig_uuid"}
+        used = [0.0] * WEEK
+        for each in holders:
+            if each.run.gpu == holder.run.gpu:
+                for step, size in enumerate(each.run.memory, each.begin):
+                    used[step] += size
+        share = rest.get(holder.run.gpu, 0.0)
+        total = [float(H100_BYTES)] * WEEK
+        yield stored("gpuslice_gpu_up", [1] * WEEK, labels)
+        yield stored("gpuslice_gpu_memory_total_bytes", total, labels)
+        yield stored("gpuslice_gpu_memory_used_bytes", used, labels)
+        yield stored("gpuslice_gpu_unattributed_memory_bytes", [share * H100_BYTES] * WEEK, labels)
+        yield stored("gpuslice_gpu_nvlink_transmit_bytes_total", [7] * WEEK, labels)
+        yield stored("gpuslice_gpu_slices", [4] * WEEK, labels | {"resource": "nvidia.com/gpu.shared"})
+    for profile in PROFILES:
+        labels = NODE | TARGET | {"model": H100, "profile": profile.name, "source": "driver"}
+        yield stored("gpuslice_node_mig_profile_memory_bytes", [profile.memory or 0] * WEEK, labels)
+        sms = [profile.multiprocessors or 0] * WEEK
+        yield stored("gpuslice_node_mig_profile_multiprocessors", sms, labels)
+
+
+def mig_device(uuid: str, gpu: int, profile: str) -> Iterator[Stored]:
+    """Yield what the exporter says of a MIG device."""
+    (memory,) = (each.memory for each in PROFILES if each.name == profile)
+    labels = NODE | TARGET | {"gpu": str(gpu), "uuid": f"GPU-{gpu}", "mig_uuid": uuid, "profile": profile}
+    yield stored("gpuslice_mig_memory_total_bytes", [memory or 0] * WEEK, labels)
+    yield stored("gpuslice_mig_unattributed_memory_bytes", [0] * WEEK, labels)
+
+
+@contextmanager
+def week(folder: Path, series: Sequence[Stored]) -> Iterator[Prometheus]:
+    """Serve the series with the records that the rules make of them."""
+    program, promtool = tool("prometheus"), tool("promtool")
+    folder.mkdir()
+    blocks(folder, promtool, series)
+    for name, steps in ROUNDS:
+        rules = folder / "rules.yaml"
+        rules.write_text(yaml.safe_dump({"groups": [_asked(name)]}))
+        with serve(folder, program) as server:
+            command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h", "rules"]
+            command += [f"--url={server.url}", f"--start={END - steps * STEP:.0f}", f"--end={END:.0f}"]
+            command += [f"--output-dir={folder}/data", str(rules)]
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert made.returncode == 0, made.stderr
+    with serve(folder, program) as server:
+        yield server
+
+
+def _asked(name: str) -> dict[str, object]:
+    """Return the rules of a group that advice reads; those of minutes are made once in each step."""
+    rules = committed_rules()
+    (group,) = (each for each in rules.groups if each["name"] == name)
+    asked: set[str] = set()
+    read = {
+        word for query in (holder_questions("") | device_questions()).values() for word in READ.findall(query)
+    }
+    while read - asked:
+        asked |= read
+        read = {word for record in asked for word in READ.findall(rules.records[record])}
+    made = [rule for rule in group["rules"] if rule["record"] in asked]
+    return group | {"rules": made} | ({} if "advice" in name else {"interval": "5m"})
