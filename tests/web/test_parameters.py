@@ -14,8 +14,9 @@ from jsonschema import Draft202012Validator
 
 from exporter.config.settings import ListenAddress
 from exporter.demo.scenario import catalog
+from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import FleetRead, hub_registry
+from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
 from exporter.web import Server
 from exporter.web.api import openapi as node
 from exporter.web.cluster import hub_openapi as hub
@@ -25,6 +26,7 @@ from tests.end_to_end.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+ADVICE = AdviceRead(found=ClusterAdvice(at=1.0, advices=()), read_at=1.0, error="", reads=1)
 SCENARIO = catalog.load("t4-timeslicing")
 NAMES = {
     "uuid": SCENARIO.gpus[0].uuid,
@@ -78,7 +80,7 @@ async def urls() -> AsyncIterator[Urls]:
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(serving(SCENARIO))
         await served.poll(0)
-        look = FleetRead(reads=1, error="away", failing_since=1.0)
+        look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
         pages = FleetPages(lambda: look, NodeLinks())
         app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
         server = Server(app, ListenAddress("127.0.0.1", 0))

@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 
 from exporter.doctor.report import Check, Report
+from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import FleetRead, hub_registry
+from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
 from exporter.web import make_app
 from exporter.web.api import openapi as node
 from exporter.web.cluster import hub_openapi as hub
@@ -21,6 +22,7 @@ from tests.web.access import PATIENCE, RIGHT, Site, serving
 from tests.web.certificates import CHEAP
 from tests.web.views_reading import gpu, holder, snapshot
 
+ADVICE = AdviceRead(found=ClusterAdvice(at=1.0, advices=()), read_at=1.0, error="", reads=1)
 ROW = holder("a")
 THERE = {
     "uuid": ROW.device.uuid,
@@ -43,7 +45,7 @@ EVERY = [
 def _app(kind: str) -> web.Application:
     if kind == "node":
         return make_app(site_of(lambda: snapshot([gpu()], [ROW]), report=lambda: REPORT))
-    look = FleetRead(reads=1, error="away", failing_since=1.0)
+    look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
     pages = FleetPages(lambda: look, NodeLinks())
     return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
 

@@ -196,10 +196,10 @@ class _Routes:
 
     async def advice(self, request: web.Request) -> web.Response:
         """Return the advice in the requested format; 503 with the reason while there is none."""
+        wanted = requested_format(request, ADVICE_FORMATS)
         read = self._pages.read.advice
         if read.found is None:
             return web.Response(status=503, text=f"{read.error}\n")
-        wanted = requested_format(request, ADVICE_FORMATS)
         body = await self._pages.advice(read.found, wanted)
         return await reply(request, body, ADVICE_FORMATS[wanted], vary=_VARY)
 
