@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import Condition, Ecc, GpuIdentity, GpuReading, Repairs
-from exporter.model.condition_signs import REBOOTS, RESETS, UNCORRECTED_XIDS, Inputs, Lasting, PendingXid
+from exporter.model import Condition, Ecc, Fabric, GpuIdentity, GpuReading, Nvlink, Repairs
+from exporter.model.condition_signs import (
+    FABRIC_CAUSES,
+    REBOOTS,
+    RESETS,
+    UNCORRECTED_XIDS,
+    Inputs,
+    Lasting,
+    PendingXid,
+)
 from exporter.model.conditions import TABLE, judge
-from exporter.model.readings import RECOVERY_ACTIONS
+from exporter.model.readings import RECOVERY_ACTIONS, FabricProblem
 from exporter.model.xids import explain
 
 AT = 1_700_000_000.0
@@ -59,7 +67,14 @@ def test_the_recovery_action_decides_between_reset_and_reboot(action: str):
 
 
 @pytest.mark.parametrize(
-    "repairs", [Repairs(row_remap_pending=True), Repairs(retired_pages_pending=True)], ids=["row", "page"]
+    "repairs",
+    [
+        Repairs(row_remap_pending=True),
+        Repairs(retired_pages_pending=True),
+        Repairs(channel_repair_pending=True),
+        Repairs(tpc_repair_pending=True),
+    ],
+    ids=["row", "page", "channel", "TPC"],
 )
 def test_a_pending_repair_needs_a_reset_unless_the_driver_asks_for_a_reboot(repairs: Repairs):
     """Also with drivers that do not report an action."""
@@ -114,6 +129,41 @@ def test_memory_errors_and_failed_repairs():
     assert state("replace_board", inputs(repairs=None)) is None
 
 
+def test_a_repair_that_is_not_pending_needs_nothing():
+    """The other edge: the driver reports all repairs, and none of them waits."""
+    done = replace(NO_REPAIR, channel_repair_pending=False, tpc_repair_pending=False)
+    assert state("needs_reset", inputs(repairs=done)) is False
+
+
+@pytest.mark.parametrize("problem", get_args(FabricProblem))
+def test_problems_of_a_fabric_degrade_its_links_if_they_last(problem: FabricProblem):
+    """Those that pass by themselves or may be intended do not, and all edges are known."""
+    for holds in (True, False):
+        now = inputs(fabric=Fabric(state="completed", problems={problem: holds}))
+        verdict = judge("link_degraded", now)
+        known = problem in FABRIC_CAUSES
+        assert verdict.state is (holds if known else None)
+        assert [sign.cause for sign in verdict.signs] == ([FABRIC_CAUSES[problem]] if known and holds else [])
+
+
+def test_an_incorrect_configuration_says_what_is_incorrect():
+    """In the driver's words."""
+    problems: dict[FabricProblem, bool] = {"incorrect_configuration": True}
+    fabric = Fabric(state="completed", problems=problems, misconfiguration="insufficient_nvlinks")
+    [sign] = judge("link_degraded", inputs(fabric=fabric)).signs
+    assert sign.cause == "its NVLink fabric is configured incorrectly: insufficient nvlinks"
+
+
+@pytest.mark.parametrize(
+    ("withheld", "links", "expected"),
+    [("Timeout", 18, None), ("not supported", 18, False), ("Timeout", 0, False)],
+)
+def test_a_fabric_that_was_not_read_is_unknown(withheld: str, links: int, expected: bool | None):
+    """On a GPU that may have one: with NVLinks, and a driver that did not refuse."""
+    now = inputs(nvlink=Nvlink(links=links), withheld={"nvlink": withheld})
+    assert state("link_degraded", replace(now, links=(Lasting(False),))) is expected
+
+
 def test_a_gpu_of_amd_has_no_condition_that_its_driver_cannot_report():
     """It can be lost, and have memory errors or a narrow link."""
     amd = inputs(
@@ -137,7 +187,16 @@ ANY_INPUTS = st.builds(
         recovery_action=st.none() | st.sampled_from(RECOVERY_ACTIONS),
         repairs=st.none()
         | st.builds(
-            Repairs, row_remap_pending=OPTIONAL, row_remap_failure=OPTIONAL, retired_pages_pending=OPTIONAL
+            Repairs,
+            row_remap_pending=OPTIONAL,
+            row_remap_failure=OPTIONAL,
+            retired_pages_pending=OPTIONAL,
+            channel_repair_pending=OPTIONAL,
+            tpc_repair_pending=OPTIONAL,
+        ),
+        fabric=st.none()
+        | st.builds(
+            Fabric, problems=st.dictionaries(st.sampled_from(get_args(FabricProblem)), st.booleans())
         ),
         ecc=st.none() | st.builds(Ecc, errors=st.dictionaries(st.just(VOLATILE), st.integers(0, 3))),
         mig_enabled=OPTIONAL,
@@ -159,18 +218,21 @@ def _says(now: Inputs, condition: Condition) -> bool:
     kinds = {explain(xid.code).kind for xid in now.xids}
     values = now.reading if now.reading is not None and now.reading.up else None
     repairs = (values and values.repairs) or Repairs()
+    fabric = (values and values.fabric) or Fabric()
     said = {
         "lost": not values and not now.released,
         "needs_reset": now.reset_required
         or "reset" in kinds
         or bool(values and values.recovery_action in RESETS)
-        or bool(repairs.row_remap_pending or repairs.retired_pages_pending),
+        or bool(repairs.row_remap_pending or repairs.retired_pages_pending)
+        or bool(repairs.channel_repair_pending or repairs.tpc_repair_pending),
         "needs_reboot": "reboot" in kinds or bool(values and values.recovery_action in REBOOTS),
         "replace_board": bool(repairs.row_remap_failure),
         "uncorrected_memory_errors": any(xid.code in UNCORRECTED_XIDS for xid in now.xids)
         or bool(values and values.ecc and values.ecc.errors.get(VOLATILE)),
         "throttled_by_heat_or_power": bool(now.throttled.holds),
-        "link_degraded": any(link.holds for link in now.links),
+        "link_degraded": any(link.holds for link in now.links)
+        or any(fabric.problems.get(problem) for problem in FABRIC_CAUSES),
         "driver_released": bool(now.released),
     }
     return said[condition]

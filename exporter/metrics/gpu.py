@@ -46,6 +46,7 @@ def _encoding(gpu: GpuReading) -> EncoderSessions | None:
 
 _GPU = GPU_ROWS.grouped("core")
 _MEMORY = READING.of(lambda gpu: gpu.memory, "memory")
+_PROTECTED = READING.full.of(lambda gpu: gpu.protected_memory, "confidential")
 _BAR1 = READING.standard.of(lambda gpu: gpu.bar1, "bar1")
 _UTILIZATION = READING.grouped("utilization")
 _ENGINES = READING.standard.grouped("engines")
@@ -107,6 +108,16 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
         "memory_reserved_bytes",
         "GPU memory reserved by the driver; absent if the driver does not report it.",
         lambda memory: memory.reserved,
+    ),
+    _PROTECTED.gauge(
+        "protected_memory_total_bytes",
+        "GPU memory that confidential computing protects.",
+        lambda memory: memory.total,
+    ),
+    _PROTECTED.gauge(
+        "protected_memory_used_bytes",
+        "Protected GPU memory in use.",
+        lambda memory: memory.used,
     ),
     _BAR1.gauge(
         "bar1_total_bytes",

@@ -89,6 +89,16 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if a page retirement is pending until the next reboot, else 0.",
         lambda repairs: repairs.retired_pages_pending,
     ),
+    _REPAIRS.full.flag(
+        "channel_repair_pending",
+        "1 if a repair of a memory channel is pending until the next GPU reset, else 0.",
+        lambda repairs: repairs.channel_repair_pending,
+    ),
+    _REPAIRS.full.flag(
+        "tpc_repair_pending",
+        "1 if a repair of a texture processing cluster (TPC) is pending until the next GPU reset, else 0.",
+        lambda repairs: repairs.tpc_repair_pending,
+    ),
     READING.grouped("repairs").standard.states(
         "recovery_action",
         ("action",),

@@ -2,20 +2,38 @@
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import READING, AnyFamily, keyed, word
-from exporter.model import Nvlink, Topology
+from exporter.metrics.family import READING, AnyFamily, keyed
+from exporter.model import C2c, Fabric, Nvlink, Topology
 
 _MEGABYTE = 1_000_000
 
 _PCIE = READING.grouped("pcie")
 _PCIE_LINK = _PCIE.standard.of(lambda gpu: gpu.pcie_link)
 _NVLINK = READING.of(lambda gpu: gpu.nvlink, "nvlink")
+_FABRIC = READING.of(lambda gpu: gpu.fabric, "nvlink")
+_C2C = READING.full.of(lambda gpu: gpu.c2c, "c2c")
 _TOPOLOGY = READING.standard.of(lambda gpu: gpu.topology, "topology")
 
 
 def _speed(nvlink: Nvlink) -> int | None:
     speed = nvlink.megabytes_per_second
     return None if speed is None else speed * _MEGABYTE
+
+
+def _fabric(fabric: Fabric) -> tuple[str, ...] | None:
+    if not fabric.state:
+        return None
+    clique = "" if fabric.clique is None else str(fabric.clique)
+    return fabric.state, fabric.cluster, clique, fabric.misconfiguration
+
+
+def _c2c_speed(c2c: C2c) -> int | None:
+    """Return the sum over the active links; None if the state or the speed of one is unknown."""
+    if c2c.active is None:
+        return None
+    speeds = [c2c.speeds.get(link) for link, active in c2c.states.items() if active]
+    known = [speed for speed in speeds if speed is not None]
+    return sum(known) * _MEGABYTE if len(known) == len(speeds) else None
 
 
 def _numa(topology: Topology) -> tuple[str, ...] | None:
@@ -64,17 +82,66 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
     _NVLINK.standard.gauge("nvlinks", "NVLinks of the GPU, active or not.", lambda nvlink: nvlink.links),
     _NVLINK.gauge("nvlinks_active", "Active NVLinks of the GPU.", lambda nvlink: nvlink.active),
     _NVLINK.standard.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
-    READING.grouped("nvlink").info(
+    _FABRIC.info(
         "fabric_info",
-        ("fabric",),
-        "NVSwitch fabric registration state of the GPU: not_started, in_progress, completed or failed.",
-        lambda gpu: word(gpu.fabric),
+        ("fabric", "cluster", "clique", "misconfiguration"),
+        "NVLink fabric registration state of the GPU: not_started, in_progress, completed or failed; with "
+        "cluster (UUID of the NVLink domain) and clique if the fabric connects several nodes, and with "
+        "misconfiguration if its configuration is incorrect.",
+        _fabric,
+    ),
+    _FABRIC.full.states(
+        "fabric_problem",
+        ("problem",),
+        "1 if the driver reports this problem of the GPU's NVLink fabric, else 0: degraded_bandwidth, "
+        "route_recovery, route_unhealthy, access_timeout_recovery, incorrect_configuration, no_partition "
+        "or manager_disconnected; absent if the driver does not report it.",
+        lambda fabric: keyed({name: int(holds) for name, holds in fabric.problems.items()}),
     ),
     _NVLINK.standard.counter_by(
         "nvlink_errors_total",
         ("error",),
         "NVLink errors summed over all links of the GPU, by type: crc_flit, crc_data, replay, recovery.",
         lambda nvlink: keyed(nvlink.errors),
+    ),
+    _NVLINK.full.counter_by(
+        "nvlink_packet_errors_total",
+        ("error",),
+        "NVLink packets and symbols with errors, over all links of the GPU, by type: malformed, "
+        "buffer_overrun, received, remote, general, link_integrity, discarded, effective or symbol.",
+        lambda nvlink: keyed(nvlink.packet_errors),
+    ),
+    _NVLINK.full.counter_by(
+        "nvlink_recoveries_total",
+        ("result",),
+        "Recoveries of NVLinks, over all links of the GPU, by result: successful, or failed (the link is "
+        "then down).",
+        lambda nvlink: keyed(nvlink.recoveries),
+    ),
+    _NVLINK.full.gauge_by(
+        "nvlink_bit_error_ratio",
+        ("errors",),
+        "NVLink bit error ratio (BER) over all links of the GPU, by errors: effective (after error "
+        "correction) or symbol (before it). 0 is the driver's code for none.",
+        lambda nvlink: keyed(nvlink.bit_error_ratios),
+    ),
+    _C2C.flag(
+        "c2c_enabled",
+        "1 if C2C mode (NVLink-C2C to the processor of the module) is enabled, else 0.",
+        lambda c2c: c2c.enabled,
+    ),
+    _C2C.gauge("c2c_links", "C2C links from the GPU to the processor, active or not.", lambda c2c: c2c.links),
+    _C2C.gauge("c2c_links_active", "Active C2C links of the GPU.", lambda c2c: c2c.active),
+    _C2C.gauge(
+        "c2c_bandwidth_bytes_per_second",
+        "Maximum bandwidth of the GPU's active C2C links, summed.",
+        _c2c_speed,
+    ),
+    _C2C.counter_by(
+        "c2c_errors_total",
+        ("error",),
+        "C2C link errors of the GPU, by type: crc, replay, or replay_back_to_back.",
+        lambda c2c: keyed(c2c.errors),
     ),
     _TOPOLOGY.info(
         "numa_info",

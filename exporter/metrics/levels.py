@@ -137,10 +137,13 @@ GROUPS: Mapping[str, Group] = {
         "PCIe throughput", "with --pcie-throughput on, which takes 20 ms per direction and GPU"
     ),
     "nvlink": Group("NVLink", "GPUs with NVLink"),
+    "c2c": Group("C2C", "GPUs on a module with a processor, such as Grace"),
+    "confidential": Group("protected memory", "GPUs from Hopper on, with confidential computing"),
     "ecc": Group("ECC errors", "data-center GPUs with ECC; not MIG devices"),
     "repairs": Group(
         "memory repair",
-        "rows from Ampere on, not in MIG mode; pages on older GPUs; recovery action depending on the driver",
+        "rows from Ampere on, not in MIG mode; pages on older GPUs; recovery action and pending repairs of "
+        "channels and TPCs depending on the driver",
     ),
     "modes": Group("modes", "all NVIDIA GPUs"),
     "events": Group("XID and other events", "NVIDIA GPUs with support for event subscriptions"),

@@ -31,6 +31,13 @@ NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "performance_state": ("gpuslice_gpu_performance_state", "DCGM_FI_DEV_PSTATE"),
     "persistence": ("gpuslice_gpu_persistence_mode", "DCGM_FI_DEV_PERSISTENCE_MODE"),
     "accounting": ("gpuslice_gpu_accounting_mode",),
+    "protected_memory": ("gpuslice_gpu_protected_memory_*",),
+    "nvlink.packet_errors": ("gpuslice_gpu_nvlink_packet_errors_total",),
+    "nvlink.recoveries": ("gpuslice_gpu_nvlink_recoveries_total",),
+    "nvlink.bit_error_ratios": ("gpuslice_gpu_nvlink_bit_error_ratio",),
+    "c2c.enabled": ("gpuslice_gpu_c2c_enabled",),
+    "c2c.speeds": ("gpuslice_gpu_c2c_bandwidth_bytes_per_second",),
+    "c2c.errors": ("gpuslice_gpu_c2c_errors_total",),
     "display_active": ("gpuslice_gpu_display_active",),
 }
 """By reading (dotted path of GpuReading), patterns of the names of the families that need it.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import AnyFamily, Labelled, Number, Rows, keyed, scaled, whole
-from exporter.model import CollectorHealth, DriverInfo, NodeRow, Snapshot
+from exporter.model import CollectorHealth, ConfidentialComputing, DriverInfo, NodeRow, Snapshot
 from exporter.model.mig_profiles import MigProfile
 
 _MICROSECONDS = 1_000_000
@@ -34,12 +34,32 @@ def _info(node: NodeRow) -> tuple[str, ...]:
     return tuple(version or "" for version in versions)
 
 
+_CONFIDENTIAL = _NODE.full.of(lambda node: node.driver.confidential if node.driver is not None else None)
+_SWITCH = {True: "on", False: "off", None: ""}
+
+
+def _mode(mode: ConfidentialComputing) -> tuple[str, ...]:
+    return _SWITCH[mode.enabled], mode.environment, mode.multi_gpu, _SWITCH[mode.developer_tools]
+
+
 NODE: tuple[AnyFamily, ...] = (
     _NODE.info(
         "node_info",
         ("driver_version", "nvml_version", "cuda_version"),
         "Versions of the driver, NVML and the CUDA driver API on the node.",
         _info,
+    ),
+    _CONFIDENTIAL.info(
+        "node_confidential_computing_info",
+        ("mode", "environment", "multi_gpu", "developer_tools"),
+        "Confidential computing of the node's GPUs: mode (on, off), environment (production, simulation), "
+        "multi_gpu (none, protected_pcie, nvlink_encryption) and developer_tools (on, off).",
+        _mode,
+    ),
+    _CONFIDENTIAL.flag(
+        "node_confidential_computing_ready",
+        "1 if GPUs with confidential computing accept work, else 0: their attestation is not complete.",
+        lambda mode: mode.ready,
     ),
     _NODE.gauge(
         "node_gpus",

@@ -8,6 +8,7 @@ it is never printed, and never turned into a zero.
 
 from exporter.model.files import ContainerFile, DeviceUse, FileProblem, JobFiles, SystemFiles
 from exporter.model.hardware import (
+    ConfidentialComputing,
     Cost,
     DeviceEvent,
     DeviceProcess,
@@ -35,8 +36,10 @@ from exporter.model.kubelet import (
 )
 from exporter.model.readings import (
     Bar1,
+    C2c,
     Ecc,
     EncoderSessions,
+    Fabric,
     License,
     Memory,
     Nvlink,
@@ -71,9 +74,11 @@ __all__ = [
     "Allocation",
     "Allocations",
     "Bar1",
+    "C2c",
     "ClaimedDevice",
     "CollectorHealth",
     "Condition",
+    "ConfidentialComputing",
     "ContainerFile",
     "ContainerRef",
     "ContainerRow",
@@ -89,6 +94,7 @@ __all__ = [
     "EncoderSessions",
     "EventCount",
     "EventRow",
+    "Fabric",
     "FileProblem",
     "GpuIdentity",
     "GpuReading",

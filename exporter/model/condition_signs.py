@@ -3,12 +3,12 @@
 The rules are pure; ``exporter.poll.condition_tracker`` keeps the state that some inputs need.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.model.hardware import GpuReading
-from exporter.model.readings import RecoveryAction
+from exporter.model.readings import FabricProblem, RecoveryAction, Repairs
 from exporter.model.xids import XidClass, explain
 
 RESETS: frozenset[RecoveryAction] = frozenset({"reset", "drain_and_reset", "bus_reset"})
@@ -17,6 +17,12 @@ REBOOTS: frozenset[RecoveryAction] = frozenset({"reboot", "system_reboot"})
 
 The other actions are a first step, after which the driver reports the next one.
 """
+FABRIC_CAUSES: Mapping[FabricProblem, str] = {
+    "degraded_bandwidth": "its NVLink fabric has less bandwidth",
+    "route_unhealthy": "a route of its NVLink fabric is unhealthy",
+    "incorrect_configuration": "its NVLink fabric is configured incorrectly",
+}
+"""Problems of a fabric that raise a condition; the others pass by themselves, or may be intended."""
 UNCORRECTED_XIDS = frozenset({48, 94, 95, 140, 171, 172})
 """Codes of uncorrected memory errors: in MIG mode the driver has no counter of them."""
 
@@ -130,11 +136,15 @@ def _actions(inputs: Inputs, actions: frozenset[RecoveryAction]) -> Iterator[Sig
 
 
 def _repair(reading: GpuReading) -> Iterator[Sign]:
-    """Yield whether a memory repair waits for a reset; a reboot that the driver asks for includes it."""
-    repairs, action = reading.repairs, reading.recovery_action
-    rows = repairs.row_remap_pending if repairs is not None else None
-    pages = repairs.retired_pages_pending if repairs is not None else None
-    for pending, cause in ((rows, "a row remapping is pending"), (pages, "a page retirement is pending")):
+    """Yield whether a repair waits for a reset; a reboot that the driver asks for includes it."""
+    repairs, action = reading.repairs or Repairs(), reading.recovery_action
+    rows, pages = repairs.row_remap_pending, repairs.retired_pages_pending
+    for pending, cause in (
+        (rows, "a row remapping is pending"),
+        (pages, "a page retirement is pending"),
+        (repairs.channel_repair_pending, "a repair of a memory channel is pending"),
+        (repairs.tpc_repair_pending, "a repair of a texture processing cluster (TPC) is pending"),
+    ):
         if pending is not None:
             yield Sign(pending and action not in REBOOTS, cause)
     # The action covers repairs. In MIG mode the driver hides those of a GPU that may have one.
@@ -186,6 +196,23 @@ def throttled(inputs: Inputs) -> Iterator[Sign]:
 
 
 def link_degraded(inputs: Inputs) -> Iterator[Sign]:
-    """Yield whether each link of the GPU is below its best."""
+    """Yield whether each link of the GPU is below its best, and what the driver says of its fabric."""
     for link in inputs.links:
         yield Sign(link.holds, link.text)
+    if inputs.answering is not None:
+        yield from _fabric(inputs.answering)
+
+
+def _fabric(reading: GpuReading) -> Iterator[Sign]:
+    """Yield the problems that the driver reports; unknown if it failed to, on a GPU with NVLinks."""
+    fabric, links = reading.fabric, reading.nvlink.links if reading.nvlink is not None else None
+    if fabric is None:
+        yield from (
+            (UNKNOWN,) if links and "nvlink" in reading.withheld and not _lacks(reading, "nvlink") else ()
+        )
+        return
+    details = f": {fabric.misconfiguration.replace('_', ' ')}" if fabric.misconfiguration else ""
+    for problem, cause in FABRIC_CAUSES.items():
+        if problem in fabric.problems:
+            text = f"{cause}{details}" if problem == "incorrect_configuration" else cause
+            yield Sign(fabric.problems[problem], text)

@@ -46,9 +46,9 @@ TABLE: Mapping[Condition, ConditionRow] = {
         "needs a reset",
         "bad",
         "Drain it, open a release window and reset it.",
-        "the driver's recovery action (reset, drain and reset, bus reset); a pending row remapping or page "
-        "retirement, unless the recovery action is a reboot; an XID of class reset; a driver that answers "
-        "*reset required*",
+        "the driver's recovery action (reset, drain and reset, bus reset); a pending row remapping, page "
+        "retirement, or repair of a memory channel or TPC, unless the recovery action is a reboot; an XID of "
+        "class reset; a driver that answers *reset required*",
         "the recovery action is *none* and no repair is pending; an XID counts until the GPU is restarted",
         condition_signs.needs_reset,
     ),
@@ -91,11 +91,13 @@ TABLE: Mapping[Condition, ConditionRow] = {
     "link_degraded": ConditionRow(
         "has a degraded link",
         "note",
-        "Check the seat of the board and its riser; reset GPUs whose NVLinks are down.",
-        "for 2 minutes, a PCIe width below what GPU and slot support, or fewer active NVLinks than the GPU "
-        "has had since the exporter started or than its siblings behind the same switches have; a PCIe "
-        "generation below the maximum for 15 minutes, for most of which the GPU worked",
-        "the maximum is reached once",
+        "Check the seat of the board, its riser and the NVLink fabric; reset GPUs whose NVLinks are down.",
+        "for 2 minutes, a PCIe width below what GPU and slot support, an inactive C2C link, or fewer active "
+        "NVLinks than the GPU has had since the exporter started or than its siblings behind the same "
+        "switches have; a PCIe generation below the maximum for 15 minutes, for most of which the GPU "
+        "worked; an NVLink fabric with degraded bandwidth, an unhealthy route or an incorrect configuration, as the "
+        "driver reports it",
+        "the maximum is reached once; the driver no longer reports the problem of the fabric",
         condition_signs.link_degraded,
     ),
     "driver_released": ConditionRow(

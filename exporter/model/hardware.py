@@ -11,10 +11,12 @@ from typing import Literal
 from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import (
     Bar1,
+    C2c,
     Clock,
     Ecc,
     EncoderSessions,
     Engine,
+    Fabric,
     License,
     Memory,
     Nvlink,
@@ -37,12 +39,29 @@ Virtualization = Literal["none", "passthrough", "vgpu_guest", "vgpu_host", "vsga
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidentialComputing:
+    """The mode in which the host and other machines cannot read what a machine's GPUs compute."""
+
+    enabled: bool | None = None
+    # production, simulation or unavailable.
+    environment: str = ""
+    # Whether developer tools may read counters.
+    developer_tools: bool | None = None
+    # Protection of links between GPUs: none, protected_pcie or nvlink_encryption.
+    multi_gpu: str = ""
+    # Whether the GPUs accept work, after attestation; None without confidential computing.
+    ready: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInfo:
-    """Versions of the driver, of the NVML library and of the CUDA driver API (``12.4``)."""
+    """Versions of the driver, of the NVML library and of the CUDA driver API (``12.4``), and its mode."""
 
     driver_version: str | None = None
     nvml_version: str | None = None
     cuda_version: str | None = None
+    # None if the driver does not report it.
+    confidential: ConfidentialComputing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +162,8 @@ class GpuReading:
     # Boot clock before the processes were listed: a process that started later is not one of them.
     boot_seconds: float | None = None
     memory: Memory | None = None
+    # Of the memory, the part that confidential computing protects.
+    protected_memory: Memory | None = None
     bar1: Bar1 | None = None
     utilization_percent: int | None = None
     memory_copy_percent: int | None = None
@@ -177,8 +198,10 @@ class GpuReading:
     # Counters that start at an unspecified time.
     traffic_bytes: Mapping[Traffic, int] = field(default_factory=dict)
     nvlink: Nvlink | None = None
-    # NVSwitch fabric registration: not_started, in_progress, completed or failed.
-    fabric: str | None = None
+    # None for a GPU without a fabric.
+    fabric: Fabric | None = None
+    # None for a GPU without links to a processor.
+    c2c: C2c | None = None
     ecc: Ecc | None = None
     repairs: Repairs | None = None
     recovery_action: RecoveryAction | None = None

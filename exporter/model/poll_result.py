@@ -26,6 +26,10 @@ POLL_FAILED: Final = "poll_failed"
 """Reason of every collector while the poll itself fails: its reading is not shown."""
 NO_PROCESS_LISTS: Final = "no_process_lists"
 """Reason code: no device of the node reports its processes."""
+CONFIDENTIAL_LISTS: Final = (
+    "process lists are not supported under confidential computing: the driver shows no processes"
+)
+"""Why the processes of a device are unknown when its driver may hide them."""
 NVIDIA_MODULE: Final = "module/nvidia/version"
 """Path in sysfs that exists while the kernel module of the NVIDIA driver is loaded."""
 

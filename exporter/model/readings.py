@@ -60,6 +60,27 @@ Cycles = Literal[
 EccSeverity = Literal["corrected", "uncorrected"]
 EccScope = Literal["volatile", "aggregate"]
 NvlinkError = Literal["crc_flit", "crc_data", "replay", "recovery"]
+PacketError = Literal[
+    "malformed",
+    "buffer_overrun",
+    "received",
+    "remote",
+    "general",
+    "link_integrity",
+    "discarded",
+    "effective",
+    "symbol",
+]
+C2cError = Literal["crc", "replay", "replay_back_to_back"]
+FabricProblem = Literal[
+    "degraded_bandwidth",
+    "route_recovery",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "incorrect_configuration",
+    "no_partition",
+    "manager_disconnected",
+]
 RecoveryAction = Literal[
     "none",
     "reset",
@@ -128,6 +149,45 @@ class Nvlink:
     megabytes_per_second: int | None = None
     # Summed over all links since the driver was loaded.
     errors: Mapping[NvlinkError, int] = field(default_factory=dict)
+    # From Blackwell on, of all links: packets with errors, recoveries (``successful``, ``failed``), and bit
+    # error ratios (``effective``: after correction, ``symbol``: before).
+    packet_errors: Mapping[PacketError, int] = field(default_factory=dict)
+    recoveries: Mapping[str, int] = field(default_factory=dict)
+    bit_error_ratios: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class C2c:
+    """The links of a GPU to the processor on its module (NVLink-C2C)."""
+
+    # Whether C2C mode is on.
+    enabled: bool | None = None
+    links: int | None = None
+    # By link: whether it is active, and MB/s.
+    states: Mapping[int, bool] = field(default_factory=dict)
+    speeds: Mapping[int, int] = field(default_factory=dict)
+    errors: Mapping[C2cError, int] = field(default_factory=dict)
+
+    @property
+    def active(self) -> int | None:
+        """The number of active links; None if the state of one is unknown."""
+        return sum(self.states.values()) if self.links == len(self.states) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """The registration of a GPU with its NVLink fabric: NVSwitches of the node, or an NVLink domain."""
+
+    # not_started, in_progress, completed or failed.
+    state: str | None = None
+    # UUID of the NVLink domain; "" if the fabric does not leave the node, or before registration.
+    cluster: str = ""
+    # The GPUs of one clique of a domain reach each other; None without a domain.
+    clique: int | None = None
+    # Whether the GPU has a problem; those that its driver does not report are absent.
+    problems: Mapping[FabricProblem, bool] = field(default_factory=dict)
+    # What is incorrect in the configuration, such as ``insufficient_nvlinks``.
+    misconfiguration: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +215,9 @@ class Repairs:
     # By cause: ``single_bit``, ``double_bit``.
     retired_pages: Mapping[str, int] = field(default_factory=dict)
     retired_pages_pending: bool | None = None
+    # Repairs of a memory channel or of a texture processing cluster (TPC) that wait for a reset.
+    channel_repair_pending: bool | None = None
+    tpc_repair_pending: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

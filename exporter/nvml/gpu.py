@@ -7,6 +7,7 @@ from typing import Any
 
 from exporter.model import GpuIdentity, GpuReading
 from exporter.model.lost_gpu import with_known_layout, without_values
+from exporter.nvml.confidential import without_empty_lists
 from exporter.nvml.driver.calls import CORE, Calls
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.mig import MigReader
@@ -51,6 +52,8 @@ class GpuReader:
         # The last reading of each GPU, by uuid.
         self.known: dict[str, GpuReading] = {}
         self.trust = PidTrust()
+        # Whether the driver may hide processes.
+        self.hides_processes = False
         self._calls = calls
         self._options = options
         self._report_layout = note_layout
@@ -116,6 +119,8 @@ class GpuReader:
             boot_seconds=boot_seconds,
         )
         reading = without_foreign_pids(reading, self.trust)
+        if self.hides_processes:
+            reading = without_empty_lists(reading)
         # MIG devices that may exist besides those that were read; None: any of the last sweep.
         unread = None if layout.devices is None else frozenset(device.uuid for device in layout.unread)
         self.known[uuid] = with_known_layout(reading, self.known[uuid], unread)

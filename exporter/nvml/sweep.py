@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exporter.model import DriverInfo, GpuReading
+from exporter.nvml.confidential import hides_processes, is_on, read_mode, with_readiness
 from exporter.nvml.driver.calls import (
     CORE,
     Calls,
@@ -18,6 +19,7 @@ from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advi
 from exporter.nvml.events import EventWatcher
 from exporter.nvml.gpu import GpuReader
 from exporter.nvml.readings.gpu_processes import pid_trust
+from exporter.nvml.readings.schedule import SLOW_SECONDS, Schedule
 from exporter.nvml.topology import BoundDevices
 
 # A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
@@ -49,6 +51,8 @@ class Sweeper:
         self._gpus = GpuReader(self.calls, options, self.events.note_layout)
         # Whether ``driver`` is complete.
         self._driver_known = False
+        # Of the GPUs' readiness for work; only with confidential computing.
+        self._readiness = Schedule(SLOW_SECONDS, options.clock)
         # Handles by uuid, of this sweep and the last one.
         self._handles: dict[str, Any] = {}
         self._last_handles: dict[str, Any] = {}
@@ -129,6 +133,8 @@ class Sweeper:
             self._driver_known = False
         if not self._driver_known:
             self._read_driver()
+        if is_on(self.driver) and self._readiness.due(NODE, 0):
+            self.driver = with_readiness(self.calls, self.driver)
 
     def _read_driver(self) -> None:
         failures = self.calls.failures()
@@ -140,9 +146,12 @@ class Sweeper:
             driver_version=driver_version,
             nvml_version=nvml_version,
             cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+            confidential=read_mode(self.calls),
         )
+        self._readiness.forget()
         self._driver_known = self.calls.failures() == failures
         self._gpus.trust = pid_trust(driver_version, machine=self._options.machine_pids())
+        self._gpus.hides_processes = hides_processes(self.driver)
 
     def _all(self) -> Iterator[GpuReading]:
         count: int | None = self.calls.ask("", "nvmlDeviceGetCount")

@@ -111,6 +111,7 @@ class Links:
     def restart(self) -> None:
         """Start again after a restart of the GPU, which trains its links again."""
         self._width, self._nvlinks = Below(LINK_SECONDS), Below(LINK_SECONDS)
+        self._c2c = Below(LINK_SECONDS)
         self._generation = Below(GENERATION_SECONDS)
         self._work = Window(GENERATION_SECONDS)
 
@@ -123,7 +124,8 @@ class Links:
 
     def judge(self, reading: GpuReading, siblings: int, now: float) -> tuple[Lasting, ...]:
         """Return the verdict on each link; ``siblings`` is the most active NVLinks of comparable GPUs."""
-        return (*self._pcie(reading, now), *self._nvlink(reading, siblings, now))
+        pcie, nvlink = self._pcie(reading, now), self._nvlink(reading, siblings, now)
+        return (*pcie, *nvlink, *self._c2c_links(reading, now))
 
     def _pcie(self, reading: GpuReading, now: float) -> Iterator[Lasting]:
         link = reading.pcie_link
@@ -154,6 +156,16 @@ class Links:
         expected = max(self._most_active, siblings)
         low = self._nvlinks.judge(now, below=links.active < expected)
         yield Lasting(low, f"{links.active} of {expected} NVLinks are active")
+
+    def _c2c_links(self, reading: GpuReading, now: float) -> Iterator[Lasting]:
+        c2c = reading.c2c
+        if c2c is None or not c2c.links:
+            return
+        if c2c.active is None:
+            yield UNDECIDED
+            return
+        low = self._c2c.judge(now, below=c2c.active < c2c.links)
+        yield Lasting(low, f"{c2c.active} of {c2c.links} C2C links are active")
 
 
 def works(reading: GpuReading) -> bool | None:

@@ -9,12 +9,14 @@ from typing import Any
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.model import CollectorHealth, DriverInfo, GpuReading, HardwareReading
 from exporter.model.lost_gpu import without_values
+from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from exporter.model.sums import total
 from exporter.poll.collector import Collector
 from exporter.poll.sources import Sources
 
 # Failures of NVML's collector on a node without NVIDIA GPUs.
 NO_DRIVER = frozenset({"LibraryNotFound", "DriverNotLoaded"})
+NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total, and doctor"
 NO_READING = HardwareReading(driver=DriverInfo(), gpus=(), gpu_count=None)
 
 
@@ -150,7 +152,11 @@ def _published(read: Callable[[], Awaitable[HardwareReading]]) -> Callable[[], A
     return read_only
 
 
-def lists_processes(gpus: Iterable[GpuReading]) -> bool:
-    """Return True if any device reports its processes, or if there is no device to report any."""
-    devices = [device for gpu in gpus if gpu.up for device in (gpu.mig or ()) or (gpu,)]
-    return not devices or any(device.processes is not None for device in devices)
+def why_no_lists(gpus: Iterable[GpuReading]) -> str:
+    """Return why no device reports its processes; "" if one does, or if there is no device to report any."""
+    answering = [gpu for gpu in gpus if gpu.up]
+    devices = [device for gpu in answering for device in (gpu.mig or ()) or (gpu,)]
+    if not devices or any(device.processes is not None for device in devices):
+        return ""
+    reasons = {gpu.withheld.get("processes") for gpu in answering}
+    return CONFIDENTIAL_LISTS if reasons == {CONFIDENTIAL_LISTS} else NO_LISTS

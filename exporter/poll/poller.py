@@ -22,7 +22,7 @@ from exporter.model import (
 )
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector
-from exporter.poll.gpu_sources import Devices, lists_processes
+from exporter.poll.gpu_sources import Devices, why_no_lists
 from exporter.poll.join_thread import Joiner, JoinLateError
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, running_pods
 from exporter.poll.kubelet_retry import KubeletRetry
@@ -34,7 +34,6 @@ from exporter.workloads.places import Placed, is_container_unclear
 
 log = logging.getLogger(__name__)
 MAX_JITTER = 1.0
-NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total, and doctor"
 BROKEN = "the exporter's own poll fails; see its log"
 
 
@@ -270,13 +269,13 @@ class Poller:
 
     def _workloads(self, gpus: tuple[GpuReading, ...]) -> Workloads:
         placed, health = self._placed(), self._processes.health
-        listed = lists_processes(gpus)
+        unlisted = why_no_lists(gpus)
         return Workloads(
             places=placed.places,
             pods=self._names.fresh_value(self.settings.stale_after),
-            process_view=health.success and listed,
-            process_view_reason=health.message or ("" if listed else NO_LISTS),
-            process_view_code=health.reason or ("" if listed else NO_PROCESS_LISTS),
+            process_view=health.success and not unlisted,
+            process_view_reason=health.message or unlisted,
+            process_view_code=health.reason or (NO_PROCESS_LISTS if unlisted else ""),
             superseded=self._sources.names.superseded,
             running=placed.containers,
         )

@@ -192,6 +192,14 @@ def test_lists_of_processes_that_the_hardware_lacks():
     assert checks["processes"]["code"] == "process-lists-not-here"
 
 
+def test_lists_of_processes_that_confidential_computing_empties():
+    """Nothing can be mended: it is said what is unknown, and why."""
+    code, checks = judged("--scenario", "confidential")
+    assert (code, checks["GPU 0"]["status"], checks["GPU 1"]["status"]) == (0, "OK", "OK")
+    assert checks["processes"]["code"] == "process-lists-not-here"
+    assert "confidential computing" in checks["processes"]["found"]
+
+
 def test_partitions_that_kfd_does_not_tell(tmp_path):
     """They are no partitions that are well; what mends it is AMD's remedy."""
     tree = Tree(tmp_path)

@@ -16,8 +16,12 @@ from tests.golden.page import MASKED, reviewed
 from tests.golden.story import USUAL, scenario, scenes
 from tests.parameters import mostly_slow
 
-# Boards with fans and video engines, sick ones, vGPUs, without some calls, in MIG mode: the slowest last.
-BOARDS = ("l40s", "sick-gpus", "vgpu-host", "old-driver", "vgpu-guest", "h100-mixed")
+# Boards with fans and video engines, sick ones, of an NVLink domain, with protected memory, vGPUs, without
+# some calls, in MIG mode: the slowest last.
+BOARDS = (
+    *("l40s", "sick-gpus", "gb200-nvl72", "confidential"),
+    *("vgpu-host", "old-driver", "vgpu-guest", "h100-mixed"),
+)
 # What the exporter itself does.
 ABOUT_CALLS = MASKED | {"gpuslice_nvml_calls_total", "gpuslice_nvml_field_read_seconds"}
 NOTHING: frozenset[str] = frozenset()

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import pynvml
 import pytest
 
+from exporter.model.readings import C2cError, PacketError
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.answers import add_kept
 from exporter.nvml.readings.field_reader import ENTRY, FieldReader
-from exporter.nvml.readings.fields import ALL_LINKS, NVLINK_ROWS, ROWS, SLOW_NVLINK_ROWS, SLOW_ROWS, link_rows
+from exporter.nvml.readings.fields import ALL_LINKS, ROWS, SLOW_ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
 
 GPU = "GPU-a"
@@ -179,7 +180,7 @@ def test_a_margin_may_be_below_zero(kind: int, value: int):
 
 def test_every_row_goes_to_its_place():
     """Each field lands where the model has it, in the model's unit."""
-    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*DUE, *NVLINK_ROWS, *SLOW_NVLINK_ROWS)}
+    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*DUE, *link_rows(1, 1))}
     driver = Driver(dict.fromkeys(fields, (UINT, 1)) | {(82, 0): (UINT, 70), (STATE, 0): (UINT, 1)})
     found = read(installed(nvmlDeviceGetFieldValues=driver))
     assert found == {
@@ -208,8 +209,18 @@ def test_every_row_goes_to_its_place():
             "links": 1,
             "megabytes_per_second": 1,
             "errors": dict.fromkeys(("crc_flit", "crc_data", "replay", "recovery"), 1),
+            "packet_errors": dict.fromkeys(get_args(PacketError), 1),
+            "recoveries": {"successful": 1, "failed": 1},
+            # Mantissa 0, exponent 1.
+            "bit_error_ratios": {"effective": 0.0, "symbol": 0.0},
         },
         "link_states": {0: 1},
+        "c2c": {
+            "links": 1,
+            "states": {0: True},
+            "speeds": {0: 1},
+            "errors": dict.fromkeys(get_args(C2cError), 1),
+        },
         "ecc": {
             "errors": {
                 (severity, scope): 1
@@ -343,7 +354,8 @@ def test_a_driver_without_the_call_says_so_for_each_group(functions: dict[str, F
     assert not calls.errors
     assert calls.unsupported(GPU) == (FIELDS,)
     reasons = calls.withheld(GPU)
-    assert set(reasons) == {"power", "thermal", "throttling", "pcie", "nvlink", "ecc", "repairs"}
+    groups = {"power", "thermal", "throttling", "pcie", "nvlink", "ecc", "repairs", "c2c"}
+    assert set(reasons) == groups
     assert all(reason.startswith("not supported") for reason in reasons.values())
 
 

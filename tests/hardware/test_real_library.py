@@ -13,10 +13,13 @@ import pytest
 
 from exporter.model import (
     Bar1,
+    C2c,
+    ConfidentialComputing,
     DeviceProcess,
     DriverInfo,
     Ecc,
     EncoderSessions,
+    Fabric,
     GpuIdentity,
     GpuReading,
     HardwareReading,
@@ -132,7 +135,28 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
             "pcie_receive": 5_000_000_000_198,
             "nvlink_transmit": 7 * 1024,
         },
-        nvlink=Nvlink(links=2, active=1),
+        nvlink=Nvlink(
+            links=2,
+            active=1,
+            packet_errors={"effective": 219},
+            recoveries={"successful": 213},
+            bit_error_ratios={"symbol": 7e-15},
+        ),
+        c2c=C2c(
+            enabled=True,
+            links=2,
+            states={0: True, 1: False},
+            speeds={0: 44_712, 1: 44_713},
+            errors={"replay": 232},
+        ),
+        fabric=Fabric(
+            state="completed",
+            cluster="01020304-0506-0708-090a-0b0c0d0e0f10",
+            clique=4711,
+            problems={"route_recovery": False, "incorrect_configuration": True},
+            misconfiguration="insufficient_nvlinks",
+        ),
+        protected_memory=Memory(total=15 * GIB, free=9 * GIB, used=6 * GIB),
         ecc=Ecc(
             errors={("corrected", "volatile"): 6_000_000_000_003},
             by_location={
@@ -152,6 +176,8 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
         repairs=Repairs(
             remapped_rows={"corrected": 142},
             row_banks={"max": 640, "high": 1, "partial": 2, "low": 3, "none": 4},
+            channel_repair_pending=False,
+            tpc_repair_pending=True,
         ),
         topology=Topology(numa_node=0, cpus="0-3,64"),
         compute_mode="exclusive_process",
@@ -230,7 +256,16 @@ async def test_what_a_library_lacks_is_no_failure(stub: Stub):
     assert reading.errors == {}
     assert reading.gpu_count == 2
     assert reading.driver == DriverInfo(
-        driver_version="580.65.06", nvml_version="13.580.65.06", cuda_version="13.1"
+        driver_version="580.65.06",
+        nvml_version="13.580.65.06",
+        cuda_version="13.1",
+        confidential=ConfidentialComputing(
+            enabled=True,
+            environment="production",
+            developer_tools=True,
+            multi_gpu="nvlink_encryption",
+            ready=False,
+        ),
     )
     assert reading.gpus[0].fan_percent is None
     assert "nvmlDeviceGetFanSpeed" in reading.gpus[0].unsupported

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from exporter.model import (
+    C2c,
     Condition,
     DriverInfo,
     Ecc,
@@ -252,6 +253,24 @@ def test_fewer_nvlinks_than_before_count_until_they_are_back():
     assert dict(bench.watch("link_degraded", LINK_SECONDS + PERIOD, reset))[bench.time] is True
     assert needs(bench.poll(nvlinks(4)), "link_degraded") is False
     assert needs(bench.poll(nvlinks(0, mig_enabled=True)), "link_degraded") is None
+
+
+def c2c(active: int, links: int = 10) -> dict[str, Any]:
+    """Return a reading with links to a processor."""
+    return {"c2c": C2c(links=links, states={link: link < active for link in range(links)})}
+
+
+def test_an_inactive_c2c_link_counts_after_two_minutes_until_it_is_back():
+    """A GPU has all of its links or is degraded; one whose state is unknown leaves that open."""
+    bench = Bench()
+    assert needs(bench.poll(c2c(10)), "link_degraded") is False
+    found = dict(bench.watch("link_degraded", LINK_SECONDS + PERIOD, c2c(9)))
+    assert set(found.values()) == {False, True}
+    assert found[bench.time] is True
+    assert found[bench.time - PERIOD] is False
+    assert needs(bench.poll({"c2c": C2c(links=10, states={0: True})}), "link_degraded") is None
+    assert needs(bench.poll(c2c(10)), "link_degraded") is False
+    assert needs(Bench().poll(c2c(0, links=0)), "link_degraded") is None
 
 
 @pytest.mark.parametrize("switched", [True, False])

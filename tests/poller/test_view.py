@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.schema import NvmlError
+from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from tests.poller.bench import failing, health, holders, polled, rows
 from tests.truth import truth_of
 
@@ -23,6 +24,22 @@ async def test_without_the_hosts_pids_shared_use_is_unknown():
             assert (row.totals.used_gpu_seconds, row.totals.last_active) == (None, None)
         for gpu in snapshot.gpus:
             assert gpu.unattributed_memory == gpu.reading.memory.used
+
+
+async def test_under_confidential_computing_shared_use_is_unknown():
+    """The only holder of a GPU takes the GPU's numbers; those that share one have none."""
+    async with polled(catalog.load("confidential")) as (_, poller):
+        snapshot = await poller.poll()
+        assert not snapshot.node.process_view
+        assert snapshot.node.process_view_reason == CONFIDENTIAL_LISTS
+        assert failing(snapshot) == set()
+        devices = {gpu.identity.uuid: gpu.reading for gpu in snapshot.gpus}
+        known = {row.holder.pod: row.memory_used for row in snapshot.containers}
+        assert known == {"scoring": snapshot.gpus[0].reading.memory.used, "train-0": None, "train-1": None}
+        shared = [row for row in snapshot.containers if row.holder.pod != "scoring"]
+        assert [(row.compute_used, row.processes, row.slices) for row in shared] == [(None, None, 1)] * 2
+        used = devices[shared[0].device.uuid].memory.used
+        assert snapshot.gpus[1].unattributed_memory == used
 
 
 async def test_without_the_hosts_pids_an_only_holder_takes_the_devices_numbers():

@@ -127,6 +127,13 @@ def test_without_the_pid_namespace_of_the_host_the_remedy_is_told() -> None:
     assert "doctor" in {link.attributes["href"] for link in page.one(id="health").all("a")}
 
 
+def test_under_confidential_computing_the_page_says_why_use_is_unknown() -> None:
+    """The reason is in the health section, once, and use of a shared GPU is a dash."""
+    page = draw(scenario("confidential"))
+
+    assert page.one(id="health").text.count("confidential computing") == 1
+
+
 def test_allocations_without_a_device_are_told() -> None:
     """Ids that match no GPU are counted by resource and explained."""
     page = draw(snapshot([gpu()], node={"unresolved": {"nvidia.com/gpu": 2}}))

@@ -25,7 +25,7 @@ from exporter.demo.scenario import schema
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.expand import folded
 from exporter.demo.scenario.schema import KubeletDown, NvmlError
-from exporter.model import ContainerRef, DriverInfo, NodeObject, Workloads
+from exporter.model import ConfidentialComputing, ContainerRef, DriverInfo, NodeObject, Workloads
 from exporter.model.poll_result import NO_PROCESS_LISTS, PollResult
 from exporter.poll.snapshot_builder import node_facts
 
@@ -97,8 +97,21 @@ def _node(driver: DriverInfo, node: NodeObject, name: str, mask: Mask) -> schema
         driver_version=driver.driver_version or "",
         nvml_version=driver.nvml_version or "",
         cuda_version=int(major) * 1000 + int(minor) * 10,
+        confidential=_confidential(driver.confidential),
         labels=notes(node.labels, masked),
         annotations=notes(node.annotations, masked),
+    )
+
+
+def _confidential(mode: ConfidentialComputing | None) -> schema_gpu.Confidential | None:
+    if mode is None or mode.enabled is None:
+        return None
+    return schema_gpu.Confidential(
+        enabled=mode.enabled,
+        environment=mode.environment or "unavailable",
+        developer_tools=bool(mode.developer_tools),
+        multi_gpu=mode.multi_gpu or "none",
+        ready=bool(mode.ready),
     )
 
 

@@ -3,15 +3,16 @@
 A value that was read becomes an answer; a missing one becomes an unsupported call.
 """
 
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from exporter.demo.scenario.codec import Signed
-from exporter.model import Bar1, Ecc, GpuReading, MigReading
+from exporter.model import Bar1, Ecc, Fabric, GpuReading, Memory, MigReading, Repairs
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.calls import Call
 from exporter.nvml.readings import device, fields
-from exporter.nvml.readings.answers import BAR1, MEMORY, UNKNOWN_32, Path, Row, bar1, first_percent
+from exporter.nvml.readings.answers import BAR1, MEMORY, UNKNOWN_32, Path, Row, bar1, first_percent, memory
 
 Answers = dict[str, tuple[Signed, ...]]
 Numbers = tuple[int, ...]
@@ -26,6 +27,7 @@ SYMBOLS = {
     "nvmlDeviceGetAttributes": "nvmlDeviceGetAttributes_v2",
     "nvmlDeviceGetGpuInstanceProfileInfo": "nvmlDeviceGetGpuInstanceProfileInfoV",
     "nvmlDeviceGetNvLinkRemotePciInfo": "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+    "nvmlDeviceGetC2cModeInfoV1": "nvmlDeviceGetC2cModeInfoV",
 }
 # Its argument is a field of the struct that it fills.
 TEMPERATURE_V = "nvmlDeviceGetTemperatureV"
@@ -84,13 +86,15 @@ def _of_fields(gpu: GpuReading) -> Iterator[tuple[str, Numbers | None]]:
     """Yield the fields; of each row, only the first one with a unit that divides the value has an answer."""
     links = gpu.nvlink.links if gpu.nvlink is not None else None
     states_known = gpu.nvlink is not None and gpu.nvlink.active is not None
-    for row in (*fields.ROWS, *fields.SLOW_ROWS, *fields.link_rows(links or 0)):
+    c2c_links = gpu.c2c.links if gpu.c2c is not None else None
+    for row in (*fields.ROWS, *fields.SLOW_ROWS, *fields.link_rows(links or 0, c2c_links or 0)):
         if row.into[0] == "link_states":
             if not states_known:
                 yield _field(row.fields[0]), None
             continue
         value = _at(gpu, row.into)
-        number = None if value is None else _plain(value)[0]
+        encode = _bit_error_ratio if row.decode is fields.bit_error_ratio else _plain
+        number = None if value is None else encode(value)[0]
         chosen = None if number is None else next(field for field in row.fields if not number % field.unit)
         for field in row.fields:
             yield _field(field), (number // field.unit,) if number is not None and field is chosen else None
@@ -131,11 +135,48 @@ def _utilization(gpu: GpuReading) -> Numbers | None:
     return None if shares == (None, None) else _filled(shares, NO_PERCENT)
 
 
-def _fabric(word: str) -> Numbers:
-    """Return a state with its return code: a failed probe is complete, with an error."""
-    if word == "failed":
-        return len(device.FABRIC_STATES), 1
-    return device.FABRIC_STATES.index(word) + 1, 0
+def _fabric(fabric: Fabric) -> Numbers:
+    """Return state, return code, clique, health, and the domain's UUID byte by byte.
+
+    A failed probe is complete, with an error.
+    """
+    failed = fabric.state == "failed"
+    state = device.FABRIC_STATES.index("completed" if failed or not fabric.state else fabric.state) + 1
+    cluster = uuid.UUID(fabric.cluster).bytes if fabric.cluster else b""
+    return state, int(failed), fabric.clique or 0, _fabric_health(fabric), *cluster
+
+
+def _fabric_health(fabric: Fabric) -> int:
+    mask = 0
+    for shift, (problem, raised, cleared) in device.FABRIC_PROBLEMS.items():
+        if problem in fabric.problems:
+            mask |= (raised if fabric.problems[problem] else cleared) << shift
+    if "incorrect_configuration" in fabric.problems:
+        words = ("", *device.MISCONFIGURATIONS)
+        newer = fabric.problems["incorrect_configuration"] and not fabric.misconfiguration
+        kind = 0xF if newer else device.CORRECT + words.index(fabric.misconfiguration)
+        mask |= kind << device.MISCONFIGURATION_SHIFT
+    return mask
+
+
+def _bit_error_ratio(ratio: float) -> Numbers:
+    """Return the code of a ratio: a mantissa below 16, and the exponent."""
+    if not ratio:
+        return (fields.NO_BIT_ERRORS,)
+    digits, _, exponent = f"{ratio:.1e}".partition("e-")
+    mantissa, places = round(float(digits) * 10), int(exponent or 0) + 1
+    if not mantissa % 10:
+        mantissa, places = mantissa // 10, places - 1
+    return (mantissa << 8 | places,)
+
+
+def _repair_status(repairs: Repairs) -> Numbers | None:
+    pending = repairs.channel_repair_pending, repairs.tpc_repair_pending
+    return None if pending == (None, None) else _filled(pending, NO_FLAG)
+
+
+def _memory(read: Memory) -> Numbers:
+    return read.total, read.used, read.free
 
 
 def _constraints(limits: Mapping[str, int]) -> Numbers | None:
@@ -168,6 +209,8 @@ ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
         sessions.average_latency_microseconds,
     ),
     device.fabric: _fabric,
+    device.repair_status: _repair_status,
+    memory: _memory,
     device.constraints: _constraints,
     device.ecc_mode: _ecc_mode,
     device.histogram: _histogram,

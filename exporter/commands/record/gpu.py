@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate
 
@@ -51,6 +52,8 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Gpu:
     missing = {SYMBOLS.get(name, name) for name in gpu.unsupported}
     if not any(peer.pcie for peer in peers[gpu.identity.uuid].values()):
         missing.add("nvmlDeviceGetTopologyCommonAncestor")
+    if gpu.fabric is not None:
+        gpu = replace(gpu, fabric=replace(gpu.fabric, cluster=mask.uuid(gpu.fabric.cluster)))
     answers, unsupported = answers_of(gpu, missing)
     return schema.Gpu(
         uuid=mask.uuid(identity.uuid),

@@ -13,6 +13,8 @@ from exporter.demo.scenario import derive
 from exporter.model.readings import RECOVERY_ACTIONS
 
 LATENCY_MICROSECONDS = 4
+# The code of a bit error ratio for none.
+NO_BIT_ERRORS = 0xFFF
 KIB = 1024
 WHOLE_GPU, MODULE, MEMORY = 0, 1, 2
 # Power of a module's processor, and the memory's part of a GPU's power.
@@ -83,11 +85,28 @@ def _link_errors(error: str) -> Field:
     return _COUNT(lambda state, _: links.link_errors(state.gpu, error))
 
 
-def _blackwell_recoveries(state: GpuState, link: int) -> int:
-    """Return the recoveries of a link, or of all; the scenario's count is that of link 0."""
-    require(state.gpu.architecture >= derive.BLACKWELL)
-    links.require_link(state.gpu, 0 if link == links.ALL_LINKS else link)
-    return state.gpu.links.errors.get("recovery", 0) if link in (0, links.ALL_LINKS) else 0
+def _blackwell_errors(error: str) -> Field:
+    return _COUNT(lambda state, link: links.blackwell_errors(state.gpu, error, link))
+
+
+def _successful_recoveries(state: GpuState, link: int) -> int:
+    all_of_them, failed = (
+        links.blackwell_errors(state.gpu, error, link) for error in ("recovery", "recovery_failed")
+    )
+    return all_of_them - failed
+
+
+def _no_bit_errors(state: GpuState, link: int) -> int:
+    links.blackwell_errors(state.gpu, "", link)  # refuses the same boards
+    return NO_BIT_ERRORS
+
+
+def _c2c_errors(error: str) -> Field:
+    return _COUNT(lambda state, _: links.c2c_errors(state.gpu, error))
+
+
+def _c2c_speed(state: GpuState, link: int) -> int:
+    return links.C2C_MEGABYTES_PER_SECOND if links.c2c_active(state.gpu, link) else 0
 
 
 def _nvlink_speed(state: GpuState, _scope: int) -> int:
@@ -119,6 +138,9 @@ FIELDS: Mapping[int, Field] = {
     139: _link_kibibytes("nvlink_receive"),
     **{142 + place: _rows(place) for place in range(4)},
     165: _FLAG(lambda state, link: int(links.is_active(state.gpu, link))),
+    170: _FLAG(lambda state, _: state.gpu.links.c2c_links or refuse()),
+    171: _FLAG(lambda state, link: int(links.c2c_active(state.gpu, link))),
+    172: _FLAG(_c2c_speed),
     185: _FLAG(_average_power),
     186: _FLAG(_power),
     193: _threshold(health.SHUTDOWN),
@@ -129,8 +151,24 @@ FIELDS: Mapping[int, Field] = {
     198: _total("pcie_receive"),
     202: _link_bytes("nvlink_transmit"),
     204: _link_bytes("nvlink_receive"),
-    215: _COUNT(_blackwell_recoveries),
+    206: _blackwell_errors("malformed"),
+    207: _blackwell_errors("buffer_overrun"),
+    208: _blackwell_errors("received"),
+    209: _blackwell_errors("remote"),
+    210: _blackwell_errors("general"),
+    211: _blackwell_errors("link_integrity"),
+    212: _blackwell_errors("discarded"),
+    213: _COUNT(_successful_recoveries),
+    214: _blackwell_errors("recovery_failed"),
+    215: _blackwell_errors("recovery"),
+    219: _blackwell_errors("effective"),
+    220: _FLAG(_no_bit_errors),
+    221: _blackwell_errors("symbol"),
+    222: _FLAG(_no_bit_errors),
     230: _FLAG(lambda state, _: RECOVERY_ACTIONS.index(state.gpu.health.recovery_action)),
+    231: _c2c_errors("crc"),
+    232: _c2c_errors("replay"),
+    233: _c2c_errors("replay_back_to_back"),
     269: _total("software_thermal"),
     270: _total("hardware_thermal"),
     271: _ZERO,

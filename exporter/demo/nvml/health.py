@@ -23,6 +23,7 @@ DRAM, SRAM = 2, 7
 
 GRAPHICS, SM, MEMORY, VIDEO = range(4)
 TEMPERATURE_V1, MARGIN_V1 = 0x0100000C, 0x01000008
+REPAIR_STATUS_V1 = 0x0100000C
 SHUTDOWN, SLOWDOWN, MEMORY_MAX, GPU_MAX = range(4)
 IDLE, POWER_CAP, HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL = 0x1, 0x4, 0x8, 0x20, 0x40
 # Utilization from which the clocks are at their maximum.
@@ -79,6 +80,12 @@ def _require_counters(state: GpuState, scope: int) -> None:
 def _banks(device: GpuDevice) -> tuple[int, ...]:
     rows(device.state)  # refuses the same boards
     return tuple(device.spec.health.row_banks.get(rest, 0) for rest in BANKS)
+
+
+def _repairs(device: GpuDevice) -> tuple[int, int]:
+    require(device.spec.architecture >= AMPERE)
+    health = device.spec.health
+    return int(health.channel_repair_pending), int(health.tpc_repair_pending)
 
 
 def _word(words: tuple[str, ...], place: int) -> str:
@@ -163,6 +170,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetEccMode": numbers("gpu", lambda device: (int(known(device.spec.health.ecc)),) * 2),
     "nvmlDeviceGetMemoryErrorCounter": numbers("any", _errors),
     "nvmlDeviceGetRowRemapperHistogram": record("gpu", " ".join(BANKS), _banks),
+    "nvmlDeviceGetRepairStatus": record(
+        "gpu", "bChannelRepairPending bTpcRepairPending", _repairs, REPAIR_STATUS_V1
+    ),
     "nvmlDeviceGetPowerUsage": numbers("gpu", lambda device: device.state.power_mw),
     "nvmlDeviceGetEnforcedPowerLimit": numbers("gpu", lambda device: power_limit(device.spec)),
     "nvmlDeviceGetPowerManagementLimit": numbers("gpu", lambda device: power_limit(device.spec)),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml import events, fields, gpm, gpu, health, links, mig, vgpu
+from exporter.demo.nvml import confidential, events, fields, gpm, gpu, health, links, mig, vgpu
 from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, Listing, MigDevice
 from exporter.demo.nvml.call import (
     Code,
@@ -88,7 +88,7 @@ FUNCTIONS: Mapping[str, Function] = {
     name: function
     for functions in (
         NODE_FUNCTIONS,
-        *(module.FUNCTIONS for module in (gpu, mig, vgpu, fields, events, health, links, gpm)),
+        *(module.FUNCTIONS for module in (gpu, mig, vgpu, fields, events, health, links, gpm, confidential)),
     )
     for name, function in functions.items()
 }
@@ -98,6 +98,8 @@ _SINCE = {
     "nvmlDeviceGetJpgUtilization": 535,
     "nvmlDeviceGetOfaUtilization": 535,
     "nvmlDeviceGetMarginTemperature": 570,
+    "nvmlSystemGetConfComputeSettings": 550,
+    "nvmlDeviceGetRepairStatus": 580,
 }
 # Older drivers report host pids to every caller.
 FIRST_WITH_PID_VIEWS = 535
@@ -125,7 +127,8 @@ class FakeNvml:
         major = node.driver_version.partition(".")[0]
         self.branch = int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
         sees_pids = host_pid or self.branch < FIRST_WITH_PID_VIEWS
-        self._listing = Listing(driver=self.branch, lists_pids=sees_pids)
+        lists_pids = sees_pids and not confidential.hides_processes(node)
+        self._listing = Listing(driver=self.branch, lists_pids=lists_pids)
         self._module_loaded = True
         # False: the kernel module was reloaded since the library was initialised.
         self._module_unchanged = True

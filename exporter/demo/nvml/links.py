@@ -1,6 +1,7 @@
 """Functions of the fake driver about PCIe, NVLink and topology."""
 
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from exporter.demo.load import Flow, active_nvlinks
@@ -20,6 +21,39 @@ KILOBYTE = 1024
 TRANSMIT, RECEIVE = 0, 1
 NO_FABRIC = 0
 FABRIC_COMPLETED = 3
+UUID_LENGTH = 16
+# State, status, clique, health, and the bytes of the domain's UUID.
+FABRIC_NUMBERS = 4 + UUID_LENGTH
+# NVML_GPU_FABRIC_HEALTH_MASK: shift of each problem, and its numbers for its absence and its presence.
+FABRIC_SHIFTS = {
+    "degraded_bandwidth": 0,
+    "route_recovery": 2,
+    "route_unhealthy": 4,
+    "access_timeout_recovery": 6,
+    "incorrect_configuration": 8,
+    "no_partition": 12,
+    "manager_disconnected": 14,
+}
+FABRIC_BITS = {
+    **dict.fromkeys(
+        ("degraded_bandwidth", "route_recovery", "route_unhealthy", "access_timeout_recovery"), (2, 1)
+    ),
+    # These bits say that there is one.
+    **dict.fromkeys(("no_partition", "manager_disconnected"), (1, 2)),
+}
+# Kinds of configurations by number: not reported, correct, and the incorrect ones.
+MISCONFIGURATIONS = (
+    "unknown",
+    "",
+    "incorrect_system_guid",
+    "incorrect_chassis_serial",
+    "no_partition",
+    "insufficient_nvlinks",
+    "incompatible_firmware",
+    "invalid_location",
+    "invalid_gpu_state",
+)
+C2C_MEGABYTES_PER_SECOND = 44_712
 # nvmlGpuTopologyLevel_t by nvidia-smi's words, from one board to the whole machine.
 LEVELS: Mapping[str, int] = {"PSB": 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
 WORD_BITS = 64
@@ -43,6 +77,26 @@ def link_bytes(state: GpuState, flow: Flow, link: int) -> int:
         require_link(state.gpu, 0)
         return state.totals[flow]
     return state.totals[flow] // active_nvlinks(state.gpu) if is_active(state.gpu, link) else 0
+
+
+def blackwell_errors(gpu: Gpu, error: str, link: int) -> int:
+    """Return a counter of Blackwell of one NVLink, or over all; the scenario's count is that of link 0."""
+    require(gpu.architecture >= BLACKWELL)
+    require_link(gpu, 0 if link == ALL_LINKS else link)
+    return gpu.links.errors.get(error, 0) if link in (0, ALL_LINKS) else 0
+
+
+def c2c_active(gpu: Gpu, link: int) -> bool:
+    """Return whether a C2C link is up."""
+    require(gpu.links.c2c_links)
+    require(0 <= link < gpu.links.c2c_links, Code.INVALID_ARGUMENT)
+    return link < gpu.links.c2c_links - gpu.links.c2c_down
+
+
+def c2c_errors(gpu: Gpu, error: str) -> int:
+    """Return the C2C errors of a GPU."""
+    require(gpu.links.c2c_links)
+    return gpu.links.c2c_errors.get(error, 0)
 
 
 def link_errors(gpu: Gpu, error: str) -> int:
@@ -83,10 +137,43 @@ def _throughput(device: GpuDevice, direction: int) -> int:
     return round(device.state.flows[flows[direction]] / KILOBYTE)
 
 
-def _fabric(device: GpuDevice) -> tuple[int, int]:
-    """Return the registration with the NVSwitch fabric, from Hopper on; without a switch there is none."""
+def _fabric(device: GpuDevice) -> tuple[int, ...]:
+    """Return the registration with the NVLink fabric, from Hopper on; without a switch there is none."""
     require(device.spec.architecture >= HOPPER)
-    return FABRIC_COMPLETED if device.spec.links.switch else NO_FABRIC, Code.SUCCESS
+    links = device.spec.links
+    cluster = uuid.UUID(links.cluster).bytes if links.cluster else bytes(UUID_LENGTH)
+    state = FABRIC_COMPLETED if links.switch else NO_FABRIC
+    return (
+        state,
+        Code.SUCCESS,
+        links.clique,
+        health_mask(links.fabric_problems, links.misconfiguration),
+        *cluster,
+    )
+
+
+def health_mask(problems: Mapping[str, bool], misconfiguration: str) -> int:
+    """Return the mask of a fabric's health, as the driver encodes it; 0 stands for not supported."""
+    mask = sum(
+        FABRIC_BITS[problem][holds] << FABRIC_SHIFTS[problem]
+        for problem, holds in problems.items()
+        if problem in FABRIC_BITS
+    )
+    if "incorrect_configuration" in problems:
+        mask |= MISCONFIGURATIONS.index(misconfiguration) << FABRIC_SHIFTS["incorrect_configuration"]
+    return mask
+
+
+def _put_fabric(arguments: Sequence[Any], values: Sequence[int]) -> None:
+    """Fill the record; numbers that are left out at the end are zero."""
+    answer, padded = target(arguments[-1]), [*values, *[0] * FABRIC_NUMBERS]
+    answer.state, answer.status, answer.cliqueId, answer.healthMask = padded[:4]
+    answer.clusterUuid[:] = padded[4:FABRIC_NUMBERS]
+
+
+def _c2c_mode(gpu: Gpu) -> int:
+    require(gpu.links.c2c_links)
+    return 1
 
 
 def _cpu_numbers(text: str) -> Iterator[int]:
@@ -130,7 +217,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.spec, link))),
     "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
-    "nvmlDeviceGetGpuFabricInfoV": record("gpu", "state status", _fabric),
+    "nvmlDeviceGetGpuFabricInfoV": Function(
+        "gpu", lambda device, reference: _put_fabric((reference,), _fabric(device)), _put_fabric
+    ),
+    "nvmlDeviceGetC2cModeInfoV": record("gpu", "isC2cEnabled", lambda device: _c2c_mode(device.spec)),
     "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _common_ancestor),
     "nvmlDeviceGetCpuAffinity": Function("gpu", _cpu_affinity),
     "nvmlDeviceGetMemoryAffinity": Function("gpu", _memory_affinity),

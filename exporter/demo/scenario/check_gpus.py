@@ -6,14 +6,15 @@ from datetime import datetime
 from itertools import pairwise
 from typing import get_args
 
+from exporter.demo.nvml.confidential import ENVIRONMENTS, MULTI_GPU_MODES
 from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITIES
 from exporter.demo.nvml.library import FUNCTIONS
-from exporter.demo.nvml.links import LEVELS
+from exporter.demo.nvml.links import FABRIC_SHIFTS, LEVELS, MISCONFIGURATIONS
 from exporter.demo.scenario.codec import Signed, fail
-from exporter.demo.scenario.gpus import Gpu, Health, Links, MigInstance, Vgpu
+from exporter.demo.scenario.gpus import Confidential, Gpu, Health, Links, MigInstance, Vgpu
 from exporter.demo.scenario.pods import keys
 from exporter.demo.scenario.schema import Scenario
-from exporter.model.readings import NvlinkError
+from exporter.model.readings import C2cError, NvlinkError, PacketError
 
 _CPUS = re.compile(r"(?:\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*)?")
 _FIELD = re.compile(r"field:\d+(?::\d+)?")
@@ -25,6 +26,7 @@ def check_gpus(scenario: Scenario) -> None:
     """Raise ScenarioError with the path of the first impossible value of a GPU."""
     uuids = {gpu.uuid for gpu in scenario.gpus}
     mdev_uuids: set[str] = set()
+    _check_confidential(scenario.node.confidential or Confidential())
     for place, gpu in enumerate(scenario.gpus):
         path = f"gpus[{place}]"
         _check_board(gpu, path)
@@ -98,12 +100,25 @@ def _check_links(links: Links, others: set[str], path: str) -> None:
     _all_of(f"{path}.relations", links.relations, others)
     for word in links.relations.values():
         _all_of(f"{path}.relations", (word,), LEVELS)
-    _all_of(f"{path}.errors", links.errors, get_args(NvlinkError))
+    counters = (*get_args(NvlinkError), "recovery_failed", *get_args(PacketError))
+    _all_of(f"{path}.errors", links.errors, counters)
+    _all_of(f"{path}.c2c_errors", links.c2c_errors, get_args(C2cError))
+    _all_of(f"{path}.fabric_problems", links.fabric_problems, FABRIC_SHIFTS)
+    _all_of(f"{path}.misconfiguration", (links.misconfiguration,), MISCONFIGURATIONS[1:])
+    if links.cluster and not _UUID.fullmatch(links.cluster):
+        fail(f"{path}.cluster", f"must be a UUID, not {links.cluster!r}")
+    if links.c2c_down > links.c2c_links:
+        fail(f"{path}.c2c_down", f"must be at most c2c_links ({links.c2c_links})")
     ends = sum(links.to.values())
     if ends > links.nvlinks:
         fail(f"{path}.to", f"must be at most {links.nvlinks} links in all, not {ends}")
     if not _CPUS.fullmatch(links.cpus):
         fail(f"{path}.cpus", f"must look like 0-31,64-95, not {links.cpus!r}")
+
+
+def _check_confidential(mode: Confidential) -> None:
+    _all_of("node.confidential.environment", (mode.environment,), ENVIRONMENTS)
+    _all_of("node.confidential.multi_gpu", (mode.multi_gpu,), MULTI_GPU_MODES)
 
 
 def _check_health(health: Health, path: str) -> None:

@@ -30,7 +30,16 @@ class Links:
     switch: bool = False  # NVLinks that do not lead to a GPU lead to an NVSwitch
     to: Mapping[str, int] = field(default_factory=dict)  # NVLinks to other GPUs, by uuid
     megabytes_per_second: int | None = None  # of one NVLink; None: by architecture
-    errors: Mapping[str, int] = field(default_factory=dict)  # crc_flit, crc_data, replay, recovery
+    # crc_flit, crc_data, replay, recovery; on Blackwell recovery, recovery_failed, and those of packets.
+    errors: Mapping[str, int] = field(default_factory=dict)
+    cluster: str = ""  # UUID of the NVLink domain; "": the fabric does not leave the node
+    clique: int = 0
+    # Problems of the fabric that the driver reports, and whether the GPU has them.
+    fabric_problems: Mapping[str, bool] = field(default_factory=dict)
+    misconfiguration: str = ""
+    c2c_links: int = 0  # to the processor of the module
+    c2c_down: int = 0
+    c2c_errors: Mapping[str, int] = field(default_factory=dict)  # crc, replay, replay_back_to_back
     pcie_generation: int | None = None  # None: by architecture
     pcie_width: int = 16
     numa_node: int | None = 0  # None: unknown to the driver
@@ -53,6 +62,8 @@ class Health:
     row_banks: Mapping[str, int] = field(default_factory=lambda: {"max": 640})
     retired_pages: Mapping[str, int] = field(default_factory=dict)  # by cause: single_bit, double_bit
     retired_pages_pending: bool = False
+    channel_repair_pending: bool = False
+    tpc_repair_pending: bool = False
     recovery_action: RecoveryAction = "none"
 
 
@@ -82,6 +93,17 @@ class GuestLicense:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Confidential:
+    """Confidential computing of a machine; without developer tools the driver hides processes."""
+
+    enabled: bool = True
+    environment: str = "production"  # unavailable, simulation
+    developer_tools: bool = False
+    multi_gpu: str = "none"  # protected_pcie, nvlink_encryption
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """The machine and its driver."""
 
@@ -89,6 +111,7 @@ class Node:
     driver_version: str = ""  # "": the kernel module is not loaded
     nvml_version: str = ""
     cuda_version: int = 0  # as the driver reports it: 12040 is 12.4
+    confidential: Confidential | None = None  # None: the driver does not report it
     # Of the Node object, in a recording; a fake node does not show them.
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -170,6 +193,7 @@ class Gpu:
     memory_total: int
     memory_reserved: int = 0
     overhead: int = 200 * MIB  # used memory that no process accounts for
+    protected_memory: int | None = None  # part of the memory; None: not reported
     bar1_total: int | None = 256 * MIB  # None: not reported
     power_idle_mw: int
     power_max_mw: int

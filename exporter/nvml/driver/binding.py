@@ -71,6 +71,13 @@ def _fabric_info(device: Any) -> Any:
     return info
 
 
+def _conf_compute_settings() -> Any:
+    """Return the settings of confidential computing; the binding's own call does not check the code."""
+    settings = pynvml.c_nvmlSystemConfComputeSettings_v1_t()
+    _check(_function("nvmlSystemGetConfComputeSettings")(byref(settings)))
+    return settings
+
+
 def _field_values(device: Any, fields: Sequence[tuple[int, int]]) -> Any:
     """Return an array with a record for each field (number, scope).
 
@@ -181,6 +188,7 @@ def _process_lists() -> Iterator[tuple[str, Callable[..., Any]]]:
 def _corrected() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "nvmlVgpuInstanceGetFbUsage", _frame_buffer_usage
     yield "nvmlDeviceGetGpuFabricInfoV", _fabric_info
+    yield "nvmlSystemGetConfComputeSettings", _conf_compute_settings
     yield "nvmlDeviceGetFieldValues", _field_values
     yield "nvmlDeviceGetProcessUtilization", _process_utilization
     yield "nvmlDeviceGetVgpuUtilization", _vgpu_utilization

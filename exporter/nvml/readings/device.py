@@ -5,11 +5,13 @@ the GPU, FIXED_ROWS once while the driver is open. Readings with one call for ma
 MIG devices in ``exporter.nvml.mig``.
 """
 
+import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from exporter.model import EncoderSessions
 from exporter.model.hardware import ComputeMode
-from exporter.model.readings import Clock, EccScope, EccSeverity, Threshold, Traffic
+from exporter.model.readings import Clock, EccScope, EccSeverity, FabricProblem, Threshold, Traffic
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
@@ -20,6 +22,7 @@ from exporter.nvml.readings.answers import (
     flag,
     long_number,
     margin,
+    memory,
     number,
     percent,
     word,
@@ -45,6 +48,27 @@ LOCATIONS = (
 )
 LOWEST_PERFORMANCE_STATE = 15
 FABRIC_STATES = ("not_started", "in_progress", "completed")
+# Of the mask of a fabric's health (``NVML_GPU_FABRIC_HEALTH_MASK_*`` of nvml.h), by shift: the problem of two
+# bits, the number that stands for it, and the one for its absence. Others are not reported by the driver.
+FABRIC_PROBLEMS: Mapping[int, tuple[FabricProblem, int, int]] = {
+    0: ("degraded_bandwidth", 1, 2),
+    2: ("route_recovery", 1, 2),
+    4: ("route_unhealthy", 1, 2),
+    6: ("access_timeout_recovery", 1, 2),
+    12: ("no_partition", 2, 1),
+    14: ("manager_disconnected", 2, 1),
+}
+# Four bits of the mask from this shift on: a correct configuration is 1, and the words are from 2 on.
+MISCONFIGURATION_SHIFT, CORRECT = 8, 1
+MISCONFIGURATIONS = (
+    "incorrect_system_guid",
+    "incorrect_chassis_serial",
+    "no_partition",
+    "insufficient_nvlinks",
+    "incompatible_firmware",
+    "invalid_location",
+    "invalid_gpu_state",
+)
 # NVML reports throughput in KB/s without a definition; nvidia-smi takes 1024 bytes.
 KILOBYTE = 1024
 
@@ -88,13 +112,49 @@ def throughput(answer: int) -> int | None:
     return None if amount is None else amount * KILOBYTE
 
 
-def fabric(answer: Any) -> str | None:
-    """Return the fabric registration state; None for a GPU without a fabric."""
+def fabric(answer: Any) -> dict[str, Any] | None:
+    """Return the registration with the fabric, domain and problems; None for a GPU without a fabric."""
     # The library fills one byte; the binding also reads the padding behind it.
-    state = answer.state & 0xFF
-    if state == len(FABRIC_STATES) and answer.status != 0:
-        return "failed"
-    return dict(enumerate(FABRIC_STATES, start=1)).get(state)
+    state = dict(enumerate(FABRIC_STATES, start=1)).get(answer.state & 0xFF)
+    if state is None:
+        return None
+    health = fabric_health(answer.healthMask)
+    if state != "completed":
+        return {"state": state, **health}
+    if answer.status != 0:
+        return {"state": "failed", **health}
+    # All zeros if the fabric does not leave the node.
+    cluster = bytes(answer.clusterUuid)
+    domain = {"cluster": str(uuid.UUID(bytes=cluster)), "clique": answer.cliqueId} if any(cluster) else {}
+    return {"state": state, **domain, **health}
+
+
+def fabric_health(mask: int) -> dict[str, Any]:
+    """Return the decoded mask of a fabric's health: the problems that the driver reports, True or False.
+
+    Decoded as by ``NVML_GPU_FABRIC_HEALTH_GET`` of nvml.h:
+    https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html
+    """
+    problems: dict[FabricProblem, bool] = {}
+    for shift, (problem, raised, cleared) in FABRIC_PROBLEMS.items():
+        state = mask >> shift & 0x3
+        if state in (raised, cleared):
+            problems[problem] = state == raised
+    configuration = mask >> MISCONFIGURATION_SHIFT & 0xF
+    if configuration:
+        problems["incorrect_configuration"] = configuration != CORRECT
+    word_of = dict(enumerate(MISCONFIGURATIONS, start=CORRECT + 1)).get(configuration)
+    return {"problems": problems, "misconfiguration": word_of}
+
+
+def repair_status(answer: tuple[int, int]) -> dict[str, bool | None]:
+    """Return whether a repair of a memory channel, and of a texture processing cluster, is pending."""
+    return {"channel_repair_pending": flag(answer[0]), "tpc_repair_pending": flag(answer[1])}
+
+
+def c2c_mode(answer: Any) -> bool | None:
+    """Return whether C2C mode is on."""
+    return flag(answer.isC2cEnabled)
 
 
 def _row(group: str, into: str, call: str, decode: Decode, *arguments: int) -> Row:
@@ -172,6 +232,8 @@ SLOW_ROWS = (
         for place, location in enumerate(LOCATIONS)
     ),
     _row("repairs", "repairs.row_banks", "nvmlDeviceGetRowRemapperHistogram", histogram),
+    _row("repairs", "repairs", "nvmlDeviceGetRepairStatus", repair_status),
+    _row("confidential", "protected_memory", "nvmlDeviceGetConfComputeProtectedMemoryUsage", memory),
     _row("modes", "persistence", "nvmlDeviceGetPersistenceMode", flag),
     _row("modes", "accounting", "nvmlDeviceGetAccountingMode", flag),
     _row("modes", "display_active", "nvmlDeviceGetDisplayActive", flag),
@@ -197,4 +259,5 @@ FIXED_ROWS = (
     ),
     _row("pcie", "pcie_link.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", number),
     _row("pcie", "pcie_link.max_width", "nvmlDeviceGetMaxPcieLinkWidth", number),
+    _row("c2c", "c2c.enabled", "nvmlDeviceGetC2cModeInfoV1", c2c_mode),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from exporter.model import Ecc, Nvlink, PcieLink, Repairs
+from exporter.model import C2c, Ecc, Fabric, Nvlink, PcieLink, Repairs
 from exporter.nvml.driver.calls import FIELDS, Calls
 from exporter.nvml.readings.answers import Kept, Row, Values, add_kept, ask_row, is_skipped, number, set_path
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
@@ -13,7 +13,14 @@ from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
 
 ACTIVE = 1
-RECORDS = {"pcie_link": PcieLink, "nvlink": Nvlink, "ecc": Ecc, "repairs": Repairs}
+RECORDS = {
+    "pcie_link": PcieLink,
+    "nvlink": Nvlink,
+    "c2c": C2c,
+    "fabric": Fabric,
+    "ecc": Ecc,
+    "repairs": Repairs,
+}
 
 
 @dataclass(slots=True)
@@ -49,7 +56,7 @@ class DeviceReader:
         self._rows = needed((*ROWS, *(THROUGHPUT_ROWS if pcie_throughput else ())), skip)
         self._energy_rows, self._slow_rows = needed(ENERGY_ROWS, skip), needed(SLOW_ROWS, skip)
         self._fixed_rows = needed(FIXED_ROWS, skip)
-        self._fields = FieldReader()
+        self._fields = FieldReader(skip)
         self._kept: dict[str, KeptValues] = {}
         self._fixed: dict[str, Kept] = {}
 

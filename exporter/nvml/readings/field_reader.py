@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -11,8 +11,16 @@ import pynvml
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Kept, Values, set_path
-from exporter.nvml.readings.fields import LINKS_ROW, ROWS, SLOW_ROWS, Field, FieldRow, link_rows
+from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Kept, Values, is_skipped, set_path
+from exporter.nvml.readings.fields import (
+    C2C_LINKS_ROW,
+    LINKS_ROW,
+    ROWS,
+    SLOW_ROWS,
+    Field,
+    FieldRow,
+    link_rows,
+)
 
 SUCCESS, DOUBLE = 0, 0
 # ``nvmlFieldValue_t`` of nvml.h, with the fields of ``Entry``. Access through the binding's structure is
@@ -35,9 +43,12 @@ REFUSAL = "InvalidArgument"
 MISSING = UNSUPPORTED | {INVALID_ARGUMENT, NOT_ANSWERED}
 
 
-# What the requests of a GPU depend on: the generation of unsupported calls, the number of NVLinks, and the
+# Numbers of NVLinks and of C2C links.
+Links = tuple[int, int]
+NO_LINKS: Links = (0, 0)
+# What the requests of a GPU depend on: the generation of unsupported calls, the numbers of links, and the
 # number of kept rows. In place of these rows themselves: from one change to none on, rows are only added.
-Basis = tuple[int, int, int]
+Basis = tuple[int, Links, int]
 
 
 class Request(NamedTuple):
@@ -75,10 +86,14 @@ class Found(NamedTuple):
 
 
 class FieldReader:
-    """Reads the field values of GPUs; keeps the number of NVLinks of each, which decides what to read."""
+    """Reads the field values of GPUs; keeps the numbers of links of each, which decide what to read.
 
-    def __init__(self) -> None:
-        self._links: dict[str, int] = {}
+    ``skip`` are readings that are not read, as for ``DeviceReader``.
+    """
+
+    def __init__(self, skip: Collection[str] = ()) -> None:
+        self._skip = skip
+        self._links: dict[str, Links] = {}
         self._plans: dict[str, tuple[Basis | None, list[Request]]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: Kept) -> None:
@@ -87,8 +102,7 @@ class FieldReader:
         ``kept`` is of this reader alone: slow rows that are in it are not read, and one that fails is not
         added. Raises as ``Calls.ask`` does.
 
-        This takes one call, except at first: the NVLinks and the supported fields are then not yet
-        known.
+        This takes one call, except at first: the links and the supported fields are then not yet known.
         """
         found = Found(values, kept)
         requests = self._plan(calls, uuid, kept)
@@ -97,7 +111,7 @@ class FieldReader:
             requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, kept)])
 
     def forget(self, uuid: str | None = None) -> None:
-        """Forget the NVLinks of one GPU, or of all after the driver was opened."""
+        """Forget the links of one GPU, or of all after the driver was opened."""
         if uuid is None:
             self._links.clear()
             self._plans.clear()
@@ -107,22 +121,27 @@ class FieldReader:
 
     def _plan(self, calls: Calls, uuid: str, kept: Kept) -> list[Request]:
         """Return the requests of the first call, which are kept as long as their basis is the same."""
-        links = self._links.get(uuid, 0)
+        links = self._links.get(uuid, NO_LINKS)
         basis = calls.generation, links, len(kept)
         last_basis, plan = self._plans.get(uuid, (None, []))
         if last_basis != basis:
-            rows = (row for row in (*ROWS, *SLOW_ROWS, *link_rows(links)) if row not in kept)
-            plan = _requests(calls, uuid, rows)
+            rows = (row for row in (*ROWS, *SLOW_ROWS, *link_rows(*links)) if row not in kept)
+            plan = _requests(calls, uuid, self._needed(rows))
             self._plans[uuid] = basis, plan
         return plan
 
     def _new_links(self, uuid: str, kept: Kept) -> Sequence[FieldRow]:
-        """Return the rows of NVLinks that have just become known."""
-        links = kept.get(LINKS_ROW)
-        if links is None or links == self._links.get(uuid):
+        """Return the rows of links that have just become known."""
+        known = self._links.get(uuid, NO_LINKS)
+        nvlinks, c2c = kept.get(LINKS_ROW), kept.get(C2C_LINKS_ROW)
+        links = known[0] if nvlinks is None else nvlinks, known[1] if c2c is None else c2c
+        if links == known:
             return ()
-        known, self._links[uuid] = self._links.get(uuid, 0), links
-        return [row for row in link_rows(links) if row not in link_rows(known)]
+        self._links[uuid] = links
+        return [row for row in self._needed(link_rows(*links)) if row not in link_rows(*known)]
+
+    def _needed(self, rows: Iterable[FieldRow]) -> list[FieldRow]:
+        return [row for row in rows if not is_skipped(row.into, self._skip)]
 
 
 def _read_requests(

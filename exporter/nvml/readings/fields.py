@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from exporter.model.readings import RECOVERY_ACTIONS
+from exporter.model.readings import RECOVERY_ACTIONS, PacketError
 from exporter.nvml.readings.answers import (
     UNKNOWN_32,
     UNKNOWN_64,
@@ -28,6 +28,8 @@ KIBIBYTE = 1024
 MOST_LINKS = 128
 # The bits of a positive double, read as an integer, are at least that.
 DOUBLE_BITS = 2**52
+# The largest mantissa with the largest exponent.
+NO_BIT_ERRORS = 0xFFF
 # Numbers of value types (``nvmlValueType_t``).
 UNSIGNED, UNSIGNED_LONG = 1, 3
 
@@ -98,8 +100,21 @@ def past_wrapping(answer: int) -> int | None:
     return answer if UNKNOWN_32 < answer < UNKNOWN_64 else None
 
 
+def bit_error_ratio(answer: int) -> float | None:
+    """Return a ratio: four bits of mantissa times ten to the power of minus the lower eight bits.
+
+    The smallest one that can be encoded stands for none:
+    https://github.com/NVIDIA/DCGM/blob/master/dcgmlib/src/DcgmUtilities.cpp, NvmlBerParser.
+    """
+    mantissa, exponent = answer >> 8, answer & 0xFF
+    if answer == NO_BIT_ERRORS:
+        return 0.0
+    ratio = float(f"{mantissa}e-{exponent}")
+    return ratio if 0 <= mantissa <= 0xF and ratio <= 1 else None
+
+
 def link_count(answer: int) -> int | None:
-    """Return a plausible number of NVLinks."""
+    """Return a plausible number of links."""
     return answer if 0 <= answer <= MOST_LINKS else None
 
 
@@ -144,9 +159,25 @@ SLOW_ROWS = slow_rows(
     _repair("row_remap_pending", 144, flag),
     _repair("row_remap_failure", 145, flag),
     FieldRow("repairs", ("recovery_action",), (Field(230),), word(dict(enumerate(RECOVERY_ACTIONS)))),
+    FieldRow("c2c", ("c2c", "links"), (Field(170),), link_count),
+    FieldRow("c2c", ("c2c", "errors", "crc"), (Field(231),)),
+    FieldRow("c2c", ("c2c", "errors", "replay"), (Field(232),)),
+    FieldRow("c2c", ("c2c", "errors", "replay_back_to_back"), (Field(233),)),
 )
-# The number of NVLinks, which decides what else to read.
-(LINKS_ROW,) = (row for row in SLOW_ROWS if row.into == ("nvlink", "links"))
+# The numbers of NVLinks and of C2C links, which decide what else to read.
+LINKS_ROW, C2C_LINKS_ROW = (row for row in SLOW_ROWS if row.into[1:] == ("links",))
+# Counters of Blackwell over all links (``NVML_FI_DEV_NVLINK_COUNT_*`` of nvml.h).
+PACKET_ERRORS: tuple[tuple[PacketError, int], ...] = (
+    ("malformed", 206),
+    ("buffer_overrun", 207),
+    ("received", 208),
+    ("remote", 209),
+    ("general", 210),
+    ("link_integrity", 211),
+    ("discarded", 212),
+    ("effective", 219),
+    ("symbol", 221),
+)
 # For GPUs with NVLinks; Blackwell has other counters than earlier generations.
 NVLINK_ROWS = (
     FieldRow(
@@ -166,15 +197,34 @@ SLOW_NVLINK_ROWS = slow_rows(
     FieldRow("nvlink", ("nvlink", "errors", "crc_data"), (Field(45),)),
     FieldRow("nvlink", ("nvlink", "errors", "replay"), (Field(52),)),
     FieldRow("nvlink", ("nvlink", "errors", "recovery"), (Field(59), Field(215, ALL_LINKS))),
+    *(
+        FieldRow("nvlink", ("nvlink", "packet_errors", error), (Field(number, ALL_LINKS),))
+        for error, number in PACKET_ERRORS
+    ),
+    FieldRow("nvlink", ("nvlink", "recoveries", "successful"), (Field(213, ALL_LINKS),)),
+    FieldRow("nvlink", ("nvlink", "recoveries", "failed"), (Field(214, ALL_LINKS),)),
+    FieldRow(
+        "nvlink", ("nvlink", "bit_error_ratios", "effective"), (Field(220, ALL_LINKS),), bit_error_ratio
+    ),
+    FieldRow("nvlink", ("nvlink", "bit_error_ratios", "symbol"), (Field(222, ALL_LINKS),), bit_error_ratio),
 )
 
 
 @cache
-def link_rows(links: int) -> tuple[FieldRow, ...]:
-    """Return the rows of a GPU with ``links`` NVLinks: sums over all of them, and the state of each."""
-    return (*NVLINK_ROWS, *SLOW_NVLINK_ROWS, *map(_state_row, range(links))) if links else ()
+def link_rows(links: int, c2c_links: int = 0) -> tuple[FieldRow, ...]:
+    """Return the rows of a GPU with so many NVLinks and C2C links: sums over all, and the state of each."""
+    nvlinks = (*NVLINK_ROWS, *SLOW_NVLINK_ROWS, *map(_state_row, range(links))) if links else ()
+    return (*nvlinks, *(row for link in range(c2c_links) for row in _c2c_rows(link)))
 
 
 @cache
 def _state_row(link: int) -> FieldRow:
     return FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),), slow=True)
+
+
+@cache
+def _c2c_rows(link: int) -> tuple[FieldRow, ...]:
+    return slow_rows(
+        FieldRow("c2c", ("c2c", "states", link), (Field(171, link),), flag),
+        FieldRow("c2c", ("c2c", "speeds", link), (Field(172, link),)),
+    )

@@ -33,8 +33,14 @@ _MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
 _GIBIBYTE = 1 << 30
 # Words with a fixed spelling.
 _NAMES = {
-    **{name: name.upper() for name in ("bar1", "dram", "ecc", "gpu", "id", "jpeg", "mig", "numa", "ofa")},
-    **{name: name.upper() for name in ("fp16", "fp32", "fp64", "gsp", "pci", "sm", "sram", "uuid", "vm")},
+    **{
+        name: name.upper()
+        for name in ("bar1", "c2c", "dram", "ecc", "gpu", "id", "jpeg", "mig", "numa", "ofa")
+    },
+    **{
+        name: name.upper()
+        for name in ("fp16", "fp32", "fp64", "gsp", "pci", "sm", "sram", "tpc", "uuid", "vm")
+    },
     "inforom": "InfoROM",
     "nvlink": "NVLink",
     "nvlinks": "NVLinks",
