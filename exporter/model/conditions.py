@@ -95,8 +95,8 @@ TABLE: Mapping[Condition, ConditionRow] = {
         "for 2 minutes, a PCIe width below what GPU and slot support, an inactive C2C link, or fewer active "
         "NVLinks than the GPU has had since the exporter started or than its siblings behind the same "
         "switches have; a PCIe generation below the maximum for 15 minutes, for most of which the GPU "
-        "worked; an NVLink fabric with degraded bandwidth, an unhealthy route or an incorrect configuration, as the "
-        "driver reports it",
+        "worked; an NVLink fabric that the driver reports with degraded bandwidth, an unhealthy route or an "
+        "incorrect configuration",
         "the maximum is reached once; the driver no longer reports the problem of the fabric",
         condition_signs.link_degraded,
     ),
