@@ -84,9 +84,9 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
     _NVLINK.standard.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
     _FABRIC.info(
         "fabric_info",
-        ("fabric", "cluster", "clique", "misconfiguration"),
+        ("fabric", "cluster_uuid", "clique", "misconfiguration"),
         "NVLink fabric registration state of the GPU: not_started, in_progress, completed or failed; with "
-        "cluster (UUID of the NVLink domain) and clique if the fabric connects several nodes, and with "
+        "cluster_uuid (of the NVLink domain) and clique if the fabric connects several nodes, and with "
         "misconfiguration if its configuration is incorrect.",
         _fabric,
     ),

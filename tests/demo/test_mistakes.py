@@ -83,7 +83,10 @@ def error_of(**parts: Any) -> str:
             {"gpus": [gpu(links={"relations": {"{gpu:1}": "NEAR"}}), gpu()]},
             "gpus[0].links.relations: NEAR is not one of NODE, PHB, PIX, PSB, PXB, SYS",
         ),
-        ({"gpus": [gpu(links={"errors": {"crc": 1}})]}, "gpus[0].links.errors: crc is not one of crc_data, "),
+        (
+            {"gpus": [gpu(links={"errors": {"crc": 1}})]},
+            "gpus[0].links.errors: crc is not one of buffer_overrun, ",
+        ),
         ({"gpus": [gpu(links={"cpus": "all"})]}, "gpus[0].links.cpus: must look like 0-31,64-95, not 'all'"),
         (
             {"gpus": [gpu(health={"errors": {"corrected/dram": 1}})]},

@@ -11,6 +11,7 @@ from exporter.exposition.page import Exposition, Format
 from exporter.metrics.selection import Selection
 from exporter.model import (
     CollectorHealth,
+    ConfidentialComputing,
     ContainerRef,
     ContainerRow,
     DeviceEvent,
@@ -39,6 +40,9 @@ GIB = 1024**3
 SHARED = DeviceKey("GPU-shared")
 MIG_A = DeviceKey("GPU-mig", "MIG-a")
 MIG_B = DeviceKey("GPU-mig", "MIG-b")
+CONFIDENTIAL = ConfidentialComputing(
+    enabled=True, environment="production", developer_tools=False, multi_gpu="none", ready=True
+)
 
 
 MIG_PROFILES = MigProfiles(
@@ -167,7 +171,12 @@ def full() -> Snapshot:
         sequence=7,
         node=NodeRow(
             name="gpu-node-07",
-            driver=DriverInfo(driver_version="570.86", nvml_version="12.570.86", cuda_version="12.8"),
+            driver=DriverInfo(
+                driver_version="570.86",
+                nvml_version="12.570.86",
+                cuda_version="12.8",
+                confidential=CONFIDENTIAL,
+            ),
             gpu_count=2,
             process_view=True,
             allocations_read_at=NOW - 2,
