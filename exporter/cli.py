@@ -138,7 +138,11 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.hub_and_inspect import inspect_cluster  # noqa: PLC0415 - see above
 
     if arguments.advice:
+        if arguments.nodes or arguments.details:
+            raise SettingsError("--advice is by workload: it cannot be combined with nodes or --details")
         return await _advise(arguments, settings)
+    if arguments.namespace or arguments.output == "csv":
+        raise SettingsError("--namespace and --output csv need --advice")
     return await inspect_cluster(
         settings, arguments.nodes, output=arguments.output, details=arguments.details
     )
@@ -147,7 +151,7 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.hub_and_inspect import advise_cluster  # noqa: PLC0415 - see above
 
-    return await advise_cluster(settings, getattr(arguments, "namespace", ""), output=arguments.output)
+    return await advise_cluster(settings, arguments.namespace, output=arguments.output)
 
 
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:

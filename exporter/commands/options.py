@@ -8,6 +8,7 @@ from exporter.config.parse import duration
 
 INSPECT, ADVISE = "inspect", "advise"
 DEMO_SCENARIO = "showcase"
+_ADVICE_FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
     "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To reach "
     "one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and then "
@@ -106,7 +107,10 @@ def _inspect_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show which slice would fit each workload, as the command advise",
     )
-    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    parser.add_argument("--namespace", default="", help="of --advice: only this namespace. Default: all")
+    parser.add_argument(
+        "--output", "-o", choices=_ADVICE_FORMATS, default="text", help="csv: of --advice only. Default: text"
+    )
     parser.epilog = _PROMETHEUS
 
 
@@ -114,8 +118,7 @@ def _advise_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "namespace", nargs="?", default="", metavar="NAMESPACE", help="Default: all namespaces"
     )
-    formats = ("text", "json", "csv")
-    parser.add_argument("--output", "-o", choices=formats, default="text", help="Default: text")
+    parser.add_argument("--output", "-o", choices=_ADVICE_FORMATS, default="text", help="Default: text")
     parser.epilog = _PROMETHEUS
 
 

@@ -27,6 +27,25 @@ def test_a_prometheus_that_is_away_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("n1", "--advice"), "nodes"),
+        (("--advice", "--details"), "--details"),
+        (("--namespace", "ml"), "--namespace"),
+        (("--output", "csv"), "--output csv"),
+    ],
+)
+def test_inspect_refuses_what_it_would_ignore(words: tuple[str, ...], named: str) -> None:
+    """Advice is not by node, and only advice is by namespace or CSV: one line, and exit code 2."""
+    done = run("inspect", "--prometheus-url", "http://127.0.0.1:1", *words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--advice" in done.stderr
+    assert named in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("option", "value"),
     [("--refresh", "0"), ("--window", "a day"), ("--node-url-template", "javascript:alert(1)")],
 )
