@@ -104,7 +104,7 @@ class Watch:
         read = self._advice
         if read.read_at is None or self._clock() - read.read_at <= _ADVICE_STALE:
             return read
-        return replace(read, found=None)
+        return replace(read, found=None, error=read.error or "no newer answer has come")
 
     async def refresh_advice(self) -> float:
         """Read the advice once, and return the seconds it took; the last good answer stays after an error."""

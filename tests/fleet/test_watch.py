@@ -8,6 +8,7 @@ from exporter.fleet.cluster_model import IdleTotals
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
+from exporter.web.cluster.advice_table import advice_table
 from tests.fleet.answering import Samples, answering, nodes, nothing
 
 
@@ -77,6 +78,33 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
     clock.now += 600
     assert watch.newest.fleet is None
     assert watch.newest.failing_since == 5060.0
+
+
+async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
+    """The page has the date of the last good answer and the error, and later the error alone."""
+    clock = Clock()
+
+    def refuse(expression: str) -> Samples | str:
+        return "too many samples" if "gpuslice" in expression else []
+
+    with answering(refuse) as url:
+        prometheus = Prometheus(url, deadline=5)
+        watch = Watch(prometheus, window=3600, interval=30, clock=clock)
+        await watch.refresh_advice()
+    assert watch.newest.advice.found is not None
+    clock.now += 6 * 3600 + 1
+    stale = watch.newest.advice
+    clock.now -= 3600
+    await watch.refresh_advice()
+    old = watch.newest.advice
+    await prometheus.close()
+
+    assert (stale.found, stale.error) == (None, "no newer answer has come")
+    assert "This is the advice of 2023-11-14 22:13 UTC. A newer read failed: Prometheus" in (
+        advice_table(old).unknown
+    )
+    clock.now += 3600
+    assert advice_table(watch.newest.advice).unknown.startswith("Not known: Prometheus")
 
 
 async def test_a_slow_prometheus_is_asked_more_seldom() -> None:

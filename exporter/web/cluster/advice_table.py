@@ -1,5 +1,6 @@
 """The table of a cluster's advice: what frees most comes first."""
 
+import time
 from collections.abc import Sequence
 
 from exporter.advice import Advice
@@ -27,9 +28,14 @@ def advice_table(read: AdviceRead) -> Table:
         return Table((), (), 0, f"Not known: {read.error}.")
     advices = read.found.advices
     rows = [_row(advice) for advice in advices[:ROWS]]
-    old = f"The newest could not be read: {read.error}." if read.error else ""
+    age = f"This is the advice of {_date(read.found.at)}. A newer read failed: {read.error}."
+    old = age if read.error else ""
     unknown = " ".join((*(f"Not known: {problem}." for problem in read.found.problems), old)).strip()
     return Table(_HEADINGS, rows, len(advices) - len(rows), unknown)
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
 
 
 def advice_totals(read: AdviceRead) -> Sequence[str]:
