@@ -49,7 +49,8 @@ class KubeletContainer:
     devices: tuple[KubeletDevices, ...] = ()
     claims: tuple[Claim, ...] = ()  # listed by v1 only
     container_id: str = ""  # 64 hex digits; "": not created by the runtime yet
-    init: bool = False  # the kubelet lists no resources for init containers
+    init: bool = False  # the kubelet lists no resources for init containers,
+    restartable: bool = False  # but for those that run as long as the pod (from 1.31 on)
     limits: Mapping[str, int] = field(default_factory=dict)  # extended resources
 
 
@@ -71,11 +72,12 @@ class KubeletPod:
 class FakeKubelet:
     """Serves ``<root>/pod-resources/kubelet.sock`` and, with ``pods_api``, ``<root>/pods-api/pods-api.sock``.
 
-    The attributes ``pods`` and ``offered`` (resource, device id) are the content of the answers; ``calls``
-    counts by the method's bare name: List, GetAllocatableResources, ListPods. ``filled`` is the number of
-    pods known after a start, static ones first, None for all; while it is a number, ListPods fails. Each
-    misbehaviour is an attribute: ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs),
-    ``padding_bytes`` added to each answer, ``errors`` (status code, details) and ``garbage`` by method.
+    The attributes ``pods``, ``offered`` (resource, device id) and ``offered_nodes`` (the NUMA nodes of every
+    offered device) are the content of the answers; ``calls`` counts by the method's bare name: List,
+    GetAllocatableResources, ListPods. ``filled`` is the number of pods known after a start, static ones
+    first, None for all; while it is a number, ListPods fails. Each misbehaviour is an attribute:
+    ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs), ``padding_bytes`` added to each answer,
+    ``errors`` (status code, details) and ``garbage`` by method.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class FakeKubelet:
         self.pods_socket = root / "pods-api" / "pods-api.sock"
         self.pods: Sequence[KubeletPod] = ()
         self.offered: Sequence[tuple[str, str]] = ()
+        self.offered_nodes: tuple[int, ...] = ()
         self.calls: Counter[str] = Counter()
         self.filled: int | None = None
         self.rate_limited = False
@@ -171,7 +174,7 @@ class FakeKubelet:
                 continue
             listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
             for container in pod.containers:
-                if not container.init:
+                if container.restartable or not container.init:
                     parts = (part for devices in container.devices for part in _held(devices))
                     resources = listed.containers.add(name=container.name)
                     resources.MergeFromString(_shuffled(parts))
@@ -179,7 +182,7 @@ class FakeKubelet:
         return bytes(answer.SerializeToString())
 
     def _allocatable(self) -> bytes:
-        return _shuffled(_offers(() if self.filled == 0 else tuple(self.offered)))
+        return _shuffled(_offers(() if self.filled == 0 else tuple(self.offered), self.offered_nodes))
 
     def _list_pods(self) -> bytes:
         answer = messages.ListPodsResponse(pods=[_pod(pod).SerializeToString() for pod in self.pods])
@@ -195,12 +198,12 @@ def _shuffled(parts: Iterable[bytes]) -> bytes:
 
 # There may be tens of thousands of ids: they are encoded again only after a change.
 @lru_cache(maxsize=2)
-def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
-    """Return a GetAllocatableResources response for each id."""
+def _offers(offered: tuple[tuple[str, str], ...], numa_nodes: tuple[int, ...]) -> list[bytes]:
+    """Return a GetAllocatableResources response for each id and NUMA node."""
     return [
         bytes(messages.AllocatableResourcesResponse(devices=[entry]).SerializeToString())
         for resource, device_id in offered
-        for entry in _entries(KubeletDevices(resource, (device_id,)))
+        for entry in _entries(KubeletDevices(resource, (device_id,), numa_nodes))
     ]
 
 

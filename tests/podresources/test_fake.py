@@ -8,7 +8,12 @@ from pathlib import Path
 from exporter.demo.fake_kubelet import FakeKubelet, KubeletPod
 from podresources.client import PodResources
 from podresources.dialer import Dialer
-from podresources.messages import LIST_V1, ListPodResourcesResponse
+from podresources.messages import (
+    ALLOCATABLE_V1,
+    LIST_V1,
+    AllocatableResourcesResponse,
+    ListPodResourcesResponse,
+)
 from podresources.pods import Pods
 
 
@@ -33,6 +38,28 @@ async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
         ("GPU-1::1", 0),
         ("GPU-1::1", 1),
     ]
+
+
+async def test_offered_devices_are_repeated_for_each_numa_node(kubelet: FakeKubelet) -> None:
+    """As in the list of containers, an offered device has one entry for each NUMA node."""
+    kubelet.offered, kubelet.offered_nodes = [("nvidia.com/gpu", "GPU-1")], (0, 1)
+    async with Dialer(kubelet.socket).connect(within=5.0) as connection:
+        answer = await connection.call(ALLOCATABLE_V1, AllocatableResourcesResponse.FromString)
+    assert sorted((each.device_ids[0], each.topology.nodes[0].ID) for each in answer.devices) == [
+        ("GPU-1", 0),
+        ("GPU-1", 1),
+    ]
+
+
+async def test_init_containers_are_listed_if_they_run_as_long_as_the_pod(
+    kubelet: FakeKubelet, pod: KubeletPod
+) -> None:
+    """A restartable init container is listed with its devices, any other is not."""
+    held = pod.containers[0]
+    first, guard = (replace(held, name=name, init=True) for name in ("first", "guard"))
+    kubelet.pods = [replace(pod, containers=(first, replace(guard, restartable=True)))]
+    found = await PodResources(kubelet.socket).read()
+    assert {each.holder.container for each in found.allocated} == {"guard"}
 
 
 async def test_calls(kubelet: FakeKubelet) -> None:
