@@ -55,7 +55,8 @@ def quick_rules(folder: Path) -> Path:
         sharing=replace(numbers.sharing, idle_after="1s"),
     )
     path = folder / "recording.yaml"
-    path.write_text(rule_files(often)[RECORDING])
+    # Those of advice have intervals that are not to be set.
+    path.write_text(re.sub(r"(?m)^( +interval: ).*$", r"\g<1>1s", rule_files(often)[RECORDING]))
     return path
 
 

@@ -25,6 +25,7 @@ _LEVELS = {
     "gpu": _GPU | {"mig_uuid", "model"},
     "node": frozenset({"cluster", "node", "model"}),
     "namespace": frozenset({"cluster", "namespace"}),
+    "pod": frozenset({"cluster", "namespace", "pod"}),
 }
 _FURTHER = {
     "gpuslice_sharing": frozenset({"sharing"}),
@@ -32,6 +33,9 @@ _FURTHER = {
     "gpuslice_recent_xid_seconds": frozenset({"xid"}),
     "gpuslice_known_gpus": frozenset({"value"}),
     "gpuslice_known_containers": frozenset({"value"}),
+    "gpuslice_computing": frozenset({"value"}),
+    "gpuslice_held_seconds": frozenset({"model", "sharing", "isolation"}),
+    "gpuslice_owner": frozenset({"owner_kind", "owner_name"}),
 }
 
 

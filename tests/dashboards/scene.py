@@ -127,7 +127,8 @@ def scene(folder: Path) -> Iterator[Scene]:
     thresholds.write_text(RULES)
     made = rule_files(load_thresholds(thresholds))
     rules = [folder / "recording.yaml", folder / "alerts.yaml"]
-    rules[0].write_text(made[RECORDING])
+    # Those of advice have intervals that are not to be set.
+    rules[0].write_text(re.sub(r"(?m)^( +interval: ).*$", rf"\g<1>{ROUND}s", made[RECORDING]))
     # Alerts fire at once.
     rules[1].write_text(re.sub(r"(?m)^ +for: .*\n", "", made[ALERTS]))
     now = _scraped(folder, rules)

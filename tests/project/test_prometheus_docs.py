@@ -166,9 +166,9 @@ def test_names_of_series_and_alerts_exist() -> None:
 
 
 def test_remote_write_keeps_the_sums() -> None:
-    """The records that it keeps are all but those of single containers and GPUs."""
+    """The records that it keeps are all but those of single containers, pods and GPUs."""
     (sums, _) = documents("remote_write")
     regex = sums["remote_write"][0]["write_relabel_configs"][0]["regex"]
     lost = {name for name in named("record") if not re.fullmatch(regex, name)}
 
-    assert {name.split(":")[0] for name in lost} == {"container", "gpu"}
+    assert {name.split(":")[0] for name in lost} == {"container", "gpu", "pod"}

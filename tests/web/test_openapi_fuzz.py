@@ -71,6 +71,8 @@ def test_a_hub_is_what_it_describes(tmp_path: Path) -> None:
         prometheus(tmp_path, {"node": f"{node}/metrics"}, rules=rules) as server,
     ):
         until(lambda: server.query("node:gpuslice_total_bytes:sum"), "the node was scraped and recorded")
+        held = "container:gpuslice_held_seconds:increase1h"
+        until(lambda: server.query(held), "there are records for advice")
         with serving("hub", "--prometheus-url", server.url, "--refresh", "10s") as hub:
             until(lambda: hub.get("-/ready") == "ok\n", "the first look")
             fuzz(hub.url.removesuffix("/"), tmp_path, 20)
