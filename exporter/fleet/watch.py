@@ -115,6 +115,10 @@ class Watch:
             if str(error) != previous.error:
                 log.warning("cannot read the advice of the cluster: %s; retrying", error)
             self._advice = replace(previous, error=str(error), reads=previous.reads + 1)
+        except Exception as error:
+            # Advice that fails in an unforeseen way must not end the reads of the cluster.
+            log.exception("cannot make the advice of the cluster")
+            self._advice = replace(previous, error=repr(error), reads=previous.reads + 1)
         else:
             self._advice = AdviceRead(found=found, read_at=self._clock(), error="", reads=previous.reads + 1)
         return time.monotonic() - started
