@@ -73,7 +73,13 @@ _POD_RESOURCES: _Table = {
 }
 # A pod is sent as the bytes of a core/v1 Pod. That is proto2; declared as proto3, its strings are validated.
 _PODS: _Table = {
-    "ContainerStatus": (("name", 1, "string"), ("containerID", 8, "string")),
+    "ResourceHealth": (("resourceID", 1, "string"), ("health", 2, "string")),
+    "ResourceStatus": (("name", 1, "string"), ("resources", 2, "ResourceHealth*")),
+    "ContainerStatus": (
+        ("name", 1, "string"),
+        ("containerID", 8, "string"),
+        ("allocatedResourcesStatus", 14, "ResourceStatus*"),
+    ),
     "PodStatus": (
         ("phase", 1, "string"),
         ("containerStatuses", 8, "ContainerStatus*"),
@@ -145,6 +151,7 @@ ListPodResourcesResponse: Any = _pod_resources["ListPodResourcesResponse"]
 AllocatableResourcesResponse: Any = _pod_resources["AllocatableResourcesResponse"]
 EncodedPods: Any = _pod_resources["EncodedPods"]
 OfferedEntries: Any = _pod_resources["OfferedEntries"]
+ResourceStatus: Any = _pods["ResourceStatus"]
 Pod: Any = _pods["Pod"]
 ListPodsResponse: Any = _pods["ListPodsResponse"]
 

@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from exporter.model import ContainerSpec, PodDetails, PodIdentity
+from exporter.model import ContainerSpec, PodDetails, PodIdentity, ResourceHealth
 from exporter.model.kubelet import extended_resources, kept_annotations
 from podresources.dialer import Dialer
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod, Unchanged
@@ -80,6 +80,13 @@ def _details(pod: Any) -> PodDetails:
         annotations=kept_annotations({entry.key: entry.value for entry in pod.metadata.annotations}),
         containers=(*init, *(_spec(container, init=False) for container in pod.spec.containers)),
         phase=pod.status.phase,
+        # The kubelet reports it of ordinary containers only.
+        health=tuple(
+            ResourceHealth(container.name, status.name, device.resourceID, device.health)
+            for container in pod.status.containerStatuses
+            for status in container.allocatedResourcesStatus
+            for device in status.resources
+        ),
     )
 
 

@@ -113,6 +113,8 @@ class DeviceJoin:
             processes=use.processes,
             memory_source=use.memory_source,
             compute_source=use.compute_source,
+            claims=has.claims,
+            health=has.health,
         )
 
 

@@ -4,7 +4,8 @@ from collections import defaultdict
 from operator import attrgetter
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, Holdings
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, HeldClaim, Holding, Holdings
+from exporter.model.kubelet import worst_health
 from exporter.model.sums import total
 
 
@@ -17,6 +18,8 @@ class Entitlement(NamedTuple):
     slices: int | None
     memory: int | None  # bytes
     compute: float | None  # share of the physical GPU
+    claims: tuple[HeldClaim, ...]
+    health: str  # "" if unknown
 
 
 class HoldingsIndex:
@@ -57,6 +60,8 @@ class HoldingsIndex:
             slices=self._slices(key, ref, held),
             memory=total([holding.memory_entitled for holding in held]) if held else None,
             compute=total([holding.compute_entitled for holding in held]) if held else None,
+            claims=tuple(sorted({claim for holding in held for claim in holding.claims})),
+            health=worst_health(holding.health for holding in held),
         )
 
     def _slices(self, key: DeviceKey, ref: ContainerRef, held: list[Holding]) -> int | None:

@@ -52,6 +52,7 @@ class KubeletContainer:
     init: bool = False  # the kubelet lists no resources for init containers,
     restartable: bool = False  # but for those that run as long as the pod (from 1.31 on)
     limits: Mapping[str, int] = field(default_factory=dict)  # extended resources
+    health: Mapping[str, str] = field(default_factory=dict)  # by id, in the pod's status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,13 +258,32 @@ def _pod(pod: KubeletPod) -> Any:
         limits = [{"key": key, "value": {"string": str(count)}} for key, count in container.limits.items()]
         specs = payload.spec.initContainers if container.init else payload.spec.containers
         specs.add(name=container.name, resources={"limits": limits})
-        statuses = (
-            payload.status.initContainerStatuses if container.init else payload.status.containerStatuses
-        )
-        status = statuses.add(name=container.name)
+        kind = "initContainerStatuses" if container.init else "containerStatuses"
+        status = getattr(payload.status, kind).add(name=container.name)
+        status.allocatedResourcesStatus.extend(() if container.init else _healths(container))
         if container.container_id:
             status.containerID = f"containerd://{container.container_id}"
     return payload
+
+
+def _healths(container: KubeletContainer) -> list[Any]:
+    """Return the health of the container's devices by resource, in random order as the real kubelet."""
+    told = [
+        (devices.resource, device_id, container.health[device_id])
+        for devices in container.devices
+        for device_id in devices.ids
+        if device_id in container.health
+    ]
+    # The pod has a name of its own for the claim.
+    told += [(f"claim:{each.name}", each.cdi, each.health) for each in container.claims if each.health]
+    random.shuffle(told)
+    return [
+        messages.ResourceStatus(
+            name=name,
+            resources=[{"resourceID": of, "health": health} for other, of, health in told if other == name],
+        )
+        for name in dict.fromkeys(resource for resource, _, _ in told)
+    ]
 
 
 def _map_entries(texts: Mapping[str, str]) -> list[dict[str, str]]:

@@ -194,4 +194,5 @@ def _listed_container(container: Container) -> KubeletContainer:
         container_id=container.container_id,
         init=container.init,
         limits={**counts, **container.limits},
+        health=container.health,
     )

@@ -176,12 +176,18 @@ def _finite(value: Number | None) -> Number | None:
 def _columns(level: Level, families: Iterable[AnyFamily]) -> list[str]:
     columns = list(LEVEL_LABELS[level])
     for family in families:
-        columns += family.labels if family.type == "info" else [field_name(family)]
+        plain = isinstance(family, Family) or family.several or family.type != "info"
+        columns += [field_name(family)] if plain else family.labels
     return columns
 
 
 def cell(value: Any) -> Any:
-    """Return a value for a cell of CSV: text that a spreadsheet would run starts with an apostrophe."""
+    """Return a value for a cell of CSV: text that a spreadsheet would run starts with an apostrophe.
+
+    A list of records is the values of each, separated by spaces and semicolons.
+    """
+    if isinstance(value, list):
+        value = "; ".join(" ".join(filter(None, record.values())) for record in value)
     if not isinstance(value, str):
         return value
     text = encodable(value)

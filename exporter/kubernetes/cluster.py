@@ -10,7 +10,7 @@ from exporter.concurrency import NoThreadError, Worker
 from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.collection import Query, mapping, objects, text, texts
 from exporter.kubernetes.follower import PACE, Client, Follower, Pace
-from exporter.model import ContainerSpec, NodeObject, PodDetails, PodIdentity
+from exporter.model import ContainerSpec, NodeObject, PodDetails, PodIdentity, ResourceHealth
 from exporter.model.kubelet import extended_resources, kept_annotations
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -64,6 +64,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodIdentity | None:
             annotations=kept_annotations(annotations),
             containers=_specs(mapping(pod, "spec")),
             phase=text(status, "phase"),
+            health=_health(status),
         ),
     )
 
@@ -84,6 +85,20 @@ def _specs(spec: Mapping[str, Any]) -> tuple[ContainerSpec, ...]:
         )
         for kind, init in kinds
         for container in objects(spec, kind)
+    )
+
+
+def _health(status: Mapping[str, Any]) -> tuple[ResourceHealth, ...]:
+    return tuple(
+        ResourceHealth(
+            container=text(container, "name"),
+            resource=text(resource, "name"),
+            device_id=text(device, "resourceID"),
+            health=text(device, "health"),
+        )
+        for container in objects(status, "containerStatuses")
+        for resource in objects(container, "allocatedResourcesStatus")
+        for device in objects(resource, "resources")
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from exporter.metrics.family import AnyFamily, Rows, whole
+from exporter.metrics.family import AnyFamily, Rows, whole, word
 from exporter.model import ContainerRow, PodRow
 
 _ROWS: Rows[ContainerRow, ContainerRow] = Rows("gpuslice_container_", "container", whole)
@@ -26,6 +26,20 @@ CONTAINER: tuple[AnyFamily, ...] = (
             row.compute_source,
             row.model,
         ),
+    ),
+    _ROWS.info(
+        "device_health_info",
+        ("health",),
+        "Health of the container's slices of the device, the worst of them, as the kubelet reports it in the "
+        "pod's status: Healthy, Unhealthy or Unknown.",
+        lambda row: word(row.health),
+    ),
+    _ROWS.standard.infos(
+        "claim_info",
+        ("claim_namespace", "claim", "request", "driver", "pool", "device"),
+        "Resource claim (DRA) by which the container holds the device: namespace and name of the claim, name "
+        "of the request in it, and the device by driver, pool and name.",
+        lambda row: row.claims,
     ),
     _ROWS.gauge(
         "slices",

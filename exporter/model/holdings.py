@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exporter.model.hardware import GpuIdentity
-from exporter.model.kubelet import ContainerRef
+from exporter.model.kubelet import ContainerRef, HeldClaim
 from exporter.model.snapshot import DeviceKey, SliceCount
 
 
@@ -44,6 +44,10 @@ class Holding:
     isolation: str = ""
     # Whether another holding of the container already counts its slices of the device, in another unit.
     counted_elsewhere: bool = False
+    # The resource claims that it is by.
+    claims: tuple[HeldClaim, ...] = ()
+    # The worst health that the kubelet reports of its slices; "" if unknown.
+    health: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

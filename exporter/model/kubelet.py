@@ -1,7 +1,7 @@
 """Records of the kubelet, of Kubernetes objects, and of the node's process table."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -51,6 +51,18 @@ class ClaimedDevice:
     cdi: tuple[str, ...] = ()
 
 
+class HeldClaim(NamedTuple):
+    """A device of a resource claim that a container holds, by the names of the Kubernetes API."""
+
+    namespace: str
+    name: str
+    # Name of the request in the claim; "" if unknown.
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+
 class OfferedDevice(NamedTuple):
     """One healthy, allocatable device id that a device plugin offers on this node."""
 
@@ -96,6 +108,22 @@ class ContainerSpec:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
+class ResourceHealth(NamedTuple):
+    """The health of one device of a container, as the kubelet writes it into the pod's status (KEP-4680).
+
+    Source: ``ResourceStatus`` and ``ResourceHealth`` of
+    https://github.com/kubernetes/api/blob/master/core/v1/types.go
+    """
+
+    container: str
+    # The extended resource, or ``claim:<name in the pod>``, with ``/<request>`` if the container names one.
+    resource: str
+    # The device plugin's id; for a claim a CDI name, or driver/pool/device.
+    device_id: str
+    # Healthy, Unhealthy or Unknown.
+    health: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDetails:
     """The object of a pod, without its names."""
@@ -106,6 +134,8 @@ class PodDetails:
     containers: tuple[ContainerSpec, ...] = ()
     # Pending, Running, Succeeded, Failed or Unknown.
     phase: str = ""
+    # () if the kubelet does not report it: before Kubernetes 1.36 it is off by default.
+    health: tuple[ResourceHealth, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +203,14 @@ class Workloads:
     superseded: frozenset[str] = frozenset()
     # By pod UID, ids of the containers with processes, without sandboxes; None if not searched in this poll.
     running: Mapping[str, frozenset[str]] | None = None
+
+
+_SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
+
+
+def worst_health(reported: Iterable[str]) -> str:
+    """Return the worst of some healths; "" if none is known. A word other than these three is the worst."""
+    return max(reported, key=lambda health: (_SEVERITY.get(health, len(_SEVERITY)), health), default="")
 
 
 # kubectl's copy of the whole object.

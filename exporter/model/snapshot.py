@@ -17,7 +17,7 @@ from exporter.model.hardware import (
     MigReading,
     ProcessKind,
 )
-from exporter.model.kubelet import ContainerRef
+from exporter.model.kubelet import ContainerRef, HeldClaim
 from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import ClockEvent, VgpuReading
 from exporter.model.totals import Totals
@@ -98,6 +98,10 @@ class ContainerRow:
     processes: int | None = None
     memory_source: str = "none"
     compute_source: str = "none"
+    # The resource claims by which it holds the device, sorted.
+    claims: tuple[HeldClaim, ...] = ()
+    # The worst health of its slices of the device, in the kubelet's words; "" if the kubelet reports none.
+    health: str = ""
     totals: Totals | None = None
 
 

@@ -21,6 +21,7 @@ from exporter.model import (
     GpuIdentity,
     GpuReading,
     GpuRow,
+    HeldClaim,
     Memory,
     MigReading,
     MigRow,
@@ -142,6 +143,8 @@ def _container(name: str, key: DeviceKey, **facts) -> ContainerRow:
         processes=1,
         memory_source="process",
         compute_source="process",
+        claims=(HeldClaim("ml", f"{name}-gpu", "gpu", "gpu.nvidia.com", "gpu-node-07", "gpu-0"),),
+        health="Healthy",
         totals=Totals(
             first_seen=NOW - 9000,
             memory_peak=5 * GIB,

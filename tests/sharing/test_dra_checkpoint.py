@@ -108,11 +108,11 @@ def test_what_a_claim_takes_of_a_shared_device():
     found = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
     assert found.prepared == {
         (CLAIM, "gpu-0"): (
-            Prepared(share_id="a", memory=10 << 30),
-            Prepared(share_id="b", compute=0.4),
+            Prepared(share_id="a", memory=10 << 30, request="gpu"),
+            Prepared(share_id="b", compute=0.4, request="gpu"),
         )
     }
-    assert found.find(CLAIM, "gpu-0", "b") == (Prepared(share_id="b", compute=0.4),)
+    assert found.find(CLAIM, "gpu-0", "b") == (Prepared(request="gpu", share_id="b", compute=0.4),)
     assert found.find(CLAIM, "gpu-0", "c") == ()
     assert [each.share_id for each in found.find(CLAIM, "gpu-0", "")] == ["a", "b"]
 
@@ -131,8 +131,8 @@ def test_shares_of_what_is_prepared_without_them():
     ]
     assert decoded({CLAIM: claim([GPU], results)}) == {
         (CLAIM, "gpu-0"): (
-            Prepared(share_id="a", uuid=GPU_UUID, memory=4 << 30),
-            Prepared(share_id="b", uuid=GPU_UUID, admin=True),
+            Prepared(request="gpu", share_id="a", uuid=GPU_UUID, memory=4 << 30),
+            Prepared(request="gpu", share_id="b", uuid=GPU_UUID, admin=True),
         )
     }
 
@@ -141,13 +141,13 @@ def test_a_share_without_an_id_is_the_one_without_an_id():
     """Where a claim has a device with and without one, the kubelet's word is taken."""
     results = [result("gpu-0", consumedCapacity={"memory": "1Gi"}), result("gpu-0", shareID="a")]
     found = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
-    assert found.find(CLAIM, "gpu-0", "") == (Prepared(memory=1 << 30),)
+    assert found.find(CLAIM, "gpu-0", "") == (Prepared(request="gpu", memory=1 << 30),)
 
 
 def test_admin_access():
     """A claim that has a device to look at says so."""
     found = decoded({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])})
-    assert found == {(CLAIM, "gpu-0"): (Prepared(uuid=GPU_UUID, admin=True),)}
+    assert found == {(CLAIM, "gpu-0"): (Prepared(request="gpu", uuid=GPU_UUID, admin=True),)}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_uuid_that_is_none(uuid):
 def test_amounts_that_are_none(amount):
     """Only whole numbers of a reasonable length are amounts."""
     results = [result("gpu-0", consumedCapacity={"memory": amount, "cores": amount})]
-    assert decoded({CLAIM: claim([], results)}) == {(CLAIM, "gpu-0"): (Prepared(),)}
+    assert decoded({CLAIM: claim([], results)}) == {(CLAIM, "gpu-0"): (Prepared(request="gpu"),)}
 
 
 WHOLE = content({CLAIM: claim([GPU, NEW_MIG], [result("gpu-0", consumedCapacity={"memory": "1Gi"})])})

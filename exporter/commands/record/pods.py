@@ -22,6 +22,7 @@ from exporter.model import (
     PodIdentity,
     SystemFiles,
 )
+from exporter.model.kubelet import worst_health
 from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, made
 from exporter.sharing.alibaba.cgpu import Cgpu
@@ -29,7 +30,7 @@ from exporter.sharing.base.holdings import holdings_from
 from exporter.sharing.base.resolve import resolve
 from exporter.sharing.base.view import NodeFacts, View
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
-from exporter.sharing.dra.claims import ClaimSystem, claim_uid
+from exporter.sharing.dra.claims import ClaimSystem, claim_uid, is_health_of
 from exporter.sharing.nvidia.device_plugin import Nvidia, Resources
 
 Files = Mapping[str, SystemFiles]
@@ -82,7 +83,7 @@ def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, An
         )
         for share in shares:
             name, share_id = mask.text(device), mask.uid(share.share_id)
-            result = {"driver": driver, "device": name, **dict(_result(share, share_id))}
+            result = {"driver": driver, "device": name, **dict(_result(share, share_id, mask))}
             claim["status"]["allocation"]["devices"]["results"].append(result)
             if share.uuid:
                 names = {"DeviceName": name, "ShareID": share_id}
@@ -91,7 +92,9 @@ def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, An
     return {"v2": {"preparedClaims": claims}}
 
 
-def _result(share: Prepared, share_id: str) -> Iterator[tuple[str, object]]:
+def _result(share: Prepared, share_id: str, mask: Mask) -> Iterator[tuple[str, object]]:
+    if share.request:
+        yield "request", mask.name("request", share.request)
     if share_id:
         yield "shareID", share_id
     if share.admin:
@@ -222,6 +225,11 @@ class Pods:
             shares=tuple(self._shares(ref)) if ref in self._holdings.with_shares else None,
             init=spec.init,
             limits={name: amount for name, amount in spec.limits.items() if self._is_read(name)},
+            health={
+                self._mask.device_id(entry.device_id): entry.health
+                for entry in self._holdings.view.health(ref)
+                if entry.resource in self._devices.get(ref, {})
+            },
             processes=tuple(self._processes.get(ref, ())),
         )
 
@@ -238,6 +246,11 @@ class Pods:
             uid=mask.uid(claim_uid(claim)),
             pool=mask.name("node", claim.pool),
             share_id=mask.uid(claim.share_id),
+            health=worst_health(
+                entry.health
+                for entry in self._holdings.view.health(claim.holder)
+                if is_health_of(claim, entry.device_id)
+            ),
         )
 
     def _shares(self, ref: ContainerRef) -> Iterable[Share]:

@@ -28,6 +28,7 @@ class Claim:
     uid: str = ""  # by default derived from the names
     pool: str = ""  # by default the node
     share_id: str = ""  # one of several shares of the device
+    health: str = ""  # in the status of the pod; "": not reported
 
     @property
     def cdi(self) -> str:
@@ -99,6 +100,8 @@ class Container:
     init: bool = False
     # Extended resources that it requests, if more than the number of its ids.
     limits: Mapping[str, int] = field(default_factory=dict)
+    # Health by id, as the kubelet reports it in the status of the pod.
+    health: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[Process, ...] = ()
 
 

@@ -23,6 +23,7 @@ from exporter.model import (
     Memory,
     MigReading,
 )
+from exporter.model.kubelet import worst_health
 from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
 from exporter.sharing.base.system import Entitled, HeldSlices, Offer, System, guarded
 from exporter.sharing.base.view import NodeFacts, View
@@ -59,6 +60,7 @@ class _Node:
     """The devices of the node and the systems that share them."""
 
     def __init__(self, view: View, systems: Sequence[System], resolved: Resolved) -> None:
+        self._view = view
         self._resolved = resolved
         self._known = {device.key for device in view.inventory.devices}
         self._offered_known = view.allocations.offered is not None
@@ -96,6 +98,8 @@ class _Node:
                 compute_entitled=grant.compute_entitled,
                 meter=grant.meter,
                 counted_elsewhere=grant.counted_elsewhere,
+                claims=grant.claims,
+                health=grant.health,
                 sharing=sharing.sharing,
                 isolation=sharing.isolation,
             )
@@ -115,6 +119,11 @@ class _Node:
                 meter=entitled.meter,
                 sharing=sharing.sharing,
                 isolation=sharing.isolation,
+                health=worst_health(
+                    entry.health
+                    for entry in self._view.health(holder)
+                    if entry.resource == resource and entry.device_id in ids
+                ),
             )
 
     def unread(self) -> Iterable[GpuIdentity]:

@@ -12,6 +12,7 @@ from exporter.model import (
     DeviceSharing,
     GpuIdentity,
     GpuReading,
+    HeldClaim,
     Meter,
     PodIdentity,
     SliceCount,
@@ -89,6 +90,8 @@ class Grant:
     exclusive: bool = False  # no other container can have a part of the device
     # Another grant of the container counts its slices of the device, in another unit.
     counted_elsewhere: bool = False
+    claims: tuple[HeldClaim, ...] = ()
+    health: str = ""  # the worst that the kubelet reports; "" if unknown
     for_unknown: bool = False  # the holder reserves the device for an unknown container
 
 

@@ -18,6 +18,7 @@ from exporter.model import (
     NodeObject,
     PodDetails,
     PodIdentity,
+    ResourceHealth,
     SystemFiles,
 )
 from exporter.model.kubelet import PodName
@@ -124,6 +125,12 @@ class View:
         """Return the details of a container's pod, None if they are unknown."""
         pod = self.pod(holder)
         return pod.details if pod is not None else None
+
+    def health(self, holder: ContainerRef) -> Iterable[ResourceHealth]:
+        """Return the health of a container's devices, as far as the kubelet reports it."""
+        details = self.details(holder)
+        reported = details.health if details is not None else ()
+        return (entry for entry in reported if entry.container == holder.container)
 
     def annotations(self, holder: ContainerRef) -> Mapping[str, str]:
         """Return the annotations of a container's pod, {} if they are unknown."""

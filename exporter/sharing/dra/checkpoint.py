@@ -30,6 +30,7 @@ class Prepared:
     uuid: str = ""  # "" until the device is prepared
     memory: int | None = None  # bytes of a shared device; None if not stated
     compute: float | None = None  # share of a shared GPU; None if not stated
+    request: str = ""  # name of the request in the claim; "" if not stated
     admin: bool = False  # admin access: monitors the device and does not hold it
 
 
@@ -133,6 +134,7 @@ def _results(claim: Any, driver: str) -> Iterator[tuple[str, Prepared]]:
             _text(result, "device"),
             Prepared(
                 share_id=_text(result, "shareID"),
+                request=_text(result, "request"),
                 memory=quantity(_text(consumed, "memory")) or None,
                 compute=cores / 100 if cores else None,
                 admin=result.get("adminAccess") is True,

@@ -23,8 +23,10 @@ from exporter.model import (
     DeviceKey,
     DeviceProcess,
     DeviceSharing,
+    HeldClaim,
     Meter,
 )
+from exporter.model.kubelet import worst_health
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.system import Entitled, Grant, Granted, Offer, System, not_counted, words_of
@@ -155,6 +157,23 @@ class ClaimSystem(System):
             compute_entitled=entitled.compute,
             meter=self.meter(part, holder),
             exclusive=self.exclusive(part),
+            claims=tuple(sorted({self._held_claim(claim) for claim in part.of(holder)})),
+            health=worst_health(
+                entry.health
+                for entry in self.view.health(holder)
+                if any(is_health_of(claim, entry.device_id) for claim in part.of(holder))
+            ),
+        )
+
+    def _held_claim(self, claim: ClaimedDevice) -> HeldClaim:
+        noted = self._noted(claim)
+        return HeldClaim(
+            namespace=claim.claim_namespace,
+            name=claim.claim,
+            request=noted.request if noted is not None else "",
+            driver=claim.driver,
+            pool=claim.pool,
+            device=claim.device,
         )
 
     def _claims(self) -> Iterator[ClaimedDevice]:
@@ -209,6 +228,17 @@ def claim_uid(claim: ClaimedDevice) -> str:
     matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
     uids = {match[2] for match in matches if (match[1], match[3]) == (claim.driver, claim.device)}
     return uids.pop() if len(uids) == 1 else ""
+
+
+def is_health_of(claim: ClaimedDevice, resource_id: str) -> bool:
+    """Return whether the status of a pod names this device: by a CDI name, or by driver, pool and device.
+
+    The kubelet writes the first CDI name of a device; the list of a claim also has those of other devices.
+    """
+    if resource_id in claim.cdi:
+        name = resource_id.partition("=")[2]
+        return name == claim.device or name.endswith(f"-{claim.device}")
+    return resource_id == f"{claim.driver}/{claim.pool}/{claim.device}"
 
 
 def _share_key(claim: ClaimedDevice) -> tuple[str, str, str]:
