@@ -152,7 +152,13 @@ def _allocations(health: CollectorHealth, evidence: PollResult, settings: Settin
     text = f"{allocations.api_version}, {plural(len(allocations.allocated), 'device id')} allocated"
     if allocations.offered is None:
         return OFFERS_UNKNOWN.check(_NAME, text)
-    return Check(_NAME, "OK", f"{text}, {len(allocations.offered)} offered")
+    text = f"{text}, {len(allocations.offered)} offered"
+    if allocations.claims:
+        claimed = {(claim.driver, claim.pool, claim.device) for claim in allocations.claims}
+        text += f", {plural(len(claimed), 'device')} in resource claims"
+        if not (allocations.allocated or allocations.offered):
+            text += "; this node has no device plugin, and needs none"
+    return Check(_NAME, "OK", text)
 
 
 def _offers(allocations: Allocations, snapshot: Snapshot) -> Iterator[Check]:

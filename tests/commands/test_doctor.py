@@ -18,6 +18,7 @@ from tests.parameters import mostly_slow
 NODES = {
     "a10-mps": (0, {}),
     "a100-mig-mixed": (0, {}),
+    "dra-only": (0, {}),
     "gke": (3, {"processes": "missing", "pod names": "missing"}),
     "h100-exclusive": (0, {}),
     "hami-hygon": (0, {}),
@@ -38,7 +39,7 @@ def judged(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
     return done.returncode, {check["name"]: check for check in report["checks"]}
 
 
-@pytest.mark.parametrize("name", mostly_slow(NODES, "a100-mig-mixed", "gke", "no-gpu"))
+@pytest.mark.parametrize("name", mostly_slow(NODES, "a100-mig-mixed", "dra-only", "gke", "no-gpu"))
 def test_nodes(name: str):
     """Each node is judged as it is; what is not well says what is lost and how to mend it."""
     code, checks = judged("--scenario", name)

@@ -21,7 +21,7 @@ from exporter.metrics.dcgm import DCGM
 from tests.golden.page import headers, reviewed
 from tests.golden.story import HERE, NODES, golden, scenario, story, times
 
-WITH_ALL = ("confidential", "dra", "gb200-nvl72", "h100-exclusive", "sick-gpus")
+WITH_ALL = ("confidential", "dra", "dra-only", "gb200-nvl72", "h100-exclusive", "sick-gpus")
 
 
 def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> None:

@@ -12,7 +12,7 @@ from exporter.kubernetes import collection
 from exporter.kubernetes.cluster import by_uid, read_node, read_pod
 from exporter.kubernetes.collection import LONGEST_EVENT, lines
 from exporter.kubernetes.follower import MOST_OBJECTIONS, Pace
-from exporter.model import ContainerSpec, NodeObject
+from exporter.model import ContainerSpec, NodeObject, ResourceHealth
 from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
 from tests.kubernetes.following import following_pods, messages, names, until
@@ -60,6 +60,22 @@ async def test_pods_come_and_go_and_are_asked_for_by_node(api: Api, caplog) -> N
         "5001",
     )
     assert caplog.records == []
+
+
+async def test_the_health_of_devices_comes_with_a_pod(api: Api) -> None:
+    """It is what the status of each ordinary container says; what is not of that form is left out."""
+    pod = a_pod("infer")
+    entries = [{"resourceID": "GPU-a", "health": "Unhealthy"}, "GPU-b"]
+    pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [
+        {"name": "nvidia.com/gpu", "resources": entries},
+        {"name": "claim:gpu/all", "resources": None},
+    ]
+    api.pods.put(pod)
+    async with following_pods(api.configure) as pods:
+        assert pods.objects[uid_of("infer")].details.health == (
+            ResourceHealth("main", "nvidia.com/gpu", "GPU-a", "Unhealthy"),
+        )
+        assert pods.objects[uid_of("train")].details.health == ()
 
 
 async def test_a_pod_made_anew_under_its_name_is_another_one(api: Api) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletPod
-from exporter.model import ContainerSpec, PodDetails, PodIdentity
+from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.scenario.pods import Claim
+from exporter.model import ContainerSpec, PodDetails, PodIdentity, ResourceHealth
 from podresources.channel import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod
 from podresources.pods import Pods
@@ -84,6 +85,23 @@ async def test_all_kinds_of_containers(tmp_path: Path, serve_raw: RawServer) -> 
     (identity,) = await Pods(tmp_path / "pods.sock").read()
     assert identity.containers == ("main", "load", "debug")
     assert identity.container_ids == {"a" * 64: "main", "b" * 64: "load", "c" * 64: "debug"}
+
+
+async def test_health_of_devices(kubelet: FakeKubelet) -> None:
+    """Each device of an ordinary container comes with the health in the status of the pod."""
+    claim = Claim(device="gpu-1", name="ml-gpu", uid="11111111-2222-3333-4444-555555555555", health="Unknown")
+    devices = (KubeletDevices("nvidia.com/gpu", ("GPU-a", "GPU-b")),)
+    healths = {"GPU-a": "Healthy", "GPU-b": "Unhealthy"}
+    main = KubeletContainer(name="main", devices=devices, claims=(claim,), health=healths)
+    load = KubeletContainer(name="load", init=True, devices=devices, health=healths)
+    kubelet.pods = [KubeletPod(namespace="ml", name="train", uid="uid-1", containers=(load, main))]
+    (identity,) = await Pods(kubelet.pods_socket).read()
+    assert identity.details is not None
+    assert sorted(identity.details.health) == [
+        ResourceHealth("main", "claim:ml-gpu", claim.cdi, "Unknown"),
+        ResourceHealth("main", "nvidia.com/gpu", "GPU-a", "Healthy"),
+        ResourceHealth("main", "nvidia.com/gpu", "GPU-b", "Unhealthy"),
+    ]
 
 
 @pytest.mark.parametrize(

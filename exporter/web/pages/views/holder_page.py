@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats.wording import decimal, duration, gibibytes, mode_word
-from exporter.model import ContainerRef, ContainerRow, GpuRow, MigRow, Totals
+from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
 from exporter.model.states import STATE_WORDS
 from exporter.web.pages.holders_table.cells_html import efficiency_of, row_id
 from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
@@ -67,6 +67,8 @@ class HeldView:
     model: str
     slice: Figure
     resource: str
+    claims: tuple[str, ...]  # "namespace/name, request R: device D of pool P"
+    health: str  # of the device in the kubelet's words, "" if it reports none
     mode: str
     isolation: str
     isolation_text: str
@@ -141,6 +143,8 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
         model=row.model,
         slice=slice_of(scene, row),
         resource=row.resource,
+        claims=tuple(map(_claim, row.claims)),
+        health=row.health,
         mode=mode_word(row.sharing),
         isolation=isolation_word(row.isolation),
         isolation_text=ISOLATION.get(row.isolation, ""),
@@ -152,6 +156,11 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
         neighbours=tuple(_neighbours(scene, row)),
         rest=_rest(scene, row),
     )
+
+
+def _claim(claim: HeldClaim) -> str:
+    request = f", request {claim.request}" if claim.request else ""
+    return f"{claim.namespace}/{claim.name}{request}: device {claim.device} of pool {claim.pool}"
 
 
 def _since(scene: Scene, row: ContainerRow, state: str) -> str:
