@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units, total_amount
 from exporter.fleet.cluster_model import Target
 from exporter.fleet.queries import Answers, some, target_of
 from exporter.fleet.targets import holder_key, holder_of
 from exporter.formats.wording import is_system
-from exporter.model import Condition, ContainerRow, DeviceKey, HeldClaim, Totals
+from exporter.model import Condition, ContainerRow, DeviceKey, Totals
 from exporter.model.conditions import TABLE
 from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.prometheus import Sample
@@ -38,7 +38,7 @@ _OF_ROW = {
     "last_active": "gpuslice_container_last_active_timestamp_seconds",
     "used": "gpuslice_container_used_gpu_seconds_total",
 }
-_HOLDERS, _CLAIMS, _HEALTH = "names of holders", "claims of holders", "health of held devices"
+_HOLDERS = "names of holders"
 _OF_HOLDER = "{} of holders"
 # No counter has the compute before the first poll that saw a container.
 _COMPUTED = "holders that computed lately"
@@ -79,8 +79,7 @@ def questions(nodes: Collection[str]) -> dict[str, str]:
     """Return the queries for the series of the GPUs and holders of these nodes; none if there are none."""
     if not nodes:
         return {}
-    families = _OF_GPU | {_HOLDERS: "gpuslice_container_info", _CLAIMS: "gpuslice_container_claim_info"}
-    families |= {_HEALTH: "gpuslice_container_device_health_info"}
+    families = _OF_GPU | {_HOLDERS: "gpuslice_container_info"}
     families |= {_OF_HOLDER.format(name): family for name, family in _OF_ROW.items()}
     lately = some("gpuslice_container_compute_used_ratio", "node", nodes)
     return {
@@ -213,19 +212,11 @@ def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list
         for name in _OF_ROW
     }
     computed = {holder_key(sample) for sample in series.rows(_COMPUTED)}
-    healths = {holder_key(sample): sample.labels.get("health", "") for sample in series.rows(_HEALTH)}
-    claims: dict[object, list[HeldClaim]] = defaultdict(list)
-    for sample in series.rows(_CLAIMS):
-        claims[holder_key(sample)].append(_claim(sample))
     by_gpu: dict[str, list[Holder]] = defaultdict(list)
     for sample in series.rows(_HOLDERS):
         key = holder_key(sample)
         values = {name: table.get(key) for name, table in tables.items()}
-        row = replace(
-            _row(sample, values, seen_computing=key in computed or bool(values["used"])),
-            claims=tuple(sorted(claims[key])),
-            health=healths.get(key, ""),
-        )
+        row = _row(sample, values, seen_computing=key in computed or bool(values["used"]))
         judged = _STATE_UNKNOWN if series.failed(*_FOR_STATES) else judge(row, at, idle_after)
         by_gpu[row.device.uuid].append(Holder(row=row, judged=judged))
     return by_gpu
@@ -246,11 +237,6 @@ def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: 
         compute_used=values["compute_used"],
         totals=Totals(first_seen=last_active or 0.0, last_active=last_active, seen_computing=seen_computing),
     )
-
-
-def _claim(sample: Sample) -> HeldClaim:
-    names = ("claim_namespace", "claim", "request", "driver", "pool", "device")
-    return HeldClaim(*(sample.labels.get(name, "") for name in names))
 
 
 def _whole(value: float | None) -> int | None:

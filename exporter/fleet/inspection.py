@@ -28,8 +28,6 @@ _HEADINGS = (
     "COMPUTE USED",
 )
 _HOLDER_HEADINGS = ("HOLDER", "GPU", "SLICES", "MEMORY USED / HELD", "COMPUTE USED / HELD", "STATE")
-# Column of holders that is shown if one of them has a claim.
-_CLAIM = "CLAIM"
 _NAMED = 20
 
 
@@ -137,19 +135,11 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
 
 
 def _details(inspection: Inspection) -> Iterator[str]:
-    shown = [
-        holder for _, of_node in inspection.nodes for gpu in of_node or () for holder in gpu.holders or ()
-    ]
-    claimed = any(holder.row.claims for holder in shown)
-    rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS, *([_CLAIM] if claimed else []))]
+    rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS)]
     unknown = []
     for node, of_node in inspection.nodes:
         name = printable(str(node.key))
-        rows += [
-            (name, *_holder_row(gpu, holder), *([_claims(holder)] if claimed else []))
-            for gpu in of_node or ()
-            for holder in gpu.holders or ()
-        ]
+        rows += [(name, *_holder_row(gpu, holder)) for gpu in of_node or () for holder in gpu.holders or ()]
         if not node.silent and (of_node is None or any(gpu.holders is None for gpu in of_node)):
             unknown.append(name)
     if len(rows) > 1:
@@ -175,11 +165,6 @@ def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
         f"{decimal(row.compute_used, 2)} / {decimal(row.compute_entitled, 2)} GPU",
         state_words(holder.judged),
     )
-
-
-def _claims(holder: Holder) -> str:
-    names = dict.fromkeys(f"{claim.namespace}/{claim.name}" for claim in holder.row.claims)
-    return printable(", ".join(names))
 
 
 def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
@@ -228,9 +213,6 @@ def _holder(holder: Holder) -> dict[str, Any]:
         "mig_uuid": row.device.mig_uuid or None,
         "resource": row.resource or None,
         "isolation": row.isolation or None,
-        "claims": [{name: text or None for name, text in claim._asdict().items()} for claim in row.claims]
-        or None,
-        "health": row.health or None,
         "slices": row.slices,
         "memory_entitled_bytes": row.memory_entitled,
         "memory_used_bytes": row.memory_used,

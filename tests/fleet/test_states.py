@@ -9,13 +9,6 @@ from exporter.prometheus import Prometheus
 from tests.fleet.answering import AT, Samples, answering, nodes
 from tests.fleet.test_refused import GPU, HOLDER
 
-CLAIM = {
-    "claim_namespace": "ml",
-    "claim": "big-gpu",
-    "driver": "gpu.nvidia.com",
-    "pool": "n1",
-    "device": "gpu-0",
-}
 _OF_HOLDER = {
     "last": "last_active_timestamp_seconds",
     "used": "used_gpu_seconds_total",
@@ -29,10 +22,6 @@ def _told(expression: str, facts: dict[str, float]) -> Samples:
         r"gpuslice_container_(info|slices)": [(HOLDER, 1.0)],
         r"max_over_time\(gpuslice_container_compute_used_ratio\{.*\}\[60s\]\) > 0": [(HOLDER, 1.0)]
         if facts.get("lately")
-        else [],
-        "gpuslice_container_claim_info": [({**HOLDER, **CLAIM}, 1.0)] if facts.get("claimed") else [],
-        "gpuslice_container_device_health_info": [({**HOLDER, "health": "Unhealthy"}, 1.0)]
-        if facts.get("claimed")
         else [],
     }
     for name, family in _OF_HOLDER.items():
@@ -74,20 +63,3 @@ async def test_inspect_tells_the_state_of_a_holder(facts, state, seconds, words)
     assert (holder["state"], holder["quiet_seconds"]) == (state, seconds)
     (line,) = (line for line in inspection_text(found, details=True).splitlines() if "train-0" in line)
     assert line.endswith(f"  {words}")
-
-
-async def test_inspect_shows_the_claim_of_a_holder() -> None:
-    """A column has it if any holder has one; unknown claims and health are null, not empty."""
-    claimed, plain = await _inspected(claimed=1), await _inspected()
-    holders = [
-        inspection_json(found, details=True)["nodes"][0]["devices"][0]["holders"][0]
-        for found in (claimed, plain)
-    ]
-
-    assert "CLAIM" in inspection_text(claimed, details=True)
-    assert "ml/big-gpu" in inspection_text(claimed, details=True)
-    assert "CLAIM" not in inspection_text(plain, details=True)
-    expected = {"namespace": "ml", "name": "big-gpu", "request": None, "driver": "gpu.nvidia.com"}
-    assert holders[0]["claims"] == [expected | {"pool": "n1", "device": "gpu-0"}]
-    assert [holder["health"] for holder in holders] == ["Unhealthy", None]
-    assert holders[1]["claims"] is None
