@@ -79,7 +79,16 @@ def shape(snapshot: Snapshot) -> dict[str, Any]:
         "containers": sorted(
             (
                 (
-                    replace(row, holder=ANYBODY, device=ANYWHERE, pod_uid="", totals=None, compute_used=None),
+                    replace(
+                        row,
+                        holder=ANYBODY,
+                        device=ANYWHERE,
+                        pod_uid="",
+                        totals=None,
+                        compute_used=None,
+                        claims=(),
+                    ),
+                    sorted((bool(claim.request), claim.driver, claim.device) for claim in row.claims),
                     bool(row.holder.container),
                 )
                 for row in snapshot.containers

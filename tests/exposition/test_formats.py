@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
-from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
+from exporter.metrics import CONTAINER, FAMILIES, Family, LabelledFamily, field_name
 from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, ProcessRow
 
 LISTS = {
@@ -153,7 +153,10 @@ def test_csv_has_a_column_for_every_family_of_containers(full) -> None:
 
     assert [row["pod"] for row in rows] == ["nb-anna", "nb-li", "train-0"]
     for family in CONTAINER:
-        assert set(family.labels if family.type == "info" else [field_name(family)]) <= set(rows[0])
+        listed = isinstance(family, LabelledFamily) and family.several
+        plain = family.type != "info" or listed
+        assert set([field_name(family)] if plain else family.labels) <= set(rows[0])
+    assert rows[0]["claim"] == "ml nb-anna-gpu gpu gpu.nvidia.com gpu-node-07 gpu-0"
     assert rows[0]["memory_used_bytes"] == str(3 * 1024**3)
     assert rows[0]["mig_uuid"] == ""
     assert rows[2]["mig_uuid"] == "MIG-a"

@@ -94,7 +94,8 @@ def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, An
 
 def _result(share: Prepared, share_id: str, mask: Mask) -> Iterator[tuple[str, object]]:
     if share.request:
-        yield "request", mask.name("request", share.request)
+        # A request with alternatives has two parts: ``gpu/large``.
+        yield "request", "/".join(mask.name("request", part) for part in share.request.split("/"))
     if share_id:
         yield "shareID", share_id
     if share.admin:
