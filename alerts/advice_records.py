@@ -1,13 +1,24 @@
 """The recording rules that advice reads: each holder by hours, and what is too much to read of a whole week.
 
-Hours are recorded once an hour, so that a look at seven days reads 168 samples of each series. What a holder
-computes is recorded in steps of 5 minutes, for the 95th percentile of its 5-minute means.
+Hours are recorded once an hour, and the week of these too, so that a look reads one sample of each value.
+What a holder computes is recorded in steps of 5 minutes, for the 95th percentile of its 5-minute means.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from alerts.model import Group, Record
-from alerts.records import DEVICE, HOLDER, SLICES, USED_GPUS
+from alerts.records import (
+    DEVICE,
+    FILLED,
+    GPU,
+    HELD_BYTES,
+    HELD_GPUS,
+    HOLDER,
+    SHARED,
+    SLICES,
+    USED_GPUS,
+    USED_SECONDS,
+)
 
 COMPUTING = "container:gpuslice_computing:avg5m"
 HELD = "container:gpuslice_held_seconds:increase1h"
@@ -15,10 +26,12 @@ MEMORY_KNOWN = "container:gpuslice_memory_measured_seconds:increase1h"
 COMPUTE_KNOWN = "container:gpuslice_compute_measured_seconds:increase1h"
 OWNER = "pod:gpuslice_owner:info1h"
 PEAK, FLAT = "container:gpuslice_peak_bytes:max1h", "container:gpuslice_flat_memory:bool1h"
-P95, STEPS = "container:gpuslice_computing:p95_7d", "container:gpuslice_computing_steps:count7d"
+WEEK = "container:gpuslice_last_week:value"
 
 _STEP, _HOUR = "5m", "60m"
 _HELD = f"count by ({DEVICE}) ({SLICES} > 0)"
+_REST = "gpuslice_{0}_unattributed_memory_bytes / gpuslice_{0}_memory_total_bytes"
+_SENT = "gpuslice_gpu_nvlink_transmit_bytes_total"
 _SM = "avg_over_time(gpuslice_{0}_sm_active_ratio[5m])"
 _MEASURED = (
     "increase(gpuslice_container_held_seconds_total[1h])"
@@ -49,9 +62,7 @@ def _computing() -> Record:
     }
     return Record(
         name=COMPUTING,
-        expr="\nor ".join(
-            f'label_replace({expr}, "value", "{value}", "", "")' for value, expr in rows.items()
-        ),
+        expr=_valued(rows),
         why="Means of 5 minutes in which a holder computed, by `value`: `gpus` is the compute used, `sm` the "
         "SM activity of a device with one holder, `together` the compute used by all holders of a device.",
     )
@@ -106,13 +117,37 @@ def _sum(rows: str) -> str:
 
 
 def _week() -> Iterator[Record]:
+    rows = {
+        "held": f"sum_over_time({HELD}[7d])",
+        "since": f"min_over_time(timestamp(last_over_time({HELD}[1h]))[7d:1h])",
+        "memory_known": f"sum_over_time({MEMORY_KNOWN}[7d])",
+        "compute_known": f"sum_over_time({COMPUTE_KNOWN}[7d])",
+        "peak": f"max_over_time({PEAK}[7d])",
+        "flat": f"avg_over_time({FLAT}[7d])",
+        # Recorded every 4 minutes; one that was left out does not lose the hour.
+        "used": f"sum_over_time(last_over_time({USED_SECONDS}[10m])[7d:1h])",
+        "held_bytes": f"max_over_time({HELD_BYTES}[7d:1h])",
+        "held_gpus": f"max_over_time({HELD_GPUS}[7d:1h])",
+        "steps": f'count_over_time({COMPUTING}{{value="gpus"}}[7d])',
+        **{
+            f"p95_{value}": f'quantile_over_time(0.95, {COMPUTING}{{value="{value}"}}[7d])'
+            for value in ("gpus", "sm", "together")
+        },
+        "filled": f"max_over_time({FILLED}[7d:5m]) and on ({DEVICE}) last_over_time(({SHARED})[7d:1h])",
+        "rest": f"avg_over_time((max by ({DEVICE}) ({_REST.format('gpu')} or {_REST.format('mig')}))[7d:1h])",
+        "sent": f"max by ({GPU}) (max_over_time({_SENT}[7d:1h]) - min_over_time({_SENT}[7d:1h]))",
+    }
     yield Record(
-        name=P95,
-        expr=f"quantile_over_time(0.95, {COMPUTING}[7d])",
-        why="The 95th percentile of these means over 7 days, by `value`.",
+        name=WEEK,
+        expr=_valued(rows),
+        why="The last 7 days by `value`, for advice. Of a holder: seconds `held`, `since` when, with "
+        "`memory_known` and `compute_known`; `peak` of memory, share of hours in which it was `flat`; "
+        "GPU-seconds `used`, `steps` of 5 minutes with compute, 95th percentiles of these (`p95_gpus`, "
+        "`p95_sm`); the largest share held (`held_bytes`, `held_gpus`). Of a device: `p95_together` of its "
+        "holders, the most memory in use if it is shared (`filled`), the mean that no container accounts for "
+        "(`rest`), as shares, and bytes `sent` over NVLink.",
     )
-    yield Record(
-        name=STEPS,
-        expr=f'count_over_time({COMPUTING}{{value="gpus"}}[7d])',
-        why="Steps of 5 minutes of the last 7 days in which a holder computed.",
-    )
+
+
+def _valued(rows: Mapping[str, str]) -> str:
+    return "\nor ".join(f'label_replace({expr}, "value", "{value}", "", "")' for value, expr in rows.items())

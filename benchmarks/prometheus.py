@@ -95,7 +95,11 @@ def prometheus(folder: Path, config: Mapping[str, Any], port: int, *options: str
         yield Prometheus(process, folder)
 
 
-def create_blocks(source: Path, data: Path) -> None:
-    """Write the samples of a file in the OpenMetrics format as blocks; raise CalledProcessError."""
-    words = "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)
+def create_blocks(source: Path, data: Path, longest: str = "2h") -> None:
+    """Write the samples of a file in the OpenMetrics format as blocks; raise CalledProcessError.
+
+    A Prometheus with a retention of 15 days has blocks of up to 36 hours in the end: "36h".
+    """
+    made = "tsdb", "create-blocks-from", f"--max-block-duration={longest}", "openmetrics"
+    words = *made, str(source), str(data)
     subprocess.run([installed("promtool"), *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our words

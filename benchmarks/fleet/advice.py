@@ -18,38 +18,43 @@ from benchmarks.prometheus import create_blocks, prometheus
 from exporter.fleet.cluster_advice import read_advice
 from exporter.prometheus import Prometheus as Client
 
-_HOURS, _HOUR, _GIB = 168, 3600, 1 << 30
+_WEEK, _MOMENT, _GIB = 7 * 86400, 6 * 3600, 1 << 30
 _ON_NODE, _LOOKS = 8, 3
-_HOURLY = {
-    "held_seconds:increase1h": _HOUR,
-    "memory_measured_seconds:increase1h": _HOUR,
-    "compute_measured_seconds:increase1h": _HOUR,
-    "peak_bytes:max1h": 6 * _GIB,
-    "flat_memory:bool1h": 0,
-    "used_gpu_seconds:increase1h": 0.3 * _HOUR,
-    "held_bytes:max": 80 * _GIB,
-    "held_gpus:max": 1,
+_VALUES = {
+    "held": _WEEK,
+    "since": None,
+    "memory_known": _WEEK,
+    "compute_known": _WEEK,
+    "peak": 6 * _GIB,
+    "flat": 0,
+    "used": 0.3 * _WEEK,
+    "held_bytes": 80 * _GIB,
+    "held_gpus": 1,
+    "steps": 2016,
+    "p95_gpus": 0.3,
+    "p95_sm": 0.2,
 }
-_NEWEST = {"computing:p95_7d": 0.3, "computing_steps:count7d": 2016}
+_OF_DEVICE = {"rest": 0, "sent": 7}
+_DEVICES = {"memory_total_bytes": 80 * _GIB, "slices": 1}
 
 
 def _lines(holders: int, now: int) -> Iterator[str]:
-    """Yield the samples of all records, in the middle of each hour; those of minutes at its end too."""
-    first = now // _HOUR * _HOUR - _HOURS * _HOUR
-    for record, value in (_HOURLY | _NEWEST).items():
-        times = [now - 600] if record in _NEWEST else range(first + 60, now, _HOUR)
+    """Yield the samples that the look reads: the newest of holders, and of devices those of the moments."""
+    for value, figure in _VALUES.items():
         for number in range(holders):
-            labels = _labels(number)
-            if record.startswith("held_seconds"):
+            labels = f'{_labels(number)},value="{value}"'
+            if value == "held":
                 labels += ',model="NVIDIA H100 80GB HBM3",sharing="exclusive",isolation="none"'
-            if record.startswith("computing:"):
-                labels += ',value="gpus"'
-            for at in times:
-                # Records of a minute are asked at full hours.
-                moment = at - 60 if record.endswith(":max") or "used" in record else at
-                yield f"container:gpuslice_{record}{{{labels}}} {value} {moment}\n"
-    for number in range(holders):
-        yield f"gpuslice_gpu_memory_total_bytes{{{_device(number)}}} {80 * _GIB} {now - 60}\n"
+            known = now - _WEEK if figure is None else figure
+            yield f"container:gpuslice_last_week:value{{{labels}}} {known} {now - 600}\n"
+    for value, figure in _OF_DEVICE.items():
+        for number in range(holders):
+            row = f'{_device(number)},value="{value}"'
+            yield f"container:gpuslice_last_week:value{{{row}}} {figure} {now - 600}\n"
+    for name, figure in _DEVICES.items():
+        for number in range(holders):
+            for moment in range(now // _MOMENT * _MOMENT - _WEEK, now, _MOMENT):
+                yield f"gpuslice_gpu_{name}{{{_device(number)}}} {figure} {moment - 60}\n"
 
 
 def _device(number: int) -> str:
@@ -69,7 +74,7 @@ def measured(holders: int) -> tuple[float, float, int]:
         with source.open("w", encoding="utf-8") as file:
             file.writelines(_lines(holders, now))
             file.write("# EOF\n")
-        create_blocks(source, Path(name, "data"))
+        create_blocks(source, Path(name, "data"), "36h")
         source.unlink()
         with prometheus(Path(name), {"scrape_configs": []}, free_port(), "--log.level=error") as server:
             url = f"http://127.0.0.1:{server.process.port}"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import add
 from typing import NamedTuple
 
@@ -20,16 +21,13 @@ _FLAT = 0.95
 _SCHEDULED = re.compile(r"(.+)-[0-9]{8}")
 _TOGETHER: Mapping[str, Callable[[float, float], float]] = {
     "since": min,
-    "peak": max,
+    "flat": min,
     "memory_known": add,
     "compute_known": add,
-    "flat": min,
     "used": add,
-    "held_bytes": max,
-    "held_gpus": max,
     "steps": add,
 }
-"""How values of one holder become one: the number of a GPU may change when its node boots."""
+"""How values of one holder become one, of others the largest: the number of a GPU may change at a boot."""
 _BEYOND_PODS = frozenset({"", "<none>", "Node"})
 
 
@@ -77,17 +75,15 @@ async def advice_windows(prometheus: Prometheus, at: float, namespace: str = "")
     answer on who has opted out there are no windows.
     """
     answers = [await ask(prometheus, queries.device_questions(), at)]
-    answers.append(await ask(prometheus, queries.holder_questions(queries.of_namespace(namespace)), at))
+    answers.append(await _holders(prometheus, queries.of_namespace(namespace), at))
     if namespace:
         turns = {
             sample.labels.get("uuid", "")
-            for sample in answers[1].samples("held")
+            for sample in answers[1].samples("week")
             if sample.labels.get("sharing") == TIME_SLICING
         }
         if turns:
-            answers.append(
-                await ask(prometheus, queries.holder_questions(queries.of_gpus(turns, namespace)), at)
-            )
+            answers.append(await _holders(prometheus, queries.of_gpus(turns, namespace), at))
     problems = tuple(f"{name}: {why}" for each in answers for name, why in each.problems.items())
     if "opted_out" in answers[0].problems:
         return AdviceWindows((), problems)
@@ -95,26 +91,26 @@ async def advice_windows(prometheus: Prometheus, at: float, namespace: str = "")
     return AdviceWindows(tuple(reader.windows()), problems)
 
 
+async def _holders(prometheus: Prometheus, chosen: str, at: float) -> Answers:
+    return await ask(prometheus, {"week": queries.week_question(chosen)}, at)
+
+
 class _Reader:
     """Puts answers together."""
 
     def __init__(self, devices: Answers, holders: Sequence[Answers], at: float) -> None:
         self._at = at
-        self._kinds, self._held = _kinds(each for answers in holders for each in answers.samples("held"))
-        self._values = {
-            name: _values((each for answers in holders for each in answers.samples(name)), together)
-            for name, together in _TOGETHER.items()
-        }
-        p95 = [each for answers in holders for each in answers.samples("p95")]
-        self._p95, self._sm, self._together = (
-            {_holder(each.labels): each.value for each in p95 if each.labels.get("value") == value}
-            for value in ("gpus", "sm", "together")
-        )
+        week: dict[str, list[Sample]] = {}
+        for answers in (devices, *holders):
+            for sample in answers.samples("week"):
+                week.setdefault(sample.labels.get("value", ""), []).append(sample)
+        self._kinds, self._held = _kinds(week.get("held", ()))
+        self._values = {name: _values(samples, _TOGETHER.get(name, max)) for name, samples in week.items()}
         self._opted_out = {_pod(each.labels) for each in devices.samples("opted_out")}
         self._workloads = _workloads(devices)
         self._facts = {
             name: {_device(each.labels): each for each in devices.samples(name)}
-            for name in ("memory", "rest", "sent", "media", "replicas", "filled")
+            for name in ("memory", "media", "replicas")
         }
         self._profiles = _profiles(devices)
 
@@ -140,7 +136,7 @@ class _Reader:
         first = holders[0]
         together = self._kinds[first].sharing == TIME_SLICING
         uses = tuple(map(self._use, holders))
-        since = [self._values["since"].get(holder, self._at) for holder in holders]
+        since = [self._value(holder, "since") or self._at for holder in holders]
         return Window(
             cluster=first.device.cluster,
             namespace="" if together else first.namespace,
@@ -157,11 +153,7 @@ class _Reader:
         )
 
     def _use(self, holder: _Holder) -> Use:
-        held = self._held[holder]
-
-        def value(name: str) -> float | None:
-            return self._values[name].get(holder)
-
+        held, value = self._held[holder], partial(self._value, holder)
         known = min((value("compute_known") or 0.0) / held, 1.0)
         peak, used, entitled = value("peak"), value("used"), value("held_bytes")
         return Use(
@@ -173,22 +165,26 @@ class _Reader:
             computing=(value("steps") or 0.0) * STEP,
             memory_peak=None if peak is None else int(peak),
             memory_flat=(value("flat") or 0.0) >= _FLAT,
-            compute_p95=self._p95.get(holder),
+            compute_p95=value("p95_gpus"),
             compute_mean=used / (held * known) if used is not None and known else None,
-            sm_p95=self._sm.get(holder),
+            sm_p95=value("p95_sm"),
             memory_entitled=None if entitled is None else int(entitled),
             compute_entitled=value("held_gpus"),
         )
+
+    def _value(self, holder: _Holder, name: str) -> float | None:
+        """Return a value of the last week; None if it is unknown."""
+        return self._values.get(name, {}).get(holder)
 
     def _device(self, holders: list[_Holder], uses: Sequence[Use]) -> DeviceFacts:
         first, kind = holders[0].device, self._kinds[holders[0]]
         devices = {holder.device for holder in holders}
         sizes = self._known("memory", devices)
         memory = int(min(sizes)) if sizes else None
-        rest = self._known("rest", devices)
-        sent = self._known("sent", {device.gpu for device in devices})
+        rest = self._of_devices("rest", devices)
+        sent = self._of_devices("sent", {device.gpu for device in devices})
         media = self._known("media", {device.gpu for device in devices})
-        filled = self._known("filled", devices)
+        filled, p95 = (self._of_devices(name, {first}) for name in ("filled", "p95_together"))
         replicas = self._known("replicas", {first.gpu})
         together = kind.sharing == TIME_SLICING
         measured = all(use.compute_coverage >= COVERED for use in uses)
@@ -204,9 +200,14 @@ class _Reader:
             media_used=True if any(media) else None,
             unattributed=max(rest) if len(rest) == len(devices) else None,
             replicas=int(replicas[0]) if replicas else None,
-            sum_p95=self._together.get(_Holder(first, "", "", "")) if together and measured else None,
-            sum_peak=int(max(filled) * memory) if together and filled and memory else None,
+            sum_p95=p95[0] if together and measured and p95 else None,
+            sum_peak=int(filled[0] * memory) if together and filled and memory else None,
         )
+
+    def _of_devices(self, name: str, devices: Iterable[_Device]) -> list[float]:
+        known = self._values.get(name, {})
+        rows = (_Holder(device, "", "", "") for device in devices)
+        return [known[row] for row in rows if row in known]
 
     def _known(self, name: str, devices: Iterable[_Device]) -> list[float]:
         facts = self._facts[name]

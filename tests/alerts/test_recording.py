@@ -77,7 +77,7 @@ def test_every_record_is_used() -> None:
         tenants.questions(3600),
         attention.QUESTIONS,
         attention.DETAILS,
-        advice_queries.holder_questions(""),
+        {"week": advice_queries.week_question("")},
         advice_queries.device_questions(),
     )
     texts += [query for questions in fleet for query in questions.values()]

@@ -14,7 +14,7 @@ from playwright.async_api import async_playwright
 from exporter.advice import Advice, advise
 from exporter.fleet.advice_windows import AdviceWindows, advice_windows
 from exporter.prometheus import Prometheus as Client
-from tests.advice.simulated import H100_BYTES, PROFILES, STEP, Run, gib
+from tests.advice.simulated import DAY, H100_BYTES, PROFILES, STEP, Run, gib
 from tests.browser.axe import faults
 from tests.browser.site import PHONE, WIDE, chromium, looking, overflow
 from tests.commands.program import command, environment, serving
@@ -24,7 +24,7 @@ from tests.fleet.week import END, WEEK, Holder, devices, mig_device, week
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-HALF = WEEK // 2
+HALF, HOUR = WEEK // 2, 3600.0
 SAWTOOTH = [gib(6 + step % 11) for step in range(WEEK)]
 BURSTY = [1.0 if step % 33 == 0 else 0.2 for step in range(WEEK)]
 LIMITED = {"memory_entitled": gib(20), "compute_entitled": 0.5}
@@ -174,7 +174,7 @@ def test_the_inputs_are_those_of_the_steps(advices: Mapping[str, Advice]) -> Non
         (use,) = advices[name].window.uses
         truth = each.use()
         assert use.memory_peak == truth.memory_peak, name
-        assert use.held == pytest.approx(truth.held, rel=0.01), name
+        assert use.held == pytest.approx(truth.held, rel=0.02), name
         assert use.memory_coverage == pytest.approx(truth.memory_coverage, abs=0.01), name
         assert use.compute_coverage == pytest.approx(truth.compute_coverage, abs=0.01), name
         assert use.computing == pytest.approx(truth.computing, abs=24 * STEP), name
@@ -188,8 +188,8 @@ def test_jobs_are_one_workload_that_is_freed_for_the_time_held(advices: Mapping[
     window = advices["nightly"].window
 
     assert window.pods == JOBS
-    assert window.held == pytest.approx(JOBS * 4 * STEP, rel=0.15)
-    assert advices["nightly"].confidence == "high"
+    assert window.held == pytest.approx(JOBS * 4 * STEP, rel=0.25)
+    assert window.span > 7 * DAY - 2 * HOUR
 
 
 def test_what_is_not_known_is_told(advices: Mapping[str, Advice]) -> None:
