@@ -54,7 +54,14 @@ def all_answers(server: Prometheus, now: float) -> Iterator[Told]:
     alerts = {name: alert["expr"] for name, alert in rules.alerts.items()}
     for name, expr in (rules.records | alerts).items():
         found = server.api("query", query=expr, time=str(now))["result"]
-        series = [Series(each["metric"], {each["value"][0]: float(each["value"][1])}) for each in found]
+        # VictoriaMetrics keeps the name of a series in some functions; the rule gives its own in any case.
+        series = [
+            Series(
+                {key: value for key, value in each["metric"].items() if key != "__name__"},
+                {each["value"][0]: float(each["value"][1])},
+            )
+            for each in found
+        ]
         yield Told(name, expr, told_once(series))
 
 

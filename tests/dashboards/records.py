@@ -35,6 +35,7 @@ _FURTHER = {
     "gpuslice_known_containers": frozenset({"value"}),
     "gpuslice_computing": frozenset({"value"}),
     "gpuslice_held_seconds": frozenset({"model", "sharing", "isolation"}),
+    "gpuslice_last_week": frozenset({"value", "model", "sharing", "isolation"}),
     "gpuslice_owner": frozenset({"owner_kind", "owner_name"}),
 }
 
