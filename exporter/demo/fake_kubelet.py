@@ -74,11 +74,9 @@ class FakeKubelet:
     """Serves ``<root>/pod-resources/kubelet.sock`` and, with ``pods_api``, ``<root>/pods-api/pods-api.sock``.
 
     The attributes ``pods``, ``offered`` (resource, device id) and ``offered_nodes`` (the NUMA nodes of every
-    offered device) are the content of the answers; ``calls`` counts by the method's bare name: List,
-    GetAllocatableResources, ListPods. ``filled`` is the number of pods known after a start, static ones
-    first, None for all; while it is a number, ListPods fails. Each misbehaviour is an attribute:
-    ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs), ``padding_bytes`` added to each answer,
-    ``errors`` (status code, details) and ``garbage`` by method.
+    offered device) are the content of the answers; ``calls`` counts by the method's bare name, such as List.
+    ``filled`` is the number of pods known after a start, static ones first, None for all; ListPods fails
+    before. Misbehaviours: ``rate_limited``, ``delay`` in seconds, ``padding_bytes`` and, by method, ``errors``.
     """
 
     def __init__(

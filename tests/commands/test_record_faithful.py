@@ -121,9 +121,10 @@ def readings(snapshot: Snapshot) -> list[GpuReading]:
                 **{
                     each.name: getattr(reading, each.name)
                     for each in fields(GpuReading)
-                    if each.name not in NOT_THE_BOARDS
+                    if each.name not in {*NOT_THE_BOARDS, "fabric"}
                 },
                 identity=replace(reading.identity, uuid="", serial=None),
+                fabric=reading.fabric and replace(reading.fabric, cluster=bool(reading.fabric.cluster)),
                 topology=topology,
                 mig=tuple(
                     replace(mig, uuid="", processes=None, profiling=None, process_utilization=None)

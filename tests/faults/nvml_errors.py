@@ -38,6 +38,8 @@ ONE, ALL, PART, NODE = "one GPU", "all GPUs", "one MIG device", "the driver"
 ONCE = frozenset({"nvmlVgpuTypeGetName", "nvmlVgpuTypeGetFramebufferSize"})
 # After these the driver is opened anew, as what a device lacks is not asked again before.
 REMEMBERED = frozenset({Kind.UNSUPPORTED, Kind.INVALID, Kind.NOTHING})
+# The binding's name of the only call that it names longer than the library does.
+C2C = {"nvmlDeviceGetC2cModeInfoV1": "nvmlDeviceGetC2cModeInfoV"}
 WAIT = "nvmlEventSetWait_v2"
 # A wait for events ends, and is seen to have failed, within a tenth of a second.
 WAIT_SECONDS = 0.25
@@ -244,7 +246,7 @@ class Matrix:
     def _names(self, case: Case, key: tuple[str, ...]) -> bool:
         """Whether a failure that is counted is that of this cell."""
         uuid, call, error = key
-        named = case.function in {call, f"{call}V"} or case.function.startswith(f"{call}_v")
+        named = case.function in {call, f"{call}V", C2C.get(call)} or case.function.startswith(f"{call}_v")
         whose = {""} if case.function in FINDERS and case.where != PART else {self._gpu(case.device)}
         if not case.device:
             whose = {"", *self._gpus}

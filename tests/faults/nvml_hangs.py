@@ -15,6 +15,7 @@ from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, wat
 from tests.faults.nvml_calls import OF_PARTS, Driver, driver_of
 from tests.faults.nvml_claims import Reach
 from tests.faults.nvml_errors import (
+    C2C,
     OF_NODE,
     ONCE,
     PART,
@@ -174,7 +175,8 @@ class Hangs(Matrix):
 
     def _is_hang(self, case: Case, key: tuple[str, ...]) -> bool:
         whose = {self._gpu(case.device)} if case.device else {"", *self._gpus}
-        return key[0] in whose and case.function.startswith(key[1]) and key[2] == "Hangs"
+        named = case.function.startswith(C2C.get(key[1], key[1]))
+        return key[0] in whose and named and key[2] == "Hangs"
 
 
 def _threads() -> int:

@@ -132,6 +132,7 @@ TARGETS = (
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
             "exporter.nvml.sweep",
+            "exporter.nvml.confidential",
         ),
         seeds=lambda: [*seeds(60, 8, head=b"w"), *seeds(90, 12, head=b"c")],
         decode=_sweep,

@@ -284,7 +284,7 @@ int nvmlDeviceGetRepairStatus(Device *device, RepairStatus_v1 *status) {
     if (device != gpus) return NOT_SUPPORTED;
     if (status->version != VERSION(RepairStatus_v1, 1)) return ARGUMENT_VERSION_MISMATCH;
     status->bChannelRepairPending = 0;
-    status->bTpcRepairPending = 1;
+    status->bTpcRepairPending = 0;
     return SUCCESS;
 }
 

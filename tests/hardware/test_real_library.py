@@ -177,7 +177,7 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
             remapped_rows={"corrected": 142},
             row_banks={"max": 640, "high": 1, "partial": 2, "low": 3, "none": 4},
             channel_repair_pending=False,
-            tpc_repair_pending=True,
+            tpc_repair_pending=False,
         ),
         topology=Topology(numa_node=0, cpus="0-3,64"),
         compute_mode="exclusive_process",

@@ -77,7 +77,7 @@ def unread(series, families, labels, shown):
 
 
 # The HELP of families that have a sample for each of several states.
-STATES = re.compile(r"1 if (this|the GPU (needs|has) this) ")
+STATES = re.compile(r"1 if (this|the GPU (needs|has) this|the driver reports this) ")
 
 
 def are_said(words, samples, there) -> bool:

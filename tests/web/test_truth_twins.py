@@ -24,6 +24,9 @@ _LISTS = {
 }
 
 
+CLAIM = ("claim_namespace", "claim", "request", "driver", "pool", "device")
+
+
 @cache
 def fields(name) -> dict[str, dict]:
     """Return the fields of a kind of row that the description says are those of a series."""
@@ -148,6 +151,13 @@ def test_json_has_the_states_of_containers(name) -> None:
         assert says_state(series, key, row["state"], row["quiet_seconds"]), row
 
 
+def informed(series, key, name, labels) -> list[str]:
+    """Give the labels of each series of a container with that name, as CSV writes them."""
+    own = {label: value for label, value in key._asdict().items() if value}
+    found = series.all(f"container_{name}", **own)
+    return sorted(" ".join(filter(None, map(sample.labels.get, labels))) for sample in found)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_csv_has_the_numbers_of_metrics(name) -> None:
     """Each container has a line, each cell is its series or label, and empty where there is none."""
@@ -159,6 +169,10 @@ def test_csv_has_the_numbers_of_metrics(name) -> None:
         info = series.info(key)
         state, quiet = line.pop("state"), line.pop("quiet_seconds")
         assert says_state(series, key, state, float(quiet) if quiet else None), key
+        assert line.pop("health") == "; ".join(informed(series, key, "device_health_info", ("health",))), key
+        assert sorted(line.pop("claim").split("; ")) == informed(series, key, "claim_info", CLAIM) or [""], (
+            key
+        )
         for column, cell in line.items():
             if f"gpuslice_container_{column}" in series.helps or not (
                 column in info or cell == "" or column in Key._fields
