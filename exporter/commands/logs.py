@@ -82,3 +82,5 @@ def set_up_logging(level: str, form: str) -> None:
     text = _TextFormatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # Read when gRPC starts. It writes lines of its own format, such as "Got goaway" when the kubelet ends.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -76,7 +76,7 @@ class FakeKubelet:
     The attributes ``pods``, ``offered`` (resource, device id) and ``offered_nodes`` (the NUMA nodes of every
     offered device) are the content of the answers; ``calls`` counts by the method's bare name, such as List.
     ``filled`` is the number of pods known after a start, static ones first, None for all; ListPods fails
-    before. Misbehaviours: ``rate_limited``, ``delay`` in seconds, ``padding_bytes`` and, by method, ``errors``.
+    before. Misbehaviours: ``rate_limited``, ``delay`` in seconds, ``padding_bytes``, ``errors`` by method.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import resource
 import selectors
 import socket
@@ -27,6 +28,8 @@ CROWD, LARGE_CROWD = 800, 10_000
 OURS = 200
 ROUNDS = 3
 SCRAPERS = 600
+# What a busy machine has a poll write: which sources were late.
+LATE = re.compile(r" failed: no answer for \d+ s; | recovered$")
 PIPELINED = 1000
 
 
@@ -61,7 +64,8 @@ def test_who_behaves_is_served_beside_a_crowd(served, attack):
     most, _ = attacked(served, attack, CROWD)
     assert most.files < FILES - 100
     assert most.memory < MEMORY - KERNELS
-    assert len(served.lines) - told <= 3, served.lines[told:]
+    about = [line for line in served.lines[told:] if not LATE.search(line)]
+    assert len(about) <= 3, about
     served.settle(before)
 
 

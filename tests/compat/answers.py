@@ -98,12 +98,12 @@ def differs(left: Answer, right: Answer, tolerance: float = EXACT) -> str:
     return ""
 
 
-def differs_in_sum(left: Answer, right: Answer, tolerance: float) -> str:
-    """Say how an answer differs from another: by its series, or by their sum at the end of the time."""
+def has_less(left: Answer, right: Answer, tolerance: float) -> str:
+    """Say whether an answer lacks series or has others, or less in sum at the end of the time."""
     if left.series.keys() != right.series.keys():
         return differs(left, right)
     sums = [sum(_last(each)) for each in (left, right)]
-    return "" if math.isclose(*sums, rel_tol=tolerance) else f"the sum is {sums[1]} and not {sums[0]}"
+    return "" if sums[1] >= sums[0] * (1 - tolerance) else f"the sum is {sums[1]} and not {sums[0]}"
 
 
 def differs_in_values(left: Answer, right: Answer) -> str:

@@ -19,7 +19,7 @@ FIELDS = "nvmlDeviceGetFieldValues"
 NOT_SUPPORTED, INVALID, NO_PERMISSION, UNKNOWN = 3, 2, 4, 999
 DOUBLE, UINT, ULONG, ULL, SLL, INT, USHORT = range(7)
 MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-POWER, MARGIN, TRAFFIC, LINKS, STATE = (185, 0), (193, 0), (197, 0), (91, 0), 165
+POWER, MARGIN, TRAFFIC, LINKS, STATE, C2C_LINKS = (185, 0), (193, 0), (197, 0), (91, 0), 165, 170
 # Bytes that no counter of 32 bits holds.
 MANY = 9 << 32
 # What a GPU without NVLinks is asked when its slow readings are due.
@@ -301,6 +301,28 @@ def test_what_a_driver_leaves_as_it_was_given_is_no_answer():
 
     calls = installed(nvmlDeviceGetFieldValues=fill)
     assert read(calls) == {"traffic_bytes": {"pcie_transmit": MANY}}
+    assert not calls.errors
+
+
+def test_what_is_left_out_beside_a_field_that_is_not_there_is_asked_again():
+    """Driver 580 leaves some fields as given in a call with fields of C2C links that are not there."""
+    driver = Driver({POWER: (UINT, 50_000), MARGIN: (INT, -8)})
+
+    def fill(handle: Any, count: Any, entries: Any) -> int:
+        fields = entries._obj[: count.value]
+        margin = next((entry for entry in fields if (entry.fieldId, entry.scopeId) == MARGIN), None)
+        before = margin and (margin.nvmlReturn, margin.valueType, margin.value.ullVal)
+        code = driver(handle, count, entries)
+        if margin and any(entry.fieldId == C2C_LINKS for entry in fields):
+            margin.nvmlReturn, margin.valueType, margin.value.ullVal = before
+        return code
+
+    calls = installed(nvmlDeviceGetFieldValues=fill)
+    reader = FieldReader()
+    expected = {"power_parts_milliwatts": {"average": 50_000}, "temperature_limits_celsius": {"shutdown": -8}}
+    for _ in range(2):
+        assert read(calls, reader) == expected
+    assert [len(asked) for asked in driver.asked] == [len(DUE), 1, 2]
     assert not calls.errors
 
 

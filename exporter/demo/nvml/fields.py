@@ -175,10 +175,19 @@ FIELDS: Mapping[int, Field] = {
 }
 
 
+# An H200 with driver 580.159.04 does not answer the latter in a call that asks for any of the former, because
+# it has no C2C links.
+C2C_FIELDS = frozenset({170, 231, 232, 233})
+NOT_BESIDE_C2C = frozenset({193, 194, 195, 196, 270, 271})
+
+
 def _values(device: GpuDevice, count: Any, values: Any) -> None:
-    entries = target(values)
-    for place in range(number(count)):
-        _fill(entries[place], device)
+    entries = [target(values)[place] for place in range(number(count))]
+    no_c2c = not device.state.gpu.links.c2c_links
+    left_out = NOT_BESIDE_C2C if no_c2c and any(entry.fieldId in C2C_FIELDS for entry in entries) else ()
+    for entry in entries:
+        if entry.fieldId not in left_out:
+            _fill(entry, device)
 
 
 def _fill(entry: Any, device: GpuDevice) -> None:

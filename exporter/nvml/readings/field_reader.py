@@ -40,7 +40,8 @@ TYPES: Mapping[int, tuple[Struct, int | None]] = {
 REFUSED: tuple[()] = ()
 REFUSAL = "InvalidArgument"
 # Codes of a field that this GPU or its driver does not have.
-MISSING = UNSUPPORTED | {INVALID_ARGUMENT, NOT_ANSWERED}
+REFUSED_CODES = UNSUPPORTED | {INVALID_ARGUMENT}
+MISSING = REFUSED_CODES | {NOT_ANSWERED}
 
 
 # Numbers of NVLinks and of C2C links.
@@ -107,8 +108,8 @@ class FieldReader:
         found = Found(values, kept)
         requests = self._plan(calls, uuid, kept)
         while requests:
-            refused = _read_requests(calls, uuid, handle, requests, found)
-            requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, kept)])
+            again = _read_requests(calls, uuid, handle, requests, found)
+            requests = _requests(calls, uuid, [*again, *self._new_links(uuid, kept)])
 
     def forget(self, uuid: str | None = None) -> None:
         """Forget the links of one GPU, or of all after the driver was opened."""
@@ -147,23 +148,31 @@ class FieldReader:
 def _read_requests(
     calls: Calls, uuid: str, handle: Any, requests: list[Request], found: Found
 ) -> list[FieldRow]:
-    """Add the values of the requests; return the rows with a field that this GPU does not have."""
-    refused = []
-    for (row, field), entry in _ask(calls, uuid, handle, requests):
+    """Add the values of the requests; return the rows to request again.
+
+    These have a field that this GPU does not have, or one that the driver has not answered beside such a
+    field: driver 580 leaves others empty if a GPU without C2C links is asked for those.
+    """
+    again = []
+    answers = list(_ask(calls, uuid, handle, requests))
+    any_refused = any(entry is None or entry.code in REFUSED_CODES for _, entry in answers)
+    for (row, field), entry in answers:
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
             found.add(row, _value(row, field, entry))
             continue
         calls.group = row.group
-        if entry is None or entry.code in MISSING:
+        if entry is not None and entry.code == NOT_ANSWERED and any_refused:
+            again.append(row)
+        elif entry is None or entry.code in MISSING:
             calls.refused(uuid, FIELDS, field.number, field.scope)
-            refused.append(row)
+            again.append(row)
         elif entry.code in NOTHING_THERE:
             found.add(row, None)
         else:
             calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
-    return refused
+    return again
 
 
 def _requests(calls: Calls, uuid: str, rows: Iterable[FieldRow]) -> list[Request]:
