@@ -18,10 +18,10 @@ STATE = Path("/run/gpuslice-image") / hashlib.sha256(str(ROOT).encode()).hexdige
 NEEDED = ("buildah", "debootstrap", "podman", "runc")
 
 
-def require_engine() -> None:
-    """Skip where the programs or the rights that a build needs are not there, but fail in CI."""
+def require_engine(*others: str) -> None:
+    """Skip where programs or the rights that a build needs are not there, but fail in CI."""
     # Some lie where only root looks for programs.
-    missing = [name for name in NEEDED if shutil.which(name) is None]
+    missing = [name for name in (*NEEDED, *others) if shutil.which(name) is None]
     reason = f"not installed: {', '.join(missing)} (scripts/install-tools)" if missing else ""
     if reason := "only root can build and run images" if os.getuid() else reason:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
