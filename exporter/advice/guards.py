@@ -106,7 +106,8 @@ def _rest(window: Window) -> Refusal | None:
     rest = window.device.unattributed
     if rest is None or rest <= _REST:
         return None
-    return Refusal("shared_rest", f"{rest:.0%} of the memory of the device is used by no known container")
+    share = f"{100 * rest:.0f} %"
+    return Refusal("shared_rest", f"{share} of the memory of the device is used by no known container")
 
 
 def _not_measured(window: Window) -> Refusal | None:
@@ -115,7 +116,7 @@ def _not_measured(window: Window) -> Refusal | None:
     share = coverage_of(window)
     if share >= COVERED:
         return None
-    return Refusal("not_measured", f"memory use was known for {share:.0%} of the time held")
+    return Refusal("not_measured", f"memory use was known for {100 * share:.0f} % of the time held")
 
 
 def coverage_of(window: Window) -> float:

@@ -33,7 +33,7 @@ def of_system(window: Window, need: Need, units: LimitUnits | FractionUnit) -> V
     if raised or smaller:
         parts.append(_memory_words(memory, units.memory))
     if compute is not None and units.compute is not None:
-        parts.append(f"{compute:.0%} {units.compute.resource}")
+        parts.append(f"{100 * compute:.0f} % {units.compute.resource}")
     kept_memory = memory if raised or smaller else held.memory_entitled
     kept_compute = compute if compute is not None else held.compute_entitled
     share = max(kept_memory / window.device.memory, kept_compute or 0.0)

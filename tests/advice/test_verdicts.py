@@ -225,16 +225,16 @@ def test_replicas_follow_the_sum_of_all_holders(
 @pytest.mark.parametrize(
     ("sharing", "peak", "share", "verdict"),
     [
-        ("hami", 5, 0.1, ("smaller_limit", "5888 MiB nvidia.com/gpumem and 12% nvidia.com/gpucores")),
+        ("hami", 5, 0.1, ("smaller_limit", "5888 MiB nvidia.com/gpumem and 12 % nvidia.com/gpucores")),
         ("hami", 19.4, 0.45, ("larger_limit", "22846 MiB nvidia.com/gpumem")),
         ("gpushare", 5, 0.1, ("smaller_limit", "6 GiB aliyun.com/gpu-mem")),
         ("gpu-manager", 5, 0.45, ("smaller_limit", "23 blocks of 256 MiB tencent.com/vcuda-memory")),
-        ("qgpu", 17, 0.12, ("smaller_limit", "15% tke.cloud.tencent.com/qgpu-core")),
+        ("qgpu", 17, 0.12, ("smaller_limit", "15 % tke.cloud.tencent.com/qgpu-core")),
         (
             "mps",
             5,
             0.12,
-            ("smaller_limit", "5888 MiB pinned device memory of each client and 15% active threads"),
+            ("smaller_limit", "5888 MiB pinned device memory of each client and 15 % active threads"),
         ),
         ("kai", 5, 0.1, ("smaller_limit", "gpu-fraction 0.12")),
         ("kai", 5, 0.18, ("keep", "20.0 GiB and 0.50 GPU")),
