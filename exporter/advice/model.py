@@ -64,6 +64,8 @@ class Use:
     sm_p95: float | None = None
     memory_entitled: int | None = None
     compute_entitled: float | None = None
+    # Node on which it holds the device now; "" if it has ended, and in a window of the node itself.
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,11 @@ DAYS = 7
 LABEL_OFF = 'gpuslice_pod_labels{label_gpuslice_exporter_advice="off"}'
 PROFILE_VALUES = ("memory_bytes", "multiprocessors", "instances")
 
+# The newest record of the week may be so old; a pod that is in it must have its owner and its label.
+_NEWEST = "2h"
+_WEEK = f"[{DAYS}d{_NEWEST}]"
 # Devices, some moments of the week; what does not answer now has answered within the day.
-_WEEK, _MOMENTS, _LATELY = f"[{DAYS}d]", f"[{DAYS}d:6h]", "[1d:6h]"
+_MOMENTS, _LATELY = f"[{DAYS}d:6h]", "[1d:6h]"
 _DEVICE, _GPU, _POD = "cluster, node, uuid, mig_uuid", "cluster, node, uuid", "cluster, namespace, pod"
 
 
@@ -28,9 +31,14 @@ def of_gpus(uuids: Collection[str], namespace: str) -> str:
     return of("", "uuid", uuids).replace("}", others)
 
 
+def running_question(chosen: str) -> str:
+    """Return the query for the holders among what a selector chooses that hold a slice now."""
+    return f"group by ({_DEVICE}, namespace, pod, container) (gpuslice_container_slices{chosen} > 0)"
+
+
 def week_question(chosen: str) -> str:
     """Return the query for what a selector chooses of the last week, which is recorded every hour."""
-    return f"last_over_time(container:gpuslice_last_week:value{chosen}[2h])"
+    return f"last_over_time(container:gpuslice_last_week:value{chosen}[{_NEWEST}])"
 
 
 def device_questions() -> dict[str, str]:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from exporter.advice.guards import COVERED, DAY, STEP
 from exporter.advice.model import DeviceFacts, Use, Window
+from exporter.advice.node_windows import TIME_SLICING
 from exporter.fleet import advice_queries as queries
 from exporter.fleet.queries import Answers, ask
 from exporter.model import ContainerRef, DeviceKey
 from exporter.model.mig_profiles import MigProfile
 from exporter.prometheus import Prometheus, Sample
 
-TIME_SLICING = "time-slicing"
 _HOUR = 3600.0
 _FLAT = 0.95
 # The controller of cron jobs names a job by its minute.
@@ -92,7 +92,8 @@ async def advice_windows(prometheus: Prometheus, at: float, namespace: str = "")
 
 
 async def _holders(prometheus: Prometheus, chosen: str, at: float) -> Answers:
-    return await ask(prometheus, {"week": queries.week_question(chosen)}, at)
+    questions = {"week": queries.week_question(chosen), "running": queries.running_question(chosen)}
+    return await ask(prometheus, questions, at)
 
 
 class _Reader:
@@ -106,6 +107,7 @@ class _Reader:
                 week.setdefault(sample.labels.get("value", ""), []).append(sample)
         self._kinds, self._held = _kinds(week.get("held", ()))
         self._values = {name: _values(samples, _TOGETHER.get(name, max)) for name, samples in week.items()}
+        self._running = {_holder(each.labels) for answers in holders for each in answers.samples("running")}
         self._opted_out = {_pod(each.labels) for each in devices.samples("opted_out")}
         self._workloads = _workloads(devices)
         self._facts = {
@@ -170,6 +172,7 @@ class _Reader:
             sm_p95=value("p95_sm"),
             memory_entitled=None if entitled is None else int(entitled),
             compute_entitled=value("held_gpus"),
+            node=holder.device.node if holder in self._running else "",
         )
 
     def _value(self, holder: _Holder, name: str) -> float | None:

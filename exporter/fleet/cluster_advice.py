@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.advice import Advice, advise
 from exporter.advice.savings import savings_of
@@ -61,21 +61,31 @@ def _order(advice: Advice) -> tuple[object, ...]:
     return window.cluster, not advice.options, -freed, window.namespace, window.workload, window.container
 
 
-def workload_words(advice: Advice) -> str:
-    """Return the name of a workload, with its cluster if it has one."""
-    window = advice.window
-    if not window.workload:
-        (device, *_) = [use.device for use in window.uses]
-        name = f"holders of {device.mig_uuid or device.uuid}"
-    else:
-        name = "/".join(filter(None, (window.namespace, window.workload, window.container)))
-    return printable(f"{window.cluster}: {name}" if window.cluster else name)
+class Named(NamedTuple):
+    """The name of a workload, without its container."""
+
+    space: str
+    """Its namespace with a slash, after its cluster if there are several; "" for the holders of a GPU."""
+    name: str
+
+
+def names_of(advices: Sequence[Advice]) -> Iterator[Named]:
+    """Yield the name of each workload."""
+    several = len({advice.window.cluster for advice in advices}) > 1
+    for advice in advices:
+        window = advice.window
+        space = f"{window.cluster}: " if several and window.cluster else ""
+        if window.workload:
+            yield Named(printable(f"{space}{window.namespace}/"), printable(window.workload))
+        else:
+            device = window.uses[0].device
+            yield Named(printable(space), printable(f"holders of {device.mig_uuid or device.uuid}"))
 
 
 def verdict_words(advice: Advice) -> str:
     """Return what would fit, or why that is unknown."""
     if not advice.options:
-        return f"unknown: {advice.why}"
+        return f"{'no advice' if advice.reason == 'opted_out' else 'unknown'}: {advice.why}"
     option = advice.options[0]
     return {"keep": "what it holds", "release": "nothing: it never computed"}.get(
         option.verdict, option.target
@@ -87,7 +97,7 @@ def advice_text(found: ClusterAdvice) -> str:
     lines = [f"! not known: {problem}" for problem in found.problems]
     if not found.advices:
         return "\n".join((*lines, "no workload held a slice in the last 7 days")) + "\n"
-    rows = [HEADINGS, *map(_row, found.advices)]
+    rows = [HEADINGS, *map(_row, names_of(found.advices), found.advices)]
     return "\n".join((*lines, *aligned(rows), "", *savings_lines(found.advices))) + "\n"
 
 
@@ -96,10 +106,11 @@ def cluster_advice_json(found: ClusterAdvice, price: float | None = None) -> dic
     return advice_document(found.advices, found.at, price) | {"problems": list(found.problems)}
 
 
-def _row(advice: Advice) -> tuple[str, ...]:
+def _row(named: Named, advice: Advice) -> tuple[str, ...]:
     option = advice.options[0] if advice.options else None
+    container = f"/{printable(advice.window.container)}" if advice.window.container else ""
     return (
-        workload_words(advice),
+        f"{named.space}{named.name}{container}",
         advice.now,
         verdict_words(advice),
         UNKNOWN if option is None else gpus(option.gpus_freed),

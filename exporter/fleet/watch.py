@@ -32,6 +32,7 @@ class AdviceRead:
     found: ClusterAdvice | None = None  # the last good answer, None before the first
     read_at: float | None = None  # Unix time of the last good answer
     error: str = "it is read for the first time"  # of the last read, "" if it succeeded
+    failing_since: float | None = None  # Unix time of the first failed read since then
     reads: int = 0  # number of reads
 
 
@@ -114,14 +115,20 @@ class Watch:
         except (PrometheusError, NoRecordsError) as error:
             if str(error) != previous.error:
                 log.warning("cannot read the advice of the cluster: %s; retrying", error)
-            self._advice = replace(previous, error=str(error), reads=previous.reads + 1)
+            self._advice = self._failed(str(error))
         except Exception as error:
             # Advice that fails in an unforeseen way must not end the reads of the cluster.
             log.exception("cannot make the advice of the cluster")
-            self._advice = replace(previous, error=repr(error), reads=previous.reads + 1)
+            self._advice = self._failed(repr(error))
         else:
             self._advice = AdviceRead(found=found, read_at=self._clock(), error="", reads=previous.reads + 1)
         return time.monotonic() - started
+
+    def _failed(self, error: str) -> AdviceRead:
+        """Return the state after a failed read of advice."""
+        read = self._advice
+        since = read.failing_since or self._clock()
+        return replace(read, error=error, failing_since=since, reads=read.reads + 1)
 
     async def refresh(self) -> None:
         """Read once; an error is noted, and the last good answer stays."""

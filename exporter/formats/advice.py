@@ -124,6 +124,7 @@ def _use(use: Use) -> dict[str, Any]:
         "container": use.holder.container,
         "uuid": use.device.uuid,
         "mig_uuid": use.device.mig_uuid or None,
+        "node": use.node or None,
         "held_seconds": use.held,
         "memory_coverage": use.memory_coverage,
         "compute_coverage": use.compute_coverage,

@@ -16,6 +16,7 @@ from tests.end_to_end.serving import Served, serving
 
 WIDE: ViewportSize = {"width": 1400, "height": 900}
 PHONE: ViewportSize = {"width": 380, "height": 800}
+NARROW: ViewportSize = {"width": 360, "height": 740}
 _BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Listened for in the page: what a policy forbids is only seen there.
 _REPORT_VIOLATIONS = """

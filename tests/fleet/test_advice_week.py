@@ -16,11 +16,11 @@ from exporter.fleet.advice_windows import AdviceWindows, advice_windows
 from exporter.prometheus import Prometheus as Client
 from tests.advice.simulated import DAY, H100_BYTES, PROFILES, STEP, Run, gib
 from tests.browser.axe import faults
-from tests.browser.site import PHONE, WIDE, chromium, looking, overflow
+from tests.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
 from tests.commands.program import command, environment, serving
 from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus, get, until
-from tests.fleet.week import END, WEEK, Holder, devices, mig_device, week
+from tests.fleet.week import END, WEEK, Holder, devices, mig_device, node, week
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -95,18 +95,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Run a Prometheus with the week and its records."""
     everyone = list(holders())
     series = [each for holder in everyone for each in holder.series()]
-    series += [*devices(everyone, {GPUS["rest"]: 0.06}), *mig_device("MIG-1", MIG, "3g.40gb")]
+    series += [*devices(everyone, {GPUS["rest"]: 0.06}), *mig_device("MIG-1", MIG, "3g.40gb"), *node()]
     with week(tmp_path_factory.mktemp("week") / "prometheus", series) as running:
         yield running
 
 
-def ask(server: Prometheus, namespace: str = "") -> AdviceWindows:
-    """Return the windows at the end of the week."""
+def ask(server: Prometheus, namespace: str = "", at: float = END) -> AdviceWindows:
+    """Return the windows at a Unix time."""
 
     async def asked() -> AdviceWindows:
         client = Client(server.url)
         try:
-            return await advice_windows(client, END, namespace)
+            return await advice_windows(client, at, namespace)
         finally:
             await client.close()
 
@@ -130,8 +130,8 @@ def advices(server: Prometheus) -> Mapping[str, Advice]:
         ("four", ("fewer_gpus", "3 GPUs")),
         ("nightly", ("mig_profile", "1g.20gb")),
         ("mig", ("smaller_profile", "1g.20gb")),
-        ("hami", ("smaller_limit", "5888 MiB nvidia.com/gpumem and 12% nvidia.com/gpucores")),
-        ("mps", ("smaller_limit", "5888 MiB pinned device memory of each client and 15% active threads")),
+        ("hami", ("smaller_limit", "5888 MiB nvidia.com/gpumem and 12 % nvidia.com/gpucores")),
+        ("mps", ("smaller_limit", "5888 MiB pinned device memory of each client and 15 % active threads")),
         ("", ("replicas", "8 replicas")),
     ],
 )
@@ -205,6 +205,15 @@ def test_a_namespace_has_the_windows_that_the_cluster_has(server: Prometheus) ->
     assert ask(server, "other") == AdviceWindows((), ())
 
 
+def test_a_pod_of_a_week_ago_has_its_owner_while_the_newest_record_has_the_pod(server: Prometheus) -> None:
+    """That record may be two hours old; without the owner the first job would be a workload of its own."""
+    later = ask(server, at=END + HOUR)
+
+    assert {window.workload for window in later.windows} == {
+        window.workload for window in ask(server).windows
+    }
+
+
 def test_the_command_prints_what_frees_most_first(server: Prometheus) -> None:
     """With window, coverage, confidence, reasons, and the totals of what is known."""
     done = call("advise", "--prometheus-url", server.url)
@@ -222,7 +231,7 @@ def test_the_command_prints_what_frees_most_first(server: Prometheus) -> None:
         "MEASURED",
         "CONFIDENCE",
     ]
-    assert {line.split()[1] for line in lines[1:3]} == {"ml/four/main", "ml/idle/main"}
+    assert {line.split()[0] for line in lines[1:3]} == {"ml/four/main", "ml/idle/main"}
     assert "unknown: its peak is 0.75 of the memory, as of programs that take it" in done.stdout
     assert [line.split(":")[0] for line in lines[-3:]] == [
         "Could be freed",
@@ -262,7 +271,7 @@ def test_the_plugin_of_kubectl_advises_on_a_namespace(server: Prometheus) -> Non
 
 
 def test_the_hub_shows_the_advice(server: Prometheus) -> None:
-    """On its page and in its API, readable on a telephone too, and axe has no complaint."""
+    """On its page and in its API, readable on telephones too, and axe has no complaint."""
     with serving("hub", "--prometheus-url", server.url) as hub:
         until(lambda: b'"advice"' in get(f"{hub.url}api/v1/advice")[1], "the first advice")
         document = json.loads(hub.get("api/v1/advice"))
@@ -274,10 +283,17 @@ def test_the_hub_shows_the_advice(server: Prometheus) -> None:
 async def _browse(url: str) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        for scheme, size in product(("light", "dark"), (WIDE, PHONE)):
+        for scheme, size in product(("light", "dark"), (WIDE, PHONE, NARROW)):
             async with looking(browser, url, viewport=size, color_scheme=scheme) as (page, _):
                 await page.goto(url)
-                assert await page.locator("#advice tbody th", has_text="ml/idle/main").is_visible()
+                links = {
+                    await each.get_attribute("href") for each in await page.locator("#advice th a").all()
+                }
+                assert links >= {"http://n1:9836/holder/ml/idle/main", f"http://n1:9836/gpu/GPU-{TURNS}"}
+                # The pods of the cron job have ended.
+                assert await page.locator("#advice tbody th:not(:has(a))").all_inner_texts() == [
+                    "ml/nightly main"
+                ]
                 assert await faults(page) == [], (scheme, size)
                 assert await overflow(page) <= 0, (scheme, size)
         await browser.close()

@@ -1,9 +1,17 @@
-"""Where the page of a node is."""
+"""Where the page of a node is, and what links to it."""
+
+from dataclasses import replace
 
 import pytest
 
-from exporter.fleet.cluster_model import NodeKey, Target
+from exporter.advice import advise
+from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.cluster_model import Node, NodeKey, Target
 from exporter.fleet.targets import NodeLinks, TemplateError
+from exporter.fleet.watch import AdviceRead
+from exporter.web.cluster.advice_table import advice_table
+from exporter.web.cluster.fleet_tables import Places
+from tests.advice.simulated import Run, gib, window
 
 KEY, TARGET = NodeKey("", "gpu-1"), Target("", "gpus", "10.0.0.7:9836")
 
@@ -51,6 +59,35 @@ def test_a_name_stays_in_its_place(name: str) -> None:
     assert rest.startswith("n/")
     assert rest.count("/") == 2
     assert not set(host + rest) & set('@?#"<>\n')
+
+
+def _links(places: Places, **nodes: str) -> list[str]:
+    """Return the links of advice on a workload of which a pod of 1 GiB, of 2, ... runs on these nodes."""
+    runs = [Run(memory=[gib(size)], compute=[0.1], pod=pod) for size, pod in enumerate(nodes, 1)]
+    found = window(*runs, cluster="west")
+    uses = tuple(replace(use, node=nodes[use.holder.pod]) for use in found.uses)
+    advices = (advise(replace(found, uses=uses)), advise(replace(found, uses=uses, workload="")))
+    return [
+        row.href
+        for row in advice_table(AdviceRead(found=ClusterAdvice(at=1.0, advices=advices)), places).rows
+    ]
+
+
+@pytest.mark.parametrize("cluster", ["", "west"])
+def test_advice_links_to_the_largest_holder_that_runs(cluster: str) -> None:
+    """Or to the GPU of those that take turns; nodes have their cluster only if there are several."""
+    nodes = [
+        Node(key=NodeKey(key, name), target=Target(of, "gpus", f"{of}-{name}:1"), age=4.0)
+        for key, of, name in ((cluster, "west", "n1"), (cluster and "east", cluster and "east", "n2"))
+    ]
+    places = Places(nodes, NodeLinks())
+
+    assert _links(places, small="n1", large="n1", ended="") == [
+        "http://west-n1:1/holder/ml/large/main",
+        "http://west-n1:1/gpu/GPU-0",
+    ]
+    assert _links(places, ended="") == ["", ""]
+    assert _links(places, elsewhere="n2" if cluster else "n3") == ["", ""]
 
 
 def test_an_address_of_version_6_is_a_host() -> None:

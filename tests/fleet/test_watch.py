@@ -1,15 +1,24 @@
 """Looking again and again at a Prometheus that fails in part, or is away."""
 
+import json
 import time
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from exporter.fleet.cluster_model import IdleTotals
 from exporter.fleet.rendering import fleet_json, fleet_text
+from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
+from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.advice_table import advice_table
+from exporter.web.cluster.fleet_tables import Places
+from exporter.web.cluster.routes import FleetPages
 from tests.fleet.answering import Samples, answering, nodes, nothing
+
+NOWHERE = Places((), NodeLinks())
 
 
 class Clock:
@@ -80,6 +89,18 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
     assert watch.newest.failing_since == 5060.0
 
 
+async def _advice(watch: Watch) -> dict[str, Any]:
+    """Return the advice that is shown as JSON, which is as it is described."""
+    read = watch.newest.advice
+    assert read.found is not None
+    found: dict[str, Any] = json.loads(
+        await FleetPages(lambda: watch.newest, NodeLinks()).advice(read, read.found, "json")
+    )
+    described = hub_openapi.document() | {"$ref": "#/components/schemas/ClusterAdvice"}
+    Draft202012Validator(described).validate(found)
+    return found
+
+
 async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
     """The page has the date of the last good answer and the error, and later the error alone."""
     clock = Clock()
@@ -91,20 +112,27 @@ async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
         prometheus = Prometheus(url, deadline=5)
         watch = Watch(prometheus, window=3600, interval=30, clock=clock)
         await watch.refresh_advice()
+        good = await _advice(watch)
     assert watch.newest.advice.found is not None
     clock.now += 6 * 3600 + 1
     stale = watch.newest.advice
     clock.now -= 3600
     await watch.refresh_advice()
+    clock.now += 60
+    await watch.refresh_advice()
     old = watch.newest.advice
+    kept = await _advice(watch)
     await prometheus.close()
 
     assert (stale.found, stale.error) == (None, "no newer answer has come")
+    assert (good["error"], good["failing_since"]) == (None, None)
+    assert (kept["error"], kept["failing_since"]) == (old.error, clock.now - 60)
+    assert kept["timestamp"] == good["timestamp"]
     assert "This is the advice of 2023-11-14 22:13 UTC. A newer read failed: Prometheus" in (
-        advice_table(old).unknown
+        advice_table(old, NOWHERE).unknown
     )
     clock.now += 3600
-    assert advice_table(watch.newest.advice).unknown.startswith("Not known: Prometheus")
+    assert advice_table(watch.newest.advice, NOWHERE).unknown.startswith("Not known: Prometheus")
 
 
 async def test_a_slow_prometheus_is_asked_more_seldom() -> None:

@@ -20,10 +20,13 @@ from tests.end_to_end.programs import Prometheus
 
 END = time.time() // 3600 * 3600
 """Unix time of the end: the last full hour, at which rules of an hour are evaluated."""
-WEEK = 2016
+WEEK, AFTER = 2016, 36
+"""Steps of the week, and those after it in which what was there at its end goes on, for commands of now."""
 NODE = {"cluster": "west", "node": "n1"}
 READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
 TARGET = {"job": "gpuslice-exporter", "instance": "n1:9836"}
+RULES = "rules.yaml"
+"""Path of the rules: a group is evaluated at an offset in its interval, a hash of the path and its name."""
 ROUNDS = (
     ("gpuslice-containers", WEEK),
     ("gpuslice-hours", WEEK),
@@ -65,7 +68,8 @@ class Holder:
         entitled = run.compute_entitled
         kind = {"model": self.model, "sharing": self.sharing, "isolation": self.isolation}
         yield self._of("info", [1] * count, **kind, resource="nvidia.com/gpu")
-        yield self._of("slices", [1] * count)
+        after = AFTER if self.begin + count == WEEK else 0
+        yield self._of("slices", [1] * (count + after))
         yield self._of("memory_used_bytes", run.memory)
         yield self._of("memory_peak_bytes", list(accumulate(run.memory, max)))
         yield self._of("compute_used_ratio", run.compute)
@@ -94,6 +98,15 @@ class Holder:
 
     def _stored(self, name: str, values: Sequence[float], labels: Mapping[str, str]) -> Stored:
         return stored(name, values, labels, self.begin)
+
+
+def node() -> Iterator[Stored]:
+    """Yield what says that the exporter of the node answers."""
+    count = WEEK + AFTER
+    moments = [END + (step - WEEK + 0.5) * STEP for step in range(count)]
+    yield stored("gpuslice_node_info", [1] * count, NODE | TARGET)
+    yield stored("gpuslice_snapshot_timestamp_seconds", moments, NODE | TARGET)
+    yield stored("node:gpuslice_exporters:count", [1] * count, NODE)
 
 
 def stored(name: str, values: Sequence[float], labels: Mapping[str, str], begin: int = 0) -> Stored:
@@ -142,13 +155,12 @@ def week(folder: Path, series: Sequence[Stored]) -> Iterator[Prometheus]:
     folder.mkdir()
     blocks(folder, promtool, series)
     for name, steps in ROUNDS:
-        rules = folder / "rules.yaml"
-        rules.write_text(yaml.safe_dump({"groups": [_asked(name)]}))
+        (folder / RULES).write_text(yaml.safe_dump({"groups": [_asked(name)]}))
         with serve(folder, program) as server:
             command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h", "rules"]
             command += [f"--url={server.url}", f"--start={END - steps * STEP:.0f}", f"--end={END:.0f}"]
-            command += [f"--output-dir={folder}/data", str(rules)]
-            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            command += ["--output-dir=data", RULES]
+            made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
             assert made.returncode == 0, made.stderr
     with serve(folder, program) as server:
         yield server

@@ -106,6 +106,7 @@ def _use() -> Schema:
             "container": text("Container."),
             "uuid": text("UUID of the GPU."),
             "mig_uuid": text("UUID of the MIG device.", null=True),
+            "node": text("Node on which it runs now; null if it has ended, and on a node.", null=True),
             "held_seconds": number("Time held."),
             "memory_coverage": number("Share of it in which memory use was known."),
             "compute_coverage": number("Share of it in which compute use was known."),

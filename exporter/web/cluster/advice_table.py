@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Sequence
+from itertools import islice
 
-from exporter.advice import Advice
-from exporter.fleet.cluster_advice import savings_lines, verdict_words, workload_words
+from exporter.advice import Advice, Window
+from exporter.fleet.cluster_advice import Named, names_of, savings_lines, verdict_words
+from exporter.fleet.cluster_model import NodeKey
 from exporter.fleet.rendering import gpus
 from exporter.fleet.watch import AdviceRead
 from exporter.formats.advice import advice_paragraphs
 from exporter.formats.wording import UNKNOWN, decimal, duration
 from exporter.web.cluster.fleet_rows import AdviceRow, Heading, Table
+from exporter.web.cluster.fleet_tables import Places
 from exporter.web.pages.scene import Figure
 
 ROWS = 50
@@ -22,12 +25,13 @@ _HEADINGS = (
 )
 
 
-def advice_table(read: AdviceRead) -> Table:
+def advice_table(read: AdviceRead, places: Places) -> Table:
     """Return the table; without advice, why there is none."""
     if read.found is None:
         return Table((), (), 0, f"Not known: {read.error}.")
     advices = read.found.advices
-    rows = [_row(advice) for advice in advices[:ROWS]]
+    shown = islice(zip(names_of(advices), advices, strict=True), ROWS)
+    rows = [_row(*each, places) for each in shown]
     age = f"This is the advice of {_date(read.found.at)}. A newer read failed: {read.error}."
     old = age if read.error else ""
     unknown = " ".join((*(f"Not known: {problem}." for problem in read.found.problems), old)).strip()
@@ -43,19 +47,30 @@ def advice_totals(read: AdviceRead) -> Sequence[str]:
     return () if read.found is None else tuple(savings_lines(read.found.advices))
 
 
-def _row(advice: Advice) -> AdviceRow:
+def _row(named: Named, advice: Advice, places: Places) -> AdviceRow:
     option = advice.options[0] if advice.options else None
     return AdviceRow(
-        name=workload_words(advice),
+        space=named.space,
+        name=named.name,
+        container=advice.window.container,
+        href=_href(advice.window, places),
         now=advice.now,
         verdict=verdict_words(advice),
         notes=option.notes if option is not None else (),
         freed=Figure(UNKNOWN, advice.why) if option is None else Figure(gpus(option.gpus_freed)),
-        sure=_sure(advice),
+        sure=advice.confidence or "",
+        seen=(duration(advice.window.span), f"{decimal(100 * advice.coverage, 0)} % measured"),
         why=advice_paragraphs(advice)[-1],
     )
 
 
-def _sure(advice: Advice) -> str:
-    seen = f"{duration(advice.window.span)}, {decimal(100 * advice.coverage, 0)} % measured"
-    return f"{advice.confidence}: {seen}" if advice.confidence else seen
+def _href(window: Window, places: Places) -> str:
+    """Return the URL of the largest holder that runs; "" if none does, or its node is not known."""
+    running = [use for use in window.uses if use.node]
+    if not running:
+        return ""
+    largest = max(running, key=lambda use: use.memory_peak or 0)
+    node = NodeKey(window.cluster, largest.node)
+    if not window.workload:
+        return places.gpu(node, largest.device.uuid)
+    return places.holder(node, largest.holder)

@@ -72,7 +72,9 @@ class FleetNotice(NamedTuple):
 def fleet_drawing(scene: FleetScene) -> Drawing:
     """Return the page of the cluster; without data, why there is none."""
     fleet = scene.read.fleet
-    tables = _tables(fleet, scene) if fleet else {}
+    places = Places(fleet.nodes if fleet else (), scene.links)
+    tables = _tables(fleet, places, scene.orders) if fleet else {}
+    advice = scene.read.advice
     return Drawing(
         layout="fleet.html",
         title="GPU slices of the cluster",
@@ -85,20 +87,17 @@ def fleet_drawing(scene: FleetScene) -> Drawing:
             "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), fleet is not None),
             "nodes": piece(_PIECES, "nodes_of", tables.get("nodes", _EMPTY)),
             "namespaces": piece(_PIECES, "namespaces_of", tables.get("namespaces", _EMPTY)),
-            "advice": piece(
-                _PIECES, "advice_of", advice_table(scene.read.advice), advice_totals(scene.read.advice)
-            ),
+            "advice": piece(_PIECES, "advice_of", advice_table(advice, places), advice_totals(advice)),
         },
         facts={"demo": False},
     )
 
 
-def _tables(fleet: Fleet, scene: FleetScene) -> dict[str, Table]:
-    places = Places(fleet, scene.links)
+def _tables(fleet: Fleet, places: Places, orders: Orders) -> dict[str, Table]:
     return {
-        "nodes": node_table(fleet, places, scene.orders),
-        "namespaces": namespace_table(fleet, scene.orders),
-        "idle": idle_table(fleet, places, scene.orders),
+        "nodes": node_table(fleet, places, orders),
+        "namespaces": namespace_table(fleet, orders),
+        "idle": idle_table(fleet, places, orders),
         "sick": sick_table(fleet, places),
     }
 

@@ -95,12 +95,16 @@ class SickRow(NamedTuple):
 class AdviceRow(NamedTuple):
     """A row of the advice."""
 
+    space: str  # namespace with a slash, after its cluster if there are several
     name: str
+    container: str
+    href: str  # of the page of a holder that runs, or of the GPU on which several take turns
     now: str
     verdict: str
     notes: tuple[str, ...]
     freed: Figure
-    sure: str
+    sure: str  # confidence, "" without advice
+    seen: tuple[str, ...]  # for how long, and the measured share
     why: str  # with what it goes by
 
 

@@ -1,6 +1,6 @@
 """The tables of a cluster: nodes, namespaces, idle holders and unhealthy GPUs, as rows for the template."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
@@ -23,6 +23,7 @@ from exporter.fleet.cluster_model import (
 from exporter.fleet.rendering import age_words, gpus
 from exporter.fleet.targets import NodeLinks
 from exporter.formats.wording import TIMES, UNKNOWN, duration, gibibytes
+from exporter.model import ContainerRef
 from exporter.web.cluster.fleet_rows import (
     Heading,
     IdleRow,
@@ -60,11 +61,14 @@ class Orders(NamedTuple):
 
 
 class Places:
-    """The URLs of the pages of nodes and GPUs."""
+    """The URLs of the pages of nodes, GPUs and holders; "" if the node is not known."""
 
-    def __init__(self, fleet: Fleet, links: NodeLinks) -> None:
+    def __init__(self, nodes: Iterable[Node], links: NodeLinks) -> None:
+        # Keys of nodes are without a cluster if there is one; other readers do not know that.
         self._urls: Mapping[NodeKey, str] = {
-            node.key: links.of(node.key, node.target) for node in fleet.nodes
+            key: links.of(node.key, node.target)
+            for node in nodes
+            for key in (node.key, node.key._replace(cluster=node.target.cluster))
         }
 
     def node(self, key: NodeKey) -> str:
@@ -74,6 +78,10 @@ class Places:
     def gpu(self, key: NodeKey, uuid: str) -> str:
         """Return the URL of a GPU's page."""
         return f"{self._urls[key]}gpu/{quote(uuid, safe='', errors='replace')}" if key in self._urls else ""
+
+    def holder(self, key: NodeKey, holder: ContainerRef) -> str:
+        """Return the URL of the page of a container on a node."""
+        return f"{self._urls[key]}{holder_path(holder)}" if key in self._urls else ""
 
 
 def node_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
@@ -192,12 +200,11 @@ def _namespace(namespace: Namespace) -> NamespaceRow:
 
 
 def _idle(idle: IdleHolder, places: Places, why: str) -> IdleRow:
-    page = places.node(idle.node)
     return IdleRow(
         holder=idle.holder,
-        href=f"{page}{holder_path(idle.holder)}" if page else "",
+        href=places.holder(idle.node, idle.holder),
         node=str(idle.node),
-        node_href=page,
+        node_href=places.node(idle.node),
         gpu=idle.gpu or UNKNOWN,
         uuid=idle.mig_uuid or idle.uuid,
         resource=idle.resource or UNKNOWN,

@@ -108,7 +108,13 @@ def document() -> Schema:
     shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
     schemas = {
         "FleetRead": _fleet_read(),
-        "ClusterAdvice": advice_schema({"problems": listed({"type": "string"}, "Queries that failed.")}),
+        "ClusterAdvice": advice_schema(
+            {
+                "problems": listed({"type": "string"}, "Queries that failed."),
+                "error": text("Why a newer read failed, null if none did.", null=True),
+                "failing_since": number("Unix time since which reads fail.", null=True),
+            }
+        ),
         "Fleet": _fleet(),
         "Node": _node(),
         "Amount": whole({"value": number("Null if unknown.", null=True), "complete": complete}),

@@ -15,7 +15,7 @@ from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
 from exporter.fleet.cluster_model import ORDERS
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import FleetRead
+from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv
 from exporter.web.app import build_app
 from exporter.web.cluster import hub_openapi
@@ -106,13 +106,14 @@ class FleetPages:
         read = self.read
         return await self._once(("json", self.tag), lambda: json.dumps(read_json(read)).encode())
 
-    async def advice(self, found: ClusterAdvice, form: str) -> bytes:
-        """Return the advice of the read that is shown as ``json`` or ``csv``."""
+    async def advice(self, read: AdviceRead, found: ClusterAdvice, form: str) -> bytes:
+        """Return the advice that a read shows as ``json`` or ``csv``."""
 
         def write() -> bytes:
             if form == "csv":
                 return advice_csv(found.advices).encode()
-            return json.dumps(cluster_advice_json(found, self._price)).encode()
+            state = {"error": read.error or None, "failing_since": read.failing_since}
+            return json.dumps(cluster_advice_json(found, self._price) | state).encode()
 
         return await self._once(("advice", form, self.tag), write)
 
@@ -200,7 +201,7 @@ class _Routes:
         read = self._pages.read.advice
         if read.found is None:
             return web.Response(status=503, text=f"{read.error}\n")
-        body = await self._pages.advice(read.found, wanted)
+        body = await self._pages.advice(read, read.found, wanted)
         return await reply(request, body, ADVICE_FORMATS[wanted], vary=_VARY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
