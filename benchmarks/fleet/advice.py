@@ -20,6 +20,8 @@ from exporter.prometheus import Prometheus as Client
 
 _WEEK, _MOMENT, _GIB = 7 * 86400, 6 * 3600, 1 << 30
 _ON_NODE, _LOOKS = 8, 3
+# Writing the series takes minutes.
+_AFTER = range(0, 1200, 240)
 _VALUES = {
     "held": _WEEK,
     "since": None,
@@ -57,6 +59,13 @@ def _lines(holders: int, now: int) -> Iterator[str]:
                 yield f"gpuslice_gpu_{name}{{{_device(number)}}} {figure} {moment - 60}\n"
 
 
+def _running(holders: int, now: int) -> Iterator[str]:
+    """Yield the samples of the slices held, from which the look learns which holders run."""
+    for number in range(holders):
+        for moment in _AFTER:
+            yield f"gpuslice_container_slices{{{_labels(number)}}} 1 {now + moment}\n"
+
+
 def _device(number: int) -> str:
     node, gpu = divmod(number, _ON_NODE)
     return f'cluster="west",node="gpu-{node:06d}",gpu="{gpu}",uuid="GPU-{number:08d}"'
@@ -73,6 +82,7 @@ def measured(holders: int) -> tuple[float, float, int]:
         source = Path(name, "series")
         with source.open("w", encoding="utf-8") as file:
             file.writelines(_lines(holders, now))
+            file.writelines(_running(holders, now))
             file.write("# EOF\n")
         create_blocks(source, Path(name, "data"), "36h")
         source.unlink()
@@ -90,8 +100,9 @@ async def _look(url: str) -> int:
     client = Client(url, deadline=120.0)
     found = await read_advice(client)
     await client.close()
-    if found.problems:
-        raise RuntimeError(f"problems: {found.problems}")
+    running = sum(bool(use.node) for advice in found.advices for use in advice.window.uses)
+    if found.problems or running != len(found.advices):
+        raise RuntimeError(f"{running} of {len(found.advices)} run; problems: {found.problems}")
     return len(found.advices)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 from statistics import fmean
 from typing import Any
 
-from exporter.advice import DeviceFacts, Use, Window
+from exporter.advice import DeviceFacts, Option, Use, Window
 from exporter.model import ContainerRef, DeviceKey
 from exporter.model.mig_profiles import listed_profiles
 
@@ -52,6 +53,30 @@ class Run:
             memory_entitled=self.memory_entitled,
             compute_entitled=self.compute_entitled,
         )
+
+
+def drawn(source: Random, length: int) -> Run:
+    """Return a random run on a whole GPU, of some steps."""
+    base, swing, level = source.uniform(0.5, 60), source.uniform(0, 20), source.random() ** 2
+    compute = [min(level * source.random() + (source.random() > 0.98) * 0.5, 1.0) for _ in range(length)]
+    return Run(
+        memory=[gib(min(base + swing * source.random(), 75)) for _ in range(length)],
+        compute=compute,
+        sm=[share * 0.6 for share in compute],
+    )
+
+
+def stays_within(run: Run, option: Option) -> bool:
+    """Return whether a run fits a profile or a share: memory at each step, compute in 95 % of them."""
+    if option.verdict == "mig_profile":
+        (profile,) = (each for each in PROFILES if each.name == option.target)
+        memory, part = profile.memory or 0, (profile.multiprocessors or 0) / 132
+        shares = run.sm or ()
+    else:
+        part = 1 / int(option.target.split()[0].removeprefix("1/"))
+        memory, shares = int(H100_BYTES * part), run.compute
+    over = sum(share > part for share in shares)
+    return max(run.memory) <= memory and over <= 0.05 * len(shares)
 
 
 def p95(values: Sequence[float]) -> float | None:

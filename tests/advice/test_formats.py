@@ -1,20 +1,25 @@
-"""Advice for programs: JSON and CSV agree, unknown is not zero, and both are served."""
+"""Advice for programs: JSON and CSV agree, unknown is not zero, and both are served; its page of the docs."""
 
 import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from exporter.advice import Advice, advise
+from exporter.advice.model import Reason
+from exporter.advice.units import UNITS
 from exporter.demo.scenario import catalog
 from exporter.formats.advice import advice_csv, advice_document
 from exporter.web.api import openapi
 from tests.advice.simulated import STEP, Run, gib, mig, steps, whole, window
 from tests.end_to_end.serving import serving
 
+DOCS = (Path(__file__).parents[2] / "docs/advice.md").read_text()
 WEEK = steps(7)
 
 
@@ -121,3 +126,8 @@ async def test_both_are_served() -> None:
     Draft202012Validator({**described["AdviceReport"], "components": {"schemas": described}}).validate(
         document
     )
+
+
+def test_every_reason_and_every_system_with_units_is_on_the_page() -> None:
+    """By its name in code letters, in docs/advice.md."""
+    assert {name for name in (*get_args(Reason), *UNITS) if f"`{name}`" not in DOCS} == set()

@@ -1,6 +1,5 @@
 """Verdicts on simulated workloads whose need is known."""
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,6 @@ from exporter.advice import Advice, advise
 from tests.advice.simulated import (
     DAY,
     H100_BYTES,
-    PROFILES,
     STEP,
     Run,
     gib,
@@ -296,28 +294,3 @@ def test_advice_that_differs_from_that_of_a_day_ago_is_withheld() -> None:
 
     assert first(advise(window(run), window(run)))[1] == "1g.10gb"
     assert advise(window(risen), window(run)).reason == "unsettled"
-
-
-def test_a_workload_that_follows_the_verdict_never_exceeds_it_in_its_window() -> None:
-    """Of 2,000 random workloads: memory at no step, compute in at most 5 % of the steps with compute."""
-    source, verdicts = random.Random(7), set()  # noqa: S311
-    sizes = {profile.name: profile for profile in PROFILES}
-    for _ in range(2000):
-        days = source.choice((1, 2, 7))
-        length, base, swing = steps(days), source.uniform(0.5, 60), source.uniform(0, 20)
-        memory = [gib(min(base + swing * source.random(), 75)) for _ in range(length)]
-        level = source.random() ** 2
-        compute = [min(level * source.random() + (source.random() > 0.98) * 0.5, 1.0) for _ in range(length)]
-        sm = [share * 0.6 for share in compute]
-        for option in advise(window(Run(memory=memory, compute=compute, sm=sm))).options:
-            verdicts.add(option.verdict)
-            if option.verdict == "mig_profile":
-                profile = sizes[option.target]
-                assert max(memory) <= (profile.memory or 0)
-                over = sum(share * 132 > (profile.multiprocessors or 0) for share in sm)
-                assert over <= 0.05 * length
-            if option.verdict == "shared_gpu":
-                parts = int(option.target.split()[0].removeprefix("1/"))
-                assert max(memory) * parts <= H100_BYTES
-                assert sum(share * parts > 1 for share in compute) <= 0.05 * length
-    assert verdicts == {"mig_profile", "shared_gpu", "keep"}

@@ -20,7 +20,7 @@ from tests.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
 from tests.commands.program import command, environment, serving
 from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus, get, until
-from tests.fleet.week import END, WEEK, Holder, devices, mig_device, node, week
+from tests.fleet.week import END, WEEK, Holder, devices, mig_device, node, on, week
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -83,11 +83,6 @@ def holders() -> Iterator[Holder]:
     )
     yield Holder(run=on(run, "mig", MIG), sharing="mig", isolation="hard", mig_uuid="MIG-1")
     yield Holder(run=on(Run(memory=[gib(4)] * 200, compute=[0.4] * 200), "young", YOUNG), begin=WEEK - 200)
-
-
-def on(run: Run, pod: str, gpu: int) -> Run:
-    """Return a run of a pod on a GPU."""
-    return Run(**{name: getattr(run, name) for name in Run.__dataclass_fields__} | {"pod": pod, "gpu": gpu})
 
 
 @pytest.fixture(scope="module")

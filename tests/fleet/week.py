@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Holder:
     model: str = H100
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: tuple[str, str] | None = None
+    namespace: str = "ml"
 
     @property
     def device(self) -> dict[str, str]:
@@ -59,7 +60,7 @@ class Holder:
     @property
     def pod(self) -> dict[str, str]:
         """The labels of its pod."""
-        return {"namespace": "ml", "pod": self.run.pod}
+        return {"namespace": self.namespace, "pod": self.run.pod}
 
     def series(self) -> Iterator[Stored]:
         """Yield what the exporter says of it, and kube-state-metrics of its owner."""
@@ -98,6 +99,11 @@ class Holder:
 
     def _stored(self, name: str, values: Sequence[float], labels: Mapping[str, str]) -> Stored:
         return stored(name, values, labels, self.begin)
+
+
+def on(run: Run, pod: str, gpu: int) -> Run:
+    """Return a run of a pod on a GPU."""
+    return replace(run, pod=pod, gpu=gpu)
 
 
 def node() -> Iterator[Stored]:
