@@ -10,7 +10,8 @@ from exporter.fleet.queries import REMEMBERED, of
 
 DAYS = 7
 LABEL_OFF = 'gpuslice_pod_labels{label_gpuslice_exporter_advice="off"}'
-PROFILE_VALUES = ("memory_bytes", "multiprocessors", "instances")
+PROFILE_VALUES = {"memory_bytes": "memory", "multiprocessors": "multiprocessors", "instances": "instances"}
+"""The ends of the series of MIG profiles, and the fields of a profile that they are."""
 
 # The newest record of the week may be so old; a pod that is in it must have its owner and its label.
 _NEWEST = "2h"

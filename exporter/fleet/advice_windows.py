@@ -282,20 +282,12 @@ def _workloads(answers: Answers) -> dict[tuple[str, str, str], tuple[str, str]]:
 def _profiles(answers: Answers) -> dict[tuple[str, str], tuple[MigProfile, ...]]:
     """Return the MIG profiles by cluster and model; of several answers of nodes the smallest."""
     found: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
-    for value in queries.PROFILE_VALUES:
+    for value, part in queries.PROFILE_VALUES.items():
         for each in answers.samples(value):
             model = each.labels.get("cluster", ""), each.labels.get("model", "")
             profile = found.setdefault(model, {}).setdefault(each.labels.get("profile", ""), {})
-            profile[value] = min(int(each.value), profile.get(value, int(each.value)))
+            profile[part] = min(int(each.value), profile.get(part, int(each.value)))
     return {
-        model: tuple(
-            MigProfile(
-                name=name,
-                memory=values.get("memory_bytes"),
-                multiprocessors=values.get("multiprocessors"),
-                instances=values.get("instances"),
-            )
-            for name, values in profiles.items()
-        )
+        model: tuple(MigProfile(name=name, **values) for name, values in profiles.items())
         for model, profiles in found.items()
     }
