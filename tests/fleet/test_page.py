@@ -1,10 +1,14 @@
 """The page of the cluster, drawn by hand-made looks."""
 
 import re
+from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
+from exporter.advice import advise
 from exporter.fleet.amounts import Amount, Share, Units, whole
+from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.cluster_model import (
     Fleet,
     IdleHolder,
@@ -16,12 +20,14 @@ from exporter.fleet.cluster_model import (
     Target,
 )
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import FleetRead
+from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.wording import UNKNOWN
-from exporter.model import ContainerRef
+from exporter.model import ContainerRef, DeviceKey
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import SHOWN, Orders
 from exporter.web.html import page
+from tests.advice.simulated import Run, window
+from tests.advice.simulated import whole as whole_gpu
 
 GIB = 1024.0**3
 HOSTILE = '<script>alert(1)</script>"\u202e\x1b'
@@ -56,8 +62,8 @@ def _html(look: FleetRead, **orders: str) -> str:
     return page(fleet_drawing(scene), "")
 
 
-def _of(fleet: Fleet, **orders: str) -> str:
-    return _html(FleetRead(fleet=fleet, read_at=1000.0, reads=1), **orders)
+def _of(fleet: Fleet, advice: AdviceRead = AdviceRead(), **orders: str) -> str:  # noqa: B008 - frozen
+    return _html(FleetRead(fleet=fleet, read_at=1000.0, reads=1, advice=advice), **orders)
 
 
 def _text(html: str) -> str:
@@ -76,6 +82,14 @@ def test_hostile_names_stay_text() -> None:
     sick = SickGpu(
         node=node.key, uuid=HOSTILE, gpu=HOSTILE, model=HOSTILE, severity="bad", reasons=(HOSTILE,)
     )
+    held = window(Run(memory=[1], compute=[0.1]), device=whole_gpu(model=HOSTILE), opted_out=True)
+    (use,) = held.uses
+    here = replace(use, holder=idle.holder, device=DeviceKey(HOSTILE), node=HOSTILE)
+    named = [
+        replace(held, namespace=HOSTILE, workload=workload, container=HOSTILE, cluster=cluster, uses=(here,))
+        for workload, cluster in ((HOSTILE, ""), ("", HOSTILE))
+    ]
+    advice = AdviceRead(found=ClusterAdvice(at=1.0, advices=tuple(map(advise, named))), error=HOSTILE)
     html = _of(
         _fleet(
             nodes=(node,),
@@ -84,12 +98,14 @@ def test_hostile_names_stay_text() -> None:
             idle_totals=IdleTotals(1, None),
             sick=(sick,),
             problems=((HOSTILE, HOSTILE),),
-        )
+        ),
+        advice,
     )
 
     assert "<script>alert" not in html
     assert not set(html) & {"\u202e", "\x1b"}
-    assert html.count("&lt;script&gt;") >= 10
+    assert html.count("&lt;script&gt;") >= 17
+    assert f"holder/{quote(HOSTILE, safe='')}" in html
     assert set(re.findall(r'href="(\w+):', html)) == {"http"}
 
 
