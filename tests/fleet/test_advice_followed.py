@@ -90,7 +90,8 @@ def test_the_examples_are_what_the_command_prints(server: Prometheus) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout in text
+    facts = {advice.window.workload: advice_paragraphs(advice)[-1] for advice in _advice(server, "ml")}
     words = " ".join(text.split())
-    assert [
-        advice.now for advice in _advice(server, "ml") if advice_paragraphs(advice)[-1] not in words
-    ] == []
+    for workload in facts.keys() - {""}:
+        peak, p95, *_ = facts[workload].split("; ")
+        assert f"`{workload}`: {peak[0].lower()}{peak[1:]}; {p95}." in words
