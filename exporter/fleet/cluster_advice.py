@@ -19,8 +19,8 @@ NO_RECORDS = (
     "docs/recording-rules.md); new rules have them after one to two hours"
 )
 BLIND = (
-    "Names of processes are not in Prometheus: an engine that takes memory in advance is only recognized by "
-    "memory that does not change."
+    "Names of processes are not in Prometheus: an engine that takes memory in advance is recognized by its "
+    "memory alone."
 )
 HEADINGS = ("WORKLOAD", "NOW", "WOULD FIT", "GPUS FREED", "SEEN", "MEASURED", "CONFIDENCE")
 _MOST_NAMED = 3
