@@ -282,6 +282,7 @@ def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
             total([count.allocated for count in group]),
             total([count.unhealthy for count in group]),
             total([count.lost for count in group]),
+            total([count.cordoned for count in group]),
         )
         for resource, group in sorted(by_resource.items())
     )

@@ -20,7 +20,7 @@ from exporter.formats.wording import (
     plural,
     printable,
     total_text,
-    unhealthy,
+    unavailable,
     used_of,
 )
 from exporter.metrics import Number
@@ -106,7 +106,7 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
         return f"{printable(held_of_each(counts))} held"
     held = total_text((count.allocated for count in counts), str)
     held_of = f"slices {held} held of {total_text((count.offered for count in counts), str)}"
-    return ", ".join((held_of, *unhealthy(counts)))
+    return ", ".join((held_of, *unavailable(counts)))
 
 
 def slices_held(row: ContainerRow) -> str:

@@ -154,7 +154,7 @@ class HeldSummary(NamedTuple):
     resource: str  # "" for the vendor's
     besides: tuple[str, ...]  # amounts in other units, as text
     least: bool  # whether some allocations are unknown
-    lost: int = 0  # unhealthy and not held
+    withheld: int = 0  # not held, and not given to new pods
 
 
 def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:
@@ -192,10 +192,12 @@ def held_of_each(counts: Sequence[SliceCount]) -> str:
     return ", ".join(held_of_all((count,), name) for count, name in zip(counts, names, strict=True))
 
 
-def unhealthy(counts: Sequence[SliceCount]) -> tuple[str, ...]:
-    """Return the number of unhealthy slices as text; () if none is known to be."""
-    number = sum(count.unhealthy or 0 for count in counts)
-    return (f"{number} unhealthy",) if number else ()
+def unavailable(counts: Sequence[SliceCount]) -> tuple[str, ...]:
+    """Return the numbers of unhealthy and of cordoned slices as text, without those that are 0 or unknown."""
+    unhealthy = sum(count.unhealthy or 0 for count in counts)
+    cordoned = sum(count.cordoned or 0 for count in counts)
+    named = ((unhealthy, "unhealthy"), (cordoned, "cordoned"))
+    return tuple(f"{number} {word}" for number, word in named if number)
 
 
 def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
@@ -216,8 +218,8 @@ def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ..
     more = (f"{rest} more without a fixed total",) if rest else ()
     held = sum(count.allocated or 0 for count in fixed)
     offered = sum(count.offered or 0 for count in fixed)
-    lost = sum(count.lost or 0 for count in fixed)
-    return HeldSummary(held, offered, "", resource, (*besides, *more, *unhealthy(counts)), least, lost)
+    withheld = sum(count.withheld for count in fixed)
+    return HeldSummary(held, offered, "", resource, (*besides, *more, *unavailable(counts)), least, withheld)
 
 
 def _held_by_system(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:

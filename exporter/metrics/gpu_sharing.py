@@ -32,6 +32,15 @@ def slices(rows: Rows[Any, Any], device: str) -> tuple[AnyFamily, ...]:
     )
 
 
+_CORDONED = _SHARING.standard.gauge_by(
+    "slices_cordoned",
+    ("resource",),
+    "Slices of this GPU that the scheduler does not allocate to new pods because the GPU is cordoned, held "
+    "or not, by resource; absent if the node's annotations are unknown.",
+    lambda row: (((count.resource,), count.cordoned) for count in row.slices),
+)
+
+
 def job_info(rows: Rows[Any, Any], device: str) -> AnyFamily:
     """Return the family of the batch jobs on a device; ``device`` is its name in the help."""
     return rows.infos(
@@ -44,6 +53,7 @@ def job_info(rows: Rows[Any, Any], device: str) -> AnyFamily:
 
 GPU_SHARING: tuple[AnyFamily, ...] = (
     *slices(_SHARING, "GPU"),
+    _CORDONED,
     _SHARING.gauge(
         "holders",
         "Distinct containers that hold a slice of this GPU or of one of its MIG devices.",

@@ -41,13 +41,21 @@ class SliceCount(NamedTuple):
     # Unhealthy slices are not allocated to pods; ``lost`` are those of them that no container holds.
     unhealthy: int | None = None
     lost: int | None = None
+    # Slices of a GPU that the scheduler excludes from new pods, held or not; None if that is unknown.
+    cordoned: int | None = None
+
+    @property
+    def withheld(self) -> int:
+        """Slices that no container holds, and that new pods do not get: cordoned or unhealthy ones."""
+        lost = self.lost or 0
+        return max((self.cordoned or 0) - (self.allocated or 0), lost)
 
     @property
     def free(self) -> int | None:
         """Slices that can still be allocated; None if unknown."""
         if self.offered is None or self.allocated is None:
             return None
-        return max(self.offered - self.allocated - (self.lost or 0), 0)
+        return max(self.offered - self.allocated - self.withheld, 0)
 
 
 Condition = Literal[

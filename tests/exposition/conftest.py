@@ -89,7 +89,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         identity=identity,
         reading=reading,
         sharing=sharing,
-        slices=(SliceCount("nvidia.com/gpu.shared", 10, 2, 1, 1),),
+        slices=(SliceCount("nvidia.com/gpu.shared", 10, 2, 1, 1, 0),),
         holders=2,
         memory_entitled=8 * GIB,
         unattributed_memory=GIB // 2,

@@ -34,7 +34,7 @@ BYTES = st.integers(0, 10**12)
 TRIPLES = st.dictionaries(st.tuples(TEXT, TEXT, TEXT), st.integers(0, 9), max_size=2)
 DEVICE = st.builds(DeviceKey, st.sampled_from(["G0", "G1", "G9"]), st.sampled_from(["", "M0", "M9"]))
 MEMORY = st.none() | st.builds(Memory, total=BYTES, used=BYTES, free=BYTES, reserved=COUNT)
-SLICES = st.lists(st.builds(SliceCount, TEXT, COUNT, BYTES), max_size=3).map(tuple)
+SLICES = st.lists(st.builds(SliceCount, TEXT, COUNT, BYTES, cordoned=COUNT), max_size=3).map(tuple)
 IDENTITY = st.builds(GpuIdentity, uuid=st.sampled_from(["G0", "G1"]), index=BYTES, minor=COUNT, model=TEXT)
 READING = st.builds(
     GpuReading,

@@ -29,7 +29,7 @@ OBSERVED = {
 
 BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
-    r"_(up|slices|unhealthy|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
+    r"_(up|slices|unhealthy|cordoned|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_(nvlinks|c2c_links)(_active)?$"
     r"|_(labels|pods|rows|banks|pages|instances|pending|failure|engines|sessions)$"
     r"|_(enabled|active|state|mode|action|condition|watched|licensed|blind|problem|ready)$"

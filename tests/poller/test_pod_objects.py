@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import Scenario
 from exporter.doctor.objects import object_checks
 from exporter.kubernetes import WatchedPods
-from exporter.model import PodDetails, PodIdentity
+from exporter.model import PodDetails, PodIdentity, SliceCount
 from exporter.poll.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
 from tests.demo.making import gpu, made, pod
 from tests.kubernetes.api import a_pod, api_server
 from tests.poller.bench import polled, rows, until
+from tests.web.views_reading import node_page
 
 GPU = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
 ALLOCATED = {"hami.io/vgpu-devices-allocated": f"{GPU},NVIDIA,4000,30:;"}
@@ -88,6 +90,25 @@ async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
             await until(lambda: bool(told.pods.pods[UID].details.annotations), within=5)
             await poller.poll()
             assert [row.memory_entitled for row in rows(poller.snapshot, "train")] == [4000 << 20]
+
+
+async def test_a_gpu_is_cordoned_while_the_exporter_runs(tmp_path: Path):
+    """An annotation of the node, which only the Kubernetes API has, changes what is free at the next poll."""
+    async with api_server() as api:
+        config = api.kubeconfig(tmp_path / "config")
+        ids = [f"{GPU}-{place}" for place in range(4)]
+        offered = replace(shared(), offers=made(offers=[{"resource": "nvidia.com/gpu", "ids": ids}]).offers)
+        async with polled(offered, kubeconfig=config) as (_, poller):
+            await poller.first()
+            assert poller.snapshot.gpus[0].slices == (SliceCount("nvidia.com/gpu", 4, 1, cordoned=0),)
+            await api.nodes.watching.wait()
+            node = api.nodes.objects["node"]
+            cordon = {"annotations": {"hami.io/device-cordon": GPU}}
+            api.nodes.put(node | {"metadata": node["metadata"] | cordon})
+            await until(lambda: bool(poller._sources.cluster.node.annotations), within=5)
+            snapshot = await poller.poll()
+            assert snapshot.gpus[0].slices == (SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),)
+            assert "GPU 0 is cordoned" in node_page(snapshot)
 
 
 async def test_without_any_source_of_annotations_the_node_is_blind():

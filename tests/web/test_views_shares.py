@@ -42,6 +42,34 @@ def test_marks_are_as_wide_as_the_memory_that_was_given() -> None:
     assert captions(page) == ["whole GPU · 6 of 16 held, with 6.0 of 16.0 GiB"]
 
 
+def test_cordoned_slices_are_not_shown_as_free() -> None:
+    """They are hatched and counted apart, and the node has as much less to give."""
+    units = (SliceCount("nvidia.com/gpu", 10, 1, cordoned=10),)
+    other = gpu(1, "hami", slices=(SliceCount("nvidia.com/gpu", 10, 0, cordoned=0),), holders=0)
+
+    page = draw(snapshot([gpu(sharing="hami", slices=units), other], [part("a")]))
+
+    marks = page.one(id="gpu-0").one("ol").all("li")
+    assert ["m-withheld" in mark.classes for mark in marks] == [False, True]
+    assert marks[1].attributes["title"] == "cordoned: 12.0 GiB"
+    assert captions(page)[0] == "whole GPU · 1 of 10 held, with 4.0 of 16.0 GiB, 10 cordoned"
+    (notice,) = page.one(id="health").all("li")
+    assert "GPU 0 is cordoned" in notice.text
+    total = next(card for card in page.all(of="card") if card.one("h2").text == "Slices")
+    assert "10 free" in total.text
+    assert "10 cordoned" in total.text
+
+
+def test_marks_of_equal_slices_are_withheld_one_by_one() -> None:
+    """Without entitlements a mark is a slice: held ones, and cordoned ones that no container holds."""
+    units = (SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),)
+    rows = [part("a", memory_entitled=None)]
+
+    marks = draw(snapshot([gpu(sharing="hami", slices=units)], rows)).one(id="gpu-0").one("ol").all("li")
+
+    assert ["m-withheld" in mark.classes for mark in marks] == [False, True, True, True]
+
+
 def test_one_holder_of_a_part_does_not_fill_the_gpu() -> None:
     """What one container has of a shared GPU is drawn on the whole of it."""
     page = draw(snapshot([gpu(sharing="hami", slices=(SliceCount("nvidia.com/gpu", 10, 1),))], [part("a")]))

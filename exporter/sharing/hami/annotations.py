@@ -142,6 +142,14 @@ def _text(item: dict[str, Any], name: str) -> str:
     return value
 
 
+def cordoned(text: str) -> frozenset[str]:
+    """Return the UUIDs in a node's annotation ``hami.io/device-cordon``: separated by commas, with spaces.
+
+    Source: cordonedDevices of pkg/device/nvidia/device.go, https://github.com/Project-HAMi/HAMi/pull/2298.
+    """
+    return frozenset(filter(None, map(str.strip, text[:LONGEST_OF_NODE].split(","))))
+
+
 LONGEST_OF_NODE = 256 * 1024
 MOST_DEVICES = 1024
 MOST_OF_NODE = 1 << 20

@@ -6,10 +6,11 @@ slices of the whole GPU then too.
 """
 
 import re
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
-from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity
+from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity, SliceCount
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.system import MEBIBYTE, Offer, Read, whole_keys, words_of
 from exporter.sharing.base.view import View
@@ -17,6 +18,7 @@ from exporter.sharing.hami.annotations import (
     HamiDevice,
     MigAllocation,
     Registered,
+    cordoned,
     parse_mig_allocations,
     registered,
 )
@@ -74,6 +76,8 @@ class VolcanoVgpu(LibvgpuSystem):
 
 MIG_KEY = "hami.io/vgpu-mig-allocations"
 HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
+# Of a node: GPUs that get no new containers. Those that run there keep their shares.
+CORDON = "hami.io/device-cordon"
 WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
     "gpuInstanceID computeInstanceID"
 )
@@ -85,7 +89,7 @@ class Hami(LibvgpuSystem):
     name = "hami"
     blind_without_pods = "what HAMi's containers are entitled to, and for certain on which GPUs"
     keys = HAMI_KEYS
-    notes = (whole_keys(*HAMI_KEYS, MIG_KEY, HAMI_REGISTER.pattern),)
+    notes = (whole_keys(*HAMI_KEYS, MIG_KEY, HAMI_REGISTER.pattern, CORDON),)
     words = WORDS
     read: ClassVar[Read | None] = staticmethod(read_hami)
 
@@ -98,7 +102,21 @@ class Hami(LibvgpuSystem):
         gpu = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
         if gpu is not None and len(offer.slices) == 1:
             offer = offer._replace(slices=(offer.slices[0]._replace(offered=gpu.slices),))
-        return super().sharing(device, offer)
+        sharing = super().sharing(device, offer)
+        return replace(sharing, slices=tuple(self._with_cordoned(device, count) for count in sharing.slices))
+
+    def _with_cordoned(self, device: Device, count: SliceCount) -> SliceCount:
+        if self.view.facts.node is None:
+            return count
+        return count._replace(cordoned=count.offered if device.key.uuid in self._cordoned else 0)
+
+    @cached_property
+    def _cordoned(self) -> frozenset[str]:
+        """The UUIDs of the cordoned GPUs."""
+        uuids = cordoned(self.view.node_annotations.get(CORDON, ""))
+        for uuid in sorted(uuids - self.view.inventory.gpu_uuids):
+            self.view.object_to(self.name, "node", f"{CORDON}: {uuid[:100]}", "is not a GPU of this node")
+        return uuids
 
     @cached_property
     def _registered(self) -> dict[str, Registered]:

@@ -16,7 +16,7 @@ from exporter.formats.wording import (
     mode_word,
     plural,
     total_text,
-    unhealthy,
+    unavailable,
 )
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
@@ -145,7 +145,7 @@ def _slices(gpu: GpuRow) -> str:
         return f"{held_of_each(gpu.slices)} held"
     if all(count.offered is None for count in gpu.slices):
         return f"{plural(sum(count.allocated or 0 for count in gpu.slices), 'slice')} held"
-    return ", ".join((f"{held_of_all(gpu.slices)} slices held", *unhealthy(gpu.slices)))
+    return ", ".join((f"{held_of_all(gpu.slices)} slices held", *unavailable(gpu.slices)))
 
 
 def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:

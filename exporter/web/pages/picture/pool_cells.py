@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from exporter.formats.wording import TIMES, gibibytes, held_of_each, plural, total_text, unhealthy
+from exporter.formats.wording import TIMES, gibibytes, held_of_each, plural, total_text, unavailable
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.states import HolderState
@@ -147,11 +147,12 @@ def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
         given = f"{gibibytes(sum(sizes))} of {gibibytes(device.memory.whole)} GiB"
         if sizes and len(device.slices) > 1:
             return f"{given} held"
-        return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
+        held = f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
+        return ", ".join((held, *unavailable(device.slices)))
     offered = total_text((count.offered for count in device.slices), str)
     held = total_text((count.allocated for count in device.slices), str)
     free = total_text((count.free for count in device.slices), str)
-    return ", ".join((f"{offered} replicas", f"{held} held", *unhealthy(device.slices), f"{free} free"))
+    return ", ".join((f"{offered} replicas", f"{held} held", *unavailable(device.slices), f"{free} free"))
 
 
 def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
@@ -165,9 +166,10 @@ def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
     taken = sum(slices for _, slices in held)
     count = max(sum(count.offered or 0 for count in device.slices), taken)
     runs = [(_mark(share, device.share / count), slices) for share, slices in held]
-    lost = min(sum(count.lost or 0 for count in device.slices), count - taken)
-    runs.append((Mark("free", "", "", "free", 1), count - taken - lost))
-    runs.append((Mark("unhealthy", "", "", "unhealthy: not given to new pods", 1), lost))
+    withheld = min(sum(count.withheld for count in device.slices), count - taken)
+    runs.append((Mark("free", "", "", "free", 1), count - taken - withheld))
+    why = "cordoned" if _is_cordoned(device) else "unhealthy"
+    runs.append((Mark("withheld", "", "", f"{why}: not given to new pods", 1), withheld))
     if count > _MOST_MARKS:
         return tuple(mark._replace(width=percent(slices / count)) for mark, slices in runs if slices)
     return tuple(chain.from_iterable(repeat(mark, slices) for mark, slices in runs))
@@ -190,7 +192,12 @@ def _sized_marks(device: Device, shares: Sequence[_Share], sizes: Sequence[int])
             yield mark._replace(title=f"{mark.title}: {gibibytes(size)} GiB", width=percent(size / whole))
     free = whole - sum(sizes)
     if free > _LEAST_FREE * whole:
-        yield Mark("free", "", "", f"free: {gibibytes(free)} GiB", percent(free / whole))
+        look, word = ("withheld", "cordoned") if _is_cordoned(device) else ("free", "free")
+        yield Mark(look, "", "", f"{word}: {gibibytes(free)} GiB", percent(free / whole))
+
+
+def _is_cordoned(device: Device) -> bool:
+    return any(count.cordoned for count in device.slices)
 
 
 def _mark(share: _Share, width: float) -> Mark:

@@ -42,6 +42,7 @@ def notices(scene: Scene) -> list[Notice]:
         _faults(scene),
         _kubelet(scene),
         _unhealthy(scene),
+        _cordoned(scene),
         _unresolved(scene),
         _blind(scene),
         _use(scene),
@@ -144,6 +145,14 @@ def _unhealthy(scene: Scene) -> Iterator[Notice]:
                     "slices; entitlements of holders stay the same"
                 )
                 yield Notice("note", title, text, _page(scene, gpu), "Its page")
+
+
+def _cordoned(scene: Scene) -> Iterator[Notice]:
+    for gpu in scene.snapshot.gpus:
+        if any(count.cordoned for count in gpu.slices):
+            title = f"GPU {gpu.identity.index} is cordoned"
+            text = "The scheduler gives its slices to no new pod; holders keep theirs"
+            yield Notice("note", title, text, _page(scene, gpu), "Its page")
 
 
 def _unresolved(scene: Scene) -> Iterator[Notice]:

@@ -59,10 +59,10 @@ def _slices(scene: Scene) -> Card:
         why = scene.why_holders()
         return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="allocations are not known")
     holders = {row.holder for row in scene.snapshot.containers if row.slices != 0}
-    held, offered, unit, resource, besides, least, lost = held_of_node(gpus)
+    held, offered, unit, resource, besides, least, withheld = held_of_node(gpus)
     details = (f"of {resource}" if resource else "", f"by {plural(len(holders), 'container')}", *besides)
     known = offered is not None
-    free = f"{'at most ' if least else ''}{max((offered or 0) - held - lost, 0)} free"
+    free = f"{'at most ' if least else ''}{max((offered or 0) - held - withheld, 0)} free"
     sizes = [held, None] if least else [held]
     return Card(
         name="Slices",
