@@ -214,6 +214,31 @@ def test_what_a_container_asks_for_is_read(annotations, memory, part):
     assert not objections.counts
 
 
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"nvidia.com/container.main.gpu-compute.mode": "sm-sharing"},  # kai-gpu-fractioning README.md
+        {"kai.scheduler/gpu-compute-sharing-mode": "time-slicing"},  # docs/gpu-sharing/README.md
+        {"kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},  # nv_fractions.go
+    ],
+)
+def test_how_compute_is_shared_and_a_limit_above_the_request_change_no_share(annotations):
+    """What a container is entitled to is its request; these keys ask for no GPU by themselves."""
+    objections = Objections()
+    found = only(shared(fraction("a", {REQUEST: "4Gi", DEVICES: CDI} | annotations), objections=objections))
+    assert (found.memory_entitled, found.compute_entitled, found.isolation) == (4 * GIB, 0.25, "soft")
+    assert not objections.counts
+
+
+def test_a_reservation_may_be_named_by_a_hash():
+    """resource_reservation.go: since 0.16 the name is made of node and group, and holds neither."""
+    name = "gpu-reservation-9b5f1c0d2e3a4b67"
+    found = [fraction("a"), reservation(name=name)]
+    holdings = resolve(gpu(), reserved(name=name), whole(), pods=pods(*found))
+    assert only(holdings).holder == container("a")
+    assert holdings.unresolved == {}
+
+
 def test_the_key_names_the_container():
     """docs/gpu-sharing: it need not be the first, nor be named by gpu-fraction-container-name."""
     for name, more in {
