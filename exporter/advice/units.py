@@ -77,6 +77,10 @@ UNITS: Mapping[str, LimitUnits | FractionUnit] = {
     "volcano-gpushare": LimitUnits(MemoryUnit("volcano.sh/gpu-memory", MEBIBYTE)),
     "kai": FractionUnit("gpu-fraction"),
     "runai": FractionUnit("gpu-fraction"),
+    "tensor-fusion": LimitUnits(
+        MemoryUnit("tensor-fusion.ai/vram-request", MEBIBYTE, "{}Mi"),
+        ComputeUnit("tensor-fusion.ai/compute-percent-request"),
+    ),
     "dra": LimitUnits(MemoryUnit("memory capacity of the request", MEBIBYTE)),
 }
 """By the value of the label ``sharing``."""

@@ -27,6 +27,7 @@ from exporter.sharing.others.intel_plugin import Intel
 from exporter.sharing.others.mgpu import Mgpu
 from exporter.sharing.others.nos import Nos
 from exporter.sharing.others.nvshare import Nvshare
+from exporter.sharing.others.tensor_fusion import TensorFusion
 from exporter.sharing.others.vgpu_manager import VgpuManager
 from exporter.sharing.others.volcano_gpushare import VolcanoGpushare
 from exporter.sharing.runai.kai import Kai, KaiLimited
@@ -71,6 +72,7 @@ SYSTEMS: tuple[type[System], ...] = (
     Runai,
     Koordinator,
     KoordinatorHamiCore,
+    TensorFusion,
     Nos,
     Nvidia,
     Amd,

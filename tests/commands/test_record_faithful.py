@@ -48,6 +48,7 @@ OWN_NAMES = {
     "resource-reservation",
     "runai-reservation",
     "nvshare-device-plugin",
+    "tensorfusion-worker",
 }
 ANYBODY, ANYWHERE = ContainerRef("", "", ""), DeviceKey("")
 
