@@ -109,6 +109,7 @@ _SYSTEMS = {
     "mgpu": "mGPU",
     "qgpu": "qGPU",
     "runai": "Run:ai fractions",
+    "scaleops": "ScaleOps fractions",
     "tensor-fusion": "TensorFusion",
     "volcano-gpushare": "Volcano gpushare",
     "volcano-vgpu": "Volcano vGPU",

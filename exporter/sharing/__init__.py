@@ -27,6 +27,7 @@ from exporter.sharing.others.intel_plugin import Intel
 from exporter.sharing.others.mgpu import Mgpu
 from exporter.sharing.others.nos import Nos
 from exporter.sharing.others.nvshare import Nvshare
+from exporter.sharing.others.scaleops import ScaleOps
 from exporter.sharing.others.tensor_fusion import TensorFusion
 from exporter.sharing.others.vgpu_manager import VgpuManager
 from exporter.sharing.others.volcano_gpushare import VolcanoGpushare
@@ -73,6 +74,7 @@ SYSTEMS: tuple[type[System], ...] = (
     Koordinator,
     KoordinatorHamiCore,
     TensorFusion,
+    ScaleOps,
     Nos,
     Nvidia,
     Amd,

@@ -49,6 +49,7 @@ OWN_NAMES = {
     "runai-reservation",
     "nvshare-device-plugin",
     "tensorfusion-worker",
+    "scaleops-system",
 }
 ANYBODY, ANYWHERE = ContainerRef("", "", ""), DeviceKey("")
 

@@ -40,6 +40,8 @@ class Resolved:
     # Devices with unknown holders, and resources that such holders may have on them.
     unplaced: set[DeviceKey] = field(default_factory=set)
     unplaced_resources: set[str] = field(default_factory=set)
+    # (device, resource) of which unknown containers hold an unknown number.
+    uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, ordered by their first claim or grant."""
@@ -124,6 +126,7 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
         counted = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if counted else None
         doubtful = resource in resolved.unplaced_resources and device in resolved.unplaced
+        doubtful = doubtful or (device, resource) in resolved.uncounted
         held_here = None if doubtful else allocated.get((device, resource), 0)
         count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)
@@ -158,9 +161,11 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         resolved.unresolved_holders.add(grant.holder)
         if device is not None:
             resolved.unplaced.add(device.key)
+            resolved.uncounted.add((device.key, grant.resource))
     for key, resource in granted.unplaced:
         resolved.owners[key, resource][system] = None
         resolved.unplaced.add(key)
+        resolved.uncounted.add((key, resource))
     resolved.settled |= granted.settled
 
 
