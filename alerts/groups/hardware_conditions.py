@@ -6,7 +6,14 @@ from alerts.subjects import by_gpu
 from alerts.wording import GPU, PODS, SHORT_GPU
 from exporter.model import Condition
 from exporter.model.condition_signs import UNCORRECTED_XIDS
+from exporter.model.conditions import TABLE
 
+_SUBJECT = "cluster, node, uuid"
+_HEALTH = "gpuslice_container_device_health_info"
+# Conditions in which work on the GPU is in danger, and those of them in which a pod should not get it at all. A
+# pending repair alone needs a reset too, and until then the GPU works.
+_BAD = "|".join(name for name, row in TABLE.items() if row.look == "bad")
+_UNUSABLE = "lost|needs_reboot|replace_board"
 _RESET, _REBOOT = (f'class="{name}"' for name in ("reset", "reboot"))
 _UNCORRECTED = f'xid=~"{"|".join(map(str, sorted(UNCORRECTED_XIDS)))}"'
 
@@ -21,6 +28,7 @@ def condition_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
         _remap_failure(),
         _throttled(numbers.throttled_for),
         _link_degraded(numbers.link_degraded_for),
+        _health_disagrees(numbers.health_disagrees_for),
     )
 
 
@@ -122,9 +130,39 @@ def _link_degraded(hold: str) -> Alert:
         hold=hold,
         severity="warning",
         summary=f"A link of {SHORT_GPU} is degraded",
-        description=f"The PCIe link of {GPU} is slower than GPU and slot support, or some of its NVLinks are "
-        f"down. Pods on it: {PODS}. Their transfers are slower or fail. The page of the GPU names the link. "
-        "Check the seat of the board and its riser, or reset the GPUs at both ends of the NVLink.",
+        description=f"The PCIe link of {GPU} is slower than GPU and slot support, some of its NVLinks or C2C "
+        f"links are down, or its NVLink fabric has a problem. Pods on it: {PODS}. Their transfers are slower "
+        "or fail. The page of the GPU names the link. Check the seat of the board and its riser, reset the "
+        "GPUs at both ends of the NVLink, or check the fabric manager.",
+        dashboard=GPU_BOARD,
+    )
+
+
+def _health_disagrees(hold: str) -> Alert:
+    def of(selector: str) -> str:
+        return by_gpu(f"{_HEALTH}{{{selector}}}", "health")
+
+    def condition(names: str) -> str:
+        return f'gpuslice_gpu_condition{{condition=~"{names}"}}'
+
+    asked = f'gpuslice_gpu_condition{{uuid=%q,condition=~"{_UNUSABLE}"}} == 1'
+    return Alert(
+        name="HealthDisagrees",
+        expr=f"""{of('health!~"Healthy|Unknown"')}
+and on ({_SUBJECT}) {condition("lost")} == 0
+unless on ({_SUBJECT}) {condition(_BAD)} == 1
+or {of('health="Healthy"')}
+unless on ({_SUBJECT}) {_HEALTH}{{health!="Healthy"}}
+and on ({_SUBJECT}) {condition(_UNUSABLE)} == 1""",
+        hold=hold,
+        severity="warning",
+        summary=f"Kubernetes and the driver disagree about the health of {SHORT_GPU}",
+        description=f"Kubernetes reports {GPU} as {{{{ $labels.health }}}} in the status of its pods, and "
+        '{{ if eq $labels.health "Healthy" }}the exporter finds that it cannot be used.'
+        f"{_listed(asked, 'Conditions', 'condition')} Pods on it: {PODS}. New pods may still get it: keep "
+        "them off the node, then follow the alert of the condition{{ else }}the exporter finds no "
+        f"condition that explains it. Pods on it: {PODS}. They keep running, and new pods may not get it. "
+        "Check the log of the device plugin or DRA driver of this node and the XIDs of the GPU{{ end }}.",
         dashboard=GPU_BOARD,
     )
 

@@ -20,4 +20,5 @@ class HardwareThresholds:
     xid_burst: float
     ecc_corrected_per_hour: float
     fabric_for: str
+    health_disagrees_for: str
     pcie_replays_per_minute: float

@@ -27,7 +27,7 @@ CONTAINER: tuple[AnyFamily, ...] = (
             row.model,
         ),
     ),
-    _ROWS.standard.info(
+    _ROWS.info(
         "device_health_info",
         ("health",),
         "Health of the container's slices of the device, the worst of them, as the kubelet reports it in the "
