@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,8 @@ class PodNames:
     not used or has not answered.
 
     Pod logs have no annotations: for ``keep`` seconds (by ``clock``) the last answer of the Pods API is used
-    with them, or one failure of the kubelet would remove every holder that is known by its annotations.
+    with them, or one failure of the kubelet would remove every holder that is known by its annotations. The
+    Kubernetes API's last objects are used for longer; the health in them only for ``keep`` seconds.
     """
 
     def __init__(  # noqa: PLR0913 - three sources and their time limits
@@ -61,6 +63,7 @@ class PodNames:
         self._answer: Mapping[str, PodIdentity] = {}
         self._answered_at = -math.inf
         self._listed_at: float | None = None
+        self._live_at = -math.inf
         self._cause: Hashable = None
         self._changed_at = self._clock()
         self._pods = Pods(socket, timeout=patience)
@@ -95,7 +98,7 @@ class PodNames:
         watched = self._watched()
         if watched is not None:
             self.objects_from = KUBERNETES_API
-            return self._merged(watched, logged)
+            return self._merged(self._with_current_health(watched), logged)
         if logged is None:
             self.objects_from = ""
             raise NoNamesError("; ".join(objections))
@@ -113,6 +116,14 @@ class PodNames:
         settled = now - self._changed_at >= SETTLING_SECONDS
         return not settled or self._listed_at is None or now - self._listed_at >= LISTING_SECONDS
 
+    def _with_current_health(self, watched: WatchedPods) -> WatchedPods:
+        """Return the watched pods, without the health of devices if no watch was open for ``keep`` seconds."""
+        if watched.live:
+            self._live_at = self._clock()
+        if self._clock() - self._live_at <= self._keep:
+            return watched
+        return watched._replace(pods={uid: without_health(pod) for uid, pod in watched.pods.items()})
+
     def _merged(self, watched: WatchedPods, logged: PodLogs | None) -> Mapping[str, PodIdentity]:
         logged = logged or PodLogs((), frozenset())
         pods = merged(watched, logged.pods)
@@ -124,6 +135,13 @@ class PodNames:
         """Stop the thread, and close the connection."""
         self._worker.stop()
         await self._pods.close()
+
+
+def without_health(pod: PodIdentity) -> PodIdentity:
+    """Return a pod whose object does not have the health of its devices."""
+    if pod.details is None or not pod.details.health:
+        return pod
+    return replace(pod, details=replace(pod.details, health=()))
 
 
 def merged(watched: WatchedPods, logged: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:

@@ -15,7 +15,7 @@ from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import Scenario
 from exporter.doctor.objects import object_checks
 from exporter.kubernetes import WatchedPods
-from exporter.model import PodDetails, PodIdentity, SliceCount
+from exporter.model import PodDetails, PodIdentity, ResourceHealth, SliceCount
 from exporter.poll.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
 from tests.demo.making import gpu, made, pod
 from tests.kubernetes.api import a_pod, api_server
@@ -268,6 +268,26 @@ async def test_without_logs_the_watch_is_enough(tmp_path: Path):
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5, lambda: watched)
     assert await names.read() == watched.pods
     assert names.objects_from == KUBERNETES_API
+    await names.close()
+
+
+async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_path: Path):
+    """Annotations are kept while the API server does not answer; the health may be another one by now."""
+    now, live = [0.0], [True]
+    told = (ResourceHealth("main", "nvidia.com/gpu", GPU, "Healthy"),)
+    sick = replace(known("train", UID), details=PodDetails(annotations=ALLOCATED, health=told))
+
+    def watched() -> WatchedPods:
+        return WatchedPods({UID: sick}, live[0])
+
+    socket, logs = tmp_path / "none.sock", tmp_path / "none"
+    names = PodNames(socket, logs, 0.5, watched, keep=60.0, clock=lambda: now[0])
+    healths = []
+    for now[0], live[0] in ((0.0, True), (100.0, True), (160.0, False), (161.0, False), (170.0, True)):
+        details = (await names.read())[UID].details
+        assert details.annotations == ALLOCATED
+        healths.append(details.health)
+    assert healths == [told, told, told, (), told]
     await names.close()
 
 
