@@ -9,7 +9,7 @@ from exporter.formats.wording import mode_label, plural
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
 from exporter.model.conditions import TABLE
-from exporter.model.poll_result import DEADLINE, PollResult
+from exporter.model.poll_result import CONFIDENTIAL_LISTS, DEADLINE, PollResult
 
 GPU_NOT_READ: Final = Finding("gpu-not-read", "absent")
 GPU_BEHIND_DRIVER: Final = Finding(
@@ -174,10 +174,12 @@ def _mig(row: GpuRow, errors: set[str]) -> Check:
     if reading is None or reading.mig is None or not reading.mig_complete:
         text = f"{plural(len(instances), 'MIG device')} listed, there may be more"
         return MIG_UNREAD.check(name, text)
-    blind = [mig.uuid for mig in instances if mig.memory is None or mig.processes is None]
+    # Nothing that a permission would change.
+    hidden = reading.withheld.get("processes") == CONFIDENTIAL_LISTS
+    blind = [mig.uuid for mig in instances if mig.memory is None or (mig.processes is None and not hidden)]
     text = plural(len(instances), "MIG device")
     if not blind:
-        return Check(name, "OK", text)
+        return Check(name, "OK", f"{text}; processes {NOT_SUPPORTED}" if hidden and instances else text)
     return MIG_UNREAD.check(name, text, lost=f"memory or processes of {plural(len(blind), 'MIG device')}")
 
 

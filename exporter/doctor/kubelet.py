@@ -7,6 +7,7 @@ from exporter.config.settings import Settings
 from exporter.doctor.report import Check, Finding
 from exporter.formats.wording import plural
 from exporter.model import Allocations, CollectorHealth, SliceCount, Snapshot
+from exporter.model.kubelet import is_unhealthy
 from exporter.model.poll_result import PollResult
 
 _HOLDERS: Final = "holders, slices and entitlements"
@@ -90,6 +91,13 @@ SLICES_UNKNOWN: Final = Finding(
     "turn --kubernetes-api on, which reports the node's capacity; or see in the device plugin's log which"
     " devices are unhealthy, and restart this exporter if the plugin was configured with fewer replicas",
 )
+DEVICE_UNHEALTHY: Final = Finding(
+    "device-unhealthy",
+    "degraded",
+    "the reliability of these devices, as their device plugin or DRA driver finds; new pods may not get them",
+    "do what the GPU's XIDs and conditions require; without any, check the log of the device plugin or DRA "
+    "driver of this node, and restart its pod",
+)
 RESOURCE_NOT_OFFERED: Final = Finding(
     "resource-not-offered",
     "degraded",
@@ -137,6 +145,20 @@ def kubelet_checks(
     if evidence.allocations is not None:
         yield from _offers(evidence.allocations, snapshot)
         yield from _ids(snapshot)
+    yield from _health(snapshot)
+
+
+def _health(snapshot: Snapshot) -> Iterator[Check]:
+    """Return a check if the status of a pod has an unhealthy device."""
+    index = {gpu.identity.uuid: gpu.identity.index for gpu in snapshot.gpus}
+    unhealthy = sorted(
+        f"GPU {index[row.device.uuid]} of {row.holder.namespace}/{row.holder.pod} is {row.health}"
+        for row in snapshot.containers
+        if is_unhealthy(row.health) and row.device.uuid in index
+    )
+    if unhealthy:
+        text = f"reported in the status of pods: {', '.join(dict.fromkeys(unhealthy))}"
+        yield DEVICE_UNHEALTHY.check("device health", text)
 
 
 def _allocations(health: CollectorHealth, evidence: PollResult, settings: Settings) -> Check:

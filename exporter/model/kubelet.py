@@ -213,6 +213,11 @@ def worst_health(reported: Iterable[str]) -> str:
     return max(reported, key=lambda health: (_SEVERITY.get(health, len(_SEVERITY)), health), default="")
 
 
+def is_unhealthy(health: str) -> bool:
+    """Return whether the kubelet reports a device as bad: neither healthy nor unknown, nor unreported."""
+    return _SEVERITY.get(health, len(_SEVERITY)) > _SEVERITY["Unknown"]
+
+
 # kubectl's copy of the whole object.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Characters kept of one object's annotations; Kubernetes allows 256 KiB.

@@ -13,6 +13,7 @@ from exporter.nvml.readings.answers import flag
 
 ENVIRONMENTS = ("unavailable", "simulation", "production")
 MULTI_GPU_MODES = ("none", "protected_pcie", "nvlink_encryption")
+MODE_UNKNOWN = "the driver did not report whether confidential computing hides processes"
 
 
 def read_mode(calls: Calls) -> ConfidentialComputing | None:
@@ -44,17 +45,23 @@ def is_on(driver: DriverInfo) -> bool:
     return driver.confidential is not None and bool(driver.confidential.enabled)
 
 
-def hides_processes(driver: DriverInfo) -> bool:
-    """Return whether the driver may hide processes: it does unless developer tools are allowed."""
-    return is_on(driver) and driver.confidential is not None and not driver.confidential.developer_tools
+def why_hidden(driver: DriverInfo, *, failed: bool) -> str:
+    """Return why the driver may hide processes, "" if it does not; ``failed``: its mode could not be read.
+
+    It does unless developer tools are allowed.
+    """
+    if failed:
+        return MODE_UNKNOWN
+    hides = is_on(driver) and driver.confidential is not None and not driver.confidential.developer_tools
+    return CONFIDENTIAL_LISTS if hides else ""
 
 
-def without_empty_lists(reading: GpuReading) -> GpuReading:
-    """Return the reading of a GPU whose driver may hide processes: an empty list is then unknown."""
+def without_empty_lists(reading: GpuReading, why: str) -> GpuReading:
+    """Return the reading of a GPU whose driver may hide processes: an empty list is then unknown, and why."""
     mig = reading.mig and tuple(map(_without_empty_list, reading.mig))
     if reading.processes != () and mig == reading.mig:
         return reading
-    withheld = {**reading.withheld, "processes": CONFIDENTIAL_LISTS}
+    withheld = {**reading.withheld, "processes": why}
     reading = replace(reading, mig=mig, withheld=withheld)
     return reading if reading.processes else replace(reading, processes=None, process_utilization=None)
 

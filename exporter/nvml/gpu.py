@@ -52,8 +52,8 @@ class GpuReader:
         # The last reading of each GPU, by uuid.
         self.known: dict[str, GpuReading] = {}
         self.trust = PidTrust()
-        # Whether the driver may hide processes.
-        self.hides_processes = False
+        # Why the driver may hide processes, "" if it does not.
+        self.why_hidden = ""
         self._calls = calls
         self._options = options
         self._report_layout = note_layout
@@ -119,8 +119,8 @@ class GpuReader:
             boot_seconds=boot_seconds,
         )
         reading = without_foreign_pids(reading, self.trust)
-        if self.hides_processes:
-            reading = without_empty_lists(reading)
+        if self.why_hidden:
+            reading = without_empty_lists(reading, self.why_hidden)
         # MIG devices that may exist besides those that were read; None: any of the last sweep.
         unread = None if layout.devices is None else frozenset(device.uuid for device in layout.unread)
         self.known[uuid] = with_known_layout(reading, self.known[uuid], unread)

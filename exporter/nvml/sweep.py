@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exporter.model import DriverInfo, GpuReading
-from exporter.nvml.confidential import hides_processes, is_on, read_mode, with_readiness
+from exporter.nvml.confidential import is_on, read_mode, why_hidden, with_readiness
 from exporter.nvml.driver.calls import (
     CORE,
     Calls,
@@ -142,16 +142,19 @@ class Sweeper:
         nvml_version = self.calls.ask("", "nvmlSystemGetNVMLVersion")
         # 12040 is 12.4; 0 is not a version.
         cuda = self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")
+        before_mode = self.calls.failures()
+        mode = read_mode(self.calls)
+        mode_failed = mode is None and self.calls.failures() != before_mode
         self.driver = DriverInfo(
             driver_version=driver_version,
             nvml_version=nvml_version,
             cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-            confidential=read_mode(self.calls),
+            confidential=mode,
         )
         self._readiness.forget()
         self._driver_known = self.calls.failures() == failures
         self._gpus.trust = pid_trust(driver_version, machine=self._options.machine_pids())
-        self._gpus.hides_processes = hides_processes(self.driver)
+        self._gpus.why_hidden = why_hidden(self.driver, failed=mode_failed)
 
     def _all(self) -> Iterator[GpuReading]:
         count: int | None = self.calls.ask("", "nvmlDeviceGetCount")

@@ -216,6 +216,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         "kubelet-slow": lambda: kubelet({"kind": "kubelet_hang"}, within=0.3),
         "kubelet-filling": lambda: kubelet({"kind": "kubelet_filling"}),
         "slices-unhealthy": lambda: Sick(name="slices", scenario=_replicas(0)),
+        "device-unhealthy": lambda: Sick(name="device health", scenario=catalog.load("dra-only")),
         "slices-unknown": lambda: Sick(name="slices", scenario=_replicas(1, held=1)),
         "resource-not-offered": lambda: Sick(
             name="offered resources", scenario=replace(_replicas(), offers=())

@@ -18,7 +18,7 @@ from tests.parameters import mostly_slow
 NODES = {
     "a10-mps": (0, {}),
     "a100-mig-mixed": (0, {}),
-    "dra-only": (0, {}),
+    "dra-only": (1, {"device health": "degraded"}),
     "gke": (3, {"processes": "missing", "pod names": "missing"}),
     "h100-exclusive": (0, {}),
     "hami-hygon": (0, {}),

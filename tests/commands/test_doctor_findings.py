@@ -133,6 +133,7 @@ def test_what_is_not_ok_has_a_code_and_what_is_ok_has_none(reports: dict[str, Re
 
 # What is not well on the nodes of the catalog.
 UNWELL = {
+    "dra-only": {"device-unhealthy"},
     "elastic-gpu": {"ids-unplaced"},
     "gb200-nvl72": {"gpu-unhealthy"},
     "gke": {"host-pid-missing", "pod-names-missing"},

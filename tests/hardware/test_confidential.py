@@ -6,6 +6,7 @@ import pytest
 
 from exporter.model import ConfidentialComputing, DriverInfo, Memory
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
+from exporter.nvml.confidential import MODE_UNKNOWN
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, MIB, NODE, SMALL, Clock, Driver, gpu, nvml, process, sweep
 from tests.hardware.polled import Polled
@@ -87,12 +88,13 @@ def test_readiness_is_read_once_a_minute(clock: Clock):
 
 
 def test_a_mode_that_cannot_be_read_costs_only_itself():
-    """Versions and GPUs are read, and it is asked again."""
+    """Versions and GPUs are read, but an empty list may be one that is hidden; the mode is asked again."""
     driver = Driver(whole(), **node())
     for function in (SETTINGS, STATE):
         driver.fail("UNKNOWN", function)
     sweeper = Sweeper(nvml(driver.library))
-    assert sweep(sweeper)["GPU-a"].up
+    reading = sweep(sweeper)["GPU-a"]
+    assert (reading.up, reading.processes, reading.withheld["processes"]) == (True, None, MODE_UNKNOWN)
     assert sweeper.driver == DriverInfo(
         driver_version=NODE["driver_version"], nvml_version=NODE["nvml_version"], cuda_version="12.4"
     )
@@ -122,7 +124,7 @@ def test_a_list_that_has_processes_is_believed():
     driver = Driver(whole(), **node(enabled=False), **BUSY)
     sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)
-    sweeper._gpus.hides_processes = True
+    sweeper._gpus.why_hidden = CONFIDENTIAL_LISTS
     reading = sweep(sweeper)["GPU-a"]
     assert [each.pid for each in reading.processes or ()] == [41]
     assert reading.withheld.get("processes") is None

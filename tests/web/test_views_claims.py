@@ -1,8 +1,11 @@
 """What the page of a holder shows of its resource claims, and of the health that the kubelet reports."""
 
+import pytest
+
 from exporter.model import HeldClaim
 from tests.web.test_views_holder import draw, shared
-from tests.web.views_reading import UUID, gpu, snapshot
+from tests.web.views_reading import UUID, gpu, gpu_page, read, snapshot
+from tests.web.views_reading import draw as draw_node
 
 
 def _paragraphs(**facts) -> list[str]:
@@ -26,3 +29,24 @@ def test_the_health_is_shown_where_the_kubelet_reports_it() -> None:
     """A holder without claims and without a report has neither line."""
     assert "Health reported by the kubelet: Unhealthy" in _paragraphs(health="Unhealthy")
     assert not [line for line in _paragraphs() if line.startswith(("Claim", "Health"))]
+
+
+@pytest.mark.parametrize(
+    ("condition", "driver"), [({}, True), ({"recovery_action": "reset"}, False)], ids=["well", "sick"]
+)
+def test_what_kubernetes_reports_is_next_to_what_the_driver_does(condition: dict, driver: bool) -> None:
+    """On the pages of node and GPU; that the driver reports no problem is said only if it reports none."""
+    shown = snapshot(gpus=[gpu(**condition)], containers=[shared(health="Unhealthy")])
+    uuid = shown.gpus[0].identity.uuid
+
+    for page in (draw_node(shown), read(gpu_page(shown, uuid))):
+        text = page.one(id="health").text
+        assert "as Unhealthy" in text
+        assert ("The driver reports no problem" in text) == driver
+
+
+@pytest.mark.parametrize("health", ["Healthy", "Unknown", ""])
+def test_a_device_that_is_not_unhealthy_needs_no_attention(health: str) -> None:
+    """Neither does one of which nothing is reported."""
+    shown = snapshot(gpus=[gpu()], containers=[shared(health=health)])
+    assert "Kubernetes reports" not in draw_node(shown).text
