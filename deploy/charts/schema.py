@@ -156,6 +156,7 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "config": _config(*(row.name for row in fields(Settings) if row.name != "config")),
         "kubeletRoot": text(r"^/.*[^/]$"),
         "driverRoot": text(r"^(/.*[^/])?$"),
+        "adminClaim.deviceClass": text(r"^[a-z0-9][a-z0-9.-]*$"),
         "webConfig.content": _web_config(),
         "webConfig.scheme": one_of("http", "https"),
         "gpuNodes": {

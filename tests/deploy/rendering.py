@@ -15,6 +15,8 @@ from tests.deploy.tools import ROOT, output
 DEPLOY = ROOT / "deploy"
 OVERLAYS = sorted(path.parent.name for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
 COMPONENTS = sorted(path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml"))
+# The first Kubernetes that knows the kinds of an overlay or component.
+SINCE = dict.fromkeys(("gpu-cluster", "admin-claim"), "1.34.0")
 
 Manifest = dict[str, Any]
 

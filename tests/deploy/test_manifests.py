@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from exporter.config.settings import Settings, load_settings, settings_markdown
 from exporter.model import NodeRow, Snapshot
 from exporter.web import make_app
-from tests.deploy.rendering import COMPONENTS, composed, container, only, pod_spec
+from tests.deploy.rendering import COMPONENTS, SINCE, composed, container, only, pod_spec
 from tests.deploy.schemas import NEWEST, OLDEST, validate
 from tests.deploy.tools import ROOT
 from tests.site import site_of
@@ -53,7 +54,8 @@ def _defaults() -> Settings:
 def test_every_object_is_valid(components, version) -> None:
     """Kubernetes, old and new, and those who define the other kinds, know every field of every object."""
     validate(
-        [each for each in composed(*components) if not each["apiVersion"].startswith(NO_SCHEMA)], version
+        [each for each in composed(*components) if not each["apiVersion"].startswith(NO_SCHEMA)],
+        max(version, *(SINCE.get(component, version) for component in components), version),
     )
 
 
@@ -201,10 +203,11 @@ def test_the_driver_is_let_go_while_it_is_exchanged() -> None:
     """Whatever marks a node as one with a GPU, the pod leaves it while the GPU Operator pauses its own."""
     affinity = pod_spec(composed())["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    pauses = [term["matchExpressions"][1] for term in terms]
+    pauses = [pause for term in terms for pause in term["matchExpressions"][1:]]
 
-    assert {(pause["key"], pause["operator"]) for pause in pauses} == {
-        ("nvidia.com/gpu.deploy.dcgm-exporter", "NotIn")
+    assert Counter((pause["key"], pause["operator"]) for pause in pauses) == {
+        ("nvidia.com/gpu.deploy.dcgm-exporter", "NotIn"): len(terms),
+        ("nvidia.com/gpu.deploy.dcgm-exporter-dra", "NotIn"): len(terms),
     }
     assert {value for pause in pauses for value in pause["values"]} == {
         "paused-for-driver-upgrade",

@@ -9,6 +9,7 @@ import pytest
 from tests.deploy.rendering import (
     DEPLOY,
     OVERLAYS,
+    SINCE,
     Manifest,
     composed,
     container,
@@ -21,7 +22,8 @@ from tests.deploy.rendering import (
 from tests.deploy.schemas import NEWEST, OLDEST, validate
 from tests.deploy.tools import output
 
-PAUSES = "nvidia.com/gpu.deploy.dcgm-exporter"
+# Of the operator's own exporter, with a device plugin and without.
+PAUSES = ("nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.dcgm-exporter-dra")
 # A label that each platform gives to its GPU nodes, beside those that feature discovery does.
 NODES = {
     "gke": {"cloud.google.com/gke-accelerator": "nvidia-l4"},
@@ -30,7 +32,7 @@ NODES = {
     "ack": {"aliyun.accelerator/nvidia_name": "NVIDIA-A10"},
 }
 # Where the default container runtime of GPU nodes is NVIDIA's already, or there is none.
-WITHOUT_CLASS = {"device-plugin", "gke", "eks", "aks", "ack"}
+WITHOUT_CLASS = {"device-plugin", "gke", "eks", "aks", "ack", "gpu-cluster"}
 
 BASE: dict[str, Any] = {
     "host": {"hostPID"},
@@ -49,6 +51,10 @@ RIGHTS: dict[str, dict[str, Any]] = {
         "privileged": True,
         "files": BASE["files"] | {"/home/kubernetes/bin/nvidia"},
         "kinds": BASE["kinds"] | {"ResourceQuota"},
+    },
+    "gpu-cluster": {
+        "files": BASE["files"] | {"/var/lib/kubelet/plugins/gpu.nvidia.com"},
+        "kinds": BASE["kinds"] | {"ResourceClaimTemplate"},
     },
     "openshift": {
         "selinux": "spc_t",
@@ -101,7 +107,7 @@ def _chosen(objects: list[Manifest], labels: dict[str, str]) -> bool:
 
 def test_every_platform_and_purpose_has_an_overlay() -> None:
     """None that the page promises is missing."""
-    platforms = {"gpu-operator", "device-plugin", "gke", "eks", "aks", "ack", "openshift"}
+    platforms = {"gpu-operator", "gpu-cluster", "device-plugin", "gke", "eks", "aks", "ack", "openshift"}
     platforms |= {"k3s", "rke2", "microk8s", "k0s", "talos"}
     purposes = {"hostpid-off", "kubernetes-api", "mig", "prometheus-operator", "network-policy"}
 
@@ -112,7 +118,7 @@ def test_every_platform_and_purpose_has_an_overlay() -> None:
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_every_object_is_valid(name: str, version: str) -> None:
     """Kubernetes, old and new, the Prometheus Operator and OpenShift know every field."""
-    validate(overlay(name), version)
+    validate(overlay(name), max(version, SINCE.get(name, version)))
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -149,8 +155,27 @@ def test_nodes_are_chosen_by_labels_of_their_platform(name: str) -> None:
     assert not _chosen(objects, plain)
     for label in ({"nvidia.com/gpu.present": "true"}, NODES.get(name, {"nvidia.com/gpu.present": "true"})):
         assert _chosen(objects, plain | label)
-        assert _chosen(objects, plain | label | {PAUSES: "true"})
-        assert not _chosen(objects, plain | label | {PAUSES: "paused-for-mig-change"})
+        for pauses in PAUSES:
+            assert _chosen(objects, plain | label | {pauses: "true"})
+            assert not _chosen(objects, plain | label | {pauses: "paused-for-driver-upgrade"})
+
+
+def test_a_claim_with_admin_access_takes_no_gpu_from_others() -> None:
+    """All GPUs are claimed for the one container; the namespace may have such claims, and taints are borne."""
+    objects = overlay("gpu-cluster")
+    template, spec = only(objects, "ResourceClaimTemplate"), pod_spec(objects)
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    (claim,) = spec["resourceClaims"]
+
+    assert request["exactly"] == {
+        "deviceClassName": "gpu.nvidia.com",
+        "allocationMode": "All",
+        "adminAccess": True,
+        "tolerations": [{"operator": "Exists"}],
+    }
+    assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
+    assert container(objects)["resources"]["claims"] == [{"name": claim["name"]}]
+    assert only(objects, "Namespace")["metadata"]["labels"]["resource.kubernetes.io/admin-access"] == "true"
 
 
 def test_hostpid_off_changes_one_field() -> None:

@@ -1,6 +1,6 @@
 {{/* Invalid values: each ends the rendering with the remedy. */}}
 {{- define "gpuslice.check" -}}
-{{- range list "image" "migMonitor" "podsApi" "kubernetesApi" "amd" "sharing" "webConfig" "service" "serviceAccount" "rbac" "monitoring" "podMonitor" "serviceMonitor" "prometheusRule" "dashboards" "networkPolicy" "openshift" "resourceQuota" "hub" }}
+{{- range list "image" "adminClaim" "migMonitor" "podsApi" "kubernetesApi" "amd" "sharing" "webConfig" "service" "serviceAccount" "rbac" "monitoring" "podMonitor" "serviceMonitor" "prometheusRule" "dashboards" "networkPolicy" "openshift" "resourceQuota" "hub" }}
 {{- if not (kindIs "map" (get $.Values .)) }}
 {{- fail (printf "%s is null, as if only comments are below it: leave it out." .) }}
 {{- end }}

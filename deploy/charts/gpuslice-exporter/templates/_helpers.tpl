@@ -219,18 +219,30 @@ dra: {{ $below }}/plugins/gpu.nvidia.com
 {{- toYaml $context }}
 {{- end }}
 
+{{/* The container's resources, with the claim of all GPUs. */}}
+{{- define "gpuslice.resources" -}}
+{{- $resources := .Values.resources | default dict | deepCopy }}
+{{- if .Values.adminClaim.enabled }}
+{{- $_ := set $resources "claims" (append ($resources.claims | default list) (dict "name" "gpus")) }}
+{{- end }}
+{{- toYaml $resources }}
+{{- end }}
+
 {{- define "gpuslice.affinity" -}}
 {{- if .Values.affinity }}
 {{- toYaml .Values.affinity }}
 {{- else }}
-{{- $pause := dict "key" "nvidia.com/gpu.deploy.dcgm-exporter" "operator" "NotIn" "values" (list "paused-for-driver-upgrade" "paused-for-mig-change") }}
+{{- $pauses := list }}
+{{- range list "dcgm-exporter" "dcgm-exporter-dra" }}
+{{- $pauses = append $pauses (dict "key" (printf "nvidia.com/gpu.deploy.%s" .) "operator" "NotIn" "values" (list "paused-for-driver-upgrade" "paused-for-mig-change")) }}
+{{- end }}
 {{- $terms := list }}
 {{- range $key, $value := .Values.gpuNodes }}
 {{- $mark := dict "key" $key "operator" "In" "values" (list $value) }}
 {{- if eq $value "*" }}
 {{- $mark = dict "key" $key "operator" "Exists" }}
 {{- end }}
-{{- $terms = append $terms (dict "matchExpressions" (list $mark $pause)) }}
+{{- $terms = append $terms (dict "matchExpressions" (prepend $pauses $mark)) }}
 {{- end }}
 {{- if .Values.amd.enabled }}
 {{- range list "amd-gpu" "pci-1002.present" "pci-1200_1002.present" "pci-0380_1002.present" }}
@@ -240,7 +252,7 @@ dra: {{ $below }}/plugins/gpu.nvidia.com
 {{- end }}
 {{- /* Without any mark `nodeSelector` chooses alone. */}}
 {{- if not $terms }}
-{{- $terms = list (dict "matchExpressions" (list $pause)) }}
+{{- $terms = list (dict "matchExpressions" $pauses) }}
 {{- end -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
