@@ -10,8 +10,8 @@ from exporter.model.conditions import TABLE
 
 _SUBJECT = "cluster, node, uuid"
 _HEALTH = "gpuslice_container_device_health_info"
-# Conditions in which work on the GPU is in danger, and those of them in which a pod should not get it at all. A
-# pending repair alone needs a reset too, and until then the GPU works.
+# Conditions in which work on the GPU is in danger, and those of them in which a pod should not get it at all.
+# A pending repair alone needs a reset too, and until then the GPU works.
 _BAD = "|".join(name for name, row in TABLE.items() if row.look == "bad")
 _UNUSABLE = "lost|needs_reboot|replace_board"
 _RESET, _REBOOT = (f'class="{name}"' for name in ("reset", "reboot"))

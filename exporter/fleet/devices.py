@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units, total_amount
 from exporter.fleet.cluster_model import Target
 from exporter.fleet.queries import Answers, some, target_of
 from exporter.fleet.targets import holder_key, holder_of
 from exporter.formats.wording import is_system
-from exporter.model import Condition, ContainerRow, DeviceKey, Totals
+from exporter.model import Condition, ContainerRow, DeviceKey, HeldClaim, Totals
 from exporter.model.conditions import TABLE
 from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.prometheus import Sample
@@ -39,10 +39,16 @@ _OF_ROW = {
     "used": "gpuslice_container_used_gpu_seconds_total",
 }
 _HOLDERS = "names of holders"
+# Few nodes have these; claims are beyond the default set of series.
+_CLAIMS, _HEALTH = "claims of holders", "health of holders' devices"
 _OF_HOLDER = "{} of holders"
 # No counter has the compute before the first poll that saw a container.
 _COMPUTED = "holders that computed lately"
 _STATE_UNKNOWN = Judgement("unknown", "unknown", None)
+_OF_DETAILS = {
+    _CLAIMS: "gpuslice_container_claim_info",
+    _HEALTH: "gpuslice_container_device_health_info",
+}
 # The state of a holder may depend on any of these.
 _FOR_STATES = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _OF_ROW))
 
@@ -79,7 +85,7 @@ def questions(nodes: Collection[str]) -> dict[str, str]:
     """Return the queries for the series of the GPUs and holders of these nodes; none if there are none."""
     if not nodes:
         return {}
-    families = _OF_GPU | {_HOLDERS: "gpuslice_container_info"}
+    families = _OF_GPU | {_HOLDERS: "gpuslice_container_info"} | _OF_DETAILS
     families |= {_OF_HOLDER.format(name): family for name, family in _OF_ROW.items()}
     lately = some("gpuslice_container_compute_used_ratio", "node", nodes)
     return {
@@ -212,11 +218,19 @@ def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list
         for name in _OF_ROW
     }
     computed = {holder_key(sample) for sample in series.rows(_COMPUTED)}
+    claims: dict[tuple[str, ...], set[HeldClaim]] = defaultdict(set)
+    for sample in series.rows(_CLAIMS):
+        claims[holder_key(sample)].add(_claim(sample))
+    healths = {holder_key(sample): sample.labels.get("health", "") for sample in series.rows(_HEALTH)}
     by_gpu: dict[str, list[Holder]] = defaultdict(list)
     for sample in series.rows(_HOLDERS):
         key = holder_key(sample)
         values = {name: table.get(key) for name, table in tables.items()}
-        row = _row(sample, values, seen_computing=key in computed or bool(values["used"]))
+        row = replace(
+            _row(sample, values, seen_computing=key in computed or bool(values["used"])),
+            claims=tuple(sorted(claims.get(key, ()))),
+            health=healths.get(key, ""),
+        )
         judged = _STATE_UNKNOWN if series.failed(*_FOR_STATES) else judge(row, at, idle_after)
         by_gpu[row.device.uuid].append(Holder(row=row, judged=judged))
     return by_gpu
@@ -237,6 +251,11 @@ def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: 
         compute_used=values["compute_used"],
         totals=Totals(first_seen=last_active or 0.0, last_active=last_active, seen_computing=seen_computing),
     )
+
+
+def _claim(sample: Sample) -> HeldClaim:
+    names = ("claim_namespace", "claim", "request", "driver", "pool", "device")
+    return HeldClaim(*(sample.labels.get(name, "") for name in names))
 
 
 def _whole(value: float | None) -> int | None:

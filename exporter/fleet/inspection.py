@@ -1,8 +1,8 @@
 """The output of ``inspect``: nodes with their GPUs and holders, as text and as JSON data."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.fleet import devices, nodes
 from exporter.fleet.amounts import shown_units, slices_json, whole, words
@@ -14,6 +14,7 @@ from exporter.fleet.rendering import age_words, aligned, gpus, node_json, node_t
 from exporter.fleet.targets import Scraped, Targets
 from exporter.formats.text import state_words
 from exporter.formats.wording import TIMES, UNKNOWN, decimal, gibibytes, printable
+from exporter.model import ContainerRow
 from exporter.model.conditions import TABLE
 from exporter.prometheus import Prometheus
 
@@ -29,6 +30,23 @@ _HEADINGS = (
 )
 _HOLDER_HEADINGS = ("HOLDER", "GPU", "SLICES", "MEMORY USED / HELD", "COMPUTE USED / HELD", "STATE")
 _NAMED = 20
+
+
+class _Column(NamedTuple):
+    heading: str
+    text: Callable[[ContainerRow], str]
+
+
+def _claims(row: ContainerRow) -> str:
+    """Return the claims by which a container holds a device; their namespace is that of the pod."""
+    return ", ".join(dict.fromkeys(printable(claim.name) for claim in row.claims))
+
+
+# Columns that are left out if no holder has a text in them.
+_MORE = {
+    "claims": _Column("CLAIM", _claims),
+    "health": _Column("HEALTH", lambda row: printable(row.health)),
+}
 
 
 class UnknownNodeError(Exception):
@@ -135,11 +153,16 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
 
 
 def _details(inspection: Inspection) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS)]
+    shown = _shown(inspection)
+    rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS, *(_MORE[name].heading for name in shown))]
     unknown = []
     for node, of_node in inspection.nodes:
         name = printable(str(node.key))
-        rows += [(name, *_holder_row(gpu, holder)) for gpu in of_node or () for holder in gpu.holders or ()]
+        rows += [
+            (name, *_holder_row(gpu, holder), *(_MORE[more].text(holder.row) for more in shown))
+            for gpu in of_node or ()
+            for holder in gpu.holders or ()
+        ]
         if not node.silent and (of_node is None or any(gpu.holders is None for gpu in of_node)):
             unknown.append(name)
     if len(rows) > 1:
@@ -148,6 +171,14 @@ def _details(inspection: Inspection) -> Iterator[str]:
         yield "No known pod holds or uses a GPU."
     if unknown:
         yield f"Holders could not be queried on {_some(unknown)}."
+
+
+def _shown(inspection: Inspection) -> tuple[str, ...]:
+    """Return the further columns for which one of the holders has a text."""
+    rows = [
+        holder.row for _, of_node in inspection.nodes for gpu in of_node or () for holder in gpu.holders or ()
+    ]
+    return tuple(name for name, column in _MORE.items() if any(map(column.text, rows)))
 
 
 def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
@@ -218,6 +249,9 @@ def _holder(holder: Holder) -> dict[str, Any]:
         "memory_used_bytes": row.memory_used,
         "compute_entitled_ratio": row.compute_entitled,
         "compute_used_ratio": row.compute_used,
+        # Only nodes with claims, or a kubelet that reports health, have these; else they are unknown.
+        "claims": [claim._asdict() for claim in row.claims] or None,
+        "health": row.health or None,
         "state": holder.judged.state,
         "quiet_seconds": holder.judged.quiet_for,
     }

@@ -117,7 +117,7 @@ class PodNames:
         return not settled or self._listed_at is None or now - self._listed_at >= LISTING_SECONDS
 
     def _with_current_health(self, watched: WatchedPods) -> WatchedPods:
-        """Return the watched pods, without the health of devices if no watch was open for ``keep`` seconds."""
+        """Return the watched pods, without health of devices if no watch was open for ``keep`` seconds."""
         if watched.live:
             self._live_at = self._clock()
         if self._clock() - self._live_at <= self._keep:

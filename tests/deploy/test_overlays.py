@@ -161,7 +161,7 @@ def test_nodes_are_chosen_by_labels_of_their_platform(name: str) -> None:
 
 
 def test_a_claim_with_admin_access_takes_no_gpu_from_others() -> None:
-    """All GPUs are claimed for the one container; the namespace may have such claims, and taints are borne."""
+    """All GPUs are claimed for the container; the namespace may have such claims, and taints are borne."""
     objects = overlay("gpu-cluster")
     template, spec = only(objects, "ResourceClaimTemplate"), pod_spec(objects)
     (request,) = template["spec"]["spec"]["devices"]["requests"]

@@ -21,6 +21,8 @@ READERS = {
     "dashboards/json/gpuslice-hardware.json": "standard",
 }
 OF_CODE = ("exporter/fleet", "exporter/prometheus")
+# Fills a column of ``inspect --details`` that is left out without it.
+OPTIONAL = {"gpuslice_container_claim_info"}
 
 
 def names(selection: Selection) -> list[str]:
@@ -42,10 +44,10 @@ def test_readers_find_their_series_in_their_set(path, metric_set) -> None:
 
 @pytest.mark.parametrize("folder", OF_CODE)
 def test_the_fleet_and_history_read_core(folder) -> None:
-    """Queries of the program itself are right with the default set."""
+    """Queries of the program itself are right with the default set, but for a column that may be missing."""
     texts = [spelled(path.read_text()) for path in (ROOT / folder).glob("*.py")]
     assert any("gpuslice_gpu_up" in text for text in texts)
-    assert set().union(*(beyond(text, "core") for text in texts)) == set()
+    assert set().union(*(beyond(text, "core") for text in texts)) <= OPTIONAL
 
 
 def spelled(code: str) -> str:

@@ -20,6 +20,7 @@ CLUSTERS = ("east", "west")
 IDLE_SECONDS = 5
 """Replace the half hour for which a pod must have been idle, and known."""
 QUEUES = r"kueue\.x-k8s\.io/.+-queue-name"
+CLAIMS = "gpuslice_container_claim_info"
 THRESHOLDS = '[rules]\ninterval = "1s"\nslow_interval = "1s"\n'
 
 
@@ -47,7 +48,8 @@ def scene(folder: Path) -> Iterator[Prometheus]:
         }
         jobs = {"recipes": f"http://127.0.0.1:{ports[0]}/metrics"}
         server = running.enter_context(prometheus(folder, jobs, scrape=scrape, rules=_rules(folder)))
-        running.enter_context(_node("node.json", ports[0], "--pod-labels", QUEUES))
+        options = ("--pod-labels", QUEUES, "--metric-allowlist", CLAIMS)
+        running.enter_context(_node("node.json", ports[0], *options))
         with _node("away.json", ports[1]):
             wide = 'workload:gpuslice_used_of_held:ratio{cluster="east", owner_name="wide"}'
             until(lambda: server.query(wide), "a workload on both nodes is measured")

@@ -18,7 +18,7 @@ FILES = {path.name: yaml.safe_load(path.read_text()) for path in sorted(RECIPES.
 LONGEST = 250
 
 
-def _queries() -> Iterator[str]:
+def queries() -> Iterator[str]:
     """Yield the queries of the page; a comment stands before each."""
     for block in re.findall(r"```promql\n(.*?)```", PAGE, re.DOTALL):
         for query in re.split(r"^#.*\n", block, flags=re.MULTILINE):
@@ -33,7 +33,7 @@ def _rules() -> Iterator[dict[str, Any]]:
                 yield from group["rules"]
 
 
-@pytest.mark.parametrize("query", list(_queries()))
+@pytest.mark.parametrize("query", list(queries()))
 def test_a_query_has_an_answer_for_each_cluster(query: str, server: Prometheus) -> None:
     """It is short, and keeps clusters with nodes of equal names apart."""
     found = server.api("query", query=query)["result"]
