@@ -21,8 +21,8 @@ def test_the_claim_of_a_holder_is_named() -> None:
     )
     shown = _paragraphs(claims=claims)
 
-    assert "Claim ml/one: device gpu-0 of pool node-1" in shown
-    assert "Claim ml/two, request big: device gpu-0 of pool node-1" in shown
+    assert "Claim ml/one (device gpu-0 of pool node-1)" in shown
+    assert "Claim ml/two (request big, device gpu-0 of pool node-1)" in shown
 
 
 def test_the_health_is_shown_where_the_kubelet_reports_it() -> None:
@@ -43,6 +43,22 @@ def test_what_kubernetes_reports_is_next_to_what_the_driver_does(condition: dict
         text = page.one(id="health").text
         assert "as Unhealthy" in text
         assert ("The driver reports no problem" in text) == driver
+
+
+def test_an_unhealthy_device_is_counted_and_answers_the_question_about_faults() -> None:
+    """The totals of the node, and the page of the holder, do not say that all is well."""
+    shown = snapshot(gpus=[gpu()], containers=[shared(health="Unhealthy")])
+
+    assert "1 unhealthy GPU" in draw_node(shown).text
+    assert "Kubernetes reports its slice of GPU 0 as Unhealthy." in draw(shown).one(id="answers").text
+
+
+def test_a_free_gpu_of_a_node_with_claims_is_not_said_to_lack_an_offer() -> None:
+    """No device plugin offers slices there."""
+    claim = HeldClaim("ml", "one", "", "gpu.nvidia.com", "node-1", "gpu-0")
+    for claims, text in (((claim,), "no slices held"), ((), "no slices offered")):
+        shown = snapshot(gpus=[gpu(), gpu(1, sharing="none", slices=(), holders=0)], containers=[shared(claims=claims)])
+        assert text in draw_node(shown).one(id="gpu-1").text
 
 
 @pytest.mark.parametrize("health", ["Healthy", "Unknown", ""])

@@ -86,7 +86,7 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         model=gpu.identity.model.removeprefix("NVIDIA ") or "model not known",
         mode=_mode(gpu),
         facts=_facts(reading) if not problem or answers(gpu) else (),
-        slices=_slices(gpu),
+        slices=_slices(scene, gpu),
         wrong=tuple(_wrong(scene, gpu)),
         jobs=tuple(dict.fromkeys(jobs)),
         cells=drawn.cells,
@@ -136,11 +136,13 @@ def _facts(reading: GpuReading | None) -> tuple[str, ...]:
     return (*known, f"{gibibytes(reading.memory.total)} GiB") if reading.memory else known
 
 
-def _slices(gpu: GpuRow) -> str:
+def _slices(scene: Scene, gpu: GpuRow) -> str:
     if gpu.holders is None:
         return "slices not known"
     if not gpu.slices:
-        return "no slices offered"
+        # Claims are of devices that nothing offers to the kubelet.
+        by_claim = any(row.claims for row in scene.snapshot.containers)
+        return "no slices held" if by_claim else "no slices offered"
     if len(gpu.slices) > 1 and gpu.sharing not in CUT:
         return f"{held_of_each(gpu.slices)} held"
     if all(count.offered is None for count in gpu.slices):

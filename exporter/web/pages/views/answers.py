@@ -7,6 +7,7 @@ from typing import NamedTuple
 from exporter.formats.advice import advice_paragraphs
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
 from exporter.model import ContainerRow
+from exporter.model.kubelet import is_unhealthy
 from exporter.web.pages.holders_table.cells_html import efficiency_of
 from exporter.web.pages.scene import Scene, answers, hundredths, name_of
 from exporter.web.pages.views.event_list import EventView
@@ -232,3 +233,7 @@ def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView
         yield "No: the driver has reported none since this exporter first saw it."
     else:
         yield "Events of its device are not reported here; check the node's kernel log."
+    for row in rows:
+        gpu = scene.gpus.get(row.device.uuid)
+        if gpu is not None and is_unhealthy(row.health):
+            yield f"Kubernetes reports its slice of {name_of(gpu)} as {row.health}."

@@ -67,7 +67,7 @@ class HeldView:
     model: str
     slice: Figure
     resource: str
-    claims: tuple[str, ...]  # "namespace/name, request R: device D of pool P"
+    claims: tuple[tuple[str, str], ...]  # "namespace/name", and "request R, device D of pool P"
     health: str  # of the device in the kubelet's words, "" if it reports none
     mode: str
     isolation: str
@@ -158,9 +158,9 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
     )
 
 
-def _claim(claim: HeldClaim) -> str:
-    request = f", request {claim.request}" if claim.request else ""
-    return f"{claim.namespace}/{claim.name}{request}: device {claim.device} of pool {claim.pool}"
+def _claim(claim: HeldClaim) -> tuple[str, str]:
+    request = f"request {claim.request}, " if claim.request else ""
+    return f"{claim.namespace}/{claim.name}", f"{request}device {claim.device} of pool {claim.pool}"
 
 
 def _since(scene: Scene, row: ContainerRow, state: str) -> str:

@@ -117,7 +117,7 @@ def _reported(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
         driver = "" if bad or not known else " The driver reports no problem."
         title = f"Kubernetes reports GPU {gpu.identity.index} as {health}"
         text = f"In the status of {', '.join(pods)}, by the device plugin or DRA driver.{driver}"
-        yield Notice("note", title, f"{text} New pods may not get it.")
+        yield Notice("bad", title, f"{text} New pods may not get it.")
 
 
 def _unhealthy_pods(scene: Scene, gpu: GpuRow) -> dict[str, dict[str, None]]:

@@ -8,6 +8,7 @@ from exporter.formats.wording import UNKNOWN, gibibytes, held_of_node, plural, t
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.model.conditions import TABLE
+from exporter.model.kubelet import is_unhealthy
 from exporter.web.pages.picture.bars import Bar, Part, bar
 from exporter.web.pages.scene import Figure, Scene, answers, hundredths, number_of
 from exporter.web.pages.views.event_list import Fault, recent_faults
@@ -213,11 +214,15 @@ def _lost(scene: Scene) -> list[GpuRow]:
 
 
 def _unhealthy(scene: Scene) -> list[GpuRow]:
-    """Return the GPUs that answer and have a condition that endangers work on them."""
+    """Return the GPUs that answer, and have a condition that endangers work or are unhealthy to Kubernetes."""
     return [
         gpu
         for gpu in _read(scene)
-        if answers(gpu) and any(TABLE[condition].look == "bad" for condition in gpu.raised)
+        if answers(gpu)
+        and (
+            any(TABLE[condition].look == "bad" for condition in gpu.raised)
+            or any(is_unhealthy(row.health) for row in scene.rows_of(gpu.identity.uuid))
+        )
     ]
 
 
