@@ -26,6 +26,7 @@ from exporter.formats.wording import (
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
+from exporter.model.kubelet import is_unhealthy
 from exporter.model.states import STATE_WORDS, Judgement, judge
 
 # Conditions that the line of a GPU shows in place of its readings.
@@ -159,6 +160,11 @@ def state_words(judged: Judgement) -> str:
     return STATE_WORDS[judged.state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
 
 
+def _reported(row: ContainerRow) -> str:
+    """Return the health of the holder's slices, if Kubernetes reports that they are unhealthy."""
+    return f", reported as {printable(row.health)}" if is_unhealthy(row.health) else ""
+
+
 _Line: TypeAlias = str | tuple[str, ...]
 _HEADINGS = (
     "    HOLDER",
@@ -259,7 +265,7 @@ class _Drawing:
                 used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
                 used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
                 # The state at the time of the poll; later activity is unknown.
-                state_words(judge(row, self._snapshot.timestamp, self._idle_after)),
+                state_words(judge(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
             )
 
     def _total(self) -> Iterator[_Line]:

@@ -58,6 +58,15 @@ def test_what_is_wrong_with_a_gpu_is_on_its_line(full) -> None:
     assert "time-slicing · not answering · needs a reboot of its node\n" in text
 
 
+@pytest.mark.parametrize(("health", "shown"), [("Unhealthy", 1), ("Healthy", 0), ("Unknown", 0), ("", 0)])
+def test_a_holder_whose_device_kubernetes_reports_unhealthy_says_so(full, health: str, shown: int) -> None:
+    """In the line of the holder; that it is healthy is not news."""
+    first, *others = full.containers
+    text = snapshot_text(replace(full, containers=(replace(first, health=health), *others)), now=NOW)
+
+    assert text.count(", reported as Unhealthy\n") == text.count("reported as") == shown
+
+
 def test_holders_of_a_gpu_that_is_not_seen_are_listed(full) -> None:
     """A container on a device that the driver does not list is not lost from the table."""
     text = snapshot_text(replace(full, gpus=full.gpus[1:]), now=NOW)
