@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import Scenario
 from exporter.demo.scenario.schema import KubeletDown, KubeletFilling, PodDelete
 from exporter.model import Snapshot
@@ -99,6 +100,22 @@ async def test_holders_outlive_the_age_at_which_answers_are_stale():
         later = await poller.poll()
         assert slices(later) == HELD | {"thief": 0}
         assert all(value >= held_seconds(before)[name] for name, value in held_seconds(later).items())
+
+
+async def test_claims_stand_while_the_kubelet_fills_up_and_health_becomes_stale():
+    """A claim is as it was while its pod runs; the health may have changed since the Pods API answered."""
+    node_of_claims = replace(catalog.load("dra-only"), faults=restarts())
+    async with polled(node_of_claims, **QUICK) as (node, poller):
+        before = await poller.poll()
+        assert [len(row.claims) for row in before.containers] == [1, 1, 1]
+        assert {row.health for row in before.containers} == {"Healthy", "Unhealthy"}
+        await node.step(SOME)
+        for _ in range(2):
+            await asyncio.sleep(QUICK["stale_after"] + 0.05)
+            later = await poller.poll()
+            assert later.node.unlisted_pods
+            assert [row.claims for row in later.containers] == [row.claims for row in before.containers]
+            assert {row.health for row in later.containers} == {""}
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
