@@ -199,7 +199,9 @@ def says_row(series, key, cells) -> bool:
     used, entitled = re.fullmatch(r"(\S+) / (\S+) GiB", memory).groups()
     computes, share = re.fullmatch(r"(\S+) / (\S+) GPU", compute).groups()
     held, resource = series.of(key, "slices"), series.info(key).get("resource", "")
+    state, _, reported = state.partition(", reported as ")
     word, _, quiet = state.partition(" (")
+    unhealthy = set(informed(series, key, "device_health_info", ("health",))) - {"Healthy", "Unknown"}
     values = [series.of(key, f"memory_{each}_bytes") for each in ("used", "entitled")]
     sizes = [None if value is None else value / GIB for value in values]
     return (
@@ -218,6 +220,7 @@ def says_row(series, key, cells) -> bool:
         and says(computes, series.of(key, "compute_used_ratio"), 2)
         and says(share, series.of(key, "compute_entitled_ratio"), 2)
         and word == series.state(key)
+        and {reported} - {""} == unhealthy
         and bool(quiet) == word.startswith(("quiet", "idle"))
         and (not quiet or lasts(quiet.removesuffix(")"), series.quiet_for(key)))
     )
