@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all compat mock grafana coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
+.PHONY: help demo test test-all compat mock grafana cluster coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -20,6 +20,7 @@ TARGET ?=
 MOCK ?=
 GRAFANA ?=
 PICTURES ?=
+KUBERNETES ?= 1.37.2
 GPU_EXPORTER ?=
 
 VENV := .venv
@@ -58,6 +59,11 @@ grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has 
 		|| { echo >&2 "error: GRAFANA='$(GRAFANA)' has no bin/grafana: unpack or build Grafana 10.0 or newer"; exit 1; }
 	@scripts/install-tools
 	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/grafana
+
+cluster: $(DEV) ## test the chart and the image in a real cluster on this machine; KUBERNETES=1.37.2 chooses the version
+	@scripts/install-tools
+	@scripts/install-kubernetes $(KUBERNETES)
+	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/cluster
 
 coverage: $(DEV) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools

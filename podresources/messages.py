@@ -126,7 +126,8 @@ def _declare(message: descriptor_pb2.DescriptorProto, package: str, field: _Fiel
         declared.type_name = f".{package}.{kind}"
 
 
-def _classes(package: str, table: _Table) -> dict[str, Any]:
+def classes(package: str, table: _Table) -> dict[str, Any]:
+    """Return a class for each message of a package; ``table`` has their fields by their names."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     for name, fields in table.items():
         message = file.message_type.add(name=name)
@@ -140,8 +141,8 @@ def _classes(package: str, table: _Table) -> dict[str, Any]:
     }
 
 
-_pod_resources = _classes("podresources", _POD_RESOURCES)
-_pods = _classes("pods", _PODS)
+_pod_resources = classes("podresources", _POD_RESOURCES)
+_pods = classes("pods", _PODS)
 
 ContainerDevices: Any = _pod_resources["ContainerDevices"]
 DynamicResource: Any = _pod_resources["DynamicResource"]

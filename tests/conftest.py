@@ -60,9 +60,12 @@ def _signals_are_left_alone() -> Iterator[None]:
     assert {number: signal.getsignal(number) for number in _HANDLERS} == _HANDLERS
 
 
-# NVIDIA's mock driver and Grafana are in no registry: `make mock` and `make grafana` have their folders.
+# NVIDIA's mock driver and Grafana are in no registry, and Kubernetes takes long to build: `make mock`,
+# `make grafana` and `make cluster` have their folders.
 collect_ignore = [
-    folder for folder, needed in (("mock", "NVML_MOCK"), ("grafana", "GRAFANA")) if needed not in os.environ
+    folder
+    for folder, needed in (("mock", "NVML_MOCK"), ("grafana", "GRAFANA"), ("cluster", "CLUSTER"))
+    if needed not in os.environ
 ]
 # Long runs of programs of their own, each of which any process may take.
 _LONG = ("tests/soak/test_soak.py", "tests/fuzz/test_guided.py")

@@ -89,8 +89,18 @@ def again() -> str:
     return _built("again", f"{NAME}-again", time=0)
 
 
+def with_client() -> str:
+    """Give the name of the image of this tree that has the client of the Kubernetes API too."""
+    return _built("client", f"{NAME}-client", extras="kubernetes")
+
+
 def _built(
-    what: str, repository: str, *, time: int | None = None, meanwhile: Callable[[], object] | None = None
+    what: str,
+    repository: str,
+    *,
+    time: int | None = None,
+    extras: str = "",
+    meanwhile: Callable[[], object] | None = None,
 ) -> str:
     of = base()
     with TemporaryDirectory() as folder:
@@ -100,16 +110,16 @@ def _built(
         with locked(what, meanwhile):
             if not has_image(name):
                 _forget(repository)
-                _build(context, name)
+                _build(context, name, extras)
     return name
 
 
-def _build(context: Path, name: str) -> None:
+def _build(context: Path, name: str, extras: str) -> None:
     mounted = wheels()
     with TemporaryDirectory() as folder:
         settings = Path(folder) / "pip.conf"
         settings.write_text(f"[global]\nno-index = true\nfind-links = {WHEELS}\n")
-        given = {"PYTHON_IMAGE": base(), "SOURCE_DATE_EPOCH": str(TIME)}
+        given = {"PYTHON_IMAGE": base(), "SOURCE_DATE_EPOCH": str(TIME), "EXTRAS": extras}
         buildah(
             "build",
             *("--isolation=chroot", "--no-cache", "--format=docker", f"--timestamp={TIME}", f"--tag={name}"),

@@ -1,0 +1,190 @@
+"""One cluster for all tests: a node with a whole GPU and one in eight replicas, our chart, and pods.
+
+The chart is installed once for each source of pods: the kubelet's Pods API and the Kubernetes API.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import images, node
+from tests.cluster.node import ROOT, Node, until
+from tests.cluster.plugin import Plugin
+from tests.cluster.truth import Exporter, Holder, slices, tasks
+from tests.image.engine import require_engine
+
+WHOLE, SHARED = "GPU-0a1b2c3d-0000-4000-8000-000000000001", "GPU-0a1b2c3d-0000-4000-8000-000000000002"
+REPLICAS = tuple(f"{SHARED}::{number}" for number in range(8))
+RESOURCES = {"nvidia.com/gpu": (WHOLE,), "nvidia.com/gpu.shared": REPLICAS}
+NUMA_NODES = (0, 1)
+LIBRARIES = f"usr/lib/{platform.machine()}-linux-gnu"
+CHART = ROOT / "deploy/charts/gpuslice-exporter"
+
+
+def container(name: str, *, whole: int = 0, shared: int = 0, seconds: int = 0, **more: Any) -> dict[str, Any]:
+    """Return a container that holds so many devices, and ends after some seconds if these are not 0."""
+    limits = {"nvidia.com/gpu": whole, "nvidia.com/gpu.shared": shared}
+    return {
+        "name": name,
+        "image": images.HOLD,
+        "args": [str(seconds)] if seconds else [],
+        "resources": {"limits": {key: count for key, count in limits.items() if count}},
+        **more,
+    }
+
+
+def pod(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """Return a pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": containers, "terminationGracePeriodSeconds": 1, **spec},
+    }
+
+
+PODS = (
+    pod("whole", container("train", whole=1)),
+    pod("pair", container("first", shared=1), container("second", shared=2), container("helper")),
+    pod(
+        "guarded",
+        container("main"),
+        initContainers=[container("guard", shared=1, restartPolicy="Always")],
+    ),
+    pod("plain", container("web")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A node with its device plugins by resource, and the releases of the chart on it."""
+
+    node: Node
+    plugins: Mapping[str, Plugin]
+    exporters: tuple[Exporter, ...]
+
+    def apply(self, *pods: dict[str, Any]) -> None:
+        """Create pods in the namespace ``default``."""
+        objects = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+        self.node.kubectl("apply", "--filename=-", given=objects)
+
+    def run(self, *pods: dict[str, Any]) -> None:
+        """Create pods, and wait until they run."""
+        self.apply(*pods)
+        names = [f"pod/{each['metadata']['name']}" for each in pods]
+        self.node.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+
+    def delete(self, name: str) -> None:
+        """Delete a pod at once, and wait until its object is gone."""
+        self.node.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+
+    def use(self, *processes: tuple[str, int, int, int]) -> None:
+        """Let the driver list these processes and no others: UUID, pid, MiB, percent."""
+        order = (WHOLE, SHARED)
+        lines = [f"{order.index(uuid)} {pid} {mib} {percent}\n" for uuid, pid, mib, percent in processes]
+        place = self.node.folder / "driver" / LIBRARIES / "processes"
+        place.with_suffix(".new").write_text("".join(lines))
+        place.with_suffix(".new").replace(place)
+
+    def settled(self) -> dict[Holder, int]:
+        """Wait until each exporter reports the holders that containerd runs, and return these."""
+        deadline = time.monotonic() + 20
+        while True:
+            held = slices(tasks(self.node))
+            reported = {each.release: each.slices() for each in self.exporters}
+            if reported == dict.fromkeys(reported, held):
+                return held
+            assert time.monotonic() < deadline, (held, reported)
+            time.sleep(0.5)
+
+    def expect(self, name: str, samples: Mapping[tuple[str, ...], float]) -> None:
+        """Wait until each exporter has these samples of a series, and no others."""
+        deadline = time.monotonic() + 20
+        while True:
+            reported = {each.release: each.samples(name) for each in self.exporters}
+            if reported == dict.fromkeys(reported, samples):
+                return
+            assert time.monotonic() < deadline, (name, samples, reported)
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Run the cluster: 40 seconds, or some minutes if the image must be built."""
+    require_engine()
+    if missing := [name for name in ("containerd", "ctr", "nsenter", "gcc") if shutil.which(name) is None]:
+        pytest.fail(f"not installed: {', '.join(missing)} (make cluster installs them)")
+    with ExitStack() as stack:
+        running = stack.enter_context(node.running(ROOT / os.environ["CLUSTER"], images.HOLD))
+        for archive in (images.hold(running.folder), images.exporter(running.folder)):
+            running.ctr("images", "import", archive)
+        _compile(running.folder / "driver" / LIBRARIES)
+        running.start_kubelet()
+        kubelet = running.folder / "kubelet"
+        plugins = {name: Plugin(kubelet, name, ids, NUMA_NODES) for name, ids in RESOURCES.items()}
+        for plugin in plugins.values():
+            stack.callback(plugin.close)
+        until("the devices are allocatable", lambda: _allocatable(running), seconds=90)
+        made = Cluster(running, plugins, _exporters(running))
+        made.run(*PODS)
+        yield made
+
+
+def _compile(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    names = [f'-D{name}="{uuid}"' for name, uuid in (("WHOLE", WHOLE), ("SHARED", SHARED))]
+    source = Path(__file__).with_name("driver.c")
+    command = ["gcc", "-shared", "-fPIC", "-O1", *names, "-o", folder / "libnvidia-ml.so.1", source]
+    subprocess.run(command, check=True, timeout=60)
+
+
+def _allocatable(running: Node) -> bool:
+    counts = {name: str(len(ids)) for name, ids in RESOURCES.items()}
+    return any(
+        item["status"].get("allocatable", {}).items() >= counts.items() for item in running.objects("nodes")
+    )
+
+
+def _exporters(running: Node) -> tuple[Exporter, ...]:
+    sources = {"pods": "podsApi", "api": "kubernetesApi"}
+    for release, source in sources.items():
+        _install(running, release, source)
+    # helm does not wait for the first pod of a DaemonSet, of which some may be unavailable.
+    return tuple(
+        Exporter(
+            running, release, until(f"{release} is ready", lambda release=release: _address(running, release))
+        )
+        for release in sources
+    )
+
+
+def _install(running: Node, release: str, source: str) -> None:
+    repository, _, tag = images.EXPORTER.rpartition(":")
+    values = {
+        "image": {"repository": repository, "tag": tag},
+        "driverRoot": "/run/nvidia/driver",
+        source: {"enabled": True},
+        "config": {"poll-interval": "1s", "metric-set": "full"},
+    }
+    words = [release, CHART, "--namespace=gpuslice", "--create-namespace", "--values=-", running.access]
+    running.output(ROOT / ".cache/tools/bin/helm", "install", *words, given=json.dumps(values))
+
+
+def _address(running: Node, release: str) -> str | None:
+    """Return the address of a release's pod once that is ready."""
+    chosen = ("--namespace=gpuslice", f"--selector=app.kubernetes.io/instance={release}")
+    for item in running.objects("pods", *chosen):
+        conditions = {each["type"]: each["status"] for each in item["status"].get("conditions", ())}
+        if conditions.get("Ready") == "True":
+            return str(item["status"]["podIP"])
+    return None
