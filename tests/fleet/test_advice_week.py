@@ -20,7 +20,7 @@ from tests.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
 from tests.commands.program import command, environment, serving
 from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus, get, until
-from tests.fleet.week import END, WEEK, Holder, devices, mig_device, node, on, week
+from tests.fleet.week import WEEK, Holder, devices, end, mig_device, node, on, week
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -95,13 +95,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         yield running
 
 
-def ask(server: Prometheus, namespace: str = "", at: float = END) -> AdviceWindows:
+def ask(server: Prometheus, namespace: str = "", at: float | None = None) -> AdviceWindows:
     """Return the windows at a Unix time."""
 
     async def asked() -> AdviceWindows:
         client = Client(server.url)
         try:
-            return await advice_windows(client, at, namespace)
+            return await advice_windows(client, end() if at is None else at, namespace)
         finally:
             await client.close()
 
@@ -202,7 +202,7 @@ def test_a_namespace_has_the_windows_that_the_cluster_has(server: Prometheus) ->
 
 def test_a_pod_of_a_week_ago_has_its_owner_while_the_newest_record_has_the_pod(server: Prometheus) -> None:
     """That record may be two hours old; without the owner the first job would be a workload of its own."""
-    later = ask(server, at=END + HOUR)
+    later = ask(server, at=end() + HOUR)
 
     assert {window.workload for window in later.windows} == {
         window.workload for window in ask(server).windows

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,8 +19,6 @@ from tests.compat.places import Stored, blocks, serve
 from tests.deploy.tools import tool
 from tests.end_to_end.programs import Prometheus
 
-END = time.time() // 3600 * 3600
-"""Unix time of the end: the last full hour, at which rules of an hour are evaluated."""
 WEEK, AFTER = 2016, 36
 """Steps of the week, and those after it in which what was there at its end goes on, for commands of now."""
 NODE = {"cluster": "west", "node": "n1"}
@@ -35,6 +34,15 @@ ROUNDS = (
     ("gpuslice-advice-week", 24),
 )
 """Groups, each after those that it reads, and the number of steps up to the end that are recorded."""
+
+
+@cache
+def end() -> float:
+    """Return the Unix time of the end: the last full hour when it was first asked for.
+
+    Rules of an hour are evaluated up to it. It is not that of the import, which may be an hour before.
+    """
+    return time.time() // 3600 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +117,7 @@ def on(run: Run, pod: str, gpu: int) -> Run:
 def node() -> Iterator[Stored]:
     """Yield what says that the exporter of the node answers."""
     count = WEEK + AFTER
-    moments = [END + (step - WEEK + 0.5) * STEP for step in range(count)]
+    moments = [end() + (step - WEEK + 0.5) * STEP for step in range(count)]
     yield stored("gpuslice_node_info", [1] * count, NODE | TARGET)
     yield stored("gpuslice_snapshot_timestamp_seconds", moments, NODE | TARGET)
     yield stored("node:gpuslice_exporters:count", [1] * count, NODE)
@@ -117,7 +125,7 @@ def node() -> Iterator[Stored]:
 
 def stored(name: str, values: Sequence[float], labels: Mapping[str, str], begin: int = 0) -> Stored:
     """Return a series with a sample in the middle of each step."""
-    start = END - WEEK * STEP + STEP / 2
+    start = end() - WEEK * STEP + STEP / 2
     points = [(start + (begin + step) * STEP, repr(float(value))) for step, value in enumerate(values)]
     return Stored({"__name__": name, **labels}, points)
 
@@ -164,7 +172,7 @@ def week(folder: Path, series: Sequence[Stored]) -> Iterator[Prometheus]:
         (folder / RULES).write_text(yaml.safe_dump({"groups": [_asked(name)]}))
         with serve(folder, program) as server:
             command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h", "rules"]
-            command += [f"--url={server.url}", f"--start={END - steps * STEP:.0f}", f"--end={END:.0f}"]
+            command += [f"--url={server.url}", f"--start={end() - steps * STEP:.0f}", f"--end={end():.0f}"]
             command += ["--output-dir=data", RULES]
             made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
             assert made.returncode == 0, made.stderr

@@ -52,7 +52,8 @@ def scene(folder: Path) -> Iterator[Prometheus]:
         running.enter_context(_node("node.json", ports[0], *options))
         with _node("away.json", ports[1]):
             wide = 'workload:gpuslice_used_of_held:ratio{cluster="east", owner_name="wide"}'
-            until(lambda: server.query(wide), "a workload on both nodes is measured")
+            pods = 'pod:gpuslice_used_of_held:ratio{cluster="east", pod=~"wide-.*"}'
+            until(lambda: len(server.query(pods)) == 2 and server.query(wide), "a workload is on both nodes")
         until(lambda: server.query("count(up == 0) == 1"), "one exporter is away")
         until(lambda: not server.query(wide), "the workload is not measured any more")
         until(lambda: len(server.query("DCGM_FI_PROF_GR_ENGINE_ACTIVE == 0")) == 4, "pods are idle")

@@ -57,7 +57,8 @@ def test_a_free_gpu_of_a_node_with_claims_is_not_said_to_lack_an_offer() -> None
     """No device plugin offers slices there."""
     claim = HeldClaim("ml", "one", "", "gpu.nvidia.com", "node-1", "gpu-0")
     for claims, text in (((claim,), "no slices held"), ((), "no slices offered")):
-        shown = snapshot(gpus=[gpu(), gpu(1, sharing="none", slices=(), holders=0)], containers=[shared(claims=claims)])
+        gpus = [gpu(), gpu(1, sharing="none", slices=(), holders=0)]
+        shown = snapshot(gpus=gpus, containers=[shared(claims=claims)])
         assert text in draw_node(shown).one(id="gpu-1").text
 
 

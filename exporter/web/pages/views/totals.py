@@ -214,7 +214,7 @@ def _lost(scene: Scene) -> list[GpuRow]:
 
 
 def _unhealthy(scene: Scene) -> list[GpuRow]:
-    """Return the GPUs that answer, and have a condition that endangers work or are unhealthy to Kubernetes."""
+    """Return the GPUs that answer and endanger work by a condition, or are unhealthy to Kubernetes."""
     return [
         gpu
         for gpu in _read(scene)
