@@ -39,10 +39,10 @@ def test_the_page_names_nothing_that_does_not_exist() -> None:
 
 
 def test_the_page_says_what_was_never_tried() -> None:
-    """No overlay was run on a real cluster, and the versions of Kubernetes are those that tests check."""
+    """No overlay was run on its platform, and the versions of Kubernetes are those that tests check."""
     oldest, newest = (re.match(r"\d+\.\d+", version).group() for version in (OLDEST, NEWEST))
 
-    assert "**None of these was ever run on a real cluster.**" in PAGE
+    assert "**None of these overlays was run on its platform.**" in PAGE
     assert f"of Kubernetes {oldest} to {newest}" in PAGE
 
 
