@@ -111,6 +111,7 @@ def test_a_directory_that_is_not_there_is_told(tmp_path):
         read_jobs(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_a_crowded_directory_is_read_within_bounds(tmp_path):
     """However many files somebody has put there, only so many are looked at."""
     files = {str(number): "1" for number in range(MOST_NAMES + 50)}

@@ -53,6 +53,7 @@ def attacked(served: Victim, attack, number: int, rounds: int = ROUNDS) -> tuple
     return most, slowest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack", mostly_slow(ATTACKS, ATTACKS[0], ATTACKS[5]), ids=lambda attack: attack.name
 )
@@ -144,6 +145,7 @@ def _body(answer: bytes) -> bytes:
     return body if whole else b""
 
 
+@pytest.mark.slow
 def test_a_thousand_requests_in_one_go(served):
     """Who sends a thousand requests before reading gets a thousand answers, in their order."""
     client = connect(served.port)

@@ -60,6 +60,7 @@ async def test_leaving_at_any_byte_leaves_nothing(caplog, leave):
             client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [PAGE % b"", PAGE % b"metrics" * 3], ids=["one request", "three"])
 async def test_who_says_that_no_more_will_come_gets_what_was_asked_for(sent):
     """A client that closes its half behind its requests, as ``nc -N`` does, is answered, and let go then."""
@@ -76,6 +77,7 @@ async def test_who_says_that_no_more_will_come_gets_what_was_asked_for(sent):
         assert site.server.connections == 0
 
 
+@pytest.mark.slow
 async def test_a_stream_ends_soon_when_its_reader_says_that_no_more_will_come():
     """An answer without an end is not kept for who has closed its half: most often nobody is there."""
     async with serving() as site:
@@ -89,6 +91,7 @@ async def test_a_stream_ends_soon_when_its_reader_says_that_no_more_will_come():
         client.close()
 
 
+@pytest.mark.slow
 async def test_no_cycle_is_left_of_who_left():
     """Connections need no garbage collection: a flood of them adds up to nothing."""
     async with serving() as site:

@@ -45,6 +45,7 @@ def test_what_is_not_done_here_does_not_end_the_connection(served, name):
             assert b"HTTP/1.1 101" not in said
 
 
+@pytest.mark.slow
 def test_nothing_of_a_request_is_told_back(served):
     """Neither TRACE nor any refusal repeats what it was sent, and no answer has a header of a client's."""
     mark = b"Wxyzzy"
@@ -55,6 +56,7 @@ def test_nothing_of_a_request_is_told_back(served):
         assert b"Set-Cookie" not in said
 
 
+@pytest.mark.slow
 def test_no_shape_is_worth_a_line(served):
     """All of them leave the log as it was, and the process as it was: one line would be a flood."""
     served.scrape()

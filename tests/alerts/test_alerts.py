@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from alerts.thresholds import load_thresholds
 from exporter.cli import HELP, OPTIONS
 from exporter.config.settings import add_options
@@ -56,6 +58,7 @@ def expected(name: str, tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [alert for check in checks(name, tests) for alert in check["exp_alerts"] or ()]
 
 
+@pytest.mark.slow
 def test_every_unit_file_runs(rules: Rules, units: Units, tmp_path: Path) -> None:
     """In every unit file each alert fires, and keeps silent, when the file says so.
 

@@ -37,6 +37,7 @@ ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
 CLUSTERS = ("single", "doubled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", sorted(UNITS.glob("records*.yaml")), ids=lambda path: path.stem)
 def test_the_records_are_what_the_units_say(unit: Path) -> None:
     """Evaluated by promtool on the series of a unit, the rules give what it expects."""

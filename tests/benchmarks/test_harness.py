@@ -299,6 +299,7 @@ def test_a_scrape_that_fails_is_no_fast_scrape() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_quick_results_are_not_kept_as_results() -> None:
     """``--quick`` refuses to write where real results and the real page lie."""
     run = subprocess.run(

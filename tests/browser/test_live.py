@@ -124,6 +124,7 @@ async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> N
         assert differing == ""
 
 
+@pytest.mark.slow
 async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> None:
     """Elements stay the same ones: focus on a link, a row that changes, and details that were opened."""
     async with node("apple", "pear") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
@@ -143,6 +144,7 @@ async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> Non
         assert kept == 1
 
 
+@pytest.mark.slow
 async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
     """While paused nothing changes and the page says since when; afterwards it shows what was missed."""
     async with node("apple") as (shown, url), opened(browser, url) as (page, _):
@@ -168,6 +170,7 @@ async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
         await expect(rows(page)).to_have_count(0)
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
     """The page says that it is cut off and for how long, and goes on by itself when the server is back."""
     async with node("apple") as (shown, url), opened(browser, url) as (page, watch):

@@ -40,6 +40,7 @@ async def stayed(page) -> bool:
     return await page.evaluate("window.stayed === true")
 
 
+@pytest.mark.slow
 async def test_the_filter_is_heard_while_it_is_typed(window, showcase) -> None:
     """Rows go without a reload, the address tells what is shown, and the cursor stays in the field."""
     async with visiting(window, showcase.url) as (page, _):

@@ -39,6 +39,7 @@ def judged(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
     return done.returncode, {check["name"]: check for check in report["checks"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(NODES, "a100-mig-mixed", "dra-only", "gke", "no-gpu"))
 def test_nodes(name: str):
     """Each node is judged as it is; what is not well says what is lost and how to mend it."""
@@ -67,6 +68,7 @@ LACKING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(LACKING, "h100-mixed"))
 def test_groups_of_readings(name: str):
     """For each group it is told whether this node gives it, and why not: what hardware has it."""
@@ -78,6 +80,7 @@ def test_groups_of_readings(name: str):
     assert all("available: " in checks[group]["found"] for group in absent)
 
 
+@pytest.mark.slow
 def test_a_group_that_fails_is_an_ailment(tmp_path):
     """A call that the driver denies is told with its error, on the GPU where it is; the others are well."""
     lost = catalog.load("t4-timeslicing").gpus[1].uuid
@@ -92,6 +95,7 @@ def test_a_group_that_fails_is_an_ailment(tmp_path):
     assert checks["memory"]["status"] == "OK"
 
 
+@pytest.mark.slow
 def test_text():
     """A person reads one line per check, with three more below one that is not well."""
     done = run("doctor", "--scenario", "old-driver")
@@ -126,6 +130,7 @@ def faulty(tmp_path, name: str, *faults, **changes):
     return path
 
 
+@pytest.mark.slow
 def test_a_driver_that_shows_no_gpu(tmp_path):
     """A driver that answers and has nothing to show is a fault with a remedy as well."""
     path = faulty(tmp_path, "a10-mps", gpus=(), pods=(), host_processes=(), offers=())
@@ -135,6 +140,7 @@ def test_a_driver_that_shows_no_gpu(tmp_path):
     assert "NVIDIA_VISIBLE_DEVICES" in checks["driver"]["remedy"]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_cannot_be_read_whole(tmp_path):
     """It is named with what of it is lost; the others are well."""
     lost = catalog.load("lost-gpu").gpus[2].uuid
@@ -147,6 +153,7 @@ def test_a_gpu_that_cannot_be_read_whole(tmp_path):
     assert checks["GPU 1"]["status"] == "OK"
 
 
+@pytest.mark.slow
 def test_a_kubelet_that_is_away(tmp_path):
     """What is lost without it is said in words."""
     path = faulty(tmp_path, "a10-mps", KubeletDown(kind="kubelet_down"), identity="pod_logs")
@@ -159,6 +166,7 @@ def test_a_kubelet_that_is_away(tmp_path):
     assert "device ids" not in checks
 
 
+@pytest.mark.slow
 def test_ids_that_match_no_device(tmp_path):
     """Ids of GPUs that this process may not see are counted by resource."""
     whole = catalog.load("h100-exclusive")
@@ -172,6 +180,7 @@ def test_ids_that_match_no_device(tmp_path):
     assert checks["device ids"]["found"] == "2 of nvidia.com/gpu match no visible device"
 
 
+@pytest.mark.slow
 def test_ids_of_a_system_that_has_not_said_which_gpu():
     """No GPU is called hidden where a sharing system has not told which one it gave."""
     code, checks = judged("--scenario", "gpu-manager")
@@ -181,12 +190,14 @@ def test_ids_of_a_system_that_has_not_said_which_gpu():
     assert "annotations" in checks["ids without a GPU"]["remedy"]
 
 
+@pytest.mark.slow
 def test_an_amd_node_with_nvidias_library_is_well():
     """A library that answers and has no GPU is no fault where all GPUs are AMD's."""
     code, checks = judged("--scenario", "amd-dra")
     assert (code, checks["driver"]["status"], checks["driver"]["code"]) == (0, "absent", "no-nvidia-gpu")
 
 
+@pytest.mark.slow
 def test_lists_of_processes_that_the_hardware_lacks():
     """That they are missing is said where the page says it, and no right is asked for in vain."""
     code, checks = judged("--scenario", "mps-daemon")
@@ -194,6 +205,7 @@ def test_lists_of_processes_that_the_hardware_lacks():
     assert checks["processes"]["code"] == "process-lists-not-here"
 
 
+@pytest.mark.slow
 def test_lists_of_processes_that_confidential_computing_empties():
     """Nothing can be mended: it is said what is unknown, and why."""
     code, checks = judged("--scenario", "confidential")
@@ -202,6 +214,7 @@ def test_lists_of_processes_that_confidential_computing_empties():
     assert "confidential computing" in checks["processes"]["found"]
 
 
+@pytest.mark.slow
 def test_partitions_that_kfd_does_not_tell(tmp_path):
     """They are no partitions that are well; what mends it is AMD's remedy."""
     tree = Tree(tmp_path)
@@ -215,6 +228,7 @@ def test_partitions_that_kfd_does_not_tell(tmp_path):
     assert "deploy/components/amd" in check["remedy"]
 
 
+@pytest.mark.slow
 def test_a_suspended_gpu_says_why(tmp_path):
     """What is lost of it is lost for a reason."""
     tree = Tree(tmp_path)
@@ -223,6 +237,7 @@ def test_a_suspended_gpu_says_why(tmp_path):
     assert "suspended" in checks["GPU 0"]["found"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pci_class", "missed"), [("0x030200", True), ("0x040300", False)])
 def test_nvidia_without_driver_beside_amd(tmp_path, pci_class: str, missed: bool):
     """Graphics of an AMD processor do not hide a GPU of NVIDIA's without driver; its sound is no GPU."""
@@ -235,6 +250,7 @@ def test_nvidia_without_driver_beside_amd(tmp_path, pci_class: str, missed: bool
     assert ("driver" in checks) == missed
 
 
+@pytest.mark.slow
 async def test_a_dcgm_exporter_is_told_of_without_its_password():
     """A report is handed on to others."""
     async with serving(page(sample("SM_ACTIVE", 0.5))) as url:

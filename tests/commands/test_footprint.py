@@ -73,6 +73,7 @@ def test_help_and_version_import_no_library(option: str):
     ]
 
 
+@pytest.mark.slow
 def test_serving_imports_nothing_that_only_open_pages_or_other_commands_need():
     """A node whose page nobody opens has nothing that draws, and no node has what others are asked with."""
     loaded = set(json.loads(python("import exporter.commands.serve" + LOADED).stdout))

@@ -6,6 +6,7 @@ from tests.commands.program import output_of, run, serving
 from tests.end_to_end.programs import get
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("inspect",), ("hub",)])
 def test_without_a_prometheus_it_says_how_to_reach_one(words: tuple[str, ...]) -> None:
     """One line with the option, the variable, and the command that opens a way into the cluster."""
@@ -17,6 +18,7 @@ def test_without_a_prometheus_it_says_how_to_reach_one(words: tuple[str, ...]) -
         assert part in done.stderr
 
 
+@pytest.mark.slow
 def test_a_prometheus_that_is_away_is_one_line() -> None:
     """It ends with code 1 and says why."""
     done = run("inspect", "--prometheus-url", "http://127.0.0.1:1")
@@ -26,6 +28,7 @@ def test_a_prometheus_that_is_away_is_one_line() -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -58,6 +61,7 @@ def test_the_hub_refuses_a_value_that_it_cannot_use(option: str, value: str) -> 
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_hub_is_served_below_a_prefix_and_framed_by_whom_it_is_told() -> None:
     """Both options do what they do for a node: each page is there at both places, and has the origin."""
     options = ("--route-prefix", "/gpus", "--frame-ancestors", "https://grafana.example.com")

@@ -79,6 +79,7 @@ def snapshot(*arguments: object) -> dict[str, Any]:
     return json.loads(output_of("snapshot", "--format", "json", *arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(NAMES, "gke"))
 def test_a_recording_shows_the_same_and_names_nobody(name: str, tmp_path):
     """It loads as a scenario, its snapshot has the same structure, and no name or number is an original."""
@@ -93,6 +94,7 @@ def test_a_recording_shows_the_same_and_names_nobody(name: str, tmp_path):
     assert (names - {KAI_NAMESPACE, KAI_CONTAINER}) & set(strings(json.loads(text))) == set()
 
 
+@pytest.mark.slow
 def test_a_recording_keeps_what_a_fault_depends_on():
     """Models, sizes, versions and the spelling of device ids stay as they are."""
     recorded = parse(output_of("record", "--scenario", "gke"))
@@ -117,6 +119,7 @@ def test_unmasked():
     assert {pod.name for pod in recorded.pods} == {pod.name for pod in original.pods}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "described"), [("t4-timeslicing", False), ("volcano-vgpu", True)])
 def test_shares_are_recorded_unless_ids_describe_them(name, described):
     """An id of NVIDIA's plugin is a share by itself, one of another system is not."""
@@ -125,6 +128,7 @@ def test_shares_are_recorded_unless_ids_describe_them(name, described):
     assert {container.shares is not None for container in holders} == {described}
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_gpu(tmp_path):
     """What does not answer here does not answer in the recording: nothing is said to be none."""
     path = tmp_path / "recorded.json"

@@ -333,6 +333,7 @@ BOARDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(TOLD, *QUICK))
 def test_every_scenario_is_recorded_as_it_is(name: str):
     """A recording shows what its node shows, to the byte, and so does a recording of the recording."""
@@ -362,6 +363,7 @@ def test_what_is_recorded_as_held_is_what_is_held(name: str):
     assert told(recorded_again(name).truth) == told(recorded(name).truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow([*TOLD, *BOARDS], *QUICK))
 async def test_every_reading_is_recorded_as_it_is(name: str):
     """A board that is acted out says what the recorded one said, and says nothing where that did."""

@@ -16,11 +16,13 @@ def test_version():
     assert output_of("--version") == f"gpuslice-exporter {__version__}\n"
 
 
+@pytest.mark.slow
 def test_metrics_is_the_reference_page():
     """The table of series, as the docs have it."""
     assert output_of("metrics") == METRICS_PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_list_of_scenarios():
     """One line each, name first."""
     lines = output_of("demo", "--list").splitlines()
@@ -44,6 +46,7 @@ def test_help_of_a_command(command: str):
     assert "Also GPUSLICE_POLL_INTERVAL" in " ".join(text.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

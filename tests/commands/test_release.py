@@ -129,6 +129,7 @@ def test_started_in_a_window_the_driver_is_never_opened(tmp_path: Path):
         assert server.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_commands_of_one_poll_leave_the_driver_alone_too(tmp_path: Path):
     """Who looks in the window is told why there is nothing to see, and does not disturb it."""
     file = tmp_path / "release"

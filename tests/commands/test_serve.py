@@ -16,6 +16,7 @@ from tests.golden.page import Page
 from tests.hardware.amd.tree import Tree
 
 
+@pytest.mark.slow
 def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
     """It starts, answers every page with what is known, points to the demo, and ends at once."""
     with serving("serve", *nothing_here(tmp_path), "--node-name", "laptop") as server:
@@ -38,6 +39,7 @@ def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
     assert "gpuslice-exporter demo" in told
 
 
+@pytest.mark.slow
 def test_a_node_of_amd_alone_does_not_ask_for_the_driver_of_nvidia(tmp_path):
     """Neither its log nor its pages miss a driver that has nothing to drive here."""
     Tree(tmp_path).partitions(8)
@@ -65,6 +67,7 @@ def wait_until_ready(server):
     raise AssertionError("\n".join(["it does not become ready:", *server.lines]))
 
 
+@pytest.mark.slow
 def test_serve_is_the_default_command(tmp_path):
     """Options without a command are those of serve; its log can be read by machines."""
     with serving(*nothing_here(tmp_path), "--log-format", "json") as server:
@@ -75,6 +78,7 @@ def test_serve_is_the_default_command(tmp_path):
     assert any(entry["level"] == "warning" and "nvml" in entry["message"] for entry in entries)
 
 
+@pytest.mark.slow
 def test_demo():
     """A fake node is served with its numbers, and says that they are made up."""
     with serving("demo", "--scenario", "t4-timeslicing") as server:
@@ -90,6 +94,7 @@ def test_demo():
     assert took < END_SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric_set", "read"), [("core", False), ("standard", True)])
 def test_what_no_series_needs_is_not_read(metric_set, read):
     """The snapshot has no value of it, and the page of the GPU says why."""
@@ -154,6 +159,7 @@ def test_a_client_that_stays_does_not_keep_it_from_ending(tmp_path):
     assert took < END_SECONDS
 
 
+@pytest.mark.slow
 def test_the_fake_node_leaves_nothing_behind(tmp_path):
     """Its files are gone with the program."""
     with serving("demo", "--scenario", "a10-mps", TMPDIR=str(tmp_path)) as server:

@@ -22,6 +22,7 @@ SCENARIO = "t4-timeslicing"
 MIB = 1 << 20
 
 
+@pytest.mark.slow
 def test_text_is_the_default():
     """A person sees the node, its GPUs, who holds what, and that the numbers are made up."""
     text = output_of("snapshot", "--scenario", SCENARIO)
@@ -36,6 +37,7 @@ def test_text_is_the_default():
     assert all(line == line.rstrip() for line in lines)
 
 
+@pytest.mark.slow
 def test_json():
     """A program finds every level, with null for what is not known."""
     found = json.loads(output_of("snapshot", "--scenario", SCENARIO, "--format", "json"))
@@ -49,6 +51,7 @@ def test_json():
     assert all(collector["success"] == 1 for collector in found["collectors"])
 
 
+@pytest.mark.slow
 def test_json_of_what_is_not_known():
     """Use that cannot be attributed is null, never 0."""
     found = json.loads(output_of("snapshot", "--scenario", "gke", "--format", "json"))
@@ -57,6 +60,7 @@ def test_json_of_what_is_not_known():
         assert row["slices"] == 1
 
 
+@pytest.mark.slow
 def test_csv():
     """A spreadsheet gets one line per container and device, with a header."""
     rows = list(csv.DictReader(io.StringIO(output_of("snapshot", "--scenario", SCENARIO, "--format", "csv"))))
@@ -66,6 +70,7 @@ def test_csv():
     assert (oskar["slices"], oskar["memory_entitled_bytes"]) == ("0", "")
 
 
+@pytest.mark.slow
 def test_prometheus():
     """The page of metrics, as Prometheus reads it."""
     page = output_of("snapshot", "--scenario", SCENARIO, "--format", "prometheus")
@@ -76,6 +81,7 @@ def test_prometheus():
     assert any(sample.name == "DCGM_FI_DEV_GPU_UTIL" for sample in samples)
 
 
+@pytest.mark.slow
 def test_settings_apply_to_the_page():
     """Options that shape /metrics shape what is printed."""
     page = output_of("snapshot", "--scenario", "a10-mps", "--format", "prometheus", "--dcgm-names", "only")
@@ -83,6 +89,7 @@ def test_settings_apply_to_the_page():
     assert "gpuslice_gpu_info" not in page
 
 
+@pytest.mark.slow
 def test_a_profiling_meter_has_its_two_samples():
     """One poll would show nothing of it; there are two, as far apart as the meter needs."""
     page = output_of("snapshot", "--scenario", "h100-mixed", "--format", "prometheus")
@@ -90,6 +97,7 @@ def test_a_profiling_meter_has_its_two_samples():
     assert "\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{" in page
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_gpu(tmp_path):
     """It prints what there is, says what fails and what to do, and succeeds."""
     text = output_of("snapshot", *nothing_here(tmp_path), "--node-name", "laptop")
@@ -101,6 +109,7 @@ def test_a_machine_without_a_gpu(tmp_path):
     assert json.loads(output_of("snapshot", *nothing_here(tmp_path), "--format", "json"))["gpus"] == []
 
 
+@pytest.mark.slow
 def test_what_was_read_early_is_not_stale_when_the_driver_is_slow(tmp_path):
     """A driver that takes longer to open than the page would keep old data costs no holders."""
     hang = NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2", seconds=1)
@@ -112,6 +121,7 @@ def test_what_was_read_early_is_not_stale_when_the_driver_is_slow(tmp_path):
     assert [row["memory_used_bytes"] is None for row in found["containers"]] == [False] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("snapshot", "--scenario", SCENARIO), ("demo", "--list")])
 def test_a_reader_that_has_seen_enough(arguments: tuple[str, ...]):
     """``| head`` closes the pipe: that is no error and no traceback."""
@@ -124,6 +134,7 @@ def test_a_reader_that_has_seen_enough(arguments: tuple[str, ...]):
     assert (process.wait(30), complaints) == (0, "")
 
 
+@pytest.mark.slow
 def test_an_environment_variable_is_as_good_as_a_flag():
     """A wrong one is named as the user wrote it."""
     done = run("snapshot", "--scenario", "a10-mps", "--format", "json", GPUSLICE_DCGM_NAMES="off")

@@ -52,6 +52,7 @@ async def test_work_that_ends_by_itself_tells_why():
         await run_until(asyncio.Event(), asyncio.create_task(work()))
 
 
+@pytest.mark.slow
 async def test_work_that_will_not_end_is_not_waited_for():
     """What comes after it is to be closed all the same."""
     told, over = asyncio.Event(), asyncio.Event()
@@ -71,6 +72,7 @@ async def test_work_that_will_not_end_is_not_waited_for():
     await task
 
 
+@pytest.mark.slow
 def test_a_thread_that_hangs_does_not_keep_the_program_from_ending():
     """It ends some seconds after it was told to, and well."""
     with subprocess.Popen([sys.executable, "-c", HUNG], stdout=subprocess.PIPE, text=True) as process:

@@ -43,6 +43,7 @@ def test_one_line(words: list[str], named: str):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_key_of_the_file(tmp_path):
     """A wrong key of the YAML file is named with the file, and a near one is suggested."""
     path = tmp_path / "settings.yaml"
@@ -54,6 +55,7 @@ def test_a_key_of_the_file(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["demo", "snapshot", "doctor", "record"])
 def test_an_unknown_scenario_lists_those_that_there_are(command: str):
     """Whoever mistypes a name sees all of them."""
@@ -64,6 +66,7 @@ def test_an_unknown_scenario_lists_those_that_there_are(command: str):
         assert name in done.stderr
 
 
+@pytest.mark.slow
 def test_a_scenario_with_a_mistake(tmp_path):
     """The file and the place in it are named."""
     path = tmp_path / "broken.json"
@@ -77,6 +80,7 @@ def test_a_scenario_with_a_mistake(tmp_path):
     assert f"{path}: line 1" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["serve", "demo"])
 def test_a_port_that_is_taken(command: str, tmp_path):
     """One line names the address and the option."""

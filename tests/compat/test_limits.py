@@ -66,6 +66,7 @@ def test_files_of_rules_are_small(path: Path) -> None:
     assert 5_000 < path.stat().st_size < OBJECT_BYTES
 
 
+@pytest.mark.slow
 def test_the_objects_of_operators_have_the_same_groups() -> None:
     """No place has other rules than those that are tested."""
     assert len(OBJECTS) == 3
@@ -73,6 +74,7 @@ def test_the_objects_of_operators_have_the_same_groups() -> None:
         assert yaml.safe_load(path.read_text())["spec"]["groups"] == RULES.groups, path
 
 
+@pytest.mark.slow
 def test_series_have_few_labels() -> None:
     """With those that a place adds they are fewer than 30, also on pages that fake nodes serve."""
     known = [{*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES]
@@ -82,6 +84,7 @@ def test_series_have_few_labels() -> None:
     assert max(map(len, [*known, *seen, *map(series_labels, RECORDS)])) + 1 + OF_PLACE < LABELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dcgm", ["all", "legacy"])
 def test_series_have_a_type(dcgm: str) -> None:
     """Google Managed Prometheus charges a series of unknown type twice."""

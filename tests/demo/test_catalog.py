@@ -9,6 +9,7 @@ from exporter.demo.scenario.catalog import ScenarioError, dump
 from tests.demo.making import made
 
 
+@pytest.mark.slow
 def test_the_catalog_lists_what_it_loads():
     """Every name has a description, and the default is one of them."""
     scenarios = catalog.scenarios()

@@ -138,6 +138,7 @@ def test_every_system_with_files_is_kept():
     assert KEEPERS.keys() == READERS.keys()
 
 
+@pytest.mark.slow
 @given(
     limit=st.none() | st.integers(1, 1 << 40),
     share=st.none() | st.integers(1, 99),

@@ -63,6 +63,7 @@ CURVES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(curve=CURVES, t=st.floats(0, 1e6), seed=st.integers(0, 5))
 def test_a_level_stays_within_its_limits(curve: Curve, t: float, seed: int):
     """Every curve stays between 0 and its peak."""

@@ -59,6 +59,7 @@ def _clean_binding():
     pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
 async def test_every_scenario_runs_and_keeps_its_sums(name: str):
     """Each scenario loads, round-trips, starts and runs for three minutes, with consistent sums."""
@@ -141,6 +142,7 @@ async def test_the_truth_of_mig_devices_and_unknown_ids():
     assert truth.containers[ContainerRef("ml", "b", "main"), second].sm_percent == 30
 
 
+@pytest.mark.slow
 async def test_the_same_seed_gives_the_same_node():
     """Two nodes of one scenario and seed are alike at every step, with another seed they differ."""
 
@@ -175,6 +177,7 @@ async def test_a_clock_moves_the_node():
         assert node.time == 42
 
 
+@pytest.mark.slow
 async def test_without_a_clock_time_passes_by_itself():
     """A node without a clock advances at the given speed."""
     async with FakeNode(made(), speed=100) as node:

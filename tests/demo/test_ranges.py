@@ -37,6 +37,7 @@ def test_ids_fold_to_ranges():
     assert folded(ids) == ("all", "a12345678", "{0..11}", "0-{00..02}", "GPU-1-7", "GPU-1-8")
 
 
+@pytest.mark.slow
 @given(st.sets(st.from_regex(r"(a|b-|)[0-9]{0,3}", fullmatch=True)))
 def test_folded_ids_are_the_same_ids(ids):
     """Expanded again they are the folded ids, each once."""

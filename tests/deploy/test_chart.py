@@ -33,6 +33,7 @@ from tests.deploy.tools import ROOT
 LARGEST_SECRET = 1 << 20
 
 
+@pytest.mark.slow
 def test_everything_at_once_is_valid_for_old_clusters() -> None:
     """The oldest Kubernetes that the chart is for knows every field of every object of all features."""
     validate(everything(), OLDEST)
@@ -50,6 +51,7 @@ def test_the_chart_has_the_version_of_the_project() -> None:
     assert container(chart())["image"] == f"{project['name']}:{project['version']}"
 
 
+@pytest.mark.slow
 def test_what_is_made_is_what_is_there() -> None:
     """Schema, table of values, rules and dashboards are those that ``python -m deploy.charts`` writes."""
     made = chart_files()
@@ -111,6 +113,7 @@ def test_selectors_never_change() -> None:
     assert selectors(before) == selectors(chart("hub", "network-policy", values=changed))
 
 
+@pytest.mark.slow
 def test_releases_side_by_side_do_not_meet() -> None:
     """Two releases in a namespace, and two of one name in two namespaces, share no object."""
     rendered = [
@@ -155,6 +158,7 @@ def test_all_objects_lie_in_the_namespace_of_the_release() -> None:
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["elsewhere"]}
 
 
+@pytest.mark.slow
 def test_values_that_look_like_something_else_are_texts() -> None:
     """YAML takes neither names for numbers and switches, nor a number for text, nor reads one key twice."""
     odd = {

@@ -69,6 +69,7 @@ def test_the_port_follows_the_option() -> None:
     assert only(objects, "Service")["spec"]["ports"][0]["targetPort"] == "metrics"
 
 
+@pytest.mark.slow
 def test_marks_of_nodes_are_added_and_taken_away() -> None:
     """A label of one's own stands beside those of the chart, ``null`` takes one away, and an affinity all."""
     own = {"gpuNodes": {"example.com/gpu": "*", "cloud.google.com/gke-accelerator": None}}
@@ -83,6 +84,7 @@ def test_marks_of_nodes_are_added_and_taken_away() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_monitor_takes_the_annotations_away() -> None:
     """A Prometheus that goes by annotations would scrape each node a second time."""
 

@@ -22,6 +22,7 @@ def _rendered(place: str, **values: Any) -> list[Manifest]:
     return chart(values={"monitoring": {"place": place}, **enabled, **values})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_the_monitor_is_that_of_the_component(place: str) -> None:
     """But for its selector, which names the release as well."""

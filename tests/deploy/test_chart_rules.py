@@ -52,6 +52,7 @@ def boards() -> list[Manifest]:
     return [each for each in objects if each["kind"] == "ConfigMap"]
 
 
+@pytest.mark.slow
 def test_the_rules_are_those_of_the_project() -> None:
     """Helm changes no letter of a group: neither expressions nor what Prometheus fills into braces."""
     assert _rendered() == [*_groups("recording"), *_groups("alerts")]

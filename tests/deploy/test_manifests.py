@@ -59,6 +59,7 @@ def test_every_object_is_valid(components, version) -> None:
     )
 
 
+@pytest.mark.slow
 def test_all_objects_lie_in_the_one_namespace() -> None:
     """What is namespaced names the namespace that the base makes, which admits pods on the host's pids."""
     objects = composed("gke", "prometheus-rules", "dashboards", "network-policy", "service-monitor")

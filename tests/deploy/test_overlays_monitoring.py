@@ -158,6 +158,7 @@ def test_every_dashboard_is_in_a_config_map_of_its_own(operator) -> None:
     assert {each["metadata"]["annotations"]["grafana_folder"] for each in maps} == {"GPUs"}
 
 
+@pytest.mark.slow
 def test_what_is_too_large_for_kubectl_apply_says_so() -> None:
     """Overlays with an object that has no room for a copy of itself say to apply it by the server."""
     large = {name for name in OVERLAYS if any(len(json.dumps(each)) > ANNOTATIONS for each in overlay(name))}

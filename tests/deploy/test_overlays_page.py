@@ -56,6 +56,7 @@ def test_an_example_builds_and_is_valid(example: Manifest) -> None:
         assert container(objects)["image"] == f"{image['newName']}:{image['newTag']}"
 
 
+@pytest.mark.slow
 def test_the_example_of_an_own_overlay_reaches_every_object() -> None:
     """Prometheus's label is on all, dashboards go to Grafana's namespace, and the scrape is encrypted."""
     (example,) = (each for each in _examples() if "labels" in each)

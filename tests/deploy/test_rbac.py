@@ -126,6 +126,7 @@ async def _go_through_everything(api: Guarded, followed: Cluster, labels: list, 
         await until(lambda: followed.pods.pods.keys() == {uid_of("late")})
 
 
+@pytest.mark.slow
 async def test_a_role_is_what_the_program_makes_use_of(component: tuple[str, Manifest]) -> None:
     """Through everything that can happen to a watch it asks for each verb of the role, and is let through."""
     name, role = component

@@ -102,6 +102,7 @@ def _changed(valid: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_valid_objects_pass(version: str) -> None:
     """Objects of Kubernetes, the operators and OpenShift are valid as they should be written."""
@@ -119,6 +120,7 @@ def test_one_wrong_field_is_refused(valid: dict[str, Any], path: tuple[Any, ...]
         validate([_changed(valid, path, value)])
 
 
+@pytest.mark.slow
 def test_a_missing_field_is_refused() -> None:
     """What must be there is missed."""
     wrong = copy.deepcopy(RULES)

@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.deploy.tools import ROOT
 
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
@@ -28,6 +30,7 @@ def _objections(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
+@pytest.mark.slow
 def test_nothing_is_evaluated_unpickled_or_started() -> None:
     """Neither the program nor its client of the kubelet does any of it, in any source."""
     sources = [path for part in ("exporter", "podresources") for path in (ROOT / part).rglob("*.py")]

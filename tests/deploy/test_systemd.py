@@ -214,6 +214,7 @@ def test_no_job_is_held_up(script, environment, tmp_path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.name not in {"file", "jobs", ".lock"}] == []
 
 
+@pytest.mark.slow
 def test_the_exporter_shows_what_the_scripts_write(tmp_path) -> None:
     """A fake node whose jobs the prolog has noted names the job on its GPU."""
     _slurm("prolog", tmp_path, SLURM_JOB_ID="4711", SLURM_JOB_GPUS="1")

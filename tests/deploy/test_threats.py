@@ -110,6 +110,7 @@ def told_of_others(served: Served) -> dict:
     }
 
 
+@pytest.mark.slow
 async def test_what_a_tenant_puts_in_place_of_his_file_harms_nobody(node: Served) -> None:
     """Nothing hangs; his own row is what the driver says, and all others are as they were."""
     path, driver_says = cache_of(node, TENANT), None
@@ -132,6 +133,7 @@ async def test_what_a_tenant_puts_in_place_of_his_file_harms_nobody(node: Served
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 async def test_a_link_leads_to_no_secret(node: Served) -> None:
     """Of a file that a tenant links to in place of his own, nothing is told anywhere, nor logged."""
     path = cache_of(node, TENANT)
@@ -145,6 +147,7 @@ async def test_a_link_leads_to_no_secret(node: Served) -> None:
     assert HIDDEN not in await all_outputs(node)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lie", "source"), [(1, "hami"), (0, "none")], ids=["next to nothing", "nothing, against the driver"]
 )
@@ -176,6 +179,7 @@ async def test_a_tenant_who_lies_to_the_meter_is_seen_in_the_rest(
     assert sum(each.memory or 0 for each in driver) >= before.memory_used
 
 
+@pytest.mark.slow
 async def test_an_annotation_that_claims_much_is_seen_as_over_commit(node: Served) -> None:
     """Whoever may write a pod's annotations may claim; the sum of claims shows it, and others keep theirs."""
     mine, theirs = row(node, TENANT), row(node, VICTIM)
@@ -195,6 +199,7 @@ async def test_an_annotation_that_claims_much_is_seen_as_over_commit(node: Serve
     assert gpu.memory_entitled > gpu.reading.memory.total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1 << 20, 65_000])
 async def test_a_long_annotation_costs_its_pod_alone(node: Served, size: int) -> None:
     """A mebibyte, or as much as is read: the poll takes no longer, and its pod has what it had without."""
@@ -229,6 +234,7 @@ async def test_what_is_long_does_not_push_out_what_is_short(node: Served) -> Non
     assert sum(map(len, details.annotations.values())) <= MOST_ANNOTATIONS
 
 
+@pytest.mark.slow
 async def test_names_are_text_wherever_they_are_told(node: Served) -> None:
     """Pods, namespaces and processes may be called anything: no markup, no series and no header of it."""
     hostile = 'x"} 1\ngpuslice_evil{a="<script>alert(1)</script>'
@@ -258,6 +264,7 @@ async def test_names_are_text_wherever_they_are_told(node: Served) -> None:
     assert {each.command for each in node.poller.snapshot.processes if each.pid == victim.pid} == {MARKUP}
 
 
+@pytest.mark.slow
 async def test_the_name_of_a_file_is_one_line_of_the_log(
     node: Served, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,7 @@ def _told(receiver: Receiver, name: str) -> dict[str, Any]:
     return dict(fired)
 
 
+@pytest.mark.slow
 def test_an_xid_arrives_and_is_over_after_its_window(receiver: Receiver) -> None:
     """It names the GPU, the code and what it means, and the pod that was hit."""
     alert = _told(receiver, XID_ALERT)
@@ -213,6 +214,7 @@ def test_a_lost_gpu_arrives_and_is_over_when_it_is_back(receiver: Receiver) -> N
     assert "exporter-x" not in alert["annotations"]["description"]
 
 
+@pytest.mark.slow
 def test_a_kubelet_that_is_down_arrives_and_is_over_when_it_is_back(receiver: Receiver) -> None:
     """It names the node, and not the one whose kubelet answers."""
     alert = _told(receiver, KUBELET)

@@ -37,6 +37,7 @@ def _holders(server: Prometheus) -> list[dict]:
     return [holder for gpu in node["devices"] for holder in gpu["holders"]]
 
 
+@pytest.mark.slow
 def test_inspect_shows_claims_if_prometheus_has_them(scraped) -> None:
     """Those that the node names itself, each with its request; without them nothing is said of claims."""
     metric_set, server, rows = scraped
@@ -57,6 +58,7 @@ def test_inspect_shows_claims_if_prometheus_has_them(scraped) -> None:
         assert claims == named
 
 
+@pytest.mark.slow
 def test_inspect_shows_the_health_that_the_kubelet_reports(scraped) -> None:
     """It is in the default set."""
     _, server, rows = scraped

@@ -43,6 +43,7 @@ def _calls(served: Served) -> tuple[int, int]:
     return served.node.nvml.total_calls, served.node.kubelet.calls.total()
 
 
+@pytest.mark.slow
 async def test_a_scrape_reads_nothing() -> None:
     """However many scrape, neither the driver nor the kubelet is called between two polls."""
     async with serving(catalog.load("showcase")) as served:
@@ -93,6 +94,7 @@ async def _poll_often(served: Served) -> None:
         await served.poll(second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hang", "collector", "slices"),
     [

@@ -87,6 +87,7 @@ def _sum(rows, field: str) -> Any:
     return pytest.approx(sum(row[field] for row in rows if row[field] is not None))
 
 
+@pytest.mark.slow
 def test_every_question_is_answered(known: Known) -> None:
     """A real Prometheus refuses none of them."""
     assert known.fleet.problems == ()
@@ -198,6 +199,7 @@ def test_sick_gpus_are_told_with_their_reasons(known: Known) -> None:
     assert {node for node, _ in reasons} == {"hgx-a100-sick"}
 
 
+@pytest.mark.slow
 def test_inspect_prints_the_cluster(known: Known) -> None:
     """A row for each GPU, the silent node in words, and the total."""
     done = run("inspect", "--prometheus-url", known.server.url)
@@ -210,6 +212,7 @@ def test_inspect_prints_the_cluster(known: Known) -> None:
     assert lines[-1].startswith("Total: 4 nodes (1 not answering) · ≥ 18 GPUs")
 
 
+@pytest.mark.slow
 def test_inspect_with_details_lists_the_holders_of_all_nodes(known: Known) -> None:
     """Each holder is on the GPU of its node, and a node that is silent has no list."""
     done = run("inspect", "--details", "--output", "json", "--prometheus-url", known.server.url)
@@ -228,6 +231,7 @@ def test_inspect_with_details_lists_the_holders_of_all_nodes(known: Known) -> No
     }
 
 
+@pytest.mark.slow
 def test_inspect_names_the_nodes_there_are(known: Known) -> None:
     """A node that is not known ends it with code 1 and one line."""
     done = run("inspect", "nowhere", "--prometheus-url", known.server.url)
@@ -237,6 +241,7 @@ def test_inspect_names_the_nodes_there_are(known: Known) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_plugin_of_kubectl_inspects_one_node_with_details_as_json(known: Known) -> None:
     """Without a command, its words are those of inspect: only that node, with the holders that it tells."""
     snapshot = next(each for each in known.snapshots if each["node"]["node"] == "hgx-a100-sick")
@@ -273,6 +278,7 @@ def test_the_plugin_of_kubectl_inspects_one_node_with_details_as_json(known: Kno
     assert used == [gpu["memory_used_bytes"] for gpu in snapshot["gpus"]]
 
 
+@pytest.mark.slow
 def test_the_hub_serves_the_cluster(known: Known) -> None:
     """The page, its twins, its own series and its stream, and a browser has no complaint."""
     options = ("--prometheus-url", known.server.url, "--refresh", "1s")

@@ -96,6 +96,7 @@ def close(one, other) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "t4-timeslicing"))
 async def test_history_is_the_mean_of_what_metrics_showed(scenario) -> None:
     """Each number of each thing, in steps of a poll or of many, and null where no scrape had a sample."""
@@ -202,6 +203,7 @@ class _Text(HTMLParser):
         return "".join(sentence.split()) in "".join(self.words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["gke", "intel-shared", "lost-gpu", "no-gpu", "sick-gpus"])
 async def test_the_page_of_the_doctor_has_all_of_the_report(scenario) -> None:
     """Each check is on it by its name, with what was found, what is lost and how to mend it."""

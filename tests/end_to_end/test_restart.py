@@ -124,6 +124,7 @@ async def test_two_beside_each_other_and_one_that_is_killed(tmp_path):
                 process.wait(TIMEOUT)
 
 
+@pytest.mark.slow
 def test_a_second_one_on_the_same_port_says_so():
     """It names the address and the remedy, and the first goes on."""
     with serving("demo", "--scenario", "a10-mps") as first:
@@ -202,6 +203,7 @@ def hanging(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_ends_in_time_though_everything_hangs(hanging):
     """Driver, kubelet, and clients that neither read nor leave together do not keep it from ending."""
     with serving("demo", "--scenario", hanging, "--poll-interval", "200ms") as server:

@@ -86,6 +86,7 @@ SNAPSHOT = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
 @given(snapshot=SNAPSHOT)
 def test_every_page_parses_and_has_no_series_twice(parse, fmt, snapshot) -> None:

@@ -103,6 +103,7 @@ def _knock_out(value: Any, draw: Any) -> Any:
     return None
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_forgetting_takes_series_away_and_changes_none(data) -> None:
     """Whatever part of a reading is missing, the other numbers stay as they are and no new one appears."""

@@ -17,6 +17,7 @@ def _told(exposition: Exposition, snapshot: Snapshot) -> dict[str, bytes]:
     return {family.name: samples for family, samples in exposition.blocks(snapshot)}
 
 
+@pytest.mark.slow
 @given(st.lists(SNAPSHOT, min_size=2, max_size=3))
 def test_a_page_after_others_is_as_if_it_were_the_first(snapshots: list[Snapshot]) -> None:
     """Whatever was on the pages before, and also where the first of them comes again."""

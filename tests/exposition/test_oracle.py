@@ -72,6 +72,7 @@ def _ours(page: dict) -> dict:
     return {key: value for key, value in page.items() if not key[0].startswith(("process_", "python_"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_same_samples_as_the_client_library(full, parse, fmt) -> None:
     """The page has exactly the samples that prometheus_client prints for the same families."""
@@ -102,6 +103,7 @@ def _headers(page: bytes) -> list[str]:
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", FORMATS)
 @given(names=st.lists(st.tuples(TEXT, TEXT, TEXT), unique=True, max_size=4))
 def test_any_label_value_comes_back_from_the_parser(full, bare, parse, fmt, names) -> None:
@@ -116,6 +118,7 @@ def test_any_label_value_comes_back_from_the_parser(full, bare, parse, fmt, name
     assert sorted(names) == sorted(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", FORMATS)
 @given(name=st.text(st.characters(categories=["Cs", "Lu", "Po"]), min_size=1, max_size=8))
 def test_undecodable_names_become_replacement_characters(full, bare, parse, fmt, name) -> None:
@@ -128,6 +131,7 @@ def test_undecodable_names_become_replacement_characters(full, bare, parse, fmt,
     assert [expected] == [dict(labels)["pod"] for key, labels in page if key == "gpuslice_container_slices"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", FORMATS)
 @given(value=st.floats() | st.integers())
 def test_any_number_comes_back_from_the_parser(full, bare, parse, fmt, value) -> None:

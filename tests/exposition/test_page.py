@@ -127,6 +127,7 @@ def test_a_failed_rendering_is_tried_again(full) -> None:
     assert page.body(Format.TEXT).startswith(b"# HELP")
 
 
+@pytest.mark.slow
 def test_cached_labels_are_bounded_while_containers_come_and_go(full) -> None:
     """Label strings of containers that are gone are dropped, and those of the living are kept."""
     exposition = Exposition()
@@ -146,6 +147,7 @@ def test_cached_labels_are_bounded_while_containers_come_and_go(full) -> None:
     assert exposition.cached_labels() < 25
 
 
+@pytest.mark.slow
 def test_pages_of_several_snapshots_can_be_made_at_once(full, parse) -> None:
     """Threads that render different snapshots do not mix their labels."""
     exposition = Exposition(Selection(metric_set="full", dcgm_names="off"))

@@ -32,6 +32,7 @@ def test_it_serves_on_when_its_log_cannot_be_written(tmp_path: Path, sink: str) 
         assert served.process.wait(10) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("snapshot", "--scenario", NODE), ("metrics",)],
@@ -54,6 +55,7 @@ def _with_little_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, "an older recording"])
 def test_a_recording_that_does_not_fit_leaves_no_half_file(tmp_path: Path, before: str | None) -> None:
     """The folder is as it was: without the file, or with the one that was there."""
@@ -76,6 +78,7 @@ def test_a_recording_that_does_not_fit_leaves_no_half_file(tmp_path: Path, befor
     assert before is None or file.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_recording_may_go_to_what_is_no_file(tmp_path: Path) -> None:
     """A pipe is written to, and is a pipe afterwards; a link leads to the file that it led to."""
     target, link = tmp_path / "node.json", tmp_path / "link"

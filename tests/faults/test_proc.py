@@ -28,6 +28,7 @@ def test_what_cannot_be_read_of_a_process_is_not_known_and_not_zero(results, cel
     must_hold(results[cell])
 
 
+@pytest.mark.slow
 async def test_while_the_process_table_hangs_no_number_stands_for_who_had_it_before() -> None:
     """The number of a process that ended is given to a neighbour, whose memory is not the other pod's."""
     async with bench("pid given to a neighbour", deadline=1.0) as found:

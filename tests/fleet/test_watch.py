@@ -135,6 +135,7 @@ async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
     assert advice_table(watch.newest.advice, NOWHERE).unknown.startswith("Not known: Prometheus")
 
 
+@pytest.mark.slow
 async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
     """After a look it is left alone for longer than the look took, whatever interval was asked for."""
 

@@ -68,6 +68,7 @@ def alone(family: str) -> Selection:
     return Selection(metric_set="core", dcgm_names="off", allow=(re.compile(family),), deny=(other,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(BOARDS, "sick-gpus"))
 def test_a_family_alone_is_as_if_all_was_read(name: str):
     """Whatever is chosen, what it needs is read."""

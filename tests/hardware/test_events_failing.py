@@ -347,6 +347,7 @@ def test_no_event_is_lost_between_threads() -> None:
     assert log.snapshot()[1][0].count == 8000
 
 
+@pytest.mark.slow
 def test_a_storm_of_events_does_not_hold_up_the_sweeps(watch: Watch) -> None:
     """While five thousand events are taken, what a sweep asks is answered in a fraction of its budget."""
     watched = watch(gpu("a"), gpu("b"))

@@ -101,6 +101,7 @@ def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
     return GpuReading(**expected, **times, unsupported=reading.unsupported, withheld=reading.withheld)
 
 
+@pytest.mark.slow
 async def test_every_figure_of_a_whole_gpu(stub: Stub):
     """Each struct of the binding has the layout of the compiler's, field by field."""
     reading = (await swept(stub)).gpus[0]

@@ -63,6 +63,7 @@ def without(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
     monkeypatch.setattr(library, "CDLL", load)
 
 
+@pytest.mark.slow
 def test_a_named_library_that_starts_slowly_holds_up_no_other_thread(tmp_path: Path):
     """It is loaded, initialised and started once."""
     path = built(tmp_path)
@@ -73,6 +74,7 @@ def test_a_named_library_that_starts_slowly_holds_up_no_other_thread(tmp_path: P
     opened.close()
 
 
+@pytest.mark.slow
 def test_a_library_that_is_searched_for_holds_up_no_other_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

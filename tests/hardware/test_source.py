@@ -159,6 +159,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_program_ends_while_its_driver_hangs():
     """Nothing waits for the thread that is stuck in the driver."""
     ended = subprocess.run(

@@ -96,6 +96,7 @@ def test_who_was_away_while_others_were_polled_leaves_a_gap(away) -> None:
     assert told["stays"].keys() - told["a"].keys() == {START + away.start * STEP}
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 10))),
@@ -232,6 +233,7 @@ def test_what_has_ended_is_told_until_it_is_too_old() -> None:
     assert [track.labels["pod"] for track in clocked.tell(600).tracks] == ["stays"]
 
 
+@pytest.mark.slow
 @given(st.integers(1, 100_000), st.integers(0, 50))
 def test_a_clock_that_is_set_back_shows_nothing_of_times_to_come(back, later) -> None:
     """What was recorded under later times is forgotten, that of pods which have ended too."""
@@ -262,6 +264,7 @@ def test_a_clock_that_is_set_forward_leaves_a_gap(ahead) -> None:
     assert all(at < START + 55 or at > late - 2 * STEP for at in told)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 30), max_size=8), min_size=1, max_size=30), st.integers(1, 8))
 def test_churn_never_takes_more_than_the_budget(polls, room) -> None:
     """However pods come and go, there are no more series than room, and those that live are not put out."""

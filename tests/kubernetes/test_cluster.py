@@ -147,6 +147,7 @@ async def test_a_kubeconfig_that_is_no_file_holds_nobody_up(tmp_path: Path, monk
         assert "not a regular file" in found.failures[0]
 
 
+@pytest.mark.slow
 async def test_a_program_that_gives_no_token_is_started_once_for_each_that_waits(
     tmp_path: Path, monkeypatch
 ) -> None:

@@ -160,6 +160,7 @@ async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog)
     assert f"dropped {ABOUT}" in caplog.text
 
 
+@pytest.mark.slow
 async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
     """A watch in which only bookmarks come, or that is renewed, proves that nothing changed."""
     async with following(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as told:

@@ -249,6 +249,7 @@ def test_a_mirror_takes_no_other_pods_place() -> None:
         assert {uid: pod.name for uid, pod in found.items()} == {uid_of("train"): "train"}
 
 
+@pytest.mark.slow
 @given(PODLIKE)
 def test_no_object_is_too_strange(about) -> None:
     """Whatever stands in an object, it is read or left out."""

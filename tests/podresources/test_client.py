@@ -129,6 +129,7 @@ async def test_relative_path(kubelet: FakeKubelet, tmp_path: Path, monkeypatch: 
     assert len((await PodResources(relative).read()).allocated) == 2
 
 
+@pytest.mark.slow
 async def test_many_devices(kubelet: FakeKubelet) -> None:
     """250 pods with 48 devices on two NUMA nodes are read in well under a second of work."""
     kubelet.pods = [
@@ -156,6 +157,7 @@ async def test_many_devices(kubelet: FakeKubelet) -> None:
     assert time.process_time() - before < 2
 
 
+@pytest.mark.slow
 async def test_no_leaks(kubelet: FakeKubelet) -> None:
     """Reads that succeed, fail or are cancelled leave no file, thread or task, even if their errors stay."""
     client, impatient = PodResources(kubelet.socket), PodResources(kubelet.socket, timeout=0.02)

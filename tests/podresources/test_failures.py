@@ -105,6 +105,7 @@ async def test_who_may_be_reached_without_a_new_socket(kubelet: FakeKubelet, tmp
     assert not client.unreachable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listens", [False, True])
 async def test_a_failed_read_leaves_no_connection(tmp_path: Path, *, listens: bool) -> None:
     """Its channel ends with it, not at a later collection of garbage: grpc would connect again meanwhile."""

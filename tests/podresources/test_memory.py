@@ -259,6 +259,7 @@ async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodReso
     assert (read.kept, read.withdrawn) == (frozenset(), ())
 
 
+@pytest.mark.slow
 async def test_socket_unlinked_while_read(kubelet: FakeKubelet, client: PodResources, tmp_path: Path) -> None:
     """A socket that vanishes while it is read from does not cost the answer."""
     kubelet.delay = 0.5

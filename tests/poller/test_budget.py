@@ -61,6 +61,7 @@ async def taken(poller: Poller) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 async def test_driver_kubelet_files_and_join_hang_at_once(monkeypatch: pytest.MonkeyPatch):
     """Each poll ends within the interval, the page stays and says what fails, and then all is well again."""
     hang = NvmlHang(kind="nvml_hang", at=10, for_=100)
@@ -96,6 +97,7 @@ async def test_driver_kubelet_files_and_join_hang_at_once(monkeypatch: pytest.Mo
         assert poller.snapshot.sequence > shown
 
 
+@pytest.mark.slow
 async def test_a_join_that_is_late_is_shown_by_the_next_poll(monkeypatch: pytest.MonkeyPatch):
     """Its snapshot is newer than what is shown, and one join at a time runs in the thread."""
     async with polled(catalog.load(SCENARIO), poll_interval=INTERVAL) as (_, poller):

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from dataclasses import replace
 
+import pytest
 from aiohttp import ClientSession
 
 from exporter.config.settings import ListenAddress
@@ -31,6 +32,7 @@ def hanging(device: int):
     return replace(scenario, faults=(hang,))
 
 
+@pytest.mark.slow
 async def test_a_hang_in_one_gpu_ends_nothing():
     """Polls go on, what is stale leaves as unknown, no thread piles up, and all is back with the driver."""
     others = set(readers())

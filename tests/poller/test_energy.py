@@ -129,6 +129,7 @@ def joules(snapshot: Snapshot) -> dict[tuple[str, str], float]:
     return {(row.holder.pod, row.device.uuid): row.totals.energy_joules or 0.0 for row in snapshot.containers}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [5, 1])
 @pytest.mark.parametrize(
     ("scenario", "entitled", "part"), [(time_sliced, 1 / 3, 1.0), (cut, 1 / 7, 1 / 7), (whole, 1.0, 1.0)]

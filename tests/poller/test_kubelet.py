@@ -27,6 +27,7 @@ def down():
     return KubeletDown(kind="kubelet_down", at=AWAY, for_=BACK - AWAY)
 
 
+@pytest.mark.slow
 async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
     """The last answer is shown, with its age, until it is stale; then holdings are unknown, not none."""
     async with polled(with_faults("t4-timeslicing", down()), **QUICK) as (node, poller):
@@ -53,6 +54,7 @@ async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
         assert failing(poller.snapshot) == set()
 
 
+@pytest.mark.slow
 async def test_sums_go_on_over_a_silent_kubelet():
     """A container that runs on is the same one afterwards; its use was measured all the time."""
     async with polled(with_faults("a10-mps", down()), **QUICK) as (node, poller):
@@ -67,6 +69,7 @@ async def test_sums_go_on_over_a_silent_kubelet():
         assert all(row.totals.entitled_gpu_seconds > 0 for row in again)
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_returns_is_noticed_within_two_seconds():
     """With the default poll interval of 5 s, its new answer is on the page in less than 2 s."""
     gone = PodDelete(kind="pod_delete", at=AWAY, pod="ml/nb-anna")
@@ -99,6 +102,7 @@ async def test_an_exporter_that_starts_before_the_kubelet():
             assert await until(lambda: bool(holders(poller.snapshot)), within=5) < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -137,6 +141,7 @@ async def test_ids_of_devices_that_are_not_here():
         assert [row.slices for row in rows(snapshot, "free")] == [0]
 
 
+@pytest.mark.slow
 async def test_the_page_can_be_made_of_every_state():
     """Before the first poll, with a kubelet and without."""
     exposition = Exposition(Selection(metric_set="full", dcgm_names="all"), hostname_label="Hostname")

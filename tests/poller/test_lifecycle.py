@@ -287,6 +287,7 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
         assert ups(await poller.poll()) == [True]
 
 
+@pytest.mark.slow
 async def test_a_slow_start_of_the_driver_holds_up_nothing():
     """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
@@ -352,6 +353,7 @@ def is_released(poller: Poller) -> bool:
     return page_of(poller.snapshot).value("gpuslice_driver_released") == 1
 
 
+@pytest.mark.slow
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
     """Within a second it is given up with all that it lent, asked no more, and taken again afterwards."""
     async with releasable(node_of(), poll_interval=5.0) as (node, poller, sources):
@@ -378,6 +380,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
     assert_all_given_back(node)
 
 
+@pytest.mark.slow
 async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(tmp_path: Path):
     """A pod that is started while a GPU is being reset does not get in the way."""
     file = tmp_path / "release"
@@ -404,6 +407,7 @@ async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
         assert ups(await poller.poll()) == [True]
 
 
+@pytest.mark.slow
 async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
     """As long as a call into it does not return it stays open, and who wants it must not think otherwise."""
     hang = {"kind": "nvml_hang", "function": WAIT}

@@ -58,6 +58,7 @@ async def test_a_mapping_that_the_client_kept_is_of_the_poll_in_which_it_was_tol
         assert failing(poller.snapshot) == set()
 
 
+@pytest.mark.slow
 async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
     """It was given in the poll before; the next answer is one again."""
     async with polled(catalog.load("t4-timeslicing"), deadline=0.3) as (node, poller):
@@ -79,6 +80,7 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
         assert [row.slices for row in rows(await poller.poll(), ANNA)] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t4-timeslicing", "h100-exclusive"])
 async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: str):
     """Its lists are older than the poll that takes them: who is not on them may have come since."""

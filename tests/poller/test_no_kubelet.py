@@ -59,6 +59,7 @@ async def visited(server: socket.socket) -> None:
     client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     mostly_slow(["no directory", "no socket", "a file", "no listener"], "no directory", "no listener"),
@@ -97,6 +98,7 @@ def move_directory(path: Path) -> None:
     path.parent.rename(path.parent.with_name("former"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", mostly_slow([remove, replace_by_dead, move_directory], replace_by_dead))
 async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Callable[[Path], None]):
     """Whatever becomes of its socket meanwhile, there is one early poll, and it has the holders of before."""
@@ -117,6 +119,7 @@ async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Calla
             assert poller.snapshot.sequence == sequence + 1
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_refuses_calls_is_asked_between_polls():
     """Its socket stays the same when it recovers: a look at the file would not notice it."""
     async with without_kubelet() as (node, poller, _):
@@ -131,6 +134,7 @@ async def test_a_kubelet_that_refuses_calls_is_asked_between_polls():
             await until(lambda: not failing(poller.snapshot), within=SOON)
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_restarts_again_and_again_is_noticed_each_time():
     """What was seen of its socket in one outage does not count in the next."""
     async with without_kubelet() as (node, poller, _):
@@ -147,6 +151,7 @@ async def test_a_kubelet_that_restarts_again_and_again_is_noticed_each_time():
                 await until(lambda: "podresources" not in failing(poller.snapshot), within=SOON)
 
 
+@pytest.mark.slow
 async def test_nobody_connects_while_nothing_changes(unheard: socket.socket):
     """Neither the poller nor grpc; a change of the file, as of its permissions, is a reason to."""
     async with without_kubelet() as (_, poller, path):
@@ -164,6 +169,7 @@ async def test_nobody_connects_while_nothing_changes(unheard: socket.socket):
             await visited(unheard)
 
 
+@pytest.mark.slow
 async def test_an_absent_kubelet_is_not_asked_between_polls():
     """Not even once: without a socket there is nothing to ask."""
     async with without_kubelet() as (_, poller, _path):
@@ -173,6 +179,7 @@ async def test_an_absent_kubelet_is_not_asked_between_polls():
         assert poller._allocations.health.errors == {"absent": 1}
 
 
+@pytest.mark.slow
 async def test_a_socket_that_listens_later(unheard: socket.socket, monkeypatch: pytest.MonkeyPatch):
     """After it has appeared it is tried for a while, without another change of the file."""
     monkeypatch.setattr(kubelet_retry, "SETTLE_SECONDS", 30.0)
@@ -186,6 +193,7 @@ async def test_a_socket_that_listens_later(unheard: socket.socket, monkeypatch: 
             await visited(unheard)
 
 
+@pytest.mark.slow
 async def test_without_a_thread_for_the_file_the_kubelet_is_asked_instead(monkeypatch: pytest.MonkeyPatch):
     """At a pod's limit of processes a kubelet that comes is noticed all the same."""
 

@@ -24,6 +24,7 @@ def entitled(snapshot) -> dict:
     return {(row.holder, row.device): row.totals.entitled_gpu_seconds for row in snapshot.containers}
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_hung_is_noticed_within_two_seconds_and_costs_the_devices_nothing():
     """While it hangs, polls keep their rhythm; when it answers again, the page knows in less than 2 s."""
     hang = KubeletHang(kind="kubelet_hang", at=FAULT, for_=OVER - FAULT)
@@ -40,6 +41,7 @@ async def test_a_kubelet_that_hung_is_noticed_within_two_seconds_and_costs_the_d
             assert await until(lambda: not failing(poller.snapshot), within=5) < 2
 
 
+@pytest.mark.slow
 async def test_the_poll_for_a_returning_kubelet_does_not_put_off_the_one_that_is_due():
     """It comes in between; the GPUs are asked at the same pace as ever."""
     down = KubeletDown(kind="kubelet_down", at=FAULT, for_=OVER - FAULT)
@@ -86,6 +88,7 @@ async def test_what_is_old_by_the_clock_goes_whichever_way_the_clock_was_set(jum
         assert not poller.snapshot.gpus
 
 
+@pytest.mark.slow
 async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sums():
     """Its MIG devices are still held: no holder is gone, no counter begins anew, nothing is unresolved."""
     scenario = catalog.load("a100-mig-mixed")
@@ -110,6 +113,7 @@ async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sum
         assert all(a < b < c for a, b, c in zip(*(s.values() for s in sums), strict=True))
 
 
+@pytest.mark.slow
 async def test_a_driver_that_hangs_for_long_takes_no_holder_of_a_mig_device():
     """When readings have become stale, the kubelet's word on who holds what still stands."""
     hang = NvmlHang(kind="nvml_hang", at=FAULT)
@@ -170,6 +174,7 @@ def test_after_a_sweep_that_failed_only_the_last_interval_is_covered():
     assert coverage.advance(reading(3), 10) == (5, {"GPU-a": 5})
 
 
+@pytest.mark.slow
 async def test_what_a_file_says_late_is_not_used_as_of_now() -> None:
     """Use that was asked for in an earlier poll is left out, as while it hangs; the next has it anew."""
     async with polled(catalog.load("hami"), deadline=0.3) as (node, poller):

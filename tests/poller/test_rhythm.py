@@ -14,6 +14,7 @@ from tests.demo.making import made
 from tests.poller.bench import QUICK, polled, running, settings_of, until
 
 
+@pytest.mark.slow
 async def test_polls_keep_their_interval():
     """Polls follow each other at the interval, however long a poll takes."""
     async with polled(made(), **QUICK) as (_, poller):
@@ -52,6 +53,7 @@ class BrokenReading:
         """Have nothing to close."""
 
 
+@pytest.mark.slow
 async def test_a_poll_that_fails_as_a_whole(caplog: pytest.LogCaptureFixture):
     """It is logged with its cause, the page before it stays until it is stale, and then it is empty."""
     caplog.set_level(logging.ERROR)

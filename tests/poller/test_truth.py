@@ -94,6 +94,7 @@ async def test_holders_add_up_to_the_device(name: str):
             assert shared or sum(row.memory_used for row in on_it) + rest == memory.used
 
 
+@pytest.mark.slow
 async def test_pods_come_and_go():
     """A pod is on the page from the poll after it came to the poll after it went; its sums begin anew."""
     async with polled(catalog.load("h100-mixed")) as (node, poller):
@@ -108,6 +109,7 @@ async def test_pods_come_and_go():
         assert seen[2][0].totals.first_seen == seen[1][0].totals.first_seen
 
 
+@pytest.mark.slow
 async def test_sums_grow_with_real_time():
     """GPU-seconds are counted in the seconds that passed between two polls."""
     async with polled(catalog.load("h100-exclusive")) as (node, poller):
@@ -177,6 +179,7 @@ async def test_polls_as_far_apart_as_answers_are_shown(late: float, share: float
             await poller.close()
 
 
+@pytest.mark.slow
 async def test_order_and_evidence():
     """Rows come in a stable order, and what they were made of is kept for those who look closer."""
     async with polled(catalog.load("showcase")) as (node, poller):

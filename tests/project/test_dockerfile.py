@@ -124,6 +124,7 @@ def answering(request) -> Iterator[tuple[int, int]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_the_health_check_tells_health(answering) -> None:
     """The check succeeds on 200 and fails on 503, whatever proxy the environment names."""
     port, status = answering

@@ -51,6 +51,7 @@ def test_files_of_code_are_short() -> None:
     assert {name: length for name, length in lengths.items() if length >= 300} == {}
 
 
+@pytest.mark.slow
 def test_nothing_is_left_to_be_done() -> None:
     """No text file carries a note of unfinished work."""
     texts = [path for path in _files() if path.suffix != ".png"]

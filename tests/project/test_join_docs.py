@@ -50,6 +50,7 @@ def on_gpu(printed: Mapping[str, Any], kind: str, index: int) -> list[dict[str, 
     return [row for row in printed[kind] if row["uuid"] == uuid]
 
 
+@pytest.mark.slow
 def test_the_holders_of_the_example(printed: dict[str, Any]) -> None:
     """Each row has the use and the entitlement that the program prints of that pod."""
     rows = {

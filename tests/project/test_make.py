@@ -67,6 +67,7 @@ def test_ci_runs_every_test() -> None:
     assert script.read_text().endswith("\nexec make test-all </dev/null\n")
 
 
+@pytest.mark.slow
 def test_only_make_test_leaves_tests_out() -> None:
     """``make test`` leaves out the slow tests, and ``make test-all`` none."""
     quick, every = (_run("make", "--dry-run", target).stdout for target in ("test", "test-all"))

@@ -129,6 +129,7 @@ def test_alerts_go_where_the_example_sends_them(alertmanager: str, labels: str, 
     checked(program("amtool"), *route, *labels.split())
 
 
+@pytest.mark.slow
 def test_inhibition_names_alerts_that_there_are() -> None:
     """Each matcher of the names of alerts in the example meets at least one alert."""
     (found,) = documents("route")

@@ -155,6 +155,7 @@ def test_nothing_is_built_into_a_folder_with_something_else(tmp_path) -> None:
     assert "is not empty" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_notes_of_a_release_are_its_part_of_the_changelog(tmp_path) -> None:
     """They are what stands between the version's heading and the next, and nothing is not a release."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")

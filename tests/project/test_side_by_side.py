@@ -58,6 +58,7 @@ def asked(driver: Path, control: Control) -> list[str]:
     return subprocess.check_output(words, text=True, timeout=30, env=os.environ | variables).splitlines()
 
 
+@pytest.mark.slow
 def test_the_stub_answers_what_the_benchmark_expects_of_it(driver: Path, control: Control) -> None:
     """Memory, processes and UUIDs are those of the layout, and all calls and cycles are counted."""
     first, second = asked(driver, control)

@@ -222,6 +222,7 @@ def test_a_port_that_is_taken_is_a_clear_error() -> None:
         assert f"no port {first} for hub" in _refused("--port", str(first))
 
 
+@pytest.mark.slow
 def test_a_scenario_that_there_is_not_is_a_clear_error() -> None:
     """What the node says before it ends is told."""
     program("prometheus")

@@ -42,6 +42,7 @@ def _texts(tree: Path) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
+@pytest.mark.slow
 def test_all_places_agree() -> None:
     """Package, program, image, manifests and chart have one version."""
     done = _set_version(ROOT, "--check")
@@ -49,6 +50,7 @@ def test_all_places_agree() -> None:
     assert (done.stderr, done.stdout.strip()) == ("", __version__)
 
 
+@pytest.mark.slow
 def test_what_is_read_by_others_is_the_version_that_was_set(tree) -> None:
     """Each file, read by its own rules, has the new version, also as the image that is run."""
     assert _set_version(tree, NEXT).stdout.strip() == NEXT
@@ -112,6 +114,7 @@ def test_a_version_that_cannot_be_is_refused(tree, version, problem) -> None:
     assert _texts(tree) == before
 
 
+@pytest.mark.slow
 def test_a_release_is_made_once_and_of_something(tree) -> None:
     """A version with a heading is refused, and so is a release without changes; nothing is half done."""
     _set_version(tree, NEXT)
@@ -122,6 +125,7 @@ def test_a_release_is_made_once_and_of_something(tree) -> None:
     assert _texts(tree) == before
 
 
+@pytest.mark.slow
 def test_a_tag_must_be_the_version_and_in_the_changelog(tree) -> None:
     """A tag of another version is refused, and one whose changes were never put under its heading."""
     assert "has no heading" in _set_version(tree, "--check", f"v{__version__}").stderr

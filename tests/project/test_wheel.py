@@ -110,6 +110,7 @@ def _answer(port: int, path: str) -> str:
         connection.close()
 
 
+@pytest.mark.slow
 def test_every_file_of_the_packages_is_in_the_wheel(wheel) -> None:
     """Code, scenarios, templates and static files are in, and bytecode is not."""
     files = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
@@ -126,6 +127,7 @@ def test_the_license_is_in_the_wheel(wheel) -> None:
     assert "END OF TERMS AND CONDITIONS" in wheel.read(name).decode()
 
 
+@pytest.mark.slow
 def test_the_installed_program_is_that_of_the_wheel(programs) -> None:
     """Its code lies in the new environment, and it tells the version that the wheel has."""
     code = "import exporter, podresources; print(exporter.__file__, podresources.__file__)"
@@ -136,6 +138,7 @@ def test_the_installed_program_is_that_of_the_wheel(programs) -> None:
     assert "usage" in _run(programs / "kubectl-gpuslice", "--help", cwd=programs)
 
 
+@pytest.mark.slow
 def test_the_installed_program_has_its_scenarios(programs) -> None:
     """All scenarios of the tree can be listed, and one can be shown."""
     listed = _run(programs / "gpuslice-exporter", "demo", "--list", cwd=programs).splitlines()

@@ -113,6 +113,7 @@ async def _ready(client, jobs):
     await eventually(ready, "all jobs have scraped the node")
 
 
+@pytest.mark.slow
 @in_one_loop
 @pytest.mark.parametrize("name", SCRAPES)
 async def test_prometheus_tells_what_the_node_said(watched, name):
@@ -139,6 +140,7 @@ async def test_two_jobs_double_nothing(watched):
     assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
 
 
+@pytest.mark.slow
 @in_one_loop
 async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(watched):
     """What holders use adds up to what their GPU does, though one comes and another goes meanwhile."""

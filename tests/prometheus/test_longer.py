@@ -93,6 +93,7 @@ async def test_an_end_in_the_future_is_now(served):
     assert (past.source, past.step * past.count) == ("memory", 6 * HOUR)
 
 
+@pytest.mark.slow
 async def test_only_so_many_spans_are_remembered_as_failing(served):
     """Whoever asks for many spans of a server that is away has the first forgotten, and asked again."""
     async with answering(saying("<html>502</html>", 502)) as server:
@@ -237,6 +238,7 @@ async def test_closing_leaves_questions_behind(served):
         never.set()
 
 
+@pytest.mark.slow
 async def test_a_real_prometheus_is_killed_and_comes_back(tmp_path, served):
     """It tells what it has scraped; while it is gone memory does, with a note; then it tells again."""
     port, jobs = free_port(), {"node": f"{served.url}/metrics"}

@@ -13,6 +13,7 @@ RULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["held", "used"])
 def test_the_price_is_that_of_a_gpu_and_hour(kind: str, server: Prometheus) -> None:
     """3600 GPU-seconds cost the price, in both namespaces and clusters."""

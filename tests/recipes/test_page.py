@@ -64,6 +64,7 @@ def test_the_page_names_records_that_there_are() -> None:
     assert named <= {rule["record"] for rule in _rules()}
 
 
+@pytest.mark.slow
 def test_objects_are_valid() -> None:
     """Objects follow the schemas of Kubernetes, the Prometheus Operator and KEDA, strictly."""
     objects = [content for content in FILES.values() if "kind" in content]

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from exporter.kubernetes import Cluster
 from exporter.poll import release_window as release_module
 from exporter.poll.release_window import Release
@@ -63,6 +65,7 @@ async def test_a_file_is_looked_for_once_a_thread_can_be_started(tmp_path: Path,
     ]
 
 
+@pytest.mark.slow
 async def test_a_file_opens_and_closes_the_window(tmp_path: Path, caplog) -> None:
     """Within a second of its making the file is seen, and of its removal; the log has a line for each."""
     caplog.set_level(logging.INFO)

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
     assert set(holdings.unresolved_holders) <= set(distinct)
 
 
+@pytest.mark.slow
 @given(ALLOCATED, OFFERED, st.randoms())
 def test_order_does_not_matter(allocated, offered, random):
     """The kubelet lists in the order of a hash map."""

@@ -347,6 +347,7 @@ def test_a_name_that_is_none_is_a_problem():
     assert len(told.problems) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(NAMES),

@@ -303,6 +303,7 @@ def test_any_text_is_read_or_refused(text, inits):
     assert set(places_of(lenient, containers, lambda _: True)) <= {each.name for each in containers}
 
 
+@pytest.mark.slow
 @given(st.one_of(TEXTS, VALUES.map(json.dumps)))
 def test_any_text_is_a_list_of_mig_devices_or_refused(text):
     """No text does harm, and what is read names a GPU."""

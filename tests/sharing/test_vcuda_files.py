@@ -319,6 +319,7 @@ def test_a_record_that_cannot_be_read_is_told(tmp_path, text):
     assert problem.about.endswith("gpumanager_internal_checkpoint")
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=8), lambda each: st.lists(each, max_size=3)))
 def test_any_mapping_is_read_or_refused(value):
     """Whatever a program of the same name may keep there does not raise."""

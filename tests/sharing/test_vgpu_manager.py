@@ -224,6 +224,7 @@ def test_a_bad_annotation_costs_its_pod_alone(text):
     assert objections.counts == {"vgpu_manager_annotation": 1}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text("main[]_;,0123456789GPU-x ", max_size=60))
 def test_any_text_is_read_or_refused(text):

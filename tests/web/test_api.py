@@ -92,6 +92,7 @@ async def _events(client: ClientSession, url: str) -> AsyncIterator[tuple[str, A
                 yield name, json.loads(value)
 
 
+@pytest.mark.slow
 def test_the_description_is_valid() -> None:
     """It is OpenAPI 3.1 by the rules of that, and every reference in it leads somewhere."""
     validate(document())
@@ -127,6 +128,7 @@ async def test_answers_have_a_type_that_is_described(served: Served, path: str) 
             assert response.status == 200, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "a100-mig-mixed", "no-gpu", "t4-timeslicing"))
 async def test_answers_are_as_described(scenario: str) -> None:
     """Every answer of many nodes has all the fields that are described, of their types, and no others."""
@@ -143,6 +145,7 @@ async def test_answers_are_as_described(scenario: str) -> None:
                     assert _faults(name, await response.json()) == [], path
 
 
+@pytest.mark.slow
 async def test_events_of_the_stream_are_as_described(served: Served) -> None:
     """It begins with a snapshot and goes on with what is new, each as its schema has it."""
     events = _events(served.client, f"{served.url}/api/v1/stream")
@@ -158,6 +161,7 @@ async def test_events_of_the_stream_are_as_described(served: Served) -> None:
     await events.aclose()
 
 
+@pytest.mark.slow
 async def test_the_fields_of_events_are_as_described(served: Served) -> None:
     """Each event of the stream has the name, the id and the data of its schema, and no other field."""
     async with served.client.get(f"{served.url}/api/v1/stream") as stream:
@@ -171,6 +175,7 @@ async def test_the_fields_of_events_are_as_described(served: Served) -> None:
             await served.poll(10)
 
 
+@pytest.mark.slow
 async def test_a_wrong_answer_would_be_noticed(served: Served) -> None:
     """The schemas refuse a field too many, one too few, and one of another type."""
     async with served.client.get(f"{served.url}/api/v1/snapshot") as response:

@@ -154,6 +154,7 @@ def test_scripts_import_only_what_there_is_and_all_are_asked_for_at_once() -> No
     assert "js/theme.js" not in modules()
 
 
+@pytest.mark.slow
 async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> None:
     """Its JavaScript is served under its own hash, and is the file of the package, compressed once."""
     (place,) = find_spec("plotly").submodule_search_locations
@@ -173,6 +174,7 @@ async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> N
     assert library().hash not in asset("app.css")
 
 
+@pytest.mark.slow
 async def test_plotly_is_kept_for_a_moment_under_another_hash(served: Served) -> None:
     """A page from before an upgrade of plotly gets the new one, compressed or not."""
     for encoding in ("gzip", "identity"):
@@ -191,6 +193,7 @@ async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
     assert "no plotly.min.js" in body.decode()
 
 
+@pytest.mark.slow
 def test_the_package_plotly_is_not_imported() -> None:
     """Finding its JavaScript costs no import of its thousands of modules."""
     code = (

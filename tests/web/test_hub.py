@@ -5,6 +5,7 @@ import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from aiohttp import ClientSession, web
 
 from exporter.config.settings import ListenAddress
@@ -149,6 +150,7 @@ async def test_a_subject_that_nobody_follows_costs_nothing() -> None:
         assert len(served.one.asked) == before
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
     """A client that takes nothing holds back nobody, and then gets everything at once in place of steps."""
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as quick:

@@ -86,6 +86,7 @@ async def test_half_a_request_is_cut_off(sent):
         dripping.cancel()
 
 
+@pytest.mark.slow
 async def test_a_second_request_that_is_half_is_cut_off():
     """On a connection that was answered once the time for the next request counts from its first byte."""
     async with serving(limits=Limits(head=3 * SOON, idle=60)) as site:
@@ -178,6 +179,7 @@ async def test_the_rest_of_an_answer_is_not_waited_for():
             client.close()
 
 
+@pytest.mark.slow
 async def test_who_reads_slowly_gets_all():
     """A client that takes its answer bit by bit is not cut off, though all of it takes long."""
     async with serving(app=large_app(), limits=Limits(head=60, idle=60, behind=2 * SOON)) as site:
@@ -222,6 +224,7 @@ async def test_large_answers_to_many_take_no_copies():
             client.close()
 
 
+@pytest.mark.slow
 async def test_handshakes_take_little_memory(tls):
     """Two hundred clients that begin TLS and say no more are kept for far less than asyncio would take."""
     async with serving(tls) as site:
@@ -236,6 +239,7 @@ async def test_handshakes_take_little_memory(tls):
             client.close()
 
 
+@pytest.mark.slow
 async def test_what_tls_took_is_given_back_at_once(tls):
     """Nothing of a handshake that failed waits for a garbage collection: a flood adds up to nothing."""
     gc.collect()
@@ -389,6 +393,7 @@ async def test_one_client_does_not_get_all_places(caplog):
             client.close()
 
 
+@pytest.mark.slow
 async def test_where_all_are_in_use_a_new_one_is_closed(caplog):
     """When every place is taken by who takes an answer, nobody of them is sent away."""
     async with serving(limits=Limits(connections=4, share=2)) as site:
@@ -454,6 +459,7 @@ async def test_of_those_that_wait_for_a_place_there_are_few(monkeypatch):
             client.close()
 
 
+@pytest.mark.slow
 async def test_who_is_gone_takes_no_place():
     """Connections that end, in whatever way, are forgotten."""
     async with serving() as site:
@@ -473,6 +479,7 @@ async def test_who_is_gone_takes_no_place():
         assert site.server._connections._clients == {}
 
 
+@pytest.mark.slow
 async def test_the_server_stops_though_clients_do_not():
     """Connections in every state are closed when it stops, at once."""
     async with serving(app=small_app()) as site:
@@ -519,6 +526,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_running_out_of_files_passes():
     """When no socket can be had any more the program goes on, and answers once there are some again."""
     done = subprocess.run(

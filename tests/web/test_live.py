@@ -77,6 +77,7 @@ def apply(pieces, lists, event) -> None:
         lists[parent] = children
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_still")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_changes_lead_to_exactly_the_page_of_now(scenario) -> None:

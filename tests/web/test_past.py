@@ -165,6 +165,7 @@ async def test_figures_of_what_nobody_knows_are_none() -> None:
             assert answer.status == 400
 
 
+@pytest.mark.slow
 async def test_what_is_new_is_told_soon() -> None:
     """An answer is kept for a second at most."""
     async with past_of(*polls()) as (client, history):

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import MultiDict
@@ -28,6 +29,7 @@ def test_the_spelling_is_short() -> None:
     assert query.url == "?q=ns:ml+-dev&sort=-memory&columns=state,gpu&range=1h"
 
 
+@pytest.mark.slow
 @given(WORDS, WORDS, WORDS, KEYS)
 def test_a_query_is_read_back_as_it_was_written(text, namespace, gpu, columns) -> None:
     """Whatever is asked for, the link to it asks for the same."""

@@ -52,6 +52,7 @@ async def test_one_of_the_first_takes_a_page_of_metrics_as_a_whole(size: int, at
             assert await counted.asks(at_once)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this kernel waits as long as it likes")
 async def test_who_takes_nothing_of_what_the_kernel_has_as_a_whole_is_cut_off():
     """Nobody here waits for such an answer, but the connection ends like any whose client is behind."""

@@ -163,6 +163,7 @@ async def test_those_who_are_named_may_frame_the_page(
         assert response.headers.get("X-Frame-Options") == older
 
 
+@pytest.mark.slow
 async def test_every_route_has_the_headers(site: Site) -> None:
     """Every route of the application, streams too, plain or compressed, by GET and by HEAD."""
     paths = site.paths()
@@ -195,6 +196,7 @@ async def test_what_is_not_sent_again_has_the_headers(site: Site) -> None:
         _assert_secure(again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ERRORS)
 @pytest.mark.parametrize("prefix", ["", PREFIX])
 async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, prefix: str, path: str) -> None:
@@ -219,6 +221,7 @@ async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, pr
     assert page.url.join(type(page.url)(back[1])).path == f"{prefix}/"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept", ["*/*", HTML])
 async def test_no_path_leads_astray(site: Site, accept: str) -> None:
     """A path that climbs, starts anew, or is very long finds no file and leads nowhere else."""
@@ -306,6 +309,7 @@ async def test_the_prefix_leads_into_its_folder(site: Site, query: str) -> None:
     assert body.startswith(b"<!DOCTYPE html>")
 
 
+@pytest.mark.slow
 async def test_a_prefix_may_look_like_a_page() -> None:
     """What is below the prefix is found, even where the prefix is the beginning of another path."""
     async with serving(catalog.load(SCENARIO)) as served:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from exporter.demo.scenario.catalog import names
 from tests.web.truth import (
     GIB,
     SCENARIOS,
@@ -130,5 +131,5 @@ _LOOKS = {
 @pytest.mark.slow
 def test_all_states_are_met() -> None:
     """The scenarios leave no state out, so that what is said of them here is not said of nothing."""
-    found = {told(name).state(key) for name in SCENARIOS for key in told(name).containers}
+    found = {told(name).state(key) for name in names() for key in told(name).containers}
     assert found == _LOOKS.keys()

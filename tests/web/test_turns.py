@@ -115,6 +115,7 @@ async def test_the_page_of_the_node_as_such_is_refused_to_nobody() -> None:
     assert b"drawn" in (await own or b"")
 
 
+@pytest.mark.slow
 async def test_a_page_is_not_drawn_for_those_who_have_left() -> None:
     """Clients that close their connections before their turn came cost no thread anything."""
     slow = Slow()

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario.catalog import names
 from exporter.model import (
     ContainerRef,
     DeviceEvent,
@@ -20,7 +19,18 @@ from exporter.model import (
 from exporter.web.pages.scene import name_of
 from exporter.web.pages.views.gpu_page import write
 from tests.exposition.everything import MIG_READINGS, READINGS
-from tests.web.views_reading import NOW, UUID, gpu, gpu_page, holder, mig, read, scenario, snapshot
+from tests.web.views_reading import (
+    NOW,
+    UUID,
+    each_scenario,
+    gpu,
+    gpu_page,
+    holder,
+    mig,
+    read,
+    scenario,
+    snapshot,
+)
 from tests.web.views_reading import draw as node
 
 HOSTILE = '"><img src=x onerror=alert(1)>'
@@ -45,7 +55,7 @@ def xid(code, mig_uuid="", *holders, at=NOW - 120) -> EventRow:
     return EventRow(event=event, holders=tuple(ContainerRef("ml", pod, "main") for pod in holders))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", each_scenario())
 def test_every_gpu_of_every_scenario_has_a_page(name) -> None:
     """Elements nest, ids are unique, links are relative, and its policy blocks nothing in the page."""
     shown = scenario(name)

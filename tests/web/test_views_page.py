@@ -8,14 +8,24 @@ import aiohttp
 import pytest
 
 from exporter.config.settings import load_settings
-from exporter.demo.scenario.catalog import names
 from exporter.exposition.page import Exposition
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
 from exporter.web.pages.place import Place
 from exporter.web.render_cache import RenderCache
 from tests.site import site_of
-from tests.web.views_reading import NOW, draw, gpu, holder, mig, node_page, read, scenario, snapshot
+from tests.web.views_reading import (
+    NOW,
+    draw,
+    each_scenario,
+    gpu,
+    holder,
+    mig,
+    node_page,
+    read,
+    scenario,
+    snapshot,
+)
 
 STATIC = Path(__file__).parents[2] / "exporter/web/static"
 HOSTILE = (
@@ -31,7 +41,7 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(params=names())
+@pytest.fixture(params=each_scenario())
 def page(request):
     """Draw the page of every scenario, one after the other."""
     return draw(scenario(request.param))

@@ -7,7 +7,18 @@ from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, ProcessRow
 from exporter.web.pages.scene import Scene
 from exporter.web.pages.views.process_table import MOST_SHOWN, processes_of_gpu
-from tests.web.views_reading import GIB, UUID, gpu, gpu_page, holder, mig, read, scenario, snapshot
+from tests.web.views_reading import (
+    GIB,
+    UUID,
+    each_scenario,
+    gpu,
+    gpu_page,
+    holder,
+    mig,
+    read,
+    scenario,
+    snapshot,
+)
 
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
@@ -112,7 +123,7 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
     assert "15 more on this node are left out" in table.more
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", each_scenario())
 def test_processes_agree_with_their_holders_in_every_scenario(name) -> None:
     """Memory that is summed over processes is what the rows of processes add up to."""
     shown = scenario(name)

@@ -250,6 +250,7 @@ async def test_who_has_not_failed_comes_first(monkeypatch):
     checker.close()
 
 
+@pytest.mark.slow
 async def test_a_flood_of_guesses_does_not_burn_the_cpu(config):
     """A hundred guesses cost far less than to compute them, and who is known is answered meanwhile."""
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(9))

@@ -12,15 +12,14 @@ from urllib.parse import unquote
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.demo.scenario.catalog import names
 from exporter.exposition.page import Exposition, Format
 from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.place import Query
 from exporter.web.pages.scene import Scene
-from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
+from tests.web.views_reading import Element, each_scenario, gpu_page, node_page, read, scenario
 
-SCENARIOS = names()
+SCENARIOS = each_scenario()
 GIB = 1 << 30
 UNKNOWN = "\N{EN DASH}"
 # Scenarios are as old as half a minute, so that some of their holders are idle by now, and some not yet.

@@ -4,10 +4,11 @@ import asyncio
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
+from typing import Any
 
 from exporter.config.settings import load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.catalog import load
+from exporter.demo.scenario.catalog import load, names
 from exporter.model import (
     CollectorHealth,
     ContainerRef,
@@ -32,8 +33,23 @@ from exporter.poll.sources import Sources
 from exporter.web.html import page
 from exporter.web.pages.layout import gpu_drawing, node_drawing
 from exporter.web.pages.scene import Scene
+from tests.parameters import mostly_slow
 from tests.poller.bench import budget_of
 
+QUICK = (
+    "a100-mig-mixed",
+    "dra-only",
+    "h200-mps",
+    "hami",
+    "hami-vendors",
+    "lost-gpu",
+    "mi300x-cpx",
+    "no-gpu",
+    "sick-gpus",
+    "t4-timeslicing",
+    "vgpu-host",
+)
+"""Scenarios that differ most from each other on a page."""
 GIB = 1 << 30
 NOW = 1_700_000_000.0
 UUID = "GPU-0"
@@ -59,6 +75,11 @@ async def _poll(name) -> Snapshot:
         node.nvml.release()
         await poller.close()
         return shown
+
+
+def each_scenario() -> list[Any]:
+    """Return the names of all scenarios as parameters of a test, of which most are slow."""
+    return mostly_slow(names(), *QUICK)
 
 
 @dataclass

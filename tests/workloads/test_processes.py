@@ -333,6 +333,7 @@ def test_boot_clock_of_this_machine():
     assert boot_seconds(Path("/proc")) == pytest.approx(now, abs=5)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(stat=st.binary(max_size=300), cgroup=st.binary(max_size=300))
 def test_any_bytes_are_read_without_raising(tmp_path_factory, stat, cgroup):
