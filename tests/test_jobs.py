@@ -124,6 +124,7 @@ def test_files_of_others_do_not_crowd_out_those_of_devices(tmp_path):
     assert written(tmp_path, {**others, "2.5": "4711"}).jobs == {(2, 5): ("4711",)}
 
 
+@pytest.mark.slow
 @given(content=st.binary(max_size=200))
 def test_any_content_is_jobs_or_a_problem(tmp_path_factory, content):
     """No content raises; what comes out is lines of printable text, each once."""

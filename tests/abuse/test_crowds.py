@@ -97,6 +97,7 @@ def test_who_behaves_is_served_beside_ten_thousand_clients(served, attack):
     served.settle(before)
 
 
+@pytest.mark.slow
 def test_many_scrapers_at_once_get_the_same_page(served):
     """Hundreds that ask at the same moment get whole pages, made once, and memory does not grow with them."""
     served.scrape()

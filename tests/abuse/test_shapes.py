@@ -18,11 +18,12 @@ def served():
 def test_a_request_of_any_shape_gets_one_answer(served, name):
     """It is the one that is due: a request that is read in two ways would get two, or none."""
     sent, due = ALL[name]
-    told = tell(served.port, sent)
+    # After what could not be read, nobody knows where the next request begins.
+    ends = due in (CLOSED, 400, 413, 417, 505)
+    told = tell(served.port, sent, quiet=10 if ends else 0.1)
     # What is too large is refused by its first part, if that arrives alone.
     assert told.statuses in ([[], [400]] if due == CLOSED else [[due]])
-    # After what could not be read, nobody knows where the next request begins.
-    assert due not in (CLOSED, 400, 413, 417, 505) or not told.is_open
+    assert not (ends and told.is_open)
 
 
 @pytest.mark.parametrize("name", [*SMUGGLED, "HTTP/0.9", "HTTP/2.0 in the words of HTTP/1"])

@@ -138,6 +138,7 @@ def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advi
     assert (small.confidence, small.window.pods) == ("medium", 1)
 
 
+@pytest.mark.slow
 def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, Advice]) -> None:
     """Only by the value off: without it, all is as before."""
     assert (found["opted-out"].reason, found["opted-out"].options) == ("opted_out", ())

@@ -70,6 +70,7 @@ def test_every_unit_file_runs(rules: Rules, units: Units, tmp_path: Path) -> Non
     assert ran.returncode == 0, re.sub(r"Unit Testing:.*\n  SUCCESS\s*", "", ran.stdout) + ran.stderr
 
 
+@pytest.mark.slow
 def test_every_alert_has_a_unit_file_and_a_runbook(rules: Rules, units: Units) -> None:
     """There is one unit file and one runbook for each alert, and none without an alert."""
     alerts = set(rules.alerts)

@@ -97,7 +97,6 @@ def run(gpus, allocated, offered, workloads, meters):
     return attribute(gpus, replace(holdings, holdings=metered), workloads)
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_parts_and_rest_are_the_whole(node):
     """On every device the memory of all containers and the rest is what the device uses, or it is counted."""

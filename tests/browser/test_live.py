@@ -86,6 +86,7 @@ def rows(page):
     return page.locator("#holder-rows > tr")
 
 
+@pytest.mark.slow
 async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
     """Rows come, change and go where the server has them, without a new page."""
     async with node("pear") as (shown, url), opened(browser, url) as (page, _):

@@ -66,6 +66,7 @@ async def test_the_filter_is_heard_while_it_is_typed(window, showcase) -> None:
         assert asked(page) == ""
 
 
+@pytest.mark.slow
 async def test_a_slash_is_a_letter_in_a_field(window, showcase) -> None:
     """The key that leads to the filter can still be typed into it."""
     async with visiting(window, showcase.url) as (page, _):

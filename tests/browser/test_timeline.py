@@ -114,6 +114,7 @@ async def test_plotly_is_not_loaded_before_it_is_needed(window, served) -> None:
         assert len([url for url in watch.requests if "plotly" in url]) == 1
 
 
+@pytest.mark.slow
 async def test_another_range_is_drawn_in_place(window, served) -> None:
     """The link changes the address and the figures, and the way back leads back."""
     async with visiting(window, served.url, "?q=ml") as (page, watch):

@@ -37,6 +37,7 @@ def _no_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", sorted(nodes(Path("unused"))))
 async def test_each_cause_has_its_code(code: str, tmp_path: Path) -> None:
     """On a node with one thing wrong the check of that thing names it, and says what to do."""
@@ -50,6 +51,7 @@ async def test_each_cause_has_its_code(code: str, tmp_path: Path) -> None:
     assert "{" not in check.remedy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "code"), [(401, "api-token-refused"), (403, "api-forbidden")])
 async def test_an_api_server_that_refuses(status: int, code: str, tmp_path: Path) -> None:
     """It is told apart whether nobody is let in, or only this one not."""

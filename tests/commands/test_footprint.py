@@ -89,6 +89,7 @@ def test_serving_imports_nothing_that_only_open_pages_or_other_commands_need():
     assert not [name for name in loaded if name.startswith(rooms)]
 
 
+@pytest.mark.slow
 def test_threads_share_one_heap():
     """However many threads render at once, none has a heap of its own, in which freed memory would stay."""
     if platform.libc_ver()[0] != "glibc":

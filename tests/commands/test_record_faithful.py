@@ -342,6 +342,7 @@ def test_every_scenario_is_recorded_as_it_is(name: str):
     assert shape(asyncio.run(shown(again.scenario))[0]) == shape(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(catalog.names(), *QUICK))
 def test_no_name_of_any_node_survives(name: str):
     """Neither a UUID nor a name that stands anywhere in a scenario stands anywhere in its recording."""
@@ -357,6 +358,7 @@ def test_no_name_of_any_node_survives(name: str):
     assert survived <= OWN_NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(TOLD, *QUICK))
 def test_what_is_recorded_as_held_is_what_is_held(name: str):
     """The truth of a recorded node, with which pages are compared, is that of the node."""

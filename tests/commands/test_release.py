@@ -64,6 +64,7 @@ def demo(*arguments: object) -> Iterator[Serving]:
         yield server
 
 
+@pytest.mark.slow
 def test_signals_give_the_driver_up_and_take_it_again():
     """Each is obeyed at once; in between holders stay and the driver is not asked."""
     with demo() as server:

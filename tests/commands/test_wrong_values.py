@@ -33,6 +33,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "named"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
 def test_one_line(words: list[str], named: str):
     """The option and the value are named, on one line."""

@@ -57,6 +57,7 @@ def devices(reading: HardwareReading) -> dict[DeviceKey, tuple[int, int, int | N
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mi210", "mi300x-cpx"])
 async def test_the_files_tell_the_truth(name: str) -> None:
     """At any time: every GPU and partition, its memory and its use."""

@@ -70,6 +70,7 @@ def test_no_value_is_without_effect() -> None:
     assert [key for key in keys if not re.search(rf"[.\"]{key.split('.')[-1]}\b", templates)] == []
 
 
+@pytest.mark.slow
 def test_a_release_fits_into_its_secret() -> None:
     """The chart with its files and all that it renders, as Helm keeps them, take less than half a Secret."""
 
@@ -135,6 +136,7 @@ def test_releases_side_by_side_do_not_meet() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_releases_side_by_side_choose_their_own_pods() -> None:
     """No selector of one release meets the pods of another, nor that of the hub those of the exporter."""
     one, two = (chart("hub", "network-policy", release=name) for name in ("one", "two"))

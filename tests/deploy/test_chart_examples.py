@@ -88,6 +88,7 @@ def test_the_base_is_the_chart() -> None:
     assert _alike(chart()) == _alike(composed())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_example_is_the_overlay_of_its_name(name) -> None:
     """The example of a platform makes its overlay; one for any does beside gpu-operator, as there."""
@@ -96,6 +97,7 @@ def test_an_example_is_the_overlay_of_its_name(name) -> None:
     assert _alike(chart(*examples)) == _alike(overlay(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - set(OVERLAYS) - ONLY_CHART))
 def test_an_example_is_the_component_of_its_name(name) -> None:
     """The other examples make the base with the component of their name, or the few that belong together."""

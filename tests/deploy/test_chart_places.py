@@ -40,6 +40,7 @@ def test_the_monitor_is_that_of_the_component(place: str) -> None:
     assert own["metadata"].get("namespace") == other["metadata"].get("namespace")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", WITH_RULES)
 def test_the_rules_are_those_of_the_component(place: str) -> None:
     """All groups, in the place's object."""
@@ -81,6 +82,7 @@ def test_victoria_metrics_has_its_own_names_of_fields() -> None:
     assert endpoint["scrapeTimeout"] == "10s"
 
 
+@pytest.mark.slow
 def test_google_has_its_own_names_of_fields() -> None:
     """And no relabeling of targets."""
     spec = only(_rendered("google", podMonitor=MONITOR), "ClusterPodMonitoring")["spec"]

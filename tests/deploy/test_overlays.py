@@ -121,6 +121,7 @@ def test_every_object_is_valid(name: str, version: str) -> None:
     validate(overlay(name), max(version, SINCE.get(name, version)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_kubectl_makes_the_same(name: str) -> None:

@@ -44,6 +44,7 @@ def _endpoint(monitor: Manifest) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_service_monitor_chooses_the_service_and_names_its_port(operator) -> None:
     """Its labels are the Service's, and the Service leads to the pods."""
     monitor, service = only(operator, "ServiceMonitor"), only(operator, "Service")

@@ -142,6 +142,7 @@ async def test_a_role_is_what_the_program_makes_use_of(component: tuple[str, Man
         assert (followed.pods is None) == (name == "node-labels")
 
 
+@pytest.mark.slow
 def test_the_chart_gives_the_same_rights(component: tuple[str, Manifest]) -> None:
     """The example of the same name grants what the component grants, to the account of its own pods alone."""
     name, role = component
@@ -163,6 +164,7 @@ async def test_it_asks_for_its_own_node_only(component: tuple[str, Manifest]) ->
         assert api.selected == set(SELECTORS.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["list", "watch"])
 @pytest.mark.parametrize("resource", ["nodes", "pods"])
 async def test_each_verb_is_needed(resource: str, verb: str) -> None:

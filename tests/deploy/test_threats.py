@@ -218,6 +218,7 @@ async def test_a_long_annotation_costs_its_pod_alone(node: Served, size: int) ->
     assert "GPU-x,NVIDIA" not in await all_outputs(node)
 
 
+@pytest.mark.slow
 async def test_what_is_long_does_not_push_out_what_is_short(node: Served) -> None:
     """A pod whose annotations are filled to the limit of Kubernetes still has those about its GPU."""
     mine = row(node, TENANT)

@@ -179,6 +179,7 @@ def test_an_xid_arrives_and_is_over_after_its_window(receiver: Receiver) -> None
     )
 
 
+@pytest.mark.slow
 def test_an_idle_holder_arrives_and_is_over_when_it_computes(receiver: Receiver) -> None:
     """It names namespace, pod and container of the holder, not those of the exporter."""
     alert = _told(receiver, IDLE)
@@ -197,6 +198,7 @@ def test_an_idle_holder_arrives_and_is_over_when_it_computes(receiver: Receiver)
     assert alert["annotations"]["dashboard"] == f"{GRAFANA}/d/gpuslice-tenant?var-cluster=&var-namespace=ml"
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_arrives_and_is_over_when_it_is_back(receiver: Receiver) -> None:
     """It names the GPU as it was called before, and the pod that sits on it."""
     alert = _told(receiver, LOST)

@@ -67,6 +67,7 @@ def test_inspect_shows_the_health_that_the_kubelet_reports(scraped) -> None:
     assert "HEALTH" in output_of("inspect", "--details", "--prometheus-url", server.url)
 
 
+@pytest.mark.slow
 def test_the_use_of_a_claim_is_that_of_its_devices(scraped) -> None:
     """The recipe adds up what the containers of a claim use of its devices, and of no other."""
     metric_set, server, rows = scraped

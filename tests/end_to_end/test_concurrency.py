@@ -56,6 +56,7 @@ async def test_a_scrape_reads_nothing() -> None:
             assert all(before)
 
 
+@pytest.mark.slow
 async def test_a_page_is_made_once_for_each_snapshot() -> None:
     """All scrapers of a snapshot get the same bytes, of one rendering; after the next poll another."""
     async with serving(catalog.load("showcase")) as served:

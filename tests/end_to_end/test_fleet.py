@@ -93,6 +93,7 @@ def test_every_question_is_answered(known: Known) -> None:
     assert known.fleet.problems == ()
 
 
+@pytest.mark.slow
 def test_each_node_is_there_once(known: Known) -> None:
     """Two jobs on one node make one row, under the name that the node has itself; none is silent but one."""
     names = [snapshot["node"]["node"] for snapshot in known.snapshots]
@@ -191,6 +192,7 @@ def test_idle_holders_are_those_of_the_nodes(known: Known) -> None:
     assert known.fleet.idle_totals.holders == len(expected)
 
 
+@pytest.mark.slow
 def test_sick_gpus_are_told_with_their_reasons(known: Known) -> None:
     """The GPU that asks for a reset is on the list, by its index and with its node."""
     reasons = {(gpu.node.name, gpu.gpu): gpu.reasons for gpu in known.fleet.sick}

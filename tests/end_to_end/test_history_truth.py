@@ -129,6 +129,7 @@ def everything(scrapes, start) -> set[tuple]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", mostly_slow(["a100-mig-mixed", "hami", "lost-gpu"], "hami"))
 async def test_figures_stack_up_to_what_the_devices_use(scenario) -> None:
     """In each step the bars of memory add up to the device's use, and the line is what is entitled."""

@@ -158,6 +158,7 @@ def test_who_is_told_twice_ends_no_less_well(numbers, tmp_path):
     assert "Traceback" not in "\n".join(server.lines)
 
 
+@pytest.mark.slow
 def test_who_was_started_to_outlive_its_terminal_does():
     """Under ``nohup`` a SIGHUP is not heeded, and SIGTERM is."""
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -45,6 +45,7 @@ def test_prometheus_scrapes_over_tls(tmp_path):
             assert "401" in told
 
 
+@pytest.mark.slow
 async def test_the_hub_is_served_by_it_too(tmp_path):
     """Its page is encrypted and asks for the password, and its probes do not."""
     authority = Authority(tmp_path, "ca")

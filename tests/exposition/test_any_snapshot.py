@@ -94,6 +94,7 @@ def test_every_page_parses_and_has_no_series_twice(parse, fmt, snapshot) -> None
     assert parse(Exposition().page(snapshot).body(fmt), fmt)
 
 
+@pytest.mark.slow
 @given(snapshot=SNAPSHOT)
 def test_every_twin_can_be_sent(snapshot) -> None:
     """JSON is strict JSON, and CSV and text can be encoded, for any row."""

@@ -73,6 +73,7 @@ def test_time_in_which_the_machine_stood_still_is_used_by_nobody(pages) -> None:
     assert all(each >= HOUR / 20 for each in growth(before, after[-1], ENTITLED).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jump", [0.0, -1.0, -HOUR])
 async def test_between_two_polls_in_no_time_nothing_is_counted(jump: float) -> None:
     """With an interval of zero, or below it, no rate is made up, and no counter falls."""

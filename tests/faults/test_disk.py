@@ -18,6 +18,7 @@ NODE = "t4-timeslicing"
 ROOM = 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", mostly_slow(SINKS, "a full disk"))
 def test_it_serves_on_when_its_log_cannot_be_written(tmp_path: Path, sink: str) -> None:
     """Pages come, polls go on, and it ends when it is told to."""

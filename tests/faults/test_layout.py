@@ -10,6 +10,7 @@ from tests.parameters import mostly_slow
 STRIDES: dict[Kind, int] = {"nvml": 14, "kubelet": 1, "files": 6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", mostly_slow(CHANGES, "pod deleted"))
 async def test_a_poll_in_which_the_node_changes_shows_what_was_or_what_is(change: str) -> None:
     """At each moment: old or new layout, sums that hold, nobody's use as another's; then the new truth."""

@@ -54,6 +54,7 @@ async def test_so_does_a_hang_in_a_call_that_only_other_drivers_and_boards_are_a
     assert seen > 10
 
 
+@pytest.mark.slow
 async def test_a_wait_for_events_that_hangs_costs_what_only_events_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,6 +12,7 @@ from tests.parameters import mostly_slow
 EVERY = 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(NODES, "hami"))
 async def test_a_file_that_breaks_costs_what_it_tells_and_comes_back_by_itself(name: str) -> None:
     """The process lives, no other pod is touched, nothing false stands in, and it is counted."""

@@ -66,6 +66,7 @@ def _tried(target: Target) -> Tried:
     return tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_decoder_keeps_its_promises_on_any_input(target: Target) -> None:
     """Damaged input is decoded to what can be, or refused as documented, and always the same."""

@@ -114,6 +114,7 @@ def entities_table(found: dict[str, int]) -> str:
     return "\n".join([*rows, *(f"| {NAMES[level]} | {found[level]} | {LIMITS[level]} |" for level in LIMITS)])
 
 
+@pytest.mark.slow
 def test_the_page_has_the_numbers_of_now(snapshots, request) -> None:
     """``pytest tests/golden --update-golden`` writes them."""
     shown = [core(one) for one in snapshots.values()]

@@ -51,6 +51,7 @@ def samples(name: str, selection: Selection, skip: frozenset[str]) -> dict[str, 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric_set", SETS)
 @pytest.mark.parametrize("name", mostly_slow(BOARDS, "l40s", "sick-gpus", "vgpu-host"))
 def test_a_set_is_as_if_all_was_read(name: str, metric_set: str):
@@ -90,6 +91,7 @@ def test_core_skips_what_it_does_not_need():
     assert skipped - clocks == {"clocks_megahertz.graphics", "clocks_megahertz.video"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", sorted(NEEDED_BY))
 def test_a_skipped_reading_is_missing(reading: str):
     """The table has no reading that is read all the same, or that no family needs."""

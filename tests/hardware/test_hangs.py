@@ -12,7 +12,7 @@ from exporter.nvml.source import NvmlSource
 from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml
 from tests.poller.bench import until
 
-PATIENCE = 0.1
+PATIENCE = 0.3
 MEMORY, PAIR, REGISTER = (
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetTopologyCommonAncestor",
@@ -79,6 +79,7 @@ async def test_a_gpu_that_hangs_is_down_alone(four: Driver, function: str | None
         assert {(uuid, error) for uuid, _, error in errors} == {("GPU-b", "Hangs")}
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_answers_again_is_read_again(four: Driver):
     """Its thread ends when its call returns, and no other has been started for it meanwhile."""
     async with source(four) as nvml_source:
@@ -92,6 +93,7 @@ async def test_a_gpu_that_answers_again_is_read_again(four: Driver):
         assert all(one.up for one in (await read(nvml_source)).values())
 
 
+@pytest.mark.slow
 async def test_no_more_threads_hang_than_there_are_gpus(four: Driver):
     """With every GPU hanging a poll comes to its end, and the next ones hang no more threads."""
     async with source(four) as nvml_source:
@@ -169,6 +171,7 @@ async def test_the_driver_is_not_closed_under_a_call_that_hangs(four: Driver):
     await found.close()
 
 
+@pytest.mark.slow
 async def test_a_driver_that_hangs_as_a_whole_gets_no_more_threads(four: Driver):
     """A call about no GPU is waited for, as nothing can be read without it."""
     async with source(four) as nvml_source:

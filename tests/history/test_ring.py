@@ -28,6 +28,7 @@ def test_what_was_polled_is_told_step_by_step() -> None:
     assert clocked.told("a", 60) == {START: 0, START + 5: 1024, START + 15: 3072}
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.none(), VALUES), min_size=1, max_size=60), st.integers(1, 40))
 def test_a_step_is_the_mean_of_what_was_known_in_it(polls, points) -> None:
     """However few steps are asked for, each is the mean of the polls in it that knew something."""

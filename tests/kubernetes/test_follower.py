@@ -96,6 +96,7 @@ async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Ap
     assert times[-1] - times[-2] > 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])
 async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) -> None:
     """Without the right to list, or to watch, one line says what to do, and granting it mends it."""

@@ -172,6 +172,7 @@ def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
     assert list(messages.Lists().listed(answer.SerializeToString()).allocated) == want
 
 
+@pytest.mark.slow
 @given(TRIPLES, st.randoms(use_true_random=False))
 def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -> None:
     """Order and duplicates do not matter: the fold is the sorted set of the devices that are claimed."""

@@ -162,6 +162,7 @@ async def test_each_pod_gets_what_it_drew(scenario, entitled, part, interval):
         assert min(last.values()) > uncertain
 
 
+@pytest.mark.slow
 async def test_a_reading_that_fails_loses_nothing():
     """The next one covers its time, and each pod has its part of all of it."""
     failing = {"kind": "nvml_error", "at": 9, "for": 22, "function": ENERGY, "code": "UNKNOWN"}

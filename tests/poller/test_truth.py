@@ -50,6 +50,7 @@ def assert_devices(snapshot: Snapshot, truth: Truth):
         assert rest == device.unattributed + extra
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAR)
 async def test_the_snapshot_is_the_truth(name: str):
     """At any time: the containers, their slices, processes and memory, and the rest of each device."""
@@ -159,6 +160,7 @@ async def test_each_poll_is_a_new_snapshot():
         assert health(second, "nvml").last_success >= health(first, "nvml").last_success
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("late", "share"), [(1.004, 1.0), (2.004, 0.0)])
 async def test_polls_as_far_apart_as_answers_are_shown(late: float, share: float):
     """A poll some milliseconds late is the next one, not a missed one: use, energy and idle times go on."""

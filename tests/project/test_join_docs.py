@@ -67,6 +67,7 @@ def test_the_holders_of_the_example(printed: dict[str, Any]) -> None:
     assert {name: written[name] for name in written if name.startswith("`")} == rows
 
 
+@pytest.mark.slow
 def test_the_sums_of_the_example(printed: dict[str, Any]) -> None:
     """The rest and the whole are the program's, and the parts of the page add up to its whole."""
     gpu = printed["gpus"][0]

@@ -64,6 +64,7 @@ def test_a_forbidden_import_breaks_its_contract(tree, contract, module, line) ->
     assert (found.returncode, "1 broken" in found.stdout) == (1, True), found.stdout + found.stderr
 
 
+@pytest.mark.slow
 def test_a_module_without_a_place_breaks_the_layers(tree) -> None:
     """A new module of the exporter must be given a layer."""
     (tree / "exporter/newcomer.py").touch()

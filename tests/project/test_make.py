@@ -42,6 +42,7 @@ def _program(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_make_alone_lists_every_target() -> None:
     """``make`` prints one line for each target that is meant to be typed."""
     (phony,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -153,6 +153,7 @@ def test_the_collector_scrapes_as_prometheus_does() -> None:
     }
 
 
+@pytest.mark.slow
 def test_names_of_series_and_alerts_exist() -> None:
     """Each name on the page is in the reference, or is that of a rule."""
     reference = set(NAME.findall((ROOT / "docs/metrics.md").read_text()))

@@ -138,6 +138,7 @@ def test_without_its_tools_nothing_is_built(there, told, tmp_path) -> None:
     assert not (tmp_path / "dist").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_built_into_a_folder_with_something_else(tmp_path) -> None:
     """A folder that is not empty is refused, for its files would become part of the release."""
     (tmp_path / "left-over").touch()

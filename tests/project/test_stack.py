@@ -208,11 +208,13 @@ def _refused(*options: str, **environment: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_no_prometheus_is_a_clear_error(tmp_path: Path) -> None:
     """The package is named."""
     assert "apt-get install prometheus" in _refused(PATH=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_a_clear_error() -> None:
     """The port is named, and the part that wants it; nothing was started."""
     program("prometheus")

@@ -63,6 +63,7 @@ def test_what_is_read_by_others_is_the_version_that_was_set(tree) -> None:
     assert f'__version__ = "{NEXT}"\n' in (tree / "exporter/__init__.py").read_text()
 
 
+@pytest.mark.slow
 def test_nothing_else_is_changed(tree) -> None:
     """Only these files, the changelog and examples on pages differ, and there the number only."""
     before = _texts(tree)
@@ -76,6 +77,7 @@ def test_nothing_else_is_changed(tree) -> None:
         assert after[name].replace(NEXT, __version__) == before[name]
 
 
+@pytest.mark.slow
 def test_no_page_speaks_of_the_old_version_any_more(tree) -> None:
     """Commands and manifests on the pages name the new release."""
     _set_version(tree, NEXT)
@@ -85,6 +87,7 @@ def test_no_page_speaks_of_the_old_version_any_more(tree) -> None:
     assert {name for name, text in texts.items() if old.search(text)} - OF_OTHERS == set()
 
 
+@pytest.mark.slow
 def test_what_was_not_released_gets_a_heading(tree) -> None:
     """The changelog keeps its text, now under the version and its date, below an empty section."""
     before = (tree / "CHANGELOG.md").read_text()
@@ -95,6 +98,7 @@ def test_what_was_not_released_gets_a_heading(tree) -> None:
     assert after.replace(heading, "## [Unreleased]\n") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "problem"),
     [
@@ -136,6 +140,7 @@ def test_a_tag_must_be_the_version_and_in_the_changelog(tree) -> None:
     assert f"the tag must be v{NEXT}" in _set_version(tree, "--check", "v1.0.0").stderr
 
 
+@pytest.mark.slow
 def test_places_that_differ_are_named(tree) -> None:
     """A version that somebody changed by hand in one place is found, with the place and the remedy."""
     dockerfile = tree / "Dockerfile"

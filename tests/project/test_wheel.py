@@ -119,6 +119,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheel) -> None:
     assert expected == {name for name in wheel.namelist() if name.startswith(PACKAGES)}
 
 
+@pytest.mark.slow
 def test_the_license_is_in_the_wheel(wheel) -> None:
     """The full text of the license comes with the program."""
     (name,) = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]

@@ -100,6 +100,7 @@ def test_nothing_is_published_before_the_tests_have_passed() -> None:
     assert jobs["tests"]["uses"] == "./.github/workflows/ci.yml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["v97.8.7", "v97.8.6", "main"])
 def test_a_tag_that_is_not_the_version_ends_the_release(tag, tmp_path) -> None:
     """The first step, run as it stands, takes the tag of the version and stops at any other."""

@@ -129,6 +129,7 @@ async def test_prometheus_tells_what_the_node_said(watched, name):
     assert {values[0] for track in past.tracks for values in track.values.values()} == {None}
 
 
+@pytest.mark.slow
 @in_one_loop
 async def test_two_jobs_double_nothing(watched):
     """A node that two jobs scrape has the memory of one."""

@@ -24,6 +24,7 @@ def test_the_price_is_that_of_a_gpu_and_hour(kind: str, server: Prometheus) -> N
     assert list(found.values()) == pytest.approx([PRICE / 3600] * len(found))
 
 
+@pytest.mark.slow
 def test_held_cost_is_used_unused_and_unmeasured(server: Prometheus) -> None:
     """Time without a measurement is apart: it does not look unused. A namespace without any has all of it."""
     part = f"({RULES['unmeasured']}) / ({RULES['held']})"

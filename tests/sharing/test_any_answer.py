@@ -54,6 +54,7 @@ def answer(allocated, offered):
     return resolve_holdings(NODE, found, NodeFacts(patterns=(re.compile("y.*"),)))
 
 
+@pytest.mark.slow
 @given(ALLOCATED, OFFERED)
 def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
     """Each distinct id of a container is one slice, unresolved, or foreign; a device never gives more."""

@@ -285,6 +285,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TEXTS, st.lists(st.booleans(), max_size=4))
 def test_any_text_is_read_or_refused(text, inits):
     """No text does harm, and what is read has a name, a type and sizes of a device, in either way."""

@@ -184,6 +184,7 @@ def test_a_count_is_never_wrong_where_a_gpu_is_whole_or_the_node_is_asked(data, 
 some = st.sets(st.integers(0, 7))
 
 
+@pytest.mark.slow
 @given(some, some, some)
 def test_holders_never_have_more_slices_than_there_are(offered, in_use, withdrawn):
     """Whatever is offered, held and withdrawn."""

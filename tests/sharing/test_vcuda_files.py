@@ -122,6 +122,7 @@ def test_what_no_gpu_manager_writes_is_unusable(content):
         read_bytes(content)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=80), st.sampled_from([8240, 8256]), st.integers(0, 8239))
 def test_any_bytes_are_a_config_or_unusable(some, size, offset):
     """Whatever stands in a file of the right size: there is an answer, and limits are limits."""

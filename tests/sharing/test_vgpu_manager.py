@@ -152,6 +152,7 @@ def test_other_folders_of_the_system_are_passed_over(tmp_path):
     assert read_vgpu_manager(roots(tmp_path / "nowhere")) == SystemFiles()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2559), st.binary(min_size=1, max_size=300))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, at, noise):

@@ -147,6 +147,7 @@ def test_a_unit_is_right_or_unknown(total, factor):
     assert only(found).memory_entitled in {None, 2 * factor * MIB}
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40), st.integers(1, 3))
 def test_any_annotation_is_a_list_or_an_objection(text, number):
     """Whatever stands there, the ids are held or unresolved, and nothing raises."""

@@ -115,6 +115,7 @@ async def test_the_description_is_served(served: Served) -> None:
     assert str(response.url.join(type(response.url)(f"{server['url']}/"))) == f"{served.url}/"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OPERATIONS)
 async def test_answers_have_a_type_that_is_described(served: Served, path: str) -> None:
     """Whatever is asked for, the type of the answer is one of those that are described."""

@@ -79,6 +79,7 @@ def test_a_hub_is_what_it_describes(tmp_path: Path) -> None:
             assert hub.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_a_stream_is_what_it_describes() -> None:
     """A snapshot and several deltas, each as described; the stream ends whole when the server ends."""
     with demo(SCENARIO, "--poll-interval", "1s") as url:

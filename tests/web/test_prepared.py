@@ -5,6 +5,8 @@ import threading
 import time
 from dataclasses import replace
 
+import pytest
+
 from exporter.exposition.page import Exposition, Format, Page
 from exporter.model import Snapshot
 from exporter.web.render_cache import RenderCache
@@ -72,6 +74,7 @@ async def test_what_is_prepared_is_what_is_handed_out() -> None:
     assert await node.pages.metrics(Format.TEXT, zipped=False) is page.body(Format.TEXT)
 
 
+@pytest.mark.slow
 async def test_nothing_is_made_for_who_asks_less_often_than_there_are_snapshots() -> None:
     """A scrape of every second snapshot has no page made in between."""
     node = Node()

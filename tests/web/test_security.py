@@ -251,6 +251,7 @@ async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
         assert "X-Content-Type-Options: nosniff" in head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
@@ -276,6 +277,7 @@ async def test_a_request_with_a_body_is_refused(
     assert b"gpuslice_" not in answer
 
 
+@pytest.mark.slow
 async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -> None:
     """A length of nothing is no body."""
     answer = await site.raw("GET /-/healthy HTTP/1.1", "Host: here", "Content-Length: 0", "Connection: close")
@@ -283,6 +285,7 @@ async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -
     assert answer.split()[1] == b"200"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/", f"/gpu/{GPU}", "/metrics", "/api/v1/snapshot", "/-/healthy", "/-/ready"]
 )

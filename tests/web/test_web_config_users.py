@@ -281,6 +281,7 @@ async def test_a_flood_of_guesses_does_not_burn_the_cpu(config):
     assert spent < 0.5 * len(guesses) * one
 
 
+@pytest.mark.slow
 async def test_guesses_from_everywhere_share_one_small_budget():
     """However many clients guess, checks take no more of a core than they may, in the long run."""
     hashed = {b"ann": bcrypt.hashpw(b"x", bcrypt.gensalt(8))}

@@ -39,11 +39,11 @@ from tests.poller.bench import budget_of
 QUICK = (
     "a100-mig-mixed",
     "dra-only",
-    "h200-mps",
     "hami",
     "hami-vendors",
     "lost-gpu",
     "mi300x-cpx",
+    "mps-daemon",
     "no-gpu",
     "sick-gpus",
     "t4-timeslicing",
