@@ -20,6 +20,8 @@ from exporter.poll.sources import Sources
 from tests.demo.making import gpu, instance, made, node_of, pod
 from tests.poller.bench import budget_of, settings_of
 
+pytestmark = pytest.mark.slow
+
 BEGAN, STEP, HOUR = 1_700_000_000.0, 300.0, 3600.0
 GIB = 1 << 30
 SHARED = "nvidia.com/gpu.shared"
@@ -117,7 +119,6 @@ def found(days: list[dict[str, Advice]]) -> dict[str, Advice]:
     return days[1]
 
 
-@pytest.mark.slow
 def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advice]) -> None:
     """A small one fits a MIG device, an idle one is released, a full one stays, an engine gets a reason."""
     assert {name: advice.reason for name, advice in found.items() if advice.reason} == {
@@ -138,7 +139,6 @@ def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advi
     assert (small.confidence, small.window.pods) == ("medium", 1)
 
 
-@pytest.mark.slow
 def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, Advice]) -> None:
     """Only by the value off: without it, all is as before."""
     assert (found["opted-out"].reason, found["opted-out"].options) == ("opted_out", ())
@@ -179,7 +179,6 @@ def test_the_sum_of_holders_is_unknown_if_theirs_is(found: dict[str, Advice]) ->
     assert "compute unknown, a smaller slice may be slower" in found["p2"].options[0].notes
 
 
-@pytest.mark.slow
 async def test_a_mig_device_that_is_too_large_names_the_smaller_one_and_what_is_free_beside_it() -> None:
     """3g.40gb with 4 GiB, and two free memory slices beside it."""
     parts = [instance(1, 0, profile="3g.40gb", memory_bytes="39 GiB", size=4)]

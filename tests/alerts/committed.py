@@ -62,7 +62,7 @@ def quick_rules(folder: Path) -> Path:
 
 def _load(file: Path) -> Any:
     # Python's own loader takes seconds of each process that collects tests.
-    return yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.load(file.read_text(), yaml.CSafeLoader)
 
 
 def committed_rules() -> Rules:

@@ -109,6 +109,7 @@ def test_valid_objects_pass(version: str) -> None:
     validate(VALID, version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("valid", "path", "value"), WRONG, ids=lambda each: each[-1] if isinstance(each, tuple) else ""
 )

@@ -20,6 +20,8 @@ from tests.browser.site import chromium
 from tests.commands.program import command, environment, run, serving
 from tests.end_to_end.programs import PATIENCE, Prometheus, demo, free_port, get, prometheus, until
 
+pytestmark = pytest.mark.slow
+
 IDLE_AFTER = 1.0
 # One poll for all of the test, so that the nodes tell the same as Prometheus.
 ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
@@ -87,13 +89,11 @@ def _sum(rows, field: str) -> Any:
     return pytest.approx(sum(row[field] for row in rows if row[field] is not None))
 
 
-@pytest.mark.slow
 def test_every_question_is_answered(known: Known) -> None:
     """A real Prometheus refuses none of them."""
     assert known.fleet.problems == ()
 
 
-@pytest.mark.slow
 def test_each_node_is_there_once(known: Known) -> None:
     """Two jobs on one node make one row, under the name that the node has itself; none is silent but one."""
     names = [snapshot["node"]["node"] for snapshot in known.snapshots]
@@ -192,7 +192,6 @@ def test_idle_holders_are_those_of_the_nodes(known: Known) -> None:
     assert known.fleet.idle_totals.holders == len(expected)
 
 
-@pytest.mark.slow
 def test_sick_gpus_are_told_with_their_reasons(known: Known) -> None:
     """The GPU that asks for a reset is on the list, by its index and with its node."""
     reasons = {(gpu.node.name, gpu.gpu): gpu.reasons for gpu in known.fleet.sick}
@@ -201,7 +200,6 @@ def test_sick_gpus_are_told_with_their_reasons(known: Known) -> None:
     assert {node for node, _ in reasons} == {"hgx-a100-sick"}
 
 
-@pytest.mark.slow
 def test_inspect_prints_the_cluster(known: Known) -> None:
     """A row for each GPU, the silent node in words, and the total."""
     done = run("inspect", "--prometheus-url", known.server.url)
@@ -214,7 +212,6 @@ def test_inspect_prints_the_cluster(known: Known) -> None:
     assert lines[-1].startswith("Total: 4 nodes (1 not answering) · ≥ 18 GPUs")
 
 
-@pytest.mark.slow
 def test_inspect_with_details_lists_the_holders_of_all_nodes(known: Known) -> None:
     """Each holder is on the GPU of its node, and a node that is silent has no list."""
     done = run("inspect", "--details", "--output", "json", "--prometheus-url", known.server.url)
@@ -233,7 +230,6 @@ def test_inspect_with_details_lists_the_holders_of_all_nodes(known: Known) -> No
     }
 
 
-@pytest.mark.slow
 def test_inspect_names_the_nodes_there_are(known: Known) -> None:
     """A node that is not known ends it with code 1 and one line."""
     done = run("inspect", "nowhere", "--prometheus-url", known.server.url)
@@ -243,7 +239,6 @@ def test_inspect_names_the_nodes_there_are(known: Known) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_the_plugin_of_kubectl_inspects_one_node_with_details_as_json(known: Known) -> None:
     """Without a command, its words are those of inspect: only that node, with the holders that it tells."""
     snapshot = next(each for each in known.snapshots if each["node"]["node"] == "hgx-a100-sick")
@@ -280,7 +275,6 @@ def test_the_plugin_of_kubectl_inspects_one_node_with_details_as_json(known: Kno
     assert used == [gpu["memory_used_bytes"] for gpu in snapshot["gpus"]]
 
 
-@pytest.mark.slow
 def test_the_hub_serves_the_cluster(known: Known) -> None:
     """The page, its twins, its own series and its stream, and a browser has no complaint."""
     options = ("--prometheus-url", known.server.url, "--refresh", "1s")

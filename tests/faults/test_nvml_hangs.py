@@ -15,9 +15,8 @@ from tests.faults.nvml_hangs import PATIENCE, results
 from tests.faults.pages import name_of
 from tests.poller.bench import until
 
-# The functions are taken in turns by so many tests, which mostly wait and can do so side by side. Of many
-# parts `make test` tries the first, which is a few functions.
-PARTS, MANY = 3, 12
+# The functions are taken in turns by so many tests, which mostly wait and can do so side by side.
+PARTS = 3
 LEAST_CELLS = 36
 # A wait hangs after so long in the test of its own; healthy ones take a tenth.
 HUNG_SECONDS = 1.0
@@ -29,18 +28,15 @@ OF_EVENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "part",
-    [(0, MANY), *(pytest.param((part, PARTS), marks=pytest.mark.slow) for part in range(PARTS))],
-    ids=str,
-)
-async def test_a_call_that_hangs_costs_what_it_is_about_and_nothing_else(part: tuple[int, int]) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_a_call_that_hangs_costs_what_it_is_about_and_nothing_else(part: int) -> None:
     """Other devices, sums, truth, health, a page that answers meanwhile, recovery, no thread left over."""
     seen = 0
-    async for result in results(nvml_nodes.new(), every=False, part=part):
+    async for result in results(nvml_nodes.new(), every=False, part=(part, PARTS)):
         must_hold(result)
         seen += 1
-    assert seen > LEAST_CELLS // part[1]
+    assert seen > LEAST_CELLS // PARTS
 
 
 @pytest.mark.slow

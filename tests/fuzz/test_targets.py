@@ -73,6 +73,7 @@ def test_a_decoder_keeps_its_promises_on_any_input(target: Target) -> None:
     assert _tried(target).inputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_most_inputs_get_behind_the_first_check(target: Target) -> None:
     """What is tried is not what any decoder turns away: most is decoded to something, no two alike."""

@@ -136,6 +136,7 @@ def test_the_page_has_the_numbers_of_now(snapshots, request) -> None:
     assert PAGE.read_text() == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "limit"), PAGE_LIMITS.items())
 def test_the_default_page_is_within_its_limit(snapshots, name, limit) -> None:
     """A change that adds series to every node has to take others away."""

@@ -16,6 +16,8 @@ from tests.end_to_end.programs import prometheus
 from tests.end_to_end.serving import Served, serving
 from tests.prometheus.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 # What a scrape of a pod has for its own, as an operator sets it up.
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}
 SCRAPES = {
@@ -113,7 +115,6 @@ async def _ready(client, jobs):
     await eventually(ready, "all jobs have scraped the node")
 
 
-@pytest.mark.slow
 @in_one_loop
 @pytest.mark.parametrize("name", SCRAPES)
 async def test_prometheus_tells_what_the_node_said(watched, name):
@@ -129,7 +130,6 @@ async def test_prometheus_tells_what_the_node_said(watched, name):
     assert {values[0] for track in past.tracks for values in track.values.values()} == {None}
 
 
-@pytest.mark.slow
 @in_one_loop
 async def test_two_jobs_double_nothing(watched):
     """A node that two jobs scrape has the memory of one."""
@@ -141,7 +141,6 @@ async def test_two_jobs_double_nothing(watched):
     assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
 
 
-@pytest.mark.slow
 @in_one_loop
 async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(watched):
     """What holders use adds up to what their GPU does, though one comes and another goes meanwhile."""

@@ -6,6 +6,8 @@ import yaml
 from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS, RECIPES
 
+pytestmark = pytest.mark.slow
+
 PRICE = 2.5
 RULES = {
     rule["record"].split("_")[1]: " ".join(rule["expr"].split())
@@ -13,7 +15,6 @@ RULES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["held", "used"])
 def test_the_price_is_that_of_a_gpu_and_hour(kind: str, server: Prometheus) -> None:
     """3600 GPU-seconds cost the price, in both namespaces and clusters."""
@@ -24,7 +25,6 @@ def test_the_price_is_that_of_a_gpu_and_hour(kind: str, server: Prometheus) -> N
     assert list(found.values()) == pytest.approx([PRICE / 3600] * len(found))
 
 
-@pytest.mark.slow
 def test_held_cost_is_used_unused_and_unmeasured(server: Prometheus) -> None:
     """Time without a measurement is apart: it does not look unused. A namespace without any has all of it."""
     part = f"({RULES['unmeasured']}) / ({RULES['held']})"

@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 IDLE = {(cluster, pod) for cluster in CLUSTERS for pod in ("idle-whole-0", "idle-shared-0")}

@@ -8,6 +8,8 @@ from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS
 from tests.recipes.test_page import PAGE
 
+pytestmark = pytest.mark.slow
+
 _SECTION = PAGE.partition("\n## Owners, node labels, claims\n")[2].partition("\n## ")[0]
 HELD, USED, ZONES, CLAIMS = (
     query

@@ -33,6 +33,7 @@ def _rules() -> Iterator[dict[str, Any]]:
                 yield from group["rules"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", list(queries()))
 def test_a_query_has_an_answer_for_each_cluster(query: str, server: Prometheus) -> None:
     """It is short, and keeps clusters with nodes of equal names apart."""
@@ -42,6 +43,7 @@ def test_a_query_has_an_answer_for_each_cluster(query: str, server: Prometheus) 
     assert {each["metric"]["cluster"] for each in found} == set(CLUSTERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", list(_rules()), ids=lambda rule: rule["record"])
 def test_a_rule_is_short_and_has_series(rule: dict[str, Any], server: Prometheus) -> None:
     """A rule has a value for each cluster here."""

@@ -8,6 +8,8 @@ from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS
 from tests.recipes.test_page import PAGE
 
+pytestmark = pytest.mark.slow
+
 _SECTION = PAGE.partition("\n## Quotas: Kueue and ResourceQuota\n")[2].partition("\n## ")[0]
 _PARTS = re.split(r"^# (.*)\n", _SECTION.partition("```promql\n")[2].partition("```")[0], flags=re.MULTILINE)
 QUERIES = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))

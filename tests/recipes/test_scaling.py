@@ -8,6 +8,8 @@ import yaml
 from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS, RECIPES
 
+pytestmark = pytest.mark.slow
+
 ADAPTER = yaml.safe_load((RECIPES / "prometheus-adapter.yaml").read_text())
 
 
