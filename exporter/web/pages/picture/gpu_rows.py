@@ -20,6 +20,7 @@ from exporter.formats.wording import (
 )
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
+from exporter.model.kubelet import is_unhealthy
 from exporter.web.pages.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
 from exporter.web.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.pages.scene import Scene, anchor_of, answers, is_amd, name_of
@@ -39,7 +40,7 @@ _NO_MIG_DEVICES = "This GPU is in MIG mode, but the driver does not list its MIG
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A condition of a GPU, in short."""
+    """A condition of a GPU, or the bad health that Kubernetes reports, in short."""
 
     look: str  # ``bad`` or ``note``
     text: str  # what it does or needs, and for how long
@@ -100,12 +101,15 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
 
 
 def _wrong(scene: Scene, gpu: GpuRow) -> Iterator[Wrong]:
-    """Yield the conditions of a GPU, except those that are drawn in place of its picture."""
+    """Yield what is wrong with a GPU, except conditions that are drawn in place of its picture."""
     for condition, raised in gpu.raised.items():
         if condition not in _DRAWN:
             row = TABLE[condition]
             passed = duration(max(scene.now - raised.since, 0))
             yield Wrong(row.look, f"{row.title}, {passed}", "; ".join(raised.causes))
+    rows = (row for row in scene.rows_of(gpu.identity.uuid) if is_unhealthy(row.health))
+    if pods := dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows):
+        yield Wrong("bad", "unhealthy in Kubernetes", f"by the status of {', '.join(pods)}")
 
 
 def _problem(scene: Scene, gpu: GpuRow) -> str:
