@@ -1,6 +1,6 @@
 """One cluster for all tests: a node with a whole GPU and one in eight replicas, our chart, and pods.
 
-The chart is installed once for each source of pods: the kubelet's Pods API and the Kubernetes API.
+The chart is installed once for each source of pods: Kubernetes API, and kubelet (Pods API, from 1.37 on).
 """
 
 import json
@@ -53,16 +53,21 @@ def pod(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-PODS = (
-    pod("whole", container("train", whole=1)),
-    pod("pair", container("first", shared=1), container("second", shared=2), container("helper")),
-    pod(
-        "guarded",
-        container("main"),
-        initContainers=[container("guard", shared=1, restartPolicy="Always")],
-    ),
-    pod("plain", container("web")),
-)
+PODS_API, SIDECARS, HEALTH = 37, 29, 36
+"""The minor versions of Kubernetes that first have these by default."""
+
+
+def pods(minor: int) -> tuple[dict[str, Any], ...]:
+    """Return the pods that run in all tests; without sidecars ``guard`` is an ordinary container."""
+    guard = container("guard", shared=1)
+    init = [guard | {"restartPolicy": "Always"}]
+    main = container("main")
+    return (
+        pod("whole", container("train", whole=1)),
+        pod("pair", container("first", shared=1), container("second", shared=2), container("helper")),
+        pod("guarded", main, initContainers=init) if minor >= SIDECARS else pod("guarded", main, guard),
+        pod("plain", container("web")),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ def cluster() -> Iterator[Cluster]:
             stack.callback(plugin.close)
         until("the devices are allocatable", lambda: _allocatable(running), seconds=90)
         made = Cluster(running, plugins, _exporters(running))
-        made.run(*PODS)
+        made.run(*pods(running.minor))
         yield made
 
 
@@ -156,7 +161,7 @@ def _allocatable(running: Node) -> bool:
 
 
 def _exporters(running: Node) -> tuple[Exporter, ...]:
-    sources = {"pods": "podsApi", "api": "kubernetesApi"}
+    sources = {"api": "kubernetesApi"} | ({"pods": "podsApi"} if running.minor >= PODS_API else {})
     for release, source in sources.items():
         _install(running, release, source)
     # helm does not wait for the first pod of a DaemonSet, of which some may be unavailable.

@@ -47,6 +47,11 @@ class Node:
     running: dict[str, subprocess.Popen[bytes]]
 
     @property
+    def minor(self) -> int:
+        """The version of Kubernetes, such as 37 of 1.37.2."""
+        return int(self.output(self.programs / "kubelet", "--version").split(".")[1])
+
+    @property
     def access(self) -> str:
         """The option with the file by which programs find the API server."""
         return f"--kubeconfig={self.folder}/admin"
