@@ -18,7 +18,6 @@ from exporter.web.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.abuse.attacks import ATTACKS, HEALTHY
 from tests.abuse.clients import connect, crowd
 from tests.abuse.victim import FILES, Victim, Vitals, victim
-from tests.parameters import mostly_slow
 
 # The limit of a pod, in MiB, of which the kernel has this much for the sockets of as many as there may be.
 MEMORY = 384
@@ -54,9 +53,7 @@ def attacked(served: Victim, attack, number: int, rounds: int = ROUNDS) -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "attack", mostly_slow(ATTACKS, ATTACKS[0], ATTACKS[5]), ids=lambda attack: attack.name
-)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_who_behaves_is_served_beside_a_crowd(served, attack):
     """More connections than there are files: Prometheus, by the crowd's own address, gets whole pages."""
     # With the connection of the scrapes, which the crowd before may have made to go.

@@ -18,7 +18,7 @@ def served():
 def test_a_request_of_any_shape_gets_one_answer(served, name):
     """It is the one that is due: a request that is read in two ways would get two, or none."""
     sent, due = ALL[name]
-    # After what could not be read, nobody knows where the next request begins.
+    # A request that cannot be parsed has no known end, so the connection must be closed.
     ends = due in (CLOSED, 400, 413, 417, 505)
     told = tell(served.port, sent, quiet=10 if ends else 0.1)
     # What is too large is refused by its first part, if that arrives alone.

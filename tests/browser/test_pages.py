@@ -11,7 +11,6 @@ from exporter.demo.scenario.catalog import names
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
 from tests.browser.site import Watch, follow, looking, node_of, overflow, visiting
-from tests.parameters import mostly_slow
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, mig, snapshot
 
@@ -37,7 +36,7 @@ async def plain(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", mostly_slow(names(), "hami", "mi300x-cpx", "no-gpu"))
+@pytest.mark.parametrize("scenario", names())
 async def test_every_scenario_is_quiet_in_a_browser_and_fits_on_a_phone(window, scenario) -> None:
     """No error, no failed request, none to elsewhere, nothing that the policy forbids, at any width.
 

@@ -12,7 +12,6 @@ from exporter.demo.scenario.schema import KubeletDown, NvmlError
 from tests.commands.program import nothing_here, output_of, run
 from tests.dcgm_scrape.serving import page, sample, serving
 from tests.hardware.amd.tree import Tree, unreadable
-from tests.parameters import mostly_slow
 
 # What is judged, and how, on each node; what is not named is OK.
 NODES = {
@@ -40,7 +39,7 @@ def judged(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(NODES, "a100-mig-mixed", "dra-only", "gke", "no-gpu"))
+@pytest.mark.parametrize("name", NODES)
 def test_nodes(name: str):
     """Each node is judged as it is; what is not well says what is lost and how to mend it."""
     code, checks = judged("--scenario", name)
@@ -69,7 +68,7 @@ LACKING = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(LACKING, "h100-mixed"))
+@pytest.mark.parametrize("name", LACKING)
 def test_groups_of_readings(name: str):
     """For each group it is told whether this node gives it, and why not: what hardware has it."""
     code, checks = judged("--scenario", name)

@@ -10,7 +10,6 @@ from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import Scenario, load_file, parse
 from exporter.sharing.runai.reservation import KAI_CONTAINER, KAI_NAMESPACE
 from tests.commands.program import nothing_here, output_of
-from tests.parameters import mostly_slow
 
 NAMES = ("showcase", "gke", "old-driver")
 
@@ -80,7 +79,7 @@ def snapshot(*arguments: object) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(NAMES, "gke"))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_recording_shows_the_same_and_names_nobody(name: str, tmp_path):
     """It loads as a scenario, its snapshot has the same structure, and no name or number is an original."""
     path = tmp_path / "recorded.json"

@@ -33,14 +33,12 @@ from exporter.model import (
 )
 from exporter.model.poll_result import PollResult
 from tests.demo.making import MIB, gpu, instance, made, pod
-from tests.parameters import mostly_slow
 from tests.poller.bench import polled
 from tests.truth import Truth, truth_of
 
 POD_UID = "0f2a6d1e-51e6-4b3f-9f43-0a4cf2d0a111"
 STATIC_UID = "d8ab1b2e4f7c9a3b5d6e7f8091a2b3c4"
 # The nodes that `make test` tries; `make test-all` tries all.
-QUICK = ("a100-mig-mixed", "hami", "t4-timeslicing")
 UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # By these a system's own pods are known.
 OWN_NAMES = {
@@ -334,7 +332,7 @@ BOARDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(TOLD, *QUICK))
+@pytest.mark.parametrize("name", TOLD)
 def test_every_scenario_is_recorded_as_it_is(name: str):
     """A recording shows what its node shows, to the byte, and so does a recording of the recording."""
     before, again = recorded(name).snapshot, recorded_again(name)
@@ -343,7 +341,7 @@ def test_every_scenario_is_recorded_as_it_is(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(catalog.names(), *QUICK))
+@pytest.mark.parametrize("name", catalog.names())
 def test_no_name_of_any_node_survives(name: str):
     """Neither a UUID nor a name that stands anywhere in a scenario stands anywhere in its recording."""
     scenario = catalog.load(name)
@@ -359,14 +357,14 @@ def test_no_name_of_any_node_survives(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(TOLD, *QUICK))
+@pytest.mark.parametrize("name", TOLD)
 def test_what_is_recorded_as_held_is_what_is_held(name: str):
     """The truth of a recorded node, with which pages are compared, is that of the node."""
     assert told(recorded_again(name).truth) == told(recorded(name).truth)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow([*TOLD, *BOARDS], *QUICK))
+@pytest.mark.parametrize("name", [*TOLD, *BOARDS])
 async def test_every_reading_is_recorded_as_it_is(name: str):
     """A board that is acted out says what the recorded one said, and says nothing where that did."""
     # What is offered is no part of a board, and on some nodes tens of thousands of ids.

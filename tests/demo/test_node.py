@@ -15,7 +15,6 @@ from exporter.demo.scenario.catalog import dump, parse
 from exporter.model import ContainerRef, DeviceKey
 from podresources import messages
 from tests.demo.making import MIB, gpu, instance, made, pod
-from tests.parameters import mostly_slow
 from tests.truth import truth_of
 
 
@@ -60,7 +59,7 @@ def _clean_binding():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
+@pytest.mark.parametrize("name", catalog.names())
 async def test_every_scenario_runs_and_keeps_its_sums(name: str):
     """Each scenario loads, round-trips, starts and runs for three minutes, with consistent sums."""
     scenario = catalog.load(name)

@@ -21,7 +21,6 @@ from exporter.metrics import IDENTITY_LABELS
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
-from tests.parameters import mostly_slow
 from tests.poller.bench import budget_of
 from tests.site import site_of
 from tests.web.truth import GIB, Series
@@ -97,7 +96,7 @@ def close(one, other) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "t4-timeslicing"))
+@pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_history_is_the_mean_of_what_metrics_showed(scenario) -> None:
     """Each number of each thing, in steps of a poll or of many, and null where no scrape had a sample."""
     async with clocked(scenario) as (poll, ask):
@@ -130,7 +129,7 @@ def everything(scrapes, start) -> set[tuple]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", mostly_slow(["a100-mig-mixed", "hami", "lost-gpu"], "hami"))
+@pytest.mark.parametrize("scenario", ["a100-mig-mixed", "hami", "lost-gpu"])
 async def test_figures_stack_up_to_what_the_devices_use(scenario) -> None:
     """In each step the bars of memory add up to the device's use, and the line is what is entitled."""
     async with clocked(scenario) as (poll, ask):

@@ -144,7 +144,7 @@ def test_counters_can_be_increased(server: Prometheus) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "t4-timeslicing"))
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_promtool_has_no_advice_on_native_names(scenario: str) -> None:
     """The page without DCGM's names parses, and its linter finds nothing."""
     found = _promtool(scenario, "off")

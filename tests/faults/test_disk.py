@@ -11,7 +11,6 @@ import pytest
 from tests.commands.program import command, environment, run
 from tests.end_to_end.programs import until
 from tests.faults.disk import SINKS, mute
-from tests.parameters import mostly_slow
 
 NODE = "t4-timeslicing"
 # Far less than a recording has.
@@ -19,7 +18,7 @@ ROOM = 1000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", mostly_slow(SINKS, "a full disk"))
+@pytest.mark.parametrize("sink", SINKS)
 def test_it_serves_on_when_its_log_cannot_be_written(tmp_path: Path, sink: str) -> None:
     """Pages come, polls go on, and it ends when it is told to."""
     with SINKS[sink]() as stderr, mute(tmp_path, stderr) as served:

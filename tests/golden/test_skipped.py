@@ -14,7 +14,6 @@ from exporter.metrics.selection import ALL, SETS, Selection
 from exporter.model import Snapshot
 from tests.golden.page import MASKED, reviewed
 from tests.golden.story import USUAL, scenario, scenes
-from tests.parameters import mostly_slow
 
 # Boards with fans and video engines, sick ones, of an NVLink domain, with protected memory, vGPUs, without
 # some calls, in MIG mode: the slowest last.
@@ -53,7 +52,7 @@ def samples(name: str, selection: Selection, skip: frozenset[str]) -> dict[str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric_set", SETS)
-@pytest.mark.parametrize("name", mostly_slow(BOARDS, "l40s", "sick-gpus", "vgpu-host"))
+@pytest.mark.parametrize("name", BOARDS)
 def test_a_set_is_as_if_all_was_read(name: str, metric_set: str):
     """Every family of the set is there, with the same values, whichever of DCGM's names are added."""
     for dcgm_names in get_args(DcgmNames):
@@ -70,7 +69,7 @@ def alone(family: str) -> Selection:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow(BOARDS, "sick-gpus"))
+@pytest.mark.parametrize("name", BOARDS)
 def test_a_family_alone_is_as_if_all_was_read(name: str):
     """Whatever is chosen, what it needs is read."""
     complete = samples(name, EVERYTHING, NOTHING)

@@ -12,7 +12,6 @@ from exporter.nvml.readings.schedule import ENERGY_SECONDS, SLOW_SECONDS, Schedu
 from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance, process
 from tests.hardware.polled import Polled
 from tests.hardware.watching import XID
-from tests.parameters import mostly_slow
 
 MODE, FAN, LOCATION = "nvmlDeviceGetComputeMode", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetMemoryErrorCounter"
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
@@ -58,7 +57,7 @@ CALLS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric_set", mostly_slow(SETS, "core", "full"))
+@pytest.mark.parametrize("metric_set", SETS)
 @pytest.mark.parametrize(("node", "busy"), CALLS)
 def test_calls_in_a_minute(clock: Clock, node: Callable[..., Driver], busy: bool, metric_set: MetricSet):
     """Eight GPUs, at five seconds: about half of what reading everything takes, and as much in each sweep."""

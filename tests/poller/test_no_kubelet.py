@@ -19,7 +19,6 @@ from exporter.poll import file_readers, kubelet_retry
 from exporter.poll.file_readers import ABSENT, SocketFileReader
 from exporter.poll.poller import Poller
 from tests.faults.kubelet_servers import make_dead
-from tests.parameters import mostly_slow
 from tests.poller.bench import failing, holders, polled, running, until
 
 BACK = 20
@@ -62,7 +61,7 @@ async def visited(server: socket.socket) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
-    mostly_slow(["no directory", "no socket", "a file", "no listener"], "no directory", "no listener"),
+    ["no directory", "no socket", "a file", "no listener"],
 )
 async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unheard: socket.socket):
     """Whatever was at its place."""
@@ -99,7 +98,7 @@ def move_directory(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", mostly_slow([remove, replace_by_dead, move_directory], replace_by_dead))
+@pytest.mark.parametrize("change", [remove, replace_by_dead, move_directory])
 async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Callable[[Path], None]):
     """Whatever becomes of its socket meanwhile, there is one early poll, and it has the holders of before."""
     async with without_kubelet() as (node, poller, path):

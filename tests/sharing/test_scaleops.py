@@ -16,7 +16,7 @@ CAPACITY = ContainerRef("scaleops-system", "capacity-1", "main")
 
 
 def capacity(device=UUID, name="capacity-1") -> list[Allocation]:
-    """Return what the kubelet says of a capacity pod."""
+    """Return the kubelet's answer about a capacity pod."""
     return [Allocation(CAPACITY._replace(pod=name), "nvidia.com/gpu", device)]
 
 

@@ -15,7 +15,6 @@ from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.web import make_app
 from exporter.web.api.openapi import OPERATIONS, document
 from tests.end_to_end.serving import Served, serving
-from tests.parameters import mostly_slow
 from tests.site import site_of
 
 SCENARIOS = (
@@ -130,7 +129,7 @@ async def test_answers_have_a_type_that_is_described(served: Served, path: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "a100-mig-mixed", "no-gpu", "t4-timeslicing"))
+@pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_answers_are_as_described(scenario: str) -> None:
     """Every answer of many nodes has all the fields that are described, of their types, and no others."""
     async with serving(catalog.load(scenario)) as served:

@@ -50,7 +50,7 @@ def test_an_unhealthy_device_is_counted_and_answers_the_question_about_faults() 
     shown = snapshot(gpus=[gpu()], containers=[shared(health="Unhealthy")])
 
     assert "1 unhealthy GPU" in draw_node(shown).text
-    assert "unhealthy in Kubernetes" in draw_node(shown).one(id="gpu-0").text
+    assert "Unhealthy in Kubernetes" in draw_node(shown).one(id="gpu-0").text
     assert "Kubernetes reports its slice of GPU 0 as Unhealthy." in draw(shown).one(id="answers").text
 
 

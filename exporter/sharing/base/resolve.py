@@ -125,8 +125,9 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
         counted = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if counted else None
-        doubtful = resource in resolved.unplaced_resources and device in resolved.unplaced
-        doubtful = doubtful or (device, resource) in resolved.uncounted
+        doubtful = (device, resource) in resolved.uncounted or (
+            resource in resolved.unplaced_resources and device in resolved.unplaced
+        )
         held_here = None if doubtful else allocated.get((device, resource), 0)
         count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)

@@ -11,6 +11,7 @@ from exporter.advice import Advice
 from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
+from exporter.model.kubelet import is_unhealthy
 from exporter.model.states import HolderState, Judgement, judge
 from exporter.web.pages.place import Query
 
@@ -163,6 +164,14 @@ class Scene:
     def rows_of(self, uuid: str) -> list[ContainerRow]:
         """Return the containers on a GPU and on its MIG devices or partitions."""
         return self._of_gpu.get(uuid, [])
+
+    def unhealthy_pods(self, uuid: str) -> dict[str, list[str]]:
+        """Return the pods on a GPU (``namespace/name``) by the bad health that the kubelet reports of it."""
+        found: dict[str, dict[str, None]] = {}
+        for row in self.rows_of(uuid):
+            if is_unhealthy(row.health):
+                found.setdefault(row.health, {})[f"{row.holder.namespace}/{row.holder.pod}"] = None
+        return {health: list(pods) for health, pods in found.items()}
 
     def devices_of(self, uuid: str) -> list[DeviceKey]:
         """Return the MIG devices of a GPU, then those that containers hold but the driver does not list."""

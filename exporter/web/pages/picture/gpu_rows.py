@@ -20,7 +20,6 @@ from exporter.formats.wording import (
 )
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
-from exporter.model.kubelet import is_unhealthy
 from exporter.web.pages.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
 from exporter.web.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.pages.scene import Scene, anchor_of, answers, is_amd, name_of
@@ -107,9 +106,8 @@ def _wrong(scene: Scene, gpu: GpuRow) -> Iterator[Wrong]:
             row = TABLE[condition]
             passed = duration(max(scene.now - raised.since, 0))
             yield Wrong(row.look, f"{row.title}, {passed}", "; ".join(raised.causes))
-    rows = (row for row in scene.rows_of(gpu.identity.uuid) if is_unhealthy(row.health))
-    if pods := dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows):
-        yield Wrong("bad", "unhealthy in Kubernetes", f"by the status of {', '.join(pods)}")
+    for health, pods in scene.unhealthy_pods(gpu.identity.uuid).items():
+        yield Wrong("bad", f"{health} in Kubernetes", f"by the status of {', '.join(pods)}")
 
 
 def _problem(scene: Scene, gpu: GpuRow) -> str:

@@ -9,7 +9,6 @@ from exporter.formats.wording import duration, mode_word, plural, recovery
 from exporter.model import GpuRow
 from exporter.model.condition_signs import REBOOTS, RESETS
 from exporter.model.conditions import TABLE
-from exporter.model.kubelet import is_unhealthy
 from exporter.web.pages.scene import Scene, answers, is_mig
 from exporter.web.pages.views.event_list import recent_faults
 
@@ -111,22 +110,13 @@ def condition_notices(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
 
 def _reported(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
     """Yield what the kubelet reports in the status of pods, next to what the driver does."""
-    for health, pods in _unhealthy_pods(scene, gpu).items():
+    for health, pods in scene.unhealthy_pods(gpu.identity.uuid).items():
         bad = [name for name in gpu.raised if TABLE[name].look == "bad"]
         known = gpu.reading is not None and gpu.reading.up
         driver = "" if bad or not known else " The driver reports no problem."
         title = f"Kubernetes reports GPU {gpu.identity.index} as {health}"
         text = f"In the status of {', '.join(pods)}, by the device plugin or DRA driver.{driver}"
         yield Notice("bad", title, f"{text} New pods may not get it.")
-
-
-def _unhealthy_pods(scene: Scene, gpu: GpuRow) -> dict[str, dict[str, None]]:
-    """Return the pods of a GPU by the bad health that the kubelet reports of their slices."""
-    found: dict[str, dict[str, None]] = {}
-    for row in scene.rows_of(gpu.identity.uuid):
-        if is_unhealthy(row.health):
-            found.setdefault(row.health, {})[f"{row.holder.namespace}/{row.holder.pod}"] = None
-    return found
 
 
 def _held(scene: Scene, gpu: GpuRow) -> str:

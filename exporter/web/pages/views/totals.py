@@ -8,7 +8,6 @@ from exporter.formats.wording import UNKNOWN, gibibytes, held_of_node, plural, t
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.model.conditions import TABLE
-from exporter.model.kubelet import is_unhealthy
 from exporter.web.pages.picture.bars import Bar, Part, bar
 from exporter.web.pages.scene import Figure, Scene, answers, hundredths, number_of
 from exporter.web.pages.views.event_list import Fault, recent_faults
@@ -221,7 +220,7 @@ def _unhealthy(scene: Scene) -> list[GpuRow]:
         if answers(gpu)
         and (
             any(TABLE[condition].look == "bad" for condition in gpu.raised)
-            or any(is_unhealthy(row.health) for row in scene.rows_of(gpu.identity.uuid))
+            or scene.unhealthy_pods(gpu.identity.uuid)
         )
     ]
 
