@@ -60,7 +60,7 @@ grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has 
 	@scripts/install-tools
 	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/grafana
 
-cluster: $(DEV) ## test the chart and the image in a real cluster on this machine; KUBERNETES=1.37.2 chooses the version
+cluster: $(DEV) ## test the chart and the image in a real cluster on this machine; KUBERNETES=1.25.4 chooses another version
 	@scripts/install-tools
 	@scripts/install-kubernetes $(KUBERNETES)
 	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/cluster

@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fleet, growth, libraries, memory, polls, scrapes, side_by_side, startup
-from benchmarks.document import page
-from benchmarks.judge import verdicts
+from benchmarks import fleet, memory, polls, scrapes, side_by_side
+from benchmarks.document import page, verdicts
 from benchmarks.nodes import NODES
 from benchmarks.processes import ROOT, MissingError
 
@@ -27,13 +26,13 @@ Measure = Callable[..., dict[str, Any]]
 _OF_NODES: Mapping[str, Measure] = {
     "polls": polls.measure,
     "scrapes": scrapes.measure,
-    "startup": startup.measure,
+    "startup": scrapes.measure_start,
     "memory": memory.measure,
 }
 MEASURES: Mapping[str, tuple[Measure, str]] = {
     **{f"{name}-{node}": (measure, node) for node in NODES for name, measure in _OF_NODES.items()},
-    "libraries": (libraries.measure, ""),
-    "growth": (growth.measure, ""),
+    "libraries": (memory.measure_libraries, ""),
+    "growth": (polls.measure_growth, ""),
     "side-by-side": (side_by_side.measure, ""),
     "fleet": (fleet.measure, ""),
 }

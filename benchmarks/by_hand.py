@@ -9,7 +9,7 @@ from typing import Any
 
 import exporter.commands.serve as program
 from benchmarks.subject import POLL_SECONDS, LazyDriver, say
-from exporter.config.settings import Settings
+from exporter.config import Settings
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
@@ -46,8 +46,7 @@ class Bench:
             return self.driver.usage()
         if do == "poll":
             return [(await self.poll())[1] for _ in range(times)]
-        # Not in a process whose memory is measured.
-        from benchmarks.parts import PARTS  # noqa: PLC0415
+        from benchmarks.parts import PARTS  # noqa: PLC0415 - not in a process whose memory is measured
 
         return await PARTS[do](self, times)
 

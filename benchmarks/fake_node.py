@@ -1,6 +1,8 @@
-"""A node without its driver: ``python -m benchmarks.fake_node NAME`` serves its kubelet and its files.
+"""The simulated parts of a node, in a process of their own: ``python -m benchmarks.fake_node HOW WHERE``.
 
-Its first line of output is JSON: the environment that points the exporter at it. It ends with its input.
+``node NAME`` serves the kubelet and the files of a node, without its driver; its first line of output is
+JSON: the environment that points the exporter at it. It ends with its input. ``kubelet FOLDER`` serves a
+kubelet alone until killed; its input is a line of JSON with the pods, and it prints a line once it serves.
 """
 
 import asyncio
@@ -8,13 +10,16 @@ import json
 import signal
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from benchmarks.nodes import load
+from benchmarks.subject import say
+from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.node import FakeNode
+from exporter.demo.scenario.pods import Container, Pod
 
 
-async def main(name: str) -> None:
-    """Serve until the input ends or SIGTERM comes."""
+async def _node(name: str) -> None:
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, end.set)
@@ -26,10 +31,25 @@ async def main(name: str) -> None:
             "GPUSLICE_LOG_LEVEL": "warning",
             "GPUSLICE_KUBERNETES_API": "off",
         }
-        sys.stdout.write(f"{json.dumps(variables)}\n")
-        sys.stdout.flush()
+        say(variables)
         await end.wait()
 
 
+async def _kubelet(folder: str) -> None:
+    pods = json.loads(sys.stdin.readline())
+    kubelet = FakeKubelet(Path(folder), pods_api=True)
+    kubelet.pods = tuple(map(_listed, pods))
+    kubelet.offered = tuple((pod["resource"], pod["device"]) for pod in pods)
+    await kubelet.start()
+    say({})
+    await asyncio.Event().wait()
+
+
+def _listed(pod: dict[str, str]) -> Pod:
+    devices = {pod["resource"]: (pod["device"],)}
+    container = Container(name="main", devices=devices, container_id=pod["container_id"])
+    return Pod(namespace=pod["namespace"], name=pod["name"], uid=pod["uid"], containers=(container,))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run({"node": _node, "kubelet": _kubelet}[sys.argv[1]](sys.argv[2]))

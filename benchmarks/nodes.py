@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from exporter.demo.scenario.catalog import Scenario, parse
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import parse
 
 _Document = dict[str, Any]
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -32,17 +34,19 @@ _MPS_SERVER: _Document = {
     "cgroup": "/system.slice/nvidia-mps.service",
 }
 _FREE_MIB = 80_000
+_GPUS = 8
 
 
-def exclusive(gpus: int = 8) -> Scenario:
+def _exclusive() -> Scenario:
     """Return a node whose GPUs are each held whole, by a pod of one process."""
     pods = [
-        _pod(gpu, "nvidia.com/gpu", [f"{{gpu:{gpu}}}"], [_process(gpu, _FREE_MIB, 95)]) for gpu in range(gpus)
+        _pod(gpu, "nvidia.com/gpu", [f"{{gpu:{gpu}}}"], [_process(gpu, _FREE_MIB, 95)])
+        for gpu in range(_GPUS)
     ]
-    return _node("exclusive", [_BOARD] * gpus, _GPUS_OFFERED, pods)
+    return _node("exclusive", [_BOARD] * _GPUS, _GPUS_OFFERED, pods)
 
 
-def mig(gpus: int = 8) -> Scenario:
+def _mig() -> Scenario:
     """Return a node whose GPUs are each partitioned into seven MIG instances, all held and at work."""
     instances = [
         {
@@ -57,46 +61,15 @@ def mig(gpus: int = 8) -> Scenario:
         for place in range(_SLICES)
     ]
     board = _BOARD | {"mig": {"max_slices": _SLICES, "instances": instances}}
-    places = [f"{{gpu:{gpu}/mig:{place}}}" for gpu in range(gpus) for place in range(_SLICES)]
+    places = [f"{{gpu:{gpu}/mig:{place}}}" for gpu in range(_GPUS) for place in range(_SLICES)]
     pods = [
         _pod(number, f"nvidia.com/mig-{_PROFILE}", [place], [_process(number, _INSTANCE_MIB, 95)])
         for number, place in enumerate(places)
     ]
-    return _node("mig", [board] * gpus, {"resource": "nvidia.com/mig-{profile}", "of": "mig"}, pods)
+    return _node("mig", [board] * _GPUS, {"resource": "nvidia.com/mig-{profile}", "of": "mig"}, pods)
 
 
-def time_slices(gpus: int = 16, replicas: int = 10) -> Scenario:
-    """Return a node whose GPUs each have replicas, every one held by a pod of one process."""
-    return _shared("time-slices", gpus, replicas, gpus * replicas, "compute")
-
-
-def mps(gpus: int = 8, clients: int = 48, pods: int = 250) -> Scenario:
-    """Return a node whose GPUs each have as many MPS clients as there may be; some pods have several."""
-    return _shared("mps", gpus, clients, pods, "mps")
-
-
-def crowd(holders: int) -> Scenario:
-    """Return a node of time-sliced GPUs, 8 or as many as it has holders, over which these are spread."""
-    gpus = min(holders, 8)
-    return _shared("crowd", gpus, -(-holders // gpus), holders, "compute")
-
-
-NODES: Mapping[str, tuple[str, Callable[[], Scenario]]] = {
-    "exclusive": ("8 GPUs, each held whole", exclusive),
-    "mig": ("8 GPUs of 7 MIG instances, all held", mig),
-    "time-slices": ("16 GPUs of 10 time slices, all held", time_slices),
-    "mps": ("8 GPUs of 48 MPS clients, all held, by 250 pods", mps),
-}
-"""Title and maker of each node, by the name that ``--only`` takes."""
-
-
-def load(name: str) -> Scenario:
-    """Return one of NODES, or for ``crowd-100`` a node of 100 holders."""
-    kind, _, holders = name.partition("-")
-    return crowd(int(holders)) if kind == "crowd" else NODES[name][1]()
-
-
-def _shared(name: str, gpus: int, replicas: int, pods: int, kind: str) -> Scenario:
+def _shared(name: str, gpus: int, replicas: int, pods: int, kind: str = "compute") -> Scenario:
     """Return a node whose replicas the pods hold in turn; under MPS until none is left."""
     held: list[list[tuple[int, int]]] = [[] for _ in range(pods)]
     for number in range(gpus * replicas if kind == "mps" else min(pods, gpus * replicas)):
@@ -167,3 +140,22 @@ def _node(
         "host_processes": host_processes,
     }
     return parse(json.dumps(document), name)
+
+
+NODES: Mapping[str, tuple[str, Callable[[], Scenario]]] = {
+    "exclusive": ("8 GPUs, each held whole", _exclusive),
+    "mig": ("8 GPUs of 7 MIG instances, all held", _mig),
+    "time-slices": ("16 GPUs of 10 time slices, all held", partial(_shared, "time-slices", 16, 10, 160)),
+    "mps": ("8 GPUs of 48 MPS clients, all held, by 250 pods", partial(_shared, "mps", 8, 48, 250, "mps")),
+}
+"""Title and maker of each node, by the name that ``--only`` takes."""
+
+
+def load(name: str) -> Scenario:
+    """Return one of NODES; or for ``crowd-100`` one of 100 holders of 8 GPUs, or of a GPU each if fewer."""
+    kind, _, number = name.partition("-")
+    if kind != "crowd":
+        return NODES[name][1]()
+    holders = int(number)
+    gpus = min(holders, _GPUS)
+    return _shared("crowd", gpus, -(-holders // gpus), holders)

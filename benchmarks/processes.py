@@ -157,7 +157,7 @@ def started(
 def subject(how: str, node: str) -> Iterator[Process]:
     """Run the exporter on a node, ``live`` or ``by-hand`` as in subject.py; the latter has polled once."""
     port = free_port()
-    with started(module("fake_node", node)) as around:
+    with started(module("fake_node", "node", node)) as around:
         variables = around.answer() | {"GPUSLICE_LISTEN": f"127.0.0.1:{port}"}
         with started(module("subject", how, node), port=port, variables=variables) as program:
             if how == "by-hand":

@@ -1,21 +1,24 @@
 """A real Prometheus, and what it reports of itself."""
 
+import asyncio
 import json
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.processes import MissingError, Process, started
+from benchmarks.processes import MissingError, Process, free_port, started
 
 MOST_MEMORY, LEAST_FREE = 11 << 30, 2 << 30
-_PATIENCE = 180.0
+_PATIENCE, _LOOKS = 180.0, 3
 
 
 class Prometheus:
@@ -95,11 +98,35 @@ def prometheus(folder: Path, config: Mapping[str, Any], port: int, *options: str
         yield Prometheus(process, folder)
 
 
-def create_blocks(source: Path, data: Path, longest: str = "2h") -> None:
-    """Write the samples of a file in the OpenMetrics format as blocks; raise CalledProcessError.
+def create_blocks(lines: Iterable[str], folder: Path, longest: str = "2h") -> None:
+    """Write samples in the OpenMetrics format as blocks into ``folder/data``; raise CalledProcessError.
 
     A Prometheus with a retention of 15 days has blocks of up to 36 hours in the end: "36h".
     """
+    source = folder / "series"
+    with source.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in chain(lines, ["# EOF"]))
     made = "tsdb", "create-blocks-from", f"--max-block-duration={longest}", "openmetrics"
-    words = *made, str(source), str(data)
+    words = *made, str(source), str(folder / "data")
     subprocess.run([installed("promtool"), *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our words
+    source.unlink()
+
+
+@contextmanager
+def stored(parts: Iterable[Iterable[str]], longest: str = "2h") -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes nothing, with blocks of the samples of each part."""
+    with tempfile.TemporaryDirectory(prefix="stored-") as name:
+        for lines in parts:
+            create_blocks(lines, Path(name), longest)
+        with prometheus(Path(name), {"scrape_configs": []}, free_port(), "--log.level=error") as server:
+            yield server
+
+
+def cost_of(look: Callable[[str], Coroutine[Any, Any, None]], server: Prometheus) -> tuple[float, float]:
+    """Return the seconds of CPU of Prometheus, and of time, that ``look`` takes with its URL."""
+    url = f"http://127.0.0.1:{server.process.port}"
+    asyncio.run(look(url))  # The first reads the files.
+    cpu, began = server.process.cpu(), time.monotonic()
+    for _ in range(_LOOKS):
+        asyncio.run(look(url))
+    return (server.process.cpu() - cpu) / _LOOKS, (time.monotonic() - began) / _LOOKS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 if TYPE_CHECKING:
-    from exporter.demo.nvml.library import FakeNvml
+    from exporter.demo.nvml import FakeNvml
 
 POLL_SECONDS = 5.0
 # How far back the clock of a node starts that is moved by hand: polls must not come to be in the future.
@@ -50,7 +50,7 @@ class LazyDriver:
         # Imported here because reading the demo is no part of the program's start.
         from benchmarks.nodes import load  # noqa: PLC0415
         from exporter.demo.machine import Machine  # noqa: PLC0415
-        from exporter.demo.nvml.library import FakeNvml  # noqa: PLC0415
+        from exporter.demo.nvml import FakeNvml  # noqa: PLC0415
         from exporter.demo.present import present  # noqa: PLC0415
 
         scenario, machine = load(self._node), Machine(0)

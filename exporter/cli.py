@@ -5,15 +5,13 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import NoReturn
 
 from exporter import __version__
-from exporter.commands.logs import set_up_logging
-from exporter.commands.node_and_printing import node, print_text, write_whole
-from exporter.commands.options import ADVISE, HELP, INSPECT, OPTIONS
-from exporter.config.settings import Settings, SettingsError, add_options, load_settings
+from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS
+from exporter.commands.runtime import node, print_text, set_up_logging, write_whole
+from exporter.config import Settings, SettingsError, add_options, load_settings
 
 # A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
 
@@ -28,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(vars(arguments), os.environ)
         set_up_logging(_log_level(arguments.command, settings), settings.log_format)
-        return _run(arguments, settings)
+        import asyncio  # noqa: PLC0415 - with TLS it takes a tenth of a second
+
+        return asyncio.run(COMMANDS[arguments.command](arguments, settings))
     except SettingsError as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return USAGE_ERROR
@@ -46,33 +46,16 @@ def kubectl_main() -> int:
     return main(argv if argv and argv[0] in {*COMMANDS, "--version"} else [INSPECT, *argv])
 
 
-def _run(arguments: argparse.Namespace, settings: Settings) -> int:
-    import asyncio  # noqa: PLC0415 - with TLS it takes a tenth of a second
-
-    return asyncio.run(COMMANDS[arguments.command](arguments, settings))
-
-
 def _log_level(command: str, settings: Settings) -> str:
     """Return the log level; commands whose output reports all problems log errors only."""
     reports = command in REPORTING_COMMANDS and settings.log_level in ("info", "warning")
     return "error" if reports else settings.log_level
 
 
-@asynccontextmanager
-async def _listening() -> AsyncIterator[None]:
-    """Turn a ListenError into a SettingsError."""
-    from exporter.web import ListenError  # noqa: PLC0415 - see above
-
-    try:
-        yield
-    except ListenError as error:
-        raise SettingsError(str(error)) from None
-
-
 async def _serve(_arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.serve import serve  # noqa: PLC0415 - see above
 
-    async with _listening(), node(settings, None) as this:
+    async with node(settings, None) as this:
         await serve(this, lambda url: logging.getLogger("exporter").info("serving %s", url))
     return 0
 
@@ -85,7 +68,7 @@ async def _demo(arguments: argparse.Namespace, settings: Settings) -> int:
         return 0
     from exporter.commands.serve import serve  # noqa: PLC0415 - see above
 
-    async with _listening(), node(settings, arguments.scenario, arguments.seed) as fake:
+    async with node(settings, arguments.scenario, arguments.seed) as fake:
         await serve(fake, lambda url: _print_line(f"A simulated GPU node ({arguments.scenario}): {url}"))
     return 0
 
@@ -100,7 +83,7 @@ async def _snapshot(arguments: argparse.Namespace, settings: Settings) -> int:
 
 async def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
-    from exporter.doctor import examine  # noqa: PLC0415 - see above
+    from exporter.doctor.checks import examine  # noqa: PLC0415 - see above
 
     async with node(settings, arguments.scenario) as this:
         report = examine(*await poll_once(this), this.settings)
@@ -124,18 +107,20 @@ async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.hub_and_inspect import HubOptions, hub  # noqa: PLC0415 - see above
+    from exporter.commands.cluster_commands import hub  # noqa: PLC0415 - see above
 
-    options = HubOptions(
-        refresh=arguments.refresh, window=arguments.window, node_url_template=arguments.node_url_template
+    await hub(
+        settings,
+        lambda url: logging.getLogger("exporter").info("serving %s", url),
+        refresh=arguments.refresh,
+        window=arguments.window,
+        node_url_template=arguments.node_url_template,
     )
-    async with _listening():
-        await hub(settings, options, lambda url: logging.getLogger("exporter").info("serving %s", url))
     return 0
 
 
 async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.hub_and_inspect import inspect_cluster  # noqa: PLC0415 - see above
+    from exporter.commands.cluster_commands import inspect_cluster  # noqa: PLC0415 - see above
 
     if arguments.advice:
         if arguments.nodes or arguments.details:
@@ -149,7 +134,7 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.hub_and_inspect import advise_cluster  # noqa: PLC0415 - see above
+    from exporter.commands.cluster_commands import advise_cluster  # noqa: PLC0415 - see above
 
     return await advise_cluster(settings, arguments.namespace, output=arguments.output)
 

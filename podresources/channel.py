@@ -1,4 +1,8 @@
-"""Calls over gRPC to a Unix socket of the kubelet, and what their failures mean."""
+"""Connections over gRPC to a Unix socket of the kubelet, their calls, and what failures mean.
+
+A connection is kept while its calls succeed and the socket's file stays the same. After a failure the next
+read opens a new one: a channel kept over an outage would back off for up to two minutes.
+"""
 
 import asyncio
 import errno
@@ -6,9 +10,9 @@ import os
 import random
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from socket import AF_UNIX
 from socket import socket as open_socket
@@ -75,18 +79,6 @@ class KubeletError(Exception):
         self.unreachable = unreachable
 
 
-def from_status(error: grpc.aio.AioRpcError, socket: Path) -> KubeletError:
-    """Return the KubeletError for the status that ended a call."""
-    code, details = error.code(), " ".join((error.details() or "").split())[:_LONGEST_DETAIL]
-    return KubeletError(_reason(code, details), socket, f"{code.name} {details}".rstrip())
-
-
-def _reason(code: grpc.StatusCode, details: str) -> Reason:
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return "too_large" if _TOO_LARGE.search(details) else "rate_limited"
-    return _REASONS.get(code, "internal")
-
-
 _LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
 _PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
 # Bytes; decoding less takes no longer than handing it to a thread.
@@ -112,17 +104,34 @@ _OS_REASONS: Final[dict[int | None, Reason]] = {
 # Not the loop's default pool, which hanging name lookups may fill.
 _DECODER: Final = ThreadPoolExecutor(1, thread_name_prefix="decode")
 _Answer = TypeVar("_Answer")
+FileVersion = tuple[int, int, int]
 
 
 class Connection:
-    """An open channel to the socket ``path``; all calls share one ``deadline``, in the loop's time."""
+    """An open channel to the socket ``path``, with the file that the socket has; calls end by a deadline."""
 
-    def __init__(self, channel: grpc.aio.Channel, path: Path, deadline: float) -> None:
-        self._channel = channel
+    def __init__(self, path: Path, within: float) -> None:
+        self.deadline = 0.0  # of all calls, in the loop's time
+        self.failed = False  # whether a call has failed
         self._path = path
-        self._deadline = deadline
-        self.failed = False
-        """Whether a call has failed."""
+        self._version = version_of(path, "st_ctime_ns")
+        # A short form of a long path is valid as long as the channel may use it.
+        self._address = ExitStack()
+        address = target(self._address.enter_context(reachable(path)))
+        # Also grpc's limit for a connection that never completes; by default 20 s.
+        patience = ("grpc.min_reconnect_backoff_ms", int(within * 1000))
+        self._channel = grpc.aio.insecure_channel(address, (*OPTIONS, patience))
+
+    def is_current(self) -> bool:
+        """Return whether the channel is connected to the socket that has the path now."""
+        connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
+        current = version_of(self._path, "st_ctime_ns")
+        return connected and current is not None and current == self._version
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+        self._address.close()
 
     async def call(self, method: str, decode: Callable[[bytes], _Answer]) -> _Answer:
         """Return a decoded response, called without arguments; KubeletError if the call or ``decode`` fails.
@@ -169,7 +178,7 @@ class Connection:
             del status
 
     def _remaining(self) -> float:
-        return self._deadline - asyncio.get_running_loop().time()
+        return self.deadline - asyncio.get_running_loop().time()
 
 
 @contextmanager
@@ -199,12 +208,17 @@ def target(address: str) -> str:
 
 
 def _explained(error: grpc.aio.AioRpcError, path: Path) -> KubeletError:
-    if error.code() is grpc.StatusCode.UNAVAILABLE:
+    """Return the KubeletError for the status that ended a call."""
+    code, details = error.code(), " ".join((error.details() or "").split())[:_LONGEST_DETAIL]
+    if code is grpc.StatusCode.UNAVAILABLE:
         try:
             probe(path)
-        except KubeletError as reason:
-            return reason.with_traceback(None)
-    return from_status(error, path)
+        except KubeletError as cause:
+            return cause.with_traceback(None)
+    reason = _REASONS.get(code, "internal")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        reason = "too_large" if _TOO_LARGE.search(details) else "rate_limited"
+    return KubeletError(reason, path, f"{code.name} {details}".rstrip())
 
 
 def probe(path: Path) -> None:
@@ -224,3 +238,54 @@ def _translated(path: Path) -> Iterator[None]:
         reason = _OS_REASONS.get(error.errno, "unavailable")
         unreachable = error.errno in (*_OS_REASONS, errno.ECONNREFUSED)
         raise KubeletError(reason, path, error.strerror or str(error), unreachable=unreachable) from error
+
+
+class Dialer:
+    """Connects to the socket ``path``; for one event loop, and for one caller at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept: Connection | None = None
+
+    @asynccontextmanager
+    async def connect(self, *, within: float) -> AsyncIterator[Connection]:
+        """Yield a connection for calls that end ``within`` this many seconds; raises KubeletError."""
+        deadline = asyncio.get_running_loop().time() + within
+        connection = await self._take() or Connection(self._path, within)
+        connection.deadline = deadline
+        try:
+            yield connection
+        except BaseException:
+            connection.failed = True
+            raise
+        finally:
+            if connection.failed:
+                await connection.close()
+            else:
+                self._kept = connection
+
+    async def close(self) -> None:
+        """Close the connection that is kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.close()
+
+    async def _take(self) -> Connection | None:
+        """Return the connection that is kept; None if it is lost, or the socket has another file."""
+        if self._kept is not None and self._kept.is_current():
+            kept, self._kept = self._kept, None
+            return kept
+        await self.close()
+        return None
+
+
+def version_of(path: Path, changed: Literal["st_mtime_ns", "st_ctime_ns"]) -> FileVersion | None:
+    """Return what identifies a socket's file, which reuses inode numbers; None without a file.
+
+    The mtime of a socket is that of its creation; the ctime also changes with its owner and permissions.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, getattr(status, changed)

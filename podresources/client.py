@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from exporter.model import Allocations, OfferedDevice
-from podresources.channel import Connection, KubeletError, probe
-from podresources.dialer import Dialer, stat_of
+from podresources.channel import Connection, Dialer, FileVersion, KubeletError, probe, version_of
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1, Listed, Lists, offered
 
 KEPT: Final = 300.0  # seconds for which the last good response replaces one that fails
@@ -24,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 class Offer(NamedTuple):
-    """Allocatable devices."""
+    """Allocatable devices, None if they are unknown."""
 
-    devices: tuple[OfferedDevice, ...]
+    devices: tuple[OfferedDevice, ...] | None = None
     # Allocatable at some time since their plugin started, but not now.
     withdrawn: tuple[OfferedDevice, ...] = ()
     # Resources without a device in the last response; theirs are from an earlier one.
@@ -80,14 +79,14 @@ class Offers:
                 self._seen[resource] = fresh
                 self._earlier[resource] = known - fresh if fresh <= known else frozenset()
 
-    def failed(self, error: KubeletError) -> Offer | None:
-        """Return the devices that replace a failed response, None if there are none."""
+    def failed(self, error: KubeletError) -> Offer:
+        """Return the devices that replace a failed response."""
         if error.reason != self._failure:
             _log.warning("could not refresh allocatable devices: %s", error)
         self._failure = error.reason
         if error.reason in _PERMANENT or self._clock() - self._read_at > KEPT:
             self.forget()
-        return None if self._last is None else self._shown(self._last)
+        return Offer() if self._last is None else self._shown(self._last)
 
     def forget(self) -> None:
         """Drop the last good response: the kubelet no longer reports allocatable devices."""
@@ -109,7 +108,6 @@ class Offers:
 # Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
 SHORT_TIMEOUT: Final = 1.0
 FULL_TIMEOUT_EVERY: Final = 10
-_Inode = tuple[int, int, int]
 
 
 class PodResources:
@@ -140,7 +138,7 @@ class PodResources:
         self._unanswered = 0
         self.unreachable = False
         """Whether the last read failed because no process can be reached by the socket's file."""
-        self._inode: _Inode | None = None
+        self._inode: FileVersion | None = None
         self._start = 0
         self._registered_at = 0.0
 
@@ -185,10 +183,10 @@ class PodResources:
         return Allocations(
             allocated=listed.allocated,
             claims=listed.claims,
-            offered=None if offer is None else offer.devices,
-            withdrawn=() if offer is None else offer.withdrawn,
-            kept=frozenset() if offer is None else offer.kept,
-            earlier=() if offer is None else offer.earlier,
+            offered=offer.devices,
+            withdrawn=offer.withdrawn,
+            kept=offer.kept,
+            earlier=offer.earlier,
             api_version=version,
             read_at=read_at,
             listed=listed.containers,
@@ -204,10 +202,10 @@ class PodResources:
                 raise
         return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
-    async def _offered(self, kubelet: Connection, version: str, in_use: set[str]) -> Offer | None:
+    async def _offered(self, kubelet: Connection, version: str, in_use: set[str]) -> Offer:
         if version != "v1":
             self._offers.forget()
-            return None
+            return Offer()
         try:
             fresh = await kubelet.call(ALLOCATABLE_V1, offered)
         except KubeletError as error:
@@ -217,15 +215,9 @@ class PodResources:
 
     def _kubelet_start(self) -> int:
         """Return the number of kubelet starts seen so far: each creates a new socket file."""
-        inode = _inode(self._socket)
+        inode = version_of(self._socket, "st_mtime_ns")
         if inode is not None and inode != self._inode:
             self._start += 1
             self._registered_at = self._clock() + self._register_grace
             self._inode = inode
         return self._start
-
-
-def _inode(socket: Path) -> _Inode | None:
-    """Return what identifies a socket file, with its creation time, because inode numbers are reused."""
-    status = stat_of(socket)
-    return None if status is None else (status.st_dev, status.st_ino, status.st_mtime_ns)

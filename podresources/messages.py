@@ -104,25 +104,19 @@ _PODS: _Table = {
     "Pod": (("metadata", 1, "ObjectMeta"), ("spec", 2, "PodSpec"), ("status", 3, "PodStatus")),
     "ListPodsResponse": (("pods", 1, "bytes*"),),
 }
-_SCALARS = {
-    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
-    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
-    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-}
-_LABELS = {
-    False: descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
-    True: descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED,
-}
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {"string": _FIELD.TYPE_STRING, "bytes": _FIELD.TYPE_BYTES, "int64": _FIELD.TYPE_INT64}
 
 
 def _declare(message: descriptor_pb2.DescriptorProto, package: str, field: _Field) -> None:
     name, number, kind = field
-    declared = message.field.add(name=name, number=number, label=_LABELS[kind.endswith("*")])
+    label = _FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL
+    declared = message.field.add(name=name, number=number, label=label)
     kind = kind.removesuffix("*")
     if kind in _SCALARS:
         declared.type = _SCALARS[kind]
     else:
-        declared.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+        declared.type = _FIELD.TYPE_MESSAGE
         declared.type_name = f".{package}.{kind}"
 
 

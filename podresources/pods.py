@@ -10,7 +10,7 @@ from typing import Any
 
 from exporter.model import ContainerSpec, PodDetails, PodIdentity, ResourceHealth
 from exporter.model.kubelet import extended_resources, kept_annotations
-from podresources.dialer import Dialer
+from podresources.channel import Dialer
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod, Unchanged
 
 _log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from exporter.nvml import event_wait
+from tests.scratch import use_memory
 
 # The program is started a hundred times, and the tests are read by each worker: what they import is compiled
 # once, also where nothing is to be kept of what is compiled.
@@ -24,6 +25,8 @@ sys.dont_write_bytecode = False
 # gives out tests makes no cycles.
 gc.set_threshold(20_000)
 gc.disable()
+
+use_memory()
 
 # How long one example takes depends on what else the machine does; speed is what the benchmarks measure.
 settings.register_profile("gpuslice", deadline=None)
@@ -71,8 +74,9 @@ collect_ignore = [
 _LONG = ("tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
 # Each of these takes all processors by itself: one process runs them one after the other.
 _ALONE = ("tests/faults/test_matrices.py",)
-# All tests of this folder ask one Prometheus, which each process that has one of them starts.
-_TOGETHER = "tests/recipes/"
+# All tests of these folders ask one Prometheus, which each process that has one of them starts, or look at
+# one image: while a process builds it, others would do nothing but wait.
+_TOGETHER = ("tests/recipes/", "tests/image/")
 # Tests that look at nodes, which a process acts out once for all of them, and the names of the nodes.
 _OF_NODES = ("tests/golden/", "tests/web/test_truth_", "tests/web/test_views_")
 _NODES = frozenset(path.name for path in (Path(__file__).parent / "golden").iterdir())
@@ -84,9 +88,8 @@ class _ByFileOrNode(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_LONG):
             return nodeid
-        if nodeid.startswith(_TOGETHER):
-            return _TOGETHER
-        return _node_of(nodeid) or super()._split_scope(nodeid)
+        together = (folder for folder in _TOGETHER if nodeid.startswith(folder))
+        return next(together, "") or _node_of(nodeid) or super()._split_scope(nodeid)
 
 
 def _node_of(nodeid: str) -> str:

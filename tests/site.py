@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from exporter.doctor.report import Report
-from exporter.exposition.page import Exposition
+from exporter.doctor import Report
+from exporter.exposition import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
-from exporter.web.render_cache import RenderCache
-from exporter.web.routes import Site
+from exporter.web.app import Site
+from exporter.web.render_cache import Advise, RenderCache
 from exporter.web.timelines.sparklines import Sparklines
 
 
@@ -16,13 +16,14 @@ def site_of(
     restart_reason: Callable[[], str | None] = lambda: None,
     report: Callable[[], Report] = lambda: Report("node", ()),
     past: History | None = None,
+    advise: Advise = lambda _snapshot, _only: (),
 ) -> Site:
     """Make the site of the snapshot that ``current`` returns."""
     history = past or History(6 * 3600, 5)
     return Site(
-        pages=RenderCache(current, Exposition()),
+        pages=RenderCache(
+            current, Exposition(), sparkline=Sparklines(history).of, advise=advise, report=report
+        ),
         restart_reason=restart_reason,
-        report=report,
         past=history,
-        sparkline=Sparklines(history).of,
     )

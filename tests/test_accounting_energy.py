@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.attribution import Attribution
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.model import (
     Allocation,
     Allocations,

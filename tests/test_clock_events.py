@@ -1,7 +1,7 @@
 """How often the clocks of a GPU began to be held back."""
 
 from exporter.model import GpuIdentity, GpuReading
-from exporter.poll.rates import ClockEvents
+from exporter.poll.several_readings import ClockEvents
 
 POWER_CAP, THERMAL = 0x4, 0x20
 

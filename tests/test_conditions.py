@@ -14,8 +14,8 @@ from exporter.model.condition_signs import (
     RESETS,
     UNCORRECTED_XIDS,
     Inputs,
-    Lasting,
     PendingXid,
+    Sign,
 )
 from exporter.model.conditions import TABLE, judge
 from exporter.model.readings import RECOVERY_ACTIONS, FabricProblem
@@ -161,7 +161,7 @@ def test_an_incorrect_configuration_says_what_is_incorrect():
 def test_a_fabric_that_was_not_read_is_unknown(withheld: str, links: int, expected: bool | None):
     """On a GPU that may have one: with NVLinks, and a driver that did not refuse."""
     now = inputs(nvlink=Nvlink(links=links), withheld={"nvlink": withheld})
-    assert state("link_degraded", replace(now, links=(Lasting(False),))) is expected
+    assert state("link_degraded", replace(now, links=(Sign(False),))) is expected
 
 
 def test_a_gpu_of_amd_has_no_condition_that_its_driver_cannot_report():
@@ -208,8 +208,8 @@ ANY_INPUTS = st.builds(
         st.builds(PendingXid, st.sampled_from([13, 48, 62, 79, 94, 151]), st.just(AT)), max_size=3
     ).map(tuple),
     reset_required=st.booleans(),
-    throttled=st.builds(Lasting, OPTIONAL),
-    links=st.lists(st.builds(Lasting, OPTIONAL), max_size=3).map(tuple),
+    throttled=st.builds(Sign, OPTIONAL),
+    links=st.lists(st.builds(Sign, OPTIONAL), max_size=3).map(tuple),
 )
 
 
@@ -230,8 +230,8 @@ def _says(now: Inputs, condition: Condition) -> bool:
         "replace_board": bool(repairs.row_remap_failure),
         "uncorrected_memory_errors": any(xid.code in UNCORRECTED_XIDS for xid in now.xids)
         or bool(values and values.ecc and values.ecc.errors.get(VOLATILE)),
-        "throttled_by_heat_or_power": bool(now.throttled.holds),
-        "link_degraded": any(link.holds for link in now.links)
+        "throttled_by_heat_or_power": bool(now.throttled.raises),
+        "link_degraded": any(link.raises for link in now.links)
         or any(fabric.problems.get(problem) for problem in FABRIC_CAUSES),
         "driver_released": bool(now.released),
     }
@@ -255,5 +255,5 @@ def test_a_gpu_without_readings_has_no_condition_that_is_known_to_be_absent(
     now: Inputs, condition: Condition
 ):
     """Unknown is not zero: all but the release of the driver needs a reading."""
-    silent = replace(now, reading=None, throttled=Lasting(None), links=())
+    silent = replace(now, reading=None, throttled=Sign(None), links=())
     assert judge(condition, silent).state is not False or condition == "driver_released"

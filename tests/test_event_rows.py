@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.model import ContainerRef, ContainerRow, DeviceEvent, DeviceKey, EventRow
-from exporter.poll.event_job_pod_rows import event_rows
+from exporter.poll.snapshot_builder import event_rows
 
 NOW = 1_700_000_000.0
 

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from exporter.demo.scenario.catalog import load
 from exporter.model import GpuIdentity, GpuRow, JobFiles
-from exporter.poll.event_job_pod_rows import gpus_with_jobs, migs_with_jobs
 from exporter.workloads.jobs import (
     LONGEST_ID,
     MOST_BYTES,
     MOST_JOBS,
     MOST_NAMES,
     JobFilesError,
+    gpus_with_jobs,
+    migs_with_jobs,
     read_jobs,
 )
 from tests.demo.making import gpu, made

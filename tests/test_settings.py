@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.config.settings import (
+from alerts.reference_pages import settings_page
+from exporter.config import (
     ListenAddress,
     Settings,
     SettingsError,
     add_options,
     load_settings,
-    settings_markdown,
 )
 
 NAMES = [row.name for row in fields(Settings)]
@@ -516,7 +516,7 @@ def test_help_tells_all_sources(capsys):
 
 def test_markdown_lists_all_options():
     """The table in the docs has one row per option, with all its names and as many cells as its head."""
-    head, rule, *rows = settings_markdown()[settings_markdown().index("| Flag") :].splitlines()
+    head, rule, *rows = settings_page()[settings_page().index("| Flag") :].splitlines()
     assert len(rows) == len(NAMES)
     for name, row in zip(NAMES, rows, strict=True):
         assert row.startswith(f"| `--{kebab(name)}` | `{variable(name)}` | ")

@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from exporter.model.conditions import xids_page
-from exporter.model.xids import CLASSES, XIDS, XidClass, explain, xids_markdown
+from alerts.reference_pages import xids_markdown, xids_page
+from exporter.model.xids import CLASSES, XIDS, XidClass, explain
 
 PAGE = Path(__file__).parents[1] / "docs/xids.md"
 # What the catalogue calls unused for every GPU.

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.demo.files import writers
-from exporter.demo.machine import GpuState, ProcessState, running_vgpus
+from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.node import FakeNode
+from exporter.demo.nvml.parts import running_vgpus
 from exporter.demo.present import Present
 from exporter.demo.scenario import amd_gpus
 from exporter.demo.scenario.gpus import Gpu

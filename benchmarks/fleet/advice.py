@@ -5,21 +5,19 @@ GPU: only the series that the look asks, and only the samples that it reads. Fig
 multiple.
 """
 
-import asyncio
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
+from itertools import chain
 
 from benchmarks.markdown import table
-from benchmarks.processes import free_port
-from benchmarks.prometheus import create_blocks, prometheus
+from benchmarks.prometheus import cost_of, stored
 from exporter.fleet.cluster_advice import read_advice
 from exporter.prometheus import Prometheus as Client
 
 _WEEK, _MOMENT, _GIB = 7 * 86400, 6 * 3600, 1 << 30
-_ON_NODE, _LOOKS = 8, 3
+_ON_NODE = 8
 # Writing the series takes minutes.
 _AFTER = range(0, 1200, 240)
 _VALUES = {
@@ -48,22 +46,22 @@ def _lines(holders: int, now: int) -> Iterator[str]:
             if value == "held":
                 labels += ',model="NVIDIA H100 80GB HBM3",sharing="exclusive",isolation="none"'
             known = now - _WEEK if figure is None else figure
-            yield f"container:gpuslice_last_week:value{{{labels}}} {known} {now - 600}\n"
+            yield f"container:gpuslice_last_week:value{{{labels}}} {known} {now - 600}"
     for value, figure in _OF_DEVICE.items():
         for number in range(holders):
             row = f'{_device(number)},value="{value}"'
-            yield f"container:gpuslice_last_week:value{{{row}}} {figure} {now - 600}\n"
+            yield f"container:gpuslice_last_week:value{{{row}}} {figure} {now - 600}"
     for name, figure in _DEVICES.items():
         for number in range(holders):
             for moment in range(now // _MOMENT * _MOMENT - _WEEK, now, _MOMENT):
-                yield f"gpuslice_gpu_{name}{{{_device(number)}}} {figure} {moment - 60}\n"
+                yield f"gpuslice_gpu_{name}{{{_device(number)}}} {figure} {moment - 60}"
 
 
 def _running(holders: int, now: int) -> Iterator[str]:
     """Yield the samples of the slices held, from which the look learns which holders run."""
     for number in range(holders):
         for moment in _AFTER:
-            yield f"gpuslice_container_slices{{{_labels(number)}}} 1 {now + moment}\n"
+            yield f"gpuslice_container_slices{{{_labels(number)}}} 1 {now + moment}"
 
 
 def _device(number: int) -> str:
@@ -75,45 +73,28 @@ def _labels(number: int) -> str:
     return f'{_device(number)},namespace="team-{number % 20}",pod="train-{number:08d}",container="main"'
 
 
-def measured(holders: int) -> tuple[float, float, int]:
-    """Return the seconds of CPU of Prometheus and of time of a look, and the workloads that it has."""
+def measured(holders: int) -> tuple[float, float]:
+    """Return the seconds of CPU of Prometheus, and of time, of a look."""
     now = int(time.time())
-    with tempfile.TemporaryDirectory(prefix="advice-") as name:
-        source = Path(name, "series")
-        with source.open("w", encoding="utf-8") as file:
-            file.writelines(_lines(holders, now))
-            file.writelines(_running(holders, now))
-            file.write("# EOF\n")
-        create_blocks(source, Path(name, "data"), "36h")
-        source.unlink()
-        with prometheus(Path(name), {"scrape_configs": []}, free_port(), "--log.level=error") as server:
-            url = f"http://127.0.0.1:{server.process.port}"
-            found = asyncio.run(_look(url))  # The first reads the files.
-            cpu, began = server.process.cpu(), time.monotonic()
-            for _ in range(_LOOKS):
-                found = asyncio.run(_look(url))
-            cpu, wall = server.process.cpu() - cpu, time.monotonic() - began
-            return cpu / _LOOKS, wall / _LOOKS, found
+    with stored([chain(_lines(holders, now), _running(holders, now))], "36h") as server:
+        return cost_of(partial(_look, holders), server)
 
 
-async def _look(url: str) -> int:
+async def _look(holders: int, url: str) -> None:
     client = Client(url, deadline=120.0)
     found = await read_advice(client)
     await client.close()
     running = sum(bool(use.node) for advice in found.advices for use in advice.window.uses)
-    if found.problems or running != len(found.advices):
-        raise RuntimeError(f"{running} of {len(found.advices)} run; problems: {found.problems}")
-    return len(found.advices)
+    if found.problems or not running == len(found.advices) == holders:
+        raise RuntimeError(
+            f"advice on {len(found.advices)} of {holders} holders, {running} run; problems: {found.problems}"
+        )
 
 
 def main() -> None:
     """Measure and print the table."""
-    rows = []
-    for holders in map(int, sys.argv[1:] or ["1000", "2000"]):
-        cpu, wall, found = measured(holders)
-        if found != holders:
-            raise RuntimeError(f"advice on {found} of {holders} holders")
-        rows.append((f"{holders}", f"{cpu:.2f} s", f"{wall:.2f} s"))
+    looks = [(holders, *measured(holders)) for holders in map(int, sys.argv[1:] or ["1000", "2000"])]
+    rows = [(holders, f"{cpu:.2f} s", f"{wall:.2f} s") for holders, cpu, wall in looks]
     print(table(("holders", "CPU of Prometheus", "time"), rows))  # noqa: T201 - this is its output
 
 

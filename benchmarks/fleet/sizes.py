@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.fleet.nodes import Fleet, scraped
-from benchmarks.fleet.pages import Frame
+from benchmarks.fleet.nodes import Fleet, Frame, scraped
 from benchmarks.processes import ROOT, MissingError
 from benchmarks.prometheus import Prometheus
 from exporter.metrics import FAMILIES

@@ -35,7 +35,7 @@ def running_node(layout: Layout) -> Iterator[Node]:
         # The path of a socket is limited to a hundred characters.
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="side-")))
         pids = [[stack.enter_context(_sleeping(hierarchy, pod)) for pod in of_gpu] for of_gpu in pods]
-        kubelet = stack.enter_context(started(module("side_by_side.kubelet", str(root))))
+        kubelet = stack.enter_context(started(module("fake_node", "kubelet", str(root))))
         kubelet.send(json.dumps([pod for of_gpu in pods for pod in of_gpu]))
         kubelet.answer()
         # The kubelet alone must identify pods.
@@ -51,7 +51,7 @@ def running_node(layout: Layout) -> Iterator[Node]:
 
 
 def _pod(layout: Layout, gpu: int, part: int) -> dict[str, str]:
-    """Return a pod with one container and one part of a GPU, as ``kubelet.py`` takes it."""
+    """Return a pod with one container and one part of a GPU, as ``fake_node.py`` takes it."""
     name = f"trainer-{gpu}-{part}"
     # Not the same as in a benchmark that runs at the same time.
     digest = sha256(f"{os.getpid()} {name}".encode()).hexdigest()

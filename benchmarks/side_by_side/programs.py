@@ -53,11 +53,8 @@ def started_program(program: Program, folder: Path, control: Control) -> Iterato
     """
     port = free_port()
     stub = {"LD_LIBRARY_PATH": str(folder), "STUB_CONTROL": str(control.path)}
-    command, variables, log = (
-        program.command(port, folder),
-        stub | program.environment,
-        folder / f"{port}.log",
-    )
+    command, variables = program.command(port, folder), stub | program.environment
+    log = folder / f"{port}.log"
     with (
         log.open("w") as output,
         started(command, port=port, variables=variables, output=output, folder=folder) as process,
@@ -91,67 +88,62 @@ def install(program: Program) -> None:
     mark.write_text(wanted)
 
 
-def nvitop() -> Program:
-    """Return nvitop-exporter, at its own interval of 1 s."""
-
-    def command(port: int, _folder: Path) -> list[str]:
-        words = ["-m", "nvitop_exporter", "--hostname", "side-by-side", "--bind-address", "127.0.0.1"]
-        return [_python(NVITOP), *words, "--port", str(port)]
-
-    packages = "nvitop-exporter==1.7.2", "nvitop==1.7.2"
-    return Program(name=NVITOP, memory="gpu_memory_used_MiB", packages=packages, command=command)
+def _glances(port: int, folder: Path) -> list[str]:
+    """Return the command line of glances with its plugin for GPUs alone, which polls each second."""
+    config = folder / "glances.conf"
+    config.write_text(f"[prometheus]\nhost=127.0.0.1\nport={port}\nprefix=glances\nlabels=src:glances\n")
+    alone = ["--disable-plugin", "all", "--enable-plugin", "gpu", "--disable-check-update"]
+    export = ["--quiet", "--config", str(config), "--export", "prometheus", "--time", "1"]
+    return [_python(GLANCES), "-m", "glances", *export, *alone]
 
 
-def glances() -> Program:
-    """Return glances with its plugin for GPUs alone, which polls each second."""
-
-    def command(port: int, folder: Path) -> list[str]:
-        config = folder / "glances.conf"
-        config.write_text(f"[prometheus]\nhost=127.0.0.1\nport={port}\nprefix=glances\nlabels=src:glances\n")
-        alone = ["--disable-plugin", "all", "--enable-plugin", "gpu", "--disable-check-update"]
-        export = ["--quiet", "--config", str(config), "--export", "prometheus", "--time", "1"]
-        return [_python(GLANCES), "-m", "glances", *export, *alone]
-
-    packages = "glances==4.5.8", "nvidia-ml-py==13.615.71", "prometheus-client==0.26.0"
-    return Program(name=GLANCES, memory="glances_gpu_mem", packages=packages, command=command)
-
-
-def nvidia_gpu_exporter(binary: Path) -> Program:
+def _nvidia_gpu_exporter(binary: Path) -> Program:
     """Return nvidia_gpu_exporter, which reads NVML every 5 s; raise MissingError if it does not run."""
-
-    def command(port: int, _folder: Path) -> list[str]:
-        polls = ["--collect.backend=nvml", "--collect.interval=5s"]
-        return [str(binary), f"--web.listen-address=127.0.0.1:{port}", *polls]
-
     try:
         words, output = [str(binary), "--version"], subprocess.STDOUT
         version = subprocess.check_output(words, stderr=output, text=True, timeout=10)  # noqa: S603 - given
     except (OSError, subprocess.SubprocessError) as error:
         raise MissingError(f"nvidia_gpu_exporter: {error}") from None
-    version = version.partition("\n")[0]
-    return Program(name=GPU_EXPORTER, memory="nvidia_smi_memory_used_bytes", version=version, command=command)
-
-
-def ours(variables: dict[str, str], *, seconds: int, name: str) -> Program:
-    """Return this project's exporter, polling every ``seconds``; ``variables`` point it at the node."""
-
-    def command(port: int, _folder: Path) -> list[str]:
-        listen = ["--listen", f"127.0.0.1:{port}", "--poll-interval", f"{seconds}s"]
-        return [sys.executable, "-m", "exporter", *listen]
-
-    environment = variables | {"PYTHONPATH": str(ROOT)}
+    polls = [str(binary), "--collect.backend=nvml", "--collect.interval=5s"]
     return Program(
-        name=name, memory="gpuslice_gpu_memory_used_bytes", command=command, environment=environment
+        name=GPU_EXPORTER,
+        memory="nvidia_smi_memory_used_bytes",
+        command=lambda port, _folder: [*polls, f"--web.listen-address=127.0.0.1:{port}"],
+        version=version.partition("\n")[0],
+    )
+
+
+def _ours(name: str, interval: str, variables: dict[str, str]) -> Program:
+    words = [sys.executable, "-m", "exporter", "--poll-interval", interval]
+    return Program(
+        name=name,
+        memory="gpuslice_gpu_memory_used_bytes",
+        command=lambda port, _folder: [*words, "--listen", f"127.0.0.1:{port}"],
+        environment=variables | {"PYTHONPATH": str(ROOT)},
     )
 
 
 def all_programs(variables: dict[str, str]) -> Sequence[Program]:
-    """Return the programs in the order of the tables; raise MissingError."""
+    """Return the programs in the order of the tables; raise MissingError.
+
+    ``variables`` point ours at the node. nvitop-exporter polls at its own interval of 1 s.
+    """
     binary = os.environ.get("GPU_EXPORTER")
+    nvitop = [_python(NVITOP), "-m", "nvitop_exporter", "--hostname", "side-by-side"]
     return (
-        nvitop(),
-        glances(),
-        *([nvidia_gpu_exporter(Path(binary).resolve())] if binary else []),
-        ours(variables, seconds=1, name=OURS),
-        ours(variables, seconds=5, name=SLOWER),
+        Program(
+            name=NVITOP,
+            memory="gpu_memory_used_MiB",
+            command=lambda port, _folder: [*nvitop, "--bind-address", "127.0.0.1", "--port", str(port)],
+            packages=("nvitop-exporter==1.7.2", "nvitop==1.7.2"),
+        ),
+        Program(
+            name=GLANCES,
+            memory="glances_gpu_mem",
+            command=_glances,
+            packages=("glances==4.5.8", "nvidia-ml-py==13.615.71", "prometheus-client==0.26.0"),
+        ),
+        *([_nvidia_gpu_exporter(Path(binary).resolve())] if binary else []),
+        _ours(OURS, "1s", variables),
+        _ours(SLOWER, "5s", variables),
     )

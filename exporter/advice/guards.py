@@ -57,11 +57,6 @@ def _largest(shares: list[float | None]) -> float | None:
     return max(known) * COMPUTE_MARGIN if known and len(known) == len(shares) else None
 
 
-def computed(window: Window) -> bool:
-    """Return whether some device computed."""
-    return any(use.computing for use in window.uses)
-
-
 def never_computed(use: Use) -> bool:
     """Return whether a device was measured nearly all the time, and did not compute in it."""
     return use.compute_coverage >= WELL_COVERED and not use.computing and use.compute_mean == 0
@@ -88,61 +83,39 @@ def _young(window: Window) -> Refusal | None:
 
 
 def _little_computing(window: Window) -> Refusal | None:
-    seconds = _computing(window)
-    if computed(window) and seconds < COMPUTED:
-        return Refusal("young", f"computed for {duration(seconds)}, which is less than 3 hours")
+    if 0 < window.computing < COMPUTED:
+        return Refusal("young", f"computed for {duration(window.computing)}, which is less than 3 hours")
     return None
-
-
-def _computing(window: Window) -> float:
-    """Return the time computing, in sum over the pods; devices that one pod holds at once count once."""
-    longest: dict[object, float] = {}
-    for use in window.uses:
-        longest[use.holder] = max(longest.get(use.holder, 0.0), use.computing)
-    return sum(longest.values())
 
 
 def _rest(window: Window) -> Refusal | None:
     rest = window.device.unattributed
     if rest is None or rest <= _REST:
         return None
-    share = f"{100 * rest:.0f} %"
-    return Refusal("shared_rest", f"{share} of the memory of the device is used by no known container")
+    return Refusal(
+        "shared_rest", f"{100 * rest:.0f} % of the memory of the device is used by no known container"
+    )
 
 
 def _not_measured(window: Window) -> Refusal | None:
     if window.device.memory is None:
         return Refusal("not_measured", "the memory of the device is not known")
-    share = coverage_of(window)
+    share = window.coverage("memory")
     if share >= COVERED:
         return None
     return Refusal("not_measured", f"memory use was known for {100 * share:.0f} % of the time held")
 
 
-def coverage_of(window: Window) -> float:
-    """Return the share of the time held in which memory use was known."""
-    held = sum(use.held for use in window.uses)
-    return sum(use.held * use.memory_coverage for use in window.uses) / held if held else 0.0
-
-
-def compute_coverage_of(window: Window) -> float:
-    """Return the share of the time held in which compute use was known."""
-    held = sum(use.held for use in window.uses)
-    return sum(use.held * use.compute_coverage for use in window.uses) / held if held else 0.0
-
-
 def _preallocated(window: Window) -> Refusal | None:
     if window.engine:
-        return Refusal(
-            "preallocated", f"{window.engine} takes memory in advance, so used is more than needed"
-        )
+        why = f"{window.engine} takes memory in advance, so used is more than needed"
+        return Refusal("preallocated", why)
     for use in window.uses:
         if use.memory_peak and _is_flat(use):
             return Refusal("preallocated", "its memory does not change while its compute does")
         if use.memory_peak and (share := _taken(use, window)) is not None:
-            return Refusal(
-                "preallocated", f"its peak is {share:.2f} of the memory, as of programs that take it"
-            )
+            why = f"its peak is {share:.2f} of the memory, as of programs that take it"
+            return Refusal("preallocated", why)
     return None
 
 
@@ -188,10 +161,10 @@ def _limit_hit(window: Window) -> Refusal | None:
     for use in window.uses:
         limit = limit_of(use, window)
         if limit and use.memory_peak is not None and use.memory_peak >= LIMIT_HIT * limit:
-            used = gibibytes(use.memory_peak)
-            return Refusal(
-                "limit_hit", f"its peak of {used} GiB is at the limit: give it more, and look again"
+            why = (
+                f"its peak of {gibibytes(use.memory_peak)} GiB is at the limit: give it more, and look again"
             )
+            return Refusal("limit_hit", why)
     return None
 
 

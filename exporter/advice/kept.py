@@ -14,9 +14,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 
 from exporter.advice.guards import COVERED, DAY, ENGINES, STEP
-from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot, Totals
 from exporter.model.readings import Engine
-from exporter.model.totals import Totals
 
 # A step with less measured time is left out; a sum with less known steps is unknown.
 _LEAST_MEASURED = 0.5
@@ -26,13 +25,11 @@ _MEDIA: tuple[Engine, ...] = ("encoder", "decoder", "jpeg")
 Key = tuple[ContainerRef, DeviceKey]
 
 
+@dataclass(slots=True)
 class Histogram:
     """Counts of shares between 0 and 1, in bins of a hundredth."""
 
-    __slots__ = ("counts",)
-
-    def __init__(self) -> None:
-        self.counts = array("I", bytes(4 * (_BINS + 1)))
+    counts: "array[int]" = field(default_factory=lambda: array("I", bytes(4 * (_BINS + 1))))
 
     def add(self, share: float) -> None:
         """Count a share; more than 1 counts as 1."""
@@ -50,9 +47,7 @@ class Histogram:
 
     def __copy__(self) -> "Histogram":
         """Return a histogram with the same counts."""
-        new = Histogram()
-        new.counts = self.counts[:]
-        return new
+        return Histogram(self.counts[:])
 
 
 @dataclass(slots=True)
@@ -212,14 +207,15 @@ class Keeper:
 
 
 def _sm_activity(snapshot: Snapshot) -> Iterator[tuple[DeviceKey, float]]:
-    for gpu in snapshot.gpus:
-        profile = gpu.reading.profiling if gpu.reading is not None else None
+    for key, row in _devices(snapshot).items():
+        profile = row.reading.profiling if row.reading is not None else None
         if profile is not None and "sm" in profile.active:
-            yield DeviceKey(gpu.identity.uuid), profile.active["sm"]
-    for mig in snapshot.migs:
-        profile = mig.reading.profiling
-        if profile is not None and "sm" in profile.active:
-            yield mig.device, profile.active["sm"]
+            yield key, profile.active["sm"]
+
+
+def _devices(snapshot: Snapshot) -> dict[DeviceKey, GpuRow | MigRow]:
+    gpus = {DeviceKey(gpu.identity.uuid): gpu for gpu in snapshot.gpus}
+    return {**gpus, **{mig.device: mig for mig in snapshot.migs}}
 
 
 def _enter_peaks(book: Book, snapshot: Snapshot) -> None:
@@ -251,14 +247,11 @@ def _enter_holders(book: Book, snapshot: Snapshot, sm: Mapping[DeviceKey, float]
         before = sums.get(row.device, 0.0)
         sums[row.device] = None if mean is None or before is None else before + mean
     book.holders = kept
-    for device, total in sums.items():
-        _enter_sum(book.devices.setdefault(device, KeptDevice()), total)
-
-
-def _enter_sum(device: KeptDevice, compute: float | None) -> None:
-    device.held_steps += 1
-    if compute is not None:
-        device.compute.add(compute)
+    for device_key, compute in sums.items():
+        device = book.devices.setdefault(device_key, KeptDevice())
+        device.held_steps += 1
+        if compute is not None:
+            device.compute.add(compute)
 
 
 def _engines(snapshot: Snapshot) -> dict[ContainerRef, str]:
@@ -272,8 +265,7 @@ def _engines(snapshot: Snapshot) -> dict[ContainerRef, str]:
 
 
 def _enter_devices(book: Book, snapshot: Snapshot) -> None:
-    rows: dict[DeviceKey, GpuRow | MigRow] = {DeviceKey(gpu.identity.uuid): gpu for gpu in snapshot.gpus}
-    rows |= {mig.device: mig for mig in snapshot.migs}
+    rows = _devices(snapshot)
     book.devices = {key: book.devices.get(key, KeptDevice()) for key in rows}
     for key, row in rows.items():
         device = book.devices[key]

@@ -1,10 +1,13 @@
 """Records of advice: the window of a workload, the facts of its device model, and the verdict.
 
-Memory is in bytes, time in seconds, compute in shares of a physical GPU. None is unknown.
+Memory is in bytes, time in seconds, compute in shares of a physical GPU. None is unknown. GPUs that are freed
+are means over the window: of a pod that held half of it, half counts.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from exporter.model import ContainerRef, DeviceKey
@@ -22,7 +25,7 @@ Verdict = Literal[
     "larger_limit",
     "keep",
 ]
-"""What would fit: see ``exporter.advice.verdicts``."""
+"""What would fit: see ``exporter.advice``."""
 
 Reason = Literal[
     "young",
@@ -129,9 +132,17 @@ class Window:
     @property
     def held(self) -> float:
         """Seconds held, in sum over the pods; devices that one pod holds at once count once."""
+        return self._by_pod(lambda use: use.held)
+
+    @property
+    def computing(self) -> float:
+        """Seconds computing, likewise; 0 if no device computed."""
+        return self._by_pod(lambda use: use.computing)
+
+    def _by_pod(self, seconds: Callable[[Use], float]) -> float:
         longest: dict[ContainerRef, float] = {}
         for use in self.uses:
-            longest[use.holder] = max(longest.get(use.holder, 0.0), use.held)
+            longest[use.holder] = max(longest.get(use.holder, 0.0), seconds(use))
         return sum(longest.values())
 
     @property
@@ -141,6 +152,33 @@ class Window:
         for use in self.uses:
             counts.setdefault(use.holder, set()).add(use.device)
         return max(map(len, counts.values()), default=0)
+
+    def coverage(self, quantity: Literal["memory", "compute"]) -> float:
+        """Return the share of the time held in which the use of memory, or of compute, was known."""
+        held, share = sum(use.held for use in self.uses), attrgetter(f"{quantity}_coverage")
+        return sum(use.held * share(use) for use in self.uses) / held if held else 0.0
+
+    def entitled_gpus(self, use: Use) -> float:
+        """Return the GPUs that a container is entitled to: the larger of its shares of memory and compute.
+
+        Without an entitlement it may use all of the device.
+        """
+        memory = (
+            use.memory_entitled / self.device.memory if use.memory_entitled and self.device.memory else None
+        )
+        shares = [share for share in (memory, use.compute_entitled) if share is not None]
+        if self.device.profile:
+            return use.compute_entitled if use.compute_entitled is not None else 1.0
+        return min(max(shares), 1.0) if shares else 1.0
+
+    def freed(self, recommended: float = 0.0, uses: Iterable[Use] | None = None) -> float:
+        """Return the GPUs freed if each of these uses, by default of all, held ``recommended`` GPUs."""
+        if self.span <= 0:
+            return 0.0
+        return sum(
+            (self.entitled_gpus(use) - recommended) * min(use.held / self.span, 1.0)
+            for use in (self.uses if uses is None else uses)
+        )
 
 
 class Need(NamedTuple):
@@ -176,3 +214,31 @@ class Advice:
     # Share of the time held in which the use was known that the verdict goes by.
     coverage: float = 0.0
     confidence: Confidence | None = None
+
+
+HOURS = 24
+"""Hours of a day: a GPU that is freed all day frees so many GPU-hours."""
+
+
+class Savings(NamedTuple):
+    """GPUs, as means over the windows."""
+
+    # Freed by the first option of each advice that frees something.
+    freed: float
+    # The part of it that another holder would get, and the part of which this is unknown.
+    fits: float
+    unknown: float
+    # Of how many windows nothing is known, by reason.
+    without: Mapping[Reason, int]
+
+
+def savings_of(advices: Sequence[Advice]) -> Savings:
+    """Return what the first options would free; options that exclude each other are never added up."""
+    firsts = [advice.options[0] for advice in advices if advice.options]
+    freeing = [option for option in firsts if option.gpus_freed > 0]
+    return Savings(
+        freed=sum(option.gpus_freed for option in freeing),
+        fits=sum(option.gpus_freed for option in freeing if option.would_fit),
+        unknown=sum(option.gpus_freed for option in freeing if option.would_fit is None),
+        without=Counter(advice.reason for advice in advices if advice.reason is not None),
+    )

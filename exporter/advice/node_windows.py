@@ -2,12 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from exporter.advice import advise
 from exporter.advice.kept import Book, Keeper, Kept, KeptDevice, measured_share
 from exporter.advice.model import Advice, DeviceFacts, Use, Window
-from exporter.advice.verdicts import advise
-from exporter.model import ADVICE_LABEL, ContainerRef, ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model import (
+    ADVICE_LABEL,
+    ContainerRef,
+    ContainerRow,
+    DeviceKey,
+    GpuRow,
+    MigRow,
+    Snapshot,
+    Totals,
+)
 from exporter.model.mig_geometry import free_beside
-from exporter.model.totals import Totals
 
 TIME_SLICING = "time-slicing"
 Group = tuple[ContainerRef | None, str, str, str]
@@ -56,12 +64,13 @@ class _Facts:
 
     def window(self, rows: Sequence[ContainerRow], book: Book) -> Window | None:
         """Return the window of a group of rows; None if the book has none of them."""
-        known = [(row, kept) for row in rows if (kept := book.holders.get((row.holder, row.device)))]
         # A row that came after the book belongs to a later window.
         known = [
             (row, kept)
-            for row, kept in known
-            if row.totals and kept.totals.first_seen == row.totals.first_seen
+            for row in rows
+            if (kept := book.holders.get((row.holder, row.device)))
+            and row.totals
+            and kept.totals.first_seen == row.totals.first_seen
         ]
         if not known:
             return None
@@ -124,10 +133,8 @@ def _largest(shares: Sequence[float | None]) -> float | None:
 
 
 def _replicas(gpu: GpuRow | None, row: ContainerRow) -> int | None:
-    offers = (
-        [count.offered for count in gpu.slices if count.resource == row.resource] if gpu is not None else []
-    )
-    return offers[0] if offers else None
+    counts = gpu.slices if gpu is not None else ()
+    return next((count.offered for count in counts if count.resource == row.resource), None)
 
 
 def _adjacent(gpu: GpuRow | None, mig: MigRow | None) -> int | None:

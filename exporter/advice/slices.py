@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from exporter.advice.guards import COMPUTE_MARGIN, MEMORY_MARGIN, NEAR_LIMIT, Refusal
 from exporter.advice.model import Need, Option, Window
-from exporter.advice.weights import average_gpus, entitled_gpus
 from exporter.formats.wording import TIMES, decimal, gibibytes, plural
 from exporter.model.mig_profiles import MigProfile
 
@@ -26,12 +25,12 @@ def held_words(window: Window) -> str:
     if device.profile:
         return device.profile if count == 1 else f"{count} {TIMES} {device.profile}"
     use = window.uses[0]
+    shared = use.compute_entitled is not None and use.compute_entitled < 1
     parts = []
     if use.memory_entitled is not None:
         parts.append(f"{gibibytes(use.memory_entitled)} GiB")
-    if use.compute_entitled is not None and use.compute_entitled < 1:
+    if shared:
         parts.append(f"{decimal(use.compute_entitled, 2)} GPU")
-    shared = use.compute_entitled is not None and use.compute_entitled < 1
     limited = use.memory_entitled is not None and device.memory and use.memory_entitled < device.memory
     return " and ".join(parts) if parts and (shared or limited) else plural(count, "GPU")
 
@@ -59,8 +58,7 @@ def _profile_for(window: Window, need: Need) -> tuple[Option | None, Refusal | N
     notes = [_PARTITION, *_notes(window, need)]
     if device.nvlink_traffic is None:
         notes.append(_NO_NVLINK)
-    share = _share(fitting, device.profiles)
-    freed = average_gpus(window, window.uses, share)
+    freed = window.freed(_share(fitting, device.profiles))
     return Option("mig_profile", fitting.name, freed, tuple(notes), would_fit=True), None
 
 
@@ -122,16 +120,14 @@ def _share_of_gpu(window: Window, need: Need) -> Option | None:
     if parts < 2:
         return None
     notes = (_NO_ISOLATION, *((SLOWER,) if need.compute is None else ()))
-    freed = average_gpus(window, window.uses, 1 / parts)
-    return Option("shared_gpu", f"1/{parts} of a shared GPU", freed, notes, would_fit=True)
+    return Option("shared_gpu", f"1/{parts} of a shared GPU", window.freed(1 / parts), notes, would_fit=True)
 
 
 def of_mig_device(window: Window, need: Need) -> Verdicts:
     """Return a smaller MIG profile, or a larger one if memory is nearly full."""
     device = window.device
     if not device.profiles:
-        why = f"the sizes of the MIG profiles of {device.model} are not known"
-        return (), Refusal("no_table", why)
+        return (), Refusal("no_table", f"the sizes of the MIG profiles of {device.model} are not known")
     held = next((profile for profile in device.profiles if profile.name == device.profile), None)
     if held is None:
         return (), Refusal("no_table", f"the size of {device.profile} is not known")
@@ -141,10 +137,10 @@ def of_mig_device(window: Window, need: Need) -> Verdicts:
     if usable and peak >= NEAR_LIMIT * usable:
         target = fitting.name if fitting else "a whole GPU"
         share = _share(fitting, device.profiles) if fitting else 1.0
-        return (Option("larger_profile", target, average_gpus(window, window.uses, share)),), None
+        return (Option("larger_profile", target, window.freed(share)),), None
     if fitting is None or _size(fitting)[:2] >= _size(held)[:2]:
         return (), None
-    freed = average_gpus(window, window.uses, _share(fitting, device.profiles))
+    freed = window.freed(_share(fitting, device.profiles))
     notes = (*_notes(window, need), *_adjacency(device.adjacent))
     fits = None if device.adjacent is None else True
     return (Option("smaller_profile", fitting.name, freed, notes, would_fit=fits),), None
@@ -162,7 +158,7 @@ def of_replicas(window: Window) -> Verdicts:
     device, replicas = window.device, window.device.replicas
     if not replicas or device.memory is None or device.sum_peak is None:
         return (), Refusal("not_measured", "the use of all holders together is not known")
-    held = sum(entitled_gpus(window, use) for use in window.uses) * replicas
+    held = sum(window.entitled_gpus(use) for use in window.uses) * replicas
     pressure, note = device.sum_peak / device.memory, ""
     if pressure >= _PRESSURE:
         count = max(min(math.floor(held * _PRESSURE / pressure), replicas - 1), 1)
@@ -177,9 +173,6 @@ def of_replicas(window: Window) -> Verdicts:
         count = max(math.floor(held * fits + _ROUNDING), replicas)
     if count == replicas:
         return (), None
-    freed = average_gpus(window, window.uses) * (1 - replicas / count)
-    return (
-        Option(
-            "replicas", plural(count, "replica"), freed, (note,) if note else (), would_fit=count > replicas
-        ),
-    ), None
+    freed = window.freed() * (1 - replicas / count)
+    notes = (note,) if note else ()
+    return (Option("replicas", plural(count, "replica"), freed, notes, would_fit=count > replicas),), None

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.amd.amdsmi import AmdSmi
+from exporter.amd.card_readings import read_board, read_parts
 from exporter.amd.cards import DRIVER, Card, driver_at, find_cards, has_nvidia, identify
 from exporter.amd.gpu_metrics import parse
 from exporter.amd.kfd import Kfd, KfdReader
-from exporter.amd.partitions import read_parts
-from exporter.amd.sensors import read_board
 from exporter.amd.sysfs_file import CardSlowError, Files
-from exporter.hangs import ReplaceableWorker
+from exporter.concurrency import ReplaceableWorker
 from exporter.model import DriverInfo, GpuIdentity, GpuReading, HardwareReading
 from exporter.model.lost_gpu import with_known_layout, without_values
 
@@ -54,14 +53,14 @@ class CardReader:
         awake = self._files.text(card.path / "power/runtime_status") != "suspended"
         metrics = parse(self._files.content(card.path / "gpu_metrics")) if awake else parse(None)
         board = read_board(self._files, card, metrics, identity.architecture) if awake else {}
-        parts = read_parts(self._files, card, kfd, metrics, board.get("memory"))
+        parts, withheld = read_parts(self._files, card, kfd, metrics, board.get("memory"))
         from_driver = (value for name, value in board.items() if name not in OF_THE_BUS)
         reading = GpuReading(
             identity=identity,
             up=not awake or any(value not in (None, {}) for value in from_driver),
             **board,
-            **parts.fields,
-            withheld={**parts.withheld, **({} if awake else {"core": ASLEEP})},
+            **parts,
+            withheld={**withheld, **({} if awake else {"core": ASLEEP})},
             sweep=sweep,
             read_at=time.time(),
             read_monotonic=self._clock(),
@@ -113,9 +112,8 @@ KFD = "kfd"
 class AmdOptions:
     """Options of the AMD source."""
 
-    # Roots of sysfs and of the process table.
+    # Root of sysfs.
     sys_root: Path
-    proc_root: Path
     # A read that takes longer is abandoned, in seconds: ``Budget.hang``.
     patience: float
     # Time to read one card, in seconds.
@@ -123,6 +121,8 @@ class AmdOptions:
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
+    # Whether the exporter's pids are those of the machine.
+    machine_pids: Callable[[], bool] = lambda: True
 
 
 class AmdSource:
@@ -130,12 +130,12 @@ class AmdSource:
 
     def __init__(self, options: AmdOptions) -> None:
         # The newest reading of every GPU, each with its own time.
-        self.latest: HardwareReading | None = None
+        self.latest = HardwareReading()
         # Whether the node had an NVIDIA GPU, too, when its AMD GPUs were first read.
         self.beside_nvidia = False
         self._sys_root = options.sys_root
         self._files = Files()
-        self._kfd = KfdReader(self._files, options.sys_root, options.proc_root)
+        self._kfd = KfdReader(self._files, options.sys_root, options.machine_pids)
         self._reader = CardReader(self._files, options.boot_clock, options.clock)
         self._worker = ReplaceableWorker("amd", options.patience, self._files.abandon)
         self._card_budget = options.card_budget
@@ -159,8 +159,7 @@ class AmdSource:
     def _sweep(self) -> HardwareReading:
         self._number += 1
         self._files.attend()
-        last = self.latest.gpus if self.latest is not None else ()
-        published = {reading.identity.uuid: reading for reading in last}
+        published = {reading.identity.uuid: reading for reading in self.latest.gpus}
         readings: dict[str, GpuReading] = {}
         self._cards = find_cards(self._files, self._sys_root, self._cards)
         cards = list(self._cards.values())
@@ -206,31 +205,27 @@ class AmdSource:
             return False
 
     def _read_kfd(self) -> Kfd:
-        context = self._files.context
-        context.deadline = time.monotonic() + self._card_budget
         try:
-            with self._files.about(KFD):
+            with self._files.about(KFD, within=self._card_budget):
                 return self._kfd.read()
         except CardSlowError:
             return Kfd()
-        finally:
-            context.deadline = None
 
     def _card(self, card: Card, kfd: Kfd) -> GpuReading | None:
         """Return the reading of one card; None if its identity has never been read."""
         self._slow.discard(card.address)
         context = self._files.context
-        context.deadline = time.monotonic() + self._card_budget
         known = self._reader.known.get(card.address)
+        uuid = known.identity.uuid if known is not None else ""
         try:
-            with self._files.about(card.address, known.identity.uuid if known is not None else ""):
+            with self._files.about(card.address, uuid, within=self._card_budget):
                 return self._reader.read(card, kfd, self._number)
         except CardSlowError:
             self._slow.add(card.address)
         except Exception as error:  # noqa: BLE001 - one card must not prevent the others from being read
             self._files.errors[context.device, "read", type(error).__name__] += 1
         finally:
-            context.deadline, context.device = None, ""
+            context.device = ""
         return self._reader.gone(card.address) if card.address in self._reader.known else None
 
     def _publish(self, gpus: dict[str, GpuReading]) -> HardwareReading:

@@ -53,11 +53,13 @@ class AmdSmi:
         if handle is None:
             return reading
         if no_energy:
-            reading = replace(reading, energy_millijoules=self._energy(handle))
+            energy = self._decoded("amdsmi_get_energy_count", handle, _energy)
+            reading = replace(reading, energy_millijoules=energy)
         if reading.ecc is None:
-            reading = replace(reading, ecc=self._ecc(handle))
+            reading = replace(reading, ecc=self._decoded("amdsmi_get_gpu_total_ecc_count", handle, _ecc))
         if not reading.power_limits_milliwatts:
-            reading = replace(reading, power_limits_milliwatts=self._limits(handle))
+            limits = self._decoded("amdsmi_get_power_cap_info", handle, _limits)
+            reading = replace(reading, power_limits_milliwatts=limits or {})
         return reading
 
     def close(self) -> None:
@@ -91,30 +93,6 @@ class AmdSmi:
                 handles[address.lower()] = handle
         return module, handles
 
-    def _energy(self, handle: Any) -> int | None:
-        """Return energy in millijoules; the resolution of the counter is in microjoules."""
-
-        def decode(answer: Any) -> int | None:
-            microjoules = answer["energy_accumulator"] * answer["counter_resolution"]
-            return _positive(microjoules / MICROJOULES_PER_MILLIJOULE)
-
-        energy: int | None = self._decoded("amdsmi_get_energy_count", handle, decode)
-        return energy
-
-    def _ecc(self, handle: Any) -> Ecc | None:
-        def decode(answer: Any) -> Ecc:
-            return Ecc(errors={key: int(answer[name]) for key, name in COUNTS.items()})
-
-        ecc: Ecc | None = self._decoded("amdsmi_get_gpu_total_ecc_count", handle, decode)
-        return ecc
-
-    def _limits(self, handle: Any) -> dict[PowerLimit, int]:
-        def decode(answer: Any) -> dict[PowerLimit, int]:
-            limits = {limit: _positive(answer[name]) for limit, name in LIMITS.items()}
-            return {limit: value // MICROWATTS_PER_MILLIWATT for limit, value in limits.items() if value}
-
-        return self._decoded("amdsmi_get_power_cap_info", handle, decode) or {}
-
     def _decoded(self, name: str, handle: Any, decode: Callable[[Any], Any]) -> Any:
         """Return the decoded answer of a call; None for an answer of an unknown form."""
         answer = self._ask(self._module, name, handle)
@@ -139,3 +117,18 @@ class AmdSmi:
 def _positive(value: float) -> int | None:
     """Return a positive integer; the second GPU of a board reports 0, as the first is metered for both."""
     return int(value) if value > 0 else None
+
+
+def _energy(answer: Any) -> int | None:
+    """Return energy in millijoules; the resolution of the counter is in microjoules."""
+    microjoules = answer["energy_accumulator"] * answer["counter_resolution"]
+    return _positive(microjoules / MICROJOULES_PER_MILLIJOULE)
+
+
+def _ecc(answer: Any) -> Ecc:
+    return Ecc(errors={key: int(answer[name]) for key, name in COUNTS.items()})
+
+
+def _limits(answer: Any) -> dict[PowerLimit, int]:
+    limits = {limit: _positive(answer[name]) for limit, name in LIMITS.items()}
+    return {limit: value // MICROWATTS_PER_MILLIWATT for limit, value in limits.items() if value}

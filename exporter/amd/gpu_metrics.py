@@ -8,6 +8,7 @@ describes itself. The kernel fills the table with ones first, so a field of all 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 ATTRIBUTES_HEADER = struct.Struct("<HBBi")
 ENTRY = struct.Struct("<Q")
@@ -52,25 +53,20 @@ ENERGY_UNITS_PER_JOULE = 1 << 16
 MOST_PERCENT = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PartitionsLayout:
     """Layout of the partitions in a table, in bytes."""
 
-    # Offset of their number, and of the first one.
-    count: int
-    first: int
-    # Size of each.
-    size: int
+    count: int  # offset of their number
+    first: int  # offset of the first one
+    size: int  # size of each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableLayout:
+class TableLayout(NamedTuple):
     """Layout of one version of the table."""
 
-    # Bytes.
-    size: int
-    # Offset and format by field of Metrics.
-    fields: Mapping[str, tuple[int, str]]
+    size: int  # bytes
+    fields: Mapping[str, tuple[int, str]]  # offset and format by field of Metrics
     partitions: PartitionsLayout | None = None
 
 
@@ -120,34 +116,30 @@ _BEFORE_MI300: Mapping[str, tuple[int, str]] = {
     "watts": (22, U16),
     "energy": (24, U64),
 }
-_MI300: Mapping[str, tuple[int, str]] = {
-    "hotspot": (4, U16),
-    "memory": (6, U16),
-    "watts": (10, U16),
-    "activity": (12, U16),
-    "memory_activity": (14, U16),
-}
+
+
+def _mi300(energy: int, pcie_replays: int) -> Mapping[str, tuple[int, str]]:
+    """Return the fields of a version for MI300 and later, of which two offsets differ between versions."""
+    return {
+        "hotspot": (4, U16),
+        "memory": (6, U16),
+        "watts": (10, U16),
+        "activity": (12, U16),
+        "memory_activity": (14, U16),
+        "energy": (energy, U64),
+        "pcie_replays": (pcie_replays, U64),
+    }
+
+
 LAYOUTS: Mapping[tuple[int, int], TableLayout] = {
-    (1, 1): TableLayout(size=96, fields=_BEFORE_MI300),
-    (1, 2): TableLayout(size=104, fields=_BEFORE_MI300),
-    (1, 3): TableLayout(size=120, fields=_BEFORE_MI300),
-    (1, 4): TableLayout(size=288, fields={**_MI300, "energy": (24, U64), "pcie_replays": (88, U64)}),
-    (1, 5): TableLayout(size=328, fields={**_MI300, "energy": (56, U64), "pcie_replays": (120, U64)}),
-    (1, 6): TableLayout(
-        size=1664,
-        fields={**_MI300, "energy": (16, U64), "pcie_replays": (104, U64)},
-        partitions=PartitionsLayout(count=306, first=312, size=168),
-    ),
-    (1, 7): TableLayout(
-        size=2208,
-        fields={**_MI300, "energy": (24, U64), "pcie_replays": (112, U64)},
-        partitions=PartitionsLayout(count=338, first=344, size=232),
-    ),
-    (1, 8): TableLayout(
-        size=3872,
-        fields={**_MI300, "energy": (24, U64), "pcie_replays": (112, U64)},
-        partitions=PartitionsLayout(count=338, first=344, size=440),
-    ),
+    (1, 1): TableLayout(96, _BEFORE_MI300),
+    (1, 2): TableLayout(104, _BEFORE_MI300),
+    (1, 3): TableLayout(120, _BEFORE_MI300),
+    (1, 4): TableLayout(288, _mi300(energy=24, pcie_replays=88)),
+    (1, 5): TableLayout(328, _mi300(energy=56, pcie_replays=120)),
+    (1, 6): TableLayout(1664, _mi300(energy=16, pcie_replays=104), PartitionsLayout(306, 312, 168)),
+    (1, 7): TableLayout(2208, _mi300(energy=24, pcie_replays=112), PartitionsLayout(338, 344, 232)),
+    (1, 8): TableLayout(3872, _mi300(energy=24, pcie_replays=112), PartitionsLayout(338, 344, 440)),
 }
 _FIRST_WITH_ENERGY_UNIT = (1, 4)
 _OF_PROCESSORS = (2, 3)

@@ -2,15 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.amd.cards import Card, render_minor
 from exporter.amd.sysfs_file import Files, properties, to_amount
-from exporter.model import DeviceProcess
-from exporter.model.pid_namespace import counts_machine_pids
-from exporter.model.sums import total
+from exporter.model import DeviceProcess, total
 
 KFD = Path("class/kfd/kfd")
 # Heap types of device memory, public and private; other heaps are caches and so on.
@@ -37,41 +35,6 @@ class KfdNode:
     architecture: str | None
     # Bytes of its own device memory.
     memory: int | None
-
-
-class KfdTopology:
-    """The nodes by location, read again when the generation of KFD's list changes."""
-
-    def __init__(self, files: Files, sys_root: Path) -> None:
-        self._files = files
-        self._root = sys_root / KFD / "topology"
-        # False if some nodes could not be read: a container may only see those of its own devices.
-        self.complete = True
-        self._generation: int | None = None
-        self._nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = {}
-
-    def read(self) -> Mapping[tuple[int, int], tuple[KfdNode, ...]]:
-        """Return the nodes at each PCI location, in the order of partitions."""
-        generation = self._files.number(self._root / "generation_id")
-        if generation is None or generation != self._generation:
-            failures = self._files.failures()
-            self._nodes = self._read()
-            # An incomplete list is read again next time.
-            self.complete = self._files.failures() == failures
-            self._generation = generation if self.complete else None
-        return self._nodes
-
-    def _read(self) -> Mapping[tuple[int, int], tuple[KfdNode, ...]]:
-        by_location: defaultdict[tuple[int, int], list[KfdNode]] = defaultdict(list)
-        folder = self._root / "nodes"
-        for name in self._files.names(folder):
-            node = _node(self._files, folder / name)
-            if node is not None:
-                by_location[node.location].append(node)
-        return {
-            location: tuple(sorted(nodes, key=lambda node: node.partition))
-            for location, nodes in by_location.items()
-        }
 
 
 def _node(files: Files, path: Path) -> KfdNode | None:
@@ -122,9 +85,8 @@ class NodeUsage:
     units: int | None
 
 
-def list_processes(files: Files, sys_root: Path) -> tuple[Path, ...] | None:
+def _list_processes(files: Files, root: Path) -> tuple[Path, ...] | None:
     """Return the folder of each process that has KFD open; None if they cannot be listed."""
-    root = sys_root / KFD / "proc"
     failures = files.failures()
     names = files.names(root)
     if files.failures() > failures or not root.is_dir():
@@ -219,25 +181,48 @@ class Kfd:
 
 
 class KfdReader:
-    """Reads KFD once for all GPUs of a sweep."""
+    """Reads KFD once for all GPUs of a sweep; the nodes only when the generation of its list changes."""
 
-    def __init__(self, files: Files, sys_root: Path, proc_root: Path) -> None:
+    def __init__(self, files: Files, sys_root: Path, machine_pids: Callable[[], bool]) -> None:
         self._files = files
         self._sys_root = sys_root
-        self._proc_root = proc_root
-        self._topology = KfdTopology(files, sys_root)
+        self._machine_pids = machine_pids
+        # False if some nodes could not be read: a container may only see those of its own devices.
+        self._complete = True
+        self._generation: int | None = None
+        self._nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = {}
 
     def read(self) -> Kfd:
         """Return the current state of KFD. Raises CardSlowError."""
-        nodes = self._topology.read()
+        topology = self._sys_root / KFD / "topology"
+        generation = self._files.number(topology / "generation_id")
+        if generation is None or generation != self._generation:
+            failures = self._files.failures()
+            self._nodes = self._read_nodes(topology / "nodes")
+            # An incomplete list is read again next time.
+            self._complete = self._files.failures() == failures
+            self._generation = generation if self._complete else None
+        nodes = self._nodes
         partitioned = any(node.partition or len(of_gpu) > 1 for of_gpu in nodes.values() for node in of_gpu)
         return Kfd(
             nodes=nodes,
-            complete=self._topology.complete,
-            processes=list_processes(self._files, self._sys_root),
+            complete=self._complete,
+            processes=_list_processes(self._files, self._sys_root / KFD / "proc"),
             names=self._names() if partitioned else {},
-            machine_pids=counts_machine_pids(self._proc_root),
+            machine_pids=self._machine_pids(),
         )
+
+    def _read_nodes(self, folder: Path) -> Mapping[tuple[int, int], tuple[KfdNode, ...]]:
+        """Return the nodes at each PCI location, in the order of partitions."""
+        by_location: defaultdict[tuple[int, int], list[KfdNode]] = defaultdict(list)
+        for name in self._files.names(folder):
+            node = _node(self._files, folder / name)
+            if node is not None:
+                by_location[node.location].append(node)
+        return {
+            location: tuple(sorted(nodes, key=lambda node: node.partition))
+            for location, nodes in by_location.items()
+        }
 
     def _names(self) -> Mapping[int, str]:
         """Return partition names by render node, including those of partitions that are not in use."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.hangs import HANGS, Hangs, Watched
+from exporter.concurrency import HANGS, Watched
 
 # A file of sysfs has one page, gpu_metrics up to a few; the rest of a longer one is ignored.
 LONGEST, PORTION = 1 << 16, 8 << 10
@@ -52,37 +52,43 @@ class Files:
         # Failures since start by (GPU uuid, file, error name).
         self.errors: Counter[tuple[str, str, str]] = Counter()
         self.context = ReadContext()
-        self._hangs = Hangs()
-        self._newest = self._hangs.watch()
+        # Name of the read that has not returned, by excluded place.
+        self._hanging: dict[str, str] = {}
+        self._newest = Watched(self._hanging)
 
     @property
     def hanging(self) -> frozenset[str]:
         """Places of the reads that have not returned, in abandoned threads."""
-        return frozenset(self._hangs.calls)
+        return frozenset(self._hanging)
 
     def attend(self) -> None:
         """Watch the reads of this thread from now on."""
         if self.context.watched is None:
-            self.context.watched = self._newest = self._hangs.watch()
+            self.context.watched = self._newest = Watched(self._hanging)
 
     def abandon(self, patience: float) -> bool:
         """Return whether the thread that reads is abandoned: its read exceeds ``patience`` seconds."""
         return self._newest.abandon(patience)
 
     @contextmanager
-    def about(self, place: str, device: str = "") -> Iterator[None]:
+    def about(self, place: str, device: str = "", within: float | None = None) -> Iterator[None]:
         """Read one part of the node, which is excluded if one of these reads hangs.
 
-        ``device`` is the uuid to count failures for. Raises CardSlowError while the place is excluded.
+        ``device`` is the uuid to count failures for. ``within`` is the time for the reads in seconds, by
+        default what is left of the time around. Raises CardSlowError while the place is excluded.
         """
-        if place in self._hangs.calls:
-            self.errors[device, self._hangs.calls.get(place, SYSFS), HANGS] += 1
+        if place in self._hanging:
+            self.errors[device, self._hanging.get(place, SYSFS), HANGS] += 1
             raise CardSlowError
-        outer, self.context.place = self.context.place, place
+        context = self.context
+        outer = context.place, context.deadline
+        context.place = place
+        if within is not None:
+            context.deadline = time.monotonic() + within
         try:
             yield
         finally:
-            self.context.place = outer
+            context.place, context.deadline = outer
 
     @contextmanager
     def waiting(self, name: str) -> Iterator[None]:

@@ -4,9 +4,8 @@ from collections import defaultdict
 from operator import attrgetter
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing, HeldClaim, Holding, Holdings
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, HeldClaim, Holding, Holdings, total
 from exporter.model.kubelet import worst_health
-from exporter.model.sums import total
 
 
 class Entitlement(NamedTuple):

@@ -1,19 +1,12 @@
 """The rows of every GPU: its devices, its containers, and the unattributed rest."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from exporter.attribution import use
-from exporter.attribution.device_rows import DeviceJoin
+from exporter.attribution.container_rows import DeviceJoin
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
-from exporter.attribution.plausibility import (
-    AMD,
-    ambiguous,
-    lists_held_devices,
-    lists_users,
-    lists_users_of,
-    plausible_utilization,
-)
+from exporter.attribution.owners import ambiguous, lists_users, lists_users_of
 from exporter.attribution.use import Device
 from exporter.model import (
     ContainerRef,
@@ -28,10 +21,11 @@ from exporter.model import (
     ProcessRow,
     SliceCount,
     Workloads,
+    total,
 )
 from exporter.model.mig_geometry import memory_slices
-from exporter.model.sums import total
 
+NVIDIA, AMD = "nvidia", "amd"
 WHOLE_GPU = 1.0
 # Shares come from percents: differences below this are rounding of sums.
 DIGITS = 9
@@ -67,38 +61,30 @@ def attribute(
     ordered = sorted(gpus, key=lambda gpu: (gpu.identity.index, gpu.identity.uuid))
     unnamed = ambiguous(ordered, held, workloads) | workloads.superseded
     held_at_reading = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
-    devices = DeviceJoin(held, workloads, unnamed, confirmed=confirmed)
+    devices = DeviceJoin(held=held, workloads=workloads, unnamed=unnamed, confirmed=confirmed)
     join = _Join(held, devices, stale, held_at_reading)
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.unread(identity) for identity in held.holdings.unread]
     return Attribution(
         gpus=tuple(gpu_rows),
         migs=tuple(join.migs),
-        containers=tuple(sorted(join.containers, key=lambda row: (row.holder, row.device))),
+        containers=tuple(sorted(devices.containers, key=lambda row: (row.holder, row.device))),
         inconsistent=tuple(join.inconsistent),
         processes=tuple(devices.processes),
         proven=frozenset(devices.proven),
     )
 
 
+@dataclass(slots=True)
 class _Join:
     """Collects the rows of one poll."""
 
-    def __init__(
-        self,
-        held: HoldingsIndex,
-        devices: DeviceJoin,
-        stale: Collection[str],
-        held_at_reading: Mapping[str, HoldingsIndex],
-    ) -> None:
-        self._stale = stale
-        self._held_at_reading = held_at_reading
-        self.migs: list[MigRow] = []
-        self.containers: list[ContainerRow] = []
-        self.inconsistent: list[tuple[str, str, str]] = []
-        self._held = held
-        self._holdings = held.holdings
-        self._devices = devices
+    held: HoldingsIndex
+    devices: DeviceJoin
+    stale: Collection[str]
+    held_at_reading: Mapping[str, HoldingsIndex]
+    migs: list[MigRow] = field(default_factory=list)
+    inconsistent: list[tuple[str, str, str]] = field(default_factory=list)
 
     def gpu(self, gpu: GpuReading) -> GpuRow:
         if not gpu.mig_enabled:
@@ -116,57 +102,49 @@ class _Join:
         return replace(self._whole(GpuReading(identity=identity)), reading=None)
 
     def _whole(self, gpu: GpuReading) -> GpuRow:
-        key = DeviceKey(gpu.identity.uuid)
-        sharing = self._sharing(key)
-        metered = use.of_gpu(gpu)
-        device = Device(
+        device = self._device(gpu)
+        rows = self.devices.rows(device)
+        return self._gpu_row(gpu, device.sharing.sharing, [device.key], rows, device.compute)
+
+    def _device(self, gpu: GpuReading, mig: MigReading | None = None) -> Device:
+        """Return one of the GPU's MIG devices, or the GPU as a whole."""
+        key = DeviceKey(gpu.identity.uuid, "" if mig is None else mig.uuid)
+        reading = gpu if mig is None else mig
+        metered = use.of_gpu(gpu) if mig is None else use.of_mig(gpu, mig)
+        if mig is None:
+            listed = gpu.identity.vendor != AMD and lists_users(gpu.processes, gpu.memory)
+        else:
+            # GPUs with partitions have no graphics processes, which the driver might not list.
+            listed = lists_users_of(gpu, mig)
+        own = metered.share if mig is None else use.own_of(mig)
+        return Device(
             key=key,
             model=gpu.identity.model,
-            sharing=sharing,
-            source="device",
-            fresh=gpu.identity.uuid not in self._stale,
-            holders_then=self._holders_then(key),
-            memory=gpu.memory,
+            sharing=self._sharing(key),
+            source="device" if mig is None else "instance",
+            fresh=gpu.identity.uuid not in self.stale,
+            # The known holders at the time it was read.
+            holders_then=self.held_at_reading.get(key.uuid, self.held).on(key),
+            memory=None if mig is not None and mig.memory_shared else reading.memory,
             compute=metered.share,
             compute_source=metered.source,
-            lists_all=gpu.identity.vendor != AMD and lists_users(gpu.processes, gpu.memory),
-            processes=gpu.processes,
-            utilization=plausible_utilization(gpu.process_utilization, metered.share),
+            lists_all=listed,
+            processes=reading.processes,
+            utilization=use.plausible_utilization(reading.process_utilization, own),
         )
-        rows = self._devices.rows(device)
-        self.containers += rows
-        return self._gpu_row(gpu, sharing.sharing, [key], rows, metered.share)
 
     def _mig(self, gpu: GpuReading, mig: MigReading) -> list[ContainerRow]:
-        key = DeviceKey(gpu.identity.uuid, mig.uuid)
-        sharing = self._sharing(key)
-        memory = None if mig.memory_shared else mig.memory
-        metered = use.of_mig(gpu, mig)
-        device = Device(
-            key=key,
-            model=gpu.identity.model,
-            sharing=sharing,
-            source="instance",
-            fresh=gpu.identity.uuid not in self._stale,
-            holders_then=self._holders_then(key),
-            memory=memory,
-            compute=metered.share,
-            compute_source=metered.source,
-            # GPUs with partitions have no graphics processes, which the driver might not list.
-            lists_all=lists_users_of(gpu, mig),
-            processes=mig.processes,
-            utilization=plausible_utilization(mig.process_utilization, use.own_of(mig)),
-        )
-        rows = self._devices.rows(device)
-        self.containers += rows
+        device = self._device(gpu, mig)
+        key, memory = device.key, device.memory
+        rows = self.devices.rows(device)
         row = MigRow(
             device=key,
             reading=mig,
-            slices=sharing.slices,
+            slices=device.sharing.slices,
             holders=self._holder_count([key]),
             unattributed_memory=self._memory_rest(key, memory.used if memory is not None else None, rows),
-            compute_used=metered.share,
-            unattributed_utilization=_utilization_rest(metered.share, rows),
+            compute_used=device.compute,
+            unattributed_utilization=_utilization_rest(device.compute, rows),
         )
         self.migs.append(row)
         part = use.part_of(gpu, mig)
@@ -183,7 +161,7 @@ class _Join:
         used: float | None,
     ) -> GpuRow:
         whole = DeviceKey(gpu.identity.uuid)
-        listed = lists_held_devices(gpu, self._holdings.unresolved_holders)
+        listed = _lists_held_devices(gpu, self.held.holdings.unresolved_holders)
         used_slices = _slices_used(gpu)
         free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
         memory = memory_slices(gpu)
@@ -205,27 +183,23 @@ class _Join:
         self._check_compute(whole, rows, WHOLE_GPU)
         return row
 
-    def _holders_then(self, key: DeviceKey) -> Collection[ContainerRef]:
-        """Return the known holders of a device at the time it was read."""
-        return self._held_at_reading.get(key.uuid, self._held).on(key)
-
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
-        return self._holdings.devices.get(key, UNKNOWN_SHARING)
+        return self.held.holdings.devices.get(key, UNKNOWN_SHARING)
 
     def _are_known(self, keys: Iterable[DeviceKey]) -> bool:
         """Return True if all holders of these devices are known."""
-        known = self._holdings.known and self._holdings.all_listed
-        return known and self._holdings.unplaced.isdisjoint(keys)
+        known = self.held.holdings.known and self.held.holdings.all_listed
+        return known and self.held.holdings.unplaced.isdisjoint(keys)
 
     def _holder_count(self, keys: Collection[DeviceKey]) -> int | None:
         if not self._are_known(keys):
             return None
-        return len({holder for key in keys for holder in self._held.on(key)})
+        return len({holder for key in keys for holder in self.held.on(key)})
 
     def _memory_entitled(self, keys: Collection[DeviceKey]) -> int | None:
         if not self._are_known(keys):
             return None
-        held = [holding for key in keys for part in self._held.on(key).values() for holding in part]
+        held = [holding for key in keys for part in self.held.on(key).values() for holding in part]
         return total([holding.memory_entitled for holding in held])
 
     def _memory_rest(self, key: DeviceKey, used: int | None, rows: Iterable[ContainerRow]) -> int | None:
@@ -244,6 +218,19 @@ class _Join:
         """
         if _computed(rows) > most + ROUNDING:
             self.inconsistent.append((*key, "compute"))
+
+
+def _lists_held_devices(gpu: GpuReading, unresolved: Collection[ContainerRef]) -> bool:
+    """Return True if the reading lists every device of a GPU that a container may hold.
+
+    KFD permanently hides partitions from readers without access. MIG devices are known from earlier readings,
+    except one made while the driver did not list them: its holder is in ``unresolved``, the containers with
+    ids of no known device.
+    """
+    if gpu.identity.vendor == AMD:
+        return gpu.mig_complete
+    complete = gpu.mig_complete and (gpu.mig_enabled is not None or gpu.identity.vendor != NVIDIA)
+    return complete or not unresolved
 
 
 def _utilization_rest(used: float | None, rows: Iterable[ContainerRow]) -> float | None:

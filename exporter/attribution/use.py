@@ -18,8 +18,8 @@ from exporter.model import (
     Memory,
     MigReading,
     Profile,
+    total,
 )
-from exporter.model.sums import total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class Use:
 
 
 NOTHING_KNOWN = Use()
+# Below this share, utilization of a device does not contradict idle processes: the periods differ.
+BUSY = 0.1
 # Systems that always serve holders through MPS; with others, MPS clients among the processes show it.
 BY_MPS = frozenset({"mps", "nos"})
 
@@ -74,16 +76,19 @@ def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> di
 
 
 def use_by_process(
-    device: Device, holders: Iterable[ContainerRef], owned: Owned, absence_proven: bool
+    device: Device,
+    percents: Mapping[int, float | None],
+    holders: Iterable[ContainerRef],
+    owned: Owned,
+    absence_proven: bool,
 ) -> dict[ContainerRef, Use]:
     """Return each owner's sum over its processes; 0 for a holder only if it has proven none.
 
-    Rules 3, 4, 6 and 7.
+    ``percents`` are those of ``percent_by_pid``. Rules 3, 4, 6 and 7.
     """
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
-    percents = _percents(device)
     uses = {owner: _sum(percents, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in uses:
@@ -102,11 +107,6 @@ def use_by_process(
     return _with_device_compute(device, refs, owned, uses)
 
 
-def compute_of(device: Device) -> dict[int, float | None]:
-    """Return the share of the physical GPU used by each pid; None if unknown, or a 0 that proves nothing."""
-    return {pid: None if percent is None else percent / 100 for pid, percent in _percents(device).items()}
-
-
 def _sum(percents: Mapping[int, float | None], processes: list[DeviceProcess]) -> Use:
     memory = total([process.memory for process in processes])
     percent = total([percents[process.pid] for process in processes])
@@ -119,8 +119,11 @@ def _sum(percents: Mapping[int, float | None], processes: list[DeviceProcess]) -
     )
 
 
-def _percents(device: Device) -> dict[int, float | None]:
-    """Return the percent by pid: 0 for a process without an entry, None if unknown or not proven to be 0."""
+def percent_by_pid(device: Device) -> dict[int, float | None]:
+    """Return the percent of the physical GPU that each process of a device uses.
+
+    0 for a process without an entry, None if it is unknown or not proven to be 0.
+    """
     pids = [process.pid for process in device.processes or ()]
     if device.utilization is None:
         return dict.fromkeys(pids)
@@ -201,6 +204,14 @@ def _with_device_compute(
         return uses
     use = uses[holders[0]]
     return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}
+
+
+def plausible_utilization(
+    utilization: Mapping[int, float | None] | None, compute: float | None
+) -> Mapping[int, float | None] | None:
+    """Return ``utilization`` (pid → percent), or None if it is all zero on a device that was busy."""
+    all_idle = utilization is not None and not any(utilization.values())
+    return None if all_idle and compute is not None and compute >= BUSY else utilization
 
 
 class Metered(NamedTuple):

@@ -1,1 +1,146 @@
-"""The commands of the command line."""
+"""The commands of the command line: the help text of each, and its own options."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from exporter.config.parse import duration
+
+INSPECT, ADVISE = "inspect", "advise"
+DEMO_SCENARIO = "showcase"
+_ADVICE_FORMATS = ("text", "json", "csv")
+_PROMETHEUS = (
+    "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To reach "
+    "one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and then "
+    "--prometheus-url http://localhost:9090"
+)
+
+
+def _add_scenario(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenario", metavar="NAME|FILE", help="use a simulated node instead of this one")
+
+
+def _demo_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scenario",
+        metavar="NAME|FILE",
+        default=DEMO_SCENARIO,
+        help=f"the simulated node, by name or as a JSON file. Default: {DEMO_SCENARIO}",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the loads; the same seed repeats them")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
+
+
+def _snapshot_options(parser: argparse.ArgumentParser) -> None:
+    from exporter.commands.snapshot import FORMATS  # noqa: PLC0415 - imports the poller
+
+    parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="Default: text")
+    _add_scenario(parser)
+
+
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    _add_scenario(parser)
+
+
+def _metrics_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--count", action="store_true", help="poll once and print the number of series of this node by set"
+    )
+    _add_scenario(parser)
+
+
+def _record_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write here instead of to the terminal")
+    parser.add_argument(
+        "--unmasked", action="store_true", help="keep real UUIDs, serials and names; do not share the result"
+    )
+    _add_scenario(parser)
+
+
+def _duration(shortest: str, longest: str) -> Callable[[str], float]:
+    kind = duration(shortest, longest)
+
+    def parse(text: str) -> float:
+        try:
+            seconds: float = kind.parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+        return seconds
+
+    return parse
+
+
+def _hub_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--refresh",
+        type=_duration("1s", "1h"),
+        default=30.0,
+        metavar="DURATION",
+        help="time between two reads of the cluster; longer if a read takes longer. Default: 30s",
+    )
+    parser.add_argument(
+        "--window",
+        type=_duration("1h", "720h"),
+        default=86400.0,
+        metavar="DURATION",
+        help="time over which GPU-hours are summed. Default: 24h",
+    )
+    parser.add_argument(
+        "--node-url-template",
+        default="http://{instance}/",
+        metavar="URL",
+        help="URL of a node's page, with the placeholders {instance}, {node}, {cluster} and {job}. "
+        "Default: http://{instance}/",
+    )
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "nodes", nargs="*", metavar="NODE", help="only these nodes, with their GPUs. Default: all"
+    )
+    parser.add_argument(
+        "--details", action="store_true", help="show every container that holds or uses a GPU"
+    )
+    parser.add_argument(
+        "--advice",
+        action="store_true",
+        help="show which slice would fit each workload, as the command advise",
+    )
+    parser.add_argument("--namespace", default="", help="of --advice: only this namespace. Default: all")
+    parser.add_argument(
+        "--output", "-o", choices=_ADVICE_FORMATS, default="text", help="csv: of --advice only. Default: text"
+    )
+    parser.epilog = _PROMETHEUS
+
+
+def _advise_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "namespace", nargs="?", default="", metavar="NAMESPACE", help="Default: all namespaces"
+    )
+    parser.add_argument("--output", "-o", choices=_ADVICE_FORMATS, default="text", help="Default: text")
+    parser.epilog = _PROMETHEUS
+
+
+HELP = {
+    "serve": "poll this node and serve the page and /metrics (the default)",
+    "demo": "the same on a simulated node",
+    "snapshot": "poll once and print the result",
+    "doctor": "check what can be read here, what is missing, and how to fix it; "
+    "exit code 0: all OK, 1: something degraded, 3: something missing",
+    "record": "write a scenario of this node, with UUIDs, serials and names masked",
+    "metrics": "print the table of all series as Markdown, or count those of this node",
+    "hub": "serve the page of the whole cluster, with data from a Prometheus",
+    INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
+    ADVISE: "print which slice would fit each workload of the cluster, from seven days in a Prometheus",
+}
+OPTIONS = {
+    "demo": _demo_options,
+    "snapshot": _snapshot_options,
+    "doctor": _doctor_options,
+    "record": _record_options,
+    "metrics": _metrics_options,
+    "hub": _hub_options,
+    INSPECT: _inspect_options,
+    ADVISE: _advise_options,
+}

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from exporter.config.settings import Settings
-from exporter.exposition.page import Exposition
-from exporter.exposition.self_metrics import SelfMetrics
+from exporter.config import Settings
+from exporter.exposition import Exposition, SelfMetrics
 from exporter.metrics import (
     COLLECTOR,
     CONTAINER,
@@ -137,16 +136,12 @@ def _native() -> Iterator[str]:
     for title, (text, families) in _SECTIONS.items():
         labels = ", ".join(map(_code, LEVEL_LABELS[families[0].level])) or "none"
         yield from ("", f"## {title}", "", f"{text} Labels: {labels}.", "")
-        yield from _table(
-            ("series", "type", "further labels", "set", "meaning", "where"), map(_native_row, families)
-        )
+        yield from _families(families)
 
 
 def _dcgm() -> Iterator[str]:
-    yield from ("", "## DCGM names", "", *_DCGM_TEXT.splitlines(), "")
-    yield from _table(("series", "type", "further labels", "set", "meaning", "where"), map(_dcgm_row, DCGM))
-    yield from ("", "### Version 1", "", *_LEGACY_TEXT.splitlines(), "")
-    yield from _table(("series", "type", "further labels", "set", "meaning", "where"), map(_dcgm_row, LEGACY))
+    yield from ("", "## DCGM names", "", *_DCGM_TEXT.splitlines(), "", *_families(DCGM))
+    yield from ("", "### Version 1", "", *_LEGACY_TEXT.splitlines(), "", *_families(LEGACY))
 
 
 def _self() -> Iterator[str]:
@@ -160,22 +155,27 @@ def _self() -> Iterator[str]:
     yield from ("", *_SELF_TEXT.splitlines(), "")
 
 
-def _native_row(family: AnyFamily) -> tuple[str, ...]:
-    return _cells(family, _set_of(family))
-
-
-def _dcgm_row(family: AnyFamily) -> tuple[str, ...]:
-    names = "legacy" if family in LEGACY else "default" if family in DEFAULT else "all"
-    return _cells(family, names)
-
-
-def _cells(family: AnyFamily, of_set: str) -> tuple[str, ...]:
-    where = GROUPS[family.group].where if family.group else ""
-    return _code(family.name), family.type, " ".join(map(_code, family.labels)), of_set, family.help, where
+def _families(families: Iterable[AnyFamily]) -> Iterator[str]:
+    rows = (
+        (
+            _code(family.name),
+            family.type,
+            " ".join(map(_code, family.labels)),
+            _set_of(family),
+            family.help,
+            GROUPS[family.group].where if family.group else "",
+        )
+        for family in families
+    )
+    return _table(("series", "type", "further labels", "set", "meaning", "where"), rows)
 
 
 def _set_of(family: AnyFamily) -> str:
     """Return the set of a family; of one of which core has a part, the label values that core has."""
+    if family in LEGACY:
+        return "legacy"
+    if family in DCGM:
+        return "default" if family in DEFAULT else "all"
     if isinstance(family, Family) or family.in_core is None:
         return family.of_set
     parts = (" ".join(values) for values in sorted(family.in_core))

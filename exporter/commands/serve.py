@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from exporter.advice.kept import Keeper
 from exporter.advice.node_windows import advice_of_node
-from exporter.commands.node_and_printing import Node
-from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
-from exporter.doctor import Doctor
-from exporter.exposition.page import Exposition
+from exporter.commands.runtime import Node
+from exporter.commands.server_process import run_until, shutdown_signals, tune_malloc
+from exporter.doctor.checks import Doctor
+from exporter.exposition import Exposition
 from exporter.history.ring import History, spans_of
 from exporter.metrics.selection import Selection
 from exporter.model.poll_result import DEADLINE
@@ -20,12 +20,14 @@ from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
 from exporter.poll.release_window import Release
 from exporter.poll.sources import Sources
-from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
+from exporter.prometheus import Prometheus
+from exporter.prometheus.combined_history import LongerHistory
+from exporter.prometheus.past_queries import PrometheusHistory
 from exporter.web import Server, make_app
+from exporter.web.app import Site
 from exporter.web.auth import access_of
 from exporter.web.live.broadcaster import Ticker
 from exporter.web.render_cache import RenderCache
-from exporter.web.routes import Site
 from exporter.web.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)
@@ -83,16 +85,8 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
 
 def _past(poller: Poller, history: History) -> LongerHistory:
     """Return the history: from memory, and before that from a Prometheus if one is set."""
-    settings = poller.settings
-    older = None
-    if settings.prometheus_url is not None:
-        prometheus = Prometheus(
-            settings.prometheus_url,
-            token_file=settings.prometheus_token_file,
-            ca_file=settings.prometheus_ca_file,
-            deadline=PAST_SECONDS,
-        )
-        older = PrometheusHistory(prometheus, lambda: poller.snapshot)
+    prometheus = Prometheus.of(poller.settings, PAST_SECONDS)
+    older = None if prometheus is None else PrometheusHistory(prometheus, lambda: poller.snapshot)
     return LongerHistory(history, older, kept=history.kept)
 
 
@@ -107,18 +101,19 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
         exposition,
         idle_after=settings.idle_after,
         interval=settings.poll_interval,
+        spans=spans_of(settings.history_retention, longer=settings.prometheus_url is not None),
+        sparkline=Sparklines(history).of,
+        advise=lambda snapshot, only: advice_of_node(snapshot, keeper, only),
+        report=doctor.report,
+        price=settings.gpu_hour_price,
     )
-    pages.advises(lambda snapshot, only: advice_of_node(snapshot, keeper, only), settings.gpu_hour_price)
     poller.subscribe(pages.turn)
     ticker = Ticker()
     poller.subscribe(ticker.tick)
     return Site(
         pages=pages,
         restart_reason=lambda: poller.restart_reason,
-        report=doctor.report,
         past=past,
-        sparkline=Sparklines(history).of,
-        spans=spans_of(settings.history_retention, longer=settings.prometheus_url is not None),
         ticker=ticker,
     )
 

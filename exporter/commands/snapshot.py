@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from exporter.commands.node_and_printing import Node
-from exporter.config.settings import Settings
-from exporter.exposition.page import Exposition, choose_format
+from exporter.commands.runtime import Node
+from exporter.config import Settings
+from exporter.exposition import Exposition, choose_format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.metrics.selection import Selection
@@ -36,11 +36,7 @@ async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
     stale_after = max(node.settings.stale_after, 2 * PATIENCE_SECONDS)
     budget = Budget.of_interval(node.settings.poll_interval).patient(PATIENCE_SECONDS)
     sources = Sources(node.settings, node.nvml_library, budget=budget)
-    poller = Poller(
-        replace(node.settings, stale_after=stale_after),
-        sources,
-        demo=node.fake is not None,
-    )
+    poller = Poller(replace(node.settings, stale_after=stale_after), sources, demo=node.fake is not None)
     message = (
         f"gpuslice-exporter: waiting for a source that does not answer, {PATIENCE_SECONDS:.0f} s at most\n"
     )

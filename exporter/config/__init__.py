@@ -1,1 +1,160 @@
-"""Settings: one table of options, read from flags, the environment and a YAML file."""
+"""Settings: loaded from flags, the environment and the YAML file, by one table of options.
+
+A flag overrides the environment, the environment the YAML file, and the file the default. All sources and the
+defaults are text, so that one parser per option reads them all.
+"""
+
+import argparse
+import socket
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from exporter.config.parse import Kind, ListenAddress, Option, SettingsError, read_yaml
+from exporter.config.table import Settings
+
+__all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "kebab", "load_settings", "variable"]
+
+_PREFIX = "GPUSLICE_"
+_LONGEST_DETAIL = 200
+_FILE = "config"  # the only option that cannot be in the file
+
+
+class _Given(NamedTuple):
+    """The values of an option in one source."""
+
+    source: str  # the option as the user gave it
+    texts: tuple[str, ...]
+
+
+_OPTIONS: dict[str, Option] = {row.name: row.metadata["option"] for row in fields(Settings)}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every option; a flag that is not given is absent from the parser's namespace."""
+    for name, row in _OPTIONS.items():
+        text = f"{row.help} Default: {row.shown}. Also {variable(name)}."
+        parser.add_argument(
+            f"--{kebab(name)}",
+            metavar=row.kind.metavar,
+            action="append" if row.repeatable else "store",
+            default=argparse.SUPPRESS,
+            help=text.replace("%", "%%").replace("`", ""),
+        )
+
+
+def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    """Return the settings of parsed flags (by field name), the environment, and the YAML file that they name.
+
+    Other entries of both mappings are ignored, and so are empty variables. Raises SettingsError for the first
+    invalid value, and for an unknown key in the file.
+    """
+    given = _from_environment(environ) | _from_flags(argv_namespace)
+    given = _from_pod(environ) | _from_file(given.get(_FILE)) | given
+    values: dict[str, Any] = {"host": socket.gethostname()}
+    for name, row in _OPTIONS.items():
+        values[name] = _value(row, given.get(name), values)
+    del values["host"]
+    settings = Settings(**values)
+    _check_ages(settings, given)
+    return settings
+
+
+def _from_flags(namespace: Mapping[str, object]) -> dict[str, _Given]:
+    return {
+        name: _Given(f"--{kebab(name)}", tuple(map(str, value if isinstance(value, list) else [value])))
+        for name in _OPTIONS
+        if (value := namespace.get(name)) is not None
+    }
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    # Unknown names with our prefix are not an error: Kubernetes sets variables by the names of Services.
+    return {
+        name: _Given(variable(name), tuple(filter(None, text.split(","))) if row.repeatable else (text,))
+        for name, row in _OPTIONS.items()
+        if (text := environ.get(variable(name), "").strip())
+    }
+
+
+def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:
+    # The usual name of this variable in pod specs; a better default than the host name.
+    name = environ.get("NODE_NAME", "").strip()
+    return {"node_name": _Given("NODE_NAME", (name,))} if name else {}
+
+
+def _from_file(config: _Given | None) -> dict[str, _Given]:
+    if config is None:
+        return {}
+    path = _value(_OPTIONS[_FILE], config, {})
+    given: dict[str, _Given] = {}
+    try:
+        for key, value in read_yaml(path):
+            name = _field_of_key(key, path)
+            if name in given:
+                raise SettingsError(f"{key} in {path}: the option is given twice")
+            given[name] = _from_key(name, value, f"{key} in {path}")
+    except OSError as error:
+        reason = f"{error.strerror}; it must be a readable YAML file"
+        raise SettingsError(f"{config.source}: cannot read {str(path)!r}: {reason}") from error
+    return given
+
+
+def _field_of_key(key: str, path: Path) -> str:
+    known = [kebab(name) for name in _OPTIONS if name != _FILE]
+    option = kebab(key)
+    if option in known:
+        return option.replace("-", "_")
+    from difflib import get_close_matches  # noqa: PLC0415 - needed for errors only
+
+    close = get_close_matches(option, known, n=1) if option != _FILE else []
+    hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+    raise SettingsError(f"{key!r} in {path}: no such option; {hint}")
+
+
+def _from_key(name: str, value: str | list[str], source: str) -> _Given:
+    if isinstance(value, str):
+        return _Given(source, (value,))
+    if not _OPTIONS[name].repeatable:
+        raise SettingsError(f"{source}: a list is not {_OPTIONS[name].kind.allowed}")
+    return _Given(source, tuple(value))
+
+
+def _value(row: Option, given: _Given | None, values: Mapping[str, Any]) -> Any:
+    if given is None:
+        given = _Given("default", () if row.default is None else (row.default.format_map(values),))
+    parsed = tuple(_parse(row.kind, text.strip(), given.source) for text in given.texts)
+    if row.repeatable:
+        return parsed
+    return parsed[-1] if parsed else None
+
+
+def _parse(kind: Kind, text: str, source: str) -> Any:
+    try:
+        return kind.parse(text)
+    except ValueError as error:
+        # Some details repeat the value, which may be long.
+        detail = f" ({str(error)[:_LONGEST_DETAIL]})" if str(error) else ""
+        raise SettingsError(f"{source}: {text!r} is not {kind.allowed}{detail}") from error
+
+
+def _check_ages(settings: Settings, given: Mapping[str, _Given]) -> None:
+    if settings.stale_after >= settings.poll_interval:
+        return
+    if stale := given.get("stale_after"):
+        least = f"it must be at least the poll interval, {settings.poll_interval:g}s"
+        raise SettingsError(f"{stale.source}: {stale.texts[-1]!r} is too short: {least}")
+    poll = given["poll_interval"]
+    most = f"it must be at most stale-after, {settings.stale_after:g}s unless that is set too"
+    raise SettingsError(f"{poll.source}: {poll.texts[-1]!r} is too long: {most}")
+
+
+def kebab(name: str) -> str:
+    """Return the key of an option in the YAML file, which is its flag without dashes before it."""
+    return name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of an option."""
+    return _PREFIX + name.upper()

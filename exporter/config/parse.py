@@ -7,7 +7,7 @@ name of the option and the allowed values.
 import ipaddress
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -64,19 +64,18 @@ class Option:
 
 
 def option(
-    kind: Kind, default: str | None, text: str, *, shown: str = "", repeatable: bool = False
-) -> dict[str, Option]:
-    """Return the metadata of a field; ``shown`` describes a default that is not a constant."""
+    kind: Kind, text: str, *, default: str | None = None, shown: str = "", repeatable: bool = False
+) -> Any:
+    """Return a field with its option as metadata; ``shown`` describes a default that is not a constant."""
     shown = shown or (f"`{default}`" if default else "none")
-    return {"option": Option(kind, default, text, shown, repeatable)}
+    return field(metadata={"option": Option(kind, default, text, shown, repeatable)})
 
 
 def choice(*names: str) -> Kind:
     """Return the kind of a value that is one of ``names``."""
 
     def parse(text: str) -> str:
-        if text not in names:
-            raise ValueError
+        _require(text in names)
         return text
 
     return Kind(parse, f"one of {', '.join(names)}", "|".join(names))
@@ -87,12 +86,16 @@ def duration(shortest: str, longest: str) -> Kind:
 
     def parse(text: str) -> float:
         seconds = _parse_duration(text)
-        if not _parse_duration(shortest) <= seconds <= _parse_duration(longest):
-            raise ValueError
+        _require(_parse_duration(shortest) <= seconds <= _parse_duration(longest))
         return seconds
 
     allowed = f"a duration such as 500ms, 5s, 1m or plain seconds, from {shortest} to {longest}"
     return Kind(parse, allowed, "DURATION")
+
+
+def _require(valid: object) -> None:
+    if not valid:
+        raise ValueError
 
 
 def _parse_duration(text: str) -> float:
@@ -104,8 +107,7 @@ def _parse_duration(text: str) -> float:
 
 
 def _parse_price(text: str) -> float:
-    if not _PRICE.fullmatch(text):
-        raise ValueError
+    _require(_PRICE.fullmatch(text))
     return float(text)
 
 
@@ -118,50 +120,43 @@ def _parse_address(text: str) -> ListenAddress:
 
 
 def _parse_path(text: str) -> Path:
-    if not text or "\0" in text:
-        raise ValueError
+    _require(text and "\0" not in text)
     return Path(text)
 
 
 def _parse_absolute_path(text: str) -> Path:
     path = _parse_path(text)
-    if not path.is_absolute():
-        raise ValueError
+    _require(path.is_absolute())
     return path
 
 
 def _parse_name(text: str) -> str:
-    if not text or not text.isprintable():
-        raise ValueError
+    _require(text and text.isprintable())
     return text
 
 
 def _parse_url(text: str) -> str:
     parts = urlsplit(text)
     # Reading the port raises ValueError if it is not a number.
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError
+    _require(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
     return text
 
 
 def _parse_prefix(text: str) -> str:
     prefix = text.removesuffix("/")
-    if not _PREFIX.fullmatch(prefix):
-        raise ValueError
+    _require(_PREFIX.fullmatch(prefix))
     return prefix
 
 
 def _parse_ancestor(text: str) -> str:
     match = _ORIGIN.fullmatch(text)
     # The value becomes part of a header, in which a semicolon or a space would start another directive.
-    if text != "self" and (match is None or not 0 < int(match["port"] or 443) <= 65535):
-        raise ValueError
+    _require(text == "self" or (match is not None and 0 < int(match["port"] or 443) <= 65535))
     return text
 
 
 def _parse_switch(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise ValueError
+    _require(text in ("on", "off"))
     return text == "on"
 
 
@@ -194,7 +189,10 @@ def read_yaml(path: Path) -> Iterator[tuple[str, str | list[str]]]:
     import yaml  # noqa: PLC0415 - needed with such a file only
 
     # Values stay text, because YAML 1.1 reads on and off as booleans, and 1:30 as a number.
-    root = _compose(path)
+    try:
+        root = compose_yaml(path.read_bytes())
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
     if root is None or root.tag == _NULL:
         return
     if not isinstance(root, yaml.MappingNode):
@@ -209,16 +207,17 @@ def read_yaml(path: Path) -> Iterator[tuple[str, str | list[str]]]:
             yield key.value, value
 
 
-def _compose(path: Path) -> "yaml.Node | None":
+def compose_yaml(content: bytes) -> "yaml.Node | None":
+    """Return the outermost node of YAML, None if it is empty; raises ValueError with line and reason."""
     import yaml  # noqa: PLC0415 - as in read_yaml
 
     try:
-        return yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
+        return yaml.compose(content, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise SettingsError(f"{path}: not valid YAML: {line}{error.problem}") from error
+        raise ValueError(f"not valid YAML: {line}{error.problem}") from error
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        raise SettingsError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _plain(node: "yaml.Node", source: str) -> str | list[str]:

@@ -12,7 +12,7 @@ import aiohttp
 
 from exporter.concurrency import Worker
 from exporter.dcgm_scrape.page import DcgmError, DcgmReading, read_page
-from exporter.resolver import WorkerResolver
+from exporter.dns_lookup import WorkerResolver
 
 log = logging.getLogger(__name__)
 # A node with 16 GPUs of 7 MIG devices each, shared by dozens of pods, has a page of a few MiB.

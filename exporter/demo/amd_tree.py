@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.demo.files.tree import Written
 from exporter.demo.machine import COPY_RATIO, GpuState
 from exporter.demo.scenario.amd_gpus import MOST_PARTITIONS, AmdGpu
 from exporter.demo.scenario.derive import make_hex
+from exporter.demo.tree import Written
 
 _TYPES = {"u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64}
 _HEADER = "u16 structure_size; u8 format_revision content_revision;"

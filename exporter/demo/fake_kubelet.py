@@ -10,73 +10,32 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor_pb2 import UninterpretedOption
 
-from exporter.demo.scenario.pods import Claim
+from exporter.demo.scenario.pods import Claim, Container, Pod
 from podresources import messages
 from podresources.channel import reachable, target
 
-# Pods listed by a real kubelet of 52 pods in the 130 ms after its first one, and seconds between two.
-FILLING = (9, 18, 28, 47)
-FILLING_PAUSE = 0.03
-# Seconds for which a real kubelet listed static pods only (1.37: 0.4 to 0.6 s).
-STATIC_PAUSE = 0.5
 _NOT_READY = (grpc.StatusCode.FAILED_PRECONDITION, "Kubelet is initializing")
 _GARBAGE = b"\x0a\xffnot a protobuf"
-_PADDING_TAG = b"\xfa\x7f"  # field 2047 with a length, which decoders do not know and skip
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletDevices:
-    """Devices of one resource."""
-
-    resource: str
-    ids: tuple[str, ...]
-    numa_nodes: tuple[int, ...] = ()  # (): no topology
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletContainer:
-    """A container."""
-
-    name: str
-    devices: tuple[KubeletDevices, ...] = ()
-    claims: tuple[Claim, ...] = ()  # listed by v1 only
-    container_id: str = ""  # 64 hex digits; "": not created by the runtime yet
-    init: bool = False  # the kubelet lists no resources for init containers,
-    restartable: bool = False  # but for those that run as long as the pod (from 1.31 on)
-    limits: Mapping[str, int] = field(default_factory=dict)  # extended resources
-    health: Mapping[str, str] = field(default_factory=dict)  # by id, in the pod's status
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletPod:
-    """A pod of the node."""
-
-    namespace: str
-    name: str
-    uid: str
-    phase: str = "Running"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    containers: tuple[KubeletContainer, ...] = ()
-    resources_listed: bool = True  # False: in the Pods API only
-    static: bool = False  # its manifest is a file of the node: known without the API server
 
 
 class FakeKubelet:
     """Serves ``<root>/pod-resources/kubelet.sock`` and, with ``pods_api``, ``<root>/pods-api/pods-api.sock``.
 
-    The attributes ``pods``, ``offered`` (resource, device id) and ``offered_nodes`` (the NUMA nodes of every
-    offered device) are the content of the answers; ``calls`` counts by the method's bare name, such as List.
-    ``filled`` is the number of pods known after a start, static ones first, None for all; ListPods fails
-    before. Misbehaviours: ``rate_limited``, ``delay`` in seconds, ``padding_bytes``, ``errors`` by method.
+    The attributes ``pods``, ``offered`` (resource, device id), ``held_nodes`` and ``offered_nodes`` (the NUMA
+    nodes of every held and offered device, () without topology) are the content of the answers; ``calls``
+    counts by the method's bare name, such as List. As in a real one, v1 alone lists claims, and resources of
+    init containers are listed for ``sidecars`` only: the names of those that run as long as their pod (from
+    1.31 on). ``unlisted`` are uids of pods of the Pods API alone. ``filled`` is the number of pods known
+    after a start, static ones first, None for all; ListPods fails before. Misbehaviours: ``rate_limited``,
+    ``delay`` in seconds, ``padding_bytes``, ``errors`` by method, ``garbage`` as the answer of methods.
     """
 
     def __init__(
@@ -84,9 +43,12 @@ class FakeKubelet:
     ) -> None:
         self.socket = root / "pod-resources" / "kubelet.sock"
         self.pods_socket = root / "pods-api" / "pods-api.sock"
-        self.pods: Sequence[KubeletPod] = ()
+        self.pods: Sequence[Pod] = ()
         self.offered: Sequence[tuple[str, str]] = ()
+        self.held_nodes: tuple[int, ...] = (0,)
         self.offered_nodes: tuple[int, ...] = ()
+        self.sidecars: frozenset[str] = frozenset()
+        self.unlisted: frozenset[str] = frozenset()
         self.calls: Counter[str] = Counter()
         self.filled: int | None = None
         self.rate_limited = False
@@ -109,28 +71,11 @@ class FakeKubelet:
         if self._pods_api:
             await self._serve(self.pods_socket, {"v1alpha1.Pods": {"ListPods": self._list_pods}})
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop at once, or after ``grace`` seconds for running calls. Dead sockets remain as files."""
+    async def stop(self) -> None:
+        """Stop at once. Dead sockets remain as files."""
         servers, self._servers = self._servers, []
         for server in servers:
-            await server.stop(grace)
-
-    async def restart(self, *, empty: float = 0.0) -> None:
-        """Stop, start, and learn the pods again as a real kubelet does.
-
-        It lists no pods for ``empty`` seconds, then static ones, then some, then all; it offers no devices
-        while the list is empty, before device plugins register.
-        """
-        await self.stop()
-        self.filled = 0
-        await self.start()
-        await asyncio.sleep(empty)
-        self.filled = sum(pod.static for pod in self.pods)
-        if self.filled:
-            await asyncio.sleep(STATIC_PAUSE)
-        for self.filled in FILLING:
-            await asyncio.sleep(FILLING_PAUSE)
-        self.filled = None
+            await server.stop(None)
 
     async def _serve(self, path: Path, services: Mapping[str, Mapping[str, Callable[[], bytes]]]) -> None:
         server = grpc.aio.server()
@@ -151,7 +96,9 @@ class FakeKubelet:
             await self._misbehave(method, context)
             if method in self.garbage:
                 return _GARBAGE
-            return answer() + _padding(self.padding_bytes)
+            # A field that decoders do not know, and skip.
+            padding = UninterpretedOption(string_value=bytes(self.padding_bytes))
+            return answer() + (padding.SerializeToString() if self.padding_bytes else b"")
 
         return grpc.unary_unary_rpc_method_handler(serve)
 
@@ -169,12 +116,13 @@ class FakeKubelet:
         answer = messages.ListPodResourcesResponse()
         static_first = sorted(self.pods, key=lambda pod: not pod.static)
         for pod in self.pods if self.filled is None else static_first[: self.filled]:
-            if not pod.resources_listed:
+            if pod.uid in self.unlisted:
                 continue
             listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
             for container in pod.containers:
-                if container.restartable or not container.init:
-                    parts = (part for devices in container.devices for part in _held(devices))
+                if not container.init or container.name in self.sidecars:
+                    held = container.devices.items()
+                    parts = (part for resource, ids in held for part in _held(resource, ids, self.held_nodes))
                     resources = listed.containers.add(name=container.name)
                     resources.MergeFromString(_shuffled(parts))
                     resources.dynamic_resources.extend(_claims(container.claims if claims else ()))
@@ -202,23 +150,22 @@ def _offers(offered: tuple[tuple[str, str], ...], numa_nodes: tuple[int, ...]) -
     return [
         bytes(messages.AllocatableResourcesResponse(devices=[entry]).SerializeToString())
         for resource, device_id in offered
-        for entry in _entries(KubeletDevices(resource, (device_id,), numa_nodes))
+        for entry in _entries(resource, (device_id,), numa_nodes)
     ]
 
 
 @lru_cache(maxsize=64)
-def _held(devices: KubeletDevices) -> list[bytes]:
-    """Return a ContainerResources message for each id."""
-    return [
-        bytes(messages.ContainerResources(devices=[entry]).SerializeToString()) for entry in _entries(devices)
-    ]
+def _held(resource: str, ids: tuple[str, ...], numa_nodes: tuple[int, ...]) -> list[bytes]:
+    """Return a ContainerResources message for each id and NUMA node."""
+    entries = _entries(resource, ids, numa_nodes)
+    return [bytes(messages.ContainerResources(devices=[entry]).SerializeToString()) for entry in entries]
 
 
-def _entries(devices: KubeletDevices) -> list[Any]:
-    topologies: list[Any] = [{"nodes": [{"ID": node}]} for node in devices.numa_nodes] or [None]
+def _entries(resource: str, ids: tuple[str, ...], numa_nodes: tuple[int, ...]) -> list[Any]:
+    topologies: list[Any] = [{"nodes": [{"ID": node}]} for node in numa_nodes] or [None]
     return [
-        messages.ContainerDevices(resource_name=devices.resource, device_ids=[device_id], topology=topology)
-        for device_id in devices.ids
+        messages.ContainerDevices(resource_name=resource, device_ids=[device_id], topology=topology)
+        for device_id in ids
         for topology in topologies
     ]
 
@@ -243,7 +190,7 @@ def _claims(claims: tuple[Claim, ...]) -> list[bytes]:
     return entries
 
 
-def _pod(pod: KubeletPod) -> Any:
+def _pod(pod: Pod) -> Any:
     metadata = {
         "name": pod.name,
         "namespace": pod.namespace,
@@ -253,7 +200,8 @@ def _pod(pod: KubeletPod) -> Any:
     }
     payload = messages.Pod(metadata=metadata, status={"phase": pod.phase})
     for container in pod.containers:
-        limits = [{"key": key, "value": {"string": str(count)}} for key, count in container.limits.items()]
+        counts = {resource: len(ids) for resource, ids in container.devices.items()} | dict(container.limits)
+        limits = [{"key": key, "value": {"string": str(count)}} for key, count in counts.items()]
         specs = payload.spec.initContainers if container.init else payload.spec.containers
         specs.add(name=container.name, resources={"limits": limits})
         kind = "initContainerStatuses" if container.init else "containerStatuses"
@@ -264,12 +212,12 @@ def _pod(pod: KubeletPod) -> Any:
     return payload
 
 
-def _healths(container: KubeletContainer) -> list[Any]:
+def _healths(container: Container) -> list[Any]:
     """Return the health of the container's devices by resource, in random order as the real kubelet."""
     told = [
-        (devices.resource, device_id, container.health[device_id])
-        for devices in container.devices
-        for device_id in devices.ids
+        (resource, device_id, container.health[device_id])
+        for resource, ids in container.devices.items()
+        for device_id in ids
         if device_id in container.health
     ]
     # The pod has a name of its own for the claim.
@@ -286,14 +234,3 @@ def _healths(container: KubeletContainer) -> list[Any]:
 
 def _map_entries(texts: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"key": key, "value": text} for key, text in texts.items()]
-
-
-def _padding(size: int) -> bytes:
-    if not size:
-        return b""
-    length, rest = bytearray(), size
-    while rest > 0x7F:
-        length.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    length.append(rest)
-    return _PADDING_TAG + bytes(length) + bytes(size)

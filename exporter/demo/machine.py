@@ -1,17 +1,18 @@
-"""The hardware of a fake node: the load of processes becomes memory, utilization, temperature and energy.
+"""The hardware of a fake node: the load of processes becomes memory, utilization, heat, energy and traffic.
 
 ``Machine.step`` returns one frozen state of all GPUs, which the fake driver shows.
 """
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from exporter.demo.load import Curve, Flow, Meters, flows, level, power_limit
 from exporter.demo.present import Present, Running
-from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance, Vgpu
-from exporter.demo.scenario.pods import Process
+from exporter.demo.scenario.derive import active_nvlinks, nvlink_speed, pcie_generation, power_limit
+from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance
+from exporter.demo.scenario.pods import Curve, Process, level
 
 # Samples of process utilization that the driver keeps for each GPU.
 SAMPLES = 100
@@ -22,6 +23,25 @@ MEMORY_HOTTER = 6
 MPS_SERVER = "nvidia-cuda-mps-server"
 # Memory traffic per percent of SM activity; a rule of thumb that looks alive.
 COPY_RATIO = 0.6
+# Energy in mW, traffic in bytes per second, and whether a reason limits the clocks (0 or 1).
+Flow = Literal[
+    "energy",
+    "pcie_transmit",
+    "pcie_receive",
+    "nvlink_transmit",
+    "nvlink_receive",
+    "power",
+    "software_thermal",
+    "hardware_thermal",
+]
+REASONS = frozenset({"power", "software_thermal", "hardware_thermal"})
+NANOSECONDS = 1_000_000_000
+# Part of the power limit from which it limits the clocks.
+CAPPED = 0.95
+# Bytes per second of one lane of the first PCIe generation; each later one doubles them.
+LANE = 250_000_000
+# Part of a link's bandwidth in use at full load.
+PCIE_OUT, PCIE_IN, NVLINK_USE = 0.03, 0.08, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +90,7 @@ class GpuState:
     utilization: int  # percent
     power_mw: int
     temperature: int  # degrees
-    flows: Mapping[Flow, float]  # now; see exporter.demo.load
+    flows: Mapping[Flow, float]  # now; see Flow
     totals: Mapping[Flow, int]  # since the driver was loaded
     samples: tuple[Sample, ...]
     seconds: float  # since the driver was loaded
@@ -79,16 +99,39 @@ class GpuState:
     pci_bus_ids: Mapping[str, str]  # of all GPUs of the node, by uuid
 
 
-@dataclass(slots=True)
 class _History:
-    """The part of a GPU's state that depends on earlier steps."""
+    """The part of a GPU's state that depends on earlier steps: samples, temperature and counters.
 
-    samples: deque[Sample]
-    temperature: float
-    meters: Meters
-    seconds: float = 0.0
-    load: Mapping[str, float] = field(default_factory=dict)
-    busy_seconds: Mapping[str, float] = field(default_factory=dict)
+    ``flows`` are those at the last ``advance``, ``seconds`` is the time of all steps, ``busy_seconds`` are
+    the seconds of full load by device.
+    """
+
+    def __init__(self, temperature: float) -> None:
+        self.samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self.temperature = temperature
+        self.flows: Mapping[Flow, float] = {}
+        self.seconds = 0.0
+        self.busy_seconds: Mapping[str, float] = {}
+        self._load: Mapping[str, float] = {}
+        self._totals: dict[Flow, float] = dict.fromkeys(get_args(Flow), 0.0)
+
+    def advance(self, now: Mapping[Flow, float], load: Mapping[str, float], elapsed: float) -> None:
+        """Add the mean of both ends of a step, times its length in seconds; ``load`` is percent by device."""
+        self.seconds += elapsed
+        for name in self._totals:
+            self._totals[name] += (self.flows.get(name, now[name]) + now[name]) / 2 * elapsed
+        self.busy_seconds = {
+            uuid: self.busy_seconds.get(uuid, 0.0) + (self._load.get(uuid, percent) + percent) / 200 * elapsed
+            for uuid, percent in load.items()
+        }
+        self.flows, self._load = now, load
+
+    def totals(self) -> Mapping[Flow, int]:
+        """Return mJ, bytes, and nanoseconds in which the clocks were limited."""
+        return {
+            name: int(total * NANOSECONDS if name in REASONS else total)
+            for name, total in self._totals.items()
+        }
 
 
 class Machine:
@@ -122,10 +165,15 @@ class Machine:
         unlimited = round(gpu.power_idle_mw + (gpu.power_max_mw - gpu.power_idle_mw) * load / 100)
         power = min(unlimited, power_limit(gpu))
         target = gpu.temperature_base + HEAT * (power - gpu.power_idle_mw) / span
-        history = self._histories.setdefault(gpu.uuid, _History(deque(maxlen=SAMPLES), target, Meters()))
+        history = self._histories.setdefault(gpu.uuid, _History(target))
         history.temperature += (target - history.temperature) * (1 - math.exp(-elapsed / WARMING_SECONDS))
-        history.meters.advance(flows(gpu, load, power, round(history.temperature)), elapsed)
-        _count_seconds(history, {gpu.uuid: load} | _loads(instances), elapsed)
+        # Each device in percent of itself.
+        loads = {
+            state.instance.uuid: min(100.0, sum(process.sm for process in state.processes))
+            for state in instances
+        }
+        moving = _flows(gpu, load, power, round(history.temperature))
+        history.advance(moving, {gpu.uuid: load} | loads, elapsed)
         if not gpu.mig_enabled:
             history.samples.append(Sample(round(wall * 1e6), _sampled(processes)))
         gpu_instances = {state.instance.gi: state.instance for state in instances}.values()
@@ -141,8 +189,8 @@ class Machine:
             utilization=round(load),
             power_mw=power,
             temperature=round(history.temperature),
-            flows=history.meters.now,
-            totals=history.meters.totals(),
+            flows=history.flows,
+            totals=history.totals(),
             samples=tuple(history.samples),
             pci_bus_ids=self._pci_bus_ids,
             seconds=history.seconds,
@@ -214,22 +262,6 @@ def _instance_state(instance: MigInstance, processes: Sequence[ProcessState]) ->
     )
 
 
-def _loads(instances: tuple[InstanceState, ...]) -> dict[str, float]:
-    """Return the load of each MIG instance, in percent of itself."""
-    return {
-        state.instance.uuid: min(100.0, sum(process.sm for process in state.processes)) for state in instances
-    }
-
-
-def _count_seconds(history: _History, load: Mapping[str, float], elapsed: float) -> None:
-    history.seconds += elapsed
-    history.busy_seconds = {
-        uuid: history.busy_seconds.get(uuid, 0.0) + (history.load.get(uuid, now) + now) / 200 * elapsed
-        for uuid, now in load.items()
-    }
-    history.load = load
-
-
 def _load(gpu: Gpu, processes: tuple[ProcessState, ...]) -> float:
     """Return the load of the whole GPU in percent, with instances weighted by their slices."""
     slices = gpu.mig.max_slices if gpu.mig else 1
@@ -239,7 +271,19 @@ def _load(gpu: Gpu, processes: tuple[ProcessState, ...]) -> float:
     return min(100.0, sum(shares))
 
 
-def running_vgpus(state: GpuState) -> Iterator[tuple[Vgpu, ProcessState]]:
-    """Return the running vGPUs of a GPU, each with its process on the host."""
-    processes = {process.pid: process for process in state.processes}
-    return ((vgpu, processes[vgpu.pid]) for vgpu in state.gpu.vgpus if vgpu.pid in processes)
+def _flows(gpu: Gpu, load: float, power: int, temperature: int) -> Mapping[Flow, float]:
+    """Return the flows of a GPU at a load in percent, a power in mW and a temperature in degrees."""
+    busy = load / 100
+    pcie = LANE * 2 ** (pcie_generation(gpu) - 1) * gpu.links.pcie_width
+    # MIG devices cannot reach each other over NVLink.
+    nvlink = 0 if gpu.mig_enabled else active_nvlinks(gpu) * nvlink_speed(gpu) * 1_000_000 * NVLINK_USE
+    return {
+        "energy": power,
+        "pcie_transmit": pcie * PCIE_OUT * busy,
+        "pcie_receive": pcie * PCIE_IN * busy,
+        "nvlink_transmit": nvlink * busy,
+        "nvlink_receive": nvlink * busy,
+        "power": float(busy > 0 and power > CAPPED * power_limit(gpu)),
+        "software_thermal": float(temperature >= gpu.thresholds.gpu),
+        "hardware_thermal": float(temperature >= gpu.thresholds.slowdown),
+    }

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Self
 
 from exporter.demo.amd_tree import AmdTree
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
-from exporter.demo.files.systems import SharingFiles
-from exporter.demo.files.tree import Tree
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.files import SharingFiles
 from exporter.demo.machine import GpuState, Machine
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import Present, present
-from exporter.demo.scenario.pods import Container, Pod
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario import Scenario
+from exporter.demo.tree import Tree
 
 PERIOD_SECONDS = 1.0
 
@@ -55,10 +54,9 @@ class Paths:
 class FakeNode:
     """A node that plays ``scenario``; an async context manager.
 
-    Without ``clock`` time passes by itself, ``speed`` scenario seconds per second. With one (seconds since
-    the start) it changes only when ``advance`` or ``step`` is called. ``now`` is the node at the current
-    time, ``gpus`` and ``amd`` are the states of its GPUs. Files are below ``root``, by default a temporary
-    folder that is removed at the end.
+    Without ``clock`` time passes by itself. With one (seconds since the start) it changes only when
+    ``advance`` or ``step`` is called. ``now`` is the node at the current time, ``gpus`` and ``amd`` are the
+    states of its GPUs. Files are below ``root``, by default a temporary folder that is removed at the end.
     """
 
     def __init__(
@@ -68,17 +66,15 @@ class FakeNode:
         root: Path | None = None,
         seed: int = 0,
         clock: Callable[[], float] | None = None,
-        speed: float = 1.0,
     ) -> None:
         self.scenario = scenario
         self.name = scenario.node.name
         self._root = root or Path(tempfile.mkdtemp(prefix="gpuslice-"))
         self._remove = (lambda: None) if root else weakref.finalize(self, shutil.rmtree, self._root)
         self._clock = clock
-        self._speed = speed
         self._started = time.time()
         uptime = time.monotonic()
-        self._tree = Tree(scenario, self._root, booted=self._started - uptime, uptime=uptime, speed=speed)
+        self._tree = Tree(scenario, self._root, booted=self._started - uptime, uptime=uptime)
         self._amd_tree = AmdTree(scenario.amd, self._root / "sys")
         self._files = SharingFiles(scenario, self._root)
         self._machine = Machine(seed)
@@ -107,7 +103,7 @@ class FakeNode:
             raise
         if self._clock is None:
             began = time.monotonic()
-            self._clock = lambda: (time.monotonic() - began) * self._speed
+            self._clock = lambda: time.monotonic() - began
             self._task = asyncio.create_task(self._run())
         return self
 
@@ -129,7 +125,7 @@ class FakeNode:
         self.now = present(self.scenario, t)
         # Files first: a process that the driver lists must exist in /proc.
         self._tree.step(self.now)
-        wall = self._started + t / self._speed
+        wall = self._started + t
         self.gpus = self._machine.step(self.now, wall)
         self._files.step(self.now, self.gpus)
         self.amd = self._amd_machine.step(replace(self.now, gpus=self.now.amd, loaded=True), wall)
@@ -143,16 +139,17 @@ class FakeNode:
             await self.advance()
 
     async def _step_kubelet(self, now: Present) -> None:
-        self.kubelet.pods = tuple(_listed(pod) for pod in now.pods)
+        self.kubelet.pods = now.pods
         self.kubelet.offered = tuple(offer for offer in self._offered if offer not in now.unhealthy)
-        self.kubelet.rate_limited = now.kubelet_rate_limit
-        self.kubelet.delay = math.inf if now.kubelet_hang else 0.0
+        self.kubelet.rate_limited = "kubelet_rate_limit" in now.kubelet_failures
+        self.kubelet.delay = math.inf if "kubelet_hang" in now.kubelet_failures else 0.0
+        down = "kubelet_down" in now.kubelet_failures
         restarted = now.kubelet_filled is not None and self.kubelet.filled is None
         self.kubelet.filled = now.kubelet_filled
-        if self._kubelet_up and (now.kubelet_down or restarted):
+        if self._kubelet_up and (down or restarted):
             self._kubelet_up = False
             await self.kubelet.stop()
-        if not now.kubelet_down and not self._kubelet_up:
+        if not down and not self._kubelet_up:
             await self.kubelet.start()
             self._kubelet_up = True
 
@@ -167,32 +164,3 @@ class FakeNode:
             self.nvml.release()
             await self.kubelet.stop()
             self._remove()
-
-
-def _listed(pod: Pod) -> KubeletPod:
-    return KubeletPod(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        phase=pod.phase,
-        labels=pod.labels,
-        annotations=pod.annotations,
-        containers=tuple(map(_listed_container, pod.containers)),
-        static=pod.static,
-    )
-
-
-def _listed_container(container: Container) -> KubeletContainer:
-    devices = tuple(
-        KubeletDevices(resource, ids, numa_nodes=(0,)) for resource, ids in container.devices.items()
-    )
-    counts = {resource: len(ids) for resource, ids in container.devices.items()}
-    return KubeletContainer(
-        name=container.name,
-        devices=devices,
-        claims=container.claims,
-        container_id=container.container_id,
-        init=container.init,
-        limits={**counts, **container.limits},
-        health=container.health,
-    )

@@ -7,17 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from exporter.demo.scenario.amd_gpus import gpus_of
-from exporter.demo.scenario.gpus import Gpu
-from exporter.demo.scenario.pods import Container, Pod, Process, keys
-from exporter.demo.scenario.schema import (
+from exporter.demo.scenario import (
     DriverReload,
     Fault,
     GpuAbsent,
-    KubeletDown,
+    KubeletFailure,
+    KubeletFailureKind,
     KubeletFilling,
-    KubeletHang,
-    KubeletRateLimit,
     MigLayout,
     NvmlFault,
     PodAdd,
@@ -26,6 +22,9 @@ from exporter.demo.scenario.schema import (
     Scenario,
     Unhealthy,
 )
+from exporter.demo.scenario.amd_gpus import gpus_of
+from exporter.demo.scenario.gpus import Gpu
+from exporter.demo.scenario.pods import Container, Pod, Process, keys
 
 # Age of pods and processes that exist from the start, in seconds.
 AGE = 3600.0
@@ -52,9 +51,7 @@ class Present:
     running: tuple[Running, ...]
     loaded: bool  # the NVIDIA kernel module
     nvml_faults: tuple[NvmlFault, ...]
-    kubelet_down: bool
-    kubelet_hang: bool
-    kubelet_rate_limit: bool
+    kubelet_failures: frozenset[KubeletFailureKind]
     kubelet_filled: int | None  # pods that a starting kubelet knows; None: all
     unhealthy: frozenset[tuple[str, str]]  # (resource, id) that device plugins report unhealthy
 
@@ -69,18 +66,15 @@ def present(scenario: Scenario, time: float) -> Present:
     )
     amd = gpus_of(scenario.amd)
     pods = _pods(scenario, time, faults)
-    active = {type(fault) for fault in faults}
     return Present(
         time=time,
         gpus=gpus,
         pods=tuple(pod for pod, _ in pods.values()),
         running=tuple(_running(scenario, time, faults, (*gpus, *amd), pods)),
         amd=amd,
-        loaded=DriverReload not in active,
+        loaded=not any(isinstance(fault, DriverReload) for fault in faults),
         nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlFault)),
-        kubelet_down=KubeletDown in active,
-        kubelet_hang=KubeletHang in active,
-        kubelet_rate_limit=KubeletRateLimit in active,
+        kubelet_failures=frozenset(fault.kind for fault in faults if isinstance(fault, KubeletFailure)),
         unhealthy=frozenset(
             (fault.resource, device)
             for fault in faults
@@ -104,22 +98,18 @@ def _with_layout(gpu: Gpu, index: int, faults: tuple[Fault, ...]) -> Gpu:
 
 def _pods(scenario: Scenario, time: float, faults: tuple[Fault, ...]) -> dict[str, tuple[Pod, float]]:
     """Return the pods by namespace/name, each with the time of its start."""
-    pods = {_name(pod): (pod, _pod_start(scenario, time, _name(pod))) for pod in scenario.pods}
+    pods = {pod.full_name: (pod, _pod_start(scenario, time, pod.full_name)) for pod in scenario.pods}
     for fault in faults:
         if isinstance(fault, PodDelete):
             pods.pop(fault.pod, None)
         if isinstance(fault, PodAdd):
-            pods[_name(fault.pod)] = (fault.pod, fault.at)
+            pods[fault.pod.full_name] = (fault.pod, fault.at)
     return pods
 
 
 def _pod_start(scenario: Scenario, time: float, pod: str) -> float:
     ends = (_end(fault) for fault in scenario.faults if isinstance(fault, PodDelete) and fault.pod == pod)
     return max((end for end in ends if end <= time), default=-AGE)
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.name}"
 
 
 def _running(

@@ -1,4 +1,4 @@
-"""All checks of a node, and all findings.
+"""All checks of a node.
 
 The check of the series on /metrics is here: how many this node has, and what larger sets would add.
 """
@@ -7,15 +7,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from exporter.config.settings import Settings
-from exporter.doctor import driver, gpus, kubelet, objects, workloads
+from exporter.config import Settings
+from exporter.doctor import Check, Report, degraded
 from exporter.doctor.driver import POLL_FAILS, driver_checks
 from exporter.doctor.gpus import gpu_checks, group_checks
 from exporter.doctor.kubelet import kubelet_checks
-from exporter.doctor.objects import file_checks, object_checks
-from exporter.doctor.report import Check, Finding, Report
-from exporter.doctor.workloads import workload_checks
-from exporter.exposition.page import EVERYTHING, Exposition
+from exporter.doctor.workloads import file_checks, object_checks, workload_checks
+from exporter.exposition import EVERYTHING, Exposition
 from exporter.metrics import FAMILIES, AnyFamily
 from exporter.metrics.dcgm import DCGM, DEFAULT
 from exporter.metrics.selection import SETS, Selection, has
@@ -23,9 +21,8 @@ from exporter.model import Snapshot
 from exporter.model.poll_result import POLL_FAILED, PollResult
 
 CORE: Final = Selection(dcgm_names="off")
-SERIES_UNMATCHED: Final = Finding(
+SERIES_UNMATCHED: Final = degraded(
     "series-unmatched",
-    "degraded",
     "what the pattern is meant to add or to leave out",
     "correct or remove the pattern; docs/metrics.md has all names",
 )
@@ -103,12 +100,3 @@ class Doctor:
             if self._made is None or self._made[0] is not last[0]:
                 self._made = last[0], examine(*last, self._settings)
             return self._made[1]
-
-
-FINDINGS: Final = {
-    finding.code: finding
-    for module in (driver, gpus, kubelet, workloads, objects)
-    for finding in (*vars(module).values(), SERIES_UNMATCHED)
-    if isinstance(finding, Finding)
-}
-"""Every finding by its code."""

@@ -3,129 +3,105 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exporter.config.settings import Settings
-from exporter.doctor.report import Check, Finding
+from exporter.config import Settings
+from exporter.doctor import Check, Finding, absent, degraded, missing
 from exporter.formats.wording import plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.model.poll_result import NVIDIA_MODULE, PollResult
 
-_GPUS: Final = "all data of NVIDIA GPUs"
 AMD_REMEDY: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
 
-POLL_FAILS: Final = Finding(
-    "poll-fails", "missing", "everything", "restart the exporter and report the traceback in its log"
+
+def _no_gpu_data(code: str, remedy: str) -> Finding:
+    return missing(code, "all data of NVIDIA GPUs", remedy)
+
+
+POLL_FAILS: Final = missing(
+    "poll-fails", "everything", "restart the exporter and report the traceback in its log"
 )
 
-LIBRARY_NOT_MOUNTED: Final = Finding(
+LIBRARY_NOT_MOUNTED: Final = _no_gpu_data(
     "library-not-mounted",
-    "missing",
-    _GPUS,
     "the node has a driver, but this container does not have its library: set runtimeClassName: nvidia "
     "(deploy/components/nvidia-runtime) and NVIDIA_VISIBLE_DEVICES=all; on GKE use deploy/components/gke; "
     "elsewhere mount the driver library and set --nvml-library to its path",
 )
-DRIVER_NOT_INSTALLED: Final = Finding(
+DRIVER_NOT_INSTALLED: Final = _no_gpu_data(
     "driver-not-installed",
-    "missing",
-    _GPUS,
     "install the NVIDIA driver on this node, or keep the exporter off nodes without GPUs; to see a "
     "simulated GPU node: gpuslice-exporter demo",
 )
-LIBRARY_UNUSABLE: Final = Finding(
+LIBRARY_UNUSABLE: Final = _no_gpu_data(
     "library-unusable",
-    "missing",
-    _GPUS,
     "set --nvml-library to the libnvidia-ml.so.1 of the running driver, as a path in this container; "
     "without the option the usual paths are searched",
 )
-LIBRARY_TOO_OLD: Final = Finding(
+LIBRARY_TOO_OLD: Final = _no_gpu_data(
     "library-too-old",
-    "missing",
-    _GPUS,
     "set --nvml-library to the driver's own libnvidia-ml.so.1; a CUDA stub library does not work",
 )
-DRIVER_NOT_LOADED: Final = Finding(
+DRIVER_NOT_LOADED: Final = _no_gpu_data(
     "driver-not-loaded",
-    "missing",
-    _GPUS,
     "load the kernel module on the node (modprobe nvidia), or wait until the GPU Operator's driver pod is "
     "ready; to see a simulated GPU node: gpuslice-exporter demo",
 )
-DEVICE_NODES_MISSING: Final = Finding(
+DEVICE_NODES_MISSING: Final = _no_gpu_data(
     "device-nodes-missing",
-    "missing",
-    _GPUS,
     "give this container the device nodes (/dev/nvidiactl, /dev/nvidia0 and so on): set runtimeClassName: "
     "nvidia (deploy/components/nvidia-runtime) and NVIDIA_VISIBLE_DEVICES=all; on GKE use "
     "deploy/components/gke",
 )
-DEVICE_NODES_REVOKED: Final = Finding(
+DEVICE_NODES_REVOKED: Final = _no_gpu_data(
     "device-nodes-revoked",
-    "missing",
-    _GPUS,
     "delete this pod: its replacement gets the device nodes again; if that one fails at once too, its "
     "container may not open them: use the NVIDIA runtime (deploy/components/nvidia-runtime), or run "
     "privileged (deploy/components/gke)",
 )
-DRIVER_MISMATCH: Final = Finding(
+DRIVER_MISMATCH: Final = _no_gpu_data(
     "driver-mismatch",
-    "missing",
-    _GPUS,
     "delete this pod: its replacement loads the new library; if the versions still differ, reboot the node "
     "to load the installed kernel module",
 )
-DRIVER_DENIES: Final = Finding(
+DRIVER_DENIES: Final = _no_gpu_data(
     "driver-denies",
-    "missing",
-    _GPUS,
     "run as uid 0 (runAsUser: 0) and give the container access to the device nodes: use the NVIDIA runtime "
     "(deploy/components/nvidia-runtime), or run privileged (deploy/components/gke)",
 )
-DRIVER_HANGS: Final = Finding(
+DRIVER_HANGS: Final = missing(
     "driver-hangs",
-    "missing",
     "new readings; the last ones are dropped after --stale-after",
     "in the first half minute, wait, and enable persistence mode on the node; after that, check the kernel "
     "log for XIDs, drain the node, and reset the GPU or reboot",
 )
-DRIVER_RELEASED: Final = Finding(
+DRIVER_RELEASED: Final = missing(
     "driver-released",
-    "missing",
     "the readings of all NVIDIA GPUs",
     "wait for the requester to finish; see docs/deploy.md: release windows",
 )
-DRIVER_NOT_RELEASED: Final = Finding(
+DRIVER_NOT_RELEASED: Final = missing(
     "driver-not-released",
-    "missing",
     "the readings of all NVIDIA GPUs; the requester does not get the driver",
     "delete this pod to release the driver, and check the kernel log for XIDs",
 )
-DRIVER_FAILS: Final = Finding(
-    "driver-fails",
-    "missing",
-    _GPUS,
-    "check whether nvidia-smi works on the node, and check the kernel log for NVRM messages",
+DRIVER_FAILS: Final = _no_gpu_data(
+    "driver-fails", "check whether nvidia-smi works on the node, and check the kernel log for NVRM messages"
 )
-NO_GPU_VISIBLE: Final = Finding(
+NO_GPU_VISIBLE: Final = _no_gpu_data(
     "no-gpu-visible",
-    "missing",
-    _GPUS,
     "give this container all GPUs: NVIDIA_VISIBLE_DEVICES=all with runtimeClassName: nvidia "
     "(deploy/components/nvidia-runtime); if nvidia-smi -L on the node lists none either, check its kernel "
     "log",
 )
-NO_NVIDIA_GPU: Final = Finding("no-nvidia-gpu", "absent")
-GPU_UNIDENTIFIED: Final = Finding(
+NO_NVIDIA_GPU: Final = absent("no-nvidia-gpu")
+GPU_UNIDENTIFIED: Final = degraded(
     "gpu-unidentified",
-    "degraded",
     "all data of the other GPUs",
     "if nvidia-smi on the node shows them as healthy, give this container all GPUs "
     "(NVIDIA_VISIBLE_DEVICES=all); otherwise they are lost: drain the node and power-cycle it",
 )
-AMD_FAILS: Final = Finding("amd-fails", "missing", "all data of AMD GPUs", AMD_REMEDY)
-DCGM_SILENT: Final = Finding(
+AMD_FAILS: Final = missing("amd-fails", "all data of AMD GPUs", AMD_REMEDY)
+DCGM_SILENT: Final = degraded(
     "dcgm-silent",
-    "degraded",
     "profiling metrics of GPUs before Hopper",
     "check that a dcgm-exporter runs on this node and that --dcgm-exporter-url points to it: "
     "docs/deploy.md, profiling from a dcgm-exporter",
@@ -179,10 +155,9 @@ def _nvidia(
 def _broken(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, settings: Settings) -> Check:
     if snapshot.node.released:
         return DRIVER_RELEASED.check("driver", health.message)
-    missing = f"no kernel module ({settings.sys_root / NVIDIA_MODULE} does not exist)"
     loaded = {
         True: "the kernel module is loaded",
-        False: missing,
+        False: f"no kernel module ({settings.sys_root / NVIDIA_MODULE} does not exist)",
         None: "unknown whether the kernel module is loaded",
     }
     message = health.message or "the last answer is too old"

@@ -3,80 +3,67 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from exporter.concurrency import HANGS
+from exporter.doctor import Check, absent, degraded, missing
 from exporter.doctor.driver import AMD_REMEDY
-from exporter.doctor.report import Check, Finding
 from exporter.formats.wording import mode_label, plural
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
 from exporter.model.conditions import TABLE
 from exporter.model.poll_result import CONFIDENTIAL_LISTS, DEADLINE, PollResult
 
-GPU_NOT_READ: Final = Finding("gpu-not-read", "absent")
-GPU_BEHIND_DRIVER: Final = Finding(
-    "gpu-behind-driver",
-    "missing",
-    "its readings",
-    "fix the driver finding first; no action for this GPU",
+GPU_NOT_READ: Final = absent("gpu-not-read")
+GPU_BEHIND_DRIVER: Final = missing(
+    "gpu-behind-driver", "its readings", "fix the driver finding first; no action for this GPU"
 )
-GPU_HANGS: Final = Finding(
+GPU_HANGS: Final = missing(
     "gpu-hangs",
-    "missing",
     "its readings",
     "check the kernel log for its XIDs; drain the GPU, and reset it (nvidia-smi --gpu-reset) or reboot the "
     "node",
 )
-GPU_LOST: Final = Finding(
+GPU_LOST: Final = missing(
     "gpu-lost",
-    "missing",
     "its readings",
     "check the kernel log for its XIDs; drain the node and power-cycle it: docs/xids.md",
 )
-GPU_NEEDS_RESET: Final = Finding(
+GPU_NEEDS_RESET: Final = missing(
     "gpu-needs-reset",
-    "missing",
     "its readings",
     "drain the GPU, open a release window (docs/deploy.md) and reset it: nvidia-smi --gpu-reset",
 )
-GPU_UNHEALTHY: Final = Finding("gpu-unhealthy", "degraded", "its reliability", "{remedy}")
-GPU_UNREAD: Final = Finding(
+GPU_UNHEALTHY: Final = degraded("gpu-unhealthy", "its reliability", "{remedy}")
+GPU_UNREAD: Final = degraded(
     "gpu-unread",
-    "degraded",
     remedy="NoPermission: run as uid 0, in MIG mode with deploy/components/mig-monitor; ResetRequired: "
     "drain the GPU and reset it; any other error: check the kernel log and the GPU's XIDs",
 )
-AMD_LOST: Final = Finding(
-    "amd-lost",
-    "missing",
-    "its readings",
-    "check the kernel log for amdgpu messages; reset the GPU or reboot the node",
+AMD_LOST: Final = missing(
+    "amd-lost", "its readings", "check the kernel log for amdgpu messages; reset the GPU or reboot the node"
 )
-AMD_SUSPENDED: Final = Finding(
-    "amd-suspended", "degraded", remedy="none needed: the GPU is read again when a process uses it"
+AMD_SUSPENDED: Final = degraded(
+    "amd-suspended", remedy="none needed: the GPU is read again when a process uses it"
 )
-AMD_UNREAD: Final = Finding("amd-unread", "degraded", remedy=AMD_REMEDY)
-MIG_UNREAD: Final = Finding(
+AMD_UNREAD: Final = degraded("amd-unread", remedy=AMD_REMEDY)
+MIG_UNREAD: Final = degraded(
     "mig-unread",
-    "degraded",
     "all MIG devices of this GPU",
     "allow the pod to monitor MIG: deploy/components/mig-monitor (NVIDIA_MIG_MONITOR_DEVICES=all with the "
     "capability SYS_ADMIN)",
 )
-READINGS_DENIED: Final = Finding(
+READINGS_DENIED: Final = degraded(
     "readings-denied",
-    "degraded",
     remedy="run as uid 0, in MIG mode with deploy/components/mig-monitor; gpuslice_nvml_errors_total counts "
     "the failed calls",
 )
-READINGS_FAIL: Final = Finding(
+READINGS_FAIL: Final = degraded(
     "readings-fail",
-    "degraded",
     remedy="check the kernel log and the GPU's XIDs; gpuslice_nvml_errors_total counts the failed calls",
 )
-READINGS_NOT_HERE: Final = Finding("readings-not-here", "absent")
+READINGS_NOT_HERE: Final = absent("readings-not-here")
 
 
 NOT_SUPPORTED: Final = "not supported"
-HANGS: Final = "Hangs"
 LOST: Final = frozenset({"GpuIsLost", "ResetRequired"})
 
 
@@ -91,7 +78,8 @@ def gpu_checks(
     for row in snapshot.gpus:
         if row.reading and row.reading.mig_enabled:
             amd = row.identity.vendor == "amd"
-            yield _partitions(row) if amd else _mig(row, _errors(row, snapshot, evidence))
+            errors = _errors(row, snapshot, evidence)
+            yield _partitions(row, row.reading) if amd else _mig(row, row.reading, errors)
 
 
 def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
@@ -104,7 +92,7 @@ def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
 
 def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
     """Return the errors of a GPU. Errors without a UUID belong to the only GPU that does not answer."""
-    errors = evidence.hardware.errors if evidence.hardware is not None else {}
+    errors = evidence.hardware.errors
     silent = [gpu.identity.uuid for gpu in snapshot.gpus if gpu.reading is None or not gpu.reading.up]
     own = {error for uuid, _, error in errors if uuid == row.identity.uuid}
     if silent != [row.identity.uuid]:
@@ -140,11 +128,11 @@ def _answering(row: GpuRow, reading: GpuReading) -> Check:
     unsupported = f", {calls} not supported" if reading.unsupported else ""
     text = f"{row.identity.model}, {mode_label(row.sharing)}{unsupported}"
     listed = reading.processes if not reading.mig_enabled else ()
-    missing = [group for group, value in (("memory", reading.memory), ("processes", listed)) if value is None]
-    reasons = {group: reading.withheld.get(group, "no answer") for group in missing}
+    unread = [group for group, value in (("memory", reading.memory), ("processes", listed)) if value is None]
+    reasons = {group: reading.withheld.get(group, "no answer") for group in unread}
     failing = [group for group, reason in reasons.items() if NOT_SUPPORTED not in reason]
     if not failing:
-        lacking = f"; {' and '.join(missing)} {NOT_SUPPORTED}" if missing else ""
+        lacking = f"; {' and '.join(unread)} {NOT_SUPPORTED}" if unread else ""
         return Check(name, "OK", f"{text}{lacking}")
     lost = f"{' and '.join(failing)} of this GPU"
     asleep = reading.withheld.get("core", "")
@@ -164,14 +152,13 @@ def _unhealthy(row: GpuRow) -> Iterator[Check]:
         yield GPU_UNHEALTHY.check(f"GPU {row.identity.index} health", found, remedy=remedy)
 
 
-def _mig(row: GpuRow, errors: set[str]) -> Check:
+def _mig(row: GpuRow, reading: GpuReading, errors: set[str]) -> Check:
     name = f"GPU {row.identity.index} MIG"
-    reading = row.reading
-    instances = (reading.mig if reading is not None else None) or ()
+    instances = reading.mig or ()
     if HANGS in errors:
         text = f"{plural(len(instances), 'MIG device')} listed; a call for one has not returned"
         return GPU_HANGS.check(name, text, lost="the MIG device whose call hangs")
-    if reading is None or reading.mig is None or not reading.mig_complete:
+    if reading.mig is None or not reading.mig_complete:
         text = f"{plural(len(instances), 'MIG device')} listed, there may be more"
         return MIG_UNREAD.check(name, text)
     # Nothing that a permission would change.
@@ -183,13 +170,12 @@ def _mig(row: GpuRow, errors: set[str]) -> Check:
     return MIG_UNREAD.check(name, text, lost=f"memory or processes of {plural(len(blind), 'MIG device')}")
 
 
-def _partitions(row: GpuRow) -> Check:
+def _partitions(row: GpuRow, reading: GpuReading) -> Check:
     name = f"GPU {row.identity.index} partitions"
-    reading = row.reading
-    parts = (reading.mig if reading is not None else None) or ()
+    parts = reading.mig or ()
     blind = [part for part in parts if part.processes is None]
     text = plural(len(parts), "partition")
-    if reading is None or reading.mig is None or not reading.mig_complete:
+    if reading.mig is None or not reading.mig_complete:
         return AMD_UNREAD.check(name, f"{text} listed, there may be more", lost="the holders of the others")
     if not blind:
         return Check(name, "OK", text)
@@ -232,9 +218,9 @@ def _has_value(family: AnyFamily, row: GpuRow | MigRow) -> bool:
 def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapping[int, str]) -> Check:
     """Return the check of one group: degraded if a reading fails, not if the hardware lacks it."""
     failing = [row for row in rows if NOT_SUPPORTED not in (reasons[row.identity.index] or NOT_SUPPORTED)]
-    absent = sorted({reasons[row.identity.index] or "not available here" for row in silent})
+    reported = sorted({reasons[row.identity.index] or "not available here" for row in silent})
     available = [row for row in rows if row not in silent]
-    found = _gpus(available, rows) if available else "; ".join(absent)
+    found = _gpus(available, rows) if available else "; ".join(reported)
     if failing:
         errors = sorted({reasons[row.identity.index] for row in failing})
         lost = f"some or all of it on {_gpus(failing, rows)}: {'; '.join(errors)}"

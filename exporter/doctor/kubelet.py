@@ -3,118 +3,95 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exporter.config.settings import Settings
-from exporter.doctor.report import Check, Finding
+from exporter.config import Settings
+from exporter.doctor import Check, Finding, degraded, missing
 from exporter.formats.wording import plural
 from exporter.model import Allocations, CollectorHealth, SliceCount, Snapshot
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.poll_result import PollResult
 
-_HOLDERS: Final = "holders, slices and entitlements"
 
-KUBELET_SOCKET_ABSENT: Final = Finding(
+def _no_holders(code: str, remedy: str) -> Finding:
+    return missing(code, "holders, slices and entitlements", remedy)
+
+
+KUBELET_SOCKET_ABSENT: Final = _no_holders(
     "kubelet-socket-absent",
-    "missing",
-    _HOLDERS,
     "mount the kubelet's pod-resources directory at {directory} (hostPath; the directory, not the socket), "
     "or set another root with --kubelet-root",
 )
-KUBELET_SOCKET_DENIED: Final = Finding(
+KUBELET_SOCKET_DENIED: Final = _no_holders(
     "kubelet-socket-denied",
-    "missing",
-    _HOLDERS,
     "run as uid 0 (runAsUser: 0; no capability is needed); if it already does, SELinux "
     "(deploy/components/selinux-spc) or AppArmor blocks it",
 )
-KUBELET_DOWN: Final = Finding(
+KUBELET_DOWN: Final = _no_holders(
     "kubelet-down",
-    "missing",
-    _HOLDERS,
     "start the kubelet (systemctl status kubelet); if it runs, it no longer uses {directory}: mount the "
     "directory that it uses",
 )
-KUBELET_SLOW: Final = Finding(
+KUBELET_SLOW: Final = _no_holders(
     "kubelet-slow",
-    "missing",
-    _HOLDERS,
     "check the kubelet's load and log; restart it if it answers no client (systemctl restart kubelet)",
 )
-KUBELET_BUSY: Final = Finding(
+KUBELET_BUSY: Final = _no_holders(
     "kubelet-busy",
-    "missing",
-    _HOLDERS,
     "find the client that calls this socket too often: all clients share its limit of calls per second",
 )
-KUBELET_ANSWER_TOO_LARGE: Final = Finding(
-    "kubelet-answer-too-large",
-    "missing",
-    _HOLDERS,
-    "look for pods with thousands of devices or claims on this node",
+KUBELET_ANSWER_TOO_LARGE: Final = _no_holders(
+    "kubelet-answer-too-large", "look for pods with thousands of devices or claims on this node"
 )
-KUBELET_NOT_POD_RESOURCES: Final = Finding(
+KUBELET_NOT_POD_RESOURCES: Final = _no_holders(
     "kubelet-not-pod-resources",
-    "missing",
-    _HOLDERS,
     "set --pod-resources-socket to the pod-resources socket of a kubelet (1.13 or later; on by default from "
     "1.15): another program, or another API, answers at {socket}",
 )
-KUBELET_STARTING: Final = Finding(
-    "kubelet-starting",
-    "missing",
-    _HOLDERS,
-    "wait: the exporter retries at once; if it lasts, check the kubelet's log",
+KUBELET_STARTING: Final = _no_holders(
+    "kubelet-starting", "wait: the exporter retries at once; if it lasts, check the kubelet's log"
 )
-KUBELET_FILLING: Final = Finding(
+KUBELET_FILLING: Final = degraded(
     "kubelet-filling",
-    "degraded",
     "allocation changes since the kubelet started; the last known allocations are kept",
     "wait a few seconds; if it lasts, check that the kubelet reaches its API server (journalctl -u kubelet)",
 )
-KUBELET_FAILS: Final = Finding("kubelet-fails", "missing", _HOLDERS, "check the kubelet's log on the node")
-OFFERS_UNKNOWN: Final = Finding(
+KUBELET_FAILS: Final = _no_holders("kubelet-fails", "check the kubelet's log on the node")
+OFFERS_UNKNOWN: Final = degraded(
     "offers-unknown",
-    "degraded",
     "the number of slices per GPU, and every share of a GPU",
     "upgrade the kubelet to 1.23 or later; if it is, the exporter's log has the kubelet's error",
 )
-SLICES_UNHEALTHY: Final = Finding(
+SLICES_UNHEALTHY: Final = degraded(
     "slices-unhealthy",
-    "degraded",
     "no readings; new pods do not get these slices",
     "check the GPU's XIDs and do what they require, then restart the device plugin's pod on this node: it "
     "reports a device as unhealthy until then",
 )
-SLICES_UNKNOWN: Final = Finding(
+SLICES_UNKNOWN: Final = degraded(
     "slices-unknown",
-    "degraded",
     "slice counts of these GPUs, and every share",
     "turn --kubernetes-api on, which reports the node's capacity; or see in the device plugin's log which"
     " devices are unhealthy, and restart this exporter if the plugin was configured with fewer replicas",
 )
-DEVICE_UNHEALTHY: Final = Finding(
+DEVICE_UNHEALTHY: Final = degraded(
     "device-unhealthy",
-    "degraded",
     "the reliability of these devices, as their device plugin or DRA driver finds; new pods may not get them",
     "do what the GPU's XIDs and conditions require; without any, check the log of the device plugin or DRA "
     "driver of this node, and restart its pod",
 )
-RESOURCE_NOT_OFFERED: Final = Finding(
+RESOURCE_NOT_OFFERED: Final = degraded(
     "resource-not-offered",
-    "degraded",
     "the number of slices per device, and every share of a device",
     "check whether the device plugin's pod runs on this node, and check its log; if the resource was "
     "renamed, restart the pods that hold the old one",
 )
-IDS_HIDDEN: Final = Finding(
+IDS_HIDDEN: Final = degraded(
     "ids-hidden",
-    "degraded",
     "the holders of these ids",
     "give this container all GPUs (NVIDIA_VISIBLE_DEVICES=all; AMD: deploy/components/amd); if it has them, "
     "the GPU is lost, or was repartitioned under a pod: delete that pod",
 )
-IDS_UNPLACED: Final = Finding(
+IDS_UNPLACED: Final = degraded(
     "ids-unplaced",
-    "degraded",
     "the GPU of the holders of these ids",
     "check whether the pod annotations of the sharing system name the GPU; if the system keeps that in "
     "files, mount them: docs/deploy.md, files of sharing systems",
@@ -188,9 +165,9 @@ def _offers(allocations: Allocations, snapshot: Snapshot) -> Iterator[Check]:
     counts = [count for gpu in snapshot.gpus for count in gpu.slices]
     offered = {offer.resource for offer in allocations.offered or ()} - allocations.kept
     held = {held.resource for held in allocations.allocated} & {count.resource for count in counts}
-    absent = sorted(held - offered) if allocations.offered is not None else []
-    if absent:
-        text = f"pods hold {', '.join(absent)}, but the kubelet does not offer it"
+    unoffered = sorted(held - offered) if allocations.offered is not None else []
+    if unoffered:
+        text = f"pods hold {', '.join(unoffered)}, but the kubelet does not offer it"
         yield RESOURCE_NOT_OFFERED.check("offered resources", text)
     unhealthy = [
         f"{count.unhealthy} of {count.offered} of {count.resource} on GPU {gpu.identity.index}"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
@@ -105,49 +106,45 @@ def lines_of(family: AnyFamily) -> Lines:
     return _Plain(family) if isinstance(family, Family) else _Labelled(family)
 
 
+@dataclass(slots=True, eq=False)
 class _Plain:
     """The lines of a family with at most one sample for each entity."""
 
-    __slots__ = ("_labels", "_name", "_text", "_value", "_values")
-
-    def __init__(self, family: Family[Any]) -> None:
-        self._name, self._value = family.name, family.value
-        self._labels: tuple[str, ...] = ()
-        self._values: list[Number | None] = []
-        self._text = b""
+    family: Family[Any]
+    labels: tuple[str, ...] = ()
+    values: list[Number | None] = field(default_factory=list)
+    text: bytes = b""
 
     def samples(self, entities: Entities) -> bytes:
-        values = list(map(self._value, entities.rows))
-        if values != self._values or entities.labels is not self._labels:
-            self._text = _lines(self._name, zip(entities.labels, values, strict=True))
-            self._labels, self._values = entities.labels, values
-        return self._text
+        values = list(map(self.family.value, entities.rows))
+        if values != self.values or entities.labels is not self.labels:
+            self.text = _lines(self.family.name, zip(entities.labels, values, strict=True))
+            self.labels, self.values = entities.labels, values
+        return self.text
 
     def kept(self) -> int:
         return 0
 
 
+@dataclass(slots=True, eq=False)
 class _Labelled:
     """The lines of a family with labels of its own; of two samples with the same labels the first counts."""
 
-    __slots__ = ("_extras", "_labels", "_last", "_name", "_names", "_samples", "_text")
-
-    def __init__(self, family: LabelledFamily[Any]) -> None:
-        self._name, self._names, self._samples = family.name, family.labels, family.samples
-        self._labels: tuple[str, ...] = ()
-        self._last: list[_Samples] = []
-        self._extras: dict[tuple[str, ...], str] = {}
-        self._text = b""
+    family: LabelledFamily[Any]
+    labels: tuple[str, ...] = ()
+    last: list[_Samples] = field(default_factory=list)
+    extras: dict[tuple[str, ...], str] = field(default_factory=dict)
+    text: bytes = b""
 
     def samples(self, entities: Entities) -> bytes:
-        samples = [tuple(self._samples(row)) for row in entities.rows]
-        if samples != self._last or entities.labels is not self._labels:
-            self._text = self._render(entities.labels, samples)
-            self._labels, self._last = entities.labels, samples
-        return self._text
+        samples = [tuple(self.family.samples(row)) for row in entities.rows]
+        if samples != self.last or entities.labels is not self.labels:
+            self.text = self._render(entities.labels, samples)
+            self.labels, self.last = entities.labels, samples
+        return self.text
 
     def kept(self) -> int:
-        return len(self._extras)
+        return len(self.extras)
 
     def _render(self, sets: tuple[str, ...], of_entities: list[_Samples]) -> bytes:
         series: dict[str, Number] = {}
@@ -158,11 +155,13 @@ class _Labelled:
                     continue
                 extra = extras.get(values)
                 if extra is None:
-                    known = self._extras.get(values)
-                    extras[values] = extra = extra_labels(self._names, values) if known is None else known
+                    known = self.extras.get(values)
+                    extras[values] = extra = (
+                        extra_labels(self.family.labels, values) if known is None else known
+                    )
                 series.setdefault(join_labels(labels, extra), number)
-        self._extras = extras
-        return _lines(self._name, series.items())
+        self.extras = extras
+        return _lines(self.family.name, series.items())
 
 
 def _lines(name: str, samples: Iterable[tuple[str, Number | None]]) -> bytes:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from exporter.advice.guards import COVERED, DAY, STEP
 from exporter.advice.model import DeviceFacts, Use, Window
 from exporter.advice.node_windows import TIME_SLICING
-from exporter.fleet import advice_queries as queries
+from exporter.fleet import queries
 from exporter.fleet.queries import Answers, ask
 from exporter.model import ContainerRef, DeviceKey
 from exporter.model.mig_profiles import MigProfile
@@ -28,6 +28,7 @@ _TOGETHER: Mapping[str, Callable[[float, float], float]] = {
     "steps": add,
 }
 """How values of one holder become one, of others the largest: the number of a GPU may change at a boot."""
+_POD = ("cluster", "namespace", "pod")
 _BEYOND_PODS = frozenset({"", "<none>", "Node"})
 
 
@@ -74,21 +75,20 @@ async def advice_windows(prometheus: Prometheus, at: float, namespace: str = "")
     Those of GPUs on which a namespace takes turns with others have the holders of all namespaces. Without an
     answer on who has opted out there are no windows.
     """
-    answers = [await ask(prometheus, queries.device_questions(), at)]
+    answers = [await ask(prometheus, queries.advice_questions(), at)]
     answers.append(await _holders(prometheus, queries.of_namespace(namespace), at))
     if namespace:
         turns = {
-            sample.labels.get("uuid", "")
+            sample.text("uuid")
             for sample in answers[1].samples("week")
-            if sample.labels.get("sharing") == TIME_SLICING
+            if sample.text("sharing") == TIME_SLICING
         }
         if turns:
             answers.append(await _holders(prometheus, queries.of_gpus(turns, namespace), at))
     problems = tuple(f"{name}: {why}" for each in answers for name, why in each.problems.items())
     if "opted_out" in answers[0].problems:
         return AdviceWindows((), problems)
-    reader = _Reader(answers[0], answers[1:], at)
-    return AdviceWindows(tuple(reader.windows()), problems)
+    return AdviceWindows(tuple(_Reader(answers[0], answers[1:], at).windows()), problems)
 
 
 async def _holders(prometheus: Prometheus, chosen: str, at: float) -> Answers:
@@ -104,14 +104,14 @@ class _Reader:
         week: dict[str, list[Sample]] = {}
         for answers in (devices, *holders):
             for sample in answers.samples("week"):
-                week.setdefault(sample.labels.get("value", ""), []).append(sample)
+                week.setdefault(sample.text("value"), []).append(sample)
         self._kinds, self._held = _kinds(week.get("held", ()))
         self._values = {name: _values(samples, _TOGETHER.get(name, max)) for name, samples in week.items()}
-        self._running = {_holder(each.labels) for answers in holders for each in answers.samples("running")}
-        self._opted_out = {_pod(each.labels) for each in devices.samples("opted_out")}
+        self._running = {_holder(each) for answers in holders for each in answers.samples("running")}
+        self._opted_out = {each.texts(*_POD) for each in devices.samples("opted_out")}
         self._workloads = _workloads(devices)
         self._facts = {
-            name: {_device(each.labels): each for each in devices.samples(name)}
+            name: {_device(each): each for each in devices.samples(name)}
             for name in ("memory", "media", "replicas")
         }
         self._profiles = _profiles(devices)
@@ -132,7 +132,7 @@ class _Reader:
 
     def _profile(self, device: _Device) -> str:
         memory = self._facts["memory"].get(device)
-        return memory.labels.get("profile", "") if memory is not None else ""
+        return memory.text("profile") if memory is not None else ""
 
     def _window(self, holders: list[_Holder]) -> Window:
         first = holders[0]
@@ -221,8 +221,8 @@ def _kinds(samples: Iterable[Sample]) -> tuple[dict[_Holder, _Kind], dict[_Holde
     """Return what each holder held for most of the time, and the seconds held."""
     seconds: dict[_Holder, dict[_Kind, float]] = {}
     for sample in samples:
-        kind = _Kind(*(sample.labels.get(name, "") for name in _Kind._fields))
-        kinds = seconds.setdefault(_holder(sample.labels), {})
+        kind = _Kind(*sample.texts(*_Kind._fields))
+        kinds = seconds.setdefault(_holder(sample), {})
         kinds[kind] = kinds.get(kind, 0.0) + sample.value
     return (
         {holder: max(kinds, key=kinds.__getitem__) for holder, kinds in seconds.items()},
@@ -233,45 +233,37 @@ def _kinds(samples: Iterable[Sample]) -> tuple[dict[_Holder, _Kind], dict[_Holde
 def _values(samples: Iterable[Sample], together: Callable[[float, float], float]) -> dict[_Holder, float]:
     values: dict[_Holder, float] = {}
     for sample in samples:
-        holder = _holder(sample.labels)
+        holder = _holder(sample)
         known = values.get(holder)
         values[holder] = sample.value if known is None else together(known, sample.value)
     return values
 
 
-def _device(labels: Mapping[str, str]) -> _Device:
-    return _Device(*(labels.get(name, "") for name in _Device._fields))
+def _device(sample: Sample) -> _Device:
+    return _Device(*sample.texts(*_Device._fields))
 
 
-def _holder(labels: Mapping[str, str]) -> _Holder:
-    return _Holder(_device(labels), *(labels.get(name, "") for name in _Holder._fields[1:]))
+def _holder(sample: Sample) -> _Holder:
+    return _Holder(_device(sample), *sample.texts(*_Holder._fields[1:]))
 
 
-def _pod(labels: Mapping[str, str]) -> tuple[str, str, str]:
-    return labels.get("cluster", ""), labels.get("namespace", ""), labels.get("pod", "")
-
-
-def _workloads(answers: Answers) -> dict[tuple[str, str, str], tuple[str, str]]:
+def _workloads(answers: Answers) -> dict[tuple[str, ...], tuple[str, str]]:
     """Return kind and name of the owner of each pod; of a replica set or a job the owner of that."""
-    deployments, cron_jobs = (
-        {
-            (each.labels.get("cluster", ""), each.labels.get("namespace", ""), each.labels.get(label, "")): (
-                each.labels.get("owner_name", "")
-            )
-            for each in answers.samples(name)
-        }
-        for name, label in (("deployments", "replicaset"), ("cron_jobs", "job_name"))
-    )
+    above = {
+        (kind, *each.texts("cluster", "namespace", label)): (kind_above, each.text("owner_name"))
+        for name, kind, label, kind_above in (
+            ("deployments", "ReplicaSet", "replicaset", "Deployment"),
+            ("cron_jobs", "Job", "job_name", "CronJob"),
+        )
+        for each in answers.samples(name)
+    }
     workloads = {}
     for sample in answers.samples("owners"):
-        pod, kind = _pod(sample.labels), sample.labels.get("owner_kind", "")
-        name = sample.labels.get("owner_name", "")
-        owner = (*pod[:2], name)
+        pod, kind, name = sample.texts(*_POD), sample.text("owner_kind"), sample.text("owner_name")
+        owner = above.get((kind, *pod[:2], name))
         scheduled = _SCHEDULED.fullmatch(name) if kind == "Job" else None
-        if owner in deployments and kind == "ReplicaSet":
-            workloads[pod] = "Deployment", deployments[owner]
-        elif owner in cron_jobs and kind == "Job":
-            workloads[pod] = "CronJob", cron_jobs[owner]
+        if owner is not None:
+            workloads[pod] = owner
         elif scheduled is not None:
             workloads[pod] = "CronJob", scheduled[1]
         elif kind not in _BEYOND_PODS:
@@ -279,13 +271,13 @@ def _workloads(answers: Answers) -> dict[tuple[str, str, str], tuple[str, str]]:
     return workloads
 
 
-def _profiles(answers: Answers) -> dict[tuple[str, str], tuple[MigProfile, ...]]:
+def _profiles(answers: Answers) -> dict[tuple[str, ...], tuple[MigProfile, ...]]:
     """Return the MIG profiles by cluster and model; of several answers of nodes the smallest."""
-    found: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    found: dict[tuple[str, ...], dict[str, dict[str, int]]] = {}
     for value, part in queries.PROFILE_VALUES.items():
         for each in answers.samples(value):
-            model = each.labels.get("cluster", ""), each.labels.get("model", "")
-            profile = found.setdefault(model, {}).setdefault(each.labels.get("profile", ""), {})
+            model = each.texts("cluster", "model")
+            profile = found.setdefault(model, {}).setdefault(each.text("profile"), {})
             profile[part] = min(int(each.value), profile.get(part, int(each.value)))
     return {
         model: tuple(MigProfile(name=name, **values) for name, values in profiles.items())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from exporter.formats.wording import UNKNOWN, short_names
@@ -100,17 +101,14 @@ def shown_units(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ..
 
 def total_units(of_nodes: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
     """Return the sum of units by resource; None if none is known."""
-    by_resource: dict[str, list[Units]] = {}
-    missing, known = Amount(), False
-    for units in of_nodes:
-        if units is None:
-            missing += UNKNOWN_AMOUNT
-            continue
-        known = True
-        for part in units:
-            by_resource.setdefault(part.resource, []).append(part)
-    if not known and missing.missing:
+    every = list(of_nodes)
+    known = [units for units in every if units is not None]
+    if every and not known:
         return None
+    missing = Amount(missing=len(every) - len(known))
+    by_resource: dict[str, list[Units]] = {}
+    for part in chain.from_iterable(known):
+        by_resource.setdefault(part.resource, []).append(part)
     return tuple(
         Units(
             resource,

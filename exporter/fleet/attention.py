@@ -1,10 +1,10 @@
 """GPUs and holders that need attention: unhealthy GPUs, and idle holders."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.fleet.cluster_model import IdleHolder, IdleTotals, NodeKey, SickGpu
+from exporter.fleet import IdleHolder, IdleTotals, NodeKey, SickGpu
 from exporter.fleet.queries import Answers, of
 from exporter.fleet.targets import Targets, holder_key, holder_of
 from exporter.formats.wording import duration
@@ -33,7 +33,7 @@ def _condition(sample: Sample) -> _Reason | None:
 
 
 def _xid(sample: Sample) -> _Reason | None:
-    code = sample.labels.get("xid", "")
+    code = sample.text("xid")
     known = explain(int(code)) if code.isdecimal() else None
     if known is None or known.kind in _HARMLESS:
         return None
@@ -75,7 +75,7 @@ class _Case(NamedTuple):
 def is_whole(answers: Answers) -> bool:
     """Return whether every sign was queried, none has more GPUs than are listed, and none is missed."""
     unhealthy = _single(answers, _UNHEALTHY)
-    raised = len({sample.labels.get("uuid", "") for sample in answers.samples("conditions")})
+    raised = len({sample.text("uuid") for sample in answers.samples("conditions")})
     return (
         all(name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS)
         and unhealthy is not None
@@ -86,39 +86,34 @@ def is_whole(answers: Answers) -> bool:
 
 def detail_questions(answers: Answers) -> dict[str, str]:
     """Return the queries for what idle holders hold, and for the models of unhealthy GPUs."""
-    idle = {sample.labels.get("uuid", "") for sample in answers.samples(_LARGEST)}
-    sick = {sample.labels.get("uuid", "") for name in _SIGNS for sample in answers.samples(name)}
+    idle = {sample.text("uuid") for sample in answers.samples(_LARGEST)}
+    sick = {sample.text("uuid") for name in _SIGNS for sample in answers.samples(name)}
     questions = {name: of(family, "uuid", idle) for name, family in DETAILS.items()} if idle else {}
     return questions | ({_MODELS: of("gpu:gpuslice_model:info", "uuid", sick)} if sick else {})
 
 
 def read_sick(answers: Answers, details: Answers, targets: Targets) -> Iterator[SickGpu]:
     """Yield each unhealthy GPU once, the worst first."""
-    models = {
-        sample.labels.get("uuid"): sample.labels.get("model", "") for sample in details.samples(_MODELS)
-    }
+    models = {sample.text("uuid"): sample.text("model") for sample in details.samples(_MODELS)}
     cases: dict[_Case, dict[_Reason, None]] = defaultdict(dict)
     for name, sign in _SIGNS.items():
         for sample in answers.samples(name):
-            labels, reason = sample.labels, sign.reason(sample)
+            reason = sign.reason(sample)
             if reason is not None:
-                case = _Case(targets.key_of(sample), labels.get("gpu", ""), labels.get("uuid", ""))
+                case = _Case(targets.key_of(sample), sample.text("gpu"), sample.text("uuid"))
                 cases[case][reason] = None
     sick = [
-        _sick(case, sorted(reasons, key=lambda reason: reason[0]), models) for case, reasons in cases.items()
+        SickGpu(
+            node=case.node,
+            uuid=case.uuid,
+            gpu=case.gpu,
+            model=models.get(case.uuid, ""),
+            severity=min(look for look, _ in reasons),
+            reasons=tuple(text for _, text in sorted(reasons, key=lambda reason: reason[0])),
+        )
+        for case, reasons in cases.items()
     ]
     yield from sorted(sick, key=lambda gpu: (gpu.severity, gpu.node, gpu.gpu, gpu.uuid))
-
-
-def _sick(case: _Case, reasons: Sequence[_Reason], models: Mapping[str | None, str]) -> SickGpu:
-    return SickGpu(
-        node=case.node,
-        uuid=case.uuid,
-        gpu=case.gpu,
-        model=models.get(case.uuid, ""),
-        severity=reasons[0][0],
-        reasons=tuple(text for _, text in reasons),
-    )
 
 
 def idle_totals(answers: Answers) -> IdleTotals:
@@ -147,10 +142,10 @@ def _idle(
     return IdleHolder(
         node=targets.key_of(sample),
         holder=holder_of(sample),
-        uuid=sample.labels.get("uuid", ""),
-        mig_uuid=sample.labels.get("mig_uuid", ""),
-        gpu=sample.labels.get("gpu", ""),
-        resource=info.labels.get("resource", "") if info else "",
+        uuid=sample.text("uuid"),
+        mig_uuid=sample.text("mig_uuid"),
+        gpu=sample.text("gpu"),
+        resource=info.text("resource") if info else "",
         seconds=sample.value,
         memory_held=held,
         memory_used=used,

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from exporter.advice import Advice, advise
-from exporter.advice.savings import savings_of
+from exporter.advice import advise
+from exporter.advice.model import Advice, savings_of
 from exporter.concurrency import in_thread
 from exporter.fleet.advice_windows import advice_windows
-from exporter.fleet.read import read_clock
-from exporter.fleet.rendering import aligned, gpus
+from exporter.fleet.rendering import gpus
+from exporter.fleet.targets import MissingSeriesError, read_clock
 from exporter.formats.advice import advice_document
-from exporter.formats.wording import UNKNOWN, decimal, duration, plural, printable
+from exporter.formats.wording import UNKNOWN, aligned, decimal, duration, plural, printable
 from exporter.prometheus import Prometheus
 
 NO_RECORDS = (
@@ -24,10 +24,6 @@ BLIND = (
 )
 HEADINGS = ("WORKLOAD", "NOW", "WOULD FIT", "GPUS FREED", "SEEN", "MEASURED", "CONFIDENCE")
 _MOST_NAMED = 3
-
-
-class NoRecordsError(Exception):
-    """Prometheus answers, and has no records for advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +40,12 @@ class ClusterAdvice:
 async def read_advice(prometheus: Prometheus, namespace: str = "") -> ClusterAdvice:
     """Return the advice of now.
 
-    Raises PrometheusError if nothing can be read, and NoRecordsError if the whole cluster has no records.
+    Raises PrometheusError if nothing can be read, and MissingSeriesError if the whole cluster has no records.
     """
     at = await read_clock(prometheus)
     found = await advice_windows(prometheus, at, namespace)
     if not (found.windows or found.problems or namespace):
-        raise NoRecordsError(NO_RECORDS)
+        raise MissingSeriesError(NO_RECORDS)
     # For a large cluster this is too much work for the event loop.
     advices = await in_thread(lambda: tuple(sorted(map(advise, found.windows), key=_order)))
     return ClusterAdvice(at=at, advices=advices, problems=found.problems)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from exporter.fleet import Target
 from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units, total_amount
-from exporter.fleet.cluster_model import Target
 from exporter.fleet.queries import Answers, some, target_of
 from exporter.fleet.targets import holder_key, holder_of
 from exporter.formats.wording import is_system
@@ -38,6 +38,7 @@ _OF_ROW = {
     "last_active": "gpuslice_container_last_active_timestamp_seconds",
     "used": "gpuslice_container_used_gpu_seconds_total",
 }
+_CLAIM = ("claim_namespace", "claim", "request", "driver", "pool", "device")
 _HOLDERS = "names of holders"
 # Few nodes have these; claims are beyond the default set of series.
 _CLAIMS, _HEALTH = "claims of holders", "health of holders' devices"
@@ -45,10 +46,7 @@ _OF_HOLDER = "{} of holders"
 # No counter has the compute before the first poll that saw a container.
 _COMPUTED = "holders that computed lately"
 _STATE_UNKNOWN = Judgement("unknown", "unknown", None)
-_OF_DETAILS = {
-    _CLAIMS: "gpuslice_container_claim_info",
-    _HEALTH: "gpuslice_container_device_health_info",
-}
+_OF_DETAILS = {_CLAIMS: "gpuslice_container_claim_info", _HEALTH: "gpuslice_container_device_health_info"}
 # The state of a holder may depend on any of these.
 _FOR_STATES = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _OF_ROW))
 
@@ -117,7 +115,7 @@ class _Series:
 
     def add(self, name: str, sample: Sample) -> None:
         """Add a row of an answer."""
-        self._rows[name][_uuid(sample)].append(sample)
+        self._rows[name][sample.text("uuid")].append(sample)
 
     def rows(self, name: str) -> list[Sample]:
         """Return all rows of an answer."""
@@ -153,7 +151,7 @@ def _gpus(series: _Series, at: float, idle_after: float) -> tuple[Gpu, ...]:
 
 
 def _gpu(series: _Series, info: Sample, holders: Mapping[str, list[Holder]] | None) -> Gpu:
-    uuid, sharing = _uuid(info), info.labels.get("sharing", "")
+    uuid, sharing = info.text("uuid"), info.text("sharing")
     up, rows = series.of(_UP, uuid), len(series.of(_HOLDERS, uuid))
     unheld = sum(sample.value == 0 for sample in series.of(_OF_HOLDER.format("slices"), uuid))
     known = series.single("number of holders", uuid)
@@ -161,8 +159,8 @@ def _gpu(series: _Series, info: Sample, holders: Mapping[str, list[Holder]] | No
     own = None if units is None or is_system(sharing) else _total(units)
     return Gpu(
         uuid=uuid,
-        index=info.labels.get("gpu", ""),
-        model=info.labels.get("model", ""),
+        index=info.text("gpu"),
+        model=info.text("model"),
         sharing=sharing,
         up=up[0].value == 1 if up else None,
         conditions=_conditions(series, uuid),
@@ -188,7 +186,7 @@ def _conditions(series: _Series, uuid: str) -> tuple[Condition, ...] | None:
 def _units(series: _Series, uuid: str) -> tuple[Units, ...]:
     """Return the slices or units of a GPU by resource; of some only one amount is reported."""
     held, offered, unhealthy = (
-        {row.labels.get("resource", ""): row.value for row in series.of(name, uuid)}
+        {row.text("resource"): row.value for row in series.of(name, uuid)}
         for name in (_HELD, _OFFERED, _UNHEALTHY)
     )
     return tuple(
@@ -206,10 +204,7 @@ def _total(units: Sequence[Units]) -> Units | None:
     """Return the sum of the slices of the vendors' own plug-ins, None if none are reported."""
     if not units:
         return None
-    held, offered = (
-        total_amount(part) for part in zip(*((each.held, each.offered) for each in units), strict=True)
-    )
-    return Units("", held, offered)
+    return Units("", total_amount(each.held for each in units), total_amount(each.offered for each in units))
 
 
 def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list[Holder]]:
@@ -220,8 +215,8 @@ def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list
     computed = {holder_key(sample) for sample in series.rows(_COMPUTED)}
     claims: dict[tuple[str, ...], set[HeldClaim]] = defaultdict(set)
     for sample in series.rows(_CLAIMS):
-        claims[holder_key(sample)].add(_claim(sample))
-    healths = {holder_key(sample): sample.labels.get("health", "") for sample in series.rows(_HEALTH)}
+        claims[holder_key(sample)].add(HeldClaim(*sample.texts(*_CLAIM)))
+    healths = {holder_key(sample): sample.text("health") for sample in series.rows(_HEALTH)}
     by_gpu: dict[str, list[Holder]] = defaultdict(list)
     for sample in series.rows(_HOLDERS):
         key = holder_key(sample)
@@ -237,13 +232,13 @@ def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list
 
 
 def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: bool) -> ContainerRow:
-    labels, last_active = sample.labels, values["last_active"]
+    last_active = values["last_active"]
     return ContainerRow(
         holder=holder_of(sample),
-        device=DeviceKey(_uuid(sample), labels.get("mig_uuid", "")),
-        resource=labels.get("resource", ""),
-        sharing=labels.get("sharing", ""),
-        isolation=labels.get("isolation", ""),
+        device=DeviceKey(sample.text("uuid"), sample.text("mig_uuid")),
+        resource=sample.text("resource"),
+        sharing=sample.text("sharing"),
+        isolation=sample.text("isolation"),
         slices=_whole(values["slices"]),
         memory_entitled=_whole(values["memory_entitled"]),
         memory_used=_whole(values["memory_used"]),
@@ -253,19 +248,10 @@ def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: 
     )
 
 
-def _claim(sample: Sample) -> HeldClaim:
-    names = ("claim_namespace", "claim", "request", "driver", "pool", "device")
-    return HeldClaim(*(sample.labels.get(name, "") for name in names))
-
-
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _uuid(sample: Sample) -> str:
-    return sample.labels.get("uuid", "")
-
-
 def _index(sample: Sample) -> tuple[float, str]:
-    index = sample.labels.get("gpu", "")
-    return (float(index) if index.isdecimal() else float("inf"), _uuid(sample))
+    index = sample.text("gpu")
+    return (float(index) if index.isdecimal() else float("inf"), sample.text("uuid"))

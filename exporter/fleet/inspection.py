@@ -4,16 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from exporter.fleet import devices, nodes
+from exporter.fleet import Node, devices, nodes
 from exporter.fleet.amounts import shown_units, slices_json, whole, words
-from exporter.fleet.cluster_model import Node
 from exporter.fleet.devices import Gpu, Holder, read_gpus
 from exporter.fleet.queries import ask
-from exporter.fleet.read import read_clock, read_targets_at
-from exporter.fleet.rendering import age_words, aligned, gpus, node_json, node_table, total_line
-from exporter.fleet.targets import Scraped, Targets
-from exporter.formats.text import state_words
-from exporter.formats.wording import TIMES, UNKNOWN, decimal, gibibytes, printable
+from exporter.fleet.rendering import age_words, gpus, node_json, node_table, total_line
+from exporter.fleet.targets import Targets, read_clock, read_targets_at
+from exporter.formats.text import holder_name, slices_held, state_words
+from exporter.formats.wording import UNKNOWN, aligned, decimal, gibibytes, printable
 from exporter.model import ContainerRow
 from exporter.model.conditions import TABLE
 from exporter.prometheus import Prometheus
@@ -43,10 +41,7 @@ def _claims(row: ContainerRow) -> str:
 
 
 # Columns that are left out if no holder has a text in them.
-_MORE = {
-    "claims": _Column("CLAIM", _claims),
-    "health": _Column("HEALTH", lambda row: printable(row.health)),
-}
+_MORE = {"claims": _Column("CLAIM", _claims), "health": _Column("HEALTH", lambda row: printable(row.health))}
 
 
 class UnknownNodeError(Exception):
@@ -71,8 +66,7 @@ async def inspect(
     Raises PrometheusError, MissingSeriesError and UnknownNodeError.
     """
     at = await read_clock(prometheus)
-    targets = await read_targets_at(prometheus, at)
-    wanted = _wanted(targets, names)
+    wanted = _wanted(await read_targets_at(prometheus, at), names)
     answers = await ask(prometheus, nodes.QUESTIONS, at)
     gpus_too = details or bool(names)
     asked = {node.key.name for node in wanted if not node.silent} if gpus_too else ()
@@ -82,14 +76,14 @@ async def inspect(
         at=at,
         nodes=tuple(
             (node, None if gpus is None or node.silent else gpus.get(node.target, ()))
-            for node in nodes.read_nodes(answers, Targets(wanted))
+            for node in nodes.read_nodes(answers, wanted)
         ),
         gpus=gpus_too,
         problems=tuple({**answers.problems, **of_gpus.problems}.items()),
     )
 
 
-def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Scraped]:
+def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Node]:
     if not names:
         return targets.nodes
     known = {name for node in targets.nodes for name in (str(node.key), node.key.name)}
@@ -108,19 +102,13 @@ def _some(names: Sequence[str]) -> str:
 def inspection_text(inspection: Inspection, *, details: bool) -> str:
     """Return it as text for a terminal, in aligned columns: nodes, or GPUs and their holders."""
     all_nodes = tuple(node for node, _ in inspection.nodes)
-    lines = [*(_gpu_table(inspection) if inspection.gpus else node_table(all_nodes))]
+    rows = (row for node, of_node in inspection.nodes for row in _node_rows(node, of_node))
+    lines = [*(aligned([("NODE", *_HEADINGS), *rows]) if inspection.gpus else node_table(all_nodes))]
     if details:
         lines += ["", *_details(inspection)]
     lines += ["", f"Total: {total_line(all_nodes)}"]
     lines += [f"! not known: {name}: {printable(error)}" for name, error in inspection.problems]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _gpu_table(inspection: Inspection) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [("NODE", *_HEADINGS)]
-    for node, gpus_of_node in inspection.nodes:
-        rows += _node_rows(node, gpus_of_node)
-    return aligned(rows)
 
 
 def _node_rows(node: Node, of_node: Sequence[Gpu] | None) -> Iterator[tuple[str, ...]]:
@@ -183,15 +171,10 @@ def _shown(inspection: Inspection) -> tuple[str, ...]:
 
 def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
     row = holder.row
-    ref = row.holder
-    if row.slices is None:
-        slices = UNKNOWN
-    else:
-        slices = f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
     return (
-        printable(f"{ref.namespace}/{ref.pod}/{ref.container or '?'}"),
+        holder_name(row),
         printable(gpu.index or gpu.uuid),
-        slices,
+        slices_held(row),
         f"{gibibytes(row.memory_used)} / {gibibytes(row.memory_entitled)} GiB",
         f"{decimal(row.compute_used, 2)} / {decimal(row.compute_entitled, 2)} GPU",
         state_words(holder.judged),

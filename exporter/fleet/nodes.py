@@ -1,13 +1,13 @@
 """GPUs, slices, memory and compute held and used on each node."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from exporter.fleet import Node
 from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, Amount, Units
-from exporter.fleet.cluster_model import Node
 from exporter.fleet.queries import Answers, Sums
-from exporter.fleet.shares import Shares, amount, questions
-from exporter.fleet.targets import Scraped, Targets
+from exporter.fleet.shares import Shares, amount, amount_at, questions
 from exporter.formats.wording import is_system
 
 _LABELS = ("cluster", "node")
@@ -29,14 +29,10 @@ QUESTIONS = {
 """The queries for the sums of each node."""
 
 
-def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
-    """Return each node; one that does not answer has no values."""
+def read_nodes(answers: Answers, nodes: Iterable[Node]) -> Iterator[Node]:
+    """Return each node with its values; one that does not answer has none."""
     tables = _Tables(answers)
-    for scraped in targets.nodes:
-        if scraped.silent:
-            yield Node(key=scraped.key, target=scraped.target, age=scraped.age, silent=scraped.silent)
-        else:
-            yield tables.node(scraped)
+    return (node if node.silent else tables.with_values(node) for node in nodes)
 
 
 class _Tables:
@@ -55,25 +51,23 @@ class _Tables:
             )
         }
 
-    def node(self, scraped: Scraped) -> Node:
-        """Return a node that answers."""
-        place = (scraped.target.cluster, scraped.key.name)
+    def with_values(self, node: Node) -> Node:
+        """Return a node that answers with its values."""
+        place = (node.target.cluster, node.key.name)
         models, modes = self._rows(_GPUS, place), self._rows(_MODES, place)
         total, gpus = self._gpus(place, models)
         holders_known = self._count(place, "holders")
         unseen = None if total is None or holders_known is None else max(total - holders_known, 0)
         released = self._single[_RELEASED]
         slices, units = self._slices(place, modes, total)
-        return Node(
-            key=scraped.key,
-            target=scraped.target,
-            age=scraped.age,
+        return replace(
+            node,
             gpus=gpus,
             models=None if models is None else tuple((name, int(count)) for name, count in models.items()),
             sharing=None if modes is None else tuple(modes),
             slices=slices,
             units=units,
-            memory_total=self._size(place, total),
+            memory_total=amount_at(self._single[_SIZE], place, self._count(place, "total_bytes"), total),
             memory=self._shares.share(place, "bytes", unseen),
             compute=self._shares.share(place, "gpus", unseen),
             released=None if released is None else bool(released.get(place)),
@@ -93,14 +87,6 @@ class _Tables:
             return max(total, 1), Amount(read, read, 1) if read else UNKNOWN_AMOUNT
         return total, Amount(number, 1)
 
-    def _size(self, place: tuple[str, str], total: int | None) -> Amount:
-        sums = self._single[_SIZE]
-        return (
-            FAILED_AMOUNT
-            if sums is None
-            else amount(sums.get(place), self._count(place, "total_bytes"), total)
-        )
-
     def _slices(
         self, place: tuple[str, str], modes: Mapping[str, float] | None, total: int | None
     ) -> tuple[Units, tuple[Units, ...] | None]:
@@ -114,22 +100,21 @@ class _Tables:
             return Units("", FAILED_AMOUNT, FAILED_AMOUNT, None), None
         if total and not (modes and self._rows(_GPUS, place)):  # it has not been recorded yet
             return Units("", Amount(missing=total), Amount(missing=total)), ()
-        known = (self._count(place, "holders"), self._count(place, "offered_slices"))
+        holding, offering = self._count(place, "holders"), self._count(place, "offered_slices")
 
-        def units(resource: str, rows: Mapping[str, float], others: Mapping[str, float]) -> Units:
-            here, all_of = (
-                amount(sum(part.values()) if part or number else None, number, total)
-                for part, number in zip((rows, others), known, strict=True)
+        def units(resource: str) -> Units:
+            here, all_of = _only(held, resource), _only(offered, resource)
+            return Units(
+                resource,
+                amount(sum(here.values()) if here or holding else None, holding, total),
+                amount(sum(all_of.values()) if all_of or offering else None, offering, total),
+                None if unhealthy is None else sum(_only(unhealthy, resource).values()),
             )
-            sick = None if unhealthy is None else sum(_only(unhealthy, resource).values())
-            return Units(resource, here, all_of, sick)
 
         if not any(map(is_system, modes)):
-            return units("", held, offered), ()
-        resources = sorted({*offered, *held})
+            return units(""), ()
         return Units("", Amount(), Amount()), tuple(
-            _alone(units(name, _only(held, name), _only(offered, name)), name in held, name in offered)
-            for name in resources
+            _alone(units(name), name in held, name in offered) for name in sorted({*offered, *held})
         )
 
     def _rows(self, name: str, place: tuple[str, str]) -> Mapping[str, float] | None:

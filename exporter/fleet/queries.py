@@ -1,15 +1,18 @@
 """The queries for Prometheus, sent separately: one that fails affects only the values that need it.
 
-Those for the whole cluster ask recording rules, and series of which each node has one.
+Those for the whole cluster ask recording rules, and series of which each node has one. Those for the windows
+of advice ask for seven days of each holder, in the records of an hour of
+``alerts/rules/gpuslice-recording.yaml``.
 """
 
 import asyncio
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from exporter.fleet.cluster_model import Target
+from exporter.fleet import Target
 from exporter.prometheus import Prometheus, PrometheusError, Sample
 
 TARGET = "cluster, job, instance"
@@ -62,12 +65,12 @@ Figures: TypeAlias = Mapping[Target, float]
 Sums: TypeAlias = Mapping[tuple[str, ...], float]
 
 
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Answers to queries by name; ``problems`` are the failed queries and their errors."""
 
-    def __init__(self, samples: Mapping[str, Sequence[Sample]], problems: dict[str, str]) -> None:
-        self._samples = samples
-        self.problems = problems
+    _samples: Mapping[str, Sequence[Sample]]
+    problems: dict[str, str]
 
     def samples(self, name: str) -> Sequence[Sample]:
         """Return an answer, empty if its query failed."""
@@ -85,14 +88,14 @@ class Answers:
             return None
         sums: dict[tuple[str, ...], float] = {}
         for sample in samples:
-            key = tuple(sample.labels.get(label, "") for label in labels)
+            key = sample.texts(*labels)
             sums[key] = sums.get(key, 0.0) + sample.value
         return sums
 
 
 def target_of(sample: Sample) -> Target:
     """Return the target of a sample."""
-    return Target(*(sample.labels.get(name, "") for name in Target._fields))
+    return Target(*sample.texts(*Target._fields))
 
 
 async def ask(prometheus: Prometheus, expressions: Mapping[str, str], at: float) -> Answers:
@@ -112,3 +115,69 @@ async def ask(prometheus: Prometheus, expressions: Mapping[str, str], at: float)
         for name, expression in expressions.items():
             group.create_task(one(name, expression))
     return Answers(samples, problems)
+
+
+DAYS = 7
+LABEL_OFF = 'gpuslice_pod_labels{label_gpuslice_exporter_advice="off"}'
+PROFILE_VALUES = {"memory_bytes": "memory", "multiprocessors": "multiprocessors", "instances": "instances"}
+"""The ends of the series of MIG profiles, and the fields of a profile that they are."""
+
+# The newest record of the week may be so old; a pod that is in it must have its owner and its label.
+_NEWEST = "2h"
+_THIS_WEEK = f"[{DAYS}d{_NEWEST}]"
+# Devices, some moments of the week; what does not answer now has answered within the day.
+_MOMENTS, _LATELY = f"[{DAYS}d:6h]", "[1d:6h]"
+_DEVICE, _GPU, _POD = "cluster, node, uuid, mig_uuid", "cluster, node, uuid", "cluster, namespace, pod"
+
+
+def of_namespace(namespace: str) -> str:
+    """Return a selector of the holders of a namespace; of all if it is empty."""
+    return f"{{namespace={json.dumps(namespace)}}}" if namespace else '{namespace!=""}'
+
+
+def of_gpus(uuids: Collection[str], namespace: str) -> str:
+    """Return a selector of the holders of some GPUs that are in other namespaces."""
+    others = f', namespace!="", namespace!={json.dumps(namespace)}}}'
+    return of("", "uuid", uuids).replace("}", others)
+
+
+def running_question(chosen: str) -> str:
+    """Return the query for the holders among what a selector chooses that hold a slice now."""
+    return f"group by ({_DEVICE}, namespace, pod, container) (gpuslice_container_slices{chosen} > 0)"
+
+
+def week_question(chosen: str) -> str:
+    """Return the query for what a selector chooses of the last week, which is recorded every hour."""
+    return f"last_over_time(container:gpuslice_last_week:value{chosen}[{_NEWEST}])"
+
+
+def advice_questions() -> dict[str, str]:
+    """Return the queries for devices of a week, the label that turns advice off, and owners of pods."""
+    media = " or ".join(
+        f"max_over_time(gpuslice_gpu_{engine}_utilization_ratio{_MOMENTS})"
+        for engine in ("encoder", "decoder", "jpeg")
+    )
+    return {
+        "opted_out": f"group by ({_POD}) (last_over_time({LABEL_OFF}{_THIS_WEEK}))",
+        "owners": f"group by ({_POD}, owner_kind, owner_name) "
+        f"(last_over_time(pod:gpuslice_owner:info1h{_THIS_WEEK}))",
+        "deployments": _owners("kube_replicaset_owner", "replicaset", "Deployment"),
+        "cron_jobs": _owners("kube_job_owner", "job_name", "CronJob"),
+        "memory": f"max by ({_DEVICE}, profile) (last_over_time(gpuslice_gpu_memory_total_bytes{_LATELY})"
+        f" or last_over_time(gpuslice_mig_memory_total_bytes{_LATELY}))",
+        "week": week_question('{namespace=""}'),
+        "media": f"max by ({_GPU}) ({media})",
+        "replicas": f"max by ({_GPU}) (last_over_time(gpuslice_gpu_slices{_LATELY}))",
+        **{
+            value: f"min by (cluster, model, profile) "
+            f"(last_over_time(gpuslice_node_mig_profile_{value}{_LATELY}))"
+            for value in PROFILE_VALUES
+        },
+    }
+
+
+def _owners(series: str, label: str, kind: str) -> str:
+    """Return the owners of a kind, and those that were there at one of some times ago."""
+    selected = f"{series}{{owner_kind={json.dumps(kind)}}}"
+    ever = " or ".join((selected, *(f"{selected} offset {ago}" for ago in REMEMBERED)))
+    return f"group by (cluster, namespace, {label}, owner_name) ({ever})"

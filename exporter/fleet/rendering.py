@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from exporter.fleet import IDLE, NAMESPACES, Fleet, IdleHolder, Namespace, Node, SickGpu, in_order
 from exporter.fleet.amounts import (
     Share,
     Units,
@@ -17,17 +18,7 @@ from exporter.fleet.amounts import (
     whole,
     words,
 )
-from exporter.fleet.cluster_model import (
-    IDLE,
-    NAMESPACES,
-    Fleet,
-    IdleHolder,
-    Namespace,
-    Node,
-    SickGpu,
-    in_order,
-)
-from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, plural, printable
+from exporter.formats.wording import UNKNOWN, aligned, decimal, duration, gibibytes, plural, printable
 
 # The maximum number of rows of each list in a terminal.
 _LINES = 20
@@ -38,7 +29,11 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
     return {
         "timestamp": fleet.at,
         "window_seconds": fleet.window,
-        "totals": totals_json(fleet),
+        "totals": {
+            "nodes": len(fleet.nodes),
+            "nodes_not_answering": len(fleet.silent),
+            **_sums(fleet.nodes),
+        },
         "nodes": [node_json(node) for node in fleet.nodes],
         "namespaces": None if fleet.namespaces is None else [_namespace(row) for row in fleet.namespaces],
         "idle_holders": {
@@ -47,15 +42,6 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
         },
         "sick_gpus": [_sick(gpu) for gpu in fleet.sick] if fleet.sick or fleet.all_sick else None,
         "problems": [{"question": name, "error": error} for name, error in fleet.problems],
-    }
-
-
-def totals_json(fleet: Fleet) -> dict[str, Any]:
-    """Return the totals over nodes as JSON data."""
-    return {
-        "nodes": len(fleet.nodes),
-        "nodes_not_answering": len(fleet.silent),
-        **_sums(fleet.nodes),
     }
 
 
@@ -184,13 +170,6 @@ def fleet_text(fleet: Fleet) -> str:
     ]
     blocks = (node_table(fleet.nodes), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), end)
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield lines in which each column has the width of its widest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def node_table(nodes: Sequence[Node]) -> Iterator[str]:

@@ -1,9 +1,11 @@
-"""Memory and compute held, used and unused, of a node or a namespace, from recorded sums."""
+"""Memory, compute and GPU-hours held, used and unused, of a node or a namespace, from recorded sums."""
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from exporter.fleet import Namespace
 from exporter.fleet.amounts import FAILED_AMOUNT, Amount, Share
-from exporter.fleet.queries import Answers
+from exporter.fleet.queries import Answers, Sums
 
 Place: TypeAlias = tuple[str, ...]
 Level: TypeAlias = Literal["node", "namespace"]
@@ -33,6 +35,11 @@ def amount(value: float | None, known: int | None, expected: int | None) -> Amou
     return Amount(value, max(known, 1), max(expected - known, 0))
 
 
+def amount_at(sums: Sums | None, place: Place, known: int | None, expected: int | None) -> Amount:
+    """Return the recorded sum of a place, likewise; without ``sums`` their query failed."""
+    return FAILED_AMOUNT if sums is None else amount(sums.get(place), known, expected)
+
+
 class Shares:
     """The recorded sums of a level, by node and cluster or by namespace."""
 
@@ -48,11 +55,8 @@ class Shares:
 
     def holders(self, place: Place) -> int | None:
         """Return how many containers hold, with those that may; None if a query failed."""
-        holders, containers, slices = (
-            self._sums["holders"],
-            self._count(place, "containers"),
-            self._count(place, "slices"),
-        )
+        holders = self._sums["holders"]
+        containers, slices = self._count(place, "containers"), self._count(place, "slices")
         if holders is None or containers is None or slices is None:
             return None
         return int(holders.get(place, 0)) + max(containers - slices, 0)
@@ -61,16 +65,15 @@ class Shares:
         """Return the share of a quantity; ``unseen`` further containers are unknown (None: nor how many)."""
         held = self._amount(place, f"held_{quantity}", _plus(self.holders(place), unseen))
         used = self._amount(place, f"used_{quantity}", _plus(self._count(place, "containers"), unseen))
-        sums = self._sums[f"unused_{quantity}"]
-        if sums is None or held.refused or used.refused:
+        if held.refused or used.refused:
             return Share(held, used, FAILED_AMOUNT)
         # It is known of holders of whom both are known.
         holders, missing = held.known + held.missing, max(held.missing, used.missing)
-        return Share(held, used, amount(sums.get(place), holders - missing, holders))
+        unused = amount_at(self._sums[f"unused_{quantity}"], place, holders - missing, holders)
+        return Share(held, used, unused)
 
     def _amount(self, place: Place, name: str, expected: int | None) -> Amount:
-        sums = self._sums[name]
-        return FAILED_AMOUNT if sums is None else amount(sums.get(place), self._count(place, name), expected)
+        return amount_at(self._sums[name], place, self._count(place, name), expected)
 
     def _count(self, place: Place, value: str) -> int | None:
         """Return the number of containers with a known value; None if the query failed."""
@@ -83,3 +86,61 @@ def _named(level: Level, name: str) -> str:
 
 def _plus(count: int | None, other: int | None) -> int | None:
     return None if count is None or other is None else count + other
+
+
+_HOURS = {
+    "held": "namespace:gpuslice_held_gpu_seconds:increase1h",
+    "used": "namespace:gpuslice_used_gpu_seconds:increase1h",
+    "measured": "namespace:gpuslice_measured_gpu_seconds:increase1h",
+}
+_SPENT = "GPU-hours {}"
+_SECONDS = 3600.0
+# Prometheus extrapolates the increase of two counters over the same window a little differently.
+_ALIKE = 0.999
+
+
+def namespace_questions(window: float) -> dict[str, str]:
+    """Return the queries for the sums of each namespace, and its GPU-hours over ``window`` seconds."""
+    return questions("namespace") | {
+        _SPENT.format(what): f"sum by (namespace) (sum_over_time({record}[{window:.0f}s:1h]))"
+        for what, record in _HOURS.items()
+    }
+
+
+def read_namespaces(answers: Answers) -> tuple[Namespace, ...] | None:
+    """Return each namespace; None if the list of namespaces could not be queried."""
+    recorded = Shares(answers, "namespace")
+    if recorded.places is None:
+        return None
+    spent = {what: answers.sums(_SPENT.format(what), "namespace") for what in _HOURS}
+    return tuple(
+        Namespace(
+            name=place[0],
+            holders=recorded.holders(place),
+            memory=recorded.share(place, "bytes"),
+            compute=recorded.share(place, "gpus"),
+            hours=_hours(spent, place),
+        )
+        for place in recorded.places
+    )
+
+
+def _hours(spent: Mapping[str, Sums | None], place: Place) -> Share:
+    of_held, of_used, of_measured = spent["held"], spent["used"], spent["measured"]
+    if of_held is None:
+        return Share(FAILED_AMOUNT, FAILED_AMOUNT, FAILED_AMOUNT)
+    held = of_held.get(place)
+    if held is None:
+        return Share()
+    whole = Amount(held / _SECONDS, 1)
+    if of_used is None or of_measured is None:
+        return Share(whole, FAILED_AMOUNT, FAILED_AMOUNT)
+    used, measured = of_used.get(place), of_measured.get(place)
+    if used is None or measured is None:
+        return Share(held=whole)
+    missing = int(measured < held * _ALIKE)
+    return Share(
+        held=whole,
+        used=Amount(used / _SECONDS, 1, missing),
+        wasted=Amount(max(measured - used, 0.0) / _SECONDS, 1, missing),
+    )

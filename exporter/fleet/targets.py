@@ -1,15 +1,14 @@
-"""Targets and their nodes, and which target of a node counts."""
+"""Targets and their nodes, which target of a node counts, and the URL of its page."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from exporter.fleet import queries
-from exporter.fleet.cluster_model import NodeKey, Target
-from exporter.fleet.queries import Answers, target_of
+from exporter.fleet import Node, NodeKey, Target, queries
+from exporter.fleet.queries import Answers, ask, target_of
 from exporter.model import ContainerRef
-from exporter.prometheus import Sample
+from exporter.prometheus import Prometheus, PrometheusError, Sample
 
 _HOLDER = ("namespace", "pod", "container")
 
@@ -22,32 +21,25 @@ QUESTIONS = {
 }
 
 
-class Scraped(NamedTuple):
-    """The target that counts for a node."""
-
-    key: NodeKey
-    target: Target
-    age: float | None  # as in Node
-    silent: str  # as in Node
-
-
+@dataclass(frozen=True, slots=True)
 class Targets:
-    """The nodes in order, each with the target that counts."""
+    """The nodes in order, each with the target that counts and no values yet.
 
-    def __init__(self, nodes: Sequence[Scraped], *, several: bool = False) -> None:
-        self.nodes = nodes
-        self._several = several
+    ``several`` clusters are part of their names.
+    """
+
+    nodes: Sequence[Node]
+    several: bool = False
 
     def key_of(self, sample: Sample) -> NodeKey:
         """Return the node of a sample; the cluster is part of it if there are several."""
-        cluster = sample.labels.get("cluster", "") if self._several else ""
-        return NodeKey(cluster, sample.labels.get("node", ""))
+        return NodeKey(sample.text("cluster") if self.several else "", sample.text("node"))
 
 
 def more_questions(answers: Answers) -> dict[str, str]:
     """Return the queries for targets without current data; most often there are none."""
     now, down = answers.figures("data") or {}, answers.figures("down") or {}
-    nodes = [(target_of(sample), sample.labels.get("node", "")) for sample in answers.samples("nodes")]
+    nodes = [(target_of(sample), sample.text("node")) for sample in answers.samples("nodes")]
     answering = {(target.cluster, node) for target, node in nodes if target in now}
     silent = {target for target, node in nodes if (target.cluster, node) not in answering}
     gone = down.keys() - {target for target, _ in nodes}
@@ -68,31 +60,65 @@ def read_targets(answers: Answers, more: Answers, at: float) -> Targets:
     former = (sample for sample in more.samples("former nodes") if target_of(sample) in down)
     for sample in (*answers.samples("nodes"), *former):
         target = target_of(sample)
-        by_node[NodeKey(target.cluster, sample.labels.get("node", ""))].add(target)
+        by_node[NodeKey(target.cluster, sample.text("node"))].add(target)
     several = len({key.cluster for key in by_node}) > 1
     nodes = []
     for key, targets in by_node.items():
         newest = max(targets, key=lambda target: (target in now, last.get(target, 0.0), target))
         seen = last.get(newest)
         nodes.append(
-            Scraped(
-                key if several else key._replace(cluster=""),
-                newest,
-                None if seen is None else max(at - seen, 0.0),
-                "" if newest in now else _why_silent(up.get(newest)),
+            Node(
+                key=key if several else key._replace(cluster=""),
+                target=newest,
+                age=None if seen is None else max(at - seen, 0.0),
+                silent="" if newest in now else _why_silent(up.get(newest)),
             )
         )
-    return Targets(sorted(nodes), several=several)
+    return Targets(sorted(nodes, key=lambda node: node.key), several=several)
+
+
+class MissingSeriesError(Exception):
+    """Prometheus answers, but has no series of this exporter, or none of its recording rules."""
+
+
+async def read_clock(prometheus: Prometheus) -> float:
+    """Return the Unix time of Prometheus, at which all other queries are evaluated."""
+    answer = await prometheus.query(queries.CLOCK)
+    if not answer:
+        raise PrometheusError("Prometheus does not return its time")
+    return answer[0].value
+
+
+async def read_targets_at(prometheus: Prometheus, at: float) -> Targets:
+    """Return the nodes.
+
+    Raises PrometheusError if a query fails, and MissingSeriesError if there are no nodes, or no records.
+    """
+    answers = await ask(prometheus, QUESTIONS, at)
+    more = await ask(prometheus, more_questions(answers), at)
+    for name, why in (answers.problems | more.problems).items():
+        raise PrometheusError(f"{name}: {why}")
+    scraped = read_targets(answers, more, at)
+    if not scraped.nodes:
+        raise MissingSeriesError(
+            "this Prometheus has no series of gpuslice-exporter: does it scrape the nodes?"
+        )
+    if not answers.samples("records") and not all(node.silent for node in scraped.nodes):
+        raise MissingSeriesError(
+            "this Prometheus has no records of gpuslice-exporter: load alerts/rules/gpuslice-recording.yaml "
+            "(see docs/recording-rules.md); new rules have records after a minute"
+        )
+    return scraped
 
 
 def holder_of(sample: Sample) -> ContainerRef:
-    """Return the holder of a sample; labels of ours that are empty are missing."""
-    return ContainerRef(*(sample.labels.get(name, "") for name in _HOLDER))
+    """Return the holder of a sample."""
+    return ContainerRef(*sample.texts(*_HOLDER))
 
 
 def holder_key(sample: Sample) -> tuple[str, ...]:
     """Return the identity of a sample of a container on a device."""
-    return tuple(sample.labels.get(name, "") for name in ("cluster", "node", *_HOLDER, "uuid", "mig_uuid"))
+    return sample.texts("cluster", "node", *_HOLDER, "uuid", "mig_uuid")
 
 
 def _why_silent(up: float | None) -> str:

@@ -1,13 +1,10 @@
 """Advice in words, as JSON data and as CSV."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from exporter.advice import Advice, Option, Use
-from exporter.advice.savings import HOURS, savings_of
-from exporter.formats.json_csv import cell
+from exporter.advice.model import HOURS, Advice, Option, Use, savings_of
+from exporter.formats.json_csv import csv_text
 from exporter.formats.wording import decimal, duration, gibibytes
 
 _SENTENCES = {
@@ -27,7 +24,8 @@ def advice_paragraphs(advice: Advice) -> tuple[str, ...]:
         return (f"Not known: {advice.why}.",)
     option = advice.options[0]
     verdict = _SENTENCES.get(option.verdict, _FITS).format(target=option.target)
-    return " ".join((verdict, *_notes(option))), f"{_facts(advice)}."
+    notes = (f"{note[0].upper()}{note[1:]}." for note in option.notes)
+    return " ".join((verdict, *notes)), f"{_facts(advice)}."
 
 
 def _facts(advice: Advice) -> str:
@@ -45,11 +43,6 @@ def _needs(advice: Advice) -> Iterator[str]:
     yield f"memory peak {gibibytes(max(peaks))} GiB, {gibibytes(need.memory)} with a margin"
     if need.compute is not None:
         yield f"95 % of the time at most {decimal(need.compute, 2)} GPU with a margin"
-
-
-def _notes(option: Option) -> Iterator[str]:
-    for note in option.notes:
-        yield f"{note[0].upper()}{note[1:]}."
 
 
 def advice_document(advices: Sequence[Advice], at: float, price: float | None = None) -> dict[str, Any]:
@@ -140,18 +133,9 @@ def _use(use: Use) -> dict[str, Any]:
 
 
 def advice_csv(advices: Iterable[Advice]) -> str:
-    """Return one line for each advice as CSV (RFC 4180) with a header; unknown values are empty cells.
-
-    ``gpus`` are the UUIDs of the GPUs held. Text that a spreadsheet would run as a formula starts with an
-    apostrophe.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(_COLUMNS)
-    for advice in advices:
-        record = _line(_advice(advice))
-        writer.writerow([cell(record[name]) for name in _COLUMNS])
-    return out.getvalue()
+    """Return one line for each advice as CSV, as ``csv_text`` does; ``gpus`` are UUIDs of GPUs held."""
+    records = (_line(_advice(advice)) for advice in advices)
+    return csv_text(_COLUMNS, ([record[name] for name in _COLUMNS] for record in records))
 
 
 _NAMES = ("cluster", "namespace", "workload", "container", "now")

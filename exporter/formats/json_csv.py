@@ -27,7 +27,7 @@ from exporter.metrics import (
     Number,
     field_name,
 )
-from exporter.metrics.vgpu import VGPU
+from exporter.metrics.gpu_parts import VGPU
 from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
 from exporter.model.states import judge
 from exporter.model.xids import explain
@@ -64,16 +64,9 @@ def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str,
 
 
 def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
-    """Return the container rows as CSV (RFC 4180) with a header; unknown values are empty cells.
-
-    Text that a spreadsheet would run as a formula starts with an apostrophe.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([*_columns("container", CONTAINER), *_STATE])
-    for record in _containers(snapshot, idle_after):
-        writer.writerow([cell(value) for value in record.values()])
-    return out.getvalue()
+    """Return the container rows as CSV, as ``csv_text`` does."""
+    records = _containers(snapshot, idle_after)
+    return csv_text((*_columns("container", CONTAINER), *_STATE), (record.values() for record in records))
 
 
 def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any]]:
@@ -154,8 +147,8 @@ def _listed(family: LabelledFamily[Any], entity: Entity) -> Iterator[dict[str, s
 
 def _identity(family: LabelledFamily[Any], entity: Entity) -> dict[str, str | None]:
     fields: dict[str, str | None] = dict.fromkeys(family.labels)
-    for values, _ in family.samples(entity.row):
-        fields |= {name: value or None for name, value in zip(family.labels, values, strict=True)}
+    for named in _listed(family, entity):
+        fields |= named
     return fields
 
 
@@ -181,7 +174,17 @@ def _columns(level: Level, families: Iterable[AnyFamily]) -> list[str]:
     return columns
 
 
-def cell(value: Any) -> Any:
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as CSV (RFC 4180) with a header; unknown values are empty cells.
+
+    Text that a spreadsheet would run as a formula starts with an apostrophe.
+    """
+    out = io.StringIO()
+    csv.writer(out).writerows((header, *(map(_cell, row) for row in rows)))
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
     """Return a value for a cell of CSV: text that a spreadsheet would run starts with an apostrophe.
 
     A list of records is the values of each, separated by spaces and semicolons.

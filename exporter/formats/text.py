@@ -10,6 +10,7 @@ from exporter.formats.wording import (
     CUT,
     TIMES,
     UNKNOWN,
+    aligned,
     decimal,
     duration,
     gibibytes,
@@ -23,7 +24,7 @@ from exporter.formats.wording import (
     unavailable,
     used_of,
 )
-from exporter.metrics import Number
+from exporter.metrics import Number, scaled
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
 from exporter.model.kubelet import is_unhealthy
@@ -52,13 +53,12 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
         return " · ".join([*parts, "not read" if not_read else "not answering", *wrong])
     memory = reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
-    watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
     return " · ".join(
         (
             *parts,
             f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
             f"utilization {measure(reading.utilization_percent, '%')}",
-            measure(watts, "W"),
+            measure(scaled(reading.power_milliwatts, 1000), "W"),
             measure(reading.temperature_celsius, "°C"),
             _slices_of(gpu),
             plural(gpu.holders, "holder"),
@@ -115,6 +115,12 @@ def slices_held(row: ContainerRow) -> str:
     if row.slices is None:
         return UNKNOWN
     return f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
+
+
+def holder_name(row: ContainerRow) -> str:
+    """Return namespace, pod and container as text; a container that is not known is a question mark."""
+    namespace, pod, container = row.holder
+    return printable(f"{namespace}/{pod}/{container or '?'}")
 
 
 def total_line(snapshot: Snapshot) -> str:
@@ -194,8 +200,11 @@ class _Drawing:
             self._rows[row.device].append(row)
 
     def text(self) -> str:
-        lines = list(chain(self._head(), self._devices(), self._total(), self._failures()))
-        return "".join(f"{line}\n" for line in _aligned(lines))
+        read = not all(gpu.unread for gpu in self._snapshot.gpus)
+        total = (total_line(self._snapshot),) if read else ()
+        lines = list(chain(self._head(), self._devices(), total, self._failures()))
+        rows = aligned([line for line in lines if not isinstance(line, str)])
+        return "".join(f"{line if isinstance(line, str) else next(rows)}\n" for line in lines)
 
     def _head(self) -> Iterator[_Line]:
         node, driver = self._snapshot.node, self._snapshot.node.driver
@@ -256,10 +265,8 @@ class _Drawing:
 
     def _holders(self, key: DeviceKey) -> Iterator[_Line]:
         for row in self._rows.get(key, ()):
-            holder = row.holder
-            name = f"{holder.namespace}/{holder.pod}/{holder.container or '?'}"
             yield (
-                f"    {printable(name)}",
+                f"    {holder_name(row)}",
                 slices_held(row),
                 printable(row.isolation),
                 used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
@@ -268,24 +275,9 @@ class _Drawing:
                 state_words(judge(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
             )
 
-    def _total(self) -> Iterator[_Line]:
-        if not all(gpu.unread for gpu in self._snapshot.gpus):
-            yield total_line(self._snapshot)
-
     def _failures(self) -> Iterator[_Line]:
         for health in self._snapshot.collectors:
             if health.name == "nvml" and self._snapshot.node.released:
                 yield f"! {printable(health.message)}"
             elif not health.success:
                 yield f"! {printable(health.name)} fails: {printable(health.message) or 'no reason reported'}"
-
-
-def _aligned(lines: list[_Line]) -> Iterator[str]:
-    """Yield lines with aligned columns of cells; plain lines stay as they are."""
-    rows = [line for line in lines if not isinstance(line, str)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for line in lines:
-        if isinstance(line, str):
-            yield line
-        else:
-            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

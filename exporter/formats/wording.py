@@ -51,9 +51,7 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
 def short_names(resources: Sequence[str]) -> Sequence[str]:
@@ -76,6 +74,13 @@ def total_text(values: Iterable[Number | None], write: Callable[[Number], str]) 
     if parts and not known:
         return UNKNOWN
     return ("" if len(known) == len(parts) else "≥ ") + write(sum(known))
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield lines in which each column has the width of its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
@@ -182,8 +187,7 @@ def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
     """Return held of offered as text; only the held part if the total is not reported."""
     held = total_text((count.allocated for count in counts), str)
     offered = total_text((count.offered for count in counts), str)
-    words = (held, *(() if offered == UNKNOWN else ("of", offered)), noun)
-    return " ".join(filter(None, words))
+    return " ".join(filter(None, (held, *(() if offered == UNKNOWN else ("of", offered)), noun)))
 
 
 def held_of_each(counts: Sequence[SliceCount]) -> str:

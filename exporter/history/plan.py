@@ -1,12 +1,13 @@
 """Choosing the cells for a range of time, and averaging them to its steps."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from operator import add, eq
-from typing import Generic, NamedTuple, TypeVar, overload
+from operator import add
+from typing import Generic, NamedTuple, TypeVar
 
-from exporter.history.past import Track
+from exporter.history import Track
 from exporter.history.tiers import Cells, Counts, Number, Tier
 
 
@@ -98,29 +99,21 @@ def _added(cells: Sequence[Number], each: int) -> Iterable[Number]:
 Kept = TypeVar("Kept")
 
 
-class Tracks(Sequence[Track], Generic[Kept]):
-    """Tracks made from ``kept`` on each access; copy them to a tuple to read them more than once."""
+@dataclass(frozen=True, slots=True)
+class Tracks(Collection[Track], Generic[Kept]):
+    """Tracks made from ``kept`` on each iteration; copy them to a tuple to read them more than once."""
 
-    def __init__(self, kept: Sequence[Kept], make: Callable[[Kept], Track]) -> None:
-        self._kept = kept
-        self._make = make
+    kept: Sequence[Kept]
+    make: Callable[[Kept], Track]
 
     def __len__(self) -> int:
         """Return the number of tracks, without making any."""
-        return len(self._kept)
+        return len(self.kept)
 
-    @overload
-    def __getitem__(self, place: int) -> Track: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Track]: ...
-    def __getitem__(self, place: int | slice) -> Track | Sequence[Track]:
-        """Return one track, or those of a slice."""
-        if isinstance(place, slice):
-            return [self._make(kept) for kept in self._kept[place]]
-        return self._make(self._kept[place])
+    def __iter__(self) -> Iterator[Track]:
+        """Make the tracks, one by one."""
+        return map(self.make, self.kept)
 
-    def __eq__(self, other: object) -> bool:
-        """Return whether another sequence has equal tracks in the same order."""
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]  # tracks are not hashable
+    def __contains__(self, track: object) -> bool:
+        """Return whether one of the tracks is equal."""
+        return any(made == track for made in self)

@@ -5,11 +5,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, NamedTuple, cast
 
 from exporter.concurrency import in_thread
-from exporter.history.past import ADDED, FIELDS, Key, NotKeptError, Past, Track, Wanted, readings
+from exporter.history import ADDED, FIELDS, Ask, Key, NotKeptError, Past, Track, Wanted, readings
 from exporter.history.plan import Plan, Tracks, means, plan, shares, whole
 from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import IDENTITY_LABELS, Number
@@ -34,14 +35,12 @@ class _Copied(NamedTuple):
     counts: list[Counts]  # readings per cell, by field; empty unless needed for sums
 
 
+@dataclass(slots=True)
 class _Series:
     """One GPU, MIG device or container in all tiers."""
 
-    __slots__ = ("lanes", "seen")
-
-    def __init__(self, lanes: tuple[Lane, ...], seen: float) -> None:
-        self.lanes = lanes
-        self.seen = seen  # Unix time of the last reading
+    lanes: tuple[Lane, ...]
+    seen: float  # Unix time of the last reading
 
     def put(self, at: float, slots: Iterable[int], values: list[Number | None], bridged: bool) -> None:
         self.seen = at
@@ -58,8 +57,8 @@ class History:
     def __init__(
         self, kept: float, step: float, *, budget: int = BUDGET, wall: Callable[[], float] = time.time
     ) -> None:
-        self._kept = kept
-        self._wall = wall
+        self.kept = kept
+        self.wall = wall
         self._tiers = tiers_of(kept, step)
         self._budget = budget
         cells = sum(tier.slots * (_CELL_BYTES + tier.count_bytes) for tier in self._tiers)
@@ -73,11 +72,6 @@ class History:
         self._newest = 0.0
         self._lock = threading.Lock()
 
-    @property
-    def kept(self) -> float:
-        """Seconds that are kept."""
-        return self._kept
-
     def record(self, snapshot: Snapshot) -> None:
         """Add the readings of a snapshot; one from before the first poll has none."""
         if snapshot.sequence == 0:
@@ -86,41 +80,34 @@ class History:
         with self._lock:
             self._record(snapshot.timestamp, rows)
 
-    async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
+    async def read(self, ask: Ask) -> Past:
         """Return history as ``read_sync`` does, read in a thread."""
-        return await in_thread(self.read_sync, span=span, end=end, points=points, wanted=wanted)
+        return await in_thread(self.read_sync, ask)
 
-    def read_sync(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Return ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
-
-        Raises NotKeptError if the range reaches back too far.
-        """
-        now = self._wall()
-        end = now if end is None else min(end, now)
-        if end - span < now - self._kept - self._tiers[-1].step:
-            raise NotKeptError(f"{span_text(self._kept)} are kept in memory (--history-retention)")
+    def read_sync(self, ask: Ask) -> Past:
+        """Return the requested history; raises NotKeptError if the range reaches back too far."""
+        now, summing = self.wall(), ask.wanted.summing
+        end = now if ask.end is None else min(ask.end, now)
+        if end - ask.span < now - self.kept - self._tiers[-1].step:
+            raise NotKeptError(f"{span_text(self.kept)} are kept in memory (--history-retention)")
         # All series are copied at the same time, or their sums would not hold.
         with self._lock:
-            chosen = [key for key in self._series if _is_wanted(key, wanted)]
+            chosen = [key for key in self._series if _is_wanted(key, ask.wanted)]
             most = max(1, _MOST_NUMBERS // max(1, sum(len(FIELDS[key.level]) for key in chosen)))
-            steps = plan(self._tiers, now=now, end=end, span=span, points=min(points, most))
-            copied = self._copy(chosen, steps, counted=wanted.summing)
-            gpus = self._copy(self._gpus_of(chosen), steps, counted=True) if wanted.summing else []
+            steps = plan(self._tiers, now=now, end=end, span=ask.span, points=min(ask.points, most))
+            copied = self._copy(chosen, steps, counted=summing)
+            gpus = self._copy(self._gpus_of(chosen), steps, counted=True) if summing else []
             refused = self._refused
         seen = {series.key.values[0]: whole(series.counts, steps.each) for series in gpus}
-        track = partial(_share, seen) if wanted.summing else _track
+        track = partial(_share, seen) if summing else _track
         return Past(
             start=steps.start,
             step=steps.step,
             count=steps.steps,
             source="memory",
             tracks=Tracks(copied, partial(track, steps.each)),
-            note=_note(refused, points > most),
+            note=_note(refused, ask.points > most),
         )
-
-    def now(self) -> float:
-        """Return the current Unix time."""
-        return self._wall()
 
     def over(self, *, now: float, span: float, points: int, shift: int) -> Plan:
         """Return a plan for the last ``span`` seconds in finished steps, shifted by ``shift`` slots."""
@@ -153,7 +140,7 @@ class History:
                 self._series.move_to_end(key)
                 # A series that was missing from the previous poll has a gap there.
                 series.put(at, slots, values, bridged and series.seen == previous)
-        while self._series and next(iter(self._series.values())).seen < at - self._kept:
+        while self._series and next(iter(self._series.values())).seen < at - self.kept:
             self._drop_oldest()
         self._refused = sum(not self._add(key, at, slots, values) for key, values in added)
 
@@ -211,18 +198,11 @@ def span_text(seconds: float) -> str:
 
 
 def _is_wanted(key: Key, wanted: Wanted) -> bool:
-    if wanted.levels and key.level not in wanted.levels:
-        return False
     labels = _labels(key)
-    if wanted.uuid and labels["uuid"] != wanted.uuid:
-        return False
-    if wanted.holder is None:
-        return True
-    namespace, pod, container = wanted.holder
     return (
-        key.level == "container"
-        and (labels["namespace"], labels["pod"]) == (namespace, pod)
-        and container in ("", labels["container"])
+        wanted.has_level(key.level)
+        and wanted.uuid in ("", labels["uuid"])
+        and (key.level != "container" or wanted.has_holder(labels))
     )
 
 

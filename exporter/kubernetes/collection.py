@@ -29,11 +29,7 @@ class ExpiredError(Exception):
 
 
 class NoListError(Exception):
-    """The server's answer is not a list of objects, or not a complete one."""
-
-
-class TooLongError(Exception):
-    """A list is longer than that of any node can be."""
+    """The server's answer is not a complete list of objects, or longer than that of any node can be."""
 
 
 # etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
@@ -64,7 +60,7 @@ class Listing:
     def feed(self, piece: bytes) -> Iterator[bytes | None]:
         """Yield each object that ends in this piece, None for one that is too long.
 
-        Raises TooLongError for a text around the objects that cannot be that of a list.
+        Raises NoListError for a text around the objects that cannot be that of a list.
         """
         text, place, self._rest = self._rest + piece, 0, b""
         while place < len(text):
@@ -113,7 +109,7 @@ class Listing:
         if not self._in_items:
             self._frame += text
             if len(self._frame) > LONGEST_FRAME:
-                raise TooLongError("the API server's answer is not a list of objects: it has too much else")
+                raise NoListError("the API server's answer is not a list of objects: it has too much else")
         elif self._depth > _DEPTH and len(self._object) <= LONGEST_OBJECT:
             self._object += text
 
@@ -198,8 +194,7 @@ class Collection:
     async def list(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool) -> str:
         """Pass each object to ``take``, {} for an unreadable one, and return the collection's version.
 
-        ``fresh`` bypasses the server's cache. Raises NoListError if the answer is not a complete list, and
-        ApiError, ExpiredError and TooLongError.
+        ``fresh`` bypasses the server's cache. Raises NoListError, ApiError and ExpiredError.
         """
         # Every node lists its pods: that is cheap from the server's cache, but reads all pods from etcd.
         cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
@@ -209,7 +204,7 @@ class Collection:
             async for piece in answer.content.iter_any():
                 length += len(piece)
                 if length > LONGEST_LIST:
-                    raise TooLongError(f"the list of {self._query.about} is longer than {LONGEST_LIST} bytes")
+                    raise NoListError(f"the list of {self._query.about} is longer than {LONGEST_LIST} bytes")
                 for item in listing.feed(piece):
                     take(_json(item or b""))
         return listing.version()

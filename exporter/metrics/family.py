@@ -23,6 +23,8 @@ Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
 Row = TypeVar("Row")
 Part = TypeVar("Part")
 Inner = TypeVar("Inner")
+_Value: TypeAlias = Callable[[Part], Number | None]
+_Samples: TypeAlias = Callable[[Part], Iterable[Labelled]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]
 class Rows(Generic[Row, Part]):
     """Builder of families with the same name prefix, level and group.
 
-    Value functions receive ``part`` of the level's record. A record without that part has no sample.
+    Value functions receive ``part`` of the level's record. A record without that part has no sample. Without
+    a function, the value of a gauge or flag is the part's field of its name.
     """
 
     prefix: str
@@ -99,38 +102,36 @@ class Rows(Generic[Row, Part]):
         """Return the same builder for another group."""
         return replace(self, group=group)
 
-    def gauge(self, name: str, text: str, value: Callable[[Part], Number | None]) -> Family[Row]:
+    def gauge(self, name: str, text: str, value: _Value[Part] | None = None) -> Family[Row]:
         """Return a gauge with one sample for each entity."""
-        return self._plain("gauge", name, text, value)
+        return self._plain("gauge", name, text, value or attrgetter(name))
 
-    def flag(self, name: str, text: str, value: Callable[[Part], bool | None]) -> Family[Row]:
+    def flag(self, name: str, text: str, value: Callable[[Part], bool | None] | None = None) -> Family[Row]:
         """Return a gauge that is 1 for True and 0 for False."""
-        return replace(self._plain("gauge", name, text, lambda part: flag(value(part))), flag=True)
+        read: Callable[[Part], bool | None] = value or attrgetter(name)
+        return replace(self._plain("gauge", name, text, lambda part: flag(read(part))), flag=True)
 
-    def counter(self, name: str, text: str, value: Callable[[Part], Number | None]) -> Family[Row]:
+    def counter(self, name: str, text: str, value: _Value[Part]) -> Family[Row]:
         """Return a counter with one sample for each entity."""
         return self._plain("counter", name, text, value)
 
-    def gauge_by(
-        self, name: str, labels: tuple[str, ...], text: str, samples: Callable[[Part], Iterable[Labelled]]
-    ) -> LabelledFamily[Row]:
-        """Return a gauge with a sample for each combination of label values."""
-        return self._labelled("gauge", name, labels, text, samples)
+    def gauge_by(self, series: str, text: str, samples: _Samples[Part]) -> LabelledFamily[Row]:
+        """Return a gauge with a sample for each combination of label values.
 
-    def states(
-        self, name: str, labels: tuple[str, ...], text: str, samples: Callable[[Part], Iterable[Labelled]]
-    ) -> LabelledFamily[Row]:
+        ``series`` is the name with these labels, such as ``clock_hertz{clock}``, here and below.
+        """
+        return self._labelled("gauge", series, text, samples)
+
+    def states(self, series: str, text: str, samples: _Samples[Part]) -> LabelledFamily[Row]:
         """Return a gauge that is 1 for each state that holds and 0 for each other one."""
-        return replace(self._labelled("gauge", name, labels, text, samples), states=True)
+        return replace(self._labelled("gauge", series, text, samples), states=True)
 
-    def counter_by(
-        self, name: str, labels: tuple[str, ...], text: str, samples: Callable[[Part], Iterable[Labelled]]
-    ) -> LabelledFamily[Row]:
+    def counter_by(self, series: str, text: str, samples: _Samples[Part]) -> LabelledFamily[Row]:
         """Return a counter with a sample for each combination of label values."""
-        return self._labelled("counter", name, labels, text, samples)
+        return self._labelled("counter", series, text, samples)
 
     def info(
-        self, name: str, labels: tuple[str, ...], text: str, values: Callable[[Part], tuple[str, ...] | None]
+        self, series: str, text: str, values: Callable[[Part], tuple[str, ...] | None]
     ) -> LabelledFamily[Row]:
         """Return an info family with one sample for each entity, or none if ``values`` returns None."""
 
@@ -138,36 +139,26 @@ class Rows(Generic[Row, Part]):
             label_values = values(part)
             return () if label_values is None else ((label_values, 1),)
 
-        return self._labelled("info", name, labels, text, samples)
+        return self._labelled("info", series, text, samples)
 
     def infos(
-        self,
-        name: str,
-        labels: tuple[str, ...],
-        text: str,
-        values: Callable[[Part], Iterable[tuple[str, ...]]],
+        self, series: str, text: str, values: Callable[[Part], Iterable[tuple[str, ...]]]
     ) -> LabelledFamily[Row]:
         """Return an info family with a sample for each of several things."""
-        family = self._labelled("info", name, labels, text, lambda part: [(item, 1) for item in values(part)])
+        family = self._labelled("info", series, text, lambda part: [(item, 1) for item in values(part)])
         return replace(family, several=True)
 
-    def _plain(
-        self, kind: FamilyType, name: str, text: str, value: Callable[[Part], Number | None]
-    ) -> Family[Row]:
+    def _plain(self, kind: FamilyType, name: str, text: str, value: _Value[Part]) -> Family[Row]:
         read = self._applied(value, None)
         return Family(self.prefix + name, kind, self.level, text, read, group=self.group, of_set=self.of_set)
 
     def _labelled(
-        self,
-        kind: FamilyType,
-        name: str,
-        labels: tuple[str, ...],
-        text: str,
-        samples: Callable[[Part], Iterable[Labelled]],
+        self, kind: FamilyType, series: str, text: str, samples: _Samples[Part]
     ) -> LabelledFamily[Row]:
+        name, _, labels = series.removesuffix("}").partition("{")
         absent: Iterable[Labelled] = ()
-        read = self._applied(samples, absent)
-        family = LabelledFamily(self.prefix + name, kind, self.level, text, labels, read, self.group)
+        read, names = self._applied(samples, absent), tuple(labels.split(", "))
+        family = LabelledFamily(self.prefix + name, kind, self.level, text, names, read, self.group)
         return replace(family, of_set=self.of_set)
 
     def _applied(self, function: Callable[[Part], Inner], absent: Inner) -> Callable[[Row], Inner]:
@@ -208,10 +199,15 @@ def keyed(numbers: Mapping[Any, Number | None], units: int = 1) -> list[Labelled
     ]
 
 
-def entry(mapping: str, key: Hashable) -> Callable[[Any], Number | None]:
-    """Return the function of a record that returns the value of ``key`` in its field ``mapping``."""
+def entry(mapping: str, key: Hashable, units: int = 1) -> Callable[[Any], Number | None]:
+    """Return the function of a record that returns the value of ``key`` in its field ``mapping``.
+
+    A value of another unit than the base unit is divided by ``units``.
+    """
     field = attrgetter(mapping)
-    return lambda record: cast("Number | None", field(record).get(key))
+    if units == 1:
+        return lambda record: cast("Number | None", field(record).get(key))
+    return lambda record: scaled(field(record).get(key), units)
 
 
 def word(text: str | None) -> tuple[str, ...] | None:

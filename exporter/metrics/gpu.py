@@ -1,17 +1,25 @@
 """Rows of physical GPUs: identity, memory and utilization; the other files have the rest."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, answering, scaled
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, answering, entry, scaled
 from exporter.metrics.gpu_health import GPU_CONDITIONS, GPU_EVENTS, GPU_HEALTH
 from exporter.metrics.gpu_links import GPU_LINKS
+from exporter.metrics.gpu_parts import GPU_VGPU
 from exporter.metrics.gpu_power import GPU_POWER
-from exporter.metrics.gpu_sharing import GPU_SHARING
+from exporter.metrics.holders import GPU_SHARING
 from exporter.metrics.profiling import GPU_PROFILING
-from exporter.metrics.vgpu import GPU_VGPU
 from exporter.model import EncoderSessions, GpuReading, GpuRow
+from exporter.model.readings import Engine
 
 _MICROSECONDS = 1_000_000
+_ENGINE_NAMES: Mapping[Engine, str] = {
+    "encoder": "Video encoder",
+    "decoder": "Video decoder",
+    "jpeg": "JPEG decoder",
+    "ofa": "Optical flow accelerator (OFA)",
+}
 _MIG_MODE = {True: "enabled", False: "disabled", None: ""}
 
 
@@ -55,18 +63,13 @@ _ENCODING = _ENGINES.of(_encoding)
 
 _CORE: tuple[AnyFamily, ...] = (
     _GPU.info(
-        "info",
-        (
-            *("device", "minor", "model", "pci_bus_id", "vendor", "serial", "mig", "sharing"),
-            *("architecture", "vbios"),
-        ),
+        "info{device, minor, model, pci_bus_id, vendor, serial, mig, sharing, architecture, vbios}",
         "Identity of a physical GPU: minor is the N of /dev/nvidiaN, sharing the current "
         "sharing mode (exclusive, time-slicing, mps, mig, ...).",
         _info,
     ),
     _GPU.standard.info(
-        "board_info",
-        ("part_number", "inforom", "gsp_firmware", "compute_capability"),
+        "board_info{part_number, inforom, gsp_firmware, compute_capability}",
         "Board part number, InfoROM version, GSP firmware version and CUDA compute capability of the GPU.",
         _board,
     ),
@@ -115,9 +118,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
         lambda memory: memory.total,
     ),
     _PROTECTED.gauge(
-        "protected_memory_used_bytes",
-        "Protected GPU memory in use.",
-        lambda memory: memory.used,
+        "protected_memory_used_bytes", "Protected GPU memory in use.", lambda memory: memory.used
     ),
     _BAR1.gauge(
         "bar1_total_bytes",
@@ -135,25 +136,13 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
         "Memory utilization: share of time in which GPU memory was being read or written.",
         lambda gpu: scaled(gpu.memory_copy_percent, 100),
     ),
-    _ENGINES.gauge(
-        "encoder_utilization_ratio",
-        "Video encoder utilization, as a share of time.",
-        lambda gpu: scaled(gpu.engine_percent.get("encoder"), 100),
-    ),
-    _ENGINES.gauge(
-        "decoder_utilization_ratio",
-        "Video decoder utilization, as a share of time.",
-        lambda gpu: scaled(gpu.engine_percent.get("decoder"), 100),
-    ),
-    _ENGINES.gauge(
-        "jpeg_utilization_ratio",
-        "JPEG decoder utilization, as a share of time.",
-        lambda gpu: scaled(gpu.engine_percent.get("jpeg"), 100),
-    ),
-    _ENGINES.gauge(
-        "ofa_utilization_ratio",
-        "Optical flow accelerator (OFA) utilization, as a share of time.",
-        lambda gpu: scaled(gpu.engine_percent.get("ofa"), 100),
+    *(
+        _ENGINES.gauge(
+            f"{engine}_utilization_ratio",
+            f"{name} utilization, as a share of time.",
+            entry("engine_percent", engine, 100),
+        )
+        for engine, name in _ENGINE_NAMES.items()
     ),
     _SESSIONS.gauge(
         "encoder_sessions", "Active video encoder sessions of the GPU.", lambda sessions: sessions.count

@@ -14,8 +14,7 @@ _EVENTS = GPU_ROWS.grouped("events")
 
 GPU_CONDITIONS: tuple[AnyFamily, ...] = (
     GPU_ROWS.grouped("core").states(
-        "condition",
-        ("condition",),
+        "condition{condition}",
         "1 if the GPU has this condition, else 0: lost, needs_reset, needs_reboot, replace_board, "
         "uncorrected_memory_errors, throttled_by_heat_or_power, link_degraded or driver_released; absent "
         "while unknown. docs/xids.md lists what raises and clears each.",
@@ -35,8 +34,7 @@ def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
 GPU_HEALTH: tuple[AnyFamily, ...] = (
     core_values(
         _ECC.counter_by(
-            "ecc_errors_total",
-            ("severity", "scope"),
+            "ecc_errors_total{severity, scope}",
             "ECC errors by severity (corrected, uncorrected) and scope: volatile since the driver was "
             "loaded, aggregate over the lifetime of the GPU.",
             lambda ecc: ecc.errors.items(),
@@ -45,8 +43,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         ("uncorrected", "volatile"),
     ),
     _ECC.standard.counter_by(
-        "ecc_location_errors_total",
-        ("severity", "scope", "location"),
+        "ecc_location_errors_total{severity, scope, location}",
         "ECC errors by severity, scope and memory location.",
         lambda ecc: ecc.by_location.items(),
     ),
@@ -57,62 +54,46 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         lambda ecc: ecc.pending,
     ),
     _REPAIRS.gauge_by(
-        "remapped_rows",
-        ("severity",),
+        "remapped_rows{severity}",
         "Memory rows remapped to spare rows, by severity of the ECC error.",
         lambda repairs: keyed(repairs.remapped_rows),
     ),
+    _REPAIRS.flag("row_remap_pending", "1 if a row remapping is pending until the next GPU reset, else 0."),
     _REPAIRS.flag(
-        "row_remap_pending",
-        "1 if a row remapping is pending until the next GPU reset, else 0.",
-        lambda repairs: repairs.row_remap_pending,
-    ),
-    _REPAIRS.flag(
-        "row_remap_failure",
-        "1 if a row remapping has failed and the board must be replaced, else 0.",
-        lambda repairs: repairs.row_remap_failure,
+        "row_remap_failure", "1 if a row remapping has failed and the board must be replaced, else 0."
     ),
     _REPAIRS.standard.gauge_by(
-        "row_remap_banks",
-        ("left",),
+        "row_remap_banks{left}",
         "Memory banks by availability of spare rows: max, high, partial, low or none.",
         lambda repairs: keyed(repairs.row_banks),
     ),
     _REPAIRS.standard.gauge_by(
-        "retired_pages",
-        ("cause",),
+        "retired_pages{cause}",
         "Retired memory pages, by cause: single_bit or double_bit ECC errors.",
         lambda repairs: keyed(repairs.retired_pages),
     ),
     _REPAIRS.flag(
-        "retired_pages_pending",
-        "1 if a page retirement is pending until the next reboot, else 0.",
-        lambda repairs: repairs.retired_pages_pending,
+        "retired_pages_pending", "1 if a page retirement is pending until the next reboot, else 0."
     ),
     _REPAIRS.full.flag(
         "channel_repair_pending",
         "1 if a repair of a memory channel is pending until the next GPU reset, else 0.",
-        lambda repairs: repairs.channel_repair_pending,
     ),
     _REPAIRS.full.flag(
         "tpc_repair_pending",
         "1 if a repair of a texture processing cluster (TPC) is pending until the next GPU reset, else 0.",
-        lambda repairs: repairs.tpc_repair_pending,
     ),
     READING.grouped("repairs").standard.states(
-        "recovery_action",
-        ("action",),
+        "recovery_action{action}",
         "1 if the GPU needs this recovery action now (none, reset, reboot, ...), else 0.",
         _recovery,
     ),
     _MODES.gauge(
         "performance_state",
         "Performance state (P-state) of the GPU: 0 is the maximum performance, 15 the minimum.",
-        lambda gpu: gpu.performance_state,
     ),
     _MODES.info(
-        "compute_mode_info",
-        ("compute_mode",),
+        "compute_mode_info{compute_mode}",
         "Compute mode of the GPU: default, exclusive_process, exclusive_thread or prohibited.",
         lambda gpu: word(gpu.compute_mode),
     ),
@@ -131,14 +112,9 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
         lambda gpu: gpu.accounting,
     ),
-    _MODES.full.flag(
-        "display_active", "1 if a display is active on the GPU, else 0.", lambda gpu: gpu.display_active
-    ),
+    _MODES.full.flag("display_active", "1 if a display is active on the GPU, else 0."),
 )
 """ECC errors, memory repair, recovery action and modes."""
-
-
-_XID_LABELS = ("mig_uuid", "xid", "class")
 
 
 def _by_xid(row: GpuRow, value: Callable[[EventCount], float]) -> Iterator[Labelled]:
@@ -160,21 +136,18 @@ GPU_EVENTS: tuple[AnyFamily, ...] = (
         _xid_total,
     ),
     _EVENTS.counter_by(
-        "xid_code_errors_total",
-        _XID_LABELS,
+        "xid_code_errors_total{mig_uuid, xid, class}",
         "XID errors by code since the exporter started, from the first error of a code on, with mig_uuid if "
         "a MIG device caused it. See docs/xids.md for the codes and classes.",
         lambda row: _by_xid(row, lambda event: event.count),
     ),
     _EVENTS.gauge_by(
-        "xid_last_timestamp_seconds",
-        _XID_LABELS,
+        "xid_last_timestamp_seconds{mig_uuid, xid, class}",
         "Unix time of the last XID error, by code.",
         lambda row: _by_xid(row, lambda event: event.last),
     ),
     _EVENTS.standard.counter_by(
-        "events_total",
-        ("event",),
+        "events_total{event}",
         "GPU events other than XID errors since the exporter started: single_bit_ecc, double_bit_ecc, "
         "ecc_storm, dram_retirement, dram_retirement_failure, poison, fatal_poison, mig_config, "
         "gpu_unavailable, recovery_action.",

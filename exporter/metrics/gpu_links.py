@@ -74,8 +74,7 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         lambda gpu: gpu.pcie_replays,
     ),
     READING.grouped("pcie_throughput").standard.gauge_by(
-        "pcie_sampled_bytes_per_second",
-        ("direction",),
+        "pcie_sampled_bytes_per_second{direction}",
         "PCIe throughput sampled over 20 ms, by direction; requires --pcie-throughput on.",
         lambda gpu: keyed({name.removeprefix("pcie_"): rate for name, rate in gpu.pcie_throughput.items()}),
     ),
@@ -83,44 +82,38 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
     _NVLINK.gauge("nvlinks_active", "Active NVLinks of the GPU.", lambda nvlink: nvlink.active),
     _NVLINK.standard.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
     _FABRIC.info(
-        "fabric_info",
-        ("fabric", "cluster_uuid", "clique", "misconfiguration"),
+        "fabric_info{fabric, cluster_uuid, clique, misconfiguration}",
         "NVLink fabric registration state of the GPU: not_started, in_progress, completed or failed; with "
         "cluster_uuid (of the NVLink domain) and clique if the fabric connects several nodes, and with "
         "misconfiguration if its configuration is incorrect.",
         _fabric,
     ),
     _FABRIC.full.states(
-        "fabric_problem",
-        ("problem",),
+        "fabric_problem{problem}",
         "1 if the driver reports this problem of the GPU's NVLink fabric, else 0: degraded_bandwidth, "
         "route_recovery, route_unhealthy, access_timeout_recovery, incorrect_configuration, no_partition "
         "or manager_disconnected; absent if the driver does not report it.",
         lambda fabric: keyed({name: int(holds) for name, holds in fabric.problems.items()}),
     ),
     _NVLINK.standard.counter_by(
-        "nvlink_errors_total",
-        ("error",),
+        "nvlink_errors_total{error}",
         "NVLink errors summed over all links of the GPU, by type: crc_flit, crc_data, replay, recovery.",
         lambda nvlink: keyed(nvlink.errors),
     ),
     _NVLINK.full.counter_by(
-        "nvlink_packet_errors_total",
-        ("error",),
+        "nvlink_packet_errors_total{error}",
         "NVLink packets and symbols with errors, over all links of the GPU, by type: malformed, "
         "buffer_overrun, received, remote, general, link_integrity, discarded, effective or symbol.",
         lambda nvlink: keyed(nvlink.packet_errors),
     ),
     _NVLINK.full.counter_by(
-        "nvlink_recoveries_total",
-        ("result",),
+        "nvlink_recoveries_total{result}",
         "Recoveries of NVLinks, over all links of the GPU, by result: successful, or failed (the link is "
         "then down).",
         lambda nvlink: keyed(nvlink.recoveries),
     ),
     _NVLINK.full.gauge_by(
-        "nvlink_bit_error_ratio",
-        ("errors",),
+        "nvlink_bit_error_ratio{errors}",
         "NVLink bit error ratio (BER) over all links of the GPU, by errors: effective (after error "
         "correction) or symbol (before it). 0 is the driver's code for none.",
         lambda nvlink: keyed(nvlink.bit_error_ratios),
@@ -138,27 +131,19 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         _c2c_speed,
     ),
     _C2C.counter_by(
-        "c2c_errors_total",
-        ("error",),
+        "c2c_errors_total{error}",
         "C2C link errors of the GPU, by type: crc, replay, or replay_back_to_back.",
         lambda c2c: keyed(c2c.errors),
     ),
-    _TOPOLOGY.info(
-        "numa_info",
-        ("numa_node", "cpus"),
-        "NUMA node of the GPU and the CPUs nearest to it.",
-        _numa,
-    ),
+    _TOPOLOGY.info("numa_info{numa_node, cpus}", "NUMA node of the GPU and the CPUs nearest to it.", _numa),
     _TOPOLOGY.infos(
-        "peer_info",
-        ("peer_uuid", "link", "pcie"),
+        "peer_info{peer_uuid, link, pcie}",
         "Connection to another GPU: link is NV with the number of NVLinks, else the PCIe path; pcie is the "
         "PCIe path (PIX, PXB, PHB, NODE, SYS).",
         _peers,
     ),
     _TOPOLOGY.gauge_by(
-        "peer_nvlinks",
-        ("peer_uuid",),
+        "peer_nvlinks{peer_uuid}",
         "Active NVLinks to another GPU, directly or through NVSwitches.",
         lambda topology: keyed({peer: link.nvlinks for peer, link in topology.peers.items()}),
     ),

@@ -39,8 +39,7 @@ def _clock_events(gpu: GpuReading) -> Iterator[Labelled]:
 GPU_POWER: tuple[AnyFamily, ...] = (
     _POWER.gauge("power_watts", "Power draw of the GPU.", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
     _POWER.standard.gauge_by(
-        "power_part_watts",
-        ("part",),
+        "power_part_watts{part}",
         "Power draw by measurement: average, instant, module, memory.",
         lambda gpu: keyed(gpu.power_parts_milliwatts, 1000),
     ),
@@ -50,8 +49,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000),
     ),
     _POWER.standard.gauge_by(
-        "power_limit_setting_watts",
-        ("limit",),
+        "power_limit_setting_watts{limit}",
         "Power limit settings: configured, default, and the minimum and maximum that can be configured.",
         _limit_settings,
     ),
@@ -60,26 +58,20 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "Energy consumption of the GPU since the driver was loaded; NVIDIA: read every 15 s.",
         lambda gpu: scaled(gpu.energy_millijoules, 1000),
     ),
-    _THERMAL.gauge("temperature_celsius", "GPU core temperature.", lambda gpu: gpu.temperature_celsius),
-    _THERMAL.gauge(
-        "memory_temperature_celsius",
-        "GPU memory temperature.",
-        lambda gpu: gpu.memory_temperature_celsius,
-    ),
+    _THERMAL.gauge("temperature_celsius", "GPU core temperature."),
+    _THERMAL.gauge("memory_temperature_celsius", "GPU memory temperature."),
     _THERMAL.standard.gauge(
         "temperature_limit_margin_celsius",
         "Temperature margin to the nearest slowdown threshold.",
         lambda gpu: gpu.temperature_margin_celsius,
     ),
     _THERMAL.full.gauge_by(
-        "temperature_margin_threshold_celsius",
-        ("threshold",),
+        "temperature_margin_threshold_celsius{threshold}",
         "Temperature margins of the thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
         lambda gpu: keyed(gpu.temperature_limits_celsius),
     ),
     _THERMAL.standard.gauge_by(
-        "temperature_threshold_celsius",
-        ("threshold",),
+        "temperature_threshold_celsius{threshold}",
         "Temperature thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
         lambda gpu: keyed(gpu.temperature_thresholds_celsius),
     ),
@@ -90,8 +82,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
     ),
     core_values(
         _CLOCKS.gauge_by(
-            "clock_hertz",
-            ("clock",),
+            "clock_hertz{clock}",
             "Current clock frequency, by clock: sm, memory, graphics, video.",
             lambda gpu: _hertz(gpu.clocks_megahertz),
         ),
@@ -99,35 +90,30 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         ("memory",),
     ),
     _CLOCKS.standard.gauge_by(
-        "clock_max_hertz",
-        ("clock",),
+        "clock_max_hertz{clock}",
         "Maximum clock frequency, by clock.",
         lambda gpu: _hertz(gpu.clocks_max_megahertz),
     ),
     _CLOCKS.full.gauge_by(
-        "clock_application_hertz",
-        ("clock",),
+        "clock_application_hertz{clock}",
         "Applications clock frequency set by an administrator, by clock.",
         lambda gpu: _hertz(gpu.clocks_application_megahertz),
     ),
     core_values(
         _THROTTLING.states(
-            "clock_event_active",
-            ("reason",),
+            "clock_event_active{reason}",
             "1 if this reason currently limits the clocks, else 0.",
             _clock_events,
         ),
         *((reason,) for reason in _ACTED_ON),
     ),
     GPU_ROWS.grouped("throttling").full.counter_by(
-        "clock_events_total",
-        ("reason",),
+        "clock_events_total{reason}",
         "Times that a reason started to limit the clocks, as observed from poll to poll, by reason.",
         lambda row: keyed(row.clock_events),
     ),
     _THROTTLING.standard.counter_by(
-        "violation_seconds_total",
-        ("reason",),
+        "violation_seconds_total{reason}",
         "Time for which the clocks were limited since the driver was loaded, by reason.",
         lambda gpu: keyed(gpu.violations_nanoseconds, _NANOSECONDS),
     ),

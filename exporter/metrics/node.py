@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import AnyFamily, Labelled, Number, Rows, keyed, scaled, whole
-from exporter.model import CollectorHealth, ConfidentialComputing, DriverInfo, NodeRow, Snapshot
+from exporter.model import CollectorHealth, DriverInfo, NodeRow, Snapshot
 from exporter.model.mig_profiles import MigProfile
 
 _MICROSECONDS = 1_000_000
@@ -25,9 +25,6 @@ def _by_profile(value: Callable[[MigProfile], Number | None]) -> Callable[[NodeR
     return samples
 
 
-_PROFILE = ("model", "profile", "source")
-
-
 def _info(node: NodeRow) -> tuple[str, ...]:
     driver = node.driver or DriverInfo()
     versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
@@ -37,24 +34,17 @@ def _info(node: NodeRow) -> tuple[str, ...]:
 _CONFIDENTIAL = _NODE.full.of(lambda node: node.driver.confidential if node.driver is not None else None)
 _SWITCH = {True: "on", False: "off", None: ""}
 
-
-def _mode(mode: ConfidentialComputing) -> tuple[str, ...]:
-    return _SWITCH[mode.enabled], mode.environment, mode.multi_gpu, _SWITCH[mode.developer_tools]
-
-
 NODE: tuple[AnyFamily, ...] = (
     _NODE.info(
-        "node_info",
-        ("driver_version", "nvml_version", "cuda_version"),
+        "node_info{driver_version, nvml_version, cuda_version}",
         "Versions of the driver, NVML and the CUDA driver API on the node.",
         _info,
     ),
     _CONFIDENTIAL.info(
-        "node_confidential_computing_info",
-        ("mode", "environment", "multi_gpu", "developer_tools"),
+        "node_confidential_computing_info{mode, environment, multi_gpu, developer_tools}",
         "Confidential computing of the node's GPUs: mode (on, off), environment (production, simulation), "
         "multi_gpu (none, protected_pcie, nvlink_encryption) and developer_tools (on, off).",
-        _mode,
+        lambda mode: (_SWITCH[mode.enabled], mode.environment, mode.multi_gpu, _SWITCH[mode.developer_tools]),
     ),
     _CONFIDENTIAL.flag(
         "node_confidential_computing_ready",
@@ -67,21 +57,18 @@ NODE: tuple[AnyFamily, ...] = (
         lambda node: node.gpu_count,
     ),
     _NODE.gauge_by(
-        "node_mig_profile_memory_bytes",
-        _PROFILE,
+        "node_mig_profile_memory_bytes{model, profile, source}",
         "Usable memory of a GPU instance of the MIG profile, by GPU model on this node. source: driver, or "
         "table if the driver does not report it.",
         _by_profile(lambda profile: profile.memory),
     ),
     _NODE.gauge_by(
-        "node_mig_profile_multiprocessors",
-        _PROFILE,
+        "node_mig_profile_multiprocessors{model, profile, source}",
         "Multiprocessors of a GPU instance of the MIG profile, by GPU model on this node.",
         _by_profile(lambda profile: profile.multiprocessors),
     ),
     _NODE.gauge_by(
-        "node_mig_profile_instances",
-        _PROFILE,
+        "node_mig_profile_instances{model, profile, source}",
         "Maximum number of GPU instances of the MIG profile on one GPU, by GPU model on this node.",
         _by_profile(lambda profile: profile.instances),
     ),
@@ -91,14 +78,12 @@ NODE: tuple[AnyFamily, ...] = (
         lambda node: node.process_view,
     ),
     _NODE.gauge_by(
-        "allocations_unresolved",
-        ("resource",),
+        "allocations_unresolved{resource}",
         "Allocated device IDs that could not be mapped to a GPU on this node, by resource.",
         lambda node: keyed(node.unresolved),
     ),
     _NODE.gauge_by(
-        "pod_annotations_unreadable",
-        ("system",),
+        "pod_annotations_unreadable{system}",
         "1 if a sharing system is in use but its pod annotations cannot be read, by system.",
         lambda node: (((system,), 1) for system in node.blind),
     ),
@@ -111,35 +96,29 @@ NODE: tuple[AnyFamily, ...] = (
         "unlisted_pods",
         "Running pods that the kubelet has not listed since its last restart; their last known allocations "
         "are kept.",
-        lambda node: node.unlisted_pods,
     ),
     _NODE.counter_by(
-        "attribution_inconsistent_total",
-        ("uuid", "mig_uuid", "quantity"),
+        "attribution_inconsistent_total{uuid, mig_uuid, quantity}",
         "Polls in which the usage of a device's containers exceeded the usage of the device, by quantity.",
         lambda node: node.inconsistent.items(),
     ),
     _NODE.counter_by(
-        "nvml_errors_total",
-        ("uuid", "call", "error"),
+        "nvml_errors_total{uuid, call, error}",
         "Failed NVML calls, by GPU, call and error; without uuid if the call is not about a GPU.",
         lambda node: node.nvml_errors.items(),
     ),
     _NODE.full.counter_by(
-        "nvml_calls_total",
-        ("group",),
+        "nvml_calls_total{group}",
         "NVML calls, by group of readings; a call for several groups counts as core.",
         lambda node: (((group,), cost.calls) for group, cost in node.costs.items()),
     ),
     _NODE.full.counter_by(
-        "nvml_call_seconds_total",
-        ("group",),
+        "nvml_call_seconds_total{group}",
         "Time spent in NVML calls, by group of readings.",
         lambda node: (((group,), cost.seconds) for group, cost in node.costs.items()),
     ),
     _NODE.full.gauge_by(
-        "nvml_field_read_seconds",
-        ("group",),
+        "nvml_field_read_seconds{group}",
         "Time reported by the driver for reading NVML field values in the last poll, summed over all GPUs, "
         "by group of readings.",
         lambda node: (
@@ -161,11 +140,7 @@ NODE: tuple[AnyFamily, ...] = (
 """Families of the node (Snapshot), without labels of a level."""
 
 COLLECTOR: tuple[AnyFamily, ...] = (
-    _COLLECTOR.flag(
-        "success",
-        "1 if the last collection from this source succeeded, else 0.",
-        lambda health: health.success,
-    ),
+    _COLLECTOR.flag("success", "1 if the last collection from this source succeeded, else 0."),
     _COLLECTOR.gauge(
         "duration_seconds",
         "Duration of the last collection from this source.",
@@ -177,8 +152,7 @@ COLLECTOR: tuple[AnyFamily, ...] = (
         lambda health: health.last_success,
     ),
     _COLLECTOR.counter_by(
-        "errors_total",
-        ("reason",),
+        "errors_total{reason}",
         "Failed collections from this source, by reason.",
         lambda health: keyed(health.errors),
     ),

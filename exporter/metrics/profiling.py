@@ -57,15 +57,12 @@ _TRAFFIC: tuple[tuple[Traffic, str, str, str], ...] = (
 
 def _throughput(traffic: Traffic, gpu: GpuReading) -> float | None:
     """Return bytes per second if there is no byte counter, from which Prometheus can compute the rate."""
-    if gpu.profiling is None or traffic in gpu.traffic_bytes:
-        return None
-    return gpu.profiling.rates.get(traffic)
+    return None if gpu.profiling is None or traffic in gpu.traffic_bytes else gpu.profiling.rates.get(traffic)
 
 
 def _profiling(rows: Rows[Any, Profile], device: str, core: Collection[Activity]) -> Iterator[AnyFamily]:
     yield rows.standard.info(
-        "profiling_info",
-        ("source",),
+        "profiling_info{source}",
         f"Source of the profiling metrics of the {device}: gpm (NVML) or dcgm (a dcgm-exporter on the node).",
         lambda profile: (profile.source,),
     )
@@ -74,9 +71,7 @@ def _profiling(rows: Rows[Any, Profile], device: str, core: Collection[Activity]
         name = "sm_occupancy_ratio" if activity == "sm_occupancy" else f"{activity}_active_ratio"
         beyond = rows.full if activity in _FULL else rows.standard
         yield (rows if activity in core else beyond).gauge(
-            name,
-            f"{text.format(device)}, over the last poll interval.",
-            entry("active", activity),
+            name, f"{text.format(device)}, over the last poll interval.", entry("active", activity)
         )
     for engine, engines in _ENGINES.items():
         yield rows.standard.gauge(

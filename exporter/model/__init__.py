@@ -1,12 +1,11 @@
 """The nouns of the exporter: frozen, slotted records without behaviour.
 
 ``hardware``: readings of devices, with their parts in ``readings``. ``kubelet``: allocations, pods and
-processes. ``files``: records that sharing systems keep on the node. ``holdings``: entitlements of containers.
+processes. ``holdings``: entitlements of containers, and records that sharing systems keep on the node.
 ``snapshot``: the result of the join, which all pages and formats show. Everywhere, ``None`` means *unknown*:
 it is never printed, and never turned into a zero.
 """
 
-from exporter.model.files import ContainerFile, DeviceUse, FileProblem, JobFiles, SystemFiles
 from exporter.model.hardware import (
     ConfidentialComputing,
     Cost,
@@ -19,7 +18,22 @@ from exporter.model.hardware import (
     HardwareReading,
     MigReading,
 )
-from exporter.model.holdings import DeviceSharing, Holding, Holdings, HostDevices, Meter
+from exporter.model.holdings import (
+    ContainerFile,
+    DeviceKey,
+    DeviceSharing,
+    DeviceUse,
+    Holding,
+    Holdings,
+    HostDevices,
+    JobFiles,
+    Meter,
+    Problem,
+    SliceCount,
+    SystemFiles,
+    Totals,
+    total,
+)
 from exporter.model.kubelet import (
     Allocation,
     Allocations,
@@ -57,7 +71,6 @@ from exporter.model.snapshot import (
     CollectorHealth,
     Condition,
     ContainerRow,
-    DeviceKey,
     EventRow,
     GpuRow,
     MigRow,
@@ -65,75 +78,6 @@ from exporter.model.snapshot import (
     PodRow,
     ProcessRow,
     Raised,
-    SliceCount,
     Snapshot,
     VgpuRow,
 )
-from exporter.model.totals import Totals
-
-__all__ = [
-    "ADVICE_LABEL",
-    "Allocation",
-    "Allocations",
-    "Bar1",
-    "C2c",
-    "ClaimedDevice",
-    "CollectorHealth",
-    "Condition",
-    "ConfidentialComputing",
-    "ContainerFile",
-    "ContainerRef",
-    "ContainerRow",
-    "ContainerSpec",
-    "Cost",
-    "DeviceEvent",
-    "DeviceKey",
-    "DeviceProcess",
-    "DeviceSharing",
-    "DeviceUse",
-    "DriverInfo",
-    "Ecc",
-    "EncoderSessions",
-    "EventCount",
-    "EventRow",
-    "Fabric",
-    "FileProblem",
-    "GpuIdentity",
-    "GpuReading",
-    "GpuRow",
-    "HardwareReading",
-    "HeldClaim",
-    "Holding",
-    "Holdings",
-    "HostDevices",
-    "JobFiles",
-    "License",
-    "Memory",
-    "Meter",
-    "MigReading",
-    "MigRow",
-    "NodeObject",
-    "NodeRow",
-    "Nvlink",
-    "OfferedDevice",
-    "PcieLink",
-    "PeerLink",
-    "PodDetails",
-    "PodIdentity",
-    "PodName",
-    "PodRow",
-    "ProcessPlace",
-    "ProcessRow",
-    "Profile",
-    "Raised",
-    "Repairs",
-    "ResourceHealth",
-    "SliceCount",
-    "Snapshot",
-    "SystemFiles",
-    "Topology",
-    "Totals",
-    "VgpuReading",
-    "VgpuRow",
-    "Workloads",
-]

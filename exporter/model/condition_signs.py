@@ -34,14 +34,16 @@ class PendingXid(NamedTuple):
     at: float
 
 
-class Lasting(NamedTuple):
-    """Whether a state has lasted long enough to count; None is unknown. ``text`` describes it."""
+class Sign(NamedTuple):
+    """One input of a condition: whether it raises it (None: unknown), and why."""
 
-    holds: bool | None
-    text: str = ""
+    raises: bool | None
+    cause: str = ""
+    # Unix time at which it began; None: when it was first observed.
+    at: float | None = None
 
 
-UNDECIDED = Lasting(None)
+UNKNOWN = Sign(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +62,9 @@ class Inputs:
     # Whether the driver refuses calls until the GPU is reset.
     reset_required: bool = False
     # Whether heat or a power brake limited the clocks for most of the last minutes.
-    throttled: Lasting = UNDECIDED
-    # Whether each link of the GPU is degraded; links that it does not have are left out.
-    links: tuple[Lasting, ...] = ()
+    throttled: Sign = UNKNOWN
+    # Whether each link of the GPU has been degraded for long; links that it does not have are left out.
+    links: tuple[Sign, ...] = ()
 
     @property
     def answering(self) -> GpuReading | None:
@@ -73,18 +75,6 @@ class Inputs:
     def nvidia(self) -> bool:
         """Whether it is an NVIDIA GPU."""
         return self.vendor == "nvidia"
-
-
-class Sign(NamedTuple):
-    """One input of a condition: whether it raises it (None: unknown), and why."""
-
-    raises: bool | None
-    cause: str = ""
-    # Unix time at which it began; None: when it was first observed.
-    at: float | None = None
-
-
-UNKNOWN = Sign(None)
 
 
 def lost(inputs: Inputs) -> Iterator[Sign]:
@@ -192,13 +182,12 @@ def uncorrected(inputs: Inputs) -> Iterator[Sign]:
 
 def throttled(inputs: Inputs) -> Iterator[Sign]:
     """Yield whether heat or a power brake limits the clocks for long."""
-    yield Sign(inputs.throttled.holds, inputs.throttled.text)
+    yield inputs.throttled
 
 
 def link_degraded(inputs: Inputs) -> Iterator[Sign]:
     """Yield whether each link of the GPU is below its best, and what the driver says of its fabric."""
-    for link in inputs.links:
-        yield Sign(link.holds, link.text)
+    yield from inputs.links
     if inputs.answering is not None:
         yield from _fabric(inputs.answering)
 

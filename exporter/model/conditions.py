@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 from exporter.model import condition_signs
 from exporter.model.condition_signs import Inputs, Sign
 from exporter.model.snapshot import Condition
-from exporter.model.xids import xids_markdown
 
 Look = Literal["bad", "note"]
 
@@ -127,30 +126,3 @@ def judge(condition: Condition, inputs: Inputs) -> Verdict:
         return Verdict(True, raising)
     known = bool(signs) and all(sign.raises is not None for sign in signs)
     return Verdict(False if known else None)
-
-
-_INTRODUCTION = """
-## Conditions
-
-What is wrong with a GPU, as `gpuslice_gpu_condition` reports it; the page, the alerts and the dashboards use
-it as well. A condition is absent while an input that could raise it is unknown and no other input raises it.
-After a restart of the exporter, earlier XIDs and times are unknown.
-
-An XID counts until the GPU is restarted:
-
-- a counter of the driver starts at 0 again: energy, PCIe replays, volatile ECC errors, NVLink errors or times
-  of violations;
-- the kernel module of the driver was unloaded;
-- the GPU was unplugged or unbound, and is back; or
-- the driver has withdrawn its recovery action.
-
-On a GPU without such counters, an XID counts for 6 hours. A GPU that only did not answer for a while was not
-restarted.
-"""
-
-
-def xids_page() -> str:
-    """Return the page of XIDs and of the conditions that they raise, as Markdown."""
-    rows = (f"| `{name}` | {row.raised} | {row.cleared} |" for name, row in TABLE.items())
-    head = "| condition | raised by | cleared by |", "| --- | --- | --- |"
-    return "\n".join((xids_markdown().rstrip("\n"), _INTRODUCTION, *head, *rows, ""))

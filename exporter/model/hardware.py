@@ -277,12 +277,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareReading:
-    """One sweep over the node."""
+    """One sweep over the node; without arguments, a driver that has not answered."""
 
-    driver: DriverInfo
-    gpus: tuple[GpuReading, ...]
+    driver: DriverInfo = field(default_factory=DriverInfo)
+    gpus: tuple[GpuReading, ...] = ()
     # The driver's count, including lost GPUs; None while unknown.
-    gpu_count: int | None
+    gpu_count: int | None = None
     # Failed calls since start by (device uuid or "", call, error name).
     errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     # By group of readings.

@@ -1,11 +1,54 @@
-"""Holdings: the kubelet's allocations, resolved to devices of this node, with their entitlements."""
+"""Holdings: allocations resolved to devices, with their entitlements, and the files of sharing systems."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from exporter.model.hardware import GpuIdentity
 from exporter.model.kubelet import ContainerRef, HeldClaim
-from exporter.model.snapshot import DeviceKey, SliceCount
+
+Number = TypeVar("Number", int, float)
+
+
+def total(figures: Sequence[Number | None]) -> Number | None:
+    """Return the sum, or None if one of the figures is unknown."""
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if len(known) == len(figures) else None
+
+
+class DeviceKey(NamedTuple):
+    """A device that a container can hold: a whole GPU (``mig_uuid`` is "") or one MIG device of it."""
+
+    uuid: str
+    mig_uuid: str = ""
+
+
+class SliceCount(NamedTuple):
+    """Slices of one resource on a device; None is unknown."""
+
+    resource: str
+    # Offered by the device plugin, healthy or not.
+    offered: int | None
+    # None if a container holds some of the resource on an unknown device.
+    allocated: int | None
+    # Unhealthy slices are not allocated to pods; ``lost`` are those of them that no container holds.
+    unhealthy: int | None = None
+    lost: int | None = None
+    # Slices of a GPU that the scheduler excludes from new pods, held or not; None if that is unknown.
+    cordoned: int | None = None
+
+    @property
+    def withheld(self) -> int:
+        """Slices that no container holds, and that new pods do not get: cordoned or unhealthy ones."""
+        lost = self.lost or 0
+        return max((self.cordoned or 0) - (self.allocated or 0), lost)
+
+    @property
+    def free(self) -> int | None:
+        """Slices that can still be allocated; None if unknown."""
+        if self.offered is None or self.allocated is None:
+            return None
+        return max(self.offered - self.allocated - self.withheld, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +129,32 @@ class Holdings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Totals of a container on a device since it was first seen there.
+
+    Peak, use, energy and last activity are None until the use has been measured once. The times are None
+    without an allocation, and the measured ones 0 until then.
+    """
+
+    first_seen: float
+    # Bytes; the largest memory use of all polls.
+    memory_peak: int | None = None
+    # Time of the allocation, and the part of it in which memory use was known.
+    held_seconds: float | None = None
+    memory_measured_seconds: float | None = None
+    entitled_gpu_seconds: float | None = None
+    # Entitlement and use over the time in which both were known.
+    measured_gpu_seconds: float | None = None
+    measured_use_gpu_seconds: float | None = None
+    used_gpu_seconds: float | None = None
+    energy_joules: float | None = None
+    # Unix time of the last compute use; until the first one, when monitoring began.
+    last_active: float | None = None
+    # Whether ``last_active`` is the time of a use.
+    seen_computing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevices:
     """Devices for virtual machines, by the kubelet's device id in lower case."""
 
@@ -95,3 +164,62 @@ class HostDevices:
     mdevs: Mapping[str, str] = field(default_factory=dict)
     # NVIDIA GPUs that can be passed through to a virtual machine.
     passed_through: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """One device in the file of a container.
+
+    Memory is in bytes, compute in shares of the physical device. A limit of None is no limit, or unknown.
+    """
+
+    # Its name in the file: a UUID, a PCI bus id, or a minor in digits.
+    device: str
+    memory_limit: int | None = None
+    compute_limit: float | None = None
+    memory_used: int | None = None
+    compute_used: float | None = None
+    # Whether the compute use in the file is never plausible, and must be ignored.
+    memory_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFile:
+    """The file of one container; its system identifies the container by some of the first four fields."""
+
+    pod_uid: str = ""
+    container: str = ""
+    # The runtime's 64 hex digits, or only the first of them.
+    container_id: str = ""
+    # UID of a resource claim.
+    claim_uid: str = ""
+    devices: tuple[DeviceUse, ...] = ()
+    # Processes in the host's pid namespace; None if the file does not list them.
+    pids: tuple[int, ...] | None = None
+
+
+class Problem(NamedTuple):
+    """Something unreadable: a file, an annotation or a label."""
+
+    reason: str  # one stable word, a label value
+    about: str  # the name of the thing
+    text: str  # what is wrong with it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemFiles:
+    """All files of one sharing system."""
+
+    containers: tuple[ContainerFile, ...] = ()
+    # Other facts in the files, in the system's own terms.
+    names: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFiles:
+    """The jobs of a batch system by GPU."""
+
+    # By (GPU index, id of the GPU instance or None for the whole GPU).
+    jobs: Mapping[tuple[int, int | None], tuple[str, ...]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()

@@ -30,6 +30,8 @@ CONFIDENTIAL_LISTS: Final = (
     "process lists are not supported under confidential computing: the driver shows no processes"
 )
 """Why the processes of a device are unknown when its driver may hide them."""
+OTHER_PIDS: Final = "the driver reports pids of the machine, and --proc-root shows another pid namespace"
+"""Why the processes of a device are unknown when its driver reports pids of another namespace."""
 NVIDIA_MODULE: Final = "module/nvidia/version"
 """Path in sysfs that exists while the kernel module of the NVIDIA driver is loaded."""
 
@@ -41,7 +43,7 @@ class PollResult:
     # GPUs to be shown.
     gpus: tuple[GpuReading, ...] = ()
     # The drivers' answers about the node as a whole.
-    hardware: HardwareReading | None = None
+    hardware: HardwareReading = field(default_factory=HardwareReading)
     allocations: Allocations | None = None
     # Running pods that the kubelet has not listed since its start; None if it does not answer.
     unlisted: frozenset[PodName] | None = frozenset()

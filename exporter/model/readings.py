@@ -12,6 +12,7 @@ Engine = Literal["encoder", "decoder", "jpeg", "ofa"]
 PowerLimit = Literal["enforced", "configured", "default", "min", "max"]
 PowerPart = Literal["average", "instant", "module", "memory"]
 Threshold = Literal["shutdown", "slowdown", "memory", "gpu"]
+# In the order of NVML's numbers.
 ClockEvent = Literal[
     "idle",
     "application_clocks",
@@ -42,6 +43,7 @@ Activity = Literal[
     "graphics_engine",
     "sm",
     "sm_occupancy",
+    "integer",
     "tensor",
     "tensor_dfma",
     "tensor_hmma",
@@ -51,7 +53,6 @@ Activity = Literal[
     "fp64",
     "fp32",
     "fp16",
-    "integer",
 ]
 Traffic = Literal["pcie_transmit", "pcie_receive", "nvlink_transmit", "nvlink_receive"]
 Cycles = Literal[
@@ -81,6 +82,7 @@ FabricProblem = Literal[
     "no_partition",
     "manager_disconnected",
 ]
+# In the order of NVML's numbers.
 RecoveryAction = Literal[
     "none",
     "reset",
@@ -97,7 +99,6 @@ CLOCK_EVENT_BITS: Mapping[int, ClockEvent] = {
 }
 """Reasons by bit, as in ``nvmlClocksEventReasons`` of nvml.h."""
 RECOVERY_ACTIONS: tuple[RecoveryAction, ...] = get_args(RecoveryAction)
-"""In the order of NVML's numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

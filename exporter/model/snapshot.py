@@ -3,9 +3,10 @@
 Units are base units: bytes, seconds, joules, and ratios of a whole physical GPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from heapq import nlargest
+from typing import Literal
 
 from exporter.model.hardware import (
     Cost,
@@ -17,46 +18,10 @@ from exporter.model.hardware import (
     MigReading,
     ProcessKind,
 )
+from exporter.model.holdings import DeviceKey, SliceCount, Totals
 from exporter.model.kubelet import ContainerRef, HeldClaim
 from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import ClockEvent, VgpuReading
-from exporter.model.totals import Totals
-
-
-class DeviceKey(NamedTuple):
-    """A device that a container can hold: a whole GPU (``mig_uuid`` is "") or one MIG device of it."""
-
-    uuid: str
-    mig_uuid: str = ""
-
-
-class SliceCount(NamedTuple):
-    """Slices of one resource on a device; None is unknown."""
-
-    resource: str
-    # Offered by the device plugin, healthy or not.
-    offered: int | None
-    # None if a container holds some of the resource on an unknown device.
-    allocated: int | None
-    # Unhealthy slices are not allocated to pods; ``lost`` are those of them that no container holds.
-    unhealthy: int | None = None
-    lost: int | None = None
-    # Slices of a GPU that the scheduler excludes from new pods, held or not; None if that is unknown.
-    cordoned: int | None = None
-
-    @property
-    def withheld(self) -> int:
-        """Slices that no container holds, and that new pods do not get: cordoned or unhealthy ones."""
-        lost = self.lost or 0
-        return max((self.cordoned or 0) - (self.allocated or 0), lost)
-
-    @property
-    def free(self) -> int | None:
-        """Slices that can still be allocated; None if unknown."""
-        if self.offered is None or self.allocated is None:
-            return None
-        return max(self.offered - self.allocated - self.withheld, 0)
-
 
 Condition = Literal[
     "lost",
@@ -215,6 +180,20 @@ class ProcessRow:
     compute: float | None = None
     # Whether it runs in a pod, in none, or unknown.
     place: ProcessWhere = "unknown"
+
+
+MOST_PROCESSES = 2000
+
+
+def largest_processes(
+    rows: Iterable[ProcessRow], most: int = MOST_PROCESSES
+) -> tuple[tuple[ProcessRow, ...], int]:
+    """Return up to ``most`` rows, the largest ones, by device and pid; and the number of rows left out."""
+    every = kept = list(rows)
+    if len(every) > most:
+        # The pid decides between equals, so that the same rows stay from poll to poll.
+        kept = nlargest(most, every, key=lambda row: (row.memory or 0, row.compute or 0.0, -row.pid))
+    return tuple(sorted(kept, key=lambda row: (*row.device, row.pid))), len(every) - len(kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

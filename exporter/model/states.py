@@ -74,27 +74,17 @@ def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[HolderA
 def _state(row: ContainerRow, activity: HolderActivity) -> HolderState:
     if row.slices == 0:
         return "unheld"
-    enforced = row.isolation != "none"
-    if enforced and (_over_memory(row) or _over_compute(row)):
+    enforced, over_memory = row.isolation != "none", _exceeds(row.memory_used, row.memory_entitled)
+    # A limit of MPS is a part of the multiprocessors; the share of time with a kernel may be above it.
+    over_compute = row.sharing != "mps" and _exceeds(
+        row.compute_used, row.compute_entitled, _COMPUTE_RESOLUTION
+    )
+    if enforced and (over_memory or over_compute):
         return "over-share"
-    if not enforced and activity != "idle" and _over_memory(row):
+    if not enforced and activity != "idle" and over_memory:
         return "over-notional"
     return "idle-memory" if activity == "idle" and row.memory_used else activity
 
 
-def _over_memory(row: ContainerRow) -> bool:
-    return (
-        row.memory_used is not None
-        and row.memory_entitled is not None
-        and row.memory_used > row.memory_entitled
-    )
-
-
-def _over_compute(row: ContainerRow) -> bool:
-    # A limit of MPS is a part of the multiprocessors; the share of time with a kernel may be above it.
-    return (
-        row.sharing != "mps"
-        and row.compute_used is not None
-        and row.compute_entitled is not None
-        and row.compute_used - row.compute_entitled > _COMPUTE_RESOLUTION
-    )
+def _exceeds(used: float | None, share: float | None, resolution: float = 0) -> bool:
+    return used is not None and share is not None and used - share > resolution

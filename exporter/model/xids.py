@@ -46,6 +46,18 @@ _SUPPORT = "Contact the hardware vendor if it recurs."
 _RECOVERY = "Follow the recovery action that the driver reports with code 154."
 _NOTHING = "Nothing."
 _LOG = "Read the kernel log (NVRM: Xid), which has more details."
+_RESET_LINK = "Drain the GPUs of the link and reset them; check nvidia-smi nvlink -e."
+_POWER_CYCLE = "Drain the node and power-cycle it; check its log for PCIe errors."
+_ISOLATED = "Restart that application; reset the GPU when convenient."
+_RESTART_ALL = "Restart the applications on the GPU; reset it if that does not help."
+_UNDO_CHANGES = "Undo recent hardware changes and power-cycle the node."
+_RETRAIN = "Nothing now; reset the GPU at the next occasion to retrain the link."
+_RESTART_VM = "Restart the virtual machine."
+_READ_ACTION = "Read the recovery action; codes reported with it give the reason."
+_AT_RISK = "Contact the hardware vendor; work can continue and may hit the fault again."
+_RESOLVE_HEAT = "Resolve thermal events; after a timeout reload the driver or reset the GPU."
+_PLAN = "Plan a replacement if the site cannot handle power swings."
+_REPLACE = "Replace the GPU if the site cannot handle power swings."
 
 _FAULTS = (
     Xid(7, "driver", "The driver gave the GPU a wrong address for its commands (older GPUs).", _UPDATE),
@@ -87,57 +99,23 @@ _FAULTS = (
     Xid(66, "driver", "The driver, or a process through it, accessed a register illegally.", _UPDATE),
     Xid(67, "driver", "The driver, or a process through it, accessed the GPU illegally.", _SUPPORT),
     Xid(69, "application", "A process used an unknown class of the graphics engine.", _DEBUG),
-    Xid(
-        74,
-        "reset",
-        "An NVLink failed, or the device at its other end did.",
-        "Drain the GPUs of the link and reset them; check nvidia-smi nvlink -e.",
-        alert=True,
-    ),
+    Xid(74, "reset", "An NVLink failed, or the device at its other end did.", _RESET_LINK, alert=True),
     Xid(78, "driver", "A vGPU could not be started.", "Update the vGPU software of host and guest."),
-    Xid(
-        79,
-        "reboot",
-        "The GPU no longer answers on the PCIe bus.",
-        "Drain the node and power-cycle it; check its log for PCIe errors.",
-        alert=True,
-    ),
+    Xid(79, "reboot", "The GPU no longer answers on the PCIe bus.", _POWER_CYCLE, alert=True),
     Xid(80, "application", "Commands arrived at the GPU with a wrong checksum.", _LINK),
     Xid(81, "hardware", "The VGA part of the GPU had an error (older GPUs).", _SUPPORT),
     Xid(92, "hardware", "High rate of corrected memory errors.", _SUPPORT),
     Xid(93, "hardware", "The wear limit of the InfoROM is reached.", "Clear it (nvflash) if set on purpose."),
-    Xid(
-        94,
-        "hardware",
-        "An uncorrectable memory error was contained to one process.",
-        "Restart that application; reset the GPU when convenient.",
-        alert=True,
-    ),
+    Xid(94, "hardware", "An uncorrectable memory error was contained to one process.", _ISOLATED, alert=True),
     Xid(95, "reset", "An uncontained memory error affected several processes.", _RESET, alert=True),
     Xid(106, "notice", "A test message of the SMBPBI management bus.", _NOTHING),
     Xid(107, "notice", "A silent test message of the SMBPBI management bus.", _NOTHING),
     Xid(108, "application", "An access over NVLink could not be translated by the other GPU.", _DEBUG),
-    Xid(
-        109,
-        "application",
-        "A context switch of the GPU timed out.",
-        "Restart the applications on the GPU; reset it if that does not help.",
-    ),
-    Xid(
-        110,
-        "reset",
-        "A security fault, mostly due to faulty hardware.",
-        "Undo recent hardware changes and power-cycle the node.",
-        alert=True,
-    ),
+    Xid(109, "application", "A context switch of the GPU timed out.", _RESTART_ALL),
+    Xid(110, "reset", "A security fault, mostly due to faulty hardware.", _UNDO_CHANGES, alert=True),
     Xid(119, "reset", "The GPU system processor (GSP) timed out.", _RESET, alert=True),
     Xid(120, "reset", "The firmware of the GPU system processor (GSP) failed.", _RESET, alert=True),
-    Xid(
-        121,
-        "hardware",
-        "Errors on the link to the Grace processor were corrected.",
-        "Nothing now; reset the GPU at the next occasion to retrain the link.",
-    ),
+    Xid(121, "hardware", "Errors on the link to the Grace processor were corrected.", _RETRAIN),
     Xid(122, "hardware", "The flash memory of the board could not be read (older GPUs).", _SUPPORT),
     Xid(123, "hardware", "The flash memory of the board could not be written (older GPUs).", _SUPPORT),
     Xid(124, "hardware", "The flash memory of the board could not be erased (older GPUs).", _SUPPORT),
@@ -155,21 +133,10 @@ _FAULTS = (
     Xid(148, "hardware", "An NVLink unit (NVLPW_CTRL) had an error that is not fatal.", _RECOVERY),
     Xid(149, "reset", "The NVLink network had an error, such as a link down.", _RECOVERY, alert=True),
     Xid(150, "reset", "The NVLink management (MSE) failed.", _RECOVERY, alert=True),
-    Xid(
-        151,
-        "reboot",
-        "Keys of confidential computing could not be exchanged.",
-        "Restart the virtual machine.",
-        alert=True,
-    ),
+    Xid(151, "reboot", "Keys of confidential computing could not be exchanged.", _RESTART_VM, alert=True),
     Xid(152, "driver", "The deep-learning accelerator (DLA) made an illegal access.", _SUPPORT),
     Xid(153, "driver", "The deep-learning accelerator (DLA) timed out.", _SUPPORT),
-    Xid(
-        154,
-        "notice",
-        "The recovery action that the driver recommends for the GPU changed.",
-        "Read the recovery action; codes reported with it give the reason.",
-    ),
+    Xid(154, "notice", "The recovery action that the driver recommends for the GPU changed.", _READ_ACTION),
     Xid(
         155,
         "hardware",
@@ -177,35 +144,15 @@ _FAULTS = (
         "Reset the GPU if the link should be up.",
     ),
     Xid(156, "reset", "A faulty part of the GPU will be retired at the next reset.", _RESET, alert=True),
-    Xid(
-        157,
-        "hardware",
-        "A faulty part of the GPU could not be retired: no spare is left.",
-        "Contact the hardware vendor; work can continue and may hit the fault again.",
-    ),
+    Xid(157, "hardware", "A faulty part of the GPU could not be retired: no spare is left.", _AT_RISK),
     Xid(158, "reset", "A fatal timeout of the GPU.", _RESET, alert=True),
     Xid(159, "hardware", "The chip-to-chip link had an error without data.", _SUPPORT),
     Xid(160, "hardware", "A memory channel was retired.", _SUPPORT),
     Xid(161, "hardware", "A memory channel could not be retired.", _SUPPORT),
     Xid(162, "notice", "Power smoothing works again.", _NOTHING),
-    Xid(
-        163,
-        "hardware",
-        "Power smoothing is off.",
-        "Resolve thermal events; after a timeout reload the driver or reset the GPU.",
-    ),
-    Xid(
-        164,
-        "hardware",
-        "The power smoothing circuit is nearly worn out.",
-        "Plan a replacement if the site cannot handle power swings.",
-    ),
-    Xid(
-        165,
-        "hardware",
-        "The power smoothing circuit is worn out.",
-        "Replace the GPU if the site cannot handle power swings.",
-    ),
+    Xid(163, "hardware", "Power smoothing is off.", _RESOLVE_HEAT),
+    Xid(164, "hardware", "The power smoothing circuit is nearly worn out.", _PLAN),
+    Xid(165, "hardware", "The power smoothing circuit is worn out.", _REPLACE),
     Xid(166, "driver", "An NVLink carried traffic before its encryption was set up.", _LOG),
     Xid(167, "hardware", "A fatal timeout of PCIe.", _LOG),
     Xid(168, "hardware", "Protected memory has errors; some of it cannot be used.", "Switch ECC on."),
@@ -252,36 +199,3 @@ XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), 
 def explain(code: int) -> Xid:
     """Return the row of a code; of class ``unknown`` if the catalogue does not describe it."""
     return XIDS.get(code) or Xid(code, "unknown", "NVIDIA's catalogue does not describe this code.", _LOG)
-
-
-_INTRODUCTION = """\
-# XID codes
-
-*Generated from `exporter/model/xids.py` by `make docs`.*
-
-An XID is the number of an error that the NVIDIA driver reports. Meanings and actions follow the
-[NVIDIA catalogue](https://docs.nvidia.com/deploy/xid-errors/index.html), reworded; the kernel log
-(`NVRM: Xid`) has more details. With a code in **bold** the GPU is unreliable until the action is taken.
-"""
-
-
-def xids_markdown() -> str:
-    """Return the page of the codes as Markdown."""
-    classes = (f"| {kind} | {text} |" for kind, text in CLASSES.items())
-    rows = (
-        f"| {_bold(xid)} | {xid.kind} | {xid.meaning.rstrip('.')} | {xid.action.rstrip('.')} |"
-        for xid in XIDS.values()
-    )
-    lines = (
-        _INTRODUCTION,
-        "| class | meaning |\n| --- | --- |",
-        *classes,
-        "\n| XID | class | meaning | first action |\n| --- | --- | --- | --- |",
-        *rows,
-        "",
-    )
-    return "\n".join(lines)
-
-
-def _bold(xid: Xid) -> str:
-    return f"**{xid.code}**" if xid.alert else str(xid.code)

@@ -9,13 +9,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import pynvml
 
 from exporter.model import DeviceEvent, EventCount
-from exporter.nvml.driver.binding import address_of, to_python
+from exporter.nvml.driver.binding import NO_INSTANCE, address_of, to_python
 from exporter.nvml.driver.calls import (
     INVALID_ARGUMENT,
     UNSUPPORTED,
@@ -29,7 +29,14 @@ from exporter.nvml.event_wait import EventWait
 
 RECENT = 256
 
-Key = tuple[str, str, str, int | None]
+
+class Key(NamedTuple):
+    """What events are counted by."""
+
+    uuid: str
+    mig_uuid: str
+    kind: str
+    xid: int | None
 
 
 class EventLog:
@@ -39,19 +46,20 @@ class EventLog:
     """
 
     def __init__(self) -> None:
+        self.watched: frozenset[str] = frozenset()
+        """The GPUs that are subscribed to."""
         self._lock = threading.Lock()
-        self._watched: frozenset[str] = frozenset()
-        self._counts: dict[Key, tuple[int, float]] = {}
+        self._counts: dict[Key, EventCount] = {}
         self._recent: deque[DeviceEvent] = deque(maxlen=RECENT)
         # GPUs with an event since ``take_changed``.
         self._changed: set[str] = set()
 
     def note(self, event: DeviceEvent) -> None:
         """Count one event."""
-        key = (event.uuid, event.mig_uuid, event.kind, event.xid)
+        key = Key(event.uuid, event.mig_uuid, event.kind, event.xid)
         with self._lock:
-            count, _ = self._counts.get(key, (0, 0.0))
-            self._counts[key] = count + 1, event.at
+            count = self._counts[key].count if key in self._counts else 0
+            self._counts[key] = EventCount(**key._asdict(), count=count + 1, last=event.at)
             self._recent.append(event)
             self._changed.add(event.uuid)
 
@@ -62,26 +70,11 @@ class EventLog:
             self._changed.clear()
         return changed
 
-    @property
-    def watched(self) -> frozenset[str]:
-        """The GPUs that are subscribed to."""
-        with self._lock:
-            return self._watched
-
-    def watch(self, uuids: Iterable[str]) -> None:
-        """Set the GPUs that are subscribed to."""
-        with self._lock:
-            self._watched = frozenset(uuids)
-
     def snapshot(self) -> tuple[frozenset[str], tuple[EventCount, ...], tuple[DeviceEvent, ...]]:
         """Return the GPUs that are subscribed to, all counts, and the newest events, oldest first."""
         with self._lock:
-            watched, counts, recent = self._watched, dict(self._counts), tuple(self._recent)
-        unordered = (
-            EventCount(uuid=uuid, mig_uuid=mig_uuid, kind=kind, xid=xid, count=count, last=last)
-            for (uuid, mig_uuid, kind, xid), (count, last) in counts.items()
-        )
-        ordered = sorted(unordered, key=lambda item: (item.uuid, item.mig_uuid, item.kind, item.xid or 0))
+            watched, counts, recent = self.watched, tuple(self._counts.values()), tuple(self._recent)
+        ordered = sorted(counts, key=lambda item: (item.uuid, item.mig_uuid, item.kind, item.xid or 0))
         return watched, tuple(ordered), recent
 
 
@@ -112,7 +105,6 @@ REGISTER = "nvmlDeviceRegisterEvents"
 # Events after which the devices are read at once, at most every WAKE_SECONDS.
 WAKING = frozenset({"xid", "mig_config", "gpu_unavailable"})
 WAKE_SECONDS = 1.0
-NO_INSTANCE = 0xFFFFFFFF
 # The driver's code for an unknown XID, and the largest one.
 UNKNOWN_XID = 999
 
@@ -176,7 +168,7 @@ class EventWatcher:
         return self.log.watched & self._telling
 
     def _end(self) -> bool:
-        self.log.watch(())
+        self.log.watched = frozenset()
         if self._wait is None:
             return True
         if not self._wait.end():
@@ -210,12 +202,12 @@ class EventWatcher:
                     self._calls.about(uuid),
                 ):
                     self._add(uuid, handle, address)
-        self.log.watch(self._registered.keys() & devices.keys())
+        self.log.watched = frozenset(self._registered.keys() & devices.keys())
         if self._wait is not None and self._registered:
             self._wait.begin()
             if self._wait.failure:
-                # The thread may have failed before ``watch`` was called above.
-                self.log.watch(())
+                # The thread may have failed before ``watched`` was set above.
+                self.log.watched = frozenset()
 
     def _add(self, uuid: str, handle: Any, address: int) -> None:
         """Register a GPU for the events that it supports; after a failure, the next sweep tries again."""
@@ -260,7 +252,7 @@ class EventWatcher:
             if data is not None:
                 self._record(data)
             elif self._wait is not None and self._wait.failure:
-                self.log.watch(())
+                self.log.watched = frozenset()
             self._wake_if_pending()
         except Exception:  # noqa: BLE001 - one unreadable event must not end the thread
             self._warn_once("a GPU event could not be read", error=True)

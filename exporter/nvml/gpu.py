@@ -7,19 +7,17 @@ from typing import Any
 
 from exporter.model import GpuIdentity, GpuReading
 from exporter.model.lost_gpu import with_known_layout, without_values
-from exporter.nvml.confidential import without_empty_lists
+from exporter.nvml.driver.binding import text_field
 from exporter.nvml.driver.calls import CORE, Calls
 from exporter.nvml.driver.library import NvmlOptions
-from exporter.nvml.mig import MigReader
-from exporter.nvml.mig_facts import MigIdentity
-from exporter.nvml.mig_layout import GpuLayout
-from exporter.nvml.mig_profiles import ProfileReader
-from exporter.nvml.readings.answers import number
-from exporter.nvml.readings.device_reader import DeviceReader
+from exporter.nvml.mig import MigReader, ProfileReader
+from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
+from exporter.nvml.readings.answers import forget, keep_only, number
+from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
-from exporter.nvml.readings.gpu_processes import PidTrust, UtilizationReader, running, without_foreign_pids
-from exporter.nvml.readings.schedule import ENERGY_SECONDS, SLOW_SECONDS, Schedule
-from exporter.nvml.topology import TopologyReader, bus_id, normalize_pci
+from exporter.nvml.readings.gpu_processes import ListTrust, read_utilization, running, trusted
+from exporter.nvml.readings.samples import SampleReader
+from exporter.nvml.topology import TopologyReader, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
 
 Ids = tuple[int, int]
@@ -51,9 +49,7 @@ class GpuReader:
     ) -> None:
         # The last reading of each GPU, by uuid.
         self.known: dict[str, GpuReading] = {}
-        self.trust = PidTrust()
-        # Why the driver may hide processes, "" if it does not.
-        self.why_hidden = ""
+        self.trust = ListTrust()
         self._calls = calls
         self._options = options
         self._report_layout = note_layout
@@ -63,9 +59,10 @@ class GpuReader:
         # Unix time of the slow readings that are kept, by GPU uuid.
         self._slow_read_at: dict[str, float] = {}
         self._topology = TopologyReader()
-        self._mig = MigReader(options.skip)
+        self._layout = LayoutReader()
+        self._mig = MigReader(self._layout, options.skip)
         self._profiles = ProfileReader()
-        self._utilization = UtilizationReader(options.clock)
+        self._samples = SampleReader(options.clock)
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
@@ -81,7 +78,7 @@ class GpuReader:
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
         slow = self._slow_schedule.due(uuid, index)
-        layout = self._mig.layout(self._calls, uuid, handle, reported=uuid in self._telling, slow=slow)
+        layout = self._layout.read(self._calls, uuid, handle, reported=uuid in self._telling, slow=slow)
         self._note_layout(uuid, layout)
         # A change of the layout has made it due again.
         slow = self._slow_schedule.due(uuid, index) or slow
@@ -118,9 +115,7 @@ class GpuReader:
             read_monotonic=self._options.clock(),
             boot_seconds=boot_seconds,
         )
-        reading = without_foreign_pids(reading, self.trust)
-        if self.why_hidden:
-            reading = without_empty_lists(reading, self.why_hidden)
+        reading = trusted(reading, self.trust)
         # MIG devices that may exist besides those that were read; None: any of the last sweep.
         unread = None if layout.devices is None else frozenset(device.uuid for device in layout.unread)
         self.known[uuid] = with_known_layout(reading, self.known[uuid], unread)
@@ -146,7 +141,7 @@ class GpuReader:
         self._slow_schedule.at_once(changed)
         self._energy_schedule.at_once(changed)
         for uuid in changed:
-            self._mig.enumerate_again(uuid)
+            self._layout.enumerate_again(uuid)
 
     def gone(self, uuid: str) -> GpuReading:
         """Return the known facts of a GPU that does not answer."""
@@ -198,22 +193,19 @@ class GpuReader:
         self._device.forget_kept(uuid)
         self._slow_schedule.forget(uuid)
         self._energy_schedule.forget(uuid)
-        self._mig.enumerate_again(uuid)
-        if uuid is None:
-            self._slow_read_at.clear()
-        else:
-            self._slow_read_at.pop(uuid, None)
+        self._layout.enumerate_again(uuid)
+        forget(uuid, self._slow_read_at)
 
     def forget_absent(self) -> None:
         """Drop the state of GPUs and MIG devices that no longer exist."""
         devices = {device for _, of_gpu in self._layouts.values() for device in of_gpu}
-        self._mig.forget(devices)
-        self._utilization.forget(self.known)
-        self._vgpu.forget(self.known)
+        self._layout.keep_only(devices)
+        self._mig.keep_only(devices)
+        self._samples.keep_only(self.known)
+        self._vgpu.keep_only(self.known)
         mig_uuids = {device.uuid for device in devices}
-        self._gpm.forget(self._calls, self.known.keys() | mig_uuids)
-        parents = self._calls.parents
-        self._calls.parents = {mig: gpu for mig, gpu in parents.items() if mig in mig_uuids}
+        self._gpm.keep_only(self._calls, self.known.keys() | mig_uuids)
+        keep_only(mig_uuids, self._calls.parents)
 
     def _parts(
         self, handle: Any, uuid: str, layout: GpuLayout, values: Mapping[str, Any], *, slow: bool
@@ -235,7 +227,7 @@ class GpuReader:
         self._calls.group = "processes"
         processes = running(self._calls, uuid, handle, total)
         self._calls.group = "utilization"
-        utilization = self._utilization.read(self._calls, uuid, handle, processes)
+        utilization = read_utilization(self._samples, self._calls, uuid, handle, processes)
         return {**parts, "processes": processes, "process_utilization": utilization}
 
     def _identify(self, handle: Any, uuid: str, index: int) -> GpuIdentity:
@@ -281,7 +273,7 @@ def read_identity(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdenti
         index=index,
         minor=None if minor is None else number(minor),
         model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
-        pci_bus_id="" if pci is None else bus_id(pci),
+        pci_bus_id="" if pci is None else text_field(pci, "busId"),
         serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
         architecture=ARCHITECTURES.get(calls.ask(uuid, "nvmlDeviceGetArchitecture", handle)),
         vbios=calls.ask(uuid, "nvmlDeviceGetVbiosVersion", handle),

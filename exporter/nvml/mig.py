@@ -1,42 +1,76 @@
-"""The readings of the MIG devices of a GPU. Fixed facts are kept by identity: ids, UUID and profile."""
+"""MIG of a GPU: the readings of its MIG devices, their fixed facts, and the profiles of its model.
 
+Fixed facts are kept by identity: ids, UUID and profile. Some drivers report the placement of GPU instances to
+administrators only. It is asked until it is reported or denied.
+
+Profiles are asked of the driver once for each GPU model: they do not change with the partitioning, and are
+reported also while MIG mode is disabled. They are numbered over all boards, and each board has some of them.
+"""
+
+import re
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from exporter.model import DeviceProcess, Memory, MigReading
-from exporter.nvml.driver.calls import Calls
-from exporter.nvml.mig_facts import MigFacts, MigIdentity, may_have_graphics, read_facts
-from exporter.nvml.mig_layout import GpuLayout, LayoutReader
-from exporter.nvml.readings.answers import BAR1, MEMORY, ask_row, is_skipped
+from exporter.model import DeviceProcess, GpuIdentity, Memory, MigReading
+from exporter.model.mig_profiles import MEBIBYTE, MigProfile, MigProfiles, listed_profiles
+from exporter.nvml.driver.binding import text_field
+from exporter.nvml.driver.calls import CORE, Calls
+from exporter.nvml.mig_layout import MOST_SLICES, GpuLayout, LayoutReader, MigIdentity
+from exporter.nvml.readings.answers import (
+    BAR1,
+    MEMORY,
+    ask_row,
+    ask_until_refused,
+    is_skipped,
+    keep_only,
+    number,
+)
 from exporter.nvml.readings.gpu_processes import InstanceIds, running, without_doubles
 
+PROFILE_MARK = " MIG "
+GRAPHICS_MARK = "gfx"
 # Memory slices of a GPU by its compute slices, if they differ.
 MEMORY_SLICES = {7: 8}
+# No GPU has more memory.
+MOST_MEBIBYTES = 1 << 30
+# Permissions do not change while the exporter runs.
+REFUSAL = "NoPermission"
+# Fields of ``nvmlDeviceAttributes_t`` by engine.
+ENGINES = {
+    "copy": "sharedCopyEngineCount",
+    "decoder": "sharedDecoderCount",
+    "encoder": "sharedEncoderCount",
+    "jpeg": "sharedJpegCount",
+    "ofa": "sharedOfaCount",
+}
+REPORT = "nvmlDeviceGetGpuInstanceProfileInfo"
+# The numbers go on where today's end, at 17.
+MOST_PROFILES = 32
+_NAME = re.compile(r"MIG (\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})?)", re.ASCII)
+
+
+class MigFacts(NamedTuple):
+    """Facts that do not change while a MIG device exists."""
+
+    # A reading with these facts only.
+    reading: MigReading
+    # Bytes of the GPU instance, to derive the memory slices, which NVML does not report; None if unknown.
+    instance_memory: int | None = None
 
 
 class MigReader:
     """Reads the MIG devices of every GPU; keeps the fixed facts of those that exist.
 
-    ``skip`` as for DeviceReader.
+    ``layouts`` receives the sizes of their memory. ``skip`` as for DeviceReader.
     """
 
-    def __init__(self, skip: Collection[str] = ()) -> None:
+    def __init__(self, layouts: LayoutReader, skip: Collection[str]) -> None:
         self._has_bar1 = not is_skipped(BAR1.into, skip)
-        self._layouts = LayoutReader()
+        self._layouts = layouts
         self._facts: dict[MigIdentity, MigFacts] = {}
         # Whether a device was found to have graphics processes although its profile has no graphics.
         self._unexpected_graphics = False
-
-    def enumerate_again(self, uuid: str | None = None) -> None:
-        """Do not rely on the known devices of a GPU, or of all."""
-        self._layouts.enumerate_again(uuid)
-
-    def layout(
-        self, calls: Calls, uuid: str, handle: Any, *, reported: bool = False, slow: bool = True
-    ) -> GpuLayout:
-        """Return the MIG devices of a GPU, as ``LayoutReader.read`` does."""
-        return self._layouts.read(calls, uuid, handle, reported=reported, slow=slow)
 
     def read(
         self, calls: Calls, layout: GpuLayout, gpu_memory: int | None, *, slow: bool = True
@@ -52,59 +86,43 @@ class MigReader:
         memory_slice = None
         if layout.slices and gpu_memory is not None:
             memory_slice = gpu_memory / MEMORY_SLICES.get(layout.slices, layout.slices)
+        # In an incomplete layout, there may be other GPU instances.
+        instances = sharers if layout.complete else ()
         readings = []
         for identity, handle in layout.devices:
-            # In an incomplete layout, there may be other GPU instances.
-            instances = sharers if layout.complete else ()
             graphics = slow or self._unexpected_graphics or may_have_graphics(identity)
             ids = InstanceIds(identity.gi, identity.ci, instances, graphics)
             with calls.about(identity.uuid):
-                reading = self._read(calls, layout, (identity, handle), ids, memory_slice)
-            readings.append(replace(reading, memory_shared=sharers[identity.gi] > 1))
+                fixed, size = self._facts_of(calls, identity, handle, layout.gpu)
+                memory = layout.memory.get(identity) or ask_row(calls, identity.uuid, handle, MEMORY)
+                self._layouts.note(identity, memory)
+                bar1 = ask_row(calls, identity.uuid, handle, BAR1) if self._has_bar1 else None
+                processes = self._processes(calls, identity, handle, memory, ids)
+            memory_slices = None
+            if size is not None and memory_slice is not None:
+                memory_slices = max(1, round(size / memory_slice))
+            reading = replace(
+                fixed,
+                memory=memory,
+                bar1=bar1,
+                memory_slices=memory_slices,
+                memory_shared=sharers[identity.gi] > 1,
+                processes=processes,
+            )
+            readings.append(reading)
         return tuple(without_doubles(readings))
 
-    def forget(self, existing: set[MigIdentity]) -> None:
+    def keep_only(self, existing: set[MigIdentity]) -> None:
         """Drop the facts of MIG devices that no longer exist."""
-        self._facts = {identity: facts for identity, facts in self._facts.items() if identity in existing}
-        self._layouts.forget(existing)
+        keep_only(existing, self._facts)
 
-    def _read(
-        self,
-        calls: Calls,
-        layout: GpuLayout,
-        device: tuple[MigIdentity, Any],
-        ids: InstanceIds,
-        memory_slice: float | None,
-    ) -> MigReading:
-        identity, handle = device
+    def _facts_of(self, calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> MigFacts:
         facts = self._facts.get(identity)
         if facts is None:
-            facts, complete = read_facts(calls, identity, handle, layout.gpu)
+            facts, complete = read_facts(calls, identity, handle, gpu)
             if complete:
                 self._facts[identity] = facts
-        memory = layout.memory.get(identity) or ask_row(calls, identity.uuid, handle, MEMORY)
-        self._layouts.note(identity, memory)
-        bar1 = ask_row(calls, identity.uuid, handle, BAR1) if self._has_bar1 else None
-        memory_slices = None
-        if facts.instance_memory is not None and memory_slice is not None:
-            memory_slices = max(1, round(facts.instance_memory / memory_slice))
-        return MigReading(
-            uuid=identity.uuid,
-            gi=identity.gi,
-            ci=identity.ci,
-            profile=facts.profile,
-            memory=memory,
-            bar1=bar1,
-            compute_slices=facts.compute_slices,
-            instance_slices=facts.instance_slices,
-            memory_slices=memory_slices,
-            multiprocessors=facts.multiprocessors,
-            engines=facts.engines,
-            gi_profile=facts.placement.profile,
-            gi_start=facts.placement.start,
-            gi_size=facts.placement.size,
-            processes=self._processes(calls, identity, handle, memory, ids),
-        )
+        return facts
 
     def _processes(
         self, calls: Calls, identity: MigIdentity, handle: Any, memory: Memory | None, ids: InstanceIds
@@ -115,3 +133,117 @@ class MigReader:
         found = any("graphics" in process.kinds for process in processes or ())
         self._unexpected_graphics = self._unexpected_graphics or (found and not may_have_graphics(identity))
         return processes
+
+
+def read_facts(calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> tuple[MigFacts, bool]:
+    """Return the facts of a MIG device, and whether they are complete; ``gpu`` is the handle of its GPU.
+
+    Raises as ``Calls.ask`` does.
+    """
+    calls.group = CORE
+    failures = calls.failures()
+    profile = identity.name.partition(PROFILE_MARK)[2] or None
+    reading = MigReading(uuid=identity.uuid, gi=identity.gi, ci=identity.ci, profile=profile)
+    attributes = calls.ask(identity.uuid, "nvmlDeviceGetAttributes", handle)
+    if attributes is None:
+        return MigFacts(reading), False
+    engines = {engine: number(getattr(attributes, name)) for engine, name in ENGINES.items()}
+    gi_profile, gi_start, gi_size = _placement(calls, identity, gpu)
+    reading = replace(
+        reading,
+        compute_slices=_slices(attributes.computeInstanceSliceCount),
+        instance_slices=_slices(attributes.gpuInstanceSliceCount),
+        multiprocessors=number(attributes.multiprocessorCount) or None,
+        engines={engine: count for engine, count in engines.items() if count is not None},
+        gi_profile=gi_profile,
+        gi_start=gi_start,
+        gi_size=gi_size,
+    )
+    return MigFacts(reading, _bytes(attributes.memorySizeMB)), calls.failures() == failures
+
+
+def may_have_graphics(identity: MigIdentity) -> bool:
+    """Return whether a MIG device can run graphics: 1g.24gb+gfx can, 1g.24gb cannot."""
+    profile = identity.name.partition(PROFILE_MARK)[2]
+    return not profile or GRAPHICS_MARK in profile
+
+
+def _placement(calls: Calls, identity: MigIdentity, gpu: Any) -> tuple[int | None, int | None, int | None]:
+    """Return NVML's id of the profile of a GPU instance, its first memory slice, and their number."""
+    ask = (calls, REFUSAL, identity.uuid)
+    instance = ask_until_refused(*ask, "nvmlDeviceGetGpuInstanceById", gpu, identity.gi)
+    info = None if instance is None else ask_until_refused(*ask, "nvmlGpuInstanceGetInfo", instance)
+    if info is None:
+        return None, None, None
+    return number(info.profileId), number(info.placement.start), number(info.placement.size)
+
+
+def _slices(count: int) -> int | None:
+    """Return a plausible number of slices; drivers answer 0 or all ones if it is unknown."""
+    return count if 0 < count <= MOST_SLICES else None
+
+
+def _bytes(mebibytes: int) -> int | None:
+    return mebibytes * MEBIBYTE if 0 < mebibytes <= MOST_MEBIBYTES else None
+
+
+class ProfileReader:
+    """Keeps the MIG profiles: those that a driver reports by model of GPU, those of the table by GPU."""
+
+    def __init__(self) -> None:
+        self._reported: dict[str, MigProfiles] = {}
+        # By uuid of the GPUs that were asked.
+        self._listed: dict[str, MigProfiles | None] = {}
+        self._incomplete: set[str] = set()
+
+    def read(
+        self, calls: Calls, identity: GpuIdentity, handle: Any, memory: int | None, *, slow: bool
+    ) -> MigProfiles | None:
+        """Return the profiles of a GPU that has a MIG mode, with ``memory`` bytes; None if they are unknown.
+
+        After an incomplete answer the driver is asked again with ``slow``. Raises as ``Calls.ask`` does.
+        """
+        model, uuid = identity.model, identity.uuid
+        if not model:
+            return None
+        due = uuid not in self._listed or (slow and uuid in self._incomplete)
+        if due and model not in self._reported:
+            failures = calls.failures()
+            profiles = tuple(_profiles(calls, uuid, handle))
+            complete = calls.failures() == failures
+            if profiles and complete:
+                self._reported[model] = MigProfiles("driver", profiles)
+            self._listed[uuid] = listed_profiles(model, memory)
+            self._incomplete.discard(uuid)
+            if not complete or memory is None:
+                self._incomplete.add(uuid)
+        return self._reported.get(model) or self._listed.get(uuid)
+
+    def forget(self, identity: GpuIdentity | None = None) -> None:
+        """Ask again about the model of a GPU, or about all: the driver or the MIG mode has changed."""
+        if identity is None:
+            self._reported.clear()
+            self._listed.clear()
+        else:
+            self._reported.pop(identity.model, None)
+            self._listed.pop(identity.uuid, None)
+            self._incomplete.discard(identity.uuid)
+
+
+def _profiles(calls: Calls, uuid: str, handle: Any) -> list[MigProfile]:
+    calls.group = "modes"
+    ask = (calls, REFUSAL, uuid, REPORT, handle)
+    answers = (ask_until_refused(*ask, place) for place in range(MOST_PROFILES))
+    return [profile for answer in answers if answer is not None and (profile := _profile(answer))]
+
+
+def _profile(answer: Any) -> MigProfile | None:
+    match = _NAME.fullmatch(text_field(answer, "name"))
+    if match is None:
+        return None
+    return MigProfile(
+        name=match[1],
+        memory=_bytes(answer.memorySizeMB),
+        multiprocessors=number(answer.multiprocessorCount) or None,
+        instances=number(answer.instanceCount) or None,
+    )

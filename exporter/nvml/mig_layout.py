@@ -15,11 +15,25 @@ from typing import Any
 from exporter.model import Memory
 from exporter.nvml.driver.calls import CORE, Calls, DeviceHangsError
 from exporter.nvml.driver.library import SLOT
-from exporter.nvml.mig_facts import MOST_SLICES, MigIdentity
-from exporter.nvml.readings.answers import MEMORY, ask_row
+from exporter.nvml.readings.answers import MEMORY, ask_row, forget, keep_only
 
 # Repartitioning takes less time than so many enumerations.
 MAX_REPEATS = 3
+
+# No GPU has more slices.
+MOST_SLICES = 64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MigIdentity:
+    """Identity of a MIG device: equal to that of the last sweep only if it is the same device."""
+
+    gi: int
+    ci: int
+    uuid: str
+    # Contains the profile: a new device in the same place gets the same ids and UUID.
+    name: str
+
 
 # A MIG device by slot: its identity and its current handle.
 Slots = dict[int, tuple[MigIdentity, Any]]
@@ -67,10 +81,7 @@ class LayoutReader:
 
     def enumerate_again(self, uuid: str | None = None) -> None:
         """Do not rely on the known devices of a GPU, or of all."""
-        if uuid is None:
-            self._kept.clear()
-        else:
-            self._kept.pop(uuid, None)
+        forget(uuid, self._kept)
 
     def read(
         self, calls: Calls, uuid: str, handle: Any, *, reported: bool = False, slow: bool = True
@@ -99,9 +110,9 @@ class LayoutReader:
         else:
             self._sizes[identity] = memory.total
 
-    def forget(self, existing: set[MigIdentity]) -> None:
+    def keep_only(self, existing: set[MigIdentity]) -> None:
         """Drop what is known of MIG devices that no longer exist."""
-        self._sizes = {identity: size for identity, size in self._sizes.items() if identity in existing}
+        keep_only(existing, self._sizes)
         self._slots = {
             uuid: slots for uuid, slots in self._slots.items() if existing.issuperset(slots.values())
         }

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from exporter.hangs import ReplaceableWorker
+from exporter.concurrency import ReplaceableWorker
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
 from exporter.nvml.driver.library import DriverError, NvmlOptions, advice
 from exporter.nvml.sweep import STUCK, Sweeper
@@ -38,10 +38,10 @@ class NvmlSource:
         self._worker = ReplaceableWorker("nvml", options.patience, self._sweeper.abandon)
 
     @property
-    def latest(self) -> HardwareReading | None:
+    def latest(self) -> HardwareReading:
         """The newest reading of every GPU, each with its own time, and all events until now."""
         if self._latest is None:
-            return None
+            return HardwareReading()
         # Events also arrive between sweeps, and while a sweep hangs.
         watched, events, recent = self._sweeper.events.log.snapshot()
         return replace(self._latest, watched=watched, events=events, recent=recent)

@@ -3,10 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from exporter.model import DriverInfo, GpuReading
-from exporter.nvml.confidential import is_on, read_mode, why_hidden, with_readiness
+from exporter.model import ConfidentialComputing, DriverInfo, GpuReading
 from exporter.nvml.driver.calls import (
     CORE,
     Calls,
@@ -18,8 +18,9 @@ from exporter.nvml.driver.calls import (
 from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
 from exporter.nvml.events import EventWatcher
 from exporter.nvml.gpu import GpuReader
-from exporter.nvml.readings.gpu_processes import pid_trust
-from exporter.nvml.readings.schedule import SLOW_SECONDS, Schedule
+from exporter.nvml.readings.answers import flag
+from exporter.nvml.readings.device_reader import SLOW_SECONDS, Schedule
+from exporter.nvml.readings.gpu_processes import list_trust
 from exporter.nvml.topology import BoundDevices
 
 # A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
@@ -30,6 +31,10 @@ LONGEST_REOPEN_SECONDS = 3600.0
 NODE = ""
 # A larger count is not plausible; enumerating so many GPUs would not end.
 MOST_GPUS = 1024
+# Modes of confidential computing, in the order of their numbers in nvml.h:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlConfidentialComputingDefs.html
+ENVIRONMENTS = ("unavailable", "simulation", "production")
+MULTI_GPU_MODES = ("none", "protected_pcie", "nvlink_encryption")
 STUCK = "NotReopened"
 STUCK_ADVICE = "a call into the driver does not return, so it cannot be opened again: restart the pod"
 
@@ -133,8 +138,11 @@ class Sweeper:
             self._driver_known = False
         if not self._driver_known:
             self._read_driver()
-        if is_on(self.driver) and self._readiness.due(NODE, 0):
-            self.driver = with_readiness(self.calls, self.driver)
+        confidential = self.driver.confidential
+        if confidential is not None and confidential.enabled and self._readiness.due(NODE, 0):
+            answer = self.calls.ask("", "nvmlSystemGetConfComputeGpusReadyState")
+            ready = None if answer is None else flag(answer)
+            self.driver = replace(self.driver, confidential=replace(confidential, ready=ready))
 
     def _read_driver(self) -> None:
         failures = self.calls.failures()
@@ -153,8 +161,8 @@ class Sweeper:
         )
         self._readiness.forget()
         self._driver_known = self.calls.failures() == failures
-        self._gpus.trust = pid_trust(driver_version, machine=self._options.machine_pids())
-        self._gpus.why_hidden = why_hidden(self.driver, failed=mode_failed)
+        machine = self._options.machine_pids()
+        self._gpus.trust = list_trust(self.driver, machine=machine, mode_failed=mode_failed)
 
     def _all(self) -> Iterator[GpuReading]:
         count: int | None = self.calls.ask("", "nvmlDeviceGetCount")
@@ -233,8 +241,6 @@ class Sweeper:
         except DriverGoneError as error:
             self._gone.append(error)
             lost.add(uuid or f"{NODE}{index}")
-        except DriverError:
-            raise
         except Exception as error:  # noqa: BLE001 - one GPU must not prevent the others from being read
             calls.count(uuid, "read", type(error).__name__)
         finally:
@@ -261,3 +267,18 @@ class Sweeper:
         if lost != self._lost:
             self._reopen_after = REOPEN_AFTER_SECONDS
         self._lost = frozenset(lost)
+
+
+def read_mode(calls: Calls) -> ConfidentialComputing | None:
+    """Return the mode of the driver; None if it does not report one. Raises as ``Calls.ask`` does."""
+    settings = calls.ask("", "nvmlSystemGetConfComputeSettings")
+    state = settings if settings is not None else calls.ask("", "nvmlSystemGetConfComputeState")
+    if state is None:
+        return None
+    multi_gpu = dict(enumerate(MULTI_GPU_MODES)).get(settings.multiGpuMode) if settings is not None else None
+    return ConfidentialComputing(
+        enabled=flag(state.ccFeature),
+        environment=dict(enumerate(ENVIRONMENTS)).get(state.environment, ""),
+        developer_tools=flag(state.devToolsMode),
+        multi_gpu=multi_gpu or "",
+    )

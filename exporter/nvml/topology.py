@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import PeerLink, Topology
+from exporter.nvml.driver.binding import text_field
 from exporter.nvml.driver.calls import Calls, DeviceHangsError, DeviceLostError
 
 GROUP = "topology"
@@ -133,7 +134,7 @@ def _read_remote(calls: Calls, uuid: str, handle: Any, link: int) -> str | None:
         return SWITCH if kind == TO_SWITCH else OTHER_DEVICE
     # Without a type, a PCI address is still that of a GPU with a direct link.
     pci = calls.ask(uuid, REMOTE_PCI, handle, link)
-    return None if pci is None else bus_id(pci).lower()
+    return None if pci is None else text_field(pci, "busId").lower()
 
 
 def _nvlinks(gpu: GpuLinks, peer: GpuLinks) -> int | None:
@@ -203,13 +204,6 @@ class BoundDevices:
             # The module is not loaded, or there is no sysfs.
             return None
         return frozenset(name for name in names if ADDRESS.fullmatch(name))
-
-
-def bus_id(pci: Any) -> str:
-    """Return the bus address in a PCI record."""
-    # The binding's own access to the field raises for bytes that are not UTF-8.
-    raw: bytes = object.__getattribute__(pci, "busId")
-    return raw.decode(errors="replace")
 
 
 def normalize_pci(address: str) -> str:

@@ -1,14 +1,15 @@
 """vGPUs of a host, and the license of the vGPU in a guest."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from exporter.model import License, VgpuReading
 from exporter.model.hardware import Virtualization
+from exporter.nvml.driver.binding import NO_INSTANCE, text_field
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.answers import long_number, sampled_percent
+from exporter.nvml.readings.answers import keep_only, long_number, sampled_percent
 from exporter.nvml.readings.samples import SampleReader, latest_time
 
 GROUP = "vgpu"
@@ -19,8 +20,6 @@ MODES: dict[int, Virtualization] = {
     3: "vgpu_host",
     4: "vsga_host",
 }
-# Id of the GPU instance of a time-sliced vGPU, which has none.
-NO_INSTANCE = 0xFFFFFFFF
 # License states before the guest's driver has requested a license.
 NOT_REQUESTED = frozenset({0, 1})
 # A number, because the binding's names are tuples.
@@ -67,12 +66,10 @@ class VgpuReader:
             "vgpus": self._vgpus(calls, uuid, handle) if mode == "vgpu_host" else None,
         }
 
-    def forget(self, known: Iterable[str]) -> None:
-        """Keep the state of these GPUs only."""
-        kept = set(known)
-        self._samples.forget(kept)
-        self._modes = {uuid: mode for uuid, mode in self._modes.items() if uuid in kept}
-        self._running = {uuid: vgpus for uuid, vgpus in self._running.items() if uuid in kept}
+    def keep_only(self, gpus: Collection[str]) -> None:
+        """Drop the state of all other GPUs."""
+        self._samples.keep_only(gpus)
+        keep_only(gpus, self._modes, self._running)
 
     def _mode(self, calls: Calls, uuid: str, handle: Any, *, slow: bool) -> Virtualization | None:
         if slow:
@@ -93,7 +90,10 @@ class VgpuReader:
         uuids = {number: calls.ask(uuid, "nvmlVgpuInstanceGetUUID", number, none="") for number in active}
         if None in uuids.values():
             return None
-        samples = self._newest_samples(calls, uuid, handle)
+        sampled = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
+        latest = latest_time()
+        # Oldest first, so that the newest one of each vGPU remains.
+        samples = {sample.vgpuInstance: sample for sample in sampled or () if sample.timeStamp <= latest}
         vgpus = [self._vgpu(calls, uuid, number, name, samples) for number, name in uuids.items() if name]
         running = {vgpu.uuid for vgpu in vgpus}
         for stopped in self._running.get(uuid, set()) - running:
@@ -101,19 +101,14 @@ class VgpuReader:
         self._running[uuid] = running
         return tuple(sorted(vgpus, key=lambda vgpu: vgpu.uuid))
 
-    def _newest_samples(self, calls: Calls, uuid: str, handle: Any) -> dict[int, Any]:
-        """Return the newest sample of each vGPU since the last read, by NVML's id of the vGPU."""
-        samples = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
-        latest = latest_time()
-        return {sample.vgpuInstance: sample for sample in samples or () if sample.timeStamp <= latest}
-
     def _vgpu(self, calls: Calls, gpu: str, number: int, uuid: str, samples: dict[int, Any]) -> VgpuReading:
         # Calls are unsupported for each vGPU separately; failures count for the GPU.
         calls.parents[uuid] = gpu
         vgpu_type = self._type(calls, uuid, number)
         gi = calls.ask(uuid, "nvmlVgpuInstanceGetGpuInstanceId", number)
         vm_id = calls.ask(uuid, "nvmlVgpuInstanceGetVmID", number)
-        # In MIG mode nothing meters vGPUs. An idle vGPU has a sample, so without one its use is unknown.
+        # A time-sliced vGPU has no instance; in MIG mode nothing meters vGPUs. An idle vGPU has a sample, so
+        # without one its use is unknown.
         sample = samples.get(number) if gi in (None, NO_INSTANCE) else None
         return VgpuReading(
             uuid=uuid,
@@ -173,10 +168,8 @@ def _license(calls: Calls, uuid: str, handle: Any) -> License | None:
         return None
     feature = max(features, key=lambda feature: bool(feature.featureEnabled))
     licensed = bool(feature.featureState)
-    # The binding's own access to the field raises for bytes that are not UTF-8.
-    product: bytes = object.__getattribute__(feature, "productName")
     return License(
-        product=product.decode(errors="replace"),
+        product=text_field(feature, "productName"),
         licensed=licensed,
         state="licensed" if licensed else "unlicensed",
         expires=_expiry(feature.licenseExpiry),

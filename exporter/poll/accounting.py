@@ -5,16 +5,25 @@ use, whatever the polls around it read; entitlement is added while holdings are 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, Totals
 from exporter.poll.energy import ROUNDING, AccountKey, Meters, Step, account_key
-from exporter.poll.held_time import HeldTime, Interval, integrate
 
 # While holdings are unknown, a container without a row for this long counts as gone.
 MISSED_SECONDS = 3600.0
+
+
+class Interval(NamedTuple):
+    """The time between two polls, in seconds."""
+
+    elapsed: float
+    # The part of it in which the container existed.
+    lived: float
+    # Seconds that a new reading covers; None without one, 0 if nothing is known of them.
+    covered: float | None
 
 
 @dataclass(slots=True)
@@ -31,7 +40,54 @@ class Account:
     """Last time with a known compute use."""
     held: bool = False
     """Whether the container holds slices; False for use without an allocation and for use by a whole pod."""
-    held_time: HeldTime = field(default_factory=HeldTime)
+    waiting: tuple[float, float] = (0.0, 0.0)
+    """Held since the last reading of the GPU: seconds, and GPU-seconds of the entitlement."""
+
+    def with_held(self, row: ContainerRow, interval: Interval) -> Totals:
+        """Return the totals with the holding of one interval added.
+
+        A reading covers the time since the previous one. What a container holds meanwhile waits for it, and
+        counts as measured at most once. So the measured part never exceeds the whole, also if the entitlement
+        changes.
+        """
+        totals = self.totals
+        seconds = interval.lived * self.held
+        gpu_seconds = interval.lived * (row.compute_entitled or 0.0)
+        held = integrate(totals.held_seconds, 1.0 if self.held else None, seconds)
+        entitled = integrate(totals.entitled_gpu_seconds, row.compute_entitled, interval.lived)
+        seen, gpu_seen = self._covered(interval, seconds, gpu_seconds)
+        memory = seen if row.memory_used is not None else 0.0
+        compute = gpu_seen if row.compute_used is not None else 0.0
+        known_use = row.compute_used if row.compute_entitled is not None else None
+        return replace(
+            totals,
+            held_seconds=held,
+            memory_measured_seconds=_part(held, totals.memory_measured_seconds, memory),
+            entitled_gpu_seconds=entitled,
+            measured_gpu_seconds=_part(entitled, totals.measured_gpu_seconds, compute),
+            measured_use_gpu_seconds=integrate(
+                totals.measured_use_gpu_seconds, None if interval.covered is None else known_use, seen
+            ),
+        )
+
+    def _covered(self, interval: Interval, seconds: float, gpu_seconds: float) -> tuple[float, float]:
+        """Return the seconds and GPU-seconds of holding that a new reading covers."""
+        whole = self.waiting[0] + seconds, self.waiting[1] + gpu_seconds
+        self.waiting = whole if interval.covered is None else (0.0, 0.0)
+        if not interval.covered:
+            return 0.0, 0.0
+        return whole if interval.covered > interval.elapsed else (seconds, gpu_seconds)
+
+
+def integrate(total: float | None, rate: float | None, seconds: float) -> float | None:
+    """Return the integral: it begins at 0 with the first known rate, and does not change without one."""
+    return total if rate is None else (total or 0.0) + rate * seconds
+
+
+def _part(whole: float | None, part: float | None, more: float) -> float | None:
+    """Return the part of a whole with more added to it; None while the whole is unknown."""
+    # The whole was added up in another order, and may differ in the last digit.
+    return None if whole is None else min((part or 0.0) + more, whole)
 
 
 class Poll(NamedTuple):
@@ -163,7 +219,8 @@ class Ledger:
         account = self._accounts[key]
         if account.seen < self._time - poll.elapsed - ROUNDING:
             # There was a poll without its row.
-            account.held_time.miss()
+            # What was held meanwhile is not measured.
+            account.waiting = 0.0, 0.0
         account.seen, account.held = self._time, row.slices != 0 and bool(row.holder.container)
         account.uid = row.pod_uid or account.uid
         age = self._time - account.opened
@@ -174,7 +231,7 @@ class Ledger:
         used_seconds = self._seconds(min(covered or 0.0, age))
         interval = Interval(poll.elapsed, min(poll.elapsed, age), None if covered is None else used_seconds)
         account.totals = replace(
-            account.held_time.add(previous, row, interval, holds=account.held),
+            account.with_held(row, interval),
             memory_peak=_larger(previous.memory_peak, row.memory_used),
             used_gpu_seconds=integrate(previous.used_gpu_seconds, computed, used_seconds),
             energy_joules=integrate(previous.energy_joules, poll.energy.get(key), 1.0),

@@ -1,4 +1,4 @@
-"""One source of the poller with its deadline and its health.
+"""What the poller waits for until a deadline: a source, with its health, and the join.
 
 The poll goes on without a source that does not answer in time; its call keeps running, and no second one is
 started meanwhile. Failure and recovery are each logged once.
@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from exporter.model import CollectorHealth
+from exporter.concurrency import Worker
+from exporter.formats.wording import decimal
+from exporter.model import CollectorHealth, Snapshot
 from exporter.model.poll_result import DEADLINE
 
 log = logging.getLogger(__name__)
@@ -49,29 +51,19 @@ class Collector(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._started = 0.0
         self._succeeded_at: float | None = None
-        self._health = CollectorHealth(name=name, success=False, message="has not answered yet")
+        self.health = CollectorHealth(name=name, success=False, message="has not answered yet")
+        """The health of the source after its last read."""
         self._errors: Counter[str] = Counter()
         self._failing = False
 
     @property
-    def health(self) -> CollectorHealth:
-        """The health of the source after its last read."""
-        return self._health
-
-    @property
     def failure(self) -> str:
         """The reason why the last read failed, "" if it succeeded."""
-        return self._health.reason
-
-    @property
-    def age(self) -> float | None:
-        """Seconds since the last good answer, None before the first."""
-        return None if self._succeeded_at is None else self._clock() - self._succeeded_at
+        return self.health.reason
 
     def is_fresh(self, stale_after: float) -> bool:
         """Return whether the last good answer is at most ``stale_after`` seconds old."""
-        age = self.age
-        return age is not None and age <= stale_after
+        return self._succeeded_at is not None and self._clock() - self._succeeded_at <= stale_after
 
     def fresh_value(self, stale_after: float) -> T | None:
         """Return the last good answer unless it is older than ``stale_after`` seconds."""
@@ -96,7 +88,7 @@ class Collector(Generic[T]):
             self._finish(task)
         else:
             waited = self._clock() - self._started
-            self._fail(DEADLINE, f"no answer for {waited:.0f} s; the poll goes on without it")
+            self._fail(DEADLINE, f"no answer for {decimal(waited, 0)} s; the poll goes on without it")
 
     async def cancel(self) -> None:
         """Stop waiting for a read that is still running."""
@@ -122,7 +114,7 @@ class Collector(Generic[T]):
         if self._failing and not self.late:
             self._failing = False
             log.info("%s recovered", self.name)
-        self._health = CollectorHealth(
+        self.health = CollectorHealth(
             name=self.name,
             success=True,
             duration=duration,
@@ -132,11 +124,11 @@ class Collector(Generic[T]):
 
     def _fail(self, reason: str, message: str) -> None:
         self._errors[reason] += 1
-        self._health = CollectorHealth(
+        self.health = CollectorHealth(
             name=self.name,
             success=False,
             duration=self._clock() - self._started,
-            last_success=self._health.last_success,
+            last_success=self.health.last_success,
             errors=dict(self._errors),
             message=message,
             reason=reason,
@@ -148,10 +140,45 @@ class Collector(Generic[T]):
         """Log a failure, once until the source recovers."""
         if self.failure and not self._failing:
             self._failing = True
-            log.warning("%s failed: %s", self.name, self._health.message)
+            log.warning("%s failed: %s", self.name, self.health.message)
 
 
 def _reason(error: BaseException) -> str:
     """Return the word that an error is counted by: its ``reason`` if that is one word, else its type."""
     reason = getattr(error, "reason", "")
     return reason if isinstance(reason, str) and WORD.fullmatch(reason) else type(error).__name__
+
+
+class JoinLateError(Exception):
+    """A snapshot was not built within the budget of its poll."""
+
+
+class Joiner:
+    """Runs one join at a time and passes each snapshot to ``publish``, on the event loop."""
+
+    def __init__(self, publish: Callable[[Snapshot], None]) -> None:
+        self._publish = publish
+        self._worker = Worker("join")
+        self._running: asyncio.Future[Snapshot] | None = None
+
+    async def run(self, build: Callable[[], Snapshot], seconds_left: Callable[[], float]) -> None:
+        """Build and publish a snapshot; ``seconds_left`` returns the seconds that this may take.
+
+        Raises JoinLateError if it takes longer, and the errors of ``build``. The next call publishes a late
+        snapshot, so that a join that is always late still shows something.
+        """
+        if self._running is not None:
+            await self._finish(self._running, seconds_left())
+        self._running = asyncio.ensure_future(self._worker.run(build))
+        await self._finish(self._running, seconds_left())
+
+    async def _finish(self, running: "asyncio.Future[Snapshot]", within: float) -> None:
+        await asyncio.wait({running}, timeout=within)
+        if not running.done():
+            raise JoinLateError("the join takes longer than the rest of the polling interval")
+        self._running = None
+        self._publish(running.result())
+
+    def stop(self) -> None:
+        """Stop the thread after the join that is running."""
+        self._worker.stop()

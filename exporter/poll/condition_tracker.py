@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
-from exporter.model.condition_signs import UNDECIDED, Inputs, PendingXid
+from exporter.model.condition_signs import UNKNOWN, Inputs, PendingXid
 from exporter.model.conditions import TABLE, judge
-from exporter.poll.condition_windows import Links, Throttling, behind_switches, switched_links
+from exporter.poll.several_readings import Links, Throttling, behind_switches, switched_links
 
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
 """How long an XID counts on a GPU without a counter that would show a restart."""
@@ -120,7 +120,7 @@ class ConditionTracker:
     def advance(
         self,
         rows: Iterable[GpuRow],
-        hardware: HardwareReading | None,
+        hardware: HardwareReading,
         timestamp: float,
         *,
         module_loaded: bool | None = None,
@@ -130,13 +130,12 @@ class ConditionTracker:
         ``module_loaded`` is whether the kernel module of the NVIDIA driver is loaded, None if unknown.
         """
         known = tuple(rows)
-        self._note(known, hardware.errors if hardware is not None else {}, module_loaded)
+        self._note(known, hardware.errors, module_loaded)
         siblings = switched_links(row.reading for row in known if row.reading is not None)
-        released = hardware.released if hardware is not None else ""
         return tuple(
             row
             if row.unread
-            else self._judged(row, self._inputs(row, siblings, released, timestamp), timestamp)
+            else self._judged(row, self._inputs(row, siblings, hardware.released, timestamp), timestamp)
             for row in known
         )
 
@@ -173,7 +172,7 @@ class ConditionTracker:
             return inputs
         now = reading.read_monotonic
         most = siblings.get(reading.identity.model, 0) if behind_switches(reading) else 0
-        throttled = UNDECIDED if reading.clock_events is None else gpu.throttling.judge(now)
+        throttled = UNKNOWN if reading.clock_events is None else gpu.throttling.judge(now)
         return replace(inputs, throttled=throttled, links=gpu.links.judge(reading, most, now))
 
     def _judged(self, row: GpuRow, inputs: Inputs, timestamp: float) -> GpuRow:

@@ -5,7 +5,8 @@ from the GPU's power, and splits the estimate among the containers. A reading of
 proportion to the parts of all estimates since the previous reading.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -97,11 +98,13 @@ class Meters:
         for meter in self._meters.values():
             meter.parts = {key: part for key, part in meter.parts.items() if key in step.opened}
         shares: dict[AccountKey, float] = {}
-        rows_of = _rows_by_gpu(attribution.containers)
+        rows_of: dict[str, list[ContainerRow]] = defaultdict(list)
+        for row in attribution.containers:
+            rows_of[row.device.uuid].append(row)
         for gpu in attribution.gpus:
             uuid = gpu.identity.uuid
             if gpu.reading is not None and uuid in step.covered:
-                shares |= self._of_gpu(gpu, gpu.reading, rows_of.get(uuid, []), step)
+                shares |= self._of_gpu(gpu, gpu.reading, rows_of[uuid], step)
         return shares
 
     def _of_gpu(
@@ -154,13 +157,6 @@ def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> di
         for row in rows
         if row.compute_used is not None
     }
-
-
-def _rows_by_gpu(rows: Iterable[ContainerRow]) -> dict[str, list[ContainerRow]]:
-    by_gpu: dict[str, list[ContainerRow]] = {}
-    for row in rows:
-        by_gpu.setdefault(row.device.uuid, []).append(row)
-    return by_gpu
 
 
 def account_key(row: ContainerRow) -> AccountKey:

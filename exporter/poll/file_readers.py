@@ -1,6 +1,6 @@
 """Readers of /proc, sysfs and files of other programs, each in a worker thread of its own."""
 
-import os
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,9 +10,12 @@ from typing import Final
 from exporter.concurrency import Worker
 from exporter.model import Allocations, HostDevices, JobFiles, ProcessPlace, SystemFiles
 from exporter.model.poll_result import NVIDIA_MODULE
-from exporter.sharing import Roots, host_devices, read_files, with_known
+from exporter.sharing import read_files
+from exporter.sharing.base import Roots
+from exporter.sharing.dra.checkpoint import with_known
+from exporter.sharing.kubevirt import host_devices
 from exporter.workloads.jobs import read_jobs
-from exporter.workloads.pid_view import process_view
+from exporter.workloads.pid_namespace import why_no_view
 from exporter.workloads.places import Placed, read_running
 from exporter.workloads.processes import ProcessTable
 
@@ -43,14 +46,18 @@ class NoProcessViewError(Exception):
 
 
 class ProcessReader(_Reader):
-    """Reads the node's process table, if the driver's pids mean the same processes to us."""
+    """Reads the node's process table, if the driver's pids mean the same processes to us.
 
-    def __init__(self, proc_root: Path) -> None:
+    ``own_uid`` is the uid of our own pod, "" outside a pod.
+    """
+
+    def __init__(self, proc_root: Path, own_uid: str) -> None:
         super().__init__("proc")
         self._proc_root = proc_root
-        self._table = ProcessTable(proc_root, os.environ.get("POD_UID") or None)
-        self._view: tuple[bool, str] = (False, "")
-        self._checked: float | None = None
+        self._table = ProcessTable(proc_root, own_uid or None)
+        # Why pids cannot be attributed, "" if they can.
+        self._objection = "not checked yet"
+        self._checked = -math.inf
 
     async def read(
         self, pids: Mapping[int, float | None], search: Callable[[Mapping[int, ProcessPlace]], bool]
@@ -66,12 +73,10 @@ class ProcessReader(_Reader):
         self, pids: Mapping[int, float | None], search: Callable[[Mapping[int, ProcessPlace]], bool]
     ) -> Placed:
         now = time.monotonic()
-        due = self._checked is None or now - self._checked > RECHECK_VIEW_SECONDS
-        if due and not self._view[0]:
-            self._view, self._checked = process_view(self._proc_root), now
-        proven, reason = self._view
-        if not proven:
-            raise NoProcessViewError(reason)
+        if self._objection and now - self._checked > RECHECK_VIEW_SECONDS:
+            self._objection, self._checked = why_no_view(self._proc_root), now
+        if self._objection:
+            raise NoProcessViewError(self._objection)
         places = self._table.read(pids)
         return Placed(places, read_running(self._proc_root) if search(places) else None)
 

@@ -1,21 +1,33 @@
-"""The kubelet's list of pods after a restart, until it is complete.
+"""A kubelet that does not answer, and its list of pods after a restart, until it is complete.
 
 A starting kubelet answers before it knows its pods: first it lists none, then static pods, then the others
 one by one within about 100 ms; without its API server, static pods only. A complete list has every running
 pod, with or without devices, so a running pod that is not listed proves that the list is incomplete. Until it
 is complete, the allocations of unlisted running pods are carried over.
+
+Between polls, a kubelet that does not answer is asked again. A machine may have no kubelet at all, and a
+connection costs far more than a stat of the socket's file. A kubelet creates a new file at each start. So an
+unreachable kubelet is asked only for a while after its file has changed.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from exporter.concurrency import wait_for
 from exporter.formats.wording import plural
 from exporter.model import Allocations, ContainerRef, PodIdentity, PodName
+from exporter.poll.collector import Collector
+from exporter.poll.file_readers import ABSENT, FileVersion, SocketFileReader
 from exporter.workloads.places import Running
 
 log = logging.getLogger(__name__)
+# A kubelet that may answer is asked again at this pace, whatever the polling interval.
+RETRY_SECONDS = 0.5
+# A server may create its socket before it listens.
+SETTLE_SECONDS = 30.0
 # How many pods a log line names.
 NAMED = 3
 
@@ -169,3 +181,72 @@ def _merged(listed: Allocations, earlier: Allocations, pods: Collection[PodName]
         listed=listed.listed | frozenset(filter(carries, earlier.listed)),
         read_at=min(listed.read_at, earlier.read_at) if allocated or claims else listed.read_at,
     )
+
+
+@dataclass(eq=False)
+class KubeletRetry:
+    """Waits between polls, and asks for ``allocations`` again meanwhile."""
+
+    allocations: Collector[Allocations]
+    socket: SocketFileReader
+    unreachable: Callable[[], bool]
+    """Returns whether the last read failed because no process can be reached by the file of ``socket``."""
+    _watch: asyncio.Task[FileVersion] | None = field(default=None, init=False)
+    _seen: FileVersion | None = field(default=None, init=False)
+    _ask_until: float = field(default=0.0, init=False)
+
+    async def wait(self, wake: asyncio.Event, due: float) -> bool:
+        """Sleep until ``due`` (monotonic); return True if a poll is needed earlier.
+
+        The reasons: the kubelet answers again, or ``wake`` is set, because a GPU was repartitioned, or the
+        driver is to be released or opened again.
+        """
+        while (remaining := due - time.monotonic()) > 0:
+            if await self._sleep(wake, remaining):
+                wake.clear()
+                return True
+            remaining = due - time.monotonic()
+            if self._answers() or remaining <= RETRY_SECONDS or not self._may_answer():
+                continue
+            await self.allocations.collect(remaining - RETRY_SECONDS)
+            if self._answers():
+                return True
+        return False
+
+    def close(self) -> None:
+        """Stop watching the file."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _answers(self) -> bool:
+        return self.allocations.health.success
+
+    def _may_answer(self) -> bool:
+        """Return False while only a change of the socket's file can help."""
+        return not self.unreachable() or (self._seen != ABSENT and time.monotonic() < self._ask_until)
+
+    async def _sleep(self, wake: asyncio.Event, seconds: float) -> bool:
+        """Sleep until the kubelet is to be asked, at most ``seconds``; return whether ``wake`` is set."""
+        if self._answers():
+            # The file may be another one when the kubelet fails again.
+            self._seen = None
+            self.close()
+            return await wait_for(wake, seconds)
+        if not self.unreachable():
+            return await wait_for(wake, min(seconds, RETRY_SECONDS))
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(self.socket.changed(self._seen))
+        if self._may_answer():
+            woken = await wait_for(wake, min(seconds, RETRY_SECONDS))
+        else:
+            woken = await wait_for(wake, seconds, self._watch)
+        self._note_change()
+        return woken
+
+    def _note_change(self) -> None:
+        """Ask for a while if the file has changed, also if no thread is left to look at it."""
+        if self._watch is not None and self._watch.done():
+            self._seen = None if self._watch.exception() else self._watch.result()
+            self._watch = None
+            self._ask_until = time.monotonic() + SETTLE_SECONDS

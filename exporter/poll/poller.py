@@ -7,12 +7,11 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
-from exporter.config.settings import Settings
+from exporter.config import Settings
 from exporter.model import (
-    Allocations,
     CollectorHealth,
     GpuReading,
     ProcessPlace,
@@ -21,18 +20,16 @@ from exporter.model import (
     Workloads,
 )
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
-from exporter.poll.collector import Collector
-from exporter.poll.gpu_sources import Devices, why_no_lists
-from exporter.poll.join_thread import Joiner, JoinLateError
-from exporter.poll.kubelet_restart import Judged, KubeletRestart, running_pods
-from exporter.poll.kubelet_retry import KubeletRetry
+from exporter.poll.collector import Collector, Joiner, JoinLateError
+from exporter.poll.kubelet_restart import Judged, KubeletRestart, KubeletRetry, running_pods
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
-from exporter.poll.sources import Sources
+from exporter.poll.sources import Devices, Sources, why_no_lists
 from exporter.sharing import without_use
 from exporter.workloads.places import Placed, is_container_unclear
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 MAX_JITTER = 1.0
 BROKEN = "the exporter's own poll fails; see its log"
 
@@ -58,17 +55,17 @@ class Poller:
         self._clock = clock
         self._wall = wall
         self._budget = sources.budget
-        self._devices = Devices(sources, settings.stale_after, sources.clock)
+        self._devices = Devices(sources, settings.stale_after)
         self._allocations = Collector("podresources", sources.pod_resources.read)
         self._retry = KubeletRetry(
             self._allocations, sources.kubelet_socket, lambda: sources.pod_resources.unreachable
         )
         self._names = Collector("identity", lambda: sources.names.read(self._cause()))
         self._restart = KubeletRestart(settings.stale_after)
-        self._raw: Allocations | None = None
         self._processes: Collector[Placed] = Collector("processes", self._read_processes, accept_late=False)
         self._host_devices = Collector(
-            "host_devices", lambda: sources.host_devices.read(self._restart.known(self._fresh_list()))
+            "host_devices",
+            lambda: sources.host_devices.read(self._restart.known(self._fresh(self._allocations))),
         )
         self._module = Collector("kernel_module", sources.host_devices.nvidia_module)
         self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read)
@@ -80,7 +77,7 @@ class Poller:
         self._readers: list[Callable[[Snapshot], None]] = []
         self._failing: set[Callable[[Snapshot], None]] = set()
         self.evidence = PollResult()
-        self.snapshot = self._builder.first(wall())
+        self.snapshot = self._builder.empty(wall())
 
     def subscribe(self, reader: Callable[[Snapshot], None]) -> None:
         """Pass each snapshot to ``reader`` on the event loop."""
@@ -119,23 +116,24 @@ class Poller:
         return self.snapshot
 
     async def _read_devices_and_holders(self, seconds_until: Callable[[float], float]) -> None:
-        """Read the devices, then their holders, but do not wait for a slow driver."""
-        devices = asyncio.ensure_future(self._devices.collect(seconds_until(self._budget.devices)))
-        try:
-            await asyncio.wait({devices}, timeout=self._budget.head_start)
-            await asyncio.gather(devices, self._read_holders(seconds_until))
-        finally:
-            devices.cancel()
+        """Read the devices, the kubelet's list, and pod names, which are listed again if that has changed."""
 
-    async def _read_holders(self, seconds_until: Callable[[float], float]) -> None:
-        """Read the kubelet's list, then pod names, which are listed again if that list has changed."""
-        end = self._budget.devices
-        allocations = asyncio.ensure_future(self._allocations.collect(seconds_until(end)))
+        def collect(source: Devices | Collector[Any]) -> Awaitable[None]:
+            return source.collect(seconds_until(self._budget.devices))
+
+        def holders() -> Awaitable[None]:
+            return self._staggered(collect(self._allocations), lambda: collect(self._names))
+
+        await self._staggered(collect(self._devices), holders)
+
+    async def _staggered(self, first: Awaitable[None], then: Callable[[], Awaitable[None]]) -> None:
+        """Read one source and then another, but do not wait for a slow one."""
+        started = asyncio.ensure_future(first)
         try:
-            await asyncio.wait({allocations}, timeout=self._budget.head_start)
-            await asyncio.gather(allocations, self._names.collect(seconds_until(end)))
+            await asyncio.wait({started}, timeout=self._budget.head_start)
+            await asyncio.gather(started, then())
         finally:
-            allocations.cancel()
+            started.cancel()
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Publish a snapshot. A subscriber that raises does not keep it from the others."""
@@ -189,9 +187,6 @@ class Poller:
         if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
             self._publish(self._builder.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
-    def _kubelet_answers(self) -> bool:
-        return self._allocations.health.success
-
     def _cause(self) -> Hashable:
         places = self._placed().places.values()
         return cause_to_list(self._allocations.value, places, self._names.value or {})
@@ -200,7 +195,7 @@ class Poller:
         return self._processes.value or Placed({})
 
     async def _read_processes(self) -> Placed:
-        listed, pods = self._fresh_list(), self._names.fresh_value(self.settings.stale_after) or {}
+        listed, pods = self._fresh(self._allocations), self._fresh(self._names) or {}
         filling = listed is not None and not self._restart.is_complete(listed)
 
         def search(places: Mapping[int, ProcessPlace]) -> bool:
@@ -232,47 +227,42 @@ class Poller:
             allocations=judged.allocations,
             unlisted=None if judged.allocations is None else judged.unlisted,
             covered=judged.covered,
-            confirmed=self._is_confirmed(),
+            confirmed=self._allocations.health.success and not self._allocations.late,
             late=self._devices.late(),
             workloads=self._workloads(gpus),
-            host_devices=self._host_devices.fresh_value(self.settings.stale_after),
-            node=self._sources.node,
+            host_devices=self._fresh(self._host_devices),
+            node=self._sources.cluster.node,
             files=self._shown_files(),
             own_uid=self._sources.own_uid,
             objects_from=self._sources.names.objects_from,
             unfollowed=self._sources.cluster.failures,
-            jobs=self._jobs.fresh_value(self.settings.stale_after) if self._jobs is not None else None,
-            nvidia_module=self._module.fresh_value(self.settings.stale_after),
+            jobs=None if self._jobs is None else self._fresh(self._jobs),
+            nvidia_module=self._fresh(self._module),
         )
 
     def _shown_files(self) -> Mapping[str, SystemFiles]:
         """Return the files of sharing systems: limits while they are fresh, use of this poll only."""
-        files = self._files.fresh_value(self.settings.stale_after) or {}
+        files = self._fresh(self._files) or {}
         return without_use(files) if self._files.failure or self._files.late else files
 
-    def _fresh_list(self) -> Allocations | None:
-        """Return the kubelet's last list unless it is stale."""
-        return self._allocations.fresh_value(self.settings.stale_after)
+    def _fresh(self, collector: Collector[T]) -> T | None:
+        """Return the last good answer of a source unless it is stale."""
+        return collector.fresh_value(self.settings.stale_after)
 
     def _judged(self) -> Judged:
         """Return the kubelet's list, with the allocations that are missing in it after a restart."""
-        pods = self._names.fresh_value(self.settings.stale_after)
+        pods = self._fresh(self._names)
         placed, names = self._placed(), self._sources.names
         running = placed.running if self._processes.health.success else None
         present = running_pods(pods, running, self._sources.own_uid, starting=names.starting)
-        return self._restart.judge(self._fresh_list(), present)
-
-    def _is_confirmed(self) -> bool:
-        """Return True if the kubelet has answered in this poll with a new list."""
-        previous, self._raw = self._raw, self._allocations.value
-        return self._kubelet_answers() and not self._allocations.late and self._raw is not previous
+        return self._restart.judge(self._fresh(self._allocations), present)
 
     def _workloads(self, gpus: tuple[GpuReading, ...]) -> Workloads:
         placed, health = self._placed(), self._processes.health
         unlisted = why_no_lists(gpus)
         return Workloads(
             places=placed.places,
-            pods=self._names.fresh_value(self.settings.stale_after),
+            pods=self._fresh(self._names),
             process_view=health.success and not unlisted,
             process_view_reason=health.message or unlisted,
             process_view_code=health.reason or (NO_PROCESS_LISTS if unlisted else ""),

@@ -39,6 +39,14 @@ def _is_request(name: str, value: str) -> bool:
     return (name.startswith(_DEPLOY) and value.startswith(_PAUSED)) or (name == _CLIENT and value == "false")
 
 
+def _exists(file: Path) -> bool:
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 class Release:
     """The requests to release the driver: ``file`` by its existence, signals, and labels of the node.
 
@@ -96,33 +104,22 @@ class Release:
 
     async def _follow_file(self, file: Path) -> None:
         while True:
+            exists, objection = None, ""
             try:
-                exists = await self._worker.run(lambda: self._exists(file))
+                exists = await self._worker.run(lambda: _exists(file))
             except NoThreadError as error:
-                self._object(f"cannot look for the release file: {error}")
-            else:
+                objection = str(error)
+            except OSError as error:
+                # An unreadable directory is not a request: GPUs stay visible.
+                exists, objection = False, str(error)
+            # Logged once until it changes.
+            if objection not in ("", self._objection):
+                log.warning("cannot look for the release file: %s", objection)
+            self._objection = objection
+            if exists is not None:
                 self._ask("file", f"the file {file} exists" if exists else "")
                 self._looked.set()
             await asyncio.sleep(LOOK_SECONDS)
-
-    def _exists(self, file: Path) -> bool:
-        try:
-            file.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            self._objection = ""
-            return False
-        except OSError as error:
-            # An unreadable directory is not a request: GPUs stay visible.
-            self._object(f"cannot look for the release file: {error}")
-            return False
-        self._objection = ""
-        return True
-
-    def _object(self, objection: str) -> None:
-        """Log an objection, once until it changes."""
-        if objection != self._objection:
-            log.warning("%s", objection)
-        self._objection = objection
 
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """Take the labels of the node, {} while they are unknown."""

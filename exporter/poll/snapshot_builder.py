@@ -1,15 +1,21 @@
-"""Builds a snapshot from the results of one poll, and keeps the state between polls."""
+"""Builds a snapshot from the results of one poll, and keeps the state between polls.
+
+``exporter/attribution/`` is the join.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from exporter.attribution import NOT_KNOWN, Attribution, HoldingsIndex, attribute
-from exporter.config.settings import Settings
+from exporter.config import Settings
 from exporter.model import (
+    ADVICE_LABEL,
     CollectorHealth,
+    ContainerRef,
     ContainerRow,
+    DeviceEvent,
     DriverInfo,
     EventRow,
     GpuReading,
@@ -18,20 +24,23 @@ from exporter.model import (
     HostDevices,
     JobFiles,
     NodeRow,
+    PodIdentity,
+    PodRow,
     Snapshot,
     Workloads,
 )
-from exporter.model.largest_processes import largest_processes
 from exporter.model.mig_profiles import MigProfiles
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
+from exporter.model.snapshot import largest_processes
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.condition_tracker import ConditionTracker
-from exporter.poll.event_job_pod_rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows
-from exporter.poll.rates import ClockEvents, NvlinkRates
-from exporter.sharing import NodeFacts, Objections, resolve_holdings, vgpu_rows
+from exporter.poll.several_readings import ClockEvents, NvlinkRates
+from exporter.sharing import resolve_holdings
 from exporter.sharing.base.holdings import KeptHoldings
-from exporter.sharing.base.view import Problem
-from exporter.workloads import place_by_files, place_by_pods
+from exporter.sharing.base.view import NodeFacts, Objections
+from exporter.sharing.kubevirt import vgpu_rows
+from exporter.workloads.jobs import Jobs, gpus_with_jobs, migs_with_jobs
+from exporter.workloads.places import place_by_files, place_by_pods
 
 # Polls jitter: up to this many intervals after the previous one, a poll is not a missed one.
 LATE = 1.5
@@ -88,12 +97,9 @@ class SnapshotBuilder:
         self._containers: tuple[ContainerRow, ...] = ()
         self._sequence = 0
 
-    def first(self, timestamp: float) -> Snapshot:
-        """Return the snapshot before the first poll."""
-        node = NodeRow(name=self._settings.node_name)
-        return Snapshot(timestamp=timestamp, sequence=0, node=node, demo=self._demo)
-
-    def empty(self, timestamp: float, collectors: Iterable[CollectorHealth], reason: str) -> Snapshot:
+    def empty(
+        self, timestamp: float, collectors: Iterable[CollectorHealth] = (), reason: str = ""
+    ) -> Snapshot:
         """Return a snapshot without rows, in which all collectors fail for ``reason``."""
         return Snapshot(
             timestamp=timestamp,
@@ -122,10 +128,11 @@ class SnapshotBuilder:
         self._count_inconsistent(attribution)
         unsure = holdings.unresolved_holders if holdings.known and not result.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
-        recent = result.hardware.recent if result.hardware is not None else ()
         jobs = self._jobs(result)
         processes, left_out = largest_processes(attribution.processes)
-        self._events = event_rows(recent, self._events, (*self._containers, *attribution.containers))
+        self._events = event_rows(
+            result.hardware.recent, self._events, (*self._containers, *attribution.containers)
+        )
         self._containers = attribution.containers
         return Snapshot(
             timestamp=timestamp,
@@ -168,24 +175,21 @@ class SnapshotBuilder:
             return health
         return replace(health, errors={**health.errors, **of_collector[health.name].counts})
 
-    def _jobs(self, result: PollResult) -> Mapping[tuple[int, int | None], tuple[str, ...]]:
+    def _jobs(self, result: PollResult) -> Jobs:
         """Return the jobs by device; unusable files become objections."""
         files = result.jobs or JobFiles()
-        self._job_objections.turn(
-            Problem(problem.reason, problem.about, problem.text) for problem in files.problems
-        )
+        self._job_objections.turn(files.problems)
         return files.jobs
 
     def _gpu_rows(self, rows: Iterable[GpuRow], result: PollResult, timestamp: float) -> tuple[GpuRow, ...]:
         """Add the GPU's events, its conditions, and the values that need more than one reading."""
         rates, clocks = self._nvlink.advance(result.gpus), self._clocks.advance(result.gpus)
         hardware = result.hardware
-        events = hardware.events if hardware is not None else ()
         with_events = (
             replace(
                 row,
-                watched=hardware is not None and row.identity.uuid in hardware.watched,
-                events=tuple(event for event in events if event.uuid == row.identity.uuid),
+                watched=row.identity.uuid in hardware.watched,
+                events=tuple(event for event in hardware.events if event.uuid == row.identity.uuid),
                 clock_events=clocks.get(row.identity.uuid, {}),
                 nvlink_bytes_per_second=rates.get(row.identity.uuid),
             )
@@ -195,20 +199,19 @@ class SnapshotBuilder:
 
     def _node(self, result: PollResult, workloads: Workloads) -> NodeRow:
         hardware, allocations = result.hardware, result.allocations
-        driver = hardware.driver if hardware is not None else DriverInfo()
         return NodeRow(
             name=self._settings.node_name,
-            driver=driver if driver != DriverInfo() else None,
-            gpu_count=hardware.gpu_count if hardware is not None else None,
+            driver=hardware.driver if hardware.driver != DriverInfo() else None,
+            gpu_count=hardware.gpu_count,
             process_view=workloads.process_view,
             process_view_reason=workloads.process_view_reason,
             allocations_read_at=allocations.read_at if allocations is not None else None,
             unlisted_pods=None if result.unlisted is None else len(result.unlisted),
-            nvml_errors=dict(hardware.errors) if hardware is not None else {},
+            nvml_errors=dict(hardware.errors),
             inconsistent=dict(self._inconsistent),
             mig_profiles=_profiles_of_models(result.gpus),
-            costs=hardware.costs if hardware is not None else {},
-            released=hardware.released if hardware is not None else "",
+            costs=hardware.costs,
+            released=hardware.released,
         )
 
     def _count_inconsistent(self, attribution: Attribution) -> None:
@@ -219,3 +222,52 @@ class SnapshotBuilder:
         }
         for gone in [key for key in self._inconsistent if key[:2] not in present]:
             del self._inconsistent[gone]
+
+
+def event_rows(
+    recent: Iterable[DeviceEvent], earlier: Iterable[EventRow], containers: Sequence[ContainerRow]
+) -> tuple[EventRow, ...]:
+    """Return a row for each recent event, in their order.
+
+    An event among the ``earlier`` rows keeps its holders; a new one gets those among ``containers``, the rows
+    of this poll and of the previous one: a container that the event ended is only in the latter. A container
+    is a holder of a device if it has slices or processes on it; an event of a whole GPU also concerns the
+    holders of its MIG devices.
+    """
+    known = {row.event: row for row in earlier}
+
+    def holders(event: DeviceEvent) -> tuple[ContainerRef, ...]:
+        return tuple(sorted({row.holder for row in containers if _concerns(event, row)}))
+
+    return tuple(known.get(event) or EventRow(event=event, holders=holders(event)) for event in recent)
+
+
+def _concerns(event: DeviceEvent, row: ContainerRow) -> bool:
+    if row.device.uuid != event.uuid or not (row.slices or row.processes):
+        return False
+    return event.mig_uuid in ("", row.device.mig_uuid)
+
+
+def pod_rows(
+    containers: Iterable[ContainerRow], workloads: Workloads, patterns: Sequence[re.Pattern[str]]
+) -> tuple[PodRow, ...]:
+    """Return a sorted row for each pod of a container row with a label name that fully matches a pattern.
+
+    The label that turns advice off always has a row. A pod with unknown labels has none.
+    """
+    uids = {row.pod_uid for row in containers}
+    pods = (pod for uid, pod in (workloads.pods or {}).items() if uid in uids)
+    rows = (
+        _pod_row(pod, patterns) for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))
+    )
+    return tuple(row for row in rows if row.labels)
+
+
+def _pod_row(pod: PodIdentity, patterns: Sequence[re.Pattern[str]]) -> PodRow:
+    labels = pod.details.labels if pod.details is not None else {}
+    matching = (
+        (name, value)
+        for name, value in sorted(labels.items())
+        if name == ADVICE_LABEL or any(pattern.fullmatch(name) for pattern in patterns)
+    )
+    return PodRow(namespace=pod.namespace, name=pod.name, uid=pod.uid, labels=tuple(matching))

@@ -1,18 +1,23 @@
-"""The sources of a node, made from the settings."""
+"""The sources of a node, made from the settings, and its GPUs as all sources of GPUs report them."""
 
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from exporter.amd import AmdOptions, AmdSource
-from exporter.config.settings import Settings
+from exporter.config import Settings
+from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.kubernetes import Cluster, access
-from exporter.model import NodeObject
-from exporter.model.pid_namespace import counts_machine_pids
+from exporter.model import CollectorHealth, GpuReading, HardwareReading, total
+from exporter.model.lost_gpu import without_values
+from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from exporter.nvml import NvmlOptions, NvmlSource
 from exporter.poll.budget import Budget
+from exporter.poll.collector import Collector
 from exporter.poll.file_readers import (
     HostDeviceReader,
     JobFileReader,
@@ -22,12 +27,17 @@ from exporter.poll.file_readers import (
 )
 from exporter.poll.pod_names import PodNames
 from exporter.poll.release_window import Release
-from exporter.sharing import Roots
+from exporter.sharing.base import Roots
+from exporter.workloads.pid_namespace import counts_machine_pids
 from exporter.workloads.processes import boot_seconds
 from podresources.client import PodResources
 
 if TYPE_CHECKING:
     from exporter.dcgm_scrape.client import DcgmScrape
+
+# Failures of NVML's collector on a node without NVIDIA GPUs.
+NO_DRIVER = frozenset({"LibraryNotFound", "DriverNotLoaded"})
+NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total, and doctor"
 
 
 class Sources:
@@ -52,19 +62,17 @@ class Sources:
         """Set when the next poll should start at once."""
         self.release = Release(settings.driver_release_file, changed=self.wake)
         self.cluster = Cluster(
-            settings.node_name,
-            access(settings.kubernetes_api, settings.kubeconfig),
-            self.release.set_labels,
+            settings.node_name, access(settings.kubernetes_api, settings.kubeconfig), self.release.set_labels
         )
         self.nvml = NvmlSource(self._nvml_options(settings, nvml_library, skip), self.wake)
         self.amd = AmdSource(
             AmdOptions(
                 sys_root=settings.sys_root,
-                proc_root=settings.proc_root,
                 patience=self.budget.hang,
                 card_budget=self.budget.card,
                 boot_clock=lambda: boot_seconds(settings.proc_root),
                 clock=clock,
+                machine_pids=lambda: counts_machine_pids(settings.proc_root),
             )
         )
         self.dcgm = _dcgm(settings, self.budget.client)
@@ -77,12 +85,12 @@ class Sources:
             lambda: self.cluster.pods,
             keep=settings.stale_after,
         )
-        self.processes = ProcessReader(settings.proc_root)
+        self.own_uid = os.environ.get("POD_UID") or ""
+        """Uid of our own pod, "" outside a pod."""
+        self.processes = ProcessReader(settings.proc_root, self.own_uid)
         self.host_devices = HostDeviceReader(settings.sys_root)
         self.files = SharingFileReader(_roots(settings))
         self.jobs = None if settings.job_mapping_dir is None else JobFileReader(settings.job_mapping_dir)
-        self.own_uid = os.environ.get("POD_UID") or ""
-        """Uid of our own pod, "" outside a pod."""
 
     def _nvml_options(self, settings: Settings, library: Any, skip: frozenset[str]) -> NvmlOptions:
         return NvmlOptions(
@@ -99,27 +107,18 @@ class Sources:
             gpu_budget=self.budget.gpu,
         )
 
-    @property
-    def node(self) -> NodeObject | None:
-        """The node's object from the API server, None if the API is not used or has not answered."""
-        return self.cluster.node
-
     async def start(self) -> None:
         """Read the requests to release the driver, which the first poll must obey."""
         await asyncio.gather(self.cluster.start(), self.release.start())
 
     async def close(self) -> None:
         """Shut the driver down, and stop all threads; does not wait for a source that hangs."""
-        self.kubelet_socket.close()
         await self.pod_resources.close()
         await self.names.close()
-        self.processes.close()
-        self.host_devices.close()
-        self.files.close()
-        if self.jobs is not None:
-            self.jobs.close()
-        if self.dcgm is not None:
-            self.dcgm.close()
+        readers = self.kubelet_socket, self.processes, self.host_devices, self.files, self.jobs, self.dcgm
+        for reader in readers:
+            if reader is not None:
+                reader.close()
         await asyncio.gather(self.cluster.close(), self.release.close())
         await asyncio.gather(self.nvml.close(), self.amd.close())
 
@@ -146,3 +145,113 @@ def _roots(settings: Settings) -> Roots:
         run=settings.runai_root,
         kubelet=settings.kubelet_root,
     )
+
+
+class Devices:
+    """Reads the GPUs of the node, each source within its deadline.
+
+    Readings older than ``stale_after`` seconds are dropped.
+    """
+
+    def __init__(self, sources: Sources, stale_after: float) -> None:
+        self._sources = sources
+        self._stale_after = stale_after
+        self._clock = sources.clock
+        self._began = 0.0
+        # A sweep that hangs has read some GPUs: these are in ``latest`` of its source only.
+        # On a node that only has AMD GPUs, a missing NVIDIA driver is not logged.
+        self._nvml = Collector("nvml", sources.nvml.read, logs_failures=False)
+        self._amd = Collector("amd", sources.amd.read)
+        self._dcgm: Collector[DcgmReading] | None = (
+            None if sources.dcgm is None else Collector("dcgm", sources.dcgm.read)
+        )
+
+    async def collect(self, within: float) -> None:
+        """Read every source once, waiting ``within`` seconds."""
+        self._began = self._clock()
+        await asyncio.gather(*(collector.collect(within) for collector in self._collectors()))
+        if self._concerns(self._nvml):
+            self._nvml.log_failure()
+
+    async def cancel(self) -> None:
+        """Stop waiting for reads that are still running."""
+        for collector in self._collectors():
+            await collector.cancel()
+
+    def health(self) -> tuple[CollectorHealth, ...]:
+        """Return the health of each source, except those of hardware that this node does not have."""
+        return tuple(collector.health for collector in self._collectors() if self._concerns(collector))
+
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """Return every known GPU; one with a stale reading has its identity only."""
+        oldest = self._clock() - self._stale_after
+        gpus = tuple(gpu if gpu.read_monotonic >= oldest else without_values(gpu) for gpu in self._read())
+        # After a failed read the last values are not used again: shares of time would be integrated twice.
+        dcgm = None if self._dcgm is None or self._dcgm.failure else self._dcgm.fresh_value(self._stale_after)
+        return gpus if dcgm is None else with_dcgm(gpus, dcgm)
+
+    def pids(self) -> dict[int, float | None]:
+        """Return the pids on all devices, each with the boot clock (seconds) of its first reading."""
+        pids: dict[int, float | None] = {}
+        for gpu in self.gpus():
+            of_instances = (mig.processes for mig in gpu.mig or ())
+            for processes in (gpu.processes, *of_instances):
+                for process in processes or ():
+                    times = pids.get(process.pid), gpu.boot_seconds
+                    pids[process.pid] = min((time for time in times if time is not None), default=None)
+        return pids
+
+    def late(self) -> frozenset[str]:
+        """Return the uuids of the GPUs that were last read before this poll began."""
+        return frozenset(gpu.identity.uuid for gpu in self._read() if gpu.read_monotonic < self._began)
+
+    def latest(self) -> HardwareReading:
+        """Return the readings of all drivers as one.
+
+        On a node of two vendors the versions are those of NVIDIA's driver. They are unknown while its answer
+        is stale; the GPU count is unknown while either answer is.
+        """
+        nvml, amd = self._sources.nvml.latest, self._sources.amd.latest
+        # Of each driver that has GPUs here.
+        of_drivers = [(self._nvml, nvml)] if self._concerns(self._nvml) else []
+        of_drivers += [(self._amd, amd)] if self._has_amd() else []
+        fresh = [
+            reading if collector.is_fresh(self._stale_after) else HardwareReading()
+            for collector, reading in of_drivers
+        ]
+        return replace(
+            nvml,
+            driver=fresh[0].driver,
+            gpus=nvml.gpus + amd.gpus,
+            gpu_count=total([reading.gpu_count for reading in fresh]),
+            errors=Counter(nvml.errors) + Counter(amd.errors),
+        )
+
+    def _collectors(self) -> tuple[Collector[Any], ...]:
+        return (self._nvml, self._amd, *(() if self._dcgm is None else (self._dcgm,)))
+
+    def _concerns(self, collector: Collector[Any]) -> bool:
+        """Return False for AMD on a node without AMD GPUs, and for NVML on a node with AMD GPUs only.
+
+        An NVIDIA GPU without its driver is reported as missing, even next to an AMD processor's graphics.
+        """
+        if collector is self._amd:
+            return self._has_amd() or not collector.health.success
+        only_amd = self._has_amd() and not self._sources.amd.beside_nvidia
+        return not (collector is self._nvml and only_amd and collector.failure in NO_DRIVER)
+
+    def _has_amd(self) -> bool:
+        return bool(self._sources.amd.latest.gpus)
+
+    def _read(self) -> tuple[GpuReading, ...]:
+        return self._sources.nvml.latest.gpus + self._sources.amd.latest.gpus
+
+
+def why_no_lists(gpus: Iterable[GpuReading]) -> str:
+    """Return why no device reports its processes; "" if one does, or if there is no device to report any."""
+    answering = [gpu for gpu in gpus if gpu.up]
+    devices = [device for gpu in answering for device in (gpu.mig or ()) or (gpu,)]
+    if not devices or any(device.processes is not None for device in devices):
+        return ""
+    reasons = {gpu.withheld.get("processes") for gpu in answering}
+    return CONFIDENTIAL_LISTS if reasons == {CONFIDENTIAL_LISTS} else NO_LISTS

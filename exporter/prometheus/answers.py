@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from http.client import responses
 from typing import Any, Final, NamedTuple
@@ -77,6 +77,14 @@ class Sample(NamedTuple):
     labels: Mapping[str, str]
     value: float
 
+    def text(self, label: str) -> str:
+        """Return a label, "" without it: labels of ours that are empty are missing."""
+        return self.labels.get(label, "")
+
+    def texts(self, *labels: str) -> tuple[str, ...]:
+        """Return several labels likewise."""
+        return tuple(map(self.text, labels))
+
 
 class Range(NamedTuple):
     """A series of a range query."""
@@ -87,24 +95,20 @@ class Range(NamedTuple):
 
 def read_vector(answer: Answer) -> list[Sample]:
     """Return the finite samples of an instant query; raises PrometheusError."""
-    try:
-        return [
-            Sample(_labels(series["metric"]), value)
-            for series in _result(answer, "vector")
-            # A histogram has no value.
-            for _, value in _points([series["value"]] if "value" in series else [])
-        ]
-    except _MALFORMED:
-        raise _no_prometheus(answer) from None
+    # A histogram has no value.
+    series = _series(answer, "vector", lambda row: [row["value"]] if "value" in row else [])
+    return [Sample(labels, value) for labels, points in series for _, value in points]
 
 
 def read_matrix(answer: Answer) -> list[Range]:
     """Return the series of a range query; raises PrometheusError."""
+    return _series(answer, "matrix", lambda row: row.get("values", ()))
+
+
+def _series(answer: Answer, kind: str, pairs: Callable[[Any], Iterable[Any]]) -> list[Range]:
+    """Return the series of a result, each with the finite ones of its points."""
     try:
-        return [
-            Range(_labels(series["metric"]), tuple(_points(series.get("values", ()))))
-            for series in _result(answer, "matrix")
-        ]
+        return [Range(_labels(row["metric"]), tuple(_points(pairs(row)))) for row in _result(answer, kind)]
     except _MALFORMED:
         raise _no_prometheus(answer) from None
 

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from exporter.history.past import NotKeptError, Past, PastReader, Wanted
+from exporter.history import Ask, NotKeptError, Past, PastReader
 from exporter.history.ring import span_text
 from exporter.prometheus.answers import PrometheusError
 from exporter.prometheus.past_queries import PrometheusHistory
@@ -25,13 +25,6 @@ _MOST_ANSWERS: Final = 8
 _MOST_FAILURES: Final = 32
 
 
-class _Question(NamedTuple):
-    span: float
-    end: float | None
-    points: int
-    wanted: Wanted
-
-
 class _Failure(NamedTuple):
     why: str
     until: float  # time of the next try
@@ -43,6 +36,7 @@ class _Answer:
     until: float = field(default=float("inf"))  # time until which the result is valid
 
 
+@dataclass(eq=False)
 class LongerHistory:
     """Reads the last ``kept`` seconds from ``near`` (memory), and all else from ``far`` (Prometheus).
 
@@ -50,48 +44,36 @@ class LongerHistory:
     seconds, ``wall`` the Unix time.
     """
 
-    def __init__(
-        self,
-        near: PastReader,
-        far: PrometheusHistory | None,
-        *,
-        kept: float,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._near = near
-        self._far = far
-        self._kept = kept
-        self._clock = clock
-        self._wall = wall
-        self._began = wall()
-        self._answers: dict[_Question, _Answer] = {}
-        # By range, because shorter ones may work if one takes too long.
-        self._failures: dict[float, _Failure] = {}
+    near: PastReader
+    far: PrometheusHistory | None
+    _: KW_ONLY
+    kept: float
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    _answers: dict[Ask, _Answer] = field(default_factory=dict, init=False)
+    # By range, because shorter ones may work if one takes too long.
+    _failures: dict[float, _Failure] = field(default_factory=dict, init=False)
 
-    async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Return ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
+    def __post_init__(self) -> None:
+        self._began = self.wall()
 
-        Raises NotKeptError if neither source has any of it.
-        """
-        asked = _Question(span, end, points, wanted)
-        if self._is_near(asked):
-            return await self._near.read(span=span, end=end, points=points, wanted=wanted)
-        if self._far is None:
-            return await self._shortened(asked, "longer spans need --prometheus-url")
-        failure = self._failures.get(span)
+    async def read(self, ask: Ask) -> Past:
+        """Return the requested history; raises NotKeptError if neither source has any of it."""
+        if self._is_near(ask):
+            return await self.near.read(ask)
+        if self.far is None:
+            return await self._shortened(ask, "longer spans need --prometheus-url")
+        failure = self._failures.get(ask.span)
         if failure is not None:
-            if self._clock() >= failure.until:
-                self._ask(self._far, asked)
-            return await self._shortened(asked, failure.why)
+            if self.clock() >= failure.until:
+                self._ask(self.far, ask)
+            return await self._shortened(ask, failure.why)
         try:
             # Shielded: a client that disconnects must not cancel the query for the others.
-            past = await asyncio.shield(self._ask(self._far, asked))
+            past = await asyncio.shield(self._ask(self.far, ask))
         except PrometheusError as error:
-            return await self._shortened(asked, str(error))
-        if past.tracks:
-            return past
-        return await self._shortened(asked, past.note)
+            return await self._shortened(ask, str(error))
+        return past if past.tracks else await self._shortened(ask, past.note)
 
     async def close(self) -> None:
         """Cancel pending queries and close the connections to Prometheus."""
@@ -99,55 +81,52 @@ class LongerHistory:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._far is not None:
-            await self._far.close()
+        if self.far is not None:
+            await self.far.close()
 
-    def _is_near(self, asked: _Question) -> bool:
+    def _is_near(self, ask: Ask) -> bool:
         """Return whether memory has all of a range, or as much as Prometheus."""
-        now = self._wall()
-        start = (now if asked.end is None else asked.end) - asked.span
-        if start < now - self._kept:
+        now = self.wall()
+        start = (now if ask.end is None else ask.end) - ask.span
+        if start < now - self.kept:
             return False
-        return self._far is None or asked.span <= SHORT or start >= self._began
+        return self.far is None or ask.span <= SHORT or start >= self._began
 
-    def _ask(self, far: PrometheusHistory, asked: _Question) -> "asyncio.Task[Past]":
+    def _ask(self, far: PrometheusHistory, ask: Ask) -> "asyncio.Task[Past]":
         """Return the task of a query, started unless it is pending or its result is still valid."""
-        now = self._clock()
+        now = self.clock()
         valid = {question: answer for question, answer in self._answers.items() if now < answer.until}
         self._answers = dict(list(valid.items())[-_MOST_ANSWERS:])
-        answer = self._answers.get(asked)
+        answer = self._answers.get(ask)
         if answer is None:
-            reading = far.read(span=asked.span, end=asked.end, points=asked.points, wanted=asked.wanted)
-            answer = self._answers[asked] = _Answer(asyncio.ensure_future(reading))
-            answer.task.add_done_callback(partial(self._settle, asked, answer))
+            answer = self._answers[ask] = _Answer(asyncio.ensure_future(far.read(ask)))
+            answer.task.add_done_callback(partial(self._settle, ask, answer))
         return answer.task
 
-    def _settle(self, asked: _Question, answer: _Answer, task: "asyncio.Task[Past]") -> None:
+    def _settle(self, ask: Ask, answer: _Answer, task: "asyncio.Task[Past]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
             past = task.result()
             longest = _LONGEST_VALID if past.tracks else _LONGEST_EMPTY
-            answer.until = self._clock() + min(past.step * _PART_OF_STEP, longest)
-            self._failures.pop(asked.span, None)
+            answer.until = self.clock() + min(past.step * _PART_OF_STEP, longest)
+            self._failures.pop(ask.span, None)
             return
         answer.until = 0.0
         if isinstance(error, PrometheusError):
-            self._failures.pop(asked.span, None)
-            self._failures[asked.span] = _Failure(str(error), self._clock() + RETRY_AFTER)
+            self._failures.pop(ask.span, None)
+            self._failures[ask.span] = _Failure(str(error), self.clock() + RETRY_AFTER)
             # Clients may request any range, so the oldest failure is dropped.
             for span in list(self._failures)[:-_MOST_FAILURES]:
                 del self._failures[span]
 
-    async def _shortened(self, asked: _Question, why: str) -> Past:
+    async def _shortened(self, ask: Ask, why: str) -> Past:
         """Return what memory has of a range; raises NotKeptError if it has nothing."""
-        now = self._wall()
-        ago = 0.0 if asked.end is None else max(0.0, now - asked.end)
-        span = min(asked.span, self._kept - ago)
+        now = self.wall()
+        ago = 0.0 if ask.end is None else max(0.0, now - ask.end)
+        span = min(ask.span, self.kept - ago)
         try:
-            past = await self._near.read(
-                span=span if span > 0 else asked.span, end=asked.end, points=asked.points, wanted=asked.wanted
-            )
+            past = await self.near.read(replace(ask, span=span if span > 0 else ask.span))
         except NotKeptError as error:
             raise NotKeptError(f"{error}; {why}") from None
-        note = f"Only history from memory is shown, at most {span_text(self._kept)}: {why}"
+        note = f"Only history from memory is shown, at most {span_text(self.kept)}: {why}"
         return replace(past, note="; ".join(filter(None, (note, past.note))))

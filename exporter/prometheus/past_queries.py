@@ -5,24 +5,22 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Final, Literal
 
 from exporter.concurrency import in_thread
-from exporter.history.past import ADDED, FIELDS, Past, Track, Wanted
+from exporter.history import ADDED, FIELDS, Ask, Past, Track, Wanted
+from exporter.metrics import IDENTITY_LABELS
 from exporter.model import Snapshot
+from exporter.prometheus import Prometheus
 from exporter.prometheus.answers import PrometheusError, Range
-from exporter.prometheus.client import Prometheus
 
-_KEPT: Final[Mapping[str, tuple[str, ...]]] = {
-    "container": ("namespace", "pod", "container", "uuid", "mig_uuid"),
-    "gpu": ("uuid",),
-    "mig": ("uuid", "mig_uuid"),
-}
+Level = Literal["container", "gpu", "mig"]
 _SPECIAL: Final = frozenset("\\.+*?()|[]{}^$")
 
 
-def expression(level: str, field: str, uuids: Collection[str], step: float, pod: str = "") -> str:
+def expression(level: Level, field: str, uuids: Collection[str], step: float, pod: str = "") -> str:
     """Return PromQL for the mean of a field over each ``step`` seconds, for some GPUs, and one pod if named.
 
     Series that two scrape jobs, or two pods of the exporter, report for the same thing are merged.
@@ -31,8 +29,8 @@ def expression(level: str, field: str, uuids: Collection[str], step: float, pod:
     return f"avg {_by(level)} (avg_over_time({series}))"
 
 
-def summing(level: str, field: str, uuids: Collection[str], step: float, pod: str = "") -> str:
-    """Return PromQL for the same, so that values add up (see ``exporter.history.past.Wanted``).
+def summing(level: Level, field: str, uuids: Collection[str], step: float, pod: str = "") -> str:
+    """Return PromQL for the same, so that values add up (see ``exporter.history.Wanted``).
 
     Sums are divided by the time in which the GPU was known.
     """
@@ -46,9 +44,9 @@ def summing(level: str, field: str, uuids: Collection[str], step: float, pod: st
     return f"{sums} / on (uuid) group_left () sum by (uuid) ({seen})"
 
 
-def identity(level: str, labels: Mapping[str, str]) -> dict[str, str]:
+def identity(level: Level, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the identity of a series, by its labels."""
-    return {name: labels.get(name, "") for name in _KEPT[level]}
+    return {name: labels.get(name, "") for name in IDENTITY_LABELS[level]}
 
 
 def quoted(text: str) -> str:
@@ -57,22 +55,17 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _by(level: str) -> str:
-    return f"by ({', '.join(_KEPT[level])})"
+def _by(level: Level) -> str:
+    return f"by ({', '.join(IDENTITY_LABELS[level])})"
 
 
 def _range(series: str, uuids: Collection[str], step: float, pod: str = "") -> str:
     of_pod = f",pod={quoted(pod)}" if pod else ""
-    return f"{series}{{uuid=~{_any_of(uuids)}{of_pod}}}[{round(step * 1000)}ms]"
-
-
-def _any_of(uuids: Collection[str]) -> str:
-    """Return a pattern of RE2 that matches these texts literally, as a string of PromQL."""
+    # As patterns of RE2 that match the texts literally.
     literals = ("".join(f"\\{char}" if char in _SPECIAL else char for char in uuid) for uuid in sorted(uuids))
-    return quoted("|".join(literals))
+    return f"{series}{{uuid=~{quoted('|'.join(literals))}{of_pod}}}[{round(step * 1000)}ms]"
 
 
-Level = Literal["container", "gpu", "mig"]
 _Field = tuple[Level, str]
 # Seconds. Scrapes are up to a minute apart, and each step should have one.
 FINEST: Final = 60.0
@@ -83,86 +76,59 @@ _LEVELS: Final[tuple[Level, ...]] = ("gpu", "mig", "container")
 _AT_ONCE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The steps of a range."""
+def past_of(span: float, end: float, points: int, finest: float) -> Past:
+    """Return steps for ``span`` seconds, without tracks; the last may not be over.
 
-    start: float  # Unix time
-    step: float  # seconds
-    count: int  # number of steps
-
-    @property
-    def end(self) -> float:
-        """Unix time at which the last step ends."""
-        return self.start + self.count * self.step
-
-    def place(self, at: float) -> int:
-        """Return the index of the step that ends at a time; it may be out of range."""
-        return round((at - self.start) / self.step) - 1
-
-
-def grid_of(span: float, end: float, points: int, finest: float) -> Grid:
-    """Return steps for ``span`` seconds that begin at multiples of their length; the last may not be over.
-
-    Repeated queries have the same steps, so that caches in front of Prometheus can answer them.
+    They begin at multiples of their length, so that repeated queries have the same steps, and caches in front
+    of Prometheus can answer them.
     """
     step = finest * max(math.ceil(span / max(points - 1, 1) / finest), 1)
     count = min(math.ceil(span / step) + 1, points)
-    return Grid(math.ceil(end / step) * step - count * step, step, count)
+    start = math.ceil(end / step) * step - count * step
+    return Past(start=start, step=step, count=count, source="prometheus")
 
 
+def step_ending_at(past: Past, at: float) -> int:
+    """Return the index of the step that ends at a time; it may be out of range."""
+    return round((at - past.start) / past.step) - 1
+
+
+@dataclass(eq=False)
 class PrometheusHistory:
     """Reads history of the GPUs in the snapshot that ``current`` returns.
 
     Steps are ``finest`` seconds or longer. ``wall`` returns the Unix time.
     """
 
-    def __init__(
-        self,
-        prometheus: Prometheus,
-        current: Callable[[], Snapshot],
-        *,
-        finest: float = FINEST,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._prometheus = prometheus
-        self._current = current
-        self._finest = finest
-        self._wall = wall
-        self._free = asyncio.Semaphore(_AT_ONCE)
+    prometheus: Prometheus
+    current: Callable[[], Snapshot]
+    _: KW_ONLY
+    finest: float = FINEST
+    wall: Callable[[], float] = time.time
+    _free: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, _AT_ONCE), init=False)
 
-    async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Return ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
-
-        Raises PrometheusError.
-        """
-        grid = grid_of(span, self._wall() if end is None else end, points, self._finest)
-        uuids = _uuids(self._current(), wanted)
-        ranges = await self._ask(uuids, grid, wanted) if uuids else {}
-        tracks = await in_thread(_tracks, ranges, grid, wanted)
+    async def read(self, ask: Ask) -> Past:
+        """Return the requested history; raises PrometheusError."""
+        wanted, end = ask.wanted, self.wall() if ask.end is None else ask.end
+        past = past_of(ask.span, end, ask.points, self.finest)
+        uuids = _uuids(self.current(), wanted)
+        ranges = await self._ask(uuids, past, wanted) if uuids else {}
+        tracks = await in_thread(_tracks, ranges, past, wanted)
         note = "" if tracks else NOTHING if uuids else NO_GPU
-        return Past(
-            start=grid.start, step=grid.step, count=grid.count, source="prometheus", tracks=tracks, note=note
-        )
+        return replace(past, tracks=tracks, note=note)
 
     async def close(self) -> None:
         """Close the connections to Prometheus."""
-        await self._prometheus.close()
+        await self.prometheus.close()
 
-    async def _ask(self, uuids: Collection[str], grid: Grid, wanted: Wanted) -> Mapping[_Field, list[Range]]:
+    async def _ask(self, uuids: Collection[str], past: Past, wanted: Wanted) -> Mapping[_Field, list[Range]]:
         """Return the series of every field."""
-        # A holder has containers only.
-        levels = [
-            level
-            for level in _LEVELS
-            if (not wanted.levels or level in wanted.levels)
-            and (wanted.holder is None or level == "container")
-        ]
         try:
             async with asyncio.TaskGroup() as group:
                 fields = {
-                    (level, field): group.create_task(self._field(level, field, uuids, grid, wanted))
-                    for level in levels
+                    (level, field): group.create_task(self._field(level, field, uuids, past, wanted))
+                    for level in _LEVELS
+                    if wanted.has_level(level)
                     for field in FIELDS[level]
                 }
         except ExceptionGroup as errors:
@@ -173,14 +139,14 @@ class PrometheusHistory:
         return {field: task.result() for field, task in fields.items()}
 
     async def _field(
-        self, level: Level, field: str, uuids: Collection[str], grid: Grid, wanted: Wanted
+        self, level: Level, field: str, uuids: Collection[str], past: Past, wanted: Wanted
     ) -> list[Range]:
         pod = wanted.holder[1] if wanted.holder else ""
-        query = (summing if wanted.summing else expression)(level, field, uuids, grid.step, pod)
+        query = (summing if wanted.summing else expression)(level, field, uuids, past.step, pod)
         # A value at a time is the mean of the step before it.
-        start = grid.start + grid.step
+        start = past.start + past.step
         async with self._free:
-            return await self._prometheus.query_range(query, start=start, end=grid.end, step=grid.step)
+            return await self.prometheus.query_range(query, start=start, end=past.end, step=past.step)
 
 
 def _uuids(snapshot: Snapshot, wanted: Wanted) -> list[str]:
@@ -189,41 +155,34 @@ def _uuids(snapshot: Snapshot, wanted: Wanted) -> list[str]:
     return [uuid for uuid in known if wanted.uuid in ("", uuid)]
 
 
-def _tracks(answers: Mapping[_Field, Iterable[Range]], grid: Grid, wanted: Wanted) -> tuple[Track, ...]:
+def _tracks(answers: Mapping[_Field, Iterable[Range]], past: Past, wanted: Wanted) -> tuple[Track, ...]:
     """Return one track for all series with the same identity."""
     things: dict[tuple[Level, tuple[tuple[str, str], ...]], dict[str, list[Range]]] = {}
-    for (level, field), ranges in answers.items():
+    for (level, name), ranges in answers.items():
         for series in ranges:
             labels = identity(level, series.labels)
-            if level != "container" or _is_wanted(labels, wanted):
+            if level != "container" or wanted.has_holder(labels):
                 fields = things.setdefault((level, tuple(labels.items())), defaultdict(list))
-                fields[field].append(series)
+                fields[name].append(series)
     return tuple(
         Track(
             level=level,
             labels=dict(labels),
             values={
-                field: _values(fields.get(field, ()), grid, adding=wanted.summing and field in ADDED[level])
-                for field in FIELDS[level]
+                name: _values(fields.get(name, ()), past, adding=wanted.summing and name in ADDED[level])
+                for name in FIELDS[level]
             },
         )
         for (level, labels), fields in sorted(things.items(), key=lambda thing: thing[0])
     )
 
 
-def _is_wanted(labels: Mapping[str, str], wanted: Wanted) -> bool:
-    if wanted.holder is None:
-        return True
-    namespace, pod, container = wanted.holder
-    return (labels["namespace"], labels["pod"]) == (namespace, pod) and container in ("", labels["container"])
-
-
-def _values(ranges: Iterable[Range], grid: Grid, *, adding: bool) -> list[float | None]:
+def _values(ranges: Iterable[Range], past: Past, *, adding: bool) -> list[float | None]:
     """Return the mean, or if ``adding`` the sum, of several series at each step."""
-    steps: list[list[float]] = [[] for _ in range(grid.count)]
+    steps: list[list[float]] = [[] for _ in range(past.count)]
     for series in ranges:
         for at, value in series.points:
-            place = grid.place(at)
-            if 0 <= place < grid.count:
+            place = step_ending_at(past, at)
+            if 0 <= place < past.count:
                 steps[place].append(value)
     return [sum(values) / (1 if adding else len(values)) if values else None for values in steps]

@@ -1,54 +1,33 @@
 """The holdings of the node: allocations resolved to devices by each sharing system.
 
-Each system is a class in a file of its maker's folder, and is listed in ``SYSTEMS``. ``base/system.py`` has
-the base class, ``base/resolve.py`` asks the systems, ``base/holdings.py`` makes the holdings.
+Each system is a class, listed in ``SYSTEMS``. ``base/__init__.py`` has the base class, ``base/resolve.py``
+asks the systems, ``base/holdings.py`` makes the holdings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from exporter.model import Allocations, DeviceSharing, FileProblem, GpuReading, Holdings, SystemFiles
-from exporter.sharing.alibaba.cgpu import Cgpu
-from exporter.sharing.alibaba.gpushare import Gpushare
-from exporter.sharing.alibaba.koordinator import Koordinator, KoordinatorHamiCore
+from exporter.model import Allocations, DeviceSharing, GpuReading, Holdings, Problem, SystemFiles
+from exporter.sharing.base import Read, Roots, System
 from exporter.sharing.base.holdings import holdings_of
 from exporter.sharing.base.inventory import Inventory
-from exporter.sharing.base.system import Read, Roots, System
 from exporter.sharing.base.view import NodeFacts, Objections, View
-from exporter.sharing.dra.checkpoint import with_known
-from exporter.sharing.dra.drivers import AmdDra, Dra, HamiDra
-from exporter.sharing.hami.nvidia import Hami, VolcanoVgpu
+from exporter.sharing.card_systems import Baidu, ElasticGpu, Mgpu, Qgpu, VolcanoGpushare
+from exporter.sharing.cgpu import Cgpu
+from exporter.sharing.dra import AmdDra, Dra, HamiDra
+from exporter.sharing.gpu_manager import GpuManager
+from exporter.sharing.gpushare import Gpushare
+from exporter.sharing.hami import Hami, VolcanoVgpu
 from exporter.sharing.hami.vendors import HAMI_VENDORS
-from exporter.sharing.nvidia.device_plugin import Nvidia
-from exporter.sharing.nvidia.kubevirt import Vgpu, host_devices, vgpu_rows
-from exporter.sharing.others.amd_plugin import Amd
-from exporter.sharing.others.baidu import Baidu
-from exporter.sharing.others.intel_plugin import Intel
-from exporter.sharing.others.mgpu import Mgpu
-from exporter.sharing.others.nos import Nos
-from exporter.sharing.others.nvshare import Nvshare
-from exporter.sharing.others.scaleops import ScaleOps
-from exporter.sharing.others.tensor_fusion import TensorFusion
-from exporter.sharing.others.vgpu_manager import VgpuManager
-from exporter.sharing.others.volcano_gpushare import VolcanoGpushare
-from exporter.sharing.runai.kai import Kai, KaiLimited
-from exporter.sharing.runai.runai import Runai
-from exporter.sharing.tencent.gpu_manager import GpuManager
-from exporter.sharing.tencent.qgpu import ElasticGpu, Qgpu
-
-__all__ = [
-    "SYSTEMS",
-    "NodeFacts",
-    "Objections",
-    "Roots",
-    "host_devices",
-    "made",
-    "read_files",
-    "resolve_holdings",
-    "vgpu_rows",
-    "with_known",
-    "without_use",
-]
+from exporter.sharing.kai import Kai, KaiLimited
+from exporter.sharing.koordinator import Koordinator, KoordinatorHamiCore
+from exporter.sharing.kubevirt import Vgpu
+from exporter.sharing.nvidia_plugin import Nvidia
+from exporter.sharing.plain_plugins import Amd, Intel, Nos, Nvshare
+from exporter.sharing.runai import Runai
+from exporter.sharing.scaleops import ScaleOps
+from exporter.sharing.tensor_fusion import TensorFusion
+from exporter.sharing.vgpu_manager import VgpuManager
 
 SYSTEMS: tuple[type[System], ...] = (
     Dra,
@@ -110,7 +89,7 @@ def _files_of(name: str, read: Read, roots: Roots) -> SystemFiles:
     try:
         return read(roots)
     except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
-        problem = FileProblem(reason="files", about=f"the files of {name}", text=repr(error))
+        problem = Problem(reason="files", about=f"the files of {name}", text=repr(error))
         return SystemFiles(problems=(problem,))
 
 

@@ -1,10 +1,7 @@
-"""A page in pieces, and their HTML: values are escaped, and so are control and bidi characters.
-
-An open page gets the changed pieces only.
-"""
+"""A page in pieces, and their HTML: values are escaped, and so are control and bidi characters."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from exporter import __version__
-from exporter.formats.wording import printable
+from exporter.formats.wording import UNKNOWN, printable
 from exporter.web.http import assets
 
 if TYPE_CHECKING:
@@ -39,25 +36,6 @@ class Opened(NamedTuple):
     timestamp: float  # Unix time of that snapshot
     now: float  # Unix time of the server
     interval: float  # seconds between snapshots
-    version: str  # of the exporter
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The pieces that replace those of an open page; children that are in no list are removed."""
-
-    title: str
-    pieces: Mapping[str, str]
-    lists: Mapping[str, tuple[str, ...]]
-
-
-def change(old: Drawing | None, new: Drawing) -> Change:
-    """Return what is new; everything if there is no old drawing."""
-    if old is None:
-        return Change(new.title, new.pieces, new.lists)
-    pieces = {name: html for name, html in new.pieces.items() if old.pieces.get(name) != html}
-    lists = {name: children for name, children in new.lists.items() if old.lists.get(name) != children}
-    return Change(new.title, pieces, lists)
 
 
 # Most of a page. Removing these first is several times as fast as checking each character.
@@ -69,7 +47,7 @@ _UNUSUAL = re.compile(r"[^\n\x20-\x7e]")
 
 def piece(template: str, name: str, *parts: Any) -> str:
     """Return one element as HTML, by the macro ``name`` of a template."""
-    return escape_controls(str(_macro(template, name)(*parts)))
+    return escape_controls(str(getattr(_module(template), name)(*parts)))
 
 
 def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
@@ -131,11 +109,15 @@ def environment() -> "Environment":
         lstrip_blocks=True,
     )
     templates.globals |= {name: getattr(markup, name) for name in markup.__all__}
-    templates.globals |= {"asset": assets.asset, "modules": assets.modules}
+    templates.globals |= {
+        "unknown": UNKNOWN,
+        "asset": assets.asset,
+        "modules": assets.modules,
+        "page_version": assets.version,
+    }
     return templates
 
 
 @cache
-def _macro(template: str, name: str) -> Callable[..., Markup]:
-    macro: Callable[..., Markup] = getattr(environment().get_template(template).module, name)
-    return macro
+def _module(template: str) -> Any:
+    return environment().get_template(template).module

@@ -7,82 +7,56 @@ result. Clients can request any number of queries, so pages are drawn in turns.
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeVar
 
 from markupsafe import Markup
 
-from exporter.advice import Advice
+from exporter.advice.model import Advice
 from exporter.concurrency import in_scrape_thread, in_thread
-from exporter.exposition.page import Exposition, Format, Page
+from exporter.doctor import Report
+from exporter.exposition import Exposition, Format, Page
 from exporter.formats.advice import advice_csv, advice_document
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.model import ContainerRef, ContainerRow, Snapshot
 from exporter.web.html import Drawing, Opened, page
-from exporter.web.http.assets import version
-from exporter.web.pages.place import Place
-from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
-
-if TYPE_CHECKING:
-    from exporter.web.pages.scene import Scene
+from exporter.web.parameters import Place
+from exporter.web.render_queue import RenderQueue, SharedTask, TaskCache
 
 Made = TypeVar("Made")
 # A format of the metrics page, and whether it is compressed.
 _Form = tuple[Format, bool]
-Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
-"""Returns the page of a subject (``Place.names``), None if there is no such subject."""
 Advise = Callable[[Snapshot, ContainerRef | None], Sequence[Advice]]
 """Returns the advice on one container, or on all."""
 
 
+@dataclass(eq=False)
 class RenderCache:
-    """The pages of the newest snapshot, each rendered once; ``current`` returns the snapshot to show.
+    """The pages of the newest snapshot, each rendered once."""
 
-    A holder is idle after ``idle_after`` seconds without compute. A new snapshot comes every ``interval``
-    seconds.
-    """
+    current: Callable[[], Snapshot]  # returns the snapshot to show
+    exposition: Exposition
+    _: KW_ONLY
+    idle_after: float = 600.0  # seconds without compute until a holder is idle
+    interval: float = 5.0  # seconds between snapshots
+    spans: tuple[str, ...] = ("5m", "1h", "6h")  # ranges of timelines
+    # Draws a holder's last hour in its row; None without history.
+    sparkline: Callable[[ContainerRow], Markup] | None = None
+    # Judges which slice would fit each holder.
+    advise: Advise = lambda _snapshot, _only: ()
+    report: Callable[[], Report] = lambda: Report("", ())  # the doctor's report on the last poll
+    price: float | None = None  # of a GPU-hour
 
-    def __init__(
-        self,
-        current: Callable[[], Snapshot],
-        exposition: Exposition,
-        *,
-        idle_after: float = 600.0,
-        interval: float = 5.0,
-    ) -> None:
-        self._current = current
-        self._exposition = exposition
-        self._idle_after = idle_after
-        self._interval = interval
-        self._page = exposition.page(current())
+    def __post_init__(self) -> None:
+        self._page = self.exposition.page(self.current())
         self._tag = _tag(self._page.snapshot)
-        self._drawn: dict[str, Draw] = {}
-        self._spans: tuple[str, ...] = ()
-        self._sparkline: Callable[[ContainerRow], Markup] | None = None
-        self._advise: Advise = lambda _snapshot, _only: ()
-        self._price: float | None = None
         self._cache = TaskCache()
         self._turns = RenderQueue()
         self._second = 0
         # Forms of the metrics page requested of the current and the previous snapshot.
         self._requested: set[_Form] = set()
         self._requested_earlier: set[_Form] = set()
-
-    def draws(self, kind: str, draw: Draw) -> None:
-        """Set the function that draws a kind of page which needs more than a snapshot."""
-        self._drawn[kind] = draw
-
-    def looks_back(
-        self, spans: tuple[str, ...], sparkline: Callable[[ContainerRow], Markup] | None = None
-    ) -> None:
-        """Set the ranges of timelines, and the function that draws a holder's last hour in its row."""
-        self._spans = spans
-        self._sparkline = sparkline
-
-    def advises(self, advise: Advise, price: float | None = None) -> None:
-        """Set the function that judges which slice would fit each holder, and the price of a GPU-hour."""
-        self._advise = advise
-        self._price = price
 
     @property
     def snapshot(self) -> Snapshot:
@@ -122,47 +96,35 @@ class RenderCache:
 
     async def document(self) -> dict[str, Any]:
         """Return the snapshot as JSON data, which callers must not change."""
-        snapshot = self.snapshot
-        return await self._once(("document",), lambda: self._json(snapshot))
+        snapshot, idle_after = self.snapshot, self.idle_after
+        return await self._once(("document",), lambda: snapshot_json(snapshot, idle_after=idle_after))
 
-    async def snapshot_json(self) -> bytes:
-        """Return the snapshot as JSON."""
-        snapshot = self.snapshot
-        return await self._once(("json",), lambda: json.dumps(self._json(snapshot)).encode())
+    async def snapshot_as(self, form: str) -> bytes:
+        """Return the snapshot as ``json``, its containers as ``csv``, or the node as ``text``, with ages."""
+        snapshot, now, idle_after = self.snapshot, time.time(), self.idle_after
+        make: Callable[[], str] = {
+            "json": lambda: json.dumps(snapshot_json(snapshot, idle_after=idle_after)),
+            "csv": lambda: snapshot_csv(snapshot, idle_after=idle_after),
+            "text": lambda: snapshot_text(snapshot, now=now, idle_after=idle_after),
+        }[form]
+        key = (self._aging(now), form) if form == "text" else (form,)
+        return await self._once(key, lambda: make().encode())
 
-    def _json(self, snapshot: Snapshot) -> dict[str, Any]:
-        return snapshot_json(snapshot, idle_after=self._idle_after)
-
-    async def snapshot_csv(self) -> bytes:
-        """Return the containers as CSV."""
-        snapshot, idle_after = self.snapshot, self._idle_after
-        return await self._once(("csv",), lambda: snapshot_csv(snapshot, idle_after=idle_after).encode())
-
-    async def snapshot_text(self) -> bytes:
-        """Return the node as text for a terminal."""
-        snapshot, now, idle_after = self.snapshot, time.time(), self._idle_after
-        return await self.each_second(
-            "text", lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode()
-        )
-
-    async def advice_json(self) -> bytes:
-        """Return the advice on all holders as JSON."""
-        snapshot, price = self.snapshot, self._price
+    async def advice_as(self, form: str) -> bytes:
+        """Return the advice on all holders as ``json`` or ``csv``."""
+        snapshot, price = self.snapshot, self.price
 
         def make() -> bytes:
-            advices = self._advise(snapshot, None)
+            advices = self.advise(snapshot, None)
+            if form == "csv":
+                return advice_csv(advices).encode()
             return json.dumps(advice_document(advices, snapshot.timestamp, price)).encode()
 
-        return await self._once(("advice",), make)
+        return await self._once(("advice", form), make)
 
-    async def advice_csv(self) -> bytes:
-        """Return the advice on all holders as CSV."""
-        snapshot = self.snapshot
-        return await self._once(("advice_csv",), lambda: advice_csv(self._advise(snapshot, None)).encode())
-
-    async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
-        """Return the result of ``make``, which shows ages and is called once per second for each name."""
-        return await self._once((self._aging(time.time()), name), make)
+    async def doctor(self) -> Report:
+        """Return the doctor's report, which shows ages."""
+        return await self._once((self._aging(time.time()), "report"), self.report)
 
     async def drawing(self, place: Place, *, refusing: bool = False) -> Drawing | None:
         """Return a page, None if its subject does not exist; it shows ages, so it is valid for a second.
@@ -179,16 +141,16 @@ class RenderCache:
             scene = Scene(
                 snapshot,
                 now=now,
-                idle_after=self._idle_after,
-                interval=self._interval,
+                idle_after=self.idle_after,
+                interval=self.interval,
                 root=place.root,
                 query=place.query,
-                spans=self._spans,
-                sparkline=self._sparkline,
-                advise=self._advise,
+                spans=self.spans,
+                sparkline=self.sparkline,
+                advise=self.advise,
+                report=self.report,
             )
-            draw_page = self._drawn.get(place.kind) or DRAWN[place.kind]
-            return draw_page(scene, place.names)
+            return DRAWN[place.kind](scene, *place.names)
 
         key = (self._aging(now), place)
         if refusing and key not in self._cache.tasks:
@@ -202,8 +164,7 @@ class RenderCache:
             tag=self.tag,
             timestamp=self.timestamp,
             now=time.time(),
-            interval=self._interval,
-            version=version(),
+            interval=self.interval,
         )
         # The plain node page is drawn once per second at most, so it is never refused.
         drawing = await self.drawing(place, refusing=place != Place())
@@ -226,9 +187,9 @@ class RenderCache:
         return second
 
     def _fresh_page(self) -> Page:
-        current = self._current()
+        current = self.current()
         if self._page.snapshot is not current:
-            self._page = self._exposition.page(current)
+            self._page = self.exposition.page(current)
             self._tag = _tag(current)
             self._cache.tasks = {}
         return self._page

@@ -7,16 +7,23 @@ on each line. Prolog and epilog scripts create and remove the files; other names
 import os
 import re
 import stat
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from exporter.model import FileProblem, JobFiles
+from exporter.model import GpuRow, JobFiles, MigRow, Problem
 
 DEVICE = re.compile(r"(0|[1-9][0-9]{0,3})(?:\.(0|[1-9][0-9]{0,3}))?")
 MOST_NAMES = 4096
 MOST_BYTES = 65536
 MOST_JOBS = 100
 LONGEST_ID = 256
+# A batch system numbers the NVIDIA GPUs only, as dcgm-exporter does.
+VENDOR = "nvidia"
+Jobs = Mapping[tuple[int, int | None], tuple[str, ...]]
+"""Ids of jobs by GPU index and GPU instance, None for the whole GPU."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -43,7 +50,7 @@ def read_jobs(directory: Path) -> JobFiles:
         remedy = "mount it, or correct --job-mapping-dir"
         raise JobFilesError(f"cannot list {directory}: {error.strerror}; {remedy}") from error
     jobs: dict[tuple[int, int | None], tuple[str, ...]] = {}
-    problems: list[FileProblem] = []
+    problems: list[Problem] = []
     for match in matches:
         name, (gpu, instance) = match[0], match.groups()
         try:
@@ -52,9 +59,7 @@ def read_jobs(directory: Path) -> JobFiles:
             continue
         except (OSError, _UnusableError) as error:
             text = error.strerror if isinstance(error, OSError) else str(error)
-            problems.append(
-                FileProblem(reason="file", about=str(directory / name), text=text or "unreadable")
-            )
+            problems.append(Problem(reason="file", about=str(directory / name), text=text or "unreadable"))
     return JobFiles(jobs=jobs, problems=tuple(problems))
 
 
@@ -80,3 +85,40 @@ def _content(path: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise _UnusableError(f"is larger than {MOST_BYTES} bytes")
     return content
+
+
+def gpus_with_jobs(gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[GpuRow, ...]:
+    """Return the GPUs with the jobs that have each as a whole."""
+    rows = tuple(gpus)
+    counted = _counted(rows)
+    return tuple(
+        replace(gpu, jobs=jobs.get((gpu.identity.index, None), ())) if gpu.identity.uuid in counted else gpu
+        for gpu in rows
+    )
+
+
+def migs_with_jobs(migs: Iterable[MigRow], gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[MigRow, ...]:
+    """Return the MIG devices with the jobs that have the GPU instance of each."""
+    indexes = _counted(gpus)
+    return tuple(
+        replace(mig, jobs=jobs.get((indexes[mig.device.uuid], mig.reading.gi), ()))
+        if mig.device.uuid in indexes
+        else mig
+        for mig in migs
+    )
+
+
+def _counted(gpus: Iterable[GpuRow]) -> dict[str, int]:
+    """Return the indexes that identify one GPU, by uuid.
+
+    A GPU that is gone keeps its index, which another GPU may have now: the one that answers counts.
+    """
+    by_index: dict[int, list[GpuRow]] = defaultdict(list)
+    for gpu in gpus:
+        if gpu.identity.vendor == VENDOR:
+            by_index[gpu.identity.index].append(gpu)
+    answering = {
+        index: [gpu for gpu in rows if gpu.reading is not None and gpu.reading.up] or rows
+        for index, rows in by_index.items()
+    }
+    return {rows[0].identity.uuid: index for index, rows in answering.items() if len(rows) == 1}

@@ -3,16 +3,15 @@
 Corrections are by the pods' container ids, and by pid lists of sharing systems.
 """
 
-import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads
 from exporter.workloads.cgroups import parse_cgroup
-from exporter.workloads.processes import read_file, read_stat
+from exporter.workloads.processes import pids_in, read_cgroup, read_stat
 
 # The only process of a pod's sandbox, which keeps the pod's namespaces; "pod" on OpenShift.
 SANDBOX_COMMANDS = frozenset({"pause", "pod"})
@@ -46,7 +45,8 @@ def read_running(proc_root: Path) -> Running:
     pods: set[str] = set()
     pids: dict[tuple[str, str], list[str]] = defaultdict(list)
     known: dict[bytes, tuple[str, str] | None] = {}
-    for pid, text in _cgroups(proc_root):
+    for pid in list(pids_in(proc_root)):
+        text = read_cgroup(proc_root, pid)
         if text not in known:
             known[text] = _place(text)
         place = known[text]
@@ -70,14 +70,6 @@ def is_container_unclear(places: Iterable[ProcessPlace], pods: Mapping[str, PodI
     return False
 
 
-def _cgroups(proc_root: Path) -> Iterator[tuple[str, bytes]]:
-    with os.scandir(proc_root) as entries:
-        pids = [entry.name for entry in entries if entry.name.isdecimal()]
-    for pid in pids:
-        if text := _read(f"{proc_root}/{pid}/cgroup"):
-            yield pid, text
-
-
 def _place(text: bytes) -> tuple[str, str] | None:
     place = parse_cgroup(text.decode("utf-8", "replace"))
     if place.pod_uid is None:
@@ -89,13 +81,6 @@ def _place(text: bytes) -> tuple[str, str] | None:
 def _is_sandbox(proc_root: Path, pids: list[str]) -> bool:
     stat = read_stat(str(proc_root), int(pids[0])) if len(pids) == 1 else None
     return stat is not None and stat.command in SANDBOX_COMMANDS
-
-
-def _read(path: str) -> bytes:
-    try:
-        return read_file(path)
-    except OSError:
-        return b""
 
 
 CONTAINER_ID_LENGTH = 64

@@ -2,12 +2,13 @@
 
 The kernel reuses pids. Each answer is therefore tied to the start time of the process: read before its
 cgroup, and again after it if the place is new, and compared with the time when the driver was asked.
+``pid_namespace.py`` proves that pids mean the same to the driver and in ``/proc``.
 """
 
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -72,7 +73,7 @@ class ProcessTable:
             return previous.place if previous else unknown
         if stat.start > latest:
             return unknown
-        cgroup = _read_cgroup(self._root, pid)
+        cgroup = read_cgroup(self._root, pid)
         if previous is not None and previous.start != stat.start:
             previous = None
         if previous is not None and cgroup == previous.cgroup:
@@ -120,7 +121,7 @@ class ProcessTable:
         for _ in range(_MOST_PARENTS):
             if pid <= 0:
                 return CgroupPlace()
-            stat, text = read_stat(self._root, pid), _read_cgroup(self._root, pid).decode("utf-8", "replace")
+            stat, text = read_stat(self._root, pid), cgroup_text(self._root, pid)
             if stat is None or not names_cgroups(text):
                 return None
             place = parse_cgroup(text)
@@ -186,7 +187,8 @@ def read_stat(proc_root: str, pid: int) -> Stat | None:
         return None
 
 
-def _read_cgroup(proc_root: str, pid: int) -> bytes:
+def read_cgroup(proc_root: Path | str, pid: int | str) -> bytes:
+    """Return the cgroup file of a process, b"" if it cannot be read."""
     try:
         return read_file(f"{proc_root}/{pid}/cgroup")
     except OSError:
@@ -205,3 +207,16 @@ def read_file(path: str) -> bytes:
         return text
     finally:
         os.close(file)
+
+
+def pids_in(proc_root: Path) -> Iterator[str]:
+    """Yield the pids of all processes; raises OSError if they cannot be listed."""
+    with os.scandir(proc_root) as entries:
+        for entry in entries:
+            if entry.name.isdecimal():
+                yield entry.name
+
+
+def cgroup_text(proc_root: Path | str, pid: int | str) -> str:
+    """Return the cgroup file of a process as text, "" if it cannot be read."""
+    return read_cgroup(proc_root, pid).decode("utf-8", "replace")

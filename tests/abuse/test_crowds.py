@@ -28,7 +28,7 @@ OURS = 200
 ROUNDS = 3
 SCRAPERS = 600
 # What a busy machine has a poll write: which sources were late.
-LATE = re.compile(r" failed: no answer for \d+ s; | recovered$")
+LATE = re.compile(r" failed: no answer for <?\d+ s; | recovered$")
 PIPELINED = 1000
 
 

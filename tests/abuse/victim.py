@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.commands.program import TIMEOUT, Serving, command, environment
+from tests.commands.program import TIMEOUT, Serving, command, environment, seconds_of
 
 # As containers have it with many runtimes.
 FILES = 1024
@@ -40,6 +40,7 @@ class Victim:
     def __init__(self, served: Serving, pid: int) -> None:
         self.served = served
         self.port = int(served.url.rstrip("/").rpartition(":")[2])
+        self._pid = pid
         self._proc = Path(f"/proc/{pid}")
         self._prometheus = HTTPConnection("127.0.0.1", self.port, timeout=BUSY)
 
@@ -67,25 +68,20 @@ class Victim:
         Both must be answered in time, whole, and with 200. Seconds are those that its main thread did not
         wait for a CPU, which programs beside it may hold.
         """
-        started = self._seconds()
+        started = seconds_of(self._pid)
         page = gzip.decompress(self._scraped())
         assert b"gpuslice_build_info{" in page
         assert page.endswith(b"# EOF\n")
-        scraped = self._seconds()
+        scraped = seconds_of(self._pid)
         probe = HTTPConnection("127.0.0.1", self.port, timeout=BUSY)
         probe.request("GET", "/-/healthy")
         answer = probe.getresponse()
         assert (answer.status, answer.read()) == (200, b"ok\n")
         probe.close()
-        slower = max(scraped - started, self._seconds() - scraped)
+        slower = max(scraped - started, seconds_of(self._pid) - scraped)
         if slower > IN_TIME:
             raise TimeoutError(f"answered after {slower:.1f} s")
         return slower
-
-    def _seconds(self) -> float:
-        """Return the time now, less the seconds that the main thread has waited for a CPU."""
-        waited = int((self._proc / "schedstat").read_text().split()[1])
-        return time.monotonic() - waited / 1e9
 
     def close(self) -> None:
         """Let go of the connection of the scrapes."""

@@ -6,7 +6,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from exporter.advice import DeviceFacts, Option, Use, Window
+from exporter.advice.model import DeviceFacts, Option, Use, Window
 from exporter.model import ContainerRef, DeviceKey
 from exporter.model.mig_profiles import listed_profiles
 

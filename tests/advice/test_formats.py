@@ -10,12 +10,12 @@ from typing import get_args
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.advice import Advice, advise
-from exporter.advice.model import Reason
-from exporter.advice.units import UNITS
+from exporter.advice import advise
+from exporter.advice.limits import UNITS
+from exporter.advice.model import Advice, Reason
 from exporter.demo.scenario import catalog
 from exporter.formats.advice import advice_csv, advice_document
-from exporter.web.api import openapi
+from exporter.web.openapi import operations
 from tests.advice.simulated import STEP, Run, gib, mig, steps, whole, window
 from tests.end_to_end.serving import serving
 
@@ -122,7 +122,7 @@ async def test_both_are_served() -> None:
     assert [row["workload"] for row in found] == [one["workload"] or "" for one in document["advice"]]
     assert {row["reason"] for row in found} == {"young"}
     assert name.startswith('attachment; filename="gpuslice-advice-')
-    described = openapi.document()["components"]["schemas"]
+    described = operations.document()["components"]["schemas"]
     Draft202012Validator({**described["AdviceReport"], "components": {"schemas": described}}).validate(
         document
     )

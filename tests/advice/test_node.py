@@ -7,12 +7,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.advice import Advice
 from exporter.advice.kept import Keeper
+from exporter.advice.model import Advice, savings_of
 from exporter.advice.node_windows import advice_of_node
-from exporter.advice.savings import savings_of
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario
 from exporter.formats.advice import advice_paragraphs
 from exporter.model import ADVICE_LABEL, Snapshot
 from exporter.poll.poller import Poller

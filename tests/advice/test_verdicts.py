@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.advice import Advice, advise
+from exporter.advice import advise
+from exporter.advice.model import Advice
 from tests.advice.simulated import (
     DAY,
     H100_BYTES,

@@ -15,8 +15,8 @@ import pytest
 
 from alerts.thresholds import load_thresholds
 from exporter.cli import HELP, OPTIONS
-from exporter.config.settings import add_options
-from exporter.exposition.self_metrics import SelfMetrics
+from exporter.config import add_options
+from exporter.exposition import SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS
 from tests.alerts.committed import NAME, ROOT, Rules, looked_at, told, write_units
 from tests.end_to_end.programs import program

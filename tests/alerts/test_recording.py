@@ -17,7 +17,7 @@ from alerts.advice_records import advice_groups
 from alerts.records import recording_groups
 from alerts.table import record_table
 from alerts.windows import Windows
-from exporter.fleet import advice_queries, attention, nodes, targets, tenants
+from exporter.fleet import attention, nodes, queries, shares, targets
 from exporter.metrics import FAMILIES, LEVEL_LABELS
 from tests.alerts.committed import quick_rules
 from tests.end_to_end.programs import Prometheus, demo, get, program, prometheus, until
@@ -75,11 +75,11 @@ def test_every_record_is_used() -> None:
     fleet = (
         nodes.QUESTIONS,
         targets.QUESTIONS,
-        tenants.questions(3600),
+        shares.namespace_questions(3600),
         attention.QUESTIONS,
         attention.DETAILS,
-        {"week": advice_queries.week_question("")},
-        advice_queries.device_questions(),
+        {"week": queries.week_question("")},
+        queries.advice_questions(),
     )
     texts += [query for questions in fleet for query in questions.values()]
 

@@ -1,7 +1,8 @@
 """Pods that hold a device as a whole."""
 
 from exporter.model import OfferedDevice
-from exporter.sharing import NodeFacts, resolve_holdings
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base.view import NodeFacts
 from tests.attribution.build import GIB, UUID, attribute, gpu, held, join, process, row, workloads
 from tests.sharing.build import allocations, pod, pods
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow
-from exporter.model.largest_processes import largest_processes
-from exporter.model.sums import total
+from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow, total
+from exporter.model.snapshot import largest_processes
 from tests.attribution.build import (
     GIB,
     MIG,

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from benchmarks.document import texts
-from benchmarks.fleet import FARTHEST, measure
+from benchmarks.fleet import FARTHEST, TEXTS, markdown, measure
 from benchmarks.fleet.looks import asked, copied, measured
-from benchmarks.fleet.tables import TEXTS, markdown
 from tests.end_to_end.programs import program
 
 

@@ -13,14 +13,13 @@ import pynvml
 import pytest
 from aiohttp import web
 
-from benchmarks import bare
-from benchmarks.document import page, texts
-from benchmarks.growth import MEASURES, exponent
-from benchmarks.judge import Verdict, verdicts
+from benchmarks import parts
+from benchmarks.document import Verdict, page, texts, verdicts
 from benchmarks.markdown import MIB
 from benchmarks.nodes import NODES, load
+from benchmarks.polls import GROWING, exponent
 from benchmarks.processes import ROOT
-from benchmarks.scraper import scrape
+from benchmarks.scrapes import scrape
 from benchmarks.side_by_side import programs as names
 from benchmarks.side_by_side.driver import MIG, WHOLE
 from tests.poller.bench import polled
@@ -91,17 +90,17 @@ def test_the_calls_that_are_made_again_are_those_of_the_poll() -> None:
                 await poller.poll()
             await node.step(15.0)
             node.nvml.calls.clear()
-            with bare.recorded() as calls:
+            with parts.recorded() as calls:
                 await poller.poll()
             asked = {call: count for call, count in node.nvml.calls.items() if "EventSetWait" not in call[0]}
             node.nvml.calls.clear()
-            bare.replay(calls)
+            parts.replay(calls)
             again = {call: count for call, count in node.nvml.calls.items() if "EventSetWait" not in call[0]}
             assert len(asked) > 50
             assert again == asked
-            with bare.idle_driver():
+            with parts.idle_driver():
                 node.nvml.calls.clear()
-                bare.replay(calls)
+                parts.replay(calls)
                 left = {name for name, _ in node.nvml.calls if "EventSetWait" not in name}
             assert left == set()
             assert pynvml.nvmlLib is node.nvml
@@ -143,7 +142,7 @@ def test_a_node_is_what_its_name_says(name: str, gpus: int, migs: int, replicas:
 def test_the_power_of_growth_is_found(power: float) -> None:
     """The cost of a node without holders does not hide the power by which cost grows with them."""
     nodes = [
-        {"holders": count, **dict.fromkeys(MEASURES, 1e6 + count**power)} for count in (1, 10, 100, 1e3, 5e3)
+        {"holders": count, **dict.fromkeys(GROWING, 1e6 + count**power)} for count in (1, 10, 100, 1e3, 5e3)
     ]
     assert exponent(nodes, "poll") == pytest.approx(power, abs=0.03)
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page
 
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario
 from tests.advice.test_node import held, hopper, process
 from tests.browser.axe import faults
 from tests.browser.site import PHONE, WIDE, overflow, visiting

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.model import SliceCount
 from exporter.web import Server, make_app
 from tests.browser.site import PHONE, WIDE, visiting

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import expect
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
 from exporter.web import Server, make_app
 from tests.browser.axe import faults

@@ -90,8 +90,9 @@ class Cluster:
         self.node.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
 
     def delete(self, name: str) -> None:
-        """Delete a pod at once, and wait until its object is gone."""
+        """Delete a pod at once, and wait until its object is gone and its containers have ended."""
         self.node.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+        until(f"{name} has ended", lambda: all(each.pod != f"default/{name}" for each in tasks(self.node)))
 
     def use(self, *processes: tuple[str, int, int, int]) -> None:
         """Let the driver list these processes and no others: UUID, pid, MiB, percent."""
@@ -112,9 +113,9 @@ class Cluster:
             assert time.monotonic() < deadline, (held, reported)
             time.sleep(0.5)
 
-    def expect(self, name: str, samples: Mapping[tuple[str, ...], float]) -> None:
+    def expect(self, name: str, samples: Mapping[tuple[str, ...], float], *, seconds: float = 20) -> None:
         """Wait until each exporter has these samples of a series, and no others."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + seconds
         while True:
             reported = {each.release: each.samples(name) for each in self.exporters}
             if reported == dict.fromkeys(reported, samples):

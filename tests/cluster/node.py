@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.cluster.files import ADDRESS, NAME, SERVICE, hierarchies, make_control_groups, setup, write
+from tests.scratch import DISK
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
@@ -150,7 +151,7 @@ def running(programs: Path, pause: str) -> Iterator[Node]:
     """Run containerd and the control plane; ``pause`` is the image of sandboxes, which is to be imported."""
     with ExitStack() as stack:
         # The path of a socket has a hundred characters at most.
-        folder = Path(mkdtemp(prefix="gpuslice-cluster-"))
+        folder = Path(mkdtemp(prefix="gpuslice-cluster-", dir=DISK))
         stack.callback(_remove, folder)
         make_control_groups(folder.name)
         write(folder, pause)

@@ -8,7 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Container, Pod
 from podresources import messages
 from tests.cluster.conftest import NUMA_NODES, PODS_API, RESOURCES, Cluster
 from tests.cluster.truth import Task, tasks
@@ -27,10 +28,10 @@ def _ask(root: Path) -> Answers:
     return answers
 
 
-async def _fake(root: Path, pods: list[KubeletPod]) -> Answers:
+async def _fake(root: Path, pods: list[Pod], sidecars: frozenset[str]) -> Answers:
     kubelet = FakeKubelet(root, pods_api=True)
-    kubelet.pods = pods
-    kubelet.offered_nodes = NUMA_NODES
+    kubelet.pods, kubelet.sidecars = pods, sidecars
+    kubelet.held_nodes = kubelet.offered_nodes = NUMA_NODES
     kubelet.offered = [(name, each) for name, ids in RESOURCES.items() for each in ids]
     await kubelet.start()
     try:
@@ -39,24 +40,23 @@ async def _fake(root: Path, pods: list[KubeletPod]) -> Answers:
         await kubelet.stop()
 
 
-def _pod(item: dict[str, Any], found: list[Task]) -> KubeletPod:
+def _pod(item: dict[str, Any], found: list[Task]) -> Pod:
     metadata, spec, status = item["metadata"], item["spec"], item["status"]
     name = f"{metadata['namespace']}/{metadata['name']}"
     given = {each.container: each.devices for each in found if each.pod == name}
     states = [*status["containerStatuses"], *status.get("initContainerStatuses", ())]
     ids = {each["name"]: each.get("containerID", "").rpartition("/")[2] for each in states}
-    return KubeletPod(
+    return Pod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         phase=status["phase"],
         containers=tuple(
-            KubeletContainer(
+            Container(
                 name=each["name"],
                 devices=_devices(given.get(each["name"], ())),
                 container_id=ids[each["name"]],
                 init=key == "initContainers",
-                restartable=each.get("restartPolicy") == "Always",
                 limits={name: int(text) for name, text in each["resources"].get("limits", {}).items()},
                 health=dict.fromkeys(given.get(each["name"], ()), "Healthy"),
             )
@@ -66,13 +66,14 @@ def _pod(item: dict[str, Any], found: list[Task]) -> KubeletPod:
     )
 
 
-def _devices(ids: tuple[str, ...]) -> tuple[KubeletDevices, ...]:
-    return tuple(
-        KubeletDevices(resource, (each,), numa_nodes=NUMA_NODES)
-        for each in ids
-        for resource, offered in RESOURCES.items()
-        if each in offered
-    )
+def _devices(ids: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    held = {name: tuple(each for each in ids if each in offered) for name, offered in RESOURCES.items()}
+    return {name: of_resource for name, of_resource in held.items() if of_resource}
+
+
+def _sidecars(items: list[dict[str, Any]]) -> frozenset[str]:
+    init = (each for item in items for each in item["spec"].get("initContainers", ()))
+    return frozenset(each["name"] for each in init if each.get("restartPolicy") == "Always")
 
 
 def _sorted(message: Any) -> Any:
@@ -114,10 +115,11 @@ async def test_the_fake_kubelet_answers_as_the_real_one(cluster: Cluster, tmp_pa
     if cluster.node.minor < PODS_API:
         pytest.skip(f"the fake kubelet answers as one of Kubernetes 1.{PODS_API}")
     found = tasks(cluster.node)
-    pods = [_pod(item, found) for item in cluster.node.objects("pods")]
+    items = cluster.node.objects("pods")
+    pods = [_pod(item, found) for item in items]
 
     real = await asyncio.to_thread(_ask, cluster.node.folder / "kubelet")
-    fake = await _fake(tmp_path, pods)
+    fake = await _fake(tmp_path, pods, _sidecars(items))
 
     for method, (_, read) in CALLS.items():
         assert read(fake[method]) == read(real[method]), method

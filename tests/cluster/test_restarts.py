@@ -52,5 +52,6 @@ def test_no_holder_is_lost_while_the_api_server_is_away_and_the_kubelet_restarts
         assert _watch(cluster, held, 75) == []
     finally:
         cluster.node.start_api_server()
-    cluster.expect("unlisted_pods", {("",): 0})
+    # A kubelet asks an API server that was away again after up to a minute.
+    cluster.expect("unlisted_pods", {("",): 0}, seconds=90)
     assert cluster.settled() == held

@@ -7,14 +7,25 @@ from typing import Any
 import pynvml
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.catalog import Scenario
-from exporter.doctor import examine
-from exporter.doctor.report import Check, Report
+from exporter.demo.scenario import Scenario
+from exporter.doctor import Check, Finding, Report, checks, driver, gpus, kubelet, workloads
+from exporter.doctor.checks import examine
 from exporter.model import CollectorHealth
 from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.poller.bench import budget_of, settings_of
+
+FINDINGS = {
+    finding.code: finding
+    for module in (driver, gpus, kubelet, workloads, checks)
+    for finding in vars(module).values()
+    if isinstance(finding, Finding)
+}
+"""Every finding by its code."""
+
+
+LONG_SECONDS = 60.0
 
 
 @dataclass(kw_only=True)
@@ -64,7 +75,8 @@ async def first_report(scenario: Scenario) -> Report:
     """Poll a node that is taken as it is, once, and judge it."""
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node)
-        poller = Poller(settings, Sources(settings, node.nvml))
+        # On a busy machine the join of a node with thirty thousand device ids takes longer than an interval.
+        poller = Poller(settings, Sources(settings, node.nvml, budget=budget_of(settings, LONG_SECONDS)))
         try:
             await poller.first()
             return examine(poller.snapshot, poller.evidence, settings)

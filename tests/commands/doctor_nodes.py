@@ -11,8 +11,7 @@ from socket import AF_UNIX, socket
 from typing import Any
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario, catalog
 from exporter.poll.poller import Poller
 from tests.commands.doctor_bench import Sick
 from tests.demo.making import gpu, instance, made, pod

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario import catalog
+from exporter.demo.scenario import KubeletFailure, NvmlError, catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.schema import KubeletDown, NvmlError
 from tests.commands.program import nothing_here, output_of, run
 from tests.dcgm_scrape.serving import page, sample, serving
 from tests.hardware.amd.tree import Tree, unreadable
@@ -155,7 +154,7 @@ def test_a_gpu_that_cannot_be_read_whole(tmp_path):
 @pytest.mark.slow
 def test_a_kubelet_that_is_away(tmp_path):
     """What is lost without it is said in words."""
-    path = faulty(tmp_path, "a10-mps", KubeletDown(kind="kubelet_down"), identity="pod_logs")
+    path = faulty(tmp_path, "a10-mps", KubeletFailure(kind="kubelet_down"), identity="pod_logs")
     code, checks = judged("--scenario", path)
     assert code == 3
     assert checks["pod-resources"]["status"] == "missing"

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from exporter.commands.metrics import node_series
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.doctor.checks import series_checks
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics.selection import SETS, Selection
 from tests.golden.story import story
 

@@ -23,7 +23,7 @@ main([sys.argv[2]])
 # Nine threads that allocate at the same time; then glibc tells of each of its heaps.
 THREADS = """
 import ctypes, sys, threading
-from exporter.commands.signals_and_memory import tune_malloc
+from exporter.commands.server_process import tune_malloc
 if sys.argv[1] == "little":
     tune_malloc()
 together = threading.Barrier(9)
@@ -80,7 +80,7 @@ def test_serving_imports_nothing_that_only_open_pages_or_other_commands_need():
     assert {"aiohttp", "grpc", "exporter.web.render_cache"} <= loaded
     assert not loaded & {"jinja2", "kubernetes_asyncio", "plotly", "exporter.web.timelines.figures"}
     rooms = (
-        "exporter.web.pages.views",
+        "exporter.web.pages",
         "exporter.web.cluster",
         "exporter.demo",
         "exporter.fleet",

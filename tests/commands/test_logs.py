@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.commands.logs import set_up_logging
+from exporter.commands.runtime import set_up_logging
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import Scenario, load_file, parse
-from exporter.sharing.runai.reservation import KAI_CONTAINER, KAI_NAMESPACE
+from exporter.demo.scenario import Scenario, catalog
+from exporter.demo.scenario.catalog import load_file, parse
+from exporter.sharing.kai import KAI_CONTAINER, KAI_NAMESPACE
 from tests.commands.program import nothing_here, output_of
 
 NAMES = ("showcase", "gke", "old-driver")

@@ -12,8 +12,8 @@ import pytest
 
 from exporter.commands.record import scenario as recorded_from
 from exporter.commands.record.mask import Mask
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import Scenario, dump, parse
+from exporter.demo.scenario import Scenario, catalog
+from exporter.demo.scenario.catalog import dump, parse
 from exporter.model import (
     Allocation,
     Allocations,
@@ -32,6 +32,7 @@ from exporter.model import (
     Workloads,
 )
 from exporter.model.poll_result import PollResult
+from tests.commands.program import TIMEOUT
 from tests.demo.making import MIB, gpu, instance, made, pod
 from tests.poller.bench import polled
 from tests.truth import Truth, truth_of
@@ -180,7 +181,7 @@ class Recording(NamedTuple):
 
 async def shown(scenario: Scenario, at: float = 0) -> tuple[Snapshot, PollResult, Truth]:
     """Poll a node; return what it shows, what that is made of, and what is so."""
-    async with polled(scenario, pcie_throughput="on") as (node, poller):
+    async with polled(scenario, deadline=TIMEOUT, pcie_throughput="on") as (node, poller):
         await node.step(at)
         return await poller.poll(), poller.evidence, truth_of(node)
 

@@ -22,7 +22,9 @@ from exporter.model import (
     Workloads,
 )
 from exporter.model.poll_result import PollResult
-from exporter.sharing import SYSTEMS, NodeFacts, resolve_holdings
+from exporter.sharing import SYSTEMS, resolve_holdings
+from exporter.sharing.base.view import NodeFacts
+from tests.commands.program import TIMEOUT
 from tests.parameters import mostly_slow
 from tests.poller.bench import polled
 
@@ -187,7 +189,7 @@ class Watched(Mapping[str, str]):
 @pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
 async def test_whatever_a_system_looks_at_is_recorded(name: str):
     """No system reads an annotation, a label or a limit that it does not say it reads."""
-    async with polled(catalog.load(name)) as (_, poller):
+    async with polled(catalog.load(name), deadline=TIMEOUT) as (_, poller):
         await poller.poll()
         found, seen = poller.evidence, set()
     pods = {uid: watched(pod, seen) for uid, pod in (found.workloads.pods or {}).items()}

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario import catalog
+from exporter.demo.scenario import KubeletFailure, NvmlHang, catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.schema import KubeletHang, NvmlHang
 from tests.commands.program import END_SECONDS, TIMEOUT, nothing_here, serving
 from tests.golden.page import Page
 from tests.hardware.amd.tree import Tree
@@ -127,7 +126,7 @@ def test_demo_without_a_name():
     [
         NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2"),
         NvmlHang(kind="nvml_hang", function="nvmlInitWithFlags"),
-        KubeletHang(kind="kubelet_hang"),
+        KubeletFailure(kind="kubelet_hang"),
     ],
     ids=["driver hangs", "driver hangs while it is opened", "kubelet hangs"],
 )
@@ -139,7 +138,7 @@ def test_what_hangs_keeps_it_neither_from_answering_nor_from_ending(fault, tmp_p
         for page in ("metrics", "-/healthy", "", "api/v1/snapshot"):
             assert server.get(page, within=2)
         wait_until_ready(server)
-        failing = "podresources" if isinstance(fault, KubeletHang) else "nvml"
+        failing = "podresources" if isinstance(fault, KubeletFailure) else "nvml"
         assert Page(server.get("metrics")).value("gpuslice_collector_success", collector=failing) == 0
         code, took = server.end()
     assert code == 0

@@ -10,10 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.commands.snapshot import FORMATS
-from exporter.config.settings import load_settings
-from exporter.demo.scenario import catalog
+from exporter.config import load_settings
+from exporter.demo.scenario import NvmlHang, catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.schema import NvmlHang
 from exporter.model import Totals
 from tests.commands.program import command, environment, nothing_here, output_of, run
 from tests.web.views_reading import NOW, gpu, holder, snapshot

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from exporter.commands.signals_and_memory import END_SECONDS, LAST_SECONDS, run_until
+from exporter.commands.server_process import END_SECONDS, LAST_SECONDS, run_until
 
 HUNG = """
 import asyncio, time
-from exporter.commands.signals_and_memory import run_until, shutdown_signals
+from exporter.commands.server_process import run_until, shutdown_signals
 
 async def program():
     with shutdown_signals() as told:

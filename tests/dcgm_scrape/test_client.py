@@ -10,7 +10,7 @@ from aiohttp import web
 
 from exporter.dcgm_scrape import DcgmError, client
 from exporter.dcgm_scrape.client import DcgmScrape
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics.selection import Selection
 from exporter.model import GpuIdentity, GpuReading, GpuRow, NodeRow, Snapshot
 from tests.dcgm_scrape.serving import page, sample, serving

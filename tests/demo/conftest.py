@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario
 from tests.demo.making import Bench
 
 

@@ -9,9 +9,10 @@ import pynvml
 import pytest
 
 from exporter.demo.machine import GpuState, Machine
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.scenario.catalog import Scenario, parse
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import parse
 
 MIB = 1 << 20
 WALL = 1_700_000_000.0

@@ -8,7 +8,8 @@ from exporter.amd import AmdOptions, AmdSource
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.amd_gpus import AmdGpu
-from exporter.demo.scenario.catalog import ScenarioError, dump, parse
+from exporter.demo.scenario.catalog import dump, parse
+from exporter.demo.scenario.codec import ScenarioError
 from exporter.model import DeviceKey, GpuReading, HardwareReading
 from exporter.workloads.processes import boot_seconds
 from tests.demo.making import made, pod
@@ -34,7 +35,6 @@ def source(node: FakeNode) -> AmdSource:
     proc = node.paths.proc_root
     options = AmdOptions(
         sys_root=node.paths.sys_root,
-        proc_root=proc,
         patience=2.5,
         card_budget=5.0,
         boot_clock=lambda: boot_seconds(proc),

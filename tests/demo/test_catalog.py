@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import ScenarioError, dump
+from exporter.demo.scenario.catalog import dump
+from exporter.demo.scenario.codec import ScenarioError
 from tests.demo.making import made
 
 

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.files.systems import KEEPERS, SharingFiles
+from exporter.demo.files import KEEPERS, SharingFiles
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import dump, parse
 from exporter.demo.scenario.codec import ScenarioError
 from exporter.model import ContainerFile, DeviceUse
-from exporter.sharing import Roots
-from exporter.sharing.alibaba.cgpu import read_instances
+from exporter.sharing.base import Roots
+from exporter.sharing.cgpu import read_instances
+from exporter.sharing.gpu_manager import read_vcuda
 from exporter.sharing.hami.ascend import read_vnpu
-from exporter.sharing.hami.cache import read_hami
-from exporter.sharing.others.vgpu_manager import read_vgpu_manager
-from exporter.sharing.runai.runai import read_runai
-from exporter.sharing.tencent.gpu_manager import read_vcuda
+from exporter.sharing.hami.cache_files import read_hami
+from exporter.sharing.runai import read_runai
+from exporter.sharing.vgpu_manager import read_vgpu_manager
 from tests.demo.making import MIB, document, made
 
 GIB = 1024 * MIB

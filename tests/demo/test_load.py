@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.load import HEIGHTS, OFF, Curve, Shape, level, peak
+from exporter.demo.scenario.pods import HEIGHTS, OFF, Curve, Shape, level, peak
 
 
 @pytest.mark.parametrize(

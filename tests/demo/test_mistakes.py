@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from exporter.demo.scenario.catalog import ScenarioError, load_file, parse
+from exporter.demo.scenario.catalog import load_file, parse
+from exporter.demo.scenario.codec import ScenarioError
 from tests.demo.making import gpu, instance, made, pod
 
 CUT = {"instances": [instance(1, 0), instance(2, 1)]}

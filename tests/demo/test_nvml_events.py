@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pynvml
 import pytest
 
-from exporter.demo.nvml.events import NO_INSTANCE, Happening
+from exporter.demo.nvml.call import NO_INSTANCE
+from exporter.demo.nvml.events import Happening
+from exporter.demo.scenario import XidEvent
 from exporter.demo.scenario.codec import ScenarioError
-from exporter.demo.scenario.schema import XidEvent
 from tests.demo.making import Bench, code_of, gpu, instance, made
 
 Put = Callable[..., Bench]

@@ -11,11 +11,11 @@ import pytest
 
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import ScenarioError
+from exporter.demo.scenario.codec import ScenarioError
 from exporter.model import ContainerRef, DeviceKey, VgpuReading
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.vgpu import VgpuReader
-from exporter.sharing.nvidia.kubevirt import host_devices
+from exporter.sharing.kubevirt import host_devices
 from tests.attribution.build import held
 from tests.demo.making import MIB, WALL, Bench, code_of, gpu, instance, made
 from tests.hardware.making import ticking

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from exporter.demo.scenario import MigLayout, PodAdd
 from exporter.demo.scenario.catalog import dump, parse
-from exporter.demo.scenario.schema import MigLayout, PodAdd
 from tests.demo.making import MIB, document, gpu, instance, made, pod
 
 CUT = {"instances": [instance(1, 0), instance(2, 1)]}

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.files.systems import SharingFiles
+from exporter.demo.files import SharingFiles
 from exporter.demo.present import present
 from exporter.model import DeviceUse
-from exporter.sharing import Roots
+from exporter.sharing.base import Roots
 from exporter.sharing.hami.ascend import read_vnpu
-from exporter.sharing.hami.cache import read_hami
-from exporter.sharing.hami.cache_layout import LAYOUTS
-from exporter.sharing.others.vgpu_manager import read_vgpu_manager
+from exporter.sharing.hami.cache import LAYOUTS
+from exporter.sharing.hami.cache_files import read_hami
+from exporter.sharing.vgpu_manager import read_vgpu_manager
 from tests.demo.making import MIB, Bench, gpu, made, pod
 
 GIB = 1024 * MIB

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.files.tree import OWN_CONTAINER_ID, Tree
 from exporter.demo.present import present
-from exporter.demo.scenario.catalog import Scenario
-from exporter.demo.scenario.schema import CgroupStyle
+from exporter.demo.scenario import CgroupStyle, Scenario
+from exporter.demo.tree import OWN_CONTAINER_ID, Tree
 from exporter.workloads.places import read_running
 from tests.demo.making import made, pod
 
@@ -24,9 +23,9 @@ def held(qos: str = "burstable") -> dict[str, object]:
     return pod("p", process, container_id=CONTAINER) | {"uid": UID, "qos": qos}
 
 
-def planted(scenario: Scenario, root: Path, t: float = 0.0, speed: float = 1.0) -> Tree:
+def planted(scenario: Scenario, root: Path, t: float = 0.0) -> Tree:
     """Plant the tree of a scenario at a time, on a machine that had run for 5000 s at the start."""
-    tree = Tree(scenario, root, booted=1_700_000_000.0, uptime=5000.0, speed=speed)
+    tree = Tree(scenario, root, booted=1_700_000_000.0, uptime=5000.0)
     tree.create()
     tree.step(present(scenario, t))
     return tree
@@ -141,9 +140,9 @@ def test_the_files_of_a_process_agree(tmp_path: Path):
 
 
 def test_the_clock_runs_with_the_scenario(tmp_path: Path):
-    """Uptime is in seconds of the machine, independent of the speed of the scenario."""
+    """Uptime is in seconds of the machine."""
     scenario = made(pods=[held()])
-    planted(scenario, tmp_path, t=60, speed=10)
+    planted(scenario, tmp_path, t=6)
     assert float((tmp_path / "proc/uptime").read_text().split()[0]) == 5006
 
 

@@ -23,6 +23,7 @@ from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import load
 from tests.deploy.rendering import Manifest, only
 from tests.deploy.tools import ROOT, output, tool
+from tests.scratch import DISK
 
 SECOND = 30.0
 PROC, CGPU = "/node/proc", "/node/cgpu_km"
@@ -37,7 +38,7 @@ Spec = dict[str, Any]
 
 def objects_of(*components: str) -> list[Manifest]:
     """Give the objects of the base with components, as kustomize builds them."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=DISK) as folder:
         chosen = {"resources": ["base"], "components": [f"components/{name}" for name in components]}
         related = {
             key: [os.path.relpath(ROOT / "deploy" / path, folder) for path in paths]
@@ -203,7 +204,7 @@ async def running(spec: Spec, place: Place, *arguments: str) -> AsyncIterator[as
     """Run the container while the body runs; only root can, whose uid and devices it shares."""
     if os.geteuid() != 0:
         pytest.skip("containers are run as root only")
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=DISK) as folder:
         made = bundle(spec, place, Path(folder), inside(place, *arguments))
         name = f"gpuslice-{os.getpid()}-{Path(folder).name}"
         crun = [*ALONE, tool("crun"), "--cgroup-manager=disabled", "--root", f"{folder}/state"]

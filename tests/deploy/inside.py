@@ -15,16 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporter.commands.logs import set_up_logging
-from exporter.commands.node_and_printing import Node
+from exporter.commands.runtime import Node, set_up_logging
 from exporter.commands.snapshot import FORMATS, poll_once
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.demo.machine import Machine
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
+from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.catalog import load
-from exporter.demo.scenario.schema import Scenario
-from exporter.doctor import examine
+from exporter.doctor.checks import examine
 
 
 def driver(scenario: Scenario, second: float) -> FakeNvml:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from tests.deploy.charts import chart, environment, mount_paths, named
 from tests.deploy.rendering import Manifest, container, only, pod_spec
 

@@ -11,7 +11,7 @@ import pytest
 from deploy.charts.schema import HUB_OPTIONS
 from deploy.charts.values import read_values
 from exporter.cli import _parse
-from exporter.config.settings import ListenAddress, Settings, load_settings
+from exporter.config import ListenAddress, Settings, load_settings
 from tests.deploy.charts import CHART, chart, environment, named, refusal
 from tests.deploy.rendering import container
 from tests.deploy.tools import ROOT
@@ -108,7 +108,8 @@ def test_the_hub_reads_what_it_is_told() -> None:
     assert {name: getattr(settings, name) for name in samples} == {
         name: meant for name, (_, meant) in samples.items()
     }
-    read = set(re.findall(r"\bsettings\.(\w+)", (ROOT / "exporter/commands/hub_and_inspect.py").read_text()))
+    sources = ("exporter/commands/cluster_commands.py", "exporter/prometheus/__init__.py")
+    read = {name for path in sources for name in re.findall(r"\bsettings\.(\w+)", (ROOT / path).read_text())}
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.web.auth.web_config import parse_web_config
 from tests.deploy.charts import chart, environment, mount_paths, named
 from tests.deploy.rendering import container, only, pod_spec

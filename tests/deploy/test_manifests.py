@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.config.settings import Settings, load_settings, settings_markdown
+from alerts.reference_pages import settings_page
+from exporter.config import Settings, load_settings
 from exporter.model import NodeRow, Snapshot
 from exporter.web import make_app
 from tests.deploy.rendering import COMPONENTS, SINCE, composed, container, only, pod_spec
@@ -144,7 +145,7 @@ def test_the_environment_is_what_something_reads() -> None:
     variables = {each["name"]: each for each in container(composed("mig-monitor"))["env"]}
     own = {name for name in variables if name.startswith("GPUSLICE_")}
 
-    assert own <= set(re.findall(r"`(GPUSLICE_\w+)`", settings_markdown()))
+    assert own <= set(re.findall(r"`(GPUSLICE_\w+)`", settings_page()))
     assert variables.keys() - own == {
         "NODE_NAME",
         "POD_UID",

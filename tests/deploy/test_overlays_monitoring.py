@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from tests.deploy.rendering import (
     OVERLAYS,
     Manifest,

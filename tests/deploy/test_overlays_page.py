@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.config.settings import settings_markdown
+from alerts.reference_pages import settings_page
 from tests.deploy.rendering import COMPONENTS, OVERLAYS, Manifest, container, kustomized, objects_in, only
 from tests.deploy.schemas import NEWEST, OLDEST, validate
 from tests.deploy.tools import ROOT
@@ -28,9 +28,7 @@ def test_the_page_names_nothing_that_does_not_exist() -> None:
     """Overlays, components, variables and files on the page are there."""
     assert set(re.findall(r"\boverlays/([\w-]+)", PAGE)) <= set(OVERLAYS)
     assert set(re.findall(r"\bcomponents/([\w-]+)", PAGE)) <= set(COMPONENTS)
-    assert set(re.findall(r"GPUSLICE_[A-Z_]+", PAGE)) <= set(
-        re.findall(r"GPUSLICE_[A-Z_]+", settings_markdown())
-    )
+    assert set(re.findall(r"GPUSLICE_[A-Z_]+", PAGE)) <= set(re.findall(r"GPUSLICE_[A-Z_]+", settings_page()))
     assert [
         path
         for path in re.findall(r"`((?:deploy|docs|exporter)/[\w./-]+)`", PAGE)

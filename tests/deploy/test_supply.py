@@ -36,7 +36,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     sources = [path for part in ("exporter", "podresources") for path in (ROOT / part).rglob("*.py")]
     found = [f"{path}:{line}" for path in sources for line in _objections(ast.parse(path.read_text()))]
 
-    assert len(sources) > 300
+    assert len(sources) > 250
     assert found == []
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from exporter.cli import main
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.workloads.jobs import read_jobs
 from tests.deploy.tools import ROOT, output, tool
 from tests.golden.page import Page

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -86,6 +87,16 @@ class Prometheus:
         """Evaluate an expression now: the values by the sorted values of their labels."""
         found = self.api("query", query=expression)["result"]
         return {tuple(sorted(each["metric"].values())): float(each["value"][1]) for each in found}
+
+    def settle(self) -> None:
+        """Wait until all rules have been evaluated on the series of now, and once more on each other's."""
+        for _ in range(2):
+            now = datetime.now(UTC)
+            until(lambda now=now: self._evaluated_since(now), "all rules are evaluated")
+
+    def _evaluated_since(self, moment: datetime) -> bool:
+        times = [datetime.fromisoformat(group["lastEvaluation"]) for group in self.api("rules")["groups"]]
+        return bool(times) and all(time > moment for time in times)
 
 
 @contextmanager

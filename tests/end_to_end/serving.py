@@ -10,10 +10,10 @@ from aiohttp import ClientSession
 
 from exporter.advice.kept import Keeper
 from exporter.advice.node_windows import advice_of_node
-from exporter.config.settings import ListenAddress, load_settings
+from exporter.config import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.schema import Scenario
-from exporter.doctor import Doctor
+from exporter.demo.scenario import Scenario
+from exporter.doctor.checks import Doctor
 from exporter.history.ring import History
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
@@ -76,8 +76,8 @@ async def serving(
             lambda: poller.restart_reason,
             doctor.report,
             history,
+            lambda snapshot, only: advice_of_node(snapshot, keeper, only),
         )
-        site.pages.advises(lambda snapshot, only: advice_of_node(snapshot, keeper, only))
         poller.subscribe(site.ticker.tick)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()

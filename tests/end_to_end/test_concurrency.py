@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import Fault, KubeletHang, NvmlHang
+from exporter.demo.scenario import Fault, KubeletFailure, NvmlHang, catalog
 from tests.end_to_end.serving import OPENMETRICS, TEXT, Served, serving
 from tests.golden.page import Page
 
@@ -101,7 +100,7 @@ async def _poll_often(served: Served) -> None:
     [
         (NvmlHang(kind="nvml_hang", at=5, for_=5, function="nvmlDeviceGetMemoryInfo_v2"), "nvml", 14),
         # Whether the one that holds nothing still does is not known meanwhile.
-        (KubeletHang(kind="kubelet_hang", at=5, for_=5), "podresources", 13),
+        (KubeletFailure(kind="kubelet_hang", at=5, for_=5), "podresources", 13),
     ],
     ids=["driver", "kubelet"],
 )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, async_playwright
 
-from exporter.fleet.cluster_model import Fleet
-from exporter.fleet.read import read_fleet
+from exporter.fleet import Fleet
+from exporter.fleet.watch import read_fleet
 from exporter.prometheus import Prometheus as Client
 from tests.alerts.committed import quick_rules
 from tests.browser.site import chromium
@@ -72,6 +72,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
         until(lambda: server.query('up{job="leaving"} == 0'), "Prometheus saw that one does not answer")
         settled = "count(sum by (node) (min_over_time(node:gpuslice_total_bytes:sum[3s:1s]))) == 3"
         until(lambda: server.query(settled), "the records are those of the nodes that answer")
+        server.settle()
         snapshots = [
             json.loads(get(f"{url}/api/v1/snapshot")[1]) for name, url in urls.items() if name in SCENARIOS
         ]

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from exporter.fleet import Fleet, Node
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Units
-from exporter.fleet.cluster_model import Fleet, Node
-from exporter.fleet.read import read_fleet
+from exporter.fleet.watch import read_fleet
 from exporter.prometheus import Prometheus as Client
 from tests.alerts.committed import quick_rules
 from tests.commands.program import run
@@ -34,8 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         # On a busy machine a source may be late for the first poll.
         told = "min by (job) (gpuslice_collector_success) == 1"
         until(lambda: len(there.query(told)) == len(jobs), "each target was scraped, with all that it reads")
-        settled = "count(sum by (node) (min_over_time(node:gpuslice_total_bytes:sum[3s:1s]))) == 3"
-        until(lambda: there.query(settled), "the records are those of the nodes")
+        there.settle()
         yield there
 
 

@@ -11,11 +11,11 @@ from html.parser import HTMLParser
 import pytest
 from aiohttp import ClientSession
 
-from exporter.config.settings import ListenAddress, load_settings
+from exporter.config import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import load
-from exporter.doctor import Doctor
-from exporter.history.past import FIELDS
+from exporter.doctor.checks import Doctor
+from exporter.history import FIELDS
 from exporter.history.ring import History
 from exporter.metrics import IDENTITY_LABELS
 from exporter.poll.poller import Poller

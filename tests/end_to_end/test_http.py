@@ -14,9 +14,8 @@ from aiohttp import ClientResponse
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporter.config.settings import ListenAddress
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import NvmlError
+from exporter.config import ListenAddress
+from exporter.demo.scenario import NvmlError, catalog
 from exporter.web import ListenError, Server
 from exporter.web.app import make_app
 from exporter.web.http.assets import asset

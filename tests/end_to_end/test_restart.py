@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import catalog
+from exporter.demo.scenario import KubeletFailure, NvmlHang, catalog
 from exporter.demo.scenario.catalog import dump
-from exporter.demo.scenario.schema import KubeletHang, NvmlHang
 from tests.abuse.attacks import METRICS, STREAM
 from tests.abuse.clients import crowd, push
 from tests.commands.program import TIMEOUT, Serving, command, environment, run, serving
@@ -198,7 +197,10 @@ def test_it_ends_at_once_though_it_has_not_begun(after, tmp_path):
 @pytest.fixture
 def hanging(tmp_path: Path) -> Path:
     """Write a node whose driver and kubelet both hang."""
-    faults = (NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2"), KubeletHang(kind="kubelet_hang"))
+    faults = (
+        NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2"),
+        KubeletFailure(kind="kubelet_hang"),
+    )
     path = tmp_path / "hangs.json"
     path.write_text(dump(replace(catalog.load("a10-mps"), faults=faults)))
     return path

@@ -15,12 +15,12 @@ from itertools import pairwise
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.model.states import judge
-from exporter.nvml.readings.schedule import ENERGY_SECONDS
+from exporter.nvml.readings.device_reader import ENERGY_SECONDS
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.poller.bench import budget_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics.selection import Selection
 from tests.exposition.dcgm_node import NODE
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics.dcgm import DCGM, LEGACY
 from exporter.metrics.selection import Selection
 from exporter.model.xids import explain

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import GpuIdentity, GpuReading
-from exporter.poll.rates import NvlinkRates, nvlink_bytes_per_second
+from exporter.poll.several_readings import NvlinkRates, nvlink_bytes_per_second
 
 
 def gpu(at: float, sent: int | None, received: int | None, *, uuid: str = "GPU-a") -> GpuReading:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics import Family
 from exporter.metrics.dcgm import DCGM, LEGACY, entities, legacy_entities
 from exporter.metrics.selection import Selection

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.exposition import Exposition
 from exporter.exposition.lines import Entities, lines_of
-from exporter.exposition.page import Exposition
 from exporter.metrics import Family, LabelledFamily
 from exporter.model import Snapshot
 from tests.exposition.test_any_snapshot import SNAPSHOT

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.exposition.page import Format, accepts_gzip, choose_format
+from exporter.exposition import Format, accepts_gzip, choose_format
 
 TEXT, OPENMETRICS, OLD = Format.TEXT, Format.OPENMETRICS, Format.OPENMETRICS_0_0_1
 PROMETHEUS_3 = (

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics import ENTITIES, FAMILIES, Family, dcgm
 from exporter.metrics.dcgm import DCGM
 from exporter.model import ContainerRef

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from exporter.exposition.page import Exposition, Format
-from exporter.exposition.self_metrics import SelfMetrics
+from exporter.exposition import Exposition, Format, SelfMetrics
 from exporter.metrics.selection import Selection
 from exporter.model import ContainerRef
 

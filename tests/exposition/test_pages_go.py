@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.model import Snapshot
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
-from exporter.metrics.container_rows import label_names
+from exporter.metrics.holders import label_names
 from exporter.metrics.selection import Selection
 from exporter.model import PodRow
 

@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from exporter.exposition.page import Exposition, Format
-from exporter.exposition.self_metrics import SelfMetrics
+from exporter.exposition import Exposition, Format, SelfMetrics
 from exporter.metrics.selection import Selection
 
 

@@ -23,23 +23,23 @@ def test_a_value_is_read_from_the_part() -> None:
     family = PART.gauge("bytes", "Bytes.", lambda part: part.bytes)
 
     assert [family.value(row) for row in (KNOWN, UNKNOWN)] == [7, None]
+    assert [PART.gauge("bytes", "The field of its name.").value(row) for row in (KNOWN, UNKNOWN)] == [7, None]
     assert ROWS.gauge("known", "Known.", lambda row: int(row.part is not None)).value(UNKNOWN) == 0
 
 
 def test_samples_are_read_from_the_part() -> None:
     """A record without the part has no samples, under no label."""
-    by_name = PART.gauge_by("by_name", ("name",), "By name.", lambda part: keyed({part.name: part.bytes}, 2))
+    by_name = PART.gauge_by("by_name{name}", "By name.", lambda part: keyed({part.name: part.bytes}, 2))
 
+    assert (by_name.name, by_name.labels) == ("acme_by_name", ("name",))
     assert list(by_name.samples(KNOWN)) == [(("ab",), 3.5)]
     assert list(by_name.samples(UNKNOWN)) == []
 
 
 def test_information_is_a_sample_of_one() -> None:
     """An info family has a sample for its names or for each of several things, and none without a name."""
-    info = PART.info("info", ("name",), "Name.", lambda part: word(part.name))
-    several = PART.infos(
-        "letters_info", ("letter",), "Letters.", lambda part: ((letter,) for letter in part.name)
-    )
+    info = PART.info("info{name}", "Name.", lambda part: word(part.name))
+    several = PART.infos("letters_info{letter}", "Letters.", lambda part: ((letter,) for letter in part.name))
 
     assert list(info.samples(KNOWN)) == [(("ab",), 1)]
     assert list(info.samples(SimpleNamespace(part=SimpleNamespace(name="")))) == []

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.exposition import Exposition, Format
 from exporter.exposition.lines import escape_help, join_labels, openmetrics_header, text_header
-from exporter.exposition.page import Exposition, Format
 from exporter.metrics import FAMILIES, Family
 from exporter.model import Bar1, CollectorHealth, SliceCount
 

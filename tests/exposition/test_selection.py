@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics import FAMILIES
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
 from exporter.metrics.selection import SETS, Selection, has

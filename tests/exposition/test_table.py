@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.exposition.page import Exposition, Format
-from exporter.exposition.self_metrics import SelfMetrics
+from exporter.exposition import Exposition, Format, SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS, Family, LabelledFamily, field_name
 from exporter.metrics.dcgm import DCGM
 

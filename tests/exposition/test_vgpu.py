@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from exporter.metrics import Family, LabelledFamily
-from exporter.metrics.levels import ENTITIES
-from exporter.metrics.vgpu import GPU_VGPU, VGPU
+from exporter.metrics import ENTITIES, Family, LabelledFamily
+from exporter.metrics.gpu_parts import GPU_VGPU, VGPU
 from exporter.model import (
     ContainerRef,
     GpuIdentity,

@@ -9,21 +9,22 @@ at their pace. Either way whatever else changes on the page was changed by the f
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pynvml
 from aiohttp import ClientSession
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.schema import Fault, Scenario
+from exporter.demo.scenario import Fault, Scenario
 from exporter.nvml import NvmlSource
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
-from tests.faults.compare import Baseline, broken_sums, changed, failures_of, made_up, missing
+from tests.faults.cells import Cell, Claim, Outcome, Result, Trial
+from tests.faults.compare import Baseline, broken_sums, changed, made_up, missing
 from tests.faults.crashes import crashes
 from tests.faults.pages import Page
 from tests.poller.bench import budget_of, settings_of
@@ -31,8 +32,12 @@ from tests.site import site_of
 
 # So long may a page take; of several tries the best counts, because the machine has other things to do.
 ANSWER_SECONDS, TRIES, PAUSE_SECONDS = 0.05, 5, 0.05
+# A poll that takes longer waits for something, also on a busy machine.
+WAITING_SECONDS = 0.2
 # So much work tells how much slower a busy machine is just now.
 WORK_SECONDS = 0.005
+# Not compressed: that costs more than all else of a request.
+HEADERS = {"Accept": "text/plain", "Accept-Encoding": "identity"}
 # So many polls after a fault the page must be as it was.
 RECOVERY_POLLS = 2
 SETTLE_SECONDS = 5.0
@@ -40,49 +45,6 @@ SETTLE_SECONDS = 5.0
 BEGAN = 1_700_000_000.0
 # A page that has come to rest needs two samples of everything, and a third to see how counters grow.
 WARMING_POLLS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One fault: of which ``source``, ``what`` fails (a call, a file), ``how`` (a code), and ``where``."""
-
-    source: str
-    what: str
-    how: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.source} {self.what} {self.how} {self.where}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What a cell may change.
-
-    ``own`` tells of a series whether it is of the device or source at fault: it may leave the page, or keep
-    its value. Those of its series that ``states`` names say how it is, so that they may have another value.
-    ``health`` says in sentences what is wrong with them, given the page before and the one with the fault.
-    ``believed``: the fault is an answer as good as any, so that what is the fault's own may be anything.
-    """
-
-    own: Callable[[str], bool]
-    health: Callable[[Page, Page], Iterable[str]]
-    states: frozenset[str] = frozenset()
-    believed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What came of a cell: ``outcome`` in a few words, ``lost`` series, and what was ``broken`` in sentences.
-
-    ``polls`` is how many it took until the page was as before.
-    """
-
-    cell: Cell
-    outcome: str
-    lost: int
-    polls: int | None
-    broken: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -98,22 +60,30 @@ class Watch:
 
     async def put(self, *faults: Fault) -> None:
         """Have these faults in force from now on, and no others; with none the fault is over."""
-        self.node.scenario = replace(self.node.scenario, faults=faults)
+        self.plan(*faults)
         await self.node.step(self.node.time)
+
+    def plan(self, *faults: Fault) -> None:
+        """Have these faults in force from the next poll on, and no others."""
+        self.node.scenario = replace(self.node.scenario, faults=faults)
 
     async def poll(self) -> Page:
         """Let time pass, poll once, and return the page."""
         await self.node.step(self.node.time + self.step)
         assert await asyncio.to_thread(self.node.nvml.events.settle, SETTLE_SECONDS)
         poll = asyncio.ensure_future(self.poller.poll())
-        await asyncio.wait({poll}, timeout=ANSWER_SECONDS)
+        await asyncio.wait({poll}, timeout=WAITING_SECONDS)
         if not poll.done():
             # The page is there for whoever asks while a poll waits.
-            await self.page()
+            await self.text()
         await poll
         return await self.page()
 
     async def page(self) -> Page:
+        """Fetch the page and read its samples."""
+        return Page(await self.text())
+
+    async def text(self) -> str:
         """Fetch the page over HTTP; fails unless it comes with 200, and soon."""
         best = float("inf")
         for _ in range(TRIES):
@@ -123,7 +93,7 @@ class Watch:
             best = min(best, time.perf_counter() - started)
             assert answer.status == 200, f"/metrics answers {answer.status}"
             if best <= ANSWER_SECONDS or best <= ANSWER_SECONDS * slowness():
-                return Page(body)
+                return body
             await asyncio.sleep(PAUSE_SECONDS)
         raise AssertionError(f"/metrics takes {best:.3f} s")
 
@@ -143,43 +113,68 @@ class Watch:
         cell: Cell,
         fault: "contextlib.AbstractAsyncContextManager[Any]",
         claim: Claim,
-        outcome: Callable[[Page, Page], str],
+        outcome: Outcome,
         polls: int = 1,
     ) -> Result:
         """Put a fault on for so many polls and say what came of it; the page of each is held to the claim.
 
         ``outcome`` names it, given the page before and the last one with the fault.
         """
+        [result] = await self.in_turn(fault, [Trial(cell, claim, outcome)], polls)
+        return result
+
+    async def in_turn(
+        self,
+        fault: "contextlib.AbstractAsyncContextManager[Any]",
+        trials: Sequence[Trial],
+        polls: int = 1,
+    ) -> list[Result]:
+        """Put faults on, each in place of the one before, and say what came of each.
+
+        All pages are held to the page before the first fault. The page recovers from all of them together,
+        and if it does not, each of them is told to break that.
+        """
         baseline = await self.before()
-        broken: list[str] = []
-        self.crashes.clear()
-        page = baseline.page
+        before = page = baseline.page
+        found: list[tuple[Trial, int, str, list[str]]] = []
         async with fault:
-            for _ in range(polls):
+            for trial in trials:
+                self.crashes.clear()
+                broken: list[str] = []
                 try:
-                    page = await self.poll()
+                    if trial.put is not None:
+                        await trial.put()
+                    for _ in range(polls):
+                        page = await self.poll()
+                        broken += self._held(baseline, before, page, trial.claim)
                 except Exception as error:  # noqa: BLE001 - that is what the matrix looks for
                     broken.append(f"the poll raises {error!r}")
-                    break
-                broken += self._held(baseline, page, claim)
-        taken = await self._recovered(baseline, claim, broken)
-        broken += [f"logged: {crash}" for crash in self.crashes]
-        lost = sum(1 for _ in missing(baseline, page))
-        return Result(
-            cell=cell,
-            outcome=outcome(baseline.page, page),
-            lost=lost,
-            polls=taken,
-            broken=tuple(dict.fromkeys(broken)),
-        )
+                lost = sum(1 for _ in missing(baseline, page))
+                broken += [f"logged: {crash}" for crash in self.crashes]
+                found.append((trial, lost, trial.outcome(baseline.page, page), broken))
+                before = page
+        self.crashes.clear()
+        left: list[str] = []
+        taken = await self._recovered(baseline, trials[-1].claim, left)
+        left += [f"logged: {crash}" for crash in self.crashes]
+        return [
+            Result(
+                cell=trial.cell,
+                outcome=outcome,
+                lost=lost,
+                polls=taken,
+                broken=tuple(dict.fromkeys([*broken, *left])),
+            )
+            for trial, lost, outcome, broken in found
+        ]
 
-    def _held(self, baseline: Baseline, page: Page, claim: Claim) -> Iterator[str]:
+    def _held(self, baseline: Baseline, before: Page, page: Page, claim: Claim) -> Iterator[str]:
         now = self.node.time
         yield from changed(baseline, page, now, claim.own)
         if not claim.believed:
             yield from made_up(baseline, page, now, claim.own, claim.states)
         yield from broken_sums(page)
-        yield from claim.health(baseline.page, page)
+        yield from claim.health(before, page)
 
     async def _recovered(self, baseline: Baseline, claim: Claim, broken: list[str]) -> int | None:
         """Poll until the page is as before and return how often; None, and what differs, if it is not."""
@@ -188,7 +183,7 @@ class Watch:
             page = await self.poll()
             now = self.node.time
             different = [*missing(baseline, page), *made_up(baseline, page, now, claim.own, None)]
-            different += changed(baseline.without_growing(claim.own), page, now, _nobodys)
+            different += changed(baseline, page, now, baseline.uncounted(claim.own))
             different += broken_sums(page)
             if not different:
                 if baseline.behind(page, now):
@@ -230,7 +225,7 @@ async def watched(
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         try:
-            async with ClientSession(url, headers={"Accept": "text/plain"}) as session:
+            async with ClientSession(url, headers=HEADERS) as session:
                 watch = Watch(node, poller, session, step)
                 with crashes(watch.crashes):
                     yield watch
@@ -251,10 +246,6 @@ def slowness() -> float:
     return (time.perf_counter() - started) / WORK_SECONDS
 
 
-def _nobodys(_series: str) -> bool:
-    return False
-
-
 @contextlib.asynccontextmanager
 async def scenario_fault(watch: Watch, *faults: Fault) -> AsyncIterator[None]:
     """Have faults of the scenario in force inside the block."""
@@ -263,21 +254,3 @@ async def scenario_fault(watch: Watch, *faults: Fault) -> AsyncIterator[None]:
         yield
     finally:
         await watch.put()
-
-
-def must_hold(result: Result) -> None:
-    """Fail with the cell and all that it broke."""
-    assert not result.broken, f"{result.cell}: " + "; ".join(result.broken[:8])
-
-
-__all__ = [
-    "BEGAN",
-    "Cell",
-    "Claim",
-    "Result",
-    "Watch",
-    "failures_of",
-    "must_hold",
-    "scenario_fault",
-    "watched",
-]

@@ -9,12 +9,15 @@ from typing import Any
 
 import grpc
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.pods import Container, Pod
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
 from tests.faults import kubelet_servers as servers
-from tests.faults.harness import Cell, Claim, Result, Watch, failures_of
+from tests.faults.cells import Cell, Claim, Result
+from tests.faults.compare import failures_of
+from tests.faults.harness import Watch
 from tests.faults.kubelet_servers import made, saying
 from tests.faults.pages import Page, name_of
 
@@ -154,22 +157,18 @@ async def _stop_soon(kubelet: FakeKubelet) -> None:
     await kubelet.stop()
 
 
-def _nonsense() -> tuple[KubeletPod, ...]:
+def _nonsense() -> tuple[Pod, ...]:
     """Make pods of everything that a string can be."""
     texts = ("", "x" * 70_000, 'quote" back\\slash\nline', "\u0000\u202e\U0001f600", "-1", "GPU-", "::::")
     return tuple(
-        KubeletPod(
+        Pod(
             namespace=text,
             name=text,
             uid=text,
             phase=text,
             labels={text: text},
             annotations={text: text},
-            containers=(
-                KubeletContainer(
-                    name=text, devices=(KubeletDevices(text, (text, text, "\u00e9")),), container_id=text
-                ),
-            ),
+            containers=(Container(name=text, devices={text: (text, text, "\u00e9")}, container_id=text),),
         )
         for text in texts
     )

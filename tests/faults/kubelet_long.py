@@ -5,7 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from tests.faults.harness import Claim, Result, Watch
+from tests.faults.cells import Claim, Result
+from tests.faults.harness import Watch
 from tests.faults.kubelet import BOTH, FAULTS, HEALTH, POD_RESOURCES, cell_of, claim_of, outcome
 from tests.faults.pages import Page, name_of
 

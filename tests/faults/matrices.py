@@ -4,28 +4,37 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 
 from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, proc, sharing, together
-from tests.faults.harness import Result, watched
+from tests.faults.cells import Result
+from tests.faults.harness import watched
 from tests.faults.nvml_calls import asked_of
 
 Part = Callable[[], AsyncIterator[Result]]
-_ERRORS, _HANGS = 6, 12
+_ERRORS, _HANGS = 5, 6
 
 
 async def errors(part: tuple[int, int]) -> AsyncIterator[Result]:
     """Yield a cell for every function of NVML that is called, every code and every place."""
     async for result in nvml_errors.results(nvml_nodes.new(), every=True, part=part):
         yield result
+
+
+async def errors_of_others() -> AsyncIterator[Result]:
+    """Yield the same of the functions that only other drivers and boards are asked: older calls, vGPUs."""
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_errors.results(nvml_nodes.old(), every=True, skip=others, part=part):
+    async for result in nvml_errors.results(nvml_nodes.old(), every=True, skip=others):
         yield result
 
 
 async def hangs(part: tuple[int, int]) -> AsyncIterator[Result]:
     """Yield a cell for every function that hangs, in every place; time is scaled."""
-    async for result in nvml_hangs.results(nvml_nodes.new(), every=True, part=part):
+    async for result in nvml_hangs.results(nvml_nodes.new(), nvml_hangs.everywhere, part=part):
         yield result
+
+
+async def hangs_of_others() -> AsyncIterator[Result]:
+    """Yield the same of the functions that only other drivers and boards are asked."""
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_hangs.results(nvml_nodes.old(), every=True, skip=others, part=part):
+    async for result in nvml_hangs.results(nvml_nodes.old(), nvml_hangs.everywhere, skip=others):
         yield result
 
 
@@ -59,14 +68,18 @@ async def several() -> AsyncIterator[Result]:
 async def files() -> AsyncIterator[Result]:
     """Yield a cell for every file of a sharing system and every way to spoil it."""
     for name in sharing.NODES:
-        for result in await sharing.run_node(name, list):
+        for result in await sharing.run_node(name):
             yield result
 
 
 MATRICES: Mapping[str, tuple[Part, ...]] = {
-    "Errors of NVML": tuple(partial(errors, (part, _ERRORS)) for part in range(_ERRORS)),
+    "Errors of NVML": (
+        *(partial(errors, (part, _ERRORS)) for part in range(_ERRORS)),
+        errors_of_others,
+    ),
     "Calls of NVML that hang": (
         long_hangs,
+        hangs_of_others,
         *(partial(hangs, (part, _HANGS)) for part in range(_HANGS)),
     ),
     "The kubelet": (kubelets,),

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.demo.scenario.schema import MigLayout, Scenario
+from exporter.demo.scenario import MigLayout, Scenario
 from tests.faults.compare import changed, missing
 from tests.faults.harness import WARMING_POLLS, Watch, watched
 from tests.faults.nvml_nodes import CUT, IDLE

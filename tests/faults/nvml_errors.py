@@ -2,19 +2,46 @@
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 
 import pynvml
 
 from exporter.demo.nvml.call import code_of
-from exporter.demo.scenario.schema import NvmlError, Scenario
-from exporter.nvml.driver.library import FINDING, PICKING, error_name
-from tests.faults.compare import LIVE, RESTS, failures_of
-from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
+from exporter.demo.scenario import NvmlError, Scenario
+from exporter.nvml.driver.library import error_name
+from tests.faults.cells import Cell, Claim, Result, Trial
+from tests.faults.compare import LIVE, failures_of
+from tests.faults.harness import Watch, watched
 from tests.faults.nvml_calls import OF_LAYOUT, OF_PARTS, Driver, driver_of
+from tests.faults.nvml_cells import (
+    ALL,
+    BY_ARGUMENT,
+    C2C,
+    NODE,
+    OF_DEVICE,
+    OF_MODEL,
+    OF_MODELS,
+    OF_NODE,
+    OLDER_FORM,
+    ONCE,
+    ONE,
+    OTHER_PLACES,
+    PART,
+    PROFILES,
+    REMEMBERED,
+    REPORT,
+    RUNNING,
+    SOURCE,
+    SPLIT,
+    STATES,
+    STEP,
+    VIEW,
+    WAIT,
+    WAIT_SECONDS,
+    Case,
+)
 from tests.faults.nvml_claims import (
     EVENTS,
     FINDERS,
@@ -27,61 +54,8 @@ from tests.faults.nvml_claims import (
     Reach,
     effect,
 )
+from tests.faults.nvml_nodes import show_on_bus
 from tests.faults.pages import Page, name_of
-
-# Seconds between polls: more than ENERGY_SECONDS, so that each reads all energy and its counter grows evenly.
-SOURCE, STEP = "NVML", 16.0
-# Of so many functions one also fails elsewhere, in tests.
-OTHER_PLACES = 2
-ONE, ALL, PART, NODE = "one GPU", "all GPUs", "one MIG device", "the driver"
-# Asked once in the life of the process: nothing makes it ask again.
-ONCE = frozenset({"nvmlVgpuTypeGetName", "nvmlVgpuTypeGetFramebufferSize"})
-# After these the driver is opened anew, as what a device lacks is not asked again before.
-REMEMBERED = frozenset({Kind.UNSUPPORTED, Kind.INVALID, Kind.NOTHING})
-# The binding's name of the only call that it names longer than the library does.
-C2C = {"nvmlDeviceGetC2cModeInfoV1": "nvmlDeviceGetC2cModeInfoV"}
-WAIT = "nvmlEventSetWait_v2"
-# A wait for events ends, and is seen to have failed, within a tenth of a second.
-WAIT_SECONDS = 0.25
-STATES = frozenset(
-    {
-        "gpuslice_collector_success",
-        "gpuslice_gpu_condition",
-        "gpuslice_gpu_events_watched",
-        "gpuslice_gpu_up",
-        "gpuslice_nvml_unsupported",
-    }
-)
-# Without any list of processes an exclusive holder has what the device says that is in use.
-RUNNING, VIEW = "RunningProcesses", "gpuslice_process_attribution_available"
-OF_DEVICE = RESTS | {VIEW, "gpuslice_container_memory_used_bytes"}
-# How these are not supported is remembered by argument, or not at all as they are asked to find devices.
-# The form of a call that is asked where the newer one of the same name is not supported already.
-OLDER_FORM = "nvmlDeviceGetMemoryInfo"
-BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
-# What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
-SPLIT = "gpuslice_container_energy_joules_total"
-# They have no GPU's uuid. A GPU without a name is of no model, and one without a MIG mode has no profiles.
-PROFILES = "gpuslice_node_mig_profile_"
-REPORT = "nvmlDeviceGetGpuInstanceProfileInfoV"
-OF_MODEL = frozenset(PROFILES + each for each in ("memory_bytes", "multiprocessors", "instances"))
-OF_MODELS = frozenset({REPORT, "nvmlDeviceGetMigMode", "nvmlDeviceGetName"})
-OF_NODE = re.compile(
-    r'gpuslice_(node_info\b|node_gpus\b|node_mig_profile_|collector_success\{.*collector="nvml")'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A cell: the function, how it fails, where, and the uuid of the device, "" for none in particular.
-
-    It fails with a code, by its name, or hangs for as long as is said.
-    """
-
-    function: str
-    how: str
-    where: str
-    device: str
 
 
 class Matrix:
@@ -109,18 +83,47 @@ class Matrix:
         if function not in OF_LAYOUT:
             yield from ((PART, device) for device in {*parts[:1], *parts[-1:]})
 
-    async def result(self, case: Case) -> Result:
-        """Put a cell's fault on and say what came of it."""
+    async def results(self, cases: Sequence[Case]) -> list[Result]:
+        """Put the faults of cells on in turn, and say what came of each."""
+        return await self._watch.in_turn(self._calls_fail(cases[0]), [self._trial(case) for case in cases])
+
+    def _trial(self, case: Case) -> Trial:
         told = effect(case.function, case.how, part=case.where == PART, everywhere=self._everywhere(case))
-        cell = Cell(source=SOURCE, what=case.function, how=case.how, where=case.where)
         claim = Claim(
             own=lambda series: self._own(case, told, series),
             health=lambda before, page: self._wrong(case, told, before, page),
             states=self._states(case),
             believed=KINDS[case.how] in SAYS_NONE.get(case.function, ()),
         )
-        outcome = partial(self.outcome, case)
-        return await self._watch.under(cell, self._fault(case), claim, outcome)
+        cell = Cell(source=SOURCE, what=case.function, how=case.how, where=case.where)
+        return Trial(cell, claim, partial(self.outcome, case), partial(self._fail, case))
+
+    async def _fail(self, case: Case) -> None:
+        """Have the calls of a cell fail at the next poll, or the wait for events at once."""
+        fault = NvmlError(
+            kind="nvml_error", code=case.how, function=case.function, device=case.device or None
+        )
+        if case.function == WAIT:
+            await self._watch.put(fault)
+            await asyncio.sleep(WAIT_SECONDS)
+        else:
+            self._watch.plan(fault)
+
+    def in_turn(self, cases: Iterable[Case]) -> Iterator[list[Case]]:
+        """Divide cells into those that may follow one another while the page has not recovered.
+
+        A call that failed is made again at the next poll, and may fail with another code of the same meaning.
+        What fails in the wait for events ends in its own thread, so that each begins at rest.
+        """
+        for (function, *_, kind), group in groupby(cases, self._sort):
+            alike = list(group)
+            if kind is Kind.FAILED and function != WAIT:
+                yield alike
+            else:
+                yield from ([case] for case in alike)
+
+    def _sort(self, case: Case) -> tuple[str, str, str, Kind]:
+        return case.function, case.where, case.device, KINDS[case.how]
 
     def _everywhere(self, case: Case) -> bool:
         """Whether it fails on each GPU of the node."""
@@ -131,17 +134,13 @@ class Matrix:
         return self._parts.get(device, device)
 
     @contextlib.asynccontextmanager
-    async def _fault(self, case: Case) -> AsyncIterator[None]:
+    async def _calls_fail(self, case: Case) -> AsyncIterator[None]:
+        """Have the calls of a cell made in the block, and made again after it, whatever the answers were."""
         again = self._driver.again(case.function, asked=self._asked(case))
         if again is not None:
             await again()
-        fault = NvmlError(
-            kind="nvml_error", code=case.how, function=case.function, device=case.device or None
-        )
-        async with scenario_fault(self._watch, fault):
-            if case.function == WAIT:
-                await asyncio.sleep(WAIT_SECONDS)
-            yield
+        yield
+        self._watch.plan()
         if KINDS[case.how] in REMEMBERED or case.function == REPORT:
             self._driver.reopen()
         if case.function in OF_LAYOUT:
@@ -282,7 +281,7 @@ def chosen(matrix: Matrix, functions: Iterable[str], *, every: bool) -> Iterator
         for kind in Kind:
             codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
             if every:
-                yield from (Case(function, code, *at) for code in codes for at in where)
+                yield from (Case(function, code, *at) for at in where for code in codes)
             elif kind in (Kind.FAILED, tuple(Kind)[place % len(Kind)]):
                 yield Case(function, codes[turn % len(codes)], *where[0])
                 turn += 1
@@ -296,18 +295,10 @@ async def results(
 ) -> AsyncIterator[Result]:
     """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
     async with watched(scenario, step=STEP) as watch:
-        show_on_bus(watch)
+        show_on_bus(watch.node)
         driver = await driver_of(watch)
         matrix = Matrix(watch, driver)
         functions = [name for name in driver.uses if name not in skip | ONCE]
-        for case in chosen(matrix, functions[part[0] :: part[1]], every=every):
-            yield await matrix.result(case)
-
-
-def show_on_bus(watch: Watch) -> None:
-    """Have sysfs show that there are GPUs of NVIDIA's, beside those of AMD's."""
-    for gpu in watch.node.scenario.gpus:
-        folder = watch.node.paths.sys_root / "bus/pci/devices" / gpu.pci_bus_id[4:]
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text("0x10de\n")
-        (folder / "class").write_text("0x030200\n")
+        for cases in matrix.in_turn(chosen(matrix, functions[part[0] :: part[1]], every=every)):
+            for result in await matrix.results(cases):
+                yield result

@@ -3,31 +3,22 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from exporter.demo.scenario.schema import NvmlHang, Scenario
+from exporter.demo.scenario import NvmlHang, Scenario
 from exporter.nvml.driver.library import FINDING as FINDING_CALLS
 from exporter.poll.budget import Budget
+from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
-from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
+from tests.faults.harness import Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_PARTS, Driver, driver_of
+from tests.faults.nvml_cells import C2C, OF_EVENTS, OF_NODE, ONCE, PART, SOURCE, STATES, STEP, WAIT, Case
 from tests.faults.nvml_claims import Reach
-from tests.faults.nvml_errors import (
-    C2C,
-    OF_NODE,
-    ONCE,
-    PART,
-    SOURCE,
-    STATES,
-    STEP,
-    WAIT,
-    Case,
-    Matrix,
-    show_on_bus,
-)
-from tests.faults.pages import Page
+from tests.faults.nvml_errors import Matrix
+from tests.faults.nvml_nodes import show_on_bus
+from tests.faults.pages import Page, name_of
 from tests.poller.bench import until
 
 FINDING = tuple(FINDING_CALLS)
@@ -44,10 +35,8 @@ ALL_PARTS = 10
 # So many seconds of the node are a reading shown, at most, and so many polls later it is gone.
 STALE_AFTER, STALE_POLLS = 3 * STEP, 4
 HUNG_POLLS = 2
-# A reading is as any other, so that in tests one of so many hangs; the rest hang all.
-OF_READINGS, READINGS = 3, "nvmlDeviceGet"
-# Of so many functions one also hangs elsewhere, or for another time, in tests.
-OTHER_PLACES, OTHER_DURATIONS = 2, 4
+# Of so many functions one hangs until after the polls, and comes back by itself.
+LATE_EVERY = 8
 OF_EACH_KIND = (
     "nvmlDeviceGetHandleByIndex_v2",
     "nvmlDeviceGetMemoryInfo_v2",
@@ -147,7 +136,9 @@ class Hangs(Matrix):
         if reach is Reach.DRIVER:
             return bool(OF_NODE.match(series)) or any(uuid in series for uuid in self._gpus)
         if reach is Reach.NOTHING:
-            return case.function in APART and "gpuslice_gpu_peer_" in series
+            # A wait is seen to hang after some seconds of the clock, which polls may take on a busy machine.
+            of_wait = case.function == WAIT and name_of(series) in OF_EVENTS
+            return of_wait or (case.function in APART and "gpuslice_gpu_peer_" in series)
         if not case.device:
             return any(uuid in series for uuid in self._gpus)
         gpu = self._gpu(case.device)
@@ -183,40 +174,39 @@ def _threads() -> int:
     return sum(thread.name == "nvml" for thread in threading.enumerate())
 
 
-def chosen(matrix: Matrix, functions: Iterable[str], *, every: bool) -> Iterator[Case]:
-    """List the cells: all, or each function for ever on one GPU and, by turns, another place or duration.
+def everywhere(matrix: Matrix, functions: Iterable[str]) -> Iterator[Case]:
+    """List the cells of all functions: at each place, for a while and for ever."""
+    for function in functions:
+        yield from (Case(function, how, *at) for at in matrix.places(function) for how in (SLOW, FOR_EVER))
+
+
+def late(matrix: Matrix, functions: Iterable[str]) -> Iterator[Case]:
+    """List cells of calls that return when the polls are over, of some functions that are about whole GPUs.
 
     A wait for events that hangs is noticed after some seconds of the clock, not of the node: it has a test of
     its own.
     """
-    for turn, function in enumerate(functions):
-        where = list(matrix.places(function))
-        if every:
-            yield from (Case(function, how, *at) for at in where for how in (SLOW, FOR_EVER))
-            continue
-        if turn % OF_READINGS and function.startswith(READINGS) and function not in OF_PARTS:
-            continue
-        if function == WAIT:
-            yield Case(function, SLOW, *where[0])
-            continue
-        yield Case(function, FOR_EVER, *where[0])
-        if len(where) > 1 and turn % OTHER_PLACES == 0:
-            yield Case(function, FOR_EVER, *where[1 + turn % (len(where) - 1)])
-        if turn % OTHER_DURATIONS == 0:
-            yield Case(function, LATE if turn % 3 == 0 else SLOW, *where[0])
+    others = OF_PARTS | {WAIT}
+    about = [name for name in functions if name not in others and not name.startswith(OF_DRIVER)]
+    for function in about[::LATE_EVERY]:
+        yield Case(function, LATE, *next(iter(matrix.places(function))))
 
 
 async def results(
-    scenario: Scenario, *, every: bool, skip: frozenset[str] = frozenset(), part: tuple[int, int] = (0, 1)
+    scenario: Scenario,
+    chosen: Callable[[Matrix, Iterable[str]], Iterator[Case]],
+    *,
+    skip: frozenset[str] = frozenset(),
+    part: tuple[int, int] = (0, 1),
 ) -> AsyncIterator[Result]:
     """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
     times = {"patience": SHORT_PATIENCE, "deadline": ALL_PARTS * SHORT_PATIENCE}
     async with watched(scenario, step=STEP, stale_after=STALE_AFTER, **times) as watch:
-        show_on_bus(watch)
+        show_on_bus(watch.node)
         driver = await driver_of(watch)
         matrix = Hangs(watch, driver, SCALE)
         functions = [name for name in driver.uses if name not in skip | ONCE]
-        for case in chosen(matrix, functions[part[0] :: part[1]], every=every):
+        for case in chosen(matrix, functions[part[0] :: part[1]]):
             yield await matrix.hung(case)
 
 
@@ -224,7 +214,7 @@ async def as_long_as_they_say(scenario: Scenario) -> AsyncIterator[Result]:
     """Go through one function of each kind with the product's own patience, for as long as is said."""
     times = {"patience": PATIENCE, "deadline": 2 * PATIENCE}
     async with watched(scenario, step=STEP, stale_after=STALE_AFTER, **times) as watch:
-        show_on_bus(watch)
+        show_on_bus(watch.node)
         matrix = Hangs(watch, await driver_of(watch), 1.0)
         for function in OF_EACH_KIND:
             where = list(matrix.places(function))

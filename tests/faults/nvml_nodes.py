@@ -6,7 +6,8 @@ witness of the other.
 
 from typing import Any
 
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.node import FakeNode
+from exporter.demo.scenario import Scenario
 from tests.demo.making import gpu, instance, made, node_of, pod
 
 WHOLE, CUT = range(2)
@@ -125,3 +126,12 @@ def _amd() -> dict[str, Any]:
         "sclk_max": 1700,
         "mclk": 1600,
     }
+
+
+def show_on_bus(node: FakeNode) -> None:
+    """Have sysfs show that there are GPUs of NVIDIA's, beside those of AMD's."""
+    for board in node.scenario.gpus:
+        folder = node.paths.sys_root / "bus/pci/devices" / board.pci_bus_id[4:]
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text("0x10de\n")
+        (folder / "class").write_text("0x030200\n")

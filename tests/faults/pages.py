@@ -29,6 +29,13 @@ def _plain(series: str) -> str:
     return _REPEATED.sub("", series)
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _sample(line: str) -> tuple[str, float]:
+    """Return the series and the value of a line; most lines of a page are those of the page before."""
+    series, _, value = line.rpartition(" ")
+    return (_plain(series) if series.startswith("DCGM") else series), float(value)
+
+
 class Page:
     """The samples of a page in the text format. ``samples`` is the value by series as it is written.
 
@@ -36,13 +43,8 @@ class Page:
     """
 
     def __init__(self, text: str) -> None:
-        self.samples: dict[str, float] = {}
-        for line in text.splitlines():
-            if not line.startswith("#"):
-                series, _, value = line.rpartition(" ")
-                if series.startswith("DCGM"):
-                    series = _plain(series)
-                self.samples[series] = float(value)
+        lines = (line for line in text.splitlines() if not line.startswith("#"))
+        self.samples: dict[str, float] = dict(map(_sample, lines))
 
     def series(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
         """Give the series of a name that have these labels; "" is a label that is not there."""

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario import Scenario
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
-from tests.faults.harness import Cell, Claim, Result, Watch, failures_of
+from tests.faults.cells import Cell, Claim, Result
+from tests.faults.compare import failures_of
+from tests.faults.harness import Watch
 from tests.faults.kubelet_servers import aside, forbidden, let_in, resting
 from tests.faults.pages import Page, labels_of, name_of
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tests.faults.harness import Result
+from tests.faults.cells import Result
 from tests.faults.nvml_claims import KINDS, Kind
 
 # By what a function tells; the first that fits.

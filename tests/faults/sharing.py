@@ -4,14 +4,15 @@ Which files there are is not written down here: they are those that a poll is se
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import Scenario
-from tests.faults.harness import Cell, Claim, Result, Watch, failures_of, watched
+from exporter.demo.scenario import Scenario, catalog
+from tests.faults.cells import Cell, Claim, Result
+from tests.faults.compare import failures_of
+from tests.faults.harness import Watch, watched
 from tests.faults.layout_moments import OPENINGS
 from tests.faults.pages import Page, labels_of, name_of
 from tests.faults.sharing_spoil import AT_FILES, AT_FOLDERS, THREAD, WHILE_READ, Spoil, spoiled
@@ -169,18 +170,8 @@ async def try_cell(watch: Watch, cell: Cell, path: Path, spoil: Spoil) -> Result
     return await watch.under(cell, spoiled(watch, path, spoil, cell.where), claim, outcome)
 
 
-def covering(cells: Sequence[Planned], every: int, begin: int) -> list[Planned]:
-    """Choose a cell of each way to spoil, each of another file, and of these every so manieth."""
-    ways: dict[tuple[str, str], list[Planned]] = {}
-    for each in cells:
-        ways.setdefault((each[0].how, each[0].where), []).append(each)
-    chosen = [of_way[place % len(of_way)] for place, of_way in enumerate(ways.values())]
-    return chosen[begin % every :: every]
-
-
-async def run_node(name: str, choose: Callable[[Sequence[Planned]], Sequence[Planned]]) -> list[Result]:
-    """Try the chosen cells of a node one after the other."""
+async def run_node(name: str) -> list[Result]:
+    """Try all cells of a node one after the other."""
     async with watched(node(name)) as watch:
         found = await opened_by(watch)
-        planned = list(cells_of(name, found, watch.node._root))
-        return [await try_cell(watch, *each) for each in choose(planned)]
+        return [await try_cell(watch, *each) for each in cells_of(name, found, watch.node._root)]

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.demo.scenario.schema import KubeletDown
-from tests.faults.harness import Cell, Result, must_hold, scenario_fault, watched
+from exporter.demo.scenario import KubeletFailure
+from tests.faults.cells import Cell, Result, must_hold
+from tests.faults.harness import scenario_fault, watched
 from tests.faults.kubelet import CELLS, FAULTS, node
 from tests.faults.kubelet_long import STALE, hold_filling, hold_stale
 from tests.faults.matrices import kubelets
@@ -47,7 +48,7 @@ async def test_a_kubelet_that_fills_up_for_long_costs_nothing(how: str) -> None:
 async def test_a_kubelet_that_is_absent_from_the_start_is_noticed_when_it_comes() -> None:
     """Until then devices are shown without holders; then the page is that of a node which always had one."""
     async with watched(node()) as watch:
-        async with scenario_fault(watch, KubeletDown(kind="kubelet_down")):
+        async with scenario_fault(watch, KubeletFailure(kind="kubelet_down")):
             first = await watch.poll()
         assert first.value("gpuslice_collector_success", collector="podresources") == 0
         assert not list(first.series("gpuslice_gpu_holders"))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.faults.harness import Cell, Result, must_hold
+from tests.faults.cells import Cell, Result, must_hold
 from tests.faults.layout import QUIET_PID, bench
 from tests.faults.layout_checks import check_sums
 from tests.faults.matrices import processes

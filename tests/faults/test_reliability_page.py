@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Cell, Result
+from tests.faults.cells import Cell, Result
 from tests.faults.reliability import BEGIN, END, PAGE, write
 from tests.faults.report import page_of
 from tests.fuzz import report as fuzz

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.faults.harness import Cell, Result, must_hold
+from tests.faults.cells import Cell, Result, must_hold
 from tests.faults.matrices import several
 from tests.faults.together import CELLS
 

@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from exporter.demo.scenario.schema import NvmlHang, Scenario
+from exporter.demo.scenario import NvmlHang, Scenario
 from exporter.model import Snapshot
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
 from tests.faults import kubelet, proc
+from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
-from tests.faults.harness import Cell, Claim, Result, Watch, slowness
+from tests.faults.harness import Watch, slowness
 from tests.faults.nvml_hangs import scenario_fault
 from tests.faults.pages import Page
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from exporter.advice import Advice
+from exporter.advice.model import Advice
 from exporter.fleet.cluster_advice import read_advice
 from exporter.formats.advice import advice_paragraphs
 from exporter.prometheus import Prometheus as Client

@@ -12,7 +12,8 @@ from itertools import product
 import pytest
 from playwright.async_api import async_playwright
 
-from exporter.advice import Advice, advise
+from exporter.advice import advise
+from exporter.advice.model import Advice
 from exporter.fleet.advice_windows import AdviceWindows, advice_windows
 from exporter.prometheus import Prometheus as Client
 from tests.advice.simulated import DAY, H100_BYTES, PROFILES, STEP, Run, gib

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.advice import advise
+from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.cluster_advice import ClusterAdvice
-from exporter.fleet.cluster_model import Node, NodeKey, Target
 from exporter.fleet.targets import NodeLinks, TemplateError
 from exporter.fleet.watch import AdviceRead
-from exporter.web.cluster.advice_table import advice_table
+from exporter.web.cluster.fleet_page import advice_table
 from exporter.web.cluster.fleet_tables import Places
 from tests.advice.simulated import Run, gib, window
 

@@ -7,9 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from exporter.advice import advise
-from exporter.fleet.amounts import Amount, Share, Units, whole
-from exporter.fleet.cluster_advice import ClusterAdvice
-from exporter.fleet.cluster_model import (
+from exporter.fleet import (
     Fleet,
     IdleHolder,
     IdleTotals,
@@ -19,6 +17,8 @@ from exporter.fleet.cluster_model import (
     SickGpu,
     Target,
 )
+from exporter.fleet.amounts import Amount, Share, Units, whole
+from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.wording import UNKNOWN

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.fleet.cluster_model import Fleet, IdleHolder, NodeKey
+from exporter.fleet import Fleet, IdleHolder, NodeKey
 from exporter.fleet.rendering import fleet_json
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead

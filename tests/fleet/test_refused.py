@@ -6,14 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from exporter.fleet import attention
-from exporter.fleet.cluster_model import Fleet, IdleTotals
+from exporter.fleet import Fleet, IdleTotals, attention
 from exporter.fleet.inspection import Inspection, inspect, inspection_json, inspection_text
 from exporter.fleet.queries import Answers
-from exporter.fleet.read import MissingSeriesError, read_fleet
 from exporter.fleet.rendering import fleet_json, fleet_text
-from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import FleetRead
+from exporter.fleet.targets import MissingSeriesError, NodeLinks
+from exporter.fleet.watch import FleetRead, read_fleet
 from exporter.formats.wording import UNKNOWN
 from exporter.prometheus import Prometheus, Sample
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.fleet.cluster_model import Target
+from exporter.fleet import Target
 from exporter.fleet.queries import Answers
 from exporter.fleet.targets import Targets, holder_of, more_questions, read_targets
 from exporter.model import ContainerRef

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.amounts import (
     FAILED_AMOUNT,
     UNKNOWN_AMOUNT,
@@ -15,10 +16,8 @@ from exporter.fleet.amounts import (
     total_units,
     words,
 )
-from exporter.fleet.cluster_model import Node, NodeKey, Target
 from exporter.fleet.nodes import QUESTIONS, read_nodes
 from exporter.fleet.queries import Answers
-from exporter.fleet.targets import Scraped, Targets
 from exporter.formats.wording import UNKNOWN
 from exporter.prometheus import Sample
 
@@ -80,8 +79,8 @@ def _node(
         if name != refused
     }
     answers = Answers(samples, {refused: "too much"} if refused else {})
-    targets = Targets([Scraped(NodeKey("", "n1"), Target("", "gpus", "n1:1"), 4.0, "")])
-    (node,) = read_nodes(answers, targets)
+    named = Node(key=NodeKey("", "n1"), target=Target("", "gpus", "n1:1"), age=4.0)
+    (node,) = read_nodes(answers, [named])
     return node
 
 
@@ -139,10 +138,10 @@ def test_equal_names_in_two_clusters_are_two_nodes() -> None:
         for name in QUESTIONS
     }
     scraped = [
-        Scraped(NodeKey(cluster, "n1"), Target(cluster, "gpus", "n1:1"), 4.0, "")
+        Node(key=NodeKey(cluster, "n1"), target=Target(cluster, "gpus", "n1:1"), age=4.0)
         for cluster in ("east", "west")
     ]
-    east, west = read_nodes(Answers(samples, {}), Targets(scraped, several=True))
+    east, west = read_nodes(Answers(samples, {}), scraped)
 
     assert (east.models, west.models) == ((("T4", 1),), (("H100", 8),))
     assert (east.gpus.value, west.gpus.value) == (1, 8)

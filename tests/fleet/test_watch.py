@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.fleet.cluster_model import IdleTotals
+from exporter.fleet import IdleTotals
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
 from exporter.web.cluster import hub_openapi
-from exporter.web.cluster.advice_table import advice_table
+from exporter.web.cluster.fleet_page import advice_table
 from exporter.web.cluster.fleet_tables import Places
 from exporter.web.cluster.routes import FleetPages
 from tests.fleet.answering import Samples, answering, nodes, nothing

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from exporter.fleet.advice_queries import device_questions, week_question
+from exporter.fleet.queries import advice_questions, week_question
 from tests.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
 from tests.alerts.committed import committed_rules
 from tests.compat.places import Stored, blocks, serve
@@ -186,7 +186,7 @@ def _asked(name: str) -> dict[str, object]:
     (group,) = (each for each in rules.groups if each["name"] == name)
     asked: set[str] = set()
     read = {
-        word for query in (*device_questions().values(), week_question("")) for word in READ.findall(query)
+        word for query in (*advice_questions().values(), week_question("")) for word in READ.findall(query)
     }
     while read - asked:
         asked |= read

@@ -1,6 +1,10 @@
 """One guided run: atheris makes the inputs, and goes on from those that reach code that none reached before.
 
     python -m tests.fuzz.guided TARGET FOLDER --inputs 1000000 --seconds 0
+    python -m tests.fuzz.guided --serve
+
+The second form reads such arguments, as a list in JSON, from each line of its input, and answers with a line
+when that run has ended. Its output is in FOLDER/TARGET.log. Loading the program takes as long as a short run.
 
 Only the modules that the target covers are instrumented, which makes them several times slower. It runs in a
 process of its own, because libFuzzer ends the process. What is found does not end the run: each kind of
@@ -19,7 +23,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -136,15 +140,32 @@ def kind_of(error: Exception) -> str:
     return f"{type(error).__name__} {place} {text[:80]}".strip()
 
 
-def main() -> None:
-    """Run one target."""
+def serve() -> None:
+    """Run what each line of the input asks for, in a process of its own that has all modules already."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if (child := os.fork()) == 0:
+            log = os.open(f"{asked[1]}/{asked[0]}.log", os.O_WRONLY | os.O_CREAT)
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(log, stream.fileno())
+            try:
+                run(asked)
+            finally:
+                # Only what was not fuzzed comes here.
+                traceback.print_exc()
+                os._exit(1)
+        sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
+        sys.stdout.flush()
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run one target; it ends the process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("target")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--instrument", action="append", default=[])
     parser.add_argument("--inputs", type=int, default=0)
     parser.add_argument("--seconds", type=int, default=0)
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     target = next(each for each in TARGETS if each.name == asked.target)
     grown = list(superlinear(target))
     instrument(target.covers)
@@ -154,9 +175,9 @@ def main() -> None:
         (seeds / str(place)).write_bytes(seed)
     words = asked.folder / f"words-{target.name}"
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words), encoding="ascii")
-    run = Run(target, asked.folder, inputs=asked.inputs, seconds=asked.seconds)
+    guided = Run(target, asked.folder, inputs=asked.inputs, seconds=asked.seconds)
     for kind, content in grown:
-        run.found(f"superlinear {kind}", content)
+        guided.found(f"superlinear {kind}", content)
     longest = max(LONGEST_INPUT, *(2 * len(seed) for seed in target.seeds()))
     options = {
         "max_len": longest,
@@ -168,7 +189,7 @@ def main() -> None:
     if target.words:
         options["dict"] = words
     told = [f"-{name}={value}" for name, value in options.items()]
-    atheris.Setup([sys.argv[0], *told, str(seeds)], run.one)
+    atheris.Setup([sys.argv[0], *told, str(seeds)], guided.one)
     atheris.Fuzz()
 
 
@@ -177,4 +198,4 @@ def _escaped(word: bytes) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    serve() if sys.argv[1:] == ["--serve"] else run(sys.argv[1:])

@@ -24,14 +24,15 @@ from exporter.model import (
     GpuReading,
     Holdings,
     PodIdentity,
+    Problem,
 )
 from exporter.model.kubelet import extended_resources
 from exporter.poll import snapshot_builder
-from exporter.sharing import NodeFacts, made
+from exporter.sharing import made
+from exporter.sharing.base import System
 from exporter.sharing.base.holdings import holdings_of
-from exporter.sharing.base.system import System
-from exporter.sharing.base.view import Problem, View
-from exporter.sharing.nvidia.device_plugin import Nvidia
+from exporter.sharing.base.view import NodeFacts, View
+from exporter.sharing.nvidia_plugin import Nvidia
 from tests.poller.bench import polled
 
 MARK = "\x1e"

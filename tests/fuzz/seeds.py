@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,13 +16,21 @@ _MADE: list["Scratch"] = []
 
 
 class Scratch:
-    """A folder in memory in which one file, or a few, are written anew for each input."""
+    """A folder in memory; one or a few of its files are overwritten for each input.
 
-    def __init__(self) -> None:
+    It is made when it is used first, so that a process that is forked before has one of its own.
+    """
+
+    @cached_property
+    def path(self) -> Path:
+        """The folder."""
         _MADE.append(self)
+        return Path(self._folder.name)
+
+    @cached_property
+    def _folder(self) -> tempfile.TemporaryDirectory[str]:
         memory = Path("/dev/shm")
-        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None)
-        self.path = Path(self._folder.name)
+        return tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory if memory.is_dir() else None)
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file below the folder."""

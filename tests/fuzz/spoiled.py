@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import pynvml
 
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import Library
 from tests.fuzz.noisy import Noisy, Tape
@@ -43,8 +43,7 @@ class Spoiled:
 
     def __init__(self, driver: FakeNvml, *, still: bool = True) -> None:
         # Held open, so that no answer is kept that it gives to who has not opened it.
-        driver.opened += 1
-        driver.opens()
+        driver.open()
         self.library = Noisy(Recorded(driver) if still else driver)
 
     @contextmanager

@@ -11,6 +11,7 @@ from exporter.amd.gpu_metrics import is_of_processor, parse
 from exporter.amd.kfd import KfdReader
 from exporter.amd.sysfs_file import Files, properties, to_number
 from exporter.demo.amd_tree import TABLES, table
+from exporter.workloads.pid_namespace import counts_machine_pids
 from tests.fuzz.devices import require_believable, timeless
 from tests.fuzz.seeds import MARK, Scratch
 from tests.fuzz.target import Target
@@ -85,7 +86,7 @@ def _amd(content: bytes) -> Any:
     parts = filter(None, content.split(MARK, FILES_OF_CARD))
     told = Kept({str(files[part[0] % len(files)][0]): part[1:] for part in parts})
     cards = find_cards(told, tree.sys, {}).values()
-    kfd = KfdReader(told, tree.sys, tree.proc).read()
+    kfd = KfdReader(told, tree.sys, lambda: counts_machine_pids(tree.proc)).read()
     reader = CardReader(told, lambda: 77.5, lambda: 0.0)
     return [timeless(reader.read(card, kfd, 1)) for card in cards], dict(told.errors), kfd.nodes
 
@@ -103,7 +104,7 @@ def _amd_seeds() -> list[bytes]:
 TARGETS = (
     Target(
         name="amd-metrics",
-        covers=("exporter.amd.gpu_metrics", "exporter.amd.gpu_metrics"),
+        covers=("exporter.amd.gpu_metrics",),
         seeds=_tables,
         decode=_metrics,
         words=(b"\xff\xff", b"\x00\x00\x00\x80"),
@@ -121,10 +122,7 @@ TARGETS = (
             "exporter.amd.cards",
             "exporter.amd.amd_source",
             "exporter.amd.kfd",
-            "exporter.amd.partitions",
-            "exporter.amd.kfd",
-            "exporter.amd.sensors",
-            "exporter.amd.kfd",
+            "exporter.amd.card_readings",
         ),
         seeds=_amd_seeds,
         decode=_amd,

@@ -7,11 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from exporter.config import _parse, load_settings
 from exporter.config import parse as settings_parse
 from exporter.config.parse import Kind, SettingsError
-from exporter.config.settings import _parse, load_settings
-from exporter.demo.scenario.catalog import Scenario, ScenarioError, dump, parse
-from exporter.web.auth.web_config import DocumentError, parse_web_config
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import dump, parse
+from exporter.demo.scenario.codec import ScenarioError
+from exporter.web.auth.web_config import parse_web_config
+from exporter.web.auth.yaml_document import DocumentError
 from tests.fuzz.nodes import SCENARIOS
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import MARK, Scratch, encoded, parts_of
@@ -90,7 +93,7 @@ rate_limit:
 TARGETS = (
     Target(
         name="settings",
-        covers=("exporter.config.settings", "exporter.config.parse"),
+        covers=("exporter.config", "exporter.config.parse"),
         seeds=encoded(
             "poll-interval: 2s\nlisten: ':1'\npod-labels: [a, b]\nlog-format: json\n\x1e[::1]:9836\x1e1m",
             "# nothing\n\x1e\x1e500ms",

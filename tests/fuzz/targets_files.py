@@ -2,25 +2,25 @@
 
 import struct
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from exporter.demo.files import hami, writers
 from exporter.model import PodIdentity, SystemFiles, Workloads
-from exporter.sharing.alibaba.cgpu import read_instances
+from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
-from exporter.sharing.base.system import Roots
+from exporter.sharing.cgpu import read_instances
 from exporter.sharing.dra.checkpoint import decode as decode_checkpoint
+from exporter.sharing.gpu_manager import decode_checkpoint as decode_cards
+from exporter.sharing.gpu_manager import decode_config, read_vcuda
 from exporter.sharing.hami.ascend import read_vnpu
+from exporter.sharing.hami.cache import LAYOUTS, Layout
 from exporter.sharing.hami.cache import decode as decode_cache
-from exporter.sharing.hami.cache_layout import LAYOUTS, Layout
-from exporter.sharing.nvidia.strategy import read_daemons
-from exporter.sharing.others.vgpu_manager import read_vgpu_manager
-from exporter.sharing.runai.runai import read_runai
-from exporter.sharing.tencent.gpu_manager import decode_checkpoint as decode_cards
-from exporter.sharing.tencent.gpu_manager import decode_config, read_vcuda
-from exporter.workloads import place_by_files
+from exporter.sharing.nvidia_strategy import read_daemons
+from exporter.sharing.runai import read_runai
+from exporter.sharing.vgpu_manager import read_vgpu_manager
+from exporter.workloads.places import place_by_files
 from tests.fuzz.seeds import MARK, Scratch, parts_of
 from tests.fuzz.target import Target
 
@@ -30,15 +30,14 @@ MIG = "MIG-dc0a8a4d-51a1-5f6d-a0a7-4c1d3cf1a111"
 UID = "6a1f3c8e-0000-4000-8000-000000000001"
 DRIVER = "gpu.nvidia.com"
 _tree = Scratch()
-ROOTS = Roots(
-    **{
-        name: _tree.path / name
-        for name in ("hami", "hami_vnpu", "cgpu", "vgpu_manager", "mps", "run", "kubelet")
-    },
-    vcuda=_tree.path / "gpu-manager/vm",
-)
 # Processes of a cache that an input can describe: the table of slots is megabytes, of which most are free.
 SLOTS = 3
+
+
+@cache
+def _roots() -> Roots:
+    names = ("hami", "hami_vnpu", "cgpu", "vgpu_manager", "mps", "run", "kubelet")
+    return Roots(**{name: _tree.path / name for name in names}, vcuda=_tree.path / "gpu-manager/vm")
 
 
 def _images() -> dict[str, bytes]:
@@ -83,7 +82,7 @@ def _cache(content: bytes) -> Any:
 
 def _with_file(name: str, read: Any, content: bytes) -> SystemFiles:
     _tree.write(name, content)
-    found: SystemFiles = read(ROOTS)
+    found: SystemFiles = read(_roots())
     return found
 
 
@@ -99,13 +98,13 @@ def _cgpu(content: bytes) -> SystemFiles:
     )
     for name, part in zip(names, parts_of(content, len(names)), strict=True):
         _tree.write(f"cgpu/{name}", part)
-    return read_instances(ROOTS)
+    return read_instances(_roots())
 
 
 def _runai(content: bytes) -> SystemFiles:
     for name, part in zip(("utilization.sm", "memory.allocated"), parts_of(content, 2), strict=True):
         _tree.write(f"run/proc/pod/{UID}/metrics/gpu/0/{name}", part)
-    return read_runai(ROOTS)
+    return read_runai(_roots())
 
 
 def _mps(content: bytes) -> SystemFiles:
@@ -115,7 +114,7 @@ def _mps(content: bytes) -> SystemFiles:
         return SystemFiles()
     folder = _tree.write(f"mps/nvidia.com/{name}/.started", b"").parent
     try:
-        return read_daemons(ROOTS)
+        return read_daemons(_roots())
     finally:
         (folder / ".started").unlink()
         folder.rmdir()
@@ -152,7 +151,7 @@ CARDS = (
 TARGETS = (
     Target(
         name="file-hami-cache",
-        covers=("exporter.sharing.hami.cache", "exporter.sharing.hami.cache_layout"),
+        covers=("exporter.sharing.hami.cache",),
         seeds=_cache_seeds,
         decode=_cache,
         refuses=(UnusableError,),
@@ -165,7 +164,7 @@ TARGETS = (
     ),
     Target(
         name="file-vgpu-manager",
-        covers=("exporter.sharing.others.vgpu_manager",),
+        covers=("exporter.sharing.vgpu_manager",),
         seeds=lambda: [
             writers.vgpu_manager_image((UID, "a", "b", "c"), {0: writers.Limits(GPU, GIB, 30)}),
             bytes(248) + struct.pack("<48sQi4xi", GPU.encode(), GIB, 30, 1) + bytes(1536 - 248 - 68),
@@ -174,20 +173,20 @@ TARGETS = (
     ),
     Target(
         name="file-vcuda-config",
-        covers=("exporter.sharing.tencent.gpu_manager",),
+        covers=("exporter.sharing.gpu_manager",),
         seeds=lambda: [VCUDA],
         decode=_config,
         refuses=(UnusableError,),
     ),
     Target(
         name="file-vcuda-pids",
-        covers=("exporter.sharing.tencent.gpu_manager", "exporter.workloads.places"),
+        covers=("exporter.sharing.gpu_manager", "exporter.workloads.places"),
         seeds=lambda: [struct.pack("<4i", 1000, 1001, 1, -1)],
         decode=_pids,
     ),
     Target(
         name="file-vcuda-cards",
-        covers=("exporter.sharing.tencent.gpu_manager",),
+        covers=("exporter.sharing.gpu_manager",),
         seeds=lambda: [CARDS.encode()],
         decode=decode_cards,
         refuses=(UnusableError,),
@@ -195,7 +194,7 @@ TARGETS = (
     ),
     Target(
         name="file-cgpu",
-        covers=("exporter.sharing.alibaba.cgpu",),
+        covers=("exporter.sharing.cgpu",),
         seeds=lambda: [
             MARK.join((b"0\n", b"4\n", b"8589934592\n", b"Free: 1\nPID: 7 Mem: 4096\n", b"1\n", b"1.0.3\n"))
         ],
@@ -204,14 +203,14 @@ TARGETS = (
     ),
     Target(
         name="file-runai",
-        covers=("exporter.sharing.runai.runai",),
+        covers=("exporter.sharing.runai",),
         seeds=lambda: [b"37\n\x1e4294967296\n"],
         decode=_runai,
         words=(b"100", b"-1", b"999999999999999999"),
     ),
     Target(
         name="file-mps",
-        covers=("exporter.sharing.nvidia.strategy",),
+        covers=("exporter.sharing.nvidia_strategy",),
         seeds=lambda: [b"gpu", b"gpu.shared"],
         decode=_mps,
     ),

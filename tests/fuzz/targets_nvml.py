@@ -7,6 +7,7 @@ from exporter.model import GpuIdentity, GpuReading, MigReading
 from exporter.nvml.driver.calls import DeviceLostError, DriverGoneError
 from exporter.nvml.driver.library import DriverError
 from exporter.nvml.mig import MigReader
+from exporter.nvml.mig_layout import LayoutReader
 from exporter.nvml.readings.answers import ask_row, set_path
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.device_reader import with_records
@@ -100,11 +101,12 @@ def _migs(content: bytes) -> Any:
     """Find the MIG devices of a GPU and read them, twice: those that were found are checked then."""
     driver = _cut()
     with driver.opened(content) as calls:
-        reader, handle = MigReader(), driver.handles["GPU-a"]
+        layouts, handle = LayoutReader(), driver.handles["GPU-a"]
+        reader = MigReader(layouts, ())
         try:
             found: list[MigReading] = []
             for _ in range(2):
-                layout = reader.layout(calls, "GPU-a", handle, reported=True)
+                layout = layouts.read(calls, "GPU-a", handle, reported=True)
                 found += reader.read(calls, layout, 16 * GIB if layout.complete else None) or ()
         except DeviceLostError:
             return None
@@ -132,7 +134,6 @@ TARGETS = (
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
             "exporter.nvml.sweep",
-            "exporter.nvml.confidential",
         ),
         seeds=lambda: [*seeds(60, 8, head=b"w"), *seeds(90, 12, head=b"c")],
         decode=_sweep,
@@ -153,7 +154,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-migs",
-        covers=("exporter.nvml.mig", "exporter.nvml.mig_facts", "exporter.nvml.mig_layout"),
+        covers=("exporter.nvml.mig", "exporter.nvml.mig_layout"),
         seeds=lambda: seeds(50, 7),
         decode=_migs,
         refuses=(DriverGoneError,),

@@ -11,8 +11,9 @@ import pynvml
 
 from exporter.model import DeviceEvent, EventCount
 from exporter.nvml import event_wait, events
+from exporter.nvml.driver.binding import NO_INSTANCE
 from exporter.nvml.driver.calls import DRIVER_GONE, LOST, UNSUPPORTED, DriverGoneError
-from exporter.nvml.events import KINDS, MIG_CONFIG, NO_INSTANCE, UNKNOWN_XID, XID, EventWatcher
+from exporter.nvml.events import KINDS, MIG_CONFIG, UNKNOWN_XID, XID, EventWatcher
 from tests.fuzz.noisy import REFUSED, UNKNOWN, Tape
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Renewed, Spoiled

@@ -8,12 +8,14 @@ from struct import pack
 from typing import Any
 
 from exporter.demo.machine import GpuState, Machine
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.scenario.catalog import Scenario, parse
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import parse
 from exporter.model import Profile
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.mig import MigReader
+from exporter.nvml.mig_layout import LayoutReader
 from exporter.nvml.readings.gpm import GpmReader
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Renewed, Spoiled
@@ -46,9 +48,9 @@ class Metered:
         self.show(0)
         self.spoiled = Spoiled(self.fake, still=False)
         with self.spoiled.opened(b"") as calls:
-            cut = MigReader()
-            self.layout = cut.layout(calls, "GPU-a", self.spoiled.handles["GPU-a"])
-            self.devices = cut.read(calls, self.layout, None)
+            layouts = LayoutReader()
+            self.layout = layouts.read(calls, "GPU-a", self.spoiled.handles["GPU-a"])
+            self.devices = MigReader(layouts, ()).read(calls, self.layout, None)
 
     def show(self, moment: int) -> None:
         """Show the hardware at the beginning (0) or at the end (1)."""

@@ -14,12 +14,13 @@ import pynvml
 from exporter.model import DeviceProcess, GpuIdentity, Topology
 from exporter.model.mig_profiles import MigProfiles
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.nvml.mig_profiles import ProfileReader
+from exporter.nvml.mig import ProfileReader
 from exporter.nvml.readings.answers import add_kept
 from exporter.nvml.readings.device_reader import active_links, ask_missing, link_state_rows
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import MOST_LINKS
-from exporter.nvml.readings.gpu_processes import GREATEST_PID, InstanceIds, UtilizationReader, running
+from exporter.nvml.readings.gpu_processes import GREATEST_PID, InstanceIds, read_utilization, running
+from exporter.nvml.readings.samples import SampleReader
 from exporter.nvml.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
 from exporter.nvml.vgpu import VgpuReader
 from tests.fuzz.promises import BrokenPromiseError
@@ -81,7 +82,7 @@ def _processes(content: bytes) -> Any:
         return (
             _unless_lost(lambda: running(calls, MIG, part, TOTAL, place)),
             _unless_lost(lambda: running(calls, "GPU-a", whole, TOTAL)),
-            _unless_lost(lambda: UtilizationReader(ticking()).read(calls, "GPU-a", whole, ())),
+            _unless_lost(lambda: read_utilization(SampleReader(ticking()), calls, "GPU-a", whole, ())),
         )
 
 
@@ -236,7 +237,7 @@ def _check_profiles(told: MigProfiles | None) -> None:
 TARGETS = (
     Target(
         name="nvml-profiles",
-        covers=("exporter.nvml.mig_profiles",),
+        covers=("exporter.nvml.mig",),
         seeds=lambda: seeds(18, 4),
         decode=_profiles,
         refuses=(DriverGoneError,),

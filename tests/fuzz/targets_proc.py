@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import Allocation, Allocations, ContainerRef
-from exporter.sharing.nvidia.kubevirt import host_devices
+from exporter.sharing.kubevirt import host_devices
 from exporter.workloads.cgroups import is_root, parse_cgroup
 from exporter.workloads.jobs import read_jobs
-from exporter.workloads.pid_view import process_view
+from exporter.workloads.pid_namespace import why_no_view
 from exporter.workloads.places import read_running
 from exporter.workloads.pod_log_dirs import read_pod_logs
 from exporter.workloads.processes import ProcessTable, boot_seconds
@@ -72,7 +72,7 @@ def _pid_view(content: bytes) -> Any:
     names = ("1/cgroup", "self/cgroup", "self/status", "2/comm", "3/cgroup")
     for name, part in zip(names, parts_of(content, len(names)), strict=True):
         _view.write(name, part.replace(b"{pid}", b"%d" % os.getpid()))
-    return process_view(_view.path)
+    return why_no_view(_view.path)
 
 
 def _job_files(content: bytes) -> Any:
@@ -162,7 +162,7 @@ TARGETS = (
     ),
     Target(
         name="proc-view",
-        covers=("exporter.workloads.pid_view",),
+        covers=("exporter.workloads.pid_namespace",),
         seeds=lambda: [
             MARK.join((b"0::/init.scope\n", b"0::/../x\n", b"NSpid:\t{pid}\n", b"kthreadd\n", b"")),
             MARK.join((b"0::/\n", b"0::/\n", b"NSpid:\t{pid}\n", b"", POD_OF_ANOTHER)),
@@ -185,7 +185,7 @@ TARGETS = (
     ),
     Target(
         name="sysfs-host-devices",
-        covers=("exporter.sharing.nvidia.kubevirt",),
+        covers=("exporter.sharing.kubevirt",),
         seeds=lambda: [
             b"12\x1e0x10de\x1e530",
             f"{FUNCTION}\x1e0x10de\x1e0".encode(),

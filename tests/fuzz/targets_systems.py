@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from exporter.sharing import SYSTEMS
-from exporter.sharing.alibaba.koordinator import KoordinatorHamiCore
-from exporter.sharing.base.system import System
-from exporter.sharing.runai.kai import KaiLimited
+from exporter.sharing.base import System
+from exporter.sharing.kai import KaiLimited
+from exporter.sharing.koordinator import KoordinatorHamiCore
 from tests.fuzz.nodes import MARK, Told, node_of
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.target import Target
@@ -56,7 +56,7 @@ def _check(told: Told) -> None:
 
 
 # Texts of these systems are read in modules of their own, which no class of theirs is in.
-READERS = {"nvidia": ("exporter.sharing.nvidia.strategy", "exporter.sharing.nvidia.device_plugin")}
+READERS = {"nvidia": ("exporter.sharing.nvidia_strategy", "exporter.sharing.nvidia_plugin")}
 
 
 def _modules(system: type[System]) -> tuple[str, ...]:

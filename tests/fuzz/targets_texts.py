@@ -7,15 +7,15 @@ from typing import Any
 
 from exporter.model import ContainerSpec, NodeObject
 from exporter.model.kubelet import extended_resources, kept_annotations, quantity
-from exporter.sharing.alibaba.gpushare import parse_allocation as parse_gpushare
-from exporter.sharing.alibaba.gpushare import parse_counts, parse_index, unit_bytes
-from exporter.sharing.alibaba.koordinator import asking, parse_allocated, split
+from exporter.sharing import gpu_fractions
 from exporter.sharing.base.inventory import parse_device_id
+from exporter.sharing.gpu_fractions import fraction, mebibytes
+from exporter.sharing.gpushare import parse_allocation as parse_gpushare
+from exporter.sharing.gpushare import parse_counts, parse_index, unit_bytes
 from exporter.sharing.hami.annotations import parse_allocation as parse_hami
 from exporter.sharing.hami.annotations import parse_mig_allocations, places_of, registered
-from exporter.sharing.runai import nv_fractions
-from exporter.sharing.runai.reservation import fraction, mebibytes
-from exporter.sharing.runai.runai import mig_device, mig_mapping
+from exporter.sharing.koordinator import asking, parse_allocated, split
+from exporter.sharing.runai import mig_device, mig_mapping
 from tests.fuzz.seeds import encoded
 from tests.fuzz.target import Target
 
@@ -67,8 +67,8 @@ def _reservation(text: str) -> Any:
 def _nv_fractions(text: str) -> Any:
     key, _, amount = text.partition("\x1e")
     annotations = {key: amount}
-    named = nv_fractions.asking(annotations)
-    return [nv_fractions.memory(annotations[nv_fractions.memory_key(annotations, each)]) for each in named]
+    named = gpu_fractions.asking(annotations)
+    return [gpu_fractions.memory(annotations[gpu_fractions.memory_key(annotations, each)]) for each in named]
 
 
 def _registered(text: str) -> Any:
@@ -122,7 +122,7 @@ TARGETS = (
     ),
     Target(
         name="text-gpushare",
-        covers=("exporter.sharing.alibaba.gpushare",),
+        covers=("exporter.sharing.gpushare",),
         seeds=encoded('{"0":{"1":10}}', '{"0":{"0":8,"1":8},"2":{"3":1}}'),
         decode=_text(_gpushare),
         refuses=(ValueError,),
@@ -130,14 +130,14 @@ TARGETS = (
     ),
     Target(
         name="text-gpushare-numbers",
-        covers=("exporter.sharing.alibaba.gpushare",),
+        covers=("exporter.sharing.gpushare",),
         seeds=encoded('3\x1e{"0":8,"1":16}', "-1\x1e{}"),
         decode=_text(_gpushare_numbers),
         refuses=(ValueError,),
     ),
     Target(
         name="text-koordinator",
-        covers=("exporter.sharing.alibaba.koordinator",),
+        covers=("exporter.sharing.koordinator",),
         seeds=encoded(
             '{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"50",'
             '"koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}',
@@ -149,14 +149,14 @@ TARGETS = (
     ),
     Target(
         name="text-reservation",
-        covers=("exporter.sharing.runai.reservation",),
+        covers=("exporter.sharing.gpu_fractions",),
         seeds=encoded("0.3\x1e4608", "1\x1e0"),
         decode=_text(_reservation),
         words=(b"nan", b"inf", b"1e400", b"-0"),
     ),
     Target(
         name="text-nv-fractions",
-        covers=("exporter.sharing.runai.nv_fractions",),
+        covers=("exporter.sharing.gpu_fractions",),
         seeds=encoded(
             "nvidia.com/container.main.gpu-memory.request\x1e7680Mi",
             "nvidia.com/container.main.gpu-memory.limit\x1e1.5Gi",
@@ -166,7 +166,7 @@ TARGETS = (
     ),
     Target(
         name="text-runai-mig",
-        covers=("exporter.sharing.runai.runai",),
+        covers=("exporter.sharing.runai",),
         seeds=encoded(
             '{"name":"nvidia.com/mig-1g.5gb","position":6,"instanceid":"MIG-x","gpuindex":2}'
             '\x1e{"0":{"6":"MIG-x"},"1":[{"position":"0","device_uuid":"MIG-y"}]}'

@@ -4,6 +4,7 @@ import gzip
 from functools import cache
 from typing import Any
 
+from aiohttp import web
 from yarl import URL
 
 from exporter.dcgm_scrape import DcgmError, DcgmReading, with_dcgm
@@ -23,11 +24,10 @@ from exporter.model import (
 from exporter.prometheus.answers import Answer, PrometheusError, Range, Sample, read_matrix, read_vector
 from exporter.prometheus.past_queries import identity
 from exporter.web.auth.gate import _credentials
-from exporter.web.pages.holders_table.cells_html import Line, line_of
-from exporter.web.pages.holders_table.filters import choices, chosen, words_of
-from exporter.web.pages.place import LONGEST, read_query
+from exporter.web.pages.holder_cells import Line, line_of
+from exporter.web.pages.holder_filters import choices, chosen, words_of
 from exporter.web.pages.scene import Scene
-from exporter.web.timelines.query import BadValueError, read_ask
+from exporter.web.parameters import LONGEST, BadValueError, asked_query, read_ask
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import encoded, parts_of
 from tests.fuzz.target import Target
@@ -61,7 +61,7 @@ def _lines() -> list[Line]:
 
 def _query(content: bytes) -> Any:
     """Read a query, write it as a link, and ask a table for it."""
-    query = read_query(URL.build(path="/", query_string=content.decode("utf-8", "replace")).query)
+    query = asked_query(URL.build(path="/", query_string=content.decode("utf-8", "replace")).query)
     words = words_of(query.text)
     if len(words) > MOST_WORDS:
         raise BrokenPromiseError(f"a filter of {len(words)} words")
@@ -69,7 +69,7 @@ def _query(content: bytes) -> Any:
     offered = [
         (choice.name, [option.value for option in choice.options]) for choice in choices(_lines(), query)
     ]
-    again = read_query(URL(f"/{query.url}").query)
+    again = asked_query(URL(f"/{query.url}").query)
     # A link has no more columns than are read of one parameter; there are not as many.
     if query.url != again.url and len(",".join(query.columns)) <= LONGEST:
         raise BrokenPromiseError(f"the link {query.url!r} asks for {again.url!r}")
@@ -134,17 +134,18 @@ def _page() -> list[bytes]:
 TARGETS = (
     Target(
         name="page-query",
-        covers=("exporter.web.pages.place", "exporter.web.pages.holders_table.filters"),
+        covers=("exporter.web.parameters", "exporter.web.pages.holder_filters"),
         seeds=encoded(
             "q=ns%3Aml+-anna+%22train+0%22&namespace=ml&gpu=0&state=idle&sort=-memory&columns=gpu,age&range=1h",
             "q=gpu:gpu-1898+colour:red+-&columns=state&columns=gpu&state=unheard",
         ),
         decode=_query,
+        refuses=(web.HTTPBadRequest,),
         words=(b"%22", b"%ed%a0%80", b"ns:", b"gpu:", b"&columns="),
     ),
     Target(
         name="page-range",
-        covers=("exporter.web.timelines.query",),
+        covers=("exporter.web.parameters",),
         seeds=encoded(
             "range=1h&end=1767225600&points=60&level=gpu&uuid=GPU-1&namespace=a&pod=b&container=c", "range=7d"
         ),
@@ -166,7 +167,6 @@ TARGETS = (
         name="dcgm-page",
         covers=(
             "exporter.dcgm_scrape.page",
-            "exporter.dcgm_scrape.dcgm_fields",
             "exporter.dcgm_scrape.client",
             "exporter.dcgm_scrape.page",
         ),

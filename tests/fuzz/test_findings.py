@@ -6,14 +6,15 @@ import pytest
 
 from exporter.config.parse import SettingsError, read_yaml
 from exporter.dcgm_scrape.page import read_page
-from exporter.demo.scenario.catalog import ScenarioError, parse
+from exporter.demo.scenario.catalog import parse
+from exporter.demo.scenario.codec import ScenarioError
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
 from exporter.prometheus.answers import Answer, PrometheusError, read_matrix, read_vector
 from exporter.sharing.base.view import View
-from exporter.sharing.dra.drivers import Dra
-from exporter.sharing.tencent.gpu_manager import decode_checkpoint
+from exporter.sharing.dra import Dra
+from exporter.sharing.gpu_manager import decode_checkpoint
 from exporter.web.auth.yaml_document import DocumentError, read_document
-from exporter.workloads import boot_seconds
+from exporter.workloads.processes import boot_seconds
 from tests.fuzz.target import examine
 from tests.fuzz.test_targets import BY_NAME
 from tests.hardware.amd.tree import GPU_ID, Tree

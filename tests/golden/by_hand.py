@@ -19,9 +19,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from exporter.demo.nvml.vgpu import vgpu_uuid
+from exporter.demo.nvml.parts import vgpu_uuid
+from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.amd_gpus import gpus_of
-from exporter.demo.scenario.schema import Scenario
 from exporter.model import DeviceKey
 
 ABSENT = "absent"

@@ -1,5 +1,6 @@
 """A page of metrics as tests look at it: read by prometheus_client's parser, or as a golden page."""
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -59,14 +60,23 @@ class Page:
     """The samples of a page by name; what is absent is None."""
 
     def __init__(self, text: str) -> None:
-        self.samples = [
+        self._text = text
+
+    @functools.cached_property
+    def samples(self) -> list[tuple[str, Labels, float]]:
+        """All samples; a page is parsed when it is looked at first, which many are not."""
+        return [
             (sample.name, sample.labels, sample.value)
-            for family in text_string_to_metric_families(text)
+            for family in text_string_to_metric_families(self._text)
             for sample in family.samples
         ]
-        self._by_name: dict[str, list[tuple[Labels, float]]] = {}
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, list[tuple[Labels, float]]]:
+        found: dict[str, list[tuple[Labels, float]]] = {}
         for name, labels, value in self.samples:
-            self._by_name.setdefault(name, []).append((labels, value))
+            found.setdefault(name, []).append((labels, value))
+        return found
 
     def series(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
         """Give the series of a name that have these labels, with all of theirs; "" is a label not there."""

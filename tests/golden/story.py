@@ -11,11 +11,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import Scenario
-from exporter.exposition.page import Exposition, Format
+from exporter.demo.scenario import Scenario, catalog
+from exporter.exposition import Exposition, Format
 from exporter.metrics.selection import Selection
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller

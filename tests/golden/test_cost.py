@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.nodes import NODES as MEASURED
 from benchmarks.nodes import load
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics import FAMILIES
 from exporter.metrics.selection import SETS, Selection
 from exporter.model import Snapshot

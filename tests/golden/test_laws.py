@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from exporter.demo.scenario.schema import DriverReload, GpuAbsent, PodAdd, Scenario
+from exporter.demo.scenario import DriverReload, GpuAbsent, PodAdd, Scenario
 from exporter.model import ContainerRef, DeviceKey
 from tests.golden.page import Labels, Page
 from tests.golden.story import NODES, Scene, story

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import Fault
+from exporter.demo.scenario import Fault, catalog
+from exporter.exposition import SelfMetrics
 from exporter.exposition.lines import text_header
-from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import FAMILIES
 from exporter.metrics.dcgm import DCGM
 from tests.golden.page import headers, reviewed

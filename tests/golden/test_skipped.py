@@ -7,10 +7,9 @@ from typing import get_args
 
 import pytest
 
-from exporter.exposition.page import Exposition
+from exporter.exposition import Exposition
 from exporter.metrics.dcgm import DcgmNames
-from exporter.metrics.needs import NEEDED_BY
-from exporter.metrics.selection import ALL, SETS, Selection
+from exporter.metrics.selection import ALL, NEEDED_BY, SETS, Selection
 from exporter.model import Snapshot
 from tests.golden.page import MASKED, reviewed
 from tests.golden.story import USUAL, scenario, scenes

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from exporter.demo.machine import Machine
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
+from exporter.demo.scenario import NvmlError, NvmlHang
 from exporter.demo.scenario.catalog import parse
-from exporter.demo.scenario.schema import NvmlError, NvmlHang
 from exporter.model import GpuReading
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.sweep import Sweeper
@@ -67,7 +67,7 @@ class Driver:
         """Have these GPUs from now on, and no others; the library counts them at once."""
         self._become(_scenario(gpus, parts))
         if self.library.opened:
-            self.library.opens()
+            self.library.list_again()
 
     def fail(self, code: str, function: str | None = None, device: str | None = None) -> None:
         """Answer calls with that NVML error, beside those that fail already."""

@@ -8,7 +8,7 @@ import pytest
 from exporter.demo.nvml.events import Happening
 from exporter.metrics.family import MetricSet
 from exporter.metrics.selection import SETS, Selection
-from exporter.nvml.readings.schedule import ENERGY_SECONDS, SLOW_SECONDS, Schedule, phase
+from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, Schedule, phase
 from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance, process
 from tests.hardware.polled import Polled
 from tests.hardware.watching import XID

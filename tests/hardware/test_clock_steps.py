@@ -2,7 +2,8 @@
 
 import pytest
 
-from exporter.nvml.readings.gpu_processes import UtilizationReader
+from exporter.nvml.readings.gpu_processes import read_utilization
+from exporter.nvml.readings.samples import SampleReader
 from tests.hardware.making import Clock, ticking
 from tests.hardware.tiny import HANDLE, installed, sample, samples
 
@@ -18,7 +19,7 @@ class Node:
         self.clock = clock
         self.asked: list[int] = []
         self.records: list[dict[str, int]] = []
-        self._reader = UtilizationReader(ticking())
+        self._reader = SampleReader(ticking())
 
     def run(self, pid: int, percent: int, ago: float = 0.0) -> None:
         """Let the driver take a sample of a process, with the time of the wall clock."""
@@ -27,11 +28,11 @@ class Node:
     def read(self, uuid: str = GPU) -> dict[int, int | None] | None:
         """Read what is newer than the last sample, the driver's buffer being as long as can be."""
         calls = installed(**{SAMPLES: samples(*self.records, asked=self.asked)})
-        return self._reader.read(calls, uuid, HANDLE, ())
+        return read_utilization(self._reader, calls, uuid, HANDLE, ())
 
     def forget(self) -> None:
         """Let the reader know of no GPU any more."""
-        self._reader.forget([])
+        self._reader.keep_only([])
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.model import ConfidentialComputing, DriverInfo, Memory
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
-from exporter.nvml.confidential import MODE_UNKNOWN
+from exporter.nvml.readings.gpu_processes import MODE_UNKNOWN, ListTrust
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, MIB, NODE, SMALL, Clock, Driver, gpu, nvml, process, sweep
 from tests.hardware.polled import Polled
@@ -124,7 +124,7 @@ def test_a_list_that_has_processes_is_believed():
     driver = Driver(whole(), **node(enabled=False), **BUSY)
     sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)
-    sweeper._gpus.why_hidden = CONFIDENTIAL_LISTS
+    sweeper._gpus.trust = ListTrust(hidden=CONFIDENTIAL_LISTS)
     reading = sweep(sweeper)["GPU-a"]
     assert [each.pid for each in reading.processes or ()] == [41]
     assert reading.withheld.get("processes") is None

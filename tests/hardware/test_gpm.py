@@ -12,8 +12,8 @@ from exporter.model import Profile
 from exporter.nvml.driver.calls import Calls, DeviceLostError
 from exporter.nvml.driver.library import Library
 from exporter.nvml.mig import MigReader
-from exporter.nvml.mig_facts import MigIdentity
-from exporter.nvml.readings.gpm import GpmInstance, GpmReader, counted
+from exporter.nvml.mig_layout import LayoutReader, MigIdentity
+from exporter.nvml.readings.gpm import GpmReader, counted
 from tests.hardware.making import Clock, Driver, gpu, instance, process, refuse
 
 NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
@@ -33,7 +33,8 @@ class Node:
     def __init__(self, driver: Driver, clock: Clock) -> None:
         self.driver = driver
         self.reader, self.calls = GpmReader(clock.monotonic), Calls()
-        self.cut = MigReader()
+        self.layouts = LayoutReader()
+        self.migs_reader = MigReader(self.layouts, ())
         self.library = Library(library=driver.library)
         self.library.open()
         self._clock = clock
@@ -56,8 +57,8 @@ class Node:
     def migs(self) -> dict[str, Profile]:
         """Find the MIG devices and read them all."""
         parent = pynvml.nvmlDeviceGetHandleByIndex(0)
-        layout = self.cut.layout(self.calls, "GPU-a", parent)
-        devices = self.cut.read(self.calls, layout, None)
+        layout = self.layouts.read(self.calls, "GPU-a", parent)
+        devices = self.migs_reader.read(self.calls, layout, None)
         return self.reader.read_migs(self.calls, "GPU-a", parent, layout, devices)
 
     def mig(self, slot: int, *, alone: bool = True) -> Profile | None:
@@ -71,7 +72,7 @@ class Node:
             pynvml.nvmlDeviceGetName(handle),
         )
         self.calls.parents[mark.uuid] = "GPU-a"
-        return self.reader.read_mig(self.calls, "GPU-a", parent, GpmInstance(mark, handle, alone))
+        return self.reader.read_mig(self.calls, "GPU-a", parent, (mark, handle), alone=alone)
 
 
 @pytest.fixture
@@ -305,10 +306,10 @@ def test_buffers_of_devices_that_are_gone_are_freed(node: Callable[..., Node]):
     board = node(gpu("a", SINGLE, architecture=9))
     board.gpu()
     board.mig(5)
-    board.reader.forget(board.calls, {"GPU-a"})
+    board.reader.keep_only(board.calls, {"GPU-a"})
     assert board.pool.live == 2
     assert board.after(5).gpu() is not None
-    board.reader.forget(board.calls, set())
+    board.reader.keep_only(board.calls, set())
     assert board.pool.live == 0
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from exporter.model import GpuReading
-from exporter.model.pid_namespace import OTHER_PIDS
-from exporter.nvml.readings.gpu_processes import PidTrust, pid_trust
+from exporter.model import DriverInfo, GpuReading
+from exporter.model.poll_result import OTHER_PIDS
+from exporter.nvml.readings.gpu_processes import ListTrust, list_trust
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import LARGE, Driver, gpu, nvml, process
 
@@ -47,5 +47,6 @@ def test_in_the_machines_own_namespace_all_of_them_are_ours(version):
 @pytest.mark.parametrize("version", [None, "", "unknown", ".1", "²"])
 def test_of_a_driver_without_a_version_nothing_is_trusted(version):
     """Not to know is no proof."""
-    assert pid_trust(version, machine=False) == PidTrust(lists=False, samples=False)
-    assert pid_trust(version, machine=True) == PidTrust()
+    driver = DriverInfo(driver_version=version)
+    assert list_trust(driver, machine=False, mode_failed=False) == ListTrust(lists=False, samples=False)
+    assert list_trust(driver, machine=True, mode_failed=False) == ListTrust()

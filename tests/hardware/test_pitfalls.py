@@ -10,7 +10,8 @@ from exporter.model import Memory
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.driver.library import DriverError, Library
 from exporter.nvml.readings.device_reader import DeviceReader
-from exporter.nvml.readings.gpu_processes import UtilizationReader, running
+from exporter.nvml.readings.gpu_processes import read_utilization, running
+from exporter.nvml.readings.samples import SampleReader
 from tests.hardware.making import ticking
 from tests.hardware.tiny import (
     HANDLE,
@@ -40,7 +41,7 @@ def test_an_error_that_says_success_means_that_there_is_nothing():
     with pytest.raises(pynvml.NVMLError) as caught:
         pynvml.nvmlDeviceGetProcessUtilization(HANDLE, 0)
     assert caught.value.value == 0
-    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE, ()) == {}
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == {}
     assert not calls.errors
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.gpu_processes import InstanceIds, UtilizationReader, running
+from exporter.nvml.readings.gpu_processes import InstanceIds, read_utilization, running
+from exporter.nvml.readings.samples import SampleReader
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
 from tests.hardware.tiny import (
@@ -221,9 +222,9 @@ def opened(driver: Driver) -> tuple[Calls, object]:
 
 def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int | None] | None:
     """Read these records after a read whose newest sample was at ``since``."""
-    reader = UtilizationReader(ticking())
-    reader.read(installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE, ())
-    return reader.read(installed(**{SAMPLES: samples(*records)}), GPU, HANDLE, ())
+    reader = SampleReader(ticking())
+    read_utilization(reader, installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE, ())
+    return read_utilization(reader, installed(**{SAMPLES: samples(*records)}), GPU, HANDLE, ())
 
 
 def test_each_process_has_its_share_of_time():
@@ -238,7 +239,7 @@ def test_each_process_has_its_share_of_time():
 def test_no_samples_is_not_no_answer(code: int, found: dict[int, int] | None):
     """When there is nothing newer nobody ran; when the device or the caller cannot tell, it is unknown."""
     calls = installed(**{SAMPLES: answers(code)})
-    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE, ()) == found
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == found
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
@@ -261,37 +262,39 @@ def test_no_process_runs_more_than_all_the_time():
 def test_each_gpu_is_asked_from_where_its_own_samples_ended():
     """The newest time stamp of a GPU is passed at its next read; another GPU's clock may lag behind."""
     asked: list[int] = []
-    reader = UtilizationReader(ticking())
+    reader = SampleReader(ticking())
     early = installed(**{SAMPLES: samples(sample(41, 1000, 5), sample(42, 3000, 5), asked=asked)})
-    reader.read(early, "GPU-a", HANDLE, ())
+    read_utilization(reader, early, "GPU-a", HANDLE, ())
     late = installed(**{SAMPLES: samples(sample(43, 9000, 5), asked=asked)})
-    reader.read(late, "GPU-b", HANDLE, ())
+    read_utilization(reader, late, "GPU-b", HANDLE, ())
     nothing = installed(**{SAMPLES: samples(asked=asked)})
     for name in ("GPU-a", "GPU-b", "GPU-a"):
-        reader.read(nothing, name, HANDLE, ())
+        read_utilization(reader, nothing, name, HANDLE, ())
     assert asked == [0, 0, 3000, 9000, 3000]
 
 
 def test_a_failed_read_does_not_move_the_window():
     """What happened meanwhile is in the next answer."""
     asked: list[int] = []
-    reader = UtilizationReader(ticking())
-    reader.read(installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE, ())
-    assert reader.read(installed(**{SAMPLES: answers(UNKNOWN)}), GPU, HANDLE, ()) is None
-    reader.read(installed(**{SAMPLES: samples(sample(41, 1500, 5), asked=asked)}), GPU, HANDLE, ())
+    reader = SampleReader(ticking())
+    read_utilization(reader, installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE, ())
+    assert read_utilization(reader, installed(**{SAMPLES: answers(UNKNOWN)}), GPU, HANDLE, ()) is None
+    read_utilization(
+        reader, installed(**{SAMPLES: samples(sample(41, 1500, 5), asked=asked)}), GPU, HANDLE, ()
+    )
     assert asked == [1000]
 
 
 def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
     """A GPU that comes back under the same uuid starts with the driver's own buffer."""
     asked: list[int] = []
-    reader = UtilizationReader(ticking())
+    reader = SampleReader(ticking())
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 5), asked=asked)})
     for name in ("GPU-a", "GPU-b"):
-        reader.read(calls, name, HANDLE, ())
-    reader.forget(["GPU-b"])
+        read_utilization(reader, calls, name, HANDLE, ())
+    reader.keep_only(["GPU-b"])
     for name in ("GPU-a", "GPU-b"):
-        reader.read(calls, name, HANDLE, ())
+        read_utilization(reader, calls, name, HANDLE, ())
     assert asked == [0, 0, 0, 1000]
 
 
@@ -299,13 +302,13 @@ def test_a_process_that_stops_is_idle_from_the_next_read():
     """On a node: busy while its load is on, absent when nothing newer was sampled."""
     driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
     calls, handle = opened(driver)
-    reader = UtilizationReader(ticking())
-    busy = reader.read(calls, GPU, handle, ())
+    reader = SampleReader(ticking())
+    busy = read_utilization(reader, calls, GPU, handle, ())
     assert busy is not None
     assert busy[41] > 0
-    assert reader.read(calls, GPU, handle, ()) == {}
+    assert read_utilization(reader, calls, GPU, handle, ()) == {}
     driver.advance(10)
-    assert reader.read(calls, GPU, handle, ())
+    assert read_utilization(reader, calls, GPU, handle, ())
 
 
 def test_a_figure_far_beyond_all_the_time_is_unknown():
@@ -318,7 +321,7 @@ def test_garbage_among_samples_proves_of_nobody_that_it_is_idle():
     zombies = sample(50554, 217_144_956_601_725, 37100), sample(50021, 158_819_300_671_603, 38305)
     calls = installed(**{SAMPLES: samples(*zombies, sample(50017, 49_936, 0), *[sample(0, 0, 0)] * 97)})
     running_there = [DeviceProcess(pid=pid, memory=1, kinds=frozenset({"compute"})) for pid in (41, 50017)]
-    found = UtilizationReader(ticking()).read(calls, GPU, HANDLE, running_there)
+    found = read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, running_there)
     assert found == {41: None, 50554: None, 50021: None, 50017: 0}
     assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
 
@@ -336,7 +339,7 @@ def test_a_sweep_tells_of_nobody_that_garbage_says_is_idle():
 def test_empty_samples_say_nothing():
     """A driver may fill up its answer; beside what it tells, who has no sample did not run."""
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 30), sample(0, 0, 0), sample(0, 0, 0))})
-    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE, ()) == {41: 30}
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == {41: 30}
     assert not calls.errors
 
 

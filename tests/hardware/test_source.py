@@ -10,6 +10,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from exporter.model import HardwareReading
 from exporter.nvml import NvmlSource
 from exporter.nvml.driver.library import DriverError
 from tests.hardware.making import Driver, gpu, nvml
@@ -52,16 +53,14 @@ async def stuck(driver: Driver, source: NvmlSource) -> "asyncio.Task[object]":
 
 def published(source: NvmlSource) -> dict[str, float]:
     """Return when each published GPU was read."""
-    assert source.latest is not None
     return {reading.identity.uuid: reading.read_monotonic for reading in source.latest.gpus}
 
 
 async def test_a_sweep_is_read_and_published(three: Driver):
     """What read returns is what everybody sees."""
     source = NvmlSource(nvml(library=three.library))
-    assert source.latest is None
+    assert source.latest == HardwareReading()
     reading = await source.read()
-    assert source.latest is not None
     assert reading.gpus == source.latest.gpus
     assert [each.identity.uuid for each in reading.gpus] == ["GPU-a", "GPU-b", "GPU-c"]
     assert (reading.gpu_count, reading.driver.driver_version, reading.errors) == (3, "550.90.07", {})
@@ -144,6 +143,7 @@ async def test_closing_while_the_driver_hangs_can_be_given_up(three: Driver):
 
 PROGRAM = """
 import asyncio
+from exporter.model import HardwareReading
 from exporter.nvml import NvmlSource
 from tests.hardware.making import Driver, nvml
 
@@ -237,7 +237,6 @@ async def test_a_failed_sweep_leaves_what_the_gpus_are(three: Driver):
     three.fail("DRIVER_NOT_LOADED", "nvmlDeviceGetCount_v2")
     with pytest.raises(DriverError):
         await source.read()
-    assert source.latest is not None
     assert [gpu.identity for gpu in source.latest.gpus] == [gpu.identity for gpu in before.gpus]
     assert not any(gpu.up for gpu in source.latest.gpus)
     assert (source.latest.gpu_count, source.latest.driver.driver_version) == (None, None)

@@ -239,7 +239,7 @@ def test_each_gpu_is_asked_from_where_its_own_samples_ended():
     reader.read(host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 9000, 5), asked=asked)), "GPU-b", HANDLE)
     later = host(nvmlDeviceGetVgpuUtilization=samples(asked=asked))
     reader.read(later, "GPU-a", HANDLE)
-    reader.forget(["GPU-b"])
+    reader.keep_only(["GPU-b"])
     for gpu in ("GPU-a", "GPU-b"):
         reader.read(later, gpu, HANDLE)
     assert asked == [0, 0, 3000, 0, 9000]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pynvml
 
-from exporter.demo.nvml.events import NO_INSTANCE, Happening
+from exporter.demo.nvml.call import NO_INSTANCE
+from exporter.demo.nvml.events import Happening
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import Library
 from exporter.nvml.events import EventWatcher

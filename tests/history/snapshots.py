@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from exporter.history import Past, Wanted
+from exporter.history import Ask, Past, Wanted
 from exporter.history.ring import BUDGET, History
 from exporter.model import (
     ContainerRef,
@@ -67,7 +67,7 @@ class Clocked:
 
     def tell(self, span, *, end=None, points=240, wanted=EVERYTHING) -> Past:
         """Tell of the past."""
-        return self.history.read_sync(span=span, end=end, points=points, wanted=wanted)
+        return self.history.read_sync(Ask(span=span, end=end, points=points, wanted=wanted))
 
     def told(self, name, span, *, field="memory_used_bytes", **rest) -> dict[float, float]:
         """Tell what is known of a field of one pod: numbers by the Unix time at which their steps begin."""

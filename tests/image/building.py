@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.image.engine import CACHE, ROOT, buildah, digest_of, has_image, locked, output
+from tests.scratch import DISK
 
 # The Debian and the Python of the default base, which is made of both by others.
 SUITE, PYTHON = "trixie", "3.13"
@@ -28,7 +29,7 @@ def base() -> str:
     name = f"localhost/gpuslice-base:{key}"
     with locked("base", meanwhile=wheels):
         if not has_image(name):
-            with TemporaryDirectory() as folder:
+            with TemporaryDirectory(dir=DISK) as folder:
                 output("debootstrap", *BASE, f"{folder}/root", timeout=550)
                 _import(Path(folder), name)
     return name
@@ -103,7 +104,7 @@ def _built(
     meanwhile: Callable[[], object] | None = None,
 ) -> str:
     of = base()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=DISK) as folder:
         context = tree(Path(folder) / what, time)
         key = hashlib.sha256(f"{digest_of(context)} {of} {wheels().name}".encode()).hexdigest()[:16]
         name = f"{repository}:{key}"
@@ -116,7 +117,7 @@ def _built(
 
 def _build(context: Path, name: str, extras: str) -> None:
     mounted = wheels()
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=DISK) as folder:
         settings = Path(folder) / "pip.conf"
         settings.write_text(f"[global]\nno-index = true\nfind-links = {WHEELS}\n")
         given = {"PYTHON_IMAGE": base(), "SOURCE_DATE_EPOCH": str(TIME), "EXTRAS": extras}

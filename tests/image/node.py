@@ -16,22 +16,21 @@ from tempfile import mkdtemp
 
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Container, Pod
+from tests.scratch import DISK
 
 GPU, MIG = "GPU-0", "MIG-a"
 CONTAINER = "c0ffee" * 10 + "0001"
-POD = KubeletPod(
+POD = Pod(
     namespace="team-a",
     name="trainer-0",
     uid="5d2cbb6f-4f2c-4d7e-9a53-0c8a3d6d0b11",
     containers=(
-        KubeletContainer(
+        Container(
             name="worker",
             container_id=CONTAINER,
-            devices=(
-                KubeletDevices("nvidia.com/gpu", (GPU,), numa_nodes=(0,)),
-                KubeletDevices("nvidia.com/mig-4g.20gb", (MIG,), numa_nodes=(0,)),
-            ),
+            devices={"nvidia.com/gpu": (GPU,), "nvidia.com/mig-4g.20gb": (MIG,)},
         ),
     ),
 )
@@ -59,7 +58,7 @@ def running_node() -> Iterator[Node]:
     """Run the kubelet and the pod's process."""
     with ExitStack() as stack:
         # The path of a socket has a hundred characters at most.
-        root = Path(mkdtemp(prefix="gpuslice-node-"))
+        root = Path(mkdtemp(prefix="gpuslice-node-", dir=DISK))
         stack.callback(shutil.rmtree, root)
         (root / "var/log/pods" / f"{POD.namespace}_{POD.name}_{POD.uid}" / "worker").mkdir(parents=True)
         holder = stack.enter_context(_pod_process())

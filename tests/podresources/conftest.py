@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Container, Pod
 from tests.podresources.support import ByteServer, Clock, RawServer
 
 
@@ -43,18 +44,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pod() -> KubeletPod:
-    """One pod whose container holds two of the four slices of a GPU on two NUMA nodes."""
-    devices = KubeletDevices("nvidia.com/gpu", ("GPU-1::1", "GPU-1::0"), numa_nodes=(0, 1))
-    container = KubeletContainer(name="main", devices=(devices,), container_id="a" * 64)
-    return KubeletPod(namespace="ml", name="train", uid="uid-1", containers=(container,))
+def pod() -> Pod:
+    """One pod whose container holds two of the four slices of a GPU."""
+    devices = {"nvidia.com/gpu": ("GPU-1::1", "GPU-1::0")}
+    container = Container(name="main", devices=devices, container_id="a" * 64)
+    return Pod(namespace="ml", name="train", uid="uid-1", containers=(container,))
 
 
 @pytest.fixture
-async def kubelet(tmp_path: Path, pod: KubeletPod) -> AsyncIterator[FakeKubelet]:
-    """Run a kubelet with that pod and those slices, serving the Pods API as well."""
+async def kubelet(tmp_path: Path, pod: Pod) -> AsyncIterator[FakeKubelet]:
+    """Run a kubelet with that pod and those slices, on two NUMA nodes, serving the Pods API as well."""
     kubelet = FakeKubelet(tmp_path, pods_api=True)
-    kubelet.pods = [pod]
+    kubelet.pods, kubelet.held_nodes = [pod], (0, 1)
     kubelet.offered = [("nvidia.com/gpu", f"GPU-1::{replica}") for replica in range(4)]
     await kubelet.start()
     yield kubelet

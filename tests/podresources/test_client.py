@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
-from exporter.demo.scenario.pods import Claim
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Claim, Container, Pod
 from exporter.model import Allocation, Allocations, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources.client import PodResources
 
@@ -30,7 +30,7 @@ async def test_read(kubelet: FakeKubelet) -> None:
     )
 
 
-async def test_v1alpha1(tmp_path: Path, pod: KubeletPod) -> None:
+async def test_v1alpha1(tmp_path: Path, pod: Pod) -> None:
     """A kubelet that only knows v1alpha1 tells who holds what, and what is offered stays unknown."""
     kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
     kubelet.pods = [pod]
@@ -51,7 +51,7 @@ def claimed(claim: Claim, *cdi: str) -> ClaimedDevice:
     )
 
 
-async def test_claims(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+async def test_claims(kubelet: FakeKubelet, pod: Pod) -> None:
     """Devices of claims are read too, each once, with the CDI names that the kubelet adds to it."""
     first = replace(CLAIM, device="gpu-0")
     share = replace(CLAIM, name="share", share_id="s")
@@ -62,7 +62,7 @@ async def test_claims(kubelet: FakeKubelet, pod: KubeletPod) -> None:
     assert len(read.allocated) == 2
 
 
-async def test_claims_of_an_old_kubelet(tmp_path: Path, pod: KubeletPod) -> None:
+async def test_claims_of_an_old_kubelet(tmp_path: Path, pod: Pod) -> None:
     """Only v1 tells claims."""
     kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
     (main,) = pod.containers
@@ -73,7 +73,7 @@ async def test_claims_of_an_old_kubelet(tmp_path: Path, pod: KubeletPod) -> None
     await kubelet.stop()
 
 
-async def test_upgrade(tmp_path: Path, pod: KubeletPod) -> None:
+async def test_upgrade(tmp_path: Path, pod: Pod) -> None:
     """After an upgrade of the kubelet the first read speaks v1, after a downgrade v1alpha1."""
     client = PodResources(tmp_path / "pod-resources" / "kubelet.sock")
     seen = []
@@ -87,9 +87,9 @@ async def test_upgrade(tmp_path: Path, pod: KubeletPod) -> None:
     assert seen == [("v1alpha1", False), ("v1", True), ("v1alpha1", False)]
 
 
-async def test_pods_without_devices(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+async def test_pods_without_devices(kubelet: FakeKubelet, pod: Pod) -> None:
     """Pods and containers without devices are no holders."""
-    idle = KubeletContainer(name="idle")
+    idle = Container(name="idle")
     kubelet.pods = [replace(pod, name="web", containers=(idle,)), replace(pod, containers=(idle,))]
     assert (await PodResources(kubelet.socket).read()).allocated == ()
 
@@ -113,7 +113,7 @@ async def test_a_large_answer_is_read_while_lookups_of_names_hang(kubelet: FakeK
 
 
 @pytest.mark.parametrize("name", ["with space", "per%41cent", "hash#", "query?", "gerät", "x" * 200])
-async def test_odd_paths(tmp_path: Path, pod: KubeletPod, name: str) -> None:
+async def test_odd_paths(tmp_path: Path, pod: Pod, name: str) -> None:
     """Paths with odd characters and paths too long for a socket address work."""
     kubelet = FakeKubelet(tmp_path / name)
     kubelet.pods = [pod]
@@ -133,16 +133,14 @@ async def test_relative_path(kubelet: FakeKubelet, tmp_path: Path, monkeypatch: 
 async def test_many_devices(kubelet: FakeKubelet) -> None:
     """250 pods with 48 devices on two NUMA nodes are read in well under a second of work."""
     kubelet.pods = [
-        KubeletPod(
+        Pod(
             namespace="ml",
             name=f"pod-{pod}",
             uid=str(pod),
             containers=(
-                KubeletContainer(
+                Container(
                     name="main",
-                    devices=(
-                        KubeletDevices("nvidia.com/gpu", tuple(f"GPU-{pod}::{n}" for n in range(48)), (0, 1)),
-                    ),
+                    devices={"nvidia.com/gpu": tuple(f"GPU-{pod}::{n}" for n in range(48))},
                 ),
             ),
         )

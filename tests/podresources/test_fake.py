@@ -5,9 +5,10 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Pod
+from podresources.channel import Dialer
 from podresources.client import PodResources
-from podresources.dialer import Dialer
 from podresources.messages import (
     ALLOCATABLE_V1,
     LIST_V1,
@@ -52,12 +53,12 @@ async def test_offered_devices_are_repeated_for_each_numa_node(kubelet: FakeKube
 
 
 async def test_init_containers_are_listed_if_they_run_as_long_as_the_pod(
-    kubelet: FakeKubelet, pod: KubeletPod
+    kubelet: FakeKubelet, pod: Pod
 ) -> None:
     """A restartable init container is listed with its devices, any other is not."""
     held = pod.containers[0]
     first, guard = (replace(held, name=name, init=True) for name in ("first", "guard"))
-    kubelet.pods = [replace(pod, containers=(first, replace(guard, restartable=True)))]
+    kubelet.pods, kubelet.sidecars = [replace(pod, containers=(first, guard))], frozenset({"guard"})
     found = await PodResources(kubelet.socket).read()
     assert {each.holder.container for each in found.allocated} == {"guard"}
 
@@ -69,9 +70,9 @@ async def test_calls(kubelet: FakeKubelet) -> None:
     assert kubelet.calls == {"List": 2, "GetAllocatableResources": 2}
 
 
-async def test_resources_not_listed(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+async def test_resources_not_listed(kubelet: FakeKubelet, pod: Pod) -> None:
     """A pod may be known to the Pods API alone."""
-    kubelet.pods = [replace(pod, resources_listed=False)]
+    kubelet.unlisted = frozenset({pod.uid})
     assert (await PodResources(kubelet.socket).read()).allocated == ()
     assert [found.uid for found in await Pods(kubelet.pods_socket).read()] == [pod.uid]
 
@@ -84,7 +85,7 @@ async def test_two_servers(kubelet: FakeKubelet) -> None:
     )
 
 
-async def test_other_loop(tmp_path: Path, pod: KubeletPod) -> None:
+async def test_other_loop(tmp_path: Path, pod: Pod) -> None:
     """The kubelet may run in the loop of another thread."""
     kubelet = FakeKubelet(tmp_path)
     kubelet.pods = [pod]

@@ -9,7 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletPod
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Pod
 from podresources.channel import KubeletError
 from podresources.client import KEPT, PodResources
 from tests.podresources.support import Clock
@@ -74,9 +75,7 @@ async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodRe
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL])
-async def test_after_a_refusal(
-    kubelet: FakeKubelet, clock: Clock, pod: KubeletPod, code: grpc.StatusCode
-) -> None:
+async def test_after_a_refusal(kubelet: FakeKubelet, clock: Clock, pod: Pod, code: grpc.StatusCode) -> None:
     """A read that fails is no restart: an answer after it is taken as it is, however often that happens."""
     client = PodResources(kubelet.socket, timeout=0.5, clock=clock, wall=clock)
     kubelet.pods = [pod]
@@ -171,7 +170,7 @@ async def test_offers_in_use(kubelet: FakeKubelet, client: PodResources, clock: 
 
 
 async def test_offers_after_restart(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: KubeletPod
+    kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: Pod
 ) -> None:
     """Resources missing after a restart of the kubelet stay on offer until it has settled."""
     kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]

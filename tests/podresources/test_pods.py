@@ -5,8 +5,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.fake_kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
-from exporter.demo.scenario.pods import Claim
+from exporter.demo.fake_kubelet import FakeKubelet
+from exporter.demo.scenario.pods import Claim, Container
+from exporter.demo.scenario.pods import Pod as HeldPod
 from exporter.model import ContainerSpec, PodDetails, PodIdentity, ResourceHealth
 from podresources.channel import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod
@@ -21,16 +22,15 @@ def payload(uid: str = "uid-1", *, namespace: str = "ml", name: str = "train") -
     return bytes(Pod(metadata={"uid": uid, "namespace": namespace, "name": name}).SerializeToString())
 
 
-async def test_read(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+async def test_read(kubelet: FakeKubelet, pod: HeldPod) -> None:
     """Pods come by uid, with their containers by the id that a cgroup's name holds."""
-    waiting = KubeletPod(
+    waiting = HeldPod(
         namespace="web",
         name="shop",
         uid="uid-0",
-        containers=(KubeletContainer(name="nginx"),),
-        resources_listed=False,
+        containers=(Container(name="nginx"),),
     )
-    kubelet.pods = [pod, waiting]
+    kubelet.pods, kubelet.unlisted = [pod, waiting], frozenset({waiting.uid})
     assert await Pods(kubelet.pods_socket).read() == (
         PodIdentity(
             uid="uid-0",
@@ -45,7 +45,9 @@ async def test_read(kubelet: FakeKubelet, pod: KubeletPod) -> None:
             name="train",
             containers=("main",),
             container_ids={"a" * 64: "main"},
-            details=PodDetails(containers=(ContainerSpec(name="main"),), phase="Running"),
+            details=PodDetails(
+                containers=(ContainerSpec(name="main", limits={"nvidia.com/gpu": 2}),), phase="Running"
+            ),
         ),
     )
 
@@ -90,11 +92,11 @@ async def test_all_kinds_of_containers(tmp_path: Path, serve_raw: RawServer) -> 
 async def test_health_of_devices(kubelet: FakeKubelet) -> None:
     """Each device of an ordinary container comes with the health in the status of the pod."""
     claim = Claim(device="gpu-1", name="ml-gpu", uid="11111111-2222-3333-4444-555555555555", health="Unknown")
-    devices = (KubeletDevices("nvidia.com/gpu", ("GPU-a", "GPU-b")),)
+    devices = {"nvidia.com/gpu": ("GPU-a", "GPU-b")}
     healths = {"GPU-a": "Healthy", "GPU-b": "Unhealthy"}
-    main = KubeletContainer(name="main", devices=devices, claims=(claim,), health=healths)
-    load = KubeletContainer(name="load", init=True, devices=devices, health=healths)
-    kubelet.pods = [KubeletPod(namespace="ml", name="train", uid="uid-1", containers=(load, main))]
+    main = Container(name="main", devices=devices, claims=(claim,), health=healths)
+    load = Container(name="load", init=True, devices=devices, health=healths)
+    kubelet.pods = [HeldPod(namespace="ml", name="train", uid="uid-1", containers=(load, main))]
     (identity,) = await Pods(kubelet.pods_socket).read()
     assert identity.details is not None
     assert sorted(identity.details.health) == [

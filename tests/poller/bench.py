@@ -9,9 +9,9 @@ from typing import Any
 
 import pynvml
 
-from exporter.config.settings import Settings, load_settings
+from exporter.config import Settings, load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario
 from exporter.model import CollectorHealth, ContainerRow, Memory, Snapshot
 from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import NvmlHang
+from exporter.demo.scenario import NvmlHang, catalog
 from exporter.model import Snapshot
 from exporter.poll.budget import Budget
 from exporter.poll.collector import Collector

@@ -22,7 +22,7 @@ from exporter.model import (
     Topology,
 )
 from exporter.poll.condition_tracker import UNSEEN_RESTART_SECONDS, ConditionTracker, is_restarted
-from exporter.poll.condition_windows import GENERATION_SECONDS, LINK_SECONDS, THROTTLE_SECONDS, Window
+from exporter.poll.several_readings import GENERATION_SECONDS, LINK_SECONDS, THROTTLE_SECONDS, Window
 
 AT = 1_700_000_000.0
 PERIOD = 10.0
@@ -152,7 +152,7 @@ def test_an_xid_counts_for_hours_where_no_counter_shows_a_restart(counters: dict
     assert rows[0].raised["needs_reset"].since == AT + bench.time - 5
     tracker, old = bench._tracker, rows[0]
     later = replace(old, reading=replace(old.reading, read_monotonic=bench.time + 1))
-    (now,) = tracker.advance((later,), None, AT + UNSEEN_RESTART_SECONDS + 60)
+    (now,) = tracker.advance((later,), HardwareReading(), AT + UNSEEN_RESTART_SECONDS + 60)
     assert now.conditions["needs_reset"] is lasts
 
 

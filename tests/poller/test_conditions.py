@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario, catalog
 from exporter.model import Condition, Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from aiohttp import ClientSession
 
-from exporter.config.settings import ListenAddress
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import NvmlError, NvmlHang
+from exporter.config import ListenAddress
+from exporter.demo.scenario import NvmlError, NvmlHang, catalog
 from exporter.model import SliceCount
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod

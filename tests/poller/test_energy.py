@@ -11,7 +11,7 @@ import pytest
 
 from exporter.demo.machine import GpuState
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.schema import Scenario
+from exporter.demo.scenario import Scenario
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources

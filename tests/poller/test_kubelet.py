@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
-from exporter.exposition.page import Exposition, choose_format
+from exporter.demo.scenario import KubeletFailure, PodDelete, catalog
+from exporter.exposition import Exposition, choose_format
 from exporter.metrics.selection import Selection
 from tests.demo.making import made, pod
 from tests.golden.page import Page
@@ -24,7 +23,7 @@ def with_faults(name: str, *faults):
 
 def down():
     """Take the kubelet away for a while."""
-    return KubeletDown(kind="kubelet_down", at=AWAY, for_=BACK - AWAY)
+    return KubeletFailure(kind="kubelet_down", at=AWAY, for_=BACK - AWAY)
 
 
 @pytest.mark.slow
@@ -91,7 +90,7 @@ async def test_a_kubelet_that_returns_is_noticed_within_two_seconds():
 
 async def test_an_exporter_that_starts_before_the_kubelet():
     """Without a kubelet there are devices and processes but no holders; they come when it does."""
-    scenario = with_faults("t4-timeslicing", KubeletDown(kind="kubelet_down", for_=BACK))
+    scenario = with_faults("t4-timeslicing", KubeletFailure(kind="kubelet_down", for_=BACK))
     async with polled(scenario) as (node, poller):
         await poller.first()
         assert health(poller.snapshot, "podresources").errors == {"absent": 1}
@@ -106,8 +105,8 @@ async def test_an_exporter_that_starts_before_the_kubelet():
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (KubeletHang(kind="kubelet_hang", at=AWAY, for_=10), "deadline"),
-        (KubeletRateLimit(kind="kubelet_rate_limit", at=AWAY, for_=10), "rate_limited"),
+        (KubeletFailure(kind="kubelet_hang", at=AWAY, for_=10), "deadline"),
+        (KubeletFailure(kind="kubelet_rate_limit", at=AWAY, for_=10), "rate_limited"),
     ],
 )
 async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: str):

@@ -11,11 +11,11 @@ import pynvml
 import pytest
 from aiohttp import ClientSession
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.demo.node import FakeNode
 from exporter.demo.nvml.events import Happening
-from exporter.demo.scenario.catalog import Scenario
-from exporter.exposition.page import Exposition, Format
+from exporter.demo.scenario import Scenario
+from exporter.exposition import Exposition, Format
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.model import GpuIdentity, GpuReading
 from exporter.model.mig_profiles import MigProfile, MigProfiles
 from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder

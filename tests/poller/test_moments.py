@@ -14,6 +14,8 @@ from tests.attribution.build import GIB, UUID, gpu, held, whole, workloads
 from tests.poller.bench import DEFAULTS, failing, polled, rows
 
 ANNA = "nb-anna"
+# Seconds after which a source is late: enough for those that are not, on a busy machine.
+LATE = 2.0
 
 
 def without(allocations, pod):
@@ -47,32 +49,22 @@ async def test_a_kubelet_that_is_silent_makes_nobody_a_mere_user():
         assert await slices_while(poller, node, silent) == [[0], [None], [1]]
 
 
-async def test_a_mapping_that_the_client_kept_is_of_the_poll_in_which_it_was_told():
-    """A kubelet that has just started lists nothing: the mapping from before stands in, and is as old."""
-    async with polled(catalog.load("t4-timeslicing"), deadline=1.0) as (node, poller):
-
-        async def kept():
-            return poller.evidence.allocations
-
-        assert await slices_while(poller, node, kept) == [[0], [None], [1]]
-        assert failing(poller.snapshot) == set()
-
-
 @pytest.mark.slow
 async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
     """It was given in the poll before; the next answer is one again."""
-    async with polled(catalog.load("t4-timeslicing"), deadline=0.3) as (node, poller):
-        real = poller._allocations._read
+    async with polled(catalog.load("t4-timeslicing"), deadline=LATE) as (node, poller):
+        real, over = poller._allocations._read, asyncio.Event()
 
         async def late():
             answer = without(await real(), ANNA)
-            await asyncio.sleep(0.6)
+            await over.wait()
             return answer
 
         poller._allocations._read = late
         assert "podresources" in failing(await poller.poll())
         poller._allocations._read = real
-        await asyncio.sleep(0.6)
+        over.set()
+        await asyncio.wait({poller._allocations._task})
         await node.step(5)
         assert [row.slices for row in rows(await poller.poll(), ANNA)] == [None]
         assert failing(poller.snapshot) == set()
@@ -84,12 +76,12 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
 @pytest.mark.parametrize("name", ["t4-timeslicing", "h100-exclusive"])
 async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: str):
     """Its lists are older than the poll that takes them: who is not on them may have come since."""
-    async with polled(catalog.load(name), deadline=0.3) as (node, poller):
+    async with polled(catalog.load(name), deadline=LATE) as (node, poller):
         nvml = poller._sources.nvml
-        real = nvml.read
+        real, over = nvml.read, asyncio.Event()
 
         async def slow():
-            await asyncio.sleep(0.6)
+            await over.wait()
             read = await real()
             # Nobody had begun to work yet.
             nobody = tuple(
@@ -105,7 +97,8 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
         await node.step(5)
         assert failing(await poller.poll()) == {"nvml"}
         poller._devices._nvml._read = real
-        await asyncio.sleep(1.0)
+        over.set()
+        await asyncio.wait({poller._devices._nvml._task})
         await node.step(10)
         taken = await poller.poll()
         assert failing(taken) == set()

@@ -13,9 +13,8 @@ import pytest
 
 from exporter.concurrency import NoThreadError
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import KubeletDown
-from exporter.poll import file_readers, kubelet_retry
+from exporter.demo.scenario import KubeletFailure, catalog
+from exporter.poll import file_readers, kubelet_restart
 from exporter.poll.file_readers import ABSENT, SocketFileReader
 from exporter.poll.poller import Poller
 from tests.faults.kubelet_servers import make_dead
@@ -29,7 +28,7 @@ SOON = 20
 @pytest.fixture(autouse=True)
 def settle_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time after a change end within a test."""
-    monkeypatch.setattr(kubelet_retry, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def unheard() -> Iterator[socket.socket]:
 @asynccontextmanager
 async def without_kubelet() -> AsyncIterator[tuple[FakeNode, Poller, Path]]:
     """Start a node whose kubelet comes at BACK, a poller with a minute's interval, and the socket's path."""
-    down = KubeletDown(kind="kubelet_down", for_=BACK)
+    down = KubeletFailure(kind="kubelet_down", for_=BACK)
     scenario = replace(catalog.load("t4-timeslicing"), faults=(down,))
     async with polled(scenario, poll_interval=60.0, stale_after=180.0) as (node, poller):
         path = node.paths.pod_resources_socket
@@ -181,7 +180,7 @@ async def test_an_absent_kubelet_is_not_asked_between_polls():
 @pytest.mark.slow
 async def test_a_socket_that_listens_later(unheard: socket.socket, monkeypatch: pytest.MonkeyPatch):
     """After it has appeared it is tried for a while, without another change of the file."""
-    monkeypatch.setattr(kubelet_retry, "SETTLE_SECONDS", 30.0)
+    monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 30.0)
     async with without_kubelet() as (_, poller, path):
         await poller.first()
         async with running(poller):

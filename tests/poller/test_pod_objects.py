@@ -11,9 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import Scenario
-from exporter.doctor.objects import object_checks
+from exporter.demo.scenario import Scenario, catalog
+from exporter.doctor.workloads import object_checks
 from exporter.kubernetes import WatchedPods
 from exporter.model import PodDetails, PodIdentity, ResourceHealth, SliceCount
 from exporter.poll.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import KubeletDown, KubeletHang, NvmlError, NvmlHang
+from exporter.demo.scenario import KubeletFailure, NvmlError, NvmlHang, catalog
 from exporter.model import GpuIdentity, GpuReading
 from exporter.poll.accounting import Coverage
 from exporter.poll.pod_names import PodNames
@@ -27,7 +26,7 @@ def entitled(snapshot) -> dict:
 @pytest.mark.slow
 async def test_a_kubelet_that_hung_is_noticed_within_two_seconds_and_costs_the_devices_nothing():
     """While it hangs, polls keep their rhythm; when it answers again, the page knows in less than 2 s."""
-    hang = KubeletHang(kind="kubelet_hang", at=FAULT, for_=OVER - FAULT)
+    hang = KubeletFailure(kind="kubelet_hang", at=FAULT, for_=OVER - FAULT)
     scenario = replace(catalog.load("a10-mps"), faults=(hang,))
     async with polled(scenario, poll_interval=2.0) as (node, poller):
         await poller.first()
@@ -44,7 +43,7 @@ async def test_a_kubelet_that_hung_is_noticed_within_two_seconds_and_costs_the_d
 @pytest.mark.slow
 async def test_the_poll_for_a_returning_kubelet_does_not_put_off_the_one_that_is_due():
     """It comes in between; the GPUs are asked at the same pace as ever."""
-    down = KubeletDown(kind="kubelet_down", at=FAULT, for_=OVER - FAULT)
+    down = KubeletFailure(kind="kubelet_down", at=FAULT, for_=OVER - FAULT)
     scenario = replace(catalog.load("a10-mps"), faults=(down,))
     async with polled(scenario, poll_interval=1.5) as (node, poller):
         await poller.first()
@@ -83,7 +82,7 @@ async def test_what_is_old_by_the_clock_goes_whichever_way_the_clock_was_set(jum
         assert shown.gpus
 
         poller._wall = lambda: shown.timestamp + jump
-        poller._expire()
+        poller._fail("poll failed: %r", OSError("no"))
 
         assert not poller.snapshot.gpus
 

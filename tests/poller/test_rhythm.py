@@ -42,7 +42,7 @@ class BrokenReading:
     """A driver whose readings nothing can be made of; stands in for a fault in the join itself."""
 
     restart_reason = None
-    latest: HardwareReading | None = None
+    latest = HardwareReading()
 
     async def read(self) -> HardwareReading:
         """Answer with what cannot be joined."""

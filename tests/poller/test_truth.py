@@ -197,6 +197,6 @@ async def test_order_and_evidence():
             "identity",
             "sharing",
         ]
-        assert poller.evidence.hardware is not None
+        assert poller.evidence.hardware.gpus
         assert poller.evidence.allocations.read_at == snapshot.node.allocations_read_at
         assert poller.evidence.workloads.process_view

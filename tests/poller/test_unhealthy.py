@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario import Scenario
 from exporter.model import SliceCount, Snapshot
 from tests.demo.making import gpu, made, pod
 from tests.poller.bench import QUICK, failing, polled

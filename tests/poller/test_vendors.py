@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.catalog import Scenario
-from exporter.demo.scenario.schema import NvmlError, NvmlHang
+from exporter.demo.scenario import NvmlError, NvmlHang, Scenario, catalog
 from tests.demo.making import gpu, made
 from tests.poller.bench import QUICK, failing, polled
 

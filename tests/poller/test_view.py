@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.scenario import catalog
-from exporter.demo.scenario.schema import NvmlError
+from exporter.demo.scenario import NvmlError, catalog
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from tests.poller.bench import failing, health, holders, polled, rows
 from tests.truth import truth_of

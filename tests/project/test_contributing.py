@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.sharing.base import System
 from exporter.sharing.base.holdings import holdings_of
-from exporter.sharing.base.system import System
 from exporter.sharing.base.view import NodeFacts, View
-from exporter.sharing.nvidia.device_plugin import Nvidia
+from exporter.sharing.nvidia_plugin import Nvidia
 from tests.attribution.build import GIB, UUID, gpu, held
 from tests.sharing.build import allocations, container, pod, pods
 

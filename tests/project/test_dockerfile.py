@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -10,10 +10,8 @@ import pynvml
 import pytest
 from packaging.requirements import Requirement
 
+from alerts.reference_pages import mig_profiles_page, settings_page, xids_page
 from exporter.commands.metrics import metrics_markdown
-from exporter.config.settings import settings_markdown
-from exporter.model.conditions import xids_page
-from exporter.model.mig_profiles import mig_profiles_page
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -92,7 +90,7 @@ def test_every_dependency_has_its_reason() -> None:
     ("page", "make"),
     [
         ("metrics.md", metrics_markdown),
-        ("settings.md", settings_markdown),
+        ("settings.md", settings_page),
         ("xids.md", xids_page),
         ("mig-profiles.md", mig_profiles_page),
     ],

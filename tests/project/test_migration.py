@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from alerts.reference_pages import settings_page
 from exporter.commands.metrics import metrics_markdown
-from exporter.config.settings import settings_markdown
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.metrics.dcgm import DCGM
 from tests.exposition.dcgm_node import NODE
 
@@ -154,7 +154,7 @@ def test_rows_in_words_are_few() -> None:
 def test_our_settings_on_the_page_exist() -> None:
     """Each flag in the right column is an option, and each value of our chart is in its values."""
     flags, values = _settings_tables()
-    options = set(re.findall(r"`(--[\w-]+)`", settings_markdown()))
+    options = set(re.findall(r"`(--[\w-]+)`", settings_page()))
     chart = yaml.safe_load((ROOT / "deploy/charts/gpuslice-exporter/values.yaml").read_text())
 
     assert set(re.findall(r"`(--[\w-]+)", flags)) - options == set()

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import side_by_side
 from benchmarks.document import page as page_of
-from benchmarks.judge import verdicts
+from benchmarks.document import verdicts
 from benchmarks.processes import MissingError
 from benchmarks.side_by_side import programs
 from benchmarks.side_by_side.driver import WHOLE, Control, Layout, compile_driver

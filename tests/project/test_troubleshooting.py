@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from alerts.reference_pages import settings_page
 from alerts.thresholds import load_thresholds
-from exporter.config.settings import settings_markdown
-from exporter.doctor.checks import FINDINGS
-from exporter.doctor.report import DOCUMENTATION, TROUBLESHOOTING
+from exporter.doctor import DOCUMENTATION, TROUBLESHOOTING
+from tests.commands.doctor_bench import FINDINGS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
@@ -72,7 +72,7 @@ def test_series_exist() -> None:
 
 def test_options_exist() -> None:
     """Each is one of the exporter's, or of a program that the page names."""
-    ours = set(OPTION.findall(settings_markdown()))
+    ours = set(OPTION.findall(settings_page()))
     assert set(OPTION.findall(SAID)) - OTHERS <= ours
 
 

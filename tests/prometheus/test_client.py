@@ -8,7 +8,7 @@ import time
 import pytest
 from aiohttp import web
 
-from exporter.prometheus import Prometheus, PrometheusError, client
+from exporter.prometheus import Prometheus, PrometheusError
 from tests.end_to_end.programs import free_port
 from tests.prometheus.answering import NOTHING, answering, saying
 
@@ -201,7 +201,7 @@ async def test_a_server_that_hangs():
 
 async def test_an_answer_without_end(monkeypatch):
     """Memory is bounded, whatever is sent."""
-    monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("exporter.prometheus.MOST_BYTES", 1 << 20)
     said = await complaint(saying(" " * (2 << 20)))
     assert said == "a response of Prometheus is larger than 1 MiB"
 

@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from exporter.demo.scenario.catalog import load
-from exporter.history.past import FIELDS, Wanted
+from exporter.history import FIELDS, Ask, Wanted
 from exporter.metrics import ENTITIES, FAMILIES, IDENTITY_LABELS, field_name
-from exporter.prometheus import Prometheus, PrometheusHistory
-from exporter.prometheus.past_queries import grid_of
+from exporter.prometheus import Prometheus
+from exporter.prometheus.past_queries import PrometheusHistory, past_of, step_ending_at
 from tests.end_to_end.programs import prometheus
 from tests.end_to_end.serving import Served, serving
 from tests.prometheus.waiting import eventually
@@ -120,7 +120,7 @@ async def _ready(client, jobs):
 async def test_prometheus_tells_what_the_node_said(watched, name):
     """Every field of every thing comes back under our own labels, whatever the scrape does to them."""
     node, history = watched[name]
-    past = await history.read(span=120, end=None, points=121, wanted=Wanted())
+    past = await history.read(Ask(span=120, points=121))
     assert (past.source, past.note, past.step) == ("prometheus", "", 1.0)
     expected, found = known(node.poller.snapshot), newest(past)
     assert found.keys() == expected.keys()
@@ -134,7 +134,7 @@ async def test_prometheus_tells_what_the_node_said(watched, name):
 async def test_two_jobs_double_nothing(watched):
     """A node that two jobs scrape has the memory of one."""
     node, history = watched["two jobs"]
-    past = await history.read(span=60, end=None, points=61, wanted=Wanted())
+    past = await history.read(Ask(span=60, points=61))
     expected = known(node.poller.snapshot)
     found = newest(past)
     assert found.keys() == expected.keys()
@@ -148,7 +148,7 @@ async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(watched):
     before = {row.holder for row in node.poller.snapshot.containers}
 
     async def told():
-        past = await history.read(span=20, end=None, points=2, wanted=Wanted(summing=True))
+        past = await history.read(Ask(span=20, points=2, wanted=Wanted(summing=True)))
         return past, {track.labels["pod"] for track in past.tracks if track.level == "container"}
 
     await node.poll(45)
@@ -176,7 +176,7 @@ async def test_a_part_of_it(watched):
     node, history = watched["operator"]
 
     async def told(**wanted):
-        past = await history.read(span=60, end=None, points=61, wanted=Wanted(**wanted))
+        past = await history.read(Ask(span=60, points=61, wanted=Wanted(**wanted)))
         return newest(past).keys()
 
     everything = known(node.poller.snapshot).keys()
@@ -210,9 +210,10 @@ async def test_a_part_of_it(watched):
 def test_steps(span, points, step, count):
     """Steps are whole minutes, no more than asked for, at multiples of themselves, up to the end."""
     end = 1_700_000_123.4
-    grid = grid_of(span, end, points, 60.0)
-    assert (grid.step, grid.count) == (step, count)
-    assert grid.start % grid.step == 0
-    assert grid.end - grid.step < end <= grid.end
-    assert grid_of(span, end + 0.001, points, 60.0) == grid
-    assert [grid.place(grid.start + number * step) for number in (0, 1, count)] == [-1, 0, count - 1]
+    past = past_of(span, end, points, 60.0)
+    assert (past.step, past.count) == (step, count)
+    assert past.start % past.step == 0
+    assert past.end - past.step < end <= past.end
+    assert past_of(span, end + 0.001, points, 60.0) == past
+    ends = [past.start + number * step for number in (0, 1, count)]
+    assert [step_ending_at(past, end) for end in ends] == [-1, 0, count - 1]

@@ -6,10 +6,11 @@ from contextlib import AsyncExitStack
 import pytest
 
 from exporter.demo.scenario.catalog import load
-from exporter.history import NotKeptError, Wanted
+from exporter.history import Ask, NotKeptError, Wanted
 from exporter.history.ring import OFFERED, History, span_seconds, spans_of
-from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
-from exporter.prometheus.combined_history import RETRY_AFTER
+from exporter.prometheus import Prometheus
+from exporter.prometheus.combined_history import RETRY_AFTER, LongerHistory
+from exporter.prometheus.past_queries import PrometheusHistory
 from tests.end_to_end.programs import free_port, prometheus
 from tests.end_to_end.serving import serving
 from tests.prometheus.answering import answering, saying
@@ -39,7 +40,7 @@ class Node:
 
     async def read(self, span, end=None, points=60):
         """Ask for the GPUs' past."""
-        return await self.longer.read(span=span, end=end, points=points, wanted=GPUS)
+        return await self.longer.read(Ask(span=span, end=end, points=points, wanted=GPUS))
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ async def test_before_the_first_poll():
     async with serving(load("h100-exclusive")) as unpolled, answering(telling) as server:
         node = Node(unpolled, server.url)
         past = await node.read(DAY)
-        assert (past.source, past.tracks) == ("memory", ())
+        assert (past.source, tuple(past.tracks)) == ("memory", ())
         assert "no GPU is known yet" in past.note
         assert server.paths == []
         await node.longer.close()
@@ -252,7 +253,7 @@ async def test_a_real_prometheus_is_killed_and_comes_back(tmp_path, served):
     async def told():
         nonlocal clock
         clock += 60
-        past = await longer.read(span=900, end=None, points=901, wanted=GPUS)
+        past = await longer.read(Ask(span=900, points=901, wanted=GPUS))
         return past if past.source == "prometheus" else None
 
     async def totals():
@@ -267,7 +268,7 @@ async def test_a_real_prometheus_is_killed_and_comes_back(tmp_path, served):
             (total,) = await eventually(totals, "Prometheus has scraped the node")
             assert total == served.poller.snapshot.gpus[0].reading.memory.total
         clock += 60
-        gone = await longer.read(span=900, end=None, points=901, wanted=GPUS)
+        gone = await longer.read(Ask(span=900, points=901, wanted=GPUS))
         assert gone.source == "memory"
         assert "Prometheus cannot be reached: Connection refused" in gone.note
         with prometheus(tmp_path, jobs, port=port):

@@ -17,7 +17,9 @@ from exporter.model import (
     PodDetails,
     PodIdentity,
 )
-from exporter.sharing import NodeFacts, Roots, resolve_holdings
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base import Roots
+from exporter.sharing.base.view import NodeFacts
 from tests.attribution.build import gpu
 
 OTHER_UUID = "GPU-00000000-0000-0000-0000-0000000000ff"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from exporter.model import Allocation, Holdings, OfferedDevice
-from exporter.sharing import Objections
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import UUID, gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, resolve
 

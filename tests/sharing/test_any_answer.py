@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, Allocations, ContainerRef, OfferedDevice
-from exporter.sharing import NodeFacts, resolve_holdings
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base.view import NodeFacts
 from tests.attribution.build import MIG, UUID, gpu, mig, mig_gpu, process
 from tests.sharing.build import OTHER_UUID, numbered
 

@@ -12,15 +12,16 @@ from exporter.model import (
     DeviceUse,
     Meter,
     OfferedDevice,
+    Problem,
     SliceCount,
     SystemFiles,
 )
+from exporter.sharing import vgpu_manager
 from exporter.sharing.base import reading
 from exporter.sharing.base.reading import listed
-from exporter.sharing.hami import ascend, cache
+from exporter.sharing.hami import ascend, cache_files
 from exporter.sharing.hami.annotations import parse_allocation, places_of
 from exporter.sharing.hami.cache import Content, decode
-from exporter.sharing.others import vgpu_manager
 from tests.attribution.build import UUID, gpu, held
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 from tests.sharing.hami_regions import begun, content, join
@@ -311,7 +312,7 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_bytes(content(made))
 
-    found = cache.read_hami(roots_at(hami=tmp_path))
+    found = cache_files.read_hami(roots_at(hami=tmp_path))
 
     assert [(each.pod_uid, each.devices[0].memory_used) for each in found.containers] == [("uid-p", GIB)]
     assert found.problems == ()
@@ -320,7 +321,7 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
 @pytest.mark.parametrize(
     ("read", "folder"),
     [
-        (cache.read_hami, "containers"),
+        (cache_files.read_hami, "containers"),
         (ascend.read_vnpu, "containers"),
         (vgpu_manager.read_vgpu_manager, "."),
     ],
@@ -342,8 +343,10 @@ def test_as_many_names_as_are_read_are_no_problem(tmp_path):
     """A folder with just so many is read whole."""
     for name in "cab":
         (tmp_path / name).touch()
-    assert list(listed(tmp_path, 3)) == ["a", "b", "c"]
-    assert list(listed(tmp_path / "nowhere", 3)) == []
+    problems: list[Problem] = []
+    assert listed(tmp_path, 3, problems) == ["a", "b", "c"]
+    assert listed(tmp_path / "nowhere", 3, problems) == []
+    assert problems == []
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,9 @@
 
 import logging
 
-from exporter.model import Allocation, ContainerRef
-from exporter.sharing import Objections
-from exporter.sharing.base.view import MOST_LINES, Problem
-from exporter.sharing.tencent.gpu_manager import read_vcuda
+from exporter.model import Allocation, ContainerRef, Problem
+from exporter.sharing.base.view import MOST_LINES, Objections
+from exporter.sharing.gpu_manager import read_vcuda
 from tests.attribution.build import UUID, gpu
 from tests.sharing.build import pod, pods, resolve, roots_at
 

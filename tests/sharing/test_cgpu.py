@@ -5,7 +5,7 @@ import json
 import pytest
 
 from exporter.model import ContainerFile, DeviceUse, Meter, PodIdentity, SystemFiles
-from exporter.sharing import Objections
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, held
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
 from tests.sharing.test_gpushare import ALLOCATION, CORES, MEMORY, allocated, indexed, offers, units

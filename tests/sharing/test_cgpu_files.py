@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceUse
-from exporter.sharing import Roots
-from exporter.sharing.alibaba.cgpu import LONGEST, MOST_NAMES, read_instances
+from exporter.sharing.base import Roots
+from exporter.sharing.cgpu import LONGEST, MOST_NAMES, read_instances
 
 SHORT = "0123456789ab"
 MEMINFO = "Free: 6730809344\nPID: 19772 Mem: 200278016\n"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sharing import Roots
+from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
 from exporter.sharing.dra import checkpoint
 from exporter.sharing.dra.checkpoint import Prepared, decode, read_checkpoint, with_known

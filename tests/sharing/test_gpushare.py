@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity, OfferedDevice
-from exporter.sharing import Objections
-from exporter.sharing.alibaba import gpushare
+from exporter.sharing import gpushare
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
 

@@ -8,20 +8,20 @@ from exporter.model import (
     ContainerFile,
     ContainerRef,
     DeviceUse,
-    FileProblem,
     Meter,
     OfferedDevice,
     PodIdentity,
+    Problem,
     SliceCount,
     SystemFiles,
 )
 from exporter.model.kubelet import LAST_APPLIED, extended_resources, kept_annotations, quantity
-from exporter.sharing import NodeFacts, Objections, made, without_use
+from exporter.sharing import made, without_use
+from exporter.sharing.base import Claim, Grant, Granted, System, unread_device
 from exporter.sharing.base.holdings import holdings_of
-from exporter.sharing.base.system import Claim, Grant, Granted, System, unread_device
-from exporter.sharing.base.view import MOST_LINES, Problem, View
-from exporter.sharing.nvidia.device_plugin import Nvidia
-from exporter.sharing.others.amd_plugin import Amd
+from exporter.sharing.base.view import MOST_LINES, NodeFacts, Objections, View
+from exporter.sharing.nvidia_plugin import Nvidia
+from exporter.sharing.plain_plugins import Amd
 from tests.attribution.build import (
     GIB,
     MIG,
@@ -390,7 +390,7 @@ def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCapture
 def test_problems_of_files_are_counted_with_those_of_annotations():
     """Whoever reads a file hands its problems on."""
     objections = Objections()
-    problem = FileProblem(reason="file", about="/x", text="too short")
+    problem = Problem(reason="file", about="/x", text="too short")
     resolve(gpu(), files={"hami": SystemFiles(problems=(problem,))}, objections=objections)
     assert objections.counts == {"hami_file": 1}
 

@@ -12,14 +12,15 @@ from exporter.model import (
     ContainerFile,
     DeviceKey,
     DeviceUse,
-    FileProblem,
     Meter,
     NodeObject,
     OfferedDevice,
+    Problem,
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import Objections, read_files
+from exporter.sharing import read_files
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at, where
 
@@ -529,7 +530,7 @@ def test_an_annotation_is_not_held_once_for_each_resource_with_slices():
 def test_files_that_cannot_be_read_are_counted():
     """A cache that is no cache is told under the name of the system."""
     objections = Objections()
-    problem = FileProblem(reason="file", about="uid-train_main/x.cache", text="has 5 bytes")
+    problem = Problem(reason="file", about="uid-train_main/x.cache", text="has 5 bytes")
 
     resolve(GPUS, objections=objections, files={"hami": SystemFiles(problems=(problem,))})
 

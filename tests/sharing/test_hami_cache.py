@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import DeviceUse
-from exporter.sharing import Roots
+from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
-from exporter.sharing.hami.cache import Content, decode, read_hami
-from exporter.sharing.hami.cache_layout import LAYOUTS
+from exporter.sharing.hami.cache import LAYOUTS, Content, decode
+from exporter.sharing.hami.cache_files import read_hami
 from tests.sharing.build import roots_at
 from tests.sharing.hami_regions import MAGIC, NAMES, begun, content, join, region
 

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.model import DeviceKey, NodeObject, OfferedDevice, SliceCount
-from exporter.sharing import Objections
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import UUID, gpu, held
 from tests.sharing.build import OTHER_UUID, numbered, only, resolve
 

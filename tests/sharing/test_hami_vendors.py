@@ -17,7 +17,8 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import SYSTEMS, Objections
+from exporter.sharing import SYSTEMS
+from exporter.sharing.base.view import Objections
 from exporter.sharing.hami.annotations import Registered, registered
 from exporter.sharing.hami.vendor_system import HamiVendor
 from exporter.sharing.hami.vendors import HAMI_VENDORS, HamiAscend

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerRef, OfferedDevice, SliceCount
-from exporter.sharing import Objections
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import UUID, gpu, held, whole
 from tests.sharing.build import container, only, resolve
 

@@ -15,11 +15,12 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.runai.kai import Kai, KaiLimited
-from exporter.sharing.runai.nv_fractions import memory as read_memory
-from exporter.sharing.runai.reservation import fraction as read_fraction
-from exporter.sharing.runai.reservation import mebibytes
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base.view import NodeFacts, Objections
+from exporter.sharing.gpu_fractions import fraction as read_fraction
+from exporter.sharing.gpu_fractions import mebibytes
+from exporter.sharing.gpu_fractions import memory as read_memory
+from exporter.sharing.kai import Kai, KaiLimited
 from tests.attribution.build import GIB, UUID, attribute, gpu, held, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
@@ -33,7 +34,7 @@ REQUEST, LIMIT, DEVICES, PORTION = (
     f"nvidia.com/container.main.{name}"
     for name in ("gpu-memory.request", "gpu-memory.limit", "gpus.devices", "gpu-compute.portion")
 )
-# kai-scheduler/KAI-Scheduler pkg/binder/plugins/nvfractions/nv_fractions.go
+# kai-scheduler/KAI-Scheduler pkg/binder/plugins/nvfractions/gpu_fractions.go
 CDI = f"k8s.device-plugin.nvidia.com/gpu={UUID}"
 
 
@@ -219,7 +220,7 @@ def test_what_a_container_asks_for_is_read(annotations, memory, part):
     [
         {"nvidia.com/container.main.gpu-compute.mode": "sm-sharing"},  # kai-gpu-fractioning README.md
         {"kai.scheduler/gpu-compute-sharing-mode": "time-slicing"},  # docs/gpu-sharing/README.md
-        {"kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},  # nv_fractions.go
+        {"kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},  # gpu_fractions.go
     ],
 )
 def test_how_compute_is_shared_and_a_limit_above_the_request_change_no_share(annotations):

@@ -17,8 +17,9 @@ from exporter.model import (
     OfferedDevice,
     SystemFiles,
 )
-from exporter.sharing import NodeFacts, resolve_holdings
+from exporter.sharing import resolve_holdings
 from exporter.sharing.base.holdings import KeptHoldings, fixed_part
+from exporter.sharing.base.view import NodeFacts
 from tests.poller.bench import polled
 from tests.sharing.build import allocations, gpu, pod, pods
 

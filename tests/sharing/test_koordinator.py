@@ -20,8 +20,9 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.alibaba.koordinator import Amount, Given, asking, parse_allocated, split
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base.view import NodeFacts, Objections
+from exporter.sharing.koordinator import Amount, Given, asking, parse_allocated, split
 from tests.attribution.build import (
     GIB,
     MIG,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import DeviceKey, DeviceSharing, Holding, OfferedDevice, SliceCount
-from exporter.sharing import Objections
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, resolve, where
 

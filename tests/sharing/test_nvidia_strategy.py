@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from exporter.model import NodeObject, SystemFiles
-from exporter.sharing import Objections
-from exporter.sharing.base.system import Roots
-from exporter.sharing.nvidia.strategy import MOST, read_daemons
+from exporter.sharing.base import Roots
+from exporter.sharing.base.view import Objections
+from exporter.sharing.nvidia_strategy import MOST, read_daemons
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, memory, mig, mig_gpu, process, replicas, whole
 from tests.sharing.build import OTHER_UUID, numbered, only, resolve, roots_at
 

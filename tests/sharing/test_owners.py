@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sharing.base.system import Claim
+from exporter.sharing.base import Claim
 from exporter.sharing.base.view import View
-from exporter.sharing.nvidia.device_plugin import Nvidia
+from exporter.sharing.nvidia_plugin import Nvidia
 from tests.attribution.build import MIG, UUID, held, mig, mig_gpu
 from tests.sharing.build import allocations, numbered, resolve
 

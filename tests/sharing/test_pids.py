@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads
-from exporter.workloads import place_by_files
+from exporter.workloads.places import place_by_files
 from tests.attribution.build import GIB, UUID, gpu, held, join, process, replicas, row
 
 ID, OTHER_ID = "a" * 64, "b" * 64

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity, NodeObject, OfferedDevice, SliceCount
-from exporter.sharing.nvidia.device_plugin import cuts
+from exporter.sharing.nvidia_plugin import cuts
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, replicas, whole
 from tests.sharing.build import OTHER_UUID, allocations, resolve
 

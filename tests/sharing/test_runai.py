@@ -17,8 +17,9 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.runai.runai import MigDevice, mig_device, mig_mapping
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base.view import NodeFacts, Objections
+from exporter.sharing.runai import MigDevice, mig_device, mig_mapping
 from tests.attribution.build import (
     GIB,
     MIG,

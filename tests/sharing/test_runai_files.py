@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceUse, SystemFiles
-from exporter.sharing.base.system import Roots
-from exporter.sharing.runai.runai import read_runai
+from exporter.sharing.base import Roots
+from exporter.sharing.runai import read_runai
 from tests.sharing.build import roots_at
 
 UID = "a801b3c7-b9be-4830-821c-2456cad2234f"

@@ -3,8 +3,8 @@
 import pytest
 
 from exporter.model import Allocation, ContainerRef, DeviceKey, Holding
-from exporter.sharing import Objections
-from exporter.sharing.others.scaleops import ScaleOps
+from exporter.sharing.base.view import Objections
+from exporter.sharing.scaleops import ScaleOps
 from tests.attribution.build import GIB, UUID, gpu, held, whole
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
 

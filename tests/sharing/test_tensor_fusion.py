@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerRef, DeviceKey, Holding, OfferedDevice
-from exporter.sharing import Objections
-from exporter.sharing.others.tensor_fusion import TensorFusion, by_container, percent, split_ids
+from exporter.sharing.base.view import Objections
+from exporter.sharing.tensor_fusion import TensorFusion, by_container, percent, split_ids
 from tests.attribution.build import GIB, MIG, UUID, gpu, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceUse
+from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
-from exporter.sharing.base.system import Roots
-from exporter.sharing.tencent.gpu_manager import MOST_PIDS, decode_checkpoint, decode_config, read_vcuda
+from exporter.sharing.gpu_manager import MOST_PIDS, decode_checkpoint, decode_config, read_vcuda
 
 UID = "65c1ad5c-9b1c-4b0c-9b1c-5c1ad65c1ad5"
 ID = "c" * 64

@@ -20,7 +20,9 @@ from exporter.model import (
     SliceCount,
     VgpuReading,
 )
-from exporter.sharing import NodeFacts, host_devices, resolve_holdings, vgpu_rows
+from exporter.sharing import resolve_holdings
+from exporter.sharing.base.view import NodeFacts
+from exporter.sharing.kubevirt import host_devices, vgpu_rows
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, whole
 from tests.sharing.build import OTHER_UUID, allocations, container, only
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerFile, DeviceUse, OfferedDevice, SliceCount, SystemFiles
-from exporter.sharing import Objections
-from exporter.sharing.others.vgpu_manager import Part, parse_claims, read_vgpu_manager
+from exporter.sharing.base.view import Objections
+from exporter.sharing.vgpu_manager import parse_claims, read_vgpu_manager
 from tests.attribution.build import GIB, UUID, gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 
@@ -168,7 +168,8 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, at, noise):
         assert each.compute_limit is None or 0 < each.compute_limit <= 1
 
 
-A, B = Part(UUID, GIB, None), Part(OTHER_UUID, 2 * GIB, 0.1)
+A = DeviceUse(device=UUID, memory_limit=GIB)
+B = DeviceUse(device=OTHER_UUID, memory_limit=2 * GIB, compute_limit=0.1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import Objections
+from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
 

@@ -7,20 +7,19 @@ beginning, and so that the process that is measured and the one that judges it k
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from exporter.demo.scenario.derive import make_hex, make_uuid
-from exporter.demo.scenario.pods import Container, Pod
-from exporter.demo.scenario.schema import (
+from exporter.demo.scenario import (
     DriverReload,
     Fault,
     GpuAbsent,
-    KubeletDown,
-    KubeletRateLimit,
+    KubeletFailure,
     MigLayout,
     NvmlError,
     PodAdd,
     Scenario,
     XidEvent,
 )
+from exporter.demo.scenario.derive import make_hex, make_uuid
+from exporter.demo.scenario.pods import Container, Pod
 from tests.soak.scenario import CUT, FRAIL, SHARED, SLICED, beginning, layout
 
 PERIOD = 5
@@ -126,9 +125,9 @@ def faults(poll: int) -> Iterator[Fault]:
     yield MigLayout(kind="mig_layout", at=began * PERIOD, gpu=CUT, instances=cuts)
     uuids = [gpu.uuid for gpu in beginning().gpus]
     if (at := _since(poll, *_KUBELET)) is not None:
-        yield KubeletDown(kind="kubelet_down", at=at)
+        yield KubeletFailure(kind="kubelet_down", at=at)
     if (at := _since(poll, *_LIMIT)) is not None:
-        yield KubeletRateLimit(kind="kubelet_rate_limit", at=at)
+        yield KubeletFailure(kind="kubelet_rate_limit", at=at)
     if (at := _since(poll, *_LOST)) is not None:
         yield NvmlError(kind="nvml_error", at=at, device=uuids[FRAIL], code="GPU_IS_LOST")
     if (at := _since(poll, *_ABSENT)) is not None:

@@ -21,10 +21,10 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.commands import serve as serving
-from exporter.commands.node_and_printing import Node
-from exporter.config.settings import Settings, load_settings
+from exporter.commands.runtime import Node
+from exporter.config import Settings, load_settings
 from exporter.demo import machine
-from exporter.demo.nvml.library import FakeNvml
+from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
 from exporter.nvml import events
 from exporter.poll.poller import Poller

@@ -59,18 +59,19 @@ def judge(samples: Sequence[Sample], full: int) -> list[Claim]:
     """Judge what was sampled once it was warm; at poll ``full`` the history was. Raises NotEnoughError.
 
     Of memory it is the lowest figure of each stretch: an answer takes some while it is made, and is none that
-    is kept.
+    is kept. Of threads and the like nothing is kept of pods that are gone: these are judged from ``full`` on.
     """
-    warm = [sample for sample in samples if sample.pods >= WARM_PODS and sample.poll >= full]
+    settled = [sample for sample in samples if sample.poll >= full]
+    warm = [sample for sample in settled if sample.pods >= WARM_PODS]
     if len(warm) < STRETCHES * _FEWEST:
         raise NotEnoughError(f"{len(warm)} samples after the warm-up, and {STRETCHES * _FEWEST} are needed")
     return [
         _bytes("resident memory, at its lowest", warm, lambda each: each.resident),
         _bytes("heap of the C library in use", warm, lambda each: each.heap),
         _objects(warm),
-        _constant("file descriptors", warm, lambda each: each.descriptors),
-        _constant("threads", warm, lambda each: each.threads),
-        _constant("asyncio tasks", warm, lambda each: each.tasks),
+        _constant("file descriptors", settled, lambda each: each.descriptors),
+        _constant("threads", settled, lambda each: each.threads),
+        _constant("asyncio tasks", settled, lambda each: each.tasks),
         *(_cache(name, warm) for name in sorted({name for each in warm for name in each.caches})),
     ]
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
 
-from exporter.demo.scenario.catalog import Scenario, parse
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import parse
 from exporter.demo.scenario.derive import complete_instances, make_uuid
 from exporter.demo.scenario.gpus import MIB, MigInstance
 

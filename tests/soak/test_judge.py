@@ -13,7 +13,7 @@ MB = 1_000_000
 PODS_A_POLL = 12
 FULL = 180
 # Of the run in CI.
-SHORT = 800
+SHORT = 640
 Change = Callable[[Sample], Sample]
 
 
@@ -77,7 +77,7 @@ def test_what_climbs_slowly_is_found(name: str, change: Change) -> None:
 
 
 def test_a_short_run_finds_what_a_bug_forgets() -> None:
-    """Some hundred polls after the warm-up are enough for two objects a pod, and for a thread a restart."""
+    """Two hundred polls after the warm-up are enough for two objects a pod, and for a thread a restart."""
     leaks: list[Change] = [
         lambda each: replace(each, blocks=each.blocks + 2 * each.pods),
         lambda each: replace(each, threads=each.threads + each.poll // 97),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession, TCPConnector, web
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.auth.access import WebAccess

@@ -17,9 +17,9 @@ import schemathesis
 from schemathesis.core.failures import Failure
 from schemathesis.openapi.checks import RejectedPositiveData
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.history.ring import span_seconds
-from exporter.web.timelines.query import DEFAULT_SPAN
+from exporter.web.parameters import DEFAULT_SPAN
 
 KEPT = load_settings({}, {}).history_retention
 # Between the request and this look at the clock; the history itself keeps a little more than it says.

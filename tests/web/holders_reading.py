@@ -3,7 +3,7 @@
 from yarl import URL
 
 from exporter.model import ContainerRef, Totals
-from exporter.web.pages.place import read_query
+from exporter.web.parameters import asked_query
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, snapshot
 
 ROWS = (
@@ -18,7 +18,7 @@ NODE = snapshot([gpu(), gpu(1), gpu(13)], ROWS, [mig("m-1", gpu_uuid="GPU-13")])
 
 def asked(url, node=NODE):
     """Return the section of holders of a page that is asked for by that URL."""
-    return draw(node, query=read_query(URL(f"/{url}").query)).one("section", id="holders")
+    return draw(node, query=asked_query(URL(f"/{url}").query)).one("section", id="holders")
 
 
 def pods(section):

@@ -10,10 +10,10 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from exporter.demo.scenario import catalog
-from exporter.history.past import FIELDS
+from exporter.history import FIELDS
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.web import make_app
-from exporter.web.api.openapi import OPERATIONS, document
+from exporter.web.openapi.operations import OPERATIONS, document
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 

@@ -1,17 +1,18 @@
 """The doctor's page: what is missing or degraded first, what is lost, and how to mend it; and its JSON."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from exporter.demo.scenario.catalog import load
-from exporter.doctor import Doctor
-from exporter.doctor.report import TROUBLESHOOTING, Check, Report
+from exporter.doctor import TROUBLESHOOTING, Check, Report
+from exporter.doctor.checks import Doctor
 from exporter.web.html import page
+from exporter.web.pages.doctor_page import doctor_view, typed
 from exporter.web.pages.layout import doctor_drawing
 from exporter.web.pages.scene import Scene
-from exporter.web.pages.views.doctor_page import doctor_view, words
 from tests.end_to_end.serving import serving
 from tests.web.views_reading import NOW, read, scenario
 
@@ -23,9 +24,13 @@ WELL = Check("GPU 0", "OK", "Tesla T4")
 ABSENT = Check("NVLink", "absent", "GPUs with NVLink", code="readings-not-here")
 
 
+def _scene(*checks: Check) -> Scene:
+    return Scene(scenario("old-driver"), now=NOW, report=lambda: Report("node", checks))
+
+
 def drawn(*checks):
     """Draw the page of these checks and read it."""
-    drawing = doctor_drawing(Scene(scenario("old-driver"), now=NOW), Report("node", checks))
+    drawing = doctor_drawing(_scene(*checks))
     return read(page(drawing, ""))
 
 
@@ -78,14 +83,14 @@ def test_a_cause_leads_to_its_documentation():
 
 def test_what_there_is_none_of_is_hidden():
     """Its place is there all the same, for a live page to find."""
-    drawing = doctor_drawing(Scene(scenario("old-driver"), now=NOW), Report("node", (WELL,)))
+    drawing = doctor_drawing(_scene(WELL))
     hidden = {name for name, html in drawing.pieces.items() if " hidden" in html.partition(">")[0]}
     assert hidden == {"fix", "lacking-name", "lacking-list"}
     assert all(f'id="{name}"' in html.partition(">")[0] for name, html in drawing.pieces.items())
 
 
 @pytest.mark.parametrize(
-    ("text", "typed"),
+    ("text", "marked"),
     [
         ("set hostPID: true, or --proc-root to the host's /proc", ["hostPID: true", "--proc-root", "/proc"]),
         ("mount /var/log/pods, or the directory of /a/b.sock", ["/var/log/pods", "/a/b.sock"]),
@@ -101,19 +106,17 @@ def test_what_there_is_none_of_is_hidden():
         ("GPU 0 answers 2/3 of XID 31 on PCIe; a kubelet from 1.23 on", []),
     ],
 )
-def test_what_is_typed_is_marked(text, typed):
+def test_what_is_typed_is_marked(text, marked):
     """Commands, flags, paths, variables and series stand out; no letter of the sentence is lost."""
-    parts = words(text)
-    assert [part.text for part in parts if part.typed] == typed
-    assert "".join(part.text for part in parts) == text
+    html = typed(text)
+    assert re.findall("<code>(.*?)</code>", html) == marked
+    assert html.striptags() == " ".join(text.split())
 
 
 def test_names_from_outside_stay_text():
     """A message of the kubelet or a name is never markup, and nothing in it is hidden."""
     hostile = "<script>alert(1)</script>\u202e/x/<b>"
-    drawing = doctor_drawing(
-        Scene(scenario("old-driver"), now=NOW), Report("n", (replace(MISSING, found=hostile, name=hostile),))
-    )
+    drawing = doctor_drawing(_scene(replace(MISSING, found=hostile, name=hostile)))
     html = page(drawing, "")
     assert "<script>alert" not in html
     assert "<b>" not in html
@@ -123,7 +126,7 @@ def test_names_from_outside_stay_text():
 def test_all_checks_of_a_report_are_on_the_page():
     """Nothing is left out, whatever its status."""
     view = doctor_view(Report("node", (WELL, ABSENT, MISSING, DEGRADED)))
-    shown = [check.name for check in (*view.ailing, *view.well, *view.lacking)]
+    shown = [one.check.name for one in (*view.ailing, *view.well, *view.lacking)]
     assert sorted(shown) == sorted(check.name for check in (WELL, ABSENT, MISSING, DEGRADED))
 
 

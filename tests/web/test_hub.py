@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import ClientSession, web
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.http.handler import Limits
-from exporter.web.live.broadcaster import Broadcaster, Ticker
-from exporter.web.live.sse import Message, event, text
+from exporter.web.live.broadcaster import Broadcaster, Message, Ticker, event, text
 from tests.web.following import PATIENCE, following
 from tests.web.views_reading import snapshot
 

@@ -6,9 +6,8 @@ import tracemalloc
 import pytest
 from aiohttp import web
 
-from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
-from exporter.web.timelines import routes
-from exporter.web.timelines.routes import Kept
+from exporter.web import render_queue
+from exporter.web.render_queue import AT_ONCE, MOST_WAITING, BodyCache
 
 
 async def test_those_who_ask_together_wait_for_one_answer() -> None:
@@ -20,7 +19,7 @@ async def test_those_who_ask_together_wait_for_one_answer() -> None:
         made.append(1)
         return b"body"
 
-    things = Kept()
+    things = BodyCache()
     assert await asyncio.gather(*(things.get("key", 0.05, make) for _ in range(5))) == [b"body"] * 5
     assert len(made) == 1
     while len(made) == 1:
@@ -38,13 +37,13 @@ async def test_what_failed_is_tried_again() -> None:
     async def make() -> bytes:
         return b"body"
 
-    things = Kept()
+    things = BodyCache()
     told = await asyncio.gather(*(things.get("key", 60, fail) for _ in range(2)), return_exceptions=True)
     assert [str(each) for each in told] == ["no", "no"]
     assert await things.get("key", 60, make) == b"body"
 
 
-@pytest.mark.parametrize("size", [10, routes.MOST_BYTES // 4])
+@pytest.mark.parametrize("size", [10, render_queue.MOST_BYTES // 4])
 async def test_there_is_a_bound_on_what_is_kept(size) -> None:
     """The oldest go first, by number and by size, and are made again when asked for."""
     made = []
@@ -56,10 +55,10 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
 
         return make
 
-    things = Kept()
-    for key in range(routes.MOST_THINGS + 6):
+    things = BodyCache()
+    for key in range(render_queue.MOST_THINGS + 6):
         await things.get(key, 60, maker(key))
-    newest = routes.MOST_THINGS + 5
+    newest = render_queue.MOST_THINGS + 5
     await things.get(newest, 60, maker(newest))
     assert made.count(newest) == 1
     await things.get(0, 60, maker(0))
@@ -68,17 +67,17 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
 
 async def test_what_has_to_make_room_is_freed_at_once() -> None:
     """However many are asked for, no more memory is taken than the bound, long before their time is over."""
-    size = routes.MOST_BYTES // 4
+    size = render_queue.MOST_BYTES // 4
 
     async def make() -> bytes:
         return bytes(size)
 
-    things = Kept()
+    things = BodyCache()
     tracemalloc.start()
     try:
         for key in range(20):
             await things.get(key, 60, make)
-        assert tracemalloc.get_traced_memory()[0] < routes.MOST_BYTES + size
+        assert tracemalloc.get_traced_memory()[0] < render_queue.MOST_BYTES + size
     finally:
         tracemalloc.stop()
 
@@ -95,7 +94,7 @@ async def test_only_a_few_are_made_at_once() -> None:
         running -= 1
         return b""
 
-    things = Kept()
+    things = BodyCache()
     await asyncio.gather(*(things.get(key, 60, make) for key in range(10)))
     assert most == AT_ONCE
 
@@ -111,7 +110,7 @@ async def test_there_is_a_bound_on_what_waits() -> None:
     async def made() -> bytes:
         return b"old"
 
-    things = Kept()
+    things = BodyCache()
     assert await things.get("old", 60, made) == b"old"
     waiting = [asyncio.ensure_future(things.get(key, 60, make)) for key in range(MOST_WAITING)]
     await asyncio.sleep(0)
@@ -137,7 +136,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
 
         return make
 
-    things = Kept()
+    things = BodyCache()
     running = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in range(AT_ONCE)]
     left = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in ("left", "left", "asked again")]
     await asyncio.sleep(0.01)

@@ -495,7 +495,7 @@ async def test_the_server_stops_though_clients_do_not():
 
 STARVED = """
 import asyncio, resource, socket, sys
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
 from aiohttp import web

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import ClientSession
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
 from exporter.web import Server, make_app
 from exporter.web import render_cache as pages_module

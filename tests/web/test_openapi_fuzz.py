@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.web.api.openapi import document
+from exporter.web.openapi.operations import document
 from tests.alerts.committed import quick_rules
 from tests.commands.program import environment, serving
 from tests.end_to_end.programs import demo, prometheus, until
@@ -70,9 +70,8 @@ def test_a_hub_is_what_it_describes(tmp_path: Path) -> None:
         demo("t4-timeslicing") as node,
         prometheus(tmp_path, {"node": f"{node}/metrics"}, rules=rules) as server,
     ):
-        until(lambda: server.query("node:gpuslice_total_bytes:sum"), "the node was scraped and recorded")
-        held = "container:gpuslice_held_seconds:increase1h"
-        until(lambda: server.query(held), "there are records for advice")
+        held = 'container:gpuslice_last_week:value{value="held"}'
+        until(lambda: server.query(held), "the node was scraped, and there are records for advice")
         with serving("hub", "--prometheus-url", server.url, "--refresh", "10s") as hub:
             until(lambda: hub.get("-/ready") == "ok\n", "the first look")
             fuzz(hub.url.removesuffix("/"), tmp_path, 20)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession
 
-from exporter.config.settings import ListenAddress
-from exporter.history.past import FIELDS
+from exporter.config import ListenAddress
+from exporter.history import FIELDS
 from exporter.history.ring import History
 from exporter.metrics import IDENTITY_LABELS
 from exporter.web import Server, make_app

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.exposition.page import Exposition, Format, Page
+from exporter.exposition import Exposition, Format, Page
 from exporter.model import Snapshot
 from exporter.web.render_cache import RenderCache
 from tests.web.views_reading import snapshot
@@ -107,7 +107,7 @@ async def test_no_page_waits_for_lookups_of_names_that_hang() -> None:
     node.publish()
     try:
         assert await asyncio.wait_for(node.pages.metrics(Format.TEXT, zipped=True), PATIENCE)
-        assert await asyncio.wait_for(node.pages.snapshot_json(), PATIENCE)
+        assert await asyncio.wait_for(node.pages.snapshot_as("json"), PATIENCE)
     finally:
         release.set()
         await asyncio.gather(*hanging)

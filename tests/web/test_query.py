@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from multidict import MultiDict
 from yarl import URL
 
-from exporter.web.pages.place import LONGEST, Query, read_query
-from exporter.web.timelines.query import SPAN_PATTERN, BadValueError, span_of
+from exporter.web.parameters import LONGEST, SPAN_PATTERN, BadValueError, Query, asked_query, span_of
 
 WORDS = st.text(max_size=LONGEST).map(str.strip)
 SPANS = st.builds("{}{}".format, st.integers(0, 999999), st.sampled_from("smhdx"))
@@ -19,7 +18,7 @@ KEYS = st.lists(st.sampled_from(["state", "gpu", "memory", "age"]), unique=True)
 def test_what_is_as_by_itself_leaves_no_trace() -> None:
     """The address of a page without wishes has no parameter, also after an empty form was sent."""
     assert Query().url == "?"
-    assert read_query(MultiDict({"q": " ", "namespace": "", "sort": "", "range": ""})) == Query()
+    assert asked_query(MultiDict({"q": " ", "namespace": "", "sort": "", "range": ""})) == Query()
 
 
 def test_the_spelling_is_short() -> None:
@@ -35,19 +34,19 @@ def test_a_query_is_read_back_as_it_was_written(text, namespace, gpu, columns) -
     """Whatever is asked for, the link to it asks for the same."""
     query = Query(text=text, namespace=namespace, gpu=gpu, state="idle", sort="-age", columns=columns)
 
-    assert read_query(URL(f"/{query.url}").query) == query
+    assert asked_query(URL(f"/{query.url}").query) == query
 
 
 def test_boxes_of_a_form_are_columns() -> None:
     """A form repeats the parameter for each box; each column counts once."""
     parameters = MultiDict([("columns", "gpu"), ("columns", "age,gpu"), ("columns", "")])
 
-    assert read_query(parameters).columns == ("gpu", "age")
+    assert asked_query(parameters).columns == ("gpu", "age")
 
 
 def test_a_parameter_has_a_greatest_length() -> None:
     """What is longer is cut off, and nothing of the rest is kept."""
-    query = read_query({"q": "x" * 10_000, "namespace": "y" * 10_000, "columns": "z" * 10_000})
+    query = asked_query(MultiDict({"q": "x" * 10_000, "namespace": "y" * 10_000, "columns": "z" * 10_000}))
 
     assert {len(query.text), len(query.namespace), len(query.columns[0])} == {LONGEST}
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.http.responses import KEPT, WORTH_ZIPPING, ZIPPED_AT_ONCE, Zipper, compress, digest, reply

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import ClientResponse, ClientSession, web
 
-from exporter.config.settings import ListenAddress
+from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
 from exporter.web import Server, make_app
 from exporter.web.app import build_app

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from exporter.doctor.report import Check, Report
+from exporter.doctor import Check, Report
 from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
 from exporter.web import make_app
-from exporter.web.api import openapi as node
 from exporter.web.cluster import hub_openapi as hub
 from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
 from exporter.web.live.broadcaster import Ticker
+from exporter.web.openapi import operations as node
 from tests.site import site_of
 from tests.web.access import PATIENCE, RIGHT, Site, serving
 from tests.web.certificates import CHEAP

@@ -12,7 +12,7 @@ from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.metrics import LEVEL_LABELS
 from exporter.model.states import STATE_WORDS
-from exporter.web.api.openapi import document
+from exporter.web.openapi.operations import document
 from tests.web.truth import GIB, SCENARIOS, UNKNOWN, Key, idle_after, lasts, says, scenario, told
 
 _LISTS = {

@@ -7,16 +7,17 @@ import pytest
 from aiohttp import web
 
 from exporter.concurrency import in_thread
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
 from exporter.web.app import make_app
 from exporter.web.cluster import routes as cluster
 from exporter.web.cluster.fleet_tables import Orders
 from exporter.web.html import Drawing
-from exporter.web.pages.place import Place, Query
-from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
+from exporter.web.pages import layout
+from exporter.web.parameters import Place, Query
 from exporter.web.render_cache import RenderCache
+from exporter.web.render_queue import AT_ONCE, MOST_WAITING
 from tests.site import site_of
 from tests.web.access import PATIENCE, serving, until
 from tests.web.views_reading import snapshot
@@ -37,7 +38,7 @@ class Slow:
         self._now = 0
         self._lock = threading.Lock()
 
-    def node(self, scene, _names) -> Drawing:
+    def node(self, scene) -> Drawing:
         """Draw a page of a node."""
         return self.fleet(scene.query.text)
 
@@ -58,11 +59,11 @@ def _asked(number: int) -> Place:
     return Place("node", (), Query(text=f"x{number}"))
 
 
-def _pages(slow: Slow) -> RenderCache:
+def _pages(slow: Slow, monkeypatch) -> RenderCache:
     # One snapshot for all that ask: with each new one what was made is forgotten.
     shown = snapshot()
     pages = RenderCache(lambda: shown, Exposition())
-    pages.draws("node", slow.node)
+    monkeypatch.setitem(layout.DRAWN, "node", slow.node)
     return pages
 
 
@@ -71,8 +72,8 @@ def _fleet_pages(slow: Slow, monkeypatch) -> cluster.FleetPages:
     return cluster.FleetPages(FleetRead, NodeLinks())
 
 
-def _of_a_node(slow: Slow, _monkeypatch):
-    pages = _pages(slow)
+def _of_a_node(slow: Slow, monkeypatch):
+    pages = _pages(slow, monkeypatch)
     return lambda number: pages.drawing(_asked(number), refusing=True)
 
 
@@ -98,10 +99,10 @@ async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_o
     assert slow.at_once == AT_ONCE
 
 
-async def test_the_page_of_the_node_as_such_is_refused_to_nobody() -> None:
+async def test_the_page_of_the_node_as_such_is_refused_to_nobody(monkeypatch) -> None:
     """Beside a crowd that is refused, who asks for nothing of his own is answered in his turn."""
     slow = Slow()
-    pages = _pages(slow)
+    pages = _pages(slow, monkeypatch)
     crowd = [asyncio.ensure_future(pages.html(_asked(each))) for each in range(CROWD)]
     await asyncio.sleep(0.05)
     own = asyncio.ensure_future(pages.html(Place()))
@@ -116,12 +117,12 @@ async def test_the_page_of_the_node_as_such_is_refused_to_nobody() -> None:
 
 
 @pytest.mark.slow
-async def test_a_page_is_not_drawn_for_those_who_have_left() -> None:
+async def test_a_page_is_not_drawn_for_those_who_have_left(monkeypatch) -> None:
     """Clients that close their connections before their turn came cost no thread anything."""
     slow = Slow()
     shown = snapshot()
     site = site_of(lambda: shown)
-    site.pages.draws("node", slow.node)
+    monkeypatch.setitem(layout.DRAWN, "node", slow.node)
     async with serving(app=make_app(site)) as served:
         leaving = []
         for each in range(MOST_WAITING):

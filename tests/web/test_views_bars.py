@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.pages.picture.bars import Part, Use, bar, use_bar
+from exporter.web.pages.picture.cells import Amounts, Part, bar, use_bar
 
+UNKNOWN = Amounts(None, None, None)
+EIGHT = Amounts(8, None, None)
 SIZES = st.one_of(st.integers(0, 1 << 40), st.floats(0, 1e6))
 
 
@@ -24,7 +26,7 @@ def test_segments_stay_on_the_track_in_order(sizes, track, known) -> None:
 @given(st.integers(1, 1000), st.integers(1, 1000))
 def test_the_tick_is_where_the_entitlement_ends(used, entitled) -> None:
     """Use beyond the entitlement fills the bar and leaves a tick; other use has none."""
-    drawn = use_bar("", "active", Use(used, entitled, None))
+    drawn = use_bar("", "active", used, entitled, UNKNOWN)
 
     (segment,) = drawn.segments
     if used > entitled:
@@ -35,22 +37,22 @@ def test_the_tick_is_where_the_entitlement_ends(used, entitled) -> None:
         assert drawn.tick is None
 
 
-@pytest.mark.parametrize("use", [Use(None, 4, 8), Use(None, None, None), Use(3, None, None)])
+@pytest.mark.parametrize("use", [(None, 4, EIGHT), (None, None, UNKNOWN), (3, None, UNKNOWN)])
 def test_what_is_not_known_is_hatched_and_never_empty(use) -> None:
     """Without a use or without anything to measure it against, the whole track is hatched."""
-    (segment,) = use_bar("", "active", use).segments
+    (segment,) = use_bar("", "active", *use).segments
 
     assert (segment.part.look, segment.x, segment.width) == ("unmeasured", 0, 100)
 
 
 def test_an_observed_zero_is_an_empty_track() -> None:
     """No use that was observed is not hatched."""
-    assert use_bar("", "active", Use(0, 4, 8)).segments == ()
+    assert use_bar("", "active", 0, 4, EIGHT).segments == ()
 
 
 def test_use_without_entitlement_is_drawn_on_a_dashed_track() -> None:
     """It is measured against the device, and the dashes say that this is no entitlement."""
-    drawn = use_bar("", "unheld", Use(2, None, 8))
+    drawn = use_bar("", "unheld", 2, None, EIGHT)
 
     assert drawn.dashed
     assert drawn.segments[0].width == 25

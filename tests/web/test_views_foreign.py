@@ -5,7 +5,7 @@ import pytest
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
 from exporter.web.pages.scene import Scene
-from exporter.web.pages.views.totals import cards
+from exporter.web.pages.totals import cards
 from tests.web.views_reading import NOW, draw, gpu_page, read, scenario
 
 NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"

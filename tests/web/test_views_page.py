@@ -7,11 +7,11 @@ from urllib.parse import urljoin
 import aiohttp
 import pytest
 
-from exporter.config.settings import load_settings
-from exporter.exposition.page import Exposition
+from exporter.config import load_settings
+from exporter.exposition import Exposition
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
-from exporter.web.pages.place import Place
+from exporter.web.parameters import Place
 from exporter.web.render_cache import RenderCache
 from tests.site import site_of
 from tests.web.views_reading import (

@@ -5,8 +5,8 @@ import pytest
 from exporter.demo.scenario.catalog import names
 from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, ProcessRow
+from exporter.web.pages.process_table import MOST_SHOWN, processes_of_gpu
 from exporter.web.pages.scene import Scene
-from exporter.web.pages.views.process_table import MOST_SHOWN, processes_of_gpu
 from tests.web.views_reading import (
     GIB,
     UUID,
@@ -119,7 +119,7 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
     shown = snapshot([gpu()], processes=many, processes_left_out=5)
     table = processes_of_gpu(Scene(shown, now=shown.timestamp), shown.gpus[0])
 
-    assert [row.pid for row in table.rows] == list(range(11, MOST_SHOWN + 11))
+    assert [row.process.pid for row in table.rows] == list(range(11, MOST_SHOWN + 11))
     assert "15 more on this node are left out" in table.more
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.exposition.page import Exposition
+from exporter.exposition import Exposition
 from exporter.formats.wording import UNKNOWN
 from exporter.model import (
     ContainerRow,
@@ -19,7 +19,7 @@ from exporter.model import (
     SliceCount,
 )
 from exporter.web import render_cache as pages_module
-from exporter.web.pages.place import Place
+from exporter.web.parameters import Place
 from exporter.web.render_cache import RenderCache
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.config.settings import SettingsError
+from exporter.config import SettingsError
 from exporter.web.auth.access import WebAccess
 from exporter.web.auth.web_config import CIPHERS_12, parse_web_config
 from exporter.web.auth.yaml_document import DocumentError

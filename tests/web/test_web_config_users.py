@@ -13,9 +13,9 @@ from exporter.web.auth.passwords import (
     MOST_SHARING,
     MOST_WAITING,
     Budget,
-    Budgets,
     Passwords,
     TooManyGuessesError,
+    budgets,
 )
 from exporter.web.http.responses import security_headers
 from tests.web.access import PATIENCE, RIGHT, says, serving, until
@@ -328,18 +328,18 @@ def test_budgets_fill_up_again():
     assert (budget.left, budget.seconds_until(1)) == (1, 0)
     now[0] = 100
     assert (budget.left, budget.full) == (5, True)
-    budgets = Budgets(5, 0.5, lambda: now[0])
-    budgets.of("a").take()
-    assert (budgets.of("a").left, budgets.of("b").left) == (4, 5)
+    budget_of = budgets(5, 0.5, lambda: now[0])
+    budget_of("a").take()
+    assert (budget_of("a").left, budget_of("b").left) == (4, 5)
 
 
 def test_clients_are_forgotten_in_the_end():
     """Guessing from very many addresses fills no memory."""
-    budgets = Budgets(5, 0.5, lambda: 0.0)
-    budgets.of("first").take()
+    budget_of = budgets(5, 0.5, lambda: 0.0)
+    budget_of("first").take()
     for number in range(5000):
-        budgets.of(f"{number}")
-    assert budgets.of("first").full
+        budget_of(f"{number}")
+    assert budget_of("first").full
 
 
 async def test_below_a_prefix_probes_are_open_too(config):

@@ -12,11 +12,11 @@ from urllib.parse import unquote
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.exposition.page import Exposition, Format
+from exporter.exposition import Exposition, Format
 from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
-from exporter.web.pages.place import Query
 from exporter.web.pages.scene import Scene
+from exporter.web.parameters import Query
 from tests.web.views_reading import Element, each_scenario, gpu_page, node_page, read, scenario
 
 SCENARIOS = each_scenario()

@@ -6,7 +6,7 @@ from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
-from exporter.config.settings import load_settings
+from exporter.config import load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import load, names
 from exporter.model import (

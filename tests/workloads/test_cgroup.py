@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.workloads import CgroupPlace, parse_cgroup
-from exporter.workloads.cgroups import has_left
+from exporter.workloads.cgroups import CgroupPlace, has_left, parse_cgroup
 
 UID = "1f8e2b60-90aa-4c3d-8e21-0b7d55c0ffee"
 UNDERSCORED = UID.replace("-", "_")

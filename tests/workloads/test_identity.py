@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import PodIdentity
-from exporter.workloads import index_pods, read_pod_logs
+from exporter.workloads.pod_log_dirs import index_pods, read_pod_logs
 
 UID = "1f8e2b60-90aa-4c3d-8e21-0b7d55c0ffee"
 OTHER_UID = "77777777-1111-2222-3333-444444444444"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import ProcessPlace
-from exporter.workloads import ProcessTable, boot_seconds
+from exporter.workloads.processes import ProcessTable, boot_seconds
 from tests.workloads.tree import TICKS, write_process, write_stat
 
 UID = "1f8e2b60-90aa-4c3d-8e21-0b7d55c0ffee"

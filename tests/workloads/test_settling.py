@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import PodIdentity, ProcessPlace, Workloads
-from exporter.workloads import ProcessTable, place_by_pods
+from exporter.workloads.places import place_by_pods
+from exporter.workloads.processes import ProcessTable
 from tests.workloads.tree import write_process
 
 TRAIN, OWN = "11111111-2222-3333-4444-555555555555", "77777777-1111-2222-3333-444444444444"

@@ -14,17 +14,17 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
-from exporter.commands.node_and_printing import Node
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import NodeHoldings, Pods, kept, notes, other_files
+from exporter.commands.runtime import Node
 from exporter.commands.snapshot import poll_once
+from exporter.demo import scenario as schema
+from exporter.demo.scenario import KubeletFailure, NvmlError
 from exporter.demo.scenario import gpus as schema_gpu
 from exporter.demo.scenario import pods as schema_pods
-from exporter.demo.scenario import schema
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.expand import folded
-from exporter.demo.scenario.schema import KubeletDown, NvmlError
 from exporter.model import ConfidentialComputing, ContainerRef, DriverInfo, NodeObject, Workloads
 from exporter.model.poll_result import NO_PROCESS_LISTS, PollResult
 from exporter.poll.snapshot_builder import node_facts
@@ -35,7 +35,7 @@ NO_DRIVER = tuple(
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
 )
 NVIDIA = "nvidia"
-NO_KUBELET = (KubeletDown(kind="kubelet_down"),)
+NO_KUBELET = (KubeletFailure(kind="kubelet_down"),)
 
 
 async def record(node: Node, mask: bool) -> str:
@@ -51,10 +51,8 @@ def scenario(
 ) -> schema.Scenario:
     """Return the scenario of one poll's results; resources that match ``patterns`` are NVIDIA's."""
     hardware, allocations = evidence.hardware, evidence.allocations
-    driver = hardware.driver if hardware is not None else DriverInfo()
     workloads = evidence.workloads or NO_WORKLOADS
-    gpus = hardware.gpus if hardware is not None else ()
-    recorded = tuple(gpu for gpu in gpus if gpu.up and gpu.identity.vendor == NVIDIA)
+    recorded = tuple(gpu for gpu in hardware.gpus if gpu.up and gpu.identity.vendor == NVIDIA)
     holdings = NodeHoldings(evidence, node_facts(evidence, patterns))
     mask.allow(gpu.identity.model for gpu in recorded)
     mask.allow(holdings.resources)
@@ -64,7 +62,7 @@ def scenario(
     return schema.Scenario(
         name="recorded",
         description="A recorded node.",
-        node=_node(driver, evidence.node or NodeObject(), node_name, mask),
+        node=_node(hardware.driver, evidence.node or NodeObject(), node_name, mask),
         host_pid=workloads.process_view or workloads.process_view_code == NO_PROCESS_LISTS,
         identity=_identity(workloads),
         kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
@@ -74,7 +72,7 @@ def scenario(
         host_processes=tuple(processes.get(None, ())),
         files=other_files(evidence.files, mask),
         kept=kept(evidence.files, mask),
-        faults=(NO_DRIVER if driver.driver_version is None and not recorded else ())
+        faults=(NO_DRIVER if hardware.driver.driver_version is None and not recorded else ())
         + (NO_KUBELET if allocations is None else ()),
     )
 
@@ -129,8 +127,7 @@ def _processes(
     """Return processes by container; None for those outside pods, and of pods without a name."""
     by_container: dict[ContainerRef | None, list[schema_pods.Process]] = defaultdict(list)
     seen: set[int] = set()
-    gpus = evidence.hardware.gpus if evidence.hardware is not None else ()
-    for gpu in (gpu for gpu in gpus if gpu.identity.vendor == NVIDIA):
+    for gpu in (gpu for gpu in evidence.hardware.gpus if gpu.identity.vendor == NVIDIA):
         for pid, process in processes_of(gpu, mask):
             owner = _owner(pid, workloads)
             # A process of a scenario is on one device: its use of a second one becomes another process.

@@ -5,10 +5,11 @@ A value that was read becomes an answer; a missing one becomes an unsupported ca
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from exporter.demo.scenario.codec import Signed
-from exporter.model import Bar1, Ecc, Fabric, GpuReading, Memory, MigReading, Repairs
+from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.calls import Call
 from exporter.nvml.readings import device, fields
@@ -130,11 +131,6 @@ def _bar1(bar1: Bar1) -> Numbers:
     return bar1.total, bar1.used, bar1.total - bar1.used
 
 
-def _utilization(gpu: GpuReading) -> Numbers | None:
-    shares = gpu.utilization_percent, gpu.memory_copy_percent
-    return None if shares == (None, None) else _filled(shares, NO_PERCENT)
-
-
 def _fabric(fabric: Fabric) -> Numbers:
     """Return state, return code, clique, health, and the domain's UUID byte by byte.
 
@@ -170,28 +166,21 @@ def _bit_error_ratio(ratio: float) -> Numbers:
     return (mantissa << 8 | places,)
 
 
-def _repair_status(repairs: Repairs) -> Numbers | None:
-    pending = repairs.channel_repair_pending, repairs.tpc_repair_pending
-    return None if pending == (None, None) else _filled(pending, NO_FLAG)
-
-
-def _memory(read: Memory) -> Numbers:
-    return read.total, read.used, read.free
-
-
-def _constraints(limits: Mapping[str, int]) -> Numbers | None:
-    ends = limits.get("min"), limits.get("max")
-    return None if ends == (None, None) else _filled(ends, UNKNOWN_32)
-
-
-def _ecc_mode(ecc: Ecc) -> Numbers | None:
-    modes = ecc.enabled, ecc.pending
-    return None if modes == (None, None) else _filled(modes, NO_FLAG)
-
-
 def _histogram(banks: Mapping[str, int]) -> Numbers | None:
     names = ("max", "high", "partial", "low", "none")
     return _filled([banks.get(name) for name in names], UNKNOWN_32) if banks else None
+
+
+def _pair(
+    nothing: int, read: Callable[[Any], tuple[int | None, int | None]]
+) -> Callable[[Any], Numbers | None]:
+    """Return the encoder of two numbers of a record; an unknown one is ``nothing``, two of them no answer."""
+
+    def encode(record: Any) -> Numbers | None:
+        pair = read(record)
+        return None if pair == (None, None) else _filled(pair, nothing)
+
+    return encode
 
 
 def _filled(values: Collection[int | None], nothing: int) -> Numbers:
@@ -202,17 +191,13 @@ def _filled(values: Collection[int | None], nothing: int) -> Numbers:
 ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
     bar1: _bar1,
     first_percent: lambda percent: (percent, SAMPLING_MICROSECONDS),
-    device.utilization: _utilization,
-    device.encoder_sessions: lambda sessions: (
-        sessions.count,
-        sessions.average_fps,
-        sessions.average_latency_microseconds,
-    ),
+    device.utilization: _pair(NO_PERCENT, attrgetter("utilization_percent", "memory_copy_percent")),
+    device.encoder_sessions: attrgetter("count", "average_fps", "average_latency_microseconds"),
     device.fabric: _fabric,
-    device.repair_status: _repair_status,
-    memory: _memory,
-    device.constraints: _constraints,
-    device.ecc_mode: _ecc_mode,
+    device.repair_status: _pair(NO_FLAG, attrgetter("channel_repair_pending", "tpc_repair_pending")),
+    memory: attrgetter("total", "used", "free"),
+    device.constraints: _pair(UNKNOWN_32, lambda limits: (limits.get("min"), limits.get("max"))),
+    device.ecc_mode: _pair(NO_FLAG, attrgetter("enabled", "pending")),
     device.histogram: _histogram,
     device.throughput: lambda rate: (rate // device.KILOBYTE,),
 }

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from exporter.commands.record.answers import SYMBOLS, answers_of, answers_of_mig
 from exporter.commands.record.mask import Mask
-from exporter.demo.load import OFF, Curve
 from exporter.demo.scenario import gpus as schema
 from exporter.demo.scenario import pods
+from exporter.demo.scenario.pods import OFF, Curve
 from exporter.model import (
     DeviceProcess,
     GpuIdentity,
@@ -88,13 +88,8 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Gpu:
 
 
 def _board_info(identity: GpuIdentity) -> dict[str, str]:
-    facts = {
-        "part_number": identity.part_number,
-        "inforom": identity.inforom,
-        "gsp_firmware": identity.gsp_firmware,
-        "compute_capability": identity.compute_capability,
-    }
-    return {name: fact for name, fact in facts.items() if fact is not None}
+    names = ("part_number", "inforom", "gsp_firmware", "compute_capability")
+    return {name: fact for name in names if (fact := getattr(identity, name)) is not None}
 
 
 def _license(guest_license: License | None) -> schema.GuestLicense | None:
@@ -164,11 +159,10 @@ def _mig(gpu: GpuReading, mask: Mask) -> schema.Mig | None:
     if gpu.mig_enabled is None or "nvmlDeviceGetMigMode" in gpu.unsupported:
         return None
     starts = _starts(gpu.mig or ())
-    instances = [_instance(mig, mask, starts[mig.gi]) for mig in gpu.mig or ()]
     return schema.Mig(
         enabled=bool(gpu.mig_enabled),
         max_slices=gpu.mig_slices or 7,
-        instances=tuple(instances),
+        instances=tuple(_instance(mig, mask, starts[mig.gi]) for mig in gpu.mig or ()),
         profiles=_profiles(gpu.mig_profiles),
     )
 
@@ -176,15 +170,7 @@ def _mig(gpu: GpuReading, mask: Mask) -> schema.Mig | None:
 def _profiles(read: MigProfiles | None) -> tuple[schema.MigProfileSize, ...]:
     if read is None or read.source != "driver":
         return ()
-    return tuple(
-        schema.MigProfileSize(
-            name=profile.name,
-            memory_bytes=profile.memory or 0,
-            multiprocessors=profile.multiprocessors or 0,
-            instances=profile.instances or 0,
-        )
-        for profile in read.profiles
-    )
+    return tuple(map(schema.MigProfileSize.of, read.profiles))
 
 
 def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:

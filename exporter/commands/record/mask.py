@@ -45,9 +45,7 @@ class Mask:
 
     def container(self, original: str) -> str:
         """Return the masked name of a container; a public name stays, as in texts."""
-        if self._is_public(original):
-            return self.uuid(original)
-        return self.name("container", original)
+        return self.uuid(original) if self._is_public(original) else self.name("container", original)
 
     def uid(self, original: str) -> str:
         """Return the masked uid of a pod, "" for none; a static pod's uid, 32 digits without dashes, too."""
@@ -55,9 +53,7 @@ class Mask:
 
     def uuid(self, original: str) -> str:
         """Return a text with its UUIDs masked; a prefix such as ``GPU-`` and a suffix stay."""
-        if not self._on:
-            return original
-        return UUID.sub(lambda match: self._uuid(match[0]), original)
+        return UUID.sub(lambda match: self._uuid(match[0]), original) if self._on else original
 
     def device_id(self, original: str) -> str:
         """Return a device id with its UUID masked; the replica, instance or minor in it stays.
@@ -89,7 +85,9 @@ class Mask:
         def replacement(match: re.Match[str]) -> str:
             if match["uuid"] or match["pci"]:
                 return self._uuid(match[0]) if match["uuid"] else match[0]
-            return self._word(match[0]) if match["word"] else masked[match[0]]
+            if not match["word"]:
+                return masked[match[0]]
+            return match[0] if self._is_public(match[0]) else f"word{self._number('word', match[0])}"
 
         return re.sub(f"{known}{PARTS}", replacement, original)
 
@@ -105,9 +103,6 @@ class Mask:
         if original is None or not self._on:
             return original
         return str(self._number("serial", original)).zfill(len(original))
-
-    def _word(self, word: str) -> str:
-        return word if self._is_public(word) else f"word{self._number('word', word)}"
 
     def _is_public(self, text: str) -> bool:
         """Return whether all words of a text are public; UUIDs do not count."""

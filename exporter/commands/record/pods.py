@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.commands.record.mask import Mask
-from exporter.demo.files.systems import KEEPERS
+from exporter.demo.files import KEEPERS
 from exporter.demo.scenario import pods
 from exporter.demo.scenario.expand import folded
 from exporter.demo.scenario.pods import Claim, Share
@@ -25,13 +25,13 @@ from exporter.model import (
 from exporter.model.kubelet import worst_health
 from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, made
-from exporter.sharing.alibaba.cgpu import Cgpu
 from exporter.sharing.base.holdings import holdings_from
 from exporter.sharing.base.resolve import resolve
 from exporter.sharing.base.view import NodeFacts, View
+from exporter.sharing.cgpu import Cgpu
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 from exporter.sharing.dra.claims import ClaimSystem, claim_uid, is_health_of
-from exporter.sharing.nvidia.device_plugin import Nvidia, Resources
+from exporter.sharing.nvidia_plugin import Nvidia, is_named
 
 Files = Mapping[str, SystemFiles]
 CLAIM_SYSTEMS = tuple(system for system in SYSTEMS if issubclass(system, ClaimSystem))
@@ -119,7 +119,7 @@ class NodeHoldings:
     def __init__(self, evidence: PollResult, facts: NodeFacts) -> None:
         self.view = View(evidence.gpus, evidence.allocations or NOTHING, facts)
         systems = list(made(self.view))
-        resolved = resolve(self.view.allocations, systems, self.view.inventory.cards())
+        resolved = resolve(self.view, systems)
         self.with_shares = (
             {holder for holder, _ in resolved.settled}
             | {grant.holder for _, _, grant in resolved.grants}
@@ -133,14 +133,14 @@ class NodeHoldings:
         known = (*resolved.settled, *resolved.owners)
         self.resources = {resource for _, resource in known} | resolved.unresolved.keys()
         """Resources that a sharing system knows."""
-        self._nvidia = Resources(facts.patterns)
+        self._patterns = facts.patterns
         self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
         for holding in holdings_from(resolved, self.view, systems).holdings:
             self.held[holding.holder].append(holding)
 
     def concerns_gpus(self, resource: str, device_id: str = "") -> bool:
         """Return False for resources of other device plugins, which are private and not recorded."""
-        known = resource in self.resources or self._nvidia.named(resource)
+        known = resource in self.resources or is_named(resource, self._patterns)
         return known or device_id.startswith(GPU_SPELLINGS)
 
 
@@ -225,7 +225,11 @@ class Pods:
             claims=tuple(self._claim(claim) for claim in self._claims.get(ref, ())),
             shares=tuple(self._shares(ref)) if ref in self._holdings.with_shares else None,
             init=spec.init,
-            limits={name: amount for name, amount in spec.limits.items() if self._is_read(name)},
+            limits={
+                name: amount
+                for name, amount in spec.limits.items()
+                if self._holdings.concerns_gpus(name) or any(system.reads(name) for system in SYSTEMS)
+            },
             health={
                 self._mask.device_id(entry.device_id): entry.health
                 for entry in self._holdings.view.health(ref)
@@ -233,9 +237,6 @@ class Pods:
             },
             processes=tuple(self._processes.get(ref, ())),
         )
-
-    def _is_read(self, limit: str) -> bool:
-        return self._holdings.concerns_gpus(limit) or any(system.reads(limit) for system in SYSTEMS)
 
     def _claim(self, claim: ClaimedDevice) -> Claim:
         mask = self._mask

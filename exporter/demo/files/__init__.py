@@ -1,1 +1,76 @@
-"""The files of a fake node: processes, control groups, and what sharing systems keep."""
+"""The files that sharing systems keep on a fake node."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from exporter.demo.files import hami, writers
+from exporter.demo.files.writers import Files, Metered
+from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.present import Present
+from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.pods import MeterKind
+from exporter.demo.tree import Written
+from exporter.model import ContainerFile
+
+WRITERS: Mapping[MeterKind, Callable[[Metered], Files]] = {
+    "hami": hami.cache,
+    "hami-vnpu": writers.vnpu,
+    "vgpu-manager": writers.vgpu_manager,
+    "cgpu": writers.cgpu,
+    "vcuda": writers.vcuda,
+    "runai": writers.runai,
+}
+"""Writers of a running container's files, by the kind of the file."""
+KEEPERS: Mapping[str, Callable[[Sequence[ContainerFile]], Files]] = {
+    "hami": hami.recorded_caches,
+    "hami-ascend": writers.recorded_vnpu,
+    "cgpu": writers.recorded_cgpu,
+    "gpu-manager": writers.recorded_vcuda,
+    "vgpu-manager": writers.recorded_vgpu_manager,
+    "runai": writers.recorded_runai,
+}
+"""Writers of recorded files, by the name of the system that reads them."""
+NUMBERED = frozenset({"cgpu", "runai"})
+"""Systems with numbers of devices as folder names."""
+
+
+class SharingFiles:
+    """Keeps the files below ``root`` in step with the scenario."""
+
+    def __init__(self, scenario: Scenario, root: Path) -> None:
+        self._root = root
+        self._written = Written()
+        self._paths: set[Path] = set()
+        self._static: dict[str, str | bytes] = dict(scenario.files)
+        for system, files in scenario.kept.items():
+            self._static |= KEEPERS[system](files)
+
+    def step(self, now: Present, gpus: tuple[GpuState, ...]) -> None:
+        """Bring the files to ``now``."""
+        contents = dict(self._static)
+        for metered in _metered(now, gpus):
+            contents |= WRITERS[metered.meter.kind](metered)
+        paths = {self._root / path: content for path, content in contents.items()}
+        for path, content in paths.items():
+            self._written.write(path, content)
+        for path in self._paths - paths.keys():
+            self._written.remove(path)
+        self._paths = set(paths)
+
+
+def _metered(now: Present, gpus: tuple[GpuState, ...]) -> Iterator[Metered]:
+    processes: dict[str, list[ProcessState]] = {}
+    for state in (state for gpu in gpus for state in gpu.processes):
+        if state.running.container is not None:
+            processes.setdefault(state.running.container.container_id, []).append(state)
+    for pod in now.pods:
+        for container in pod.containers:
+            if container.meter is not None:
+                yield Metered(
+                    pod=pod,
+                    container=container,
+                    meter=container.meter,
+                    shares=container.shares or (),
+                    processes=tuple(processes.get(container.container_id, ())),
+                    gpus=gpus,
+                )

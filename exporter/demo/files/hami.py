@@ -72,20 +72,21 @@ def cache(metered: Metered) -> Files:
     ]
     content = image(metered.meter.layout or LATEST, uuids, memory, cores, slots)
     pod, name, claims = metered.pod.uid, metered.container.name, metered.container.claims
-    # HAMi's DRA driver keeps caches by claim.
-    folder = f"claims/{claims[0].uid}" if claims else f"containers/{pod}_{name}"
-    return {f"{ROOT}/{folder}/{make_uuid(pod, name, 'cache')}.cache": content}
+    folder = _folder(pod, name, claims[0].uid if claims else "")
+    return {f"{folder}/{make_uuid(pod, name, 'cache')}.cache": content}
 
 
 def recorded_caches(files: Sequence[ContainerFile]) -> Files:
     """Return the recorded caches of containers and claims."""
-    written = {}
-    for file in files:
-        owner = (
-            f"claims/{file.claim_uid}" if file.claim_uid else f"containers/{file.pod_uid}_{file.container}"
-        )
-        written[f"{ROOT}/{owner}/kept.cache"] = _recorded_cache(file)
-    return written
+    return {
+        f"{_folder(file.pod_uid, file.container, file.claim_uid)}/kept.cache": _recorded_cache(file)
+        for file in files
+    }
+
+
+def _folder(pod_uid: str, container: str, claim_uid: str) -> str:
+    # HAMi's DRA driver keeps caches by claim.
+    return f"{ROOT}/claims/{claim_uid}" if claim_uid else f"{ROOT}/containers/{pod_uid}_{container}"
 
 
 def _recorded_cache(file: ContainerFile) -> bytes:

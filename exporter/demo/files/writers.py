@@ -99,14 +99,15 @@ def runai(metered: Metered) -> Files:
 
 def recorded_runai(files: Sequence[ContainerFile]) -> Files:
     """Return the recorded use of pods; an unknown number is an empty file, as while it is written."""
-    written: dict[str, str] = {}
-    for file in files:
-        for use in file.devices:
-            folder = f"runai/proc/pod/{file.pod_uid}/metrics/gpu/{use.device}"
-            compute, memory = use.compute_used, use.memory_used
-            written[f"{folder}/utilization.sm"] = "" if compute is None else str(percent(compute))
-            written[f"{folder}/memory.allocated"] = "" if memory is None else str(memory)
-    return written
+    return {
+        f"runai/proc/pod/{file.pod_uid}/metrics/gpu/{use.device}/{name}": text
+        for file in files
+        for use in file.devices
+        for name, text in (
+            ("utilization.sm", "" if use.compute_used is None else str(percent(use.compute_used))),
+            ("memory.allocated", "" if use.memory_used is None else str(use.memory_used)),
+        )
+    }
 
 
 # GPU manager: uid of the pod; driver limit and free memory; name of the container; PCI address of its card,
@@ -270,12 +271,12 @@ def vnpu(metered: Metered) -> Files:
 
 def recorded_vnpu(files: Sequence[ContainerFile]) -> Files:
     """Return the recorded use and limit of containers, which the file has for all devices together."""
-    written: dict[str, bytes] = {}
-    for file in files:
-        limit = sum(use.memory_limit or 0 for use in file.devices)
-        sizes = [use.memory_used or 0 for use in file.devices]
-        written[_vnpu_path(file.pod_uid, file.container)] = vnpu_image(limit, sizes)
-    return written
+    return {
+        _vnpu_path(file.pod_uid, file.container): vnpu_image(
+            sum(use.memory_limit or 0 for use in file.devices), [use.memory_used or 0 for use in file.devices]
+        )
+        for file in files
+    }
 
 
 def _vnpu_path(pod_uid: str, container: str) -> str:

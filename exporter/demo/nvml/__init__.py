@@ -1,1 +1,268 @@
-"""NVML in software: an object for ``pynvml.nvmlLib``, so that the real binding runs above it."""
+"""NVML in software: an object for ``pynvml.nvmlLib``, so that the real binding runs above it.
+
+Every function in ``FUNCTIONS`` becomes an attribute, unless the scenario's driver is too old for it. All
+calls pass one gate, which counts them, applies the current faults and finds the device. The functions about
+the node are here: start, versions, and finding devices.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from exporter.demo.machine import GpuState
+from exporter.demo.nvml import events, fields, gpm, gpu, health, links, parts
+from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, Listing, MigDevice
+from exporter.demo.nvml.call import (
+    Code,
+    Function,
+    RefusedError,
+    address_of,
+    code_of,
+    inputs,
+    known,
+    name_of,
+    number,
+    numbers,
+    put_handle,
+    refuse,
+    require,
+    text,
+)
+from exporter.demo.scenario import NvmlError, NvmlFault, NvmlHang, XidEvent
+from exporter.demo.scenario.gpus import Node
+
+
+def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> None:
+    require(0 <= number(index) < known(device.spec.mig).max_slices, Code.INVALID_ARGUMENT)
+    require(number(index) in device.migs, Code.NOT_FOUND)
+    put_handle(reference, device.migs[number(index)].address)
+
+
+_CUDA = numbers("node", lambda driver: driver.node.cuda_version)
+
+NODE_FUNCTIONS: Mapping[str, Function] = {
+    "nvmlInit_v2": Function("node", lambda driver: driver.open()),
+    "nvmlInitWithFlags": Function("node", lambda driver, _flags: driver.open()),
+    "nvmlShutdown": Function("node", lambda driver: driver.close()),
+    "nvmlSystemGetDriverVersion": text("node", lambda driver: driver.node.driver_version),
+    "nvmlSystemGetNVMLVersion": text("node", lambda driver: driver.node.nvml_version),
+    "nvmlSystemGetCudaDriverVersion": _CUDA,
+    "nvmlSystemGetCudaDriverVersion_v2": _CUDA,
+    "nvmlDeviceGetCount_v2": numbers("node", lambda driver: len(driver.board.gpus)),
+    "nvmlDeviceGetHandleByIndex_v2": Function(
+        "index", lambda device, _index, reference: put_handle(reference, device.address)
+    ),
+    "nvmlDeviceGetMigDeviceHandleByIndex": Function("gpu", _mig_by_index),
+}
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    name: function
+    for functions in (
+        NODE_FUNCTIONS,
+        *(module.FUNCTIONS for module in (gpu, parts, fields, events, health, links, gpm)),
+    )
+    for name, function in functions.items()
+}
+# The branch of the driver that a function came with.
+_SINCE = {
+    "nvmlDeviceGetNvLinkRemoteDeviceType": 470,
+    "nvmlDeviceGetJpgUtilization": 535,
+    "nvmlDeviceGetOfaUtilization": 535,
+    "nvmlDeviceGetMarginTemperature": 570,
+    "nvmlSystemGetConfComputeSettings": 550,
+    "nvmlDeviceGetRepairStatus": 580,
+}
+# Older drivers report host pids to every caller.
+FIRST_WITH_PID_VIEWS = 535
+_INIT = frozenset({"nvmlInit_v2", "nvmlInitWithFlags"})
+# The calls that work before the library is initialised.
+_BEFORE_INIT = _INIT | {"nvmlShutdown"}
+# The calls that work without the kernel module.
+_WITHOUT_MODULE = _BEFORE_INIT | {"nvmlEventSetFree", "nvmlGpmSampleFree"}
+
+
+class FakeNvml:
+    """The driver's library on a fake node. Safe to call from any thread.
+
+    ``calls`` counts by (function, device uuid), with "" for calls about no device. ``missing`` are
+    functions that this driver does not have, ``host_pid`` is whether the caller sees the host's pids.
+    """
+
+    def __init__(self, node: Node, missing: Collection[str] = (), *, host_pid: bool = True) -> None:
+        self.node = node
+        self.opened = 0
+        self.board = Board()
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.events = events.EventSets()
+        self.gpm = gpm.Pool()
+        major = node.driver_version.partition(".")[0]
+        self.branch = int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
+        sees_pids = host_pid or self.branch < FIRST_WITH_PID_VIEWS
+        # False: process lists are empty.
+        self.lists_pids = sees_pids and not gpu.hides_processes(node)
+        self._listing = Listing()
+        self._module_loaded = True
+        # False: the kernel module was reloaded since the library was initialised.
+        self._module_unchanged = True
+        self._reported: set[XidEvent] = set()
+        self._faults: tuple[NvmlError | NvmlHang, ...] = ()
+        self._hangs: dict[NvmlHang, threading.Event] = {}
+        self._lock = threading.Lock()
+        for name, function in FUNCTIONS.items():
+            if name not in missing and self.branch >= _SINCE.get(name, 0):
+                setattr(self, name, self._symbol(name, function))
+        # The binding sets restype on this one, which only a plain function allows.
+        self.nvmlErrorString = lambda code: name_of(number(code)).encode()
+
+    @property
+    def total_calls(self) -> int:
+        """The number of calls of all functions but the wait for events, which is called all the time."""
+        with self._lock:
+            counts = list(self.calls.items())
+        return sum(count for (name, _), count in counts if FUNCTIONS[name].scope != "wait")
+
+    def show(
+        self, gpus: tuple[GpuState, ...], faults: tuple[NvmlFault, ...] = (), *, loaded: bool = True
+    ) -> None:
+        """Replace GPUs and faults; calls that hang in a fault that is over return.
+
+        Changed MIG layouts and new XIDs are reported as events. If the kernel module is not ``loaded``, the
+        library has to be initialised again.
+        """
+        with self._lock:
+            self._module_loaded = loaded
+            if not loaded:
+                self._module_unchanged = False
+                self.events.forget()
+            self._listing.show(gpus)
+            earlier, self.board = self.board, self._listing.board()
+            self._faults = tuple(fault for fault in faults if not isinstance(fault, XidEvent))
+            over = [self._hangs.pop(fault) for fault in list(self._hangs) if fault not in faults]
+            for fault in faults:
+                if isinstance(fault, NvmlHang):
+                    self._hangs.setdefault(fault, threading.Event())
+        for event in over:
+            event.set()
+        self._report(earlier, [fault for fault in faults if isinstance(fault, XidEvent)])
+
+    def open(self) -> None:
+        """Initialise the library; the first of several calls keeps to the GPUs that are present then."""
+        if not self.opened:
+            self.list_again()
+        self.opened += 1
+
+    def list_again(self) -> None:
+        """Keep to the GPUs that are present now."""
+        self._module_unchanged = True
+        self._listing.open()
+        self.board = self._listing.board()
+
+    def close(self) -> None:
+        """Shut the library down; the last of as many calls as of ``open`` drops list and event sets."""
+        require(self.opened, Code.UNINITIALIZED)
+        self.opened -= 1
+        if not self.opened:
+            self._listing.close()
+            self.events.close()
+
+    def release(self) -> None:
+        """End every fault, and return from every call that hangs or waits for events."""
+        with self._lock:
+            self._faults = ()
+            hangs, self._hangs = list(self._hangs.values()), {}
+        for event in hangs:
+            event.set()
+        self.events.release()
+
+    def _report(self, earlier: Board, xids: list[XidEvent]) -> None:
+        for change in events.layout_changes(earlier, self.board):
+            self.events.happen(change)
+        # XIDs that are over are dropped, or they would add up on a node that runs for days.
+        self._reported.intersection_update(xids)
+        for xid in xids:
+            event = events.happening(self.board, xid)
+            if event is not None and xid not in self._reported:
+                self._reported.add(xid)
+                self.events.happen(event)
+
+    def _symbol(self, name: str, function: Function) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            try:
+                self._call(name, function, arguments)
+            except RefusedError as refusal:
+                return refusal.code
+            return Code.SUCCESS
+
+        return call
+
+    def _call(self, name: str, function: Function, arguments: tuple[Any, ...]) -> None:
+        device = self._device(function, arguments)
+        uuid = device.spec.uuid if isinstance(device, Device) else ""
+        with self._lock:
+            self.calls[name, uuid] += 1
+        self._misbehave(name, device)
+        self._require_init(name)
+        if function.scope == "node":
+            with self._lock:
+                function.run(self, *arguments)
+        elif function.scope == "wait":
+            function.run(self, *arguments)
+        elif isinstance(device, int):
+            refuse(device)
+        else:
+            require(device.gpu.gpu.uuid not in self.board.lost, Code.GPU_IS_LOST)
+            _require_known(device, name, function)
+            if function.scope == "index":
+                function.run(device, *arguments)
+            else:
+                self._answer(device, name, function, arguments[1:])
+
+    def _require_init(self, name: str) -> None:
+        """Refuse a call that needs the library initialised, with the kernel module that is loaded now."""
+        require(name not in _INIT or self._module_loaded, Code.DRIVER_NOT_LOADED)
+        usable = self.opened and (self._module_unchanged or name in _WITHOUT_MODULE)
+        require(name in _BEFORE_INIT or usable, Code.UNINITIALIZED)
+
+    def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> None:
+        """Answer with the numbers that the scenario gives, or else as the device does."""
+        call = ":".join((name, *map(str, inputs(arguments))))
+        require(call not in device.spec.unsupported)
+        if function.write is not None and call in device.spec.answers:
+            function.write(arguments, device.spec.answers[call])
+            return
+        if function.scope == "pair":
+            other = self.board.by_address.get(address_of(arguments[0]))
+            require(isinstance(other, GpuDevice), Code.INVALID_ARGUMENT)
+            arguments = (other, *arguments[1:])
+        function.run(device, *((self,) if function.with_driver else ()), *arguments)
+
+    def _device(self, function: Function, arguments: tuple[Any, ...]) -> Device | int:
+        """Return the device that the call is about, or the error code if there is none."""
+        if function.scope in ("node", "wait"):
+            return Code.SUCCESS
+        if function.scope == "index":
+            index, gpus = number(arguments[0]), self.board.gpus
+            return gpus[index] if 0 <= index < len(gpus) else Code.INVALID_ARGUMENT
+        shift = GPU_INSTANCE if function.scope == "gpu instance" else 0
+        return self.board.by_address.get(address_of(arguments[0]) - shift, Code.INVALID_ARGUMENT)
+
+    def _misbehave(self, name: str, device: Device | int) -> None:
+        uuids = set() if isinstance(device, int) else {device.spec.uuid, device.gpu.gpu.uuid}
+        for fault in self._faults:
+            if fault.function in (None, name) and (fault.device is None or fault.device in uuids):
+                if isinstance(fault, NvmlError):
+                    refuse(code_of(fault.code) or Code.SUCCESS)
+                with self._lock:
+                    event = self._hangs.get(fault)
+                if event is not None:
+                    event.wait(fault.seconds)
+
+
+def _require_known(device: Device, name: str, function: Function) -> None:
+    """Refuse a function that this board, or this kind of device, does not have."""
+    require(name not in device.spec.unsupported)
+    require(function.scope not in ("gpu", "pair") or not isinstance(device, MigDevice))
+    if function.scope == "mig" and not isinstance(device, MigDevice):
+        refuse(Code.NOT_SUPPORTED if device.spec.mig is None else Code.INVALID_ARGUMENT)

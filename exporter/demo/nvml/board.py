@@ -6,6 +6,7 @@ handle of a destroyed MIG device is recognised as such.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from exporter.demo.machine import GpuState, InstanceState
 from exporter.demo.scenario.gpus import Gpu, MigInstance
@@ -21,10 +22,8 @@ class MigDevice:
 
     address: int
     parent_address: int
-    index: int  # under its parent, by which NVML finds it
     state: InstanceState
     gpu: GpuState
-    lists_pids: bool  # as for a GPU
 
     @property
     def spec(self) -> MigInstance:
@@ -37,10 +36,7 @@ class GpuDevice:
     """A physical GPU."""
 
     address: int
-    index: int  # by which NVML finds it
     state: GpuState
-    lists_pids: bool  # False: the caller sees none of the pids, and process lists are empty
-    driver: int  # branch of the driver (550)
     migs: Mapping[int, MigDevice]  # by their index
 
     @property
@@ -65,19 +61,13 @@ class Board:
     by_address: Mapping[int, Device] = field(default_factory=dict)  # GPUs and MIG devices
     lost: frozenset[str] = frozenset()  # uuids of GPUs
 
-    def is_lost(self, device: Device) -> bool:
-        """Return whether the GPU of a device is lost."""
-        return device.gpu.gpu.uuid in self.lost
-
 
 class Listing:
     """The GPUs of one library, in NVML's order, and the handles of all devices."""
 
-    def __init__(self, *, driver: int, lists_pids: bool = True) -> None:
-        self._driver = driver
-        self._lists_pids = lists_pids
+    def __init__(self) -> None:
         self._addresses: dict[tuple[object, ...], int] = {}
-        self._handles_so_far = 0
+        self._handles = count(_FIRST, _STRIDE)
         self._lost: frozenset[str] = frozenset()
         self._present: dict[str, GpuState] = {}
         self._opened: dict[str, GpuState] | None = None
@@ -101,7 +91,7 @@ class Listing:
     def board(self) -> Board:
         """Return the devices now, lost GPUs as they last were; handles of vanished devices become invalid."""
         states = (self._present if self._opened is None else self._opened).values()
-        gpus = tuple(self._gpu(state, index) for index, state in enumerate(states))
+        gpus = tuple(map(self._gpu, states))
         by_address: dict[int, Device] = {}
         for gpu in gpus:
             by_address[gpu.address] = gpu
@@ -109,16 +99,9 @@ class Listing:
         self._addresses = {key: address for key, address in self._addresses.items() if address in by_address}
         return Board(gpus=gpus, by_address=by_address, lost=self._lost)
 
-    def _gpu(self, state: GpuState, index: int) -> GpuDevice:
+    def _gpu(self, state: GpuState) -> GpuDevice:
         address = self._address(state.gpu.uuid)
-        return GpuDevice(
-            address=address,
-            index=index,
-            state=state,
-            migs=self._migs(state, address),
-            lists_pids=self._lists_pids,
-            driver=self._driver,
-        )
+        return GpuDevice(address=address, state=state, migs=self._migs(state, address))
 
     def _migs(self, gpu: GpuState, parent: int) -> dict[int, MigDevice]:
         migs: dict[int, MigDevice] = {}
@@ -133,15 +116,12 @@ class Listing:
                     gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
                 ),
                 parent_address=parent,
-                index=index,
                 state=state,
                 gpu=gpu,
-                lists_pids=self._lists_pids,
             )
         return migs
 
     def _address(self, *key: object) -> int:
         if key not in self._addresses:
-            self._handles_so_far += 1
-            self._addresses[key] = _FIRST + self._handles_so_far * _STRIDE
+            self._addresses[key] = next(self._handles)
         return self._addresses[key]

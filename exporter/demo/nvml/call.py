@@ -14,6 +14,8 @@ from typing import Any, Literal, NoReturn, TypeVar
 import pynvml
 
 T = TypeVar("T")
+# The id of a MIG instance for none.
+NO_INSTANCE = 0xFFFFFFFF
 
 
 class Code(IntEnum):
@@ -73,11 +75,11 @@ def name_of(code: int) -> str:
 # The first argument of a function:
 # "node"          none: ``run`` gets the driver instead
 # "wait"          as "node", and the function may block
-# "lookup"        an index or uuid that is looked up among all devices
+# "index"         the index of a GPU
 # "gpu", "mig"    the handle of a GPU or of a MIG device; "any" takes both
 # "gpu instance"  the handle of the GPU instance around MIG devices
 # "pair"          the handles of two GPUs
-Scope = Literal["node", "wait", "lookup", "gpu", "mig", "any", "gpu instance", "pair"]
+Scope = Literal["node", "wait", "index", "gpu", "mig", "any", "gpu instance", "pair"]
 Write = Callable[[Sequence[Any], Sequence[int]], None]
 
 
@@ -97,12 +99,6 @@ class Function:
 def number(argument: Any) -> int:
     """Return a number that was passed raw or as a ctypes object."""
     return int(getattr(argument, "value", argument))
-
-
-def text_of(argument: Any) -> str:
-    """Return the text of a C string."""
-    value = getattr(argument, "value", argument)
-    return (value or b"").decode(errors="replace")
 
 
 def target(reference: Any) -> Any:
@@ -154,7 +150,7 @@ def numbers(scope: Scope, read: Callable[..., int | Sequence[int]]) -> Function:
 
     The out parameters come last, as many as ``read`` returns numbers.
     """
-    return _returning(scope, read, _put_numbers)
+    return returning(scope, read, _put_numbers)
 
 
 def record(
@@ -164,7 +160,7 @@ def record(
 
     A record with a ``version`` is refused when the caller passes another one.
     """
-    return _returning(scope, read, partial(_put_record, fields.split(), version))
+    return returning(scope, read, partial(_put_record, fields.split(), version))
 
 
 def text(scope: Scope, read: Callable[..., str]) -> Function:
@@ -172,7 +168,9 @@ def text(scope: Scope, read: Callable[..., str]) -> Function:
     return Function(scope, lambda device, buffer, length: put_text(buffer, length, read(device)))
 
 
-def _returning(scope: Scope, read: Callable[..., int | Sequence[int]], write: Write) -> Function:
+def returning(scope: Scope, read: Callable[..., int | Sequence[int]], write: Write) -> Function:
+    """Return a function with the numbers of ``read`` as its result, which ``write`` writes."""
+
     def run(device: Any, *arguments: Any) -> None:
         values = read(device, *inputs(arguments))
         write(arguments, (values,) if isinstance(values, int) else values)

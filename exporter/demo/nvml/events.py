@@ -5,12 +5,14 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 
 from exporter.demo.nvml.board import Board, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
+    NO_INSTANCE,
     Code,
     Function,
     address_of,
@@ -21,11 +23,10 @@ from exporter.demo.nvml.call import (
     require,
     target,
 )
-from exporter.demo.nvml.mig import NO_INSTANCE
-from exporter.demo.scenario.schema import XidEvent
+from exporter.demo.scenario import XidEvent
 
 if TYPE_CHECKING:
-    from exporter.demo.nvml.library import FakeNvml
+    from exporter.demo.nvml import FakeNvml
 
 _FIRST, _STRIDE = 0x7E00_0000_0000, 0x40
 XID, MIG_CONFIG = 0x8, 0x100
@@ -63,6 +64,7 @@ class EventSets:
     def __init__(self) -> None:
         self.misuse: Counter[str] = Counter()
         self._changed = threading.Condition()
+        self._handles = count(_FIRST, _STRIDE)
         self._sets: dict[int, _EventSet] = {}
         self._freed: set[int] = set()
         self._released = False
@@ -88,7 +90,7 @@ class EventSets:
     def create(self) -> int:
         """Create an event set; return its handle."""
         with self._changed:
-            handle = _FIRST + (len(self._sets) + len(self._freed)) * _STRIDE
+            handle = next(self._handles)
             self._sets[handle] = _EventSet()
             return handle
 

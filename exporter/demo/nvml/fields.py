@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exporter.demo.load import Flow
-from exporter.demo.machine import GpuState
+from exporter.demo.machine import Flow, GpuState
 from exporter.demo.nvml import health, links
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import Code, Function, RefusedError, number, refuse, require, target
 from exporter.demo.scenario import derive
+from exporter.demo.scenario.gpus import Gpu
 from exporter.model.readings import RECOVERY_ACTIONS
+
+if TYPE_CHECKING:
+    from exporter.demo.nvml import FakeNvml
 
 LATENCY_MICROSECONDS = 4
 # The code of a bit error ratio for none.
@@ -81,12 +84,12 @@ def _link_bytes(flow: Flow) -> Field:
     return _COUNT(read)
 
 
-def _link_errors(error: str) -> Field:
-    return _COUNT(lambda state, _: links.link_errors(state.gpu, error))
+def _errors(count: Callable[[Gpu, str, int], int], error: str) -> Field:
+    return _COUNT(lambda state, link: count(state.gpu, error, link))
 
 
 def _blackwell_errors(error: str) -> Field:
-    return _COUNT(lambda state, link: links.blackwell_errors(state.gpu, error, link))
+    return _errors(links.blackwell_errors, error)
 
 
 def _successful_recoveries(state: GpuState, link: int) -> int:
@@ -99,10 +102,6 @@ def _successful_recoveries(state: GpuState, link: int) -> int:
 def _no_bit_errors(state: GpuState, link: int) -> int:
     links.blackwell_errors(state.gpu, "", link)  # refuses the same boards
     return NO_BIT_ERRORS
-
-
-def _c2c_errors(error: str) -> Field:
-    return _COUNT(lambda state, _: links.c2c_errors(state.gpu, error))
 
 
 def _c2c_speed(state: GpuState, link: int) -> int:
@@ -124,10 +123,10 @@ FIELDS: Mapping[int, Field] = {
     29: _COUNT(lambda state, _: health.pages(state, 0)),
     30: _COUNT(lambda state, _: health.pages(state, 1)),
     31: _FLAG(lambda state, _: health.pages_pending(state)),
-    38: _link_errors("crc_flit"),
-    45: _link_errors("crc_data"),
-    52: _link_errors("replay"),
-    59: _link_errors("recovery"),
+    38: _errors(links.link_errors, "crc_flit"),
+    45: _errors(links.link_errors, "crc_data"),
+    52: _errors(links.link_errors, "replay"),
+    59: _errors(links.link_errors, "recovery"),
     74: _total("power"),
     75: _total("software_thermal"),
     **dict.fromkeys(range(76, 82), _ZERO),
@@ -166,9 +165,9 @@ FIELDS: Mapping[int, Field] = {
     221: _blackwell_errors("symbol"),
     222: _FLAG(_no_bit_errors),
     230: _FLAG(lambda state, _: RECOVERY_ACTIONS.index(state.gpu.health.recovery_action)),
-    231: _c2c_errors("crc"),
-    232: _c2c_errors("replay"),
-    233: _c2c_errors("replay_back_to_back"),
+    231: _errors(links.c2c_errors, "crc"),
+    232: _errors(links.c2c_errors, "replay"),
+    233: _errors(links.c2c_errors, "replay_back_to_back"),
     269: _total("software_thermal"),
     270: _total("hardware_thermal"),
     271: _ZERO,
@@ -181,35 +180,35 @@ C2C_FIELDS = frozenset({170, 231, 232, 233})
 NOT_BESIDE_C2C = frozenset({193, 194, 195, 196, 270, 271})
 
 
-def _values(device: GpuDevice, count: Any, values: Any) -> None:
+def _values(device: GpuDevice, driver: "FakeNvml", count: Any, values: Any) -> None:
     entries = [target(values)[place] for place in range(number(count))]
     no_c2c = not device.state.gpu.links.c2c_links
     left_out = NOT_BESIDE_C2C if no_c2c and any(entry.fieldId in C2C_FIELDS for entry in entries) else ()
     for entry in entries:
         if entry.fieldId not in left_out:
-            _fill(entry, device)
+            _fill(entry, device, driver.branch)
 
 
-def _fill(entry: Any, device: GpuDevice) -> None:
+def _fill(entry: Any, device: GpuDevice, branch: int) -> None:
     entry.timestamp, entry.latencyUsec = round(device.state.wall * 1e6), LATENCY_MICROSECONDS
     field = FIELDS.get(entry.fieldId, _UNKNOWN)
     entry.valueType = field.kind
     try:
-        setattr(entry.value, field.member, _value(device, field, entry.fieldId, entry.scopeId))
+        setattr(entry.value, field.member, _value(device, branch, entry.fieldId, entry.scopeId))
         entry.nvmlReturn = Code.SUCCESS
     except RefusedError as refusal:
         entry.nvmlReturn = refusal.code
 
 
-def _value(device: GpuDevice, field: Field, field_id: int, scope: int) -> int:
+def _value(device: GpuDevice, branch: int, field_id: int, scope: int) -> int:
     """Return the value that the scenario gives, or else that of the device."""
     any_scope = f"field:{field_id}"
     name = f"{any_scope}:{scope}" if scope else any_scope
     require(not {any_scope, name}.intersection(device.spec.unsupported))
     if name in device.spec.answers:
         return device.spec.answers[name][0]
-    require(derive.knows_field(device.driver, field_id))
-    return field.read(device.state, scope)
+    require(derive.knows_field(branch, field_id))
+    return FIELDS.get(field_id, _UNKNOWN).read(device.state, scope)
 
 
-FUNCTIONS: Mapping[str, Function] = {"nvmlDeviceGetFieldValues": Function("gpu", _values)}
+FUNCTIONS: Mapping[str, Function] = {"nvmlDeviceGetFieldValues": Function("gpu", _values, with_driver=True)}

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from exporter.demo.load import Flow
-from exporter.demo.machine import COPY_RATIO, GpuState
+from exporter.demo.machine import COPY_RATIO, Flow, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Code, Function, address_of, number, put_handle, refuse, require, target
 from exporter.demo.scenario.derive import BLACKWELL, HOPPER
 from exporter.demo.scenario.gpus import MIB, MigInstance
 
 if TYPE_CHECKING:
-    from exporter.demo.nvml.library import FakeNvml
+    from exporter.demo.nvml import FakeNvml
 
 # An H200 with driver 580.159.04 has the meters of encoders, and no counters of cycles and bytes. That newer
 # boards have these is an assumption.

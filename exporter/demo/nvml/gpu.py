@@ -1,13 +1,34 @@
-"""Functions of the fake driver about one device: identity, memory, utilization, modes and video engines."""
+"""Functions of the fake driver about one device: identity, memory, processes, utilization, modes and engines.
+
+A mode of the whole node, confidential computing, is here too.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from exporter.demo.machine import COPY_RATIO
+from exporter.demo.machine import COPY_RATIO, Sample
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
-from exporter.demo.nvml.call import Code, Function, known, numbers, record, refuse, require, target, text
+from exporter.demo.nvml.call import (
+    NO_INSTANCE,
+    Code,
+    Function,
+    known,
+    number,
+    numbers,
+    put_length,
+    record,
+    refuse,
+    require,
+    target,
+    text,
+)
 from exporter.demo.scenario.derive import TURING, capability, has_hbm
-from exporter.demo.scenario.gpus import MIB
+from exporter.demo.scenario.gpus import MIB, Node
+from exporter.model.hardware import ProcessKind
+
+if TYPE_CHECKING:
+    from exporter.demo.nvml import FakeNvml
 
 COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
 MEMORY_V2 = 0x02000028
@@ -17,6 +38,12 @@ SAMPLING_MICROSECONDS = 167_000
 FRAMES_PER_SECOND, LATENCY_MICROSECONDS = 60, 2400
 # Use of an engine by one stream, per percent of the time that its process keeps the GPU busy.
 ENCODING, DECODING = 0.5, 0.3
+# In NVML's order: a constant of NVML is the index of its word.
+ENVIRONMENTS = ("unavailable", "simulation", "production")
+MULTI_GPU_MODES = ("none", "protected_pcie", "nvlink_encryption")
+SETTINGS_V1 = 0x01000014
+NOT_AVAILABLE = 2**64 - 1
+_LISTS: Mapping[str, ProcessKind] = {"Compute": "compute", "Graphics": "graphics", "MPSCompute": "mps"}
 
 
 def _memory(device: Device) -> tuple[int, int, int]:
@@ -122,10 +149,72 @@ def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
     return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
 
 
+def hides_processes(node: Node) -> bool:
+    """Return whether the driver lists no processes."""
+    mode = node.confidential
+    return mode is not None and mode.enabled and not mode.developer_tools
+
+
+def _state(driver: "FakeNvml") -> tuple[int, int, int]:
+    mode = known(driver.node.confidential)
+    return ENVIRONMENTS.index(mode.environment), int(mode.enabled), int(mode.developer_tools)
+
+
+def _settings(driver: "FakeNvml") -> tuple[int, ...]:
+    return *_state(driver), MULTI_GPU_MODES.index(known(driver.node.confidential).multi_gpu)
+
+
+def _is_ready(driver: "FakeNvml") -> int:
+    return int(known(driver.node.confidential).ready)
+
+
+def _protected_memory(device: GpuDevice) -> tuple[int, int, int]:
+    total = known(device.spec.protected_memory)
+    used = min(total, device.state.used)
+    return total, used, total - used
+
+
+def _processes(kind: ProcessKind, device: Device, driver: "FakeNvml", count: Any, infos: Any) -> None:
+    visible = device.state.processes if driver.lists_pids else ()
+    processes = [state for state in visible if state.running.process.kind == kind]
+    put_length(count, infos, len(processes))
+    for place, state in enumerate(processes):
+        info, instance = infos[place], state.instance
+        info.pid = state.pid
+        info.usedGpuMemory = state.memory if state.memory_known else NOT_AVAILABLE
+        if hasattr(info, "gpuInstanceId"):
+            info.gpuInstanceId = instance.gi if instance else NO_INSTANCE
+            info.computeInstanceId = instance.ci if instance else NO_INSTANCE
+
+
+def _process_utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> None:
+    require(not device.spec.mig_enabled)
+    records = newer(device.state.samples, number(last_seen))
+    require(records, Code.NOT_FOUND)
+    put_length(count, answers, len(records))
+    for place, (pid, (timestamp, sm)) in enumerate(records.items()):
+        answer = answers[place]
+        answer.pid, answer.timeStamp, answer.smUtil, answer.memUtil = pid, timestamp, sm, sm // 2
+        answer.encUtil = answer.decUtil = 0
+
+
+def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, int]]:
+    """Return pid → (time of its last activity in microseconds, mean percent) over the newer samples.
+
+    A process that was idle in all of them has no record.
+    """
+    window = [sample for sample in samples if sample.timestamp > last_seen]
+    records: dict[int, tuple[int, int]] = {}
+    for pid in sorted({pid for sample in window for pid, sm in sample.sm.items() if sm}):
+        total = sum(sample.sm.get(pid, 0) for sample in window)
+        latest = max(sample.timestamp for sample in window if sample.sm.get(pid))
+        records[pid] = latest, max(1, round(total / len(window)))
+    return records
+
+
 FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetUUID": text("any", lambda device: device.spec.uuid),
     "nvmlDeviceGetName": text("any", _name),
-    "nvmlDeviceGetIndex": numbers("any", lambda device: device.index),
     "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.spec.minor),
     "nvmlDeviceGetSerial": text("gpu", lambda device: known(device.spec.serial)),
     "nvmlDeviceGetVbiosVersion": text("gpu", lambda device: known(device.spec.vbios)),
@@ -150,4 +239,18 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetJpgUtilization": numbers("gpu", _idle_engine),
     "nvmlDeviceGetOfaUtilization": numbers("gpu", _idle_engine),
     "nvmlDeviceGetEncoderStats": numbers("gpu", _encoder_stats),
+    "nvmlSystemGetConfComputeState": record("node", "environment ccFeature devToolsMode", _state),
+    "nvmlSystemGetConfComputeSettings": record(
+        "node", "environment ccFeature devToolsMode multiGpuMode", _settings, SETTINGS_V1
+    ),
+    "nvmlSystemGetConfComputeGpusReadyState": numbers("node", _is_ready),
+    "nvmlDeviceGetConfComputeProtectedMemoryUsage": record("gpu", "total used free", _protected_memory),
+    **{
+        f"nvmlDeviceGet{name}RunningProcesses{version}": Function(
+            "any", partial(_processes, kind), with_driver=True
+        )
+        for name, kind in _LISTS.items()
+        for version in ("", "_v2", "_v3")
+    },
+    "nvmlDeviceGetProcessUtilization": Function("gpu", _process_utilization),
 }

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from exporter.demo.load import power_limit
 from exporter.demo.machine import MEMORY_HOTTER, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Code, Function, known, numbers, record, refuse, require
-from exporter.demo.scenario.derive import ADA, AMPERE, TURING
+from exporter.demo.scenario.derive import ADA, AMPERE, TURING, power_limit
 from exporter.demo.scenario.gpus import Gpu
 
 # In NVML's order: a constant of NVML is the index of its word.

@@ -4,12 +4,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from exporter.demo.load import Flow, active_nvlinks
-from exporter.demo.machine import GpuState
+from exporter.demo.machine import Flow, GpuState
 from exporter.demo.nvml.board import GpuDevice
-from exporter.demo.nvml.call import Code, Function, number, numbers, put, record, require, target
+from exporter.demo.nvml.call import Code, Function, number, numbers, put, record, require, returning, target
 from exporter.demo.nvml.gpu import fill_pci
-from exporter.demo.scenario.derive import BLACKWELL, HOPPER, has_hbm, pcie_generation
+from exporter.demo.scenario.derive import BLACKWELL, HOPPER, active_nvlinks, has_hbm, pcie_generation
 from exporter.demo.scenario.gpus import Gpu
 
 TO_GPU, TO_PROCESSOR, TO_SWITCH = 0, 1, 2
@@ -25,23 +24,17 @@ UUID_LENGTH = 16
 # State, status, clique, health, and the bytes of the domain's UUID.
 FABRIC_NUMBERS = 4 + UUID_LENGTH
 # NVML_GPU_FABRIC_HEALTH_MASK: shift of each problem, and its numbers for its absence and its presence.
-FABRIC_SHIFTS = {
-    "degraded_bandwidth": 0,
-    "route_recovery": 2,
-    "route_unhealthy": 4,
-    "access_timeout_recovery": 6,
-    "incorrect_configuration": 8,
-    "no_partition": 12,
-    "manager_disconnected": 14,
-}
-FABRIC_BITS = {
-    **dict.fromkeys(
-        ("degraded_bandwidth", "route_recovery", "route_unhealthy", "access_timeout_recovery"), (2, 1)
-    ),
+FABRIC_PROBLEMS = {
+    "degraded_bandwidth": (0, 2, 1),
+    "route_recovery": (2, 2, 1),
+    "route_unhealthy": (4, 2, 1),
+    "access_timeout_recovery": (6, 2, 1),
     # These bits say that there is one.
-    **dict.fromkeys(("no_partition", "manager_disconnected"), (1, 2)),
+    "no_partition": (12, 1, 2),
+    "manager_disconnected": (14, 1, 2),
 }
-# Kinds of configurations by number: not reported, correct, and the incorrect ones.
+# The shift of the configuration, and its kinds by number: not reported, correct, and the incorrect ones.
+CONFIGURATION = 8
 MISCONFIGURATIONS = (
     "unknown",
     "",
@@ -93,13 +86,13 @@ def c2c_active(gpu: Gpu, link: int) -> bool:
     return link < gpu.links.c2c_links - gpu.links.c2c_down
 
 
-def c2c_errors(gpu: Gpu, error: str) -> int:
+def c2c_errors(gpu: Gpu, error: str, _link: int) -> int:
     """Return the C2C errors of a GPU."""
     require(gpu.links.c2c_links)
     return gpu.links.c2c_errors.get(error, 0)
 
 
-def link_errors(gpu: Gpu, error: str) -> int:
+def link_errors(gpu: Gpu, error: str, _link: int) -> int:
     """Return the errors over all NVLinks; Blackwell has other counters."""
     require_link(gpu, 0)
     require(gpu.architecture < BLACKWELL)
@@ -155,12 +148,12 @@ def _fabric(device: GpuDevice) -> tuple[int, ...]:
 def health_mask(problems: Mapping[str, bool], misconfiguration: str) -> int:
     """Return the mask of a fabric's health, as the driver encodes it; 0 stands for not supported."""
     mask = sum(
-        FABRIC_BITS[problem][holds] << FABRIC_SHIFTS[problem]
-        for problem, holds in problems.items()
-        if problem in FABRIC_BITS
+        (present if problems[problem] else absent) << shift
+        for problem, (shift, absent, present) in FABRIC_PROBLEMS.items()
+        if problem in problems
     )
     if "incorrect_configuration" in problems:
-        mask |= MISCONFIGURATIONS.index(misconfiguration) << FABRIC_SHIFTS["incorrect_configuration"]
+        mask |= MISCONFIGURATIONS.index(misconfiguration) << CONFIGURATION
     return mask
 
 
@@ -217,9 +210,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.spec, link))),
     "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
-    "nvmlDeviceGetGpuFabricInfoV": Function(
-        "gpu", lambda device, reference: _put_fabric((reference,), _fabric(device)), _put_fabric
-    ),
+    "nvmlDeviceGetGpuFabricInfoV": returning("gpu", _fabric, _put_fabric),
     "nvmlDeviceGetC2cModeInfoV": record("gpu", "isC2cEnabled", lambda device: _c2c_mode(device.spec)),
     "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _common_ancestor),
     "nvmlDeviceGetCpuAffinity": Function("gpu", _cpu_affinity),

@@ -1,6 +1,6 @@
 """Reading, checking and writing of scenarios: everything about a node, in one JSON document.
 
-``parse`` and ``load_file`` return a complete ``Scenario`` (fields: ``schema.py``, shorthands: ``expand.py``),
+``parse`` and ``load_file`` return a complete ``Scenario`` (fields: the package, shorthands: ``expand.py``),
 and so does ``load``, by the name of a scenario that comes with the program. ``check`` refuses a scenario that
 no node could be like, and names the mistake by its path.
 """
@@ -13,17 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import NoReturn
 
-from exporter.demo.files.systems import KEEPERS, NUMBERED
-from exporter.demo.load import Curve, peak
+from exporter.demo.files import KEEPERS, NUMBERED
+from exporter.demo.nvml import FUNCTIONS
 from exporter.demo.nvml.call import code_of
-from exporter.demo.nvml.library import FUNCTIONS
-from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
-from exporter.demo.scenario.check_gpus import check_gpus, check_layout
-from exporter.demo.scenario.codec import ScenarioError, decode, encode, fail
-from exporter.demo.scenario.expand import expand
-from exporter.demo.scenario.gpus import Gpu
-from exporter.demo.scenario.pods import Pod, Process, keys
-from exporter.demo.scenario.schema import (
+from exporter.demo.scenario import (
     Fault,
     GpuAbsent,
     MigLayout,
@@ -35,6 +28,12 @@ from exporter.demo.scenario.schema import (
     Unhealthy,
     XidEvent,
 )
+from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
+from exporter.demo.scenario.check_gpus import check_gpus, check_layout
+from exporter.demo.scenario.codec import ScenarioError, decode, encode, fail
+from exporter.demo.scenario.expand import expand
+from exporter.demo.scenario.gpus import Gpu
+from exporter.demo.scenario.pods import Curve, Pod, Process, keys, peak
 
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 _UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -79,8 +78,7 @@ def _check_names(pod: Pod, path: str) -> None:
         _matches(_CONTAINER_ID, container.container_id, f"{path}.containers[{place}].container_id")
         for which, claim in enumerate(container.claims):
             _matches(_UID, claim.uid, f"{path}.containers[{place}].claims[{which}].uid")
-    names = [container.name for container in pod.containers]
-    _check_unique("name", ((f"{path}.containers[{n}]", name) for n, name in enumerate(names)))
+    _check_unique("name", ((f"{path}.containers[{n}]", each.name) for n, each in enumerate(pod.containers)))
 
 
 def _check_kept(scenario: Scenario) -> None:
@@ -109,17 +107,13 @@ def _check_identities(scenario: Scenario) -> None:
         for path, gpu in gpus
         for place, instance in enumerate(gpu.instances)
     )
-    container_ids = (
-        (f"{path}.containers[{place}]", container.container_id)
-        for path, pod in pods
-        for place, container in enumerate(pod.containers)
-    )
     _check_unique("uuid", ((path, gpu.uuid) for path, gpu in gpus))
     _check_unique("minor", ((path, gpu.minor) for path, gpu in gpus if gpu.minor is not None))
     _check_unique("pci_bus_id", ((path, gpu.pci_bus_id) for path, gpu in gpus))
     _check_unique("uuid", instances)
-    _check_unique("name", ((path, _name(pod)) for path, pod in pods[: len(scenario.pods)]))
+    _check_unique("name", ((path, pod.full_name) for path, pod in pods[: len(scenario.pods)]))
     _check_unique("uid", ((path, pod.uid) for path, pod in pods))
+    container_ids = ((path, container.container_id) for path, container in scenario.all_containers())
     _check_unique("container_id", container_ids)
     _check_unique("pid", ((path, process.pid) for path, process in scenario.all_processes()))
 
@@ -164,7 +158,7 @@ def _check_memory(scenario: Scenario) -> None:
 
 
 def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
-    pods = {_name(pod) for _, pod in scenario.all_pods()}
+    pods = {pod.full_name for _, pod in scenario.all_pods()}
     pids = {process.pid for _, process in scenario.all_processes()}
     if fault.at < 0 or (fault.for_ is not None and fault.for_ <= 0):
         fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time in seconds after the start")
@@ -182,10 +176,6 @@ def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
             fail(f"{path}.devices", f"{device} is not an id of {fault.resource} that this node offers")
     if isinstance(fault, ProcessExit) and fault.pid not in pids:
         fail(f"{path}.pid", f"no process has the pid {fault.pid}")
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.name}"
 
 
 def _check_nvml_fault(scenario: Scenario, fault: NvmlFault, path: str) -> None:
@@ -210,8 +200,6 @@ def _later_instances(scenario: Scenario) -> set[str]:
         for instance in fault.instances
     }
 
-
-__all__ = ["Scenario", "ScenarioError", "dump", "load_file", "parse"]
 
 DEFAULT = "showcase"
 _FOLDER, _SUFFIX = resources.files("exporter.demo") / "scenarios", ".json"

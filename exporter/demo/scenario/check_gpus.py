@@ -6,14 +6,14 @@ from datetime import datetime
 from itertools import pairwise
 from typing import get_args
 
-from exporter.demo.nvml.confidential import ENVIRONMENTS, MULTI_GPU_MODES
+from exporter.demo.nvml import FUNCTIONS
+from exporter.demo.nvml.gpu import ENVIRONMENTS, MULTI_GPU_MODES
 from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITIES
-from exporter.demo.nvml.library import FUNCTIONS
-from exporter.demo.nvml.links import FABRIC_SHIFTS, LEVELS, MISCONFIGURATIONS
+from exporter.demo.nvml.links import FABRIC_PROBLEMS, LEVELS, MISCONFIGURATIONS
+from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.codec import Signed, fail
 from exporter.demo.scenario.gpus import Confidential, Gpu, Health, Links, MigInstance, Vgpu
 from exporter.demo.scenario.pods import keys
-from exporter.demo.scenario.schema import Scenario
 from exporter.model.readings import C2cError, NvlinkError, PacketError
 
 _CPUS = re.compile(r"(?:\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*)?")
@@ -26,7 +26,9 @@ def check_gpus(scenario: Scenario) -> None:
     """Raise ScenarioError with the path of the first impossible value of a GPU."""
     uuids = {gpu.uuid for gpu in scenario.gpus}
     mdev_uuids: set[str] = set()
-    _check_confidential(scenario.node.confidential or Confidential())
+    mode = scenario.node.confidential or Confidential()
+    _all_of("node.confidential.environment", (mode.environment,), ENVIRONMENTS)
+    _all_of("node.confidential.multi_gpu", (mode.multi_gpu,), MULTI_GPU_MODES)
     for place, gpu in enumerate(scenario.gpus):
         path = f"gpus[{place}]"
         _check_board(gpu, path)
@@ -103,7 +105,8 @@ def _check_links(links: Links, others: set[str], path: str) -> None:
     counters = (*get_args(NvlinkError), "recovery_failed", *get_args(PacketError))
     _all_of(f"{path}.errors", links.errors, counters)
     _all_of(f"{path}.c2c_errors", links.c2c_errors, get_args(C2cError))
-    _all_of(f"{path}.fabric_problems", links.fabric_problems, FABRIC_SHIFTS)
+    problems = {*FABRIC_PROBLEMS, "incorrect_configuration"}
+    _all_of(f"{path}.fabric_problems", links.fabric_problems, problems)
     _all_of(f"{path}.misconfiguration", (links.misconfiguration,), MISCONFIGURATIONS[1:])
     if links.cluster and not _UUID.fullmatch(links.cluster):
         fail(f"{path}.cluster", f"must be a UUID, not {links.cluster!r}")
@@ -114,11 +117,6 @@ def _check_links(links: Links, others: set[str], path: str) -> None:
         fail(f"{path}.to", f"must be at most {links.nvlinks} links in all, not {ends}")
     if not _CPUS.fullmatch(links.cpus):
         fail(f"{path}.cpus", f"must look like 0-31,64-95, not {links.cpus!r}")
-
-
-def _check_confidential(mode: Confidential) -> None:
-    _all_of("node.confidential.environment", (mode.environment,), ENVIRONMENTS)
-    _all_of("node.confidential.multi_gpu", (mode.multi_gpu,), MULTI_GPU_MODES)
 
 
 def _check_health(health: Health, path: str) -> None:

@@ -29,6 +29,10 @@ _KINDS = {
 }
 
 
+# The types of a record's fields; a scenario has a thousand records of thirty kinds.
+_hints = cache(get_type_hints)
+
+
 class ScenarioError(ValueError):
     """A scenario that cannot be used; the text names the value and what it should be."""
 
@@ -116,12 +120,6 @@ def _record(kind: Any, value: Any, path: str) -> Any:
         raise ScenarioError(_join(path, str(error))) from None
 
 
-@cache
-def _hints(kind: Any) -> Mapping[str, Any]:
-    """Return the types of a record's fields; a scenario has a thousand records of thirty kinds."""
-    return get_type_hints(kind)
-
-
 def _union(kinds: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and types.NoneType in kinds:
         return None
@@ -132,7 +130,7 @@ def _union(kinds: tuple[Any, ...], value: Any, path: str) -> Any:
     if len(records) == 1:
         return _record(records[0], value, path)
     _expect(dict, value, path)
-    by_kind = {get_args(_hints(record)["kind"])[0]: record for record in records}
+    by_kind = {name: record for record in records for name in get_args(_hints(record)["kind"])}
     return _record(by_kind[_literal(tuple(by_kind), value.get("kind"), _join(path, "kind"))], value, path)
 
 

@@ -145,6 +145,16 @@ def pcie_generation(gpu: Gpu) -> int:
     return gpu.links.pcie_generation or _PCIE_GENERATIONS.get(gpu.architecture, _LATEST_PCIE)
 
 
+def power_limit(gpu: Gpu) -> int:
+    """Return the power limit that is set, in mW."""
+    return gpu.power_max_mw if gpu.power_limit_mw is None else min(gpu.power_limit_mw, gpu.power_max_mw)
+
+
+def active_nvlinks(gpu: Gpu) -> int:
+    """Return the number of active NVLinks."""
+    return max(0, gpu.links.nvlinks - gpu.links.down)
+
+
 def knows_field(driver: int, field: int) -> bool:
     """Return whether a branch of the driver supports a field value."""
     return field < next(count for branch, count in _FIELD_IDS if driver >= branch)
@@ -179,15 +189,7 @@ def profile_sizes(gpu: Gpu) -> tuple[MigProfileSize, ...]:
     if gpu.mig is None or gpu.mig.profiles:
         return gpu.mig.profiles if gpu.mig else ()
     listed = listed_profiles(gpu.model, gpu.memory_total)
-    return tuple(
-        MigProfileSize(
-            name=profile.name,
-            memory_bytes=profile.memory or 0,
-            multiprocessors=profile.multiprocessors or 0,
-            instances=profile.instances or 0,
-        )
-        for profile in (listed.profiles if listed else ())
-    )
+    return tuple(map(MigProfileSize.of, listed.profiles)) if listed else ()
 
 
 def profile_number(name: str) -> int | None:

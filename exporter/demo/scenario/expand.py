@@ -15,12 +15,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from exporter.demo.scenario import amd_gpus
+from exporter.demo.scenario import Fault, MigLayout, NvmlFault, PodAdd, Scenario, Unhealthy, amd_gpus
 from exporter.demo.scenario.codec import fail, map_strings
 from exporter.demo.scenario.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Claim, Container, Offer, Pod, Process, offered, resolve
-from exporter.demo.scenario.schema import Fault, MigLayout, NvmlFault, PodAdd, Scenario, Unhealthy
 
 MOST = 1 << 20
 # Shorter runs of ids are shorter as a list.

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 from exporter.demo.scenario.codec import SIZES, Signed
 from exporter.model.hardware import ComputeMode, Virtualization
+from exporter.model.mig_profiles import MigProfile
 from exporter.model.readings import RecoveryAction
 
 MIB = SIZES["MiB"]
@@ -158,6 +160,16 @@ class MigProfileSize:
     memory_bytes: int
     multiprocessors: int
     instances: int  # most on one GPU
+
+    @classmethod
+    def of(cls, profile: MigProfile) -> Self:
+        """Return what a read or published profile has."""
+        return cls(
+            name=profile.name,
+            memory_bytes=profile.memory or 0,
+            multiprocessors=profile.multiprocessors or 0,
+            instances=profile.instances or 0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,84 @@
-"""The records of a scenario's pods: offered devices, containers, their devices and processes.
+"""The records of a scenario's pods: offered devices, containers, their devices and processes, and their load.
 
-Device ids are rendered and parsed in the formats of the device plugins.
+Device ids are rendered and parsed in the formats of the device plugins. A load is a curve over time: a pure
+function of time and seed, so that a scenario looks the same each time.
 """
 
+import hashlib
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from exporter.demo.load import OFF, Curve
+from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.gpus import Gpu, MigInstance
 from exporter.model import DeviceKey
 from exporter.model.hardware import ProcessKind
+
+Shape = Literal["constant", "sine", "square", "burst", "ramp", "off"]
+
+BURST = 1 / 8
+
+# Height between low and high (0 to 1) by the elapsed part of the period (0 to 1).
+HEIGHTS: Mapping[Shape, Callable[[float], float]] = {
+    "constant": lambda _elapsed: 1.0,
+    "sine": lambda elapsed: (1 - math.cos(2 * math.pi * elapsed)) / 2,
+    "square": lambda elapsed: float(elapsed < 1 / 2),
+    "burst": lambda elapsed: float(elapsed < BURST),
+    "ramp": lambda elapsed: elapsed,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A level that moves between ``low`` and ``high`` once per period.
+
+    ``constant`` stays at high, ``off`` at 0; ``square`` is high for half the period, ``burst`` for an
+    eighth of it, ``ramp`` climbs and drops to low.
+    """
+
+    shape: Shape = "constant"
+    low: float = 0.0
+    high: float = 0.0
+    period: float = 60.0  # seconds
+    phase: float = 0.0  # seconds that the curve is ahead
+    noise: float = 0.0  # maximum deviation from the shape
+
+    def __post_init__(self) -> None:
+        if self.period <= 0:
+            fail("period", "must be above 0")
+        if not 0 <= self.low <= self.high and self.shape not in ("constant", "off"):
+            fail("low", "must be between 0 and high")
+        if self.high < 0 or self.noise < 0:
+            fail("high" if self.high < 0 else "noise", "must not be below 0")
+
+
+OFF = Curve(shape="off")
+
+
+def level(curve: Curve, t: float, key: str = "", seed: int = 0) -> float:
+    """Return the level at ``t`` seconds, never below 0. Curves with different keys have different noise.
+
+    Noise changes once a second. A level of 0 has none: what is idle stays exactly idle.
+    """
+    if curve.shape == "off":
+        return 0.0
+    height = HEIGHTS[curve.shape](((t + curve.phase) % curve.period) / curve.period)
+    # Weighted from both ends, so that a constant level is met exactly.
+    value = curve.low * (1 - height) + curve.high * height
+    if not value or not curve.noise:
+        return value
+    digest = hashlib.blake2b(f"{seed}/{key}/{math.floor(t)}".encode(), digest_size=8).digest()
+    # Between -1 and 1.
+    noise = int.from_bytes(digest, "big") / (1 << 63) - 1
+    return max(0.0, value + curve.noise * noise)
+
+
+def peak(curve: Curve) -> float:
+    """Return the maximum level of a curve."""
+    return 0.0 if curve.shape == "off" else curve.high + curve.noise
+
 
 # The kind of CDI devices by driver, if not "claim".
 _CLASSES = {"gpu.amd.com": "gpu"}
@@ -119,6 +186,11 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
 
 
 _GKE_REPLICA = re.compile(r"(nvidia\d+(?:/gi\d+)?)/vgpu\d+")

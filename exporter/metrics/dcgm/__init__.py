@@ -3,17 +3,19 @@
 Dashboards and rules written for dcgm-exporter keep working. Two differences are intended. A device has one
 sample, with the labels of a container only if exactly one container holds it: sums over a shared GPU stay
 right. And in MIG mode the GPU keeps the readings of the GPU as a whole, next to those of its GPU instances.
+
+The lower-case names of dcgm-exporter 1.x, in its units, are here too.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from exporter.metrics import AnyFamily
-from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, MODES, PCIE, POWER, UTILIZATION
-from exporter.metrics.dcgm.entities import HostnameLabel, entities, legacy_entities
-from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS
-from exporter.metrics.dcgm.legacy import LEGACY
-from exporter.metrics.dcgm.profiling import PROFILING
-from exporter.metrics.dcgm.xid_events import THROTTLING, XIDS
+from exporter.metrics import AnyFamily, Family, Number
+from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, MODES, PCIE, POWER, PROFILING, UTILIZATION
+from exporter.metrics.dcgm.entities import DcgmRow, HostnameLabel, entities, legacy_entities
+from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS, THROTTLING, XIDS
+from exporter.metrics.family import Rows, whole
 
 DcgmNames: TypeAlias = Literal["default", "all", "only", "off", "legacy"]
 
@@ -35,5 +37,84 @@ DEFAULT: tuple[AnyFamily, ...] = tuple(
     family for family in DCGM if family.name.removeprefix("DCGM_FI_") in _DEFAULT_FIELDS
 )
 """The families of dcgm-exporter's ``default-counters.csv``."""
+
+_NAMES: Mapping[str, str] = {
+    "sm_clock": "DEV_SM_CLOCK",
+    "memory_clock": "DEV_MEM_CLOCK",
+    "memory_temp": "DEV_MEMORY_TEMP",
+    "gpu_temp": "DEV_GPU_TEMP",
+    "power_usage": "DEV_POWER_USAGE",
+    "total_energy_consumption": "DEV_TOTAL_ENERGY_CONSUMPTION",
+    "pcie_tx_throughput": "DEV_PCIE_TX_THROUGHPUT",
+    "pcie_rx_throughput": "DEV_PCIE_RX_THROUGHPUT",
+    "pcie_replay_counter": "DEV_PCIE_REPLAY_COUNTER",
+    "gpu_utilization": "DEV_GPU_UTIL",
+    "mem_copy_utilization": "DEV_MEM_COPY_UTIL",
+    "enc_utilization": "DEV_ENC_UTIL",
+    "dec_utilization": "DEV_DEC_UTIL",
+    "fb_total": "DEV_FB_TOTAL",
+    "fb_free": "DEV_FB_FREE",
+    "fb_used": "DEV_FB_USED",
+    "ecc_sbe_volatile_total": "DEV_ECC_SBE_VOL_TOTAL",
+    "ecc_dbe_volatile_total": "DEV_ECC_DBE_VOL_TOTAL",
+    "ecc_sbe_aggregate_total": "DEV_ECC_SBE_AGG_TOTAL",
+    "ecc_dbe_aggregate_total": "DEV_ECC_DBE_AGG_TOTAL",
+    "retired_pages_sbe": "DEV_RETIRED_SBE",
+    "retired_pages_dbe": "DEV_RETIRED_DBE",
+    "retired_pages_pending": "DEV_RETIRED_PENDING",
+    "nvlink_flit_crc_error_count_total": "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "nvlink_data_crc_error_count_total": "DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+    "nvlink_replay_error_count_total": "DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+    "nvlink_recovery_error_count_total": "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+    "nvlink_bandwidth_total": "DEV_NVLINK_BANDWIDTH_TOTAL",
+    "fi_prof_gr_engine_active": "PROF_GR_ENGINE_ACTIVE",
+    "fi_prof_sm_active": "PROF_SM_ACTIVE",
+    "fi_prof_sm_occupancy": "PROF_SM_OCCUPANCY",
+    "fi_prof_pipe_tensor_active": "PROF_PIPE_TENSOR_ACTIVE",
+    "fi_prof_dram_active": "PROF_DRAM_ACTIVE",
+    "fi_prof_pcie_tx_bytes": "PROF_PCIE_TX_BYTES",
+    "fi_prof_pcie_rx_bytes": "PROF_PCIE_RX_BYTES",
+}
+_VIOLATIONS: Mapping[str, str] = {
+    "power_violation": "DEV_POWER_VIOLATION",
+    "thermal_violation": "DEV_THERMAL_VIOLATION",
+    "sync_boost_violation": "DEV_SYNC_BOOST_VIOLATION",
+    "board_limit_violation": "DEV_BOARD_LIMIT_VIOLATION",
+    "low_util_violation": "DEV_LOW_UTIL_VIOLATION",
+    "reliability_violation": "DEV_RELIABILITY_VIOLATION",
+}
+_FIELDS = {family.name: family for family in DCGM if isinstance(family, Family)}
+
+
+def _renamed(name: str, field: str) -> Family[DcgmRow]:
+    return replace(_FIELDS[f"DCGM_FI_{field}"], name=f"dcgm_{name}", level="dcgm_legacy")
+
+
+def _violation(name: str, field: str) -> Family[DcgmRow]:
+    family = _renamed(name, field)
+    return replace(family, help=family.help.replace("(ns)", "(us)"), value=_microseconds(family.value))
+
+
+def _microseconds(nanoseconds: Callable[[DcgmRow], Number | None]) -> Callable[[DcgmRow], Number | None]:
+    def value(row: DcgmRow) -> int | None:
+        time = nanoseconds(row)
+        return None if time is None else int(time // 1000)
+
+    return value
+
+
+_ROWS: Rows[DcgmRow, DcgmRow] = Rows("dcgm_", "dcgm_legacy", whole)
+
+LEGACY: tuple[AnyFamily, ...] = (
+    *(_renamed(name, field) for name, field in _NAMES.items()),
+    *(_violation(name, field) for name, field in _VIOLATIONS.items()),
+    _ROWS.grouped("events").gauge(
+        "xid_errors", "Code of the last XID error; 0 before the first error.", lambda row: row.xids.last
+    ),
+    _ROWS.of(lambda row: row.gpu, "core").info(
+        "gpu_info{gpu_type}", "Model of the GPU.", lambda gpu: (gpu.identity.model,)
+    ),
+)
+"""Families of GPUs under the names of version 1."""
 
 __all__ = ["DCGM", "DEFAULT", "LEGACY", "DcgmNames", "HostnameLabel", "entities", "legacy_entities"]

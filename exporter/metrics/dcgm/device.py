@@ -1,12 +1,15 @@
-"""Fields of the device: clocks, temperature, power, PCIe, utilization, memory and modes."""
+"""Fields of use: clocks, temperature, power, PCIe, utilization, memory, modes, and profiling metrics.
+
+Most fields are of the GPU; memory and the activity of profiling metrics also of GPU instances of MIG.
+"""
 
 from typing import get_args
 
-from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow, mebibytes
-from exporter.metrics.family import Family, Number, scaled
+from exporter.metrics.dcgm.entities import DCGM_ROWS, READING, DcgmRow, mebibytes
+from exporter.metrics.family import Family, Number, entry, scaled
 from exporter.model import GpuReading, Memory
 from exporter.model.hardware import ComputeMode, Virtualization
-from exporter.model.readings import Traffic
+from exporter.model.readings import Activity, Cycles, Traffic
 
 # NVML's number of a mode is its place here.
 _COMPUTE_MODES = get_args(ComputeMode)
@@ -41,35 +44,26 @@ def _place(words: tuple[str, ...], word: str | None) -> Number | None:
     return None if word is None else words.index(word)
 
 
-CLOCKS: tuple[Family[DcgmRow], ...] = (
-    _CLOCKS.gauge("DEV_SM_CLOCK", "SM clock (MHz).", lambda gpu: gpu.clocks_megahertz.get("sm")),
-    _CLOCKS.gauge("DEV_MEM_CLOCK", "Memory clock (MHz).", lambda gpu: gpu.clocks_megahertz.get("memory")),
-    _CLOCKS.gauge(
-        "DEV_VIDEO_CLOCK", "Video engine clock (MHz).", lambda gpu: gpu.clocks_megahertz.get("video")
-    ),
-    _CLOCKS.gauge(
-        "DEV_APP_SM_CLOCK",
-        "SM applications clock (MHz).",
-        lambda gpu: gpu.clocks_application_megahertz.get("sm"),
-    ),
-    _CLOCKS.gauge(
-        "DEV_APP_MEM_CLOCK",
-        "Memory applications clock (MHz).",
-        lambda gpu: gpu.clocks_application_megahertz.get("memory"),
-    ),
-    _CLOCKS.gauge(
-        "DEV_MAX_SM_CLOCK", "Maximum SM clock (MHz).", lambda gpu: gpu.clocks_max_megahertz.get("sm")
-    ),
-    _CLOCKS.gauge(
-        "DEV_MAX_MEM_CLOCK", "Maximum memory clock (MHz).", lambda gpu: gpu.clocks_max_megahertz.get("memory")
-    ),
-    _CLOCKS.gauge(
-        "DEV_MAX_VIDEO_CLOCK",
-        "Maximum video engine clock (MHz).",
-        lambda gpu: gpu.clocks_max_megahertz.get("video"),
-    ),
+_CLOCK_FIELDS = (
+    ("DEV_SM_CLOCK", "clocks_megahertz", "sm", "SM clock"),
+    ("DEV_MEM_CLOCK", "clocks_megahertz", "memory", "Memory clock"),
+    ("DEV_VIDEO_CLOCK", "clocks_megahertz", "video", "Video engine clock"),
+    ("DEV_APP_SM_CLOCK", "clocks_application_megahertz", "sm", "SM applications clock"),
+    ("DEV_APP_MEM_CLOCK", "clocks_application_megahertz", "memory", "Memory applications clock"),
+    ("DEV_MAX_SM_CLOCK", "clocks_max_megahertz", "sm", "Maximum SM clock"),
+    ("DEV_MAX_MEM_CLOCK", "clocks_max_megahertz", "memory", "Maximum memory clock"),
+    ("DEV_MAX_VIDEO_CLOCK", "clocks_max_megahertz", "video", "Maximum video engine clock"),
+)
+CLOCKS: tuple[Family[DcgmRow], ...] = tuple(
+    _CLOCKS.gauge(name, f"{text} (MHz).", entry(field, clock)) for name, field, clock, text in _CLOCK_FIELDS
 )
 
+_THRESHOLDS = (
+    ("DEV_MEM_MAX_OP_TEMP", "memory", "Maximum operating temperature of the memory"),
+    ("DEV_GPU_MAX_OP_TEMP", "gpu", "Maximum operating temperature of the GPU"),
+    ("DEV_SLOWDOWN_TEMP", "slowdown", "Slowdown temperature of the GPU"),
+    ("DEV_SHUTDOWN_TEMP", "shutdown", "Shutdown temperature of the GPU"),
+)
 HEAT: tuple[Family[DcgmRow], ...] = (
     _THERMAL.gauge("DEV_MEMORY_TEMP", "Memory temperature (C).", lambda gpu: gpu.memory_temperature_celsius),
     _THERMAL.gauge("DEV_GPU_TEMP", "GPU temperature (C).", lambda gpu: gpu.temperature_celsius),
@@ -78,65 +72,35 @@ HEAT: tuple[Family[DcgmRow], ...] = (
         "Temperature margin to the nearest slowdown threshold (C).",
         lambda gpu: gpu.temperature_margin_celsius,
     ),
-    _THERMAL.gauge(
-        "DEV_MEM_MAX_OP_TEMP",
-        "Maximum operating temperature of the memory (C).",
-        lambda gpu: gpu.temperature_thresholds_celsius.get("memory"),
-    ),
-    _THERMAL.gauge(
-        "DEV_GPU_MAX_OP_TEMP",
-        "Maximum operating temperature of the GPU (C).",
-        lambda gpu: gpu.temperature_thresholds_celsius.get("gpu"),
-    ),
-    _THERMAL.gauge(
-        "DEV_SLOWDOWN_TEMP",
-        "Slowdown temperature of the GPU (C).",
-        lambda gpu: gpu.temperature_thresholds_celsius.get("slowdown"),
-    ),
-    _THERMAL.gauge(
-        "DEV_SHUTDOWN_TEMP",
-        "Shutdown temperature of the GPU (C).",
-        lambda gpu: gpu.temperature_thresholds_celsius.get("shutdown"),
+    *(
+        _THERMAL.gauge(name, f"{text} (C).", entry("temperature_thresholds_celsius", threshold))
+        for name, threshold, text in _THRESHOLDS
     ),
     _THERMAL.gauge("DEV_FAN_SPEED", "Fan speed as a share of the maximum (%).", lambda gpu: gpu.fan_percent),
 )
 
+_LIMITS = (
+    ("DEV_POWER_MGMT_LIMIT", "configured", "Configured power limit"),
+    ("DEV_POWER_MGMT_LIMIT_MIN", "min", "Minimum configurable power limit"),
+    ("DEV_POWER_MGMT_LIMIT_MAX", "max", "Maximum configurable power limit"),
+    ("DEV_POWER_MGMT_LIMIT_DEF", "default", "Default power limit"),
+    ("DEV_ENFORCED_POWER_LIMIT", "enforced", "Enforced power limit"),
+)
 POWER: tuple[Family[DcgmRow], ...] = (
     _POWER.gauge("DEV_POWER_USAGE", "Power draw (W).", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
     _POWER.gauge(
         "DEV_POWER_USAGE_INSTANT",
         "Instantaneous power draw (W).",
-        lambda gpu: scaled(gpu.power_parts_milliwatts.get("instant"), 1000),
+        entry("power_parts_milliwatts", "instant", 1000),
     ),
     _POWER.counter(
         "DEV_TOTAL_ENERGY_CONSUMPTION",
         "Energy consumption since the driver was loaded (mJ); read every 15 s.",
         lambda gpu: gpu.energy_millijoules,
     ),
-    _POWER.gauge(
-        "DEV_POWER_MGMT_LIMIT",
-        "Configured power limit (W).",
-        lambda gpu: scaled(gpu.power_limits_milliwatts.get("configured"), 1000),
-    ),
-    _POWER.gauge(
-        "DEV_POWER_MGMT_LIMIT_MIN",
-        "Minimum configurable power limit (W).",
-        lambda gpu: scaled(gpu.power_limits_milliwatts.get("min"), 1000),
-    ),
-    _POWER.gauge(
-        "DEV_POWER_MGMT_LIMIT_MAX",
-        "Maximum configurable power limit (W).",
-        lambda gpu: scaled(gpu.power_limits_milliwatts.get("max"), 1000),
-    ),
-    _POWER.gauge(
-        "DEV_POWER_MGMT_LIMIT_DEF",
-        "Default power limit (W).",
-        lambda gpu: scaled(gpu.power_limits_milliwatts.get("default"), 1000),
-    ),
-    _POWER.gauge(
-        "DEV_ENFORCED_POWER_LIMIT",
-        "Enforced power limit (W).",
-        lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000),
+    *(
+        _POWER.gauge(name, f"{text} (W).", entry("power_limits_milliwatts", limit, 1000))
+        for name, limit, text in _LIMITS
     ),
 )
 
@@ -173,12 +137,8 @@ PCIE: tuple[Family[DcgmRow], ...] = (
 UTILIZATION: tuple[Family[DcgmRow], ...] = (
     _UTILIZATION.gauge("DEV_GPU_UTIL", "GPU utilization (%).", lambda gpu: gpu.utilization_percent),
     _UTILIZATION.gauge("DEV_MEM_COPY_UTIL", "Memory utilization (%).", lambda gpu: gpu.memory_copy_percent),
-    _ENGINES.gauge(
-        "DEV_ENC_UTIL", "Video encoder utilization (%).", lambda gpu: gpu.engine_percent.get("encoder")
-    ),
-    _ENGINES.gauge(
-        "DEV_DEC_UTIL", "Video decoder utilization (%).", lambda gpu: gpu.engine_percent.get("decoder")
-    ),
+    _ENGINES.gauge("DEV_ENC_UTIL", "Video encoder utilization (%).", entry("engine_percent", "encoder")),
+    _ENGINES.gauge("DEV_DEC_UTIL", "Video decoder utilization (%).", entry("engine_percent", "decoder")),
 )
 
 MEMORY: tuple[Family[DcgmRow], ...] = (
@@ -224,5 +184,67 @@ MODES: tuple[Family[DcgmRow], ...] = (
         "DEV_VGPU_LICENSE_STATUS",
         "1 if the vGPU in this guest is licensed, else 0.",
         lambda guest_license: guest_license.licensed,
+    ),
+)
+
+
+_ACTIVE: tuple[tuple[str, Activity, str], ...] = (
+    (
+        "GR_ENGINE_ACTIVE",
+        "graphics_engine",
+        "Share of time in which the graphics or compute engine was active.",
+    ),
+    ("SM_ACTIVE", "sm", "Share of cycles in which an SM had at least one warp assigned."),
+    ("SM_OCCUPANCY", "sm_occupancy", "Warps resident on the SMs, as a share of the maximum."),
+    ("PIPE_TENSOR_ACTIVE", "tensor", "Share of cycles in which the tensor pipe was active."),
+    ("DRAM_ACTIVE", "dram", "Share of cycles in which device memory sent or received data."),
+    ("PIPE_FP64_ACTIVE", "fp64", "Share of cycles in which the FP64 pipe was active."),
+    ("PIPE_FP32_ACTIVE", "fp32", "Share of cycles in which the FP32 pipe was active."),
+    ("PIPE_FP16_ACTIVE", "fp16", "Share of cycles in which the FP16 pipe was active."),
+    ("PIPE_TENSOR_IMMA_ACTIVE", "tensor_imma", "Share of cycles in which the IMMA tensor pipe was active."),
+    ("PIPE_TENSOR_HMMA_ACTIVE", "tensor_hmma", "Share of cycles in which the HMMA tensor pipe was active."),
+    ("PIPE_TENSOR_DFMA_ACTIVE", "tensor_dfma", "Share of cycles in which the DFMA tensor pipe was active."),
+    ("PIPE_INT_ACTIVE", "integer", "Share of cycles in which the integer pipe was active."),
+)
+_RATES: tuple[tuple[str, Traffic, str], ...] = (
+    ("PCIE_TX_BYTES", "pcie_transmit", "PCIe transmit rate including headers (bytes/s)."),
+    ("PCIE_RX_BYTES", "pcie_receive", "PCIe receive rate including headers (bytes/s)."),
+    ("NVLINK_TX_BYTES", "nvlink_transmit", "NVLink transmit rate (bytes/s)."),
+    ("NVLINK_RX_BYTES", "nvlink_receive", "NVLink receive rate (bytes/s)."),
+)
+_CYCLES: tuple[tuple[str, Cycles, str], ...] = (
+    ("SM_CYCLES_ELAPSED", "sm_elapsed", "SM cycles elapsed"),
+    ("SM_CYCLES_ACTIVE", "sm_active", "SM cycles with at least one warp assigned"),
+    ("MMA_CYCLES_ACTIVE", "mma", "Tensor pipe active cycles"),
+    ("DMMA_CYCLES_ACTIVE", "dmma", "DMMA tensor pipe active cycles"),
+    ("HMMA_CYCLES_ACTIVE", "hmma", "HMMA tensor pipe active cycles"),
+    ("IMMA_CYCLES_ACTIVE", "imma", "IMMA tensor pipe active cycles"),
+    ("DFMA_CYCLES_ACTIVE", "dfma", "DFMA tensor pipe active cycles"),
+    ("INT_CYCLES_ACTIVE", "integer", "Integer pipe active cycles"),
+    ("FP64_CYCLES_ACTIVE", "fp64", "FP64 pipe active cycles"),
+    ("FP32_CYCLES_ACTIVE", "fp32", "FP32 pipe active cycles"),
+    ("FP16_CYCLES_ACTIVE", "fp16", "FP16 pipe active cycles"),
+)
+_BYTES: tuple[tuple[str, Traffic, str], ...] = (
+    ("PCIE_TX_BYTES", "pcie_transmit", "Bytes transmitted over PCIe"),
+    ("PCIE_RX_BYTES", "pcie_receive", "Bytes received over PCIe"),
+)
+
+_ENTITY = DCGM_ROWS.grouped("profiling")
+_PROFILE = READING.of(lambda gpu: gpu.profiling, "profiling")
+
+
+PROFILING: tuple[Family[DcgmRow], ...] = (
+    *(_ENTITY.gauge(f"PROF_{name}", text, entry("active", activity)) for name, activity, text in _ACTIVE),
+    *(_PROFILE.gauge(f"PROF_{name}", text, entry("rates", traffic)) for name, traffic, text in _RATES),
+    *(
+        _PROFILE.counter(f"PROF_{name}_TOTAL", f"{text} since the node booted.", entry("cycles", kind))
+        for name, kind, text in _CYCLES
+    ),
+    *(
+        _PROFILE.counter(
+            f"PROF_{name}_TOTAL", f"{text} since the node booted.", entry("bytes_total", traffic)
+        )
+        for name, traffic, text in _BYTES
     ),
 )

@@ -1,4 +1,4 @@
-"""The DCGM entities of a snapshot, with their labels: each GPU followed by its GPU instances.
+"""The DCGM entities of a snapshot with their records and labels: each GPU followed by its GPU instances.
 
 AMD GPUs are left out: DCGM has no names for them.
 """
@@ -6,23 +6,69 @@ AMD GPUs are left out: DCGM has no names for them.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from exporter.metrics import Entity, Enumerate
-from exporter.metrics.dcgm.row import WINDOW_SECONDS, DcgmRow, Xids
-from exporter.metrics.family import answering
+from exporter.metrics.family import Rows, answering, whole
 from exporter.model import (
+    Bar1,
     ContainerRef,
     DeviceEvent,
     DeviceKey,
     EventCount,
     GpuReading,
     GpuRow,
+    Memory,
     MigReading,
     MigRow,
     Snapshot,
 )
 from exporter.model.readings import Activity
+
+WINDOW_SECONDS = 300
+"""The window of dcgm-exporter's counts, by its default."""
+
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xids:
+    """XID errors of one entity since the exporter started."""
+
+    # The last code: 0 before the first error, None without a subscription to the GPU's events.
+    last: int | None = None
+    # Errors by code.
+    totals: Mapping[int, int] = field(default_factory=dict)
+    # Errors of the last window by code; None if unknown.
+    recent: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DcgmRow:
+    """A DCGM entity: a GPU, or a GPU instance of MIG."""
+
+    # None for a GPU instance.
+    gpu: GpuRow | None = None
+    # None for a GPU instance, and for a GPU that does not answer.
+    reading: GpuReading | None = None
+    # Memory, BAR1 and activity of this entity; empty for a GPU if its instances report them.
+    memory: Memory | None = None
+    bar1: Bar1 | None = None
+    active: Mapping[Activity, float] = field(default_factory=dict)
+    xids: Xids = field(default_factory=Xids)
+
+
+DCGM_ROWS: Rows[DcgmRow, DcgmRow] = Rows("DCGM_FI_", "dcgm", whole)
+READING = DCGM_ROWS.of(lambda row: row.reading)
+"""Builder for the readings of a GPU that answers."""
+EXPERIMENTAL: Rows[DcgmRow, DcgmRow] = Rows("DCGM_EXP_", "dcgm", whole)
+"""Builder for the series that dcgm-exporter computes itself."""
+
+
+def mebibytes(size: int | None) -> int | None:
+    """Return bytes as whole MiB, rounded down as DCGM does."""
+    return None if size is None else size // _MEBIBYTE
 
 
 def xids(snapshot: Snapshot, gpu: GpuRow, mig_uuids: Collection[str] | None) -> Xids:
@@ -76,11 +122,7 @@ _Owner: TypeAlias = str | tuple[str, int]
 
 def entities(hostname_label: HostnameLabel) -> Enumerate:
     """Return the function that lists the DCGM entities of a snapshot, with the node name under that label."""
-
-    def enumerate_entities(snapshot: Snapshot) -> Iterator[Entity]:
-        return _Entities(snapshot, hostname_label).all()
-
-    return enumerate_entities
+    return lambda snapshot: _Entities(snapshot, hostname_label).all()
 
 
 def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
@@ -120,8 +162,7 @@ class _Entities:
 
     def all(self) -> Iterator[Entity]:
         for gpu in _nvidia(self._snapshot):
-            uuid = gpu.identity.uuid
-            instances = self._instances.get(uuid, {})
+            instances = self._instances.get(gpu.identity.uuid, {})
             rows = {gi: self._of_instance(gpu, instance) for gi, instance in instances.items()}
             yield self._entity(gpu, None, self._of_gpu(gpu, rows.values()))
             for gi, row in rows.items():
@@ -131,7 +172,10 @@ class _Entities:
         uuid = gpu.identity.uuid
         owner: _Owner = uuid if mig is None else (uuid, mig.reading.gi)
         jobs = gpu.jobs if mig is None else mig.jobs
-        instance = {} if mig is None else _instance_labels(mig.reading)
+        instance = {}
+        if mig is not None:
+            profile = _COMPUTE_INSTANCE.sub("", mig.reading.profile or "")
+            instance = {"GPU_I_PROFILE": profile, "GPU_I_ID": str(mig.reading.gi)}
         labels = _gpu_labels(gpu) | instance | self._host
         for holder in _only(self._holders.get(owner, set())):
             labels |= {"container": holder.container, "namespace": holder.namespace, "pod": holder.pod}
@@ -184,11 +228,6 @@ def _gpu_labels(gpu: GpuRow) -> dict[str, str]:
         "device": "" if identity.minor is None else f"nvidia{identity.minor}",
         "modelName": identity.model,
     }
-
-
-def _instance_labels(reading: MigReading) -> dict[str, str]:
-    profile = _COMPUTE_INSTANCE.sub("", reading.profile or "")
-    return {"GPU_I_PROFILE": profile, "GPU_I_ID": str(reading.gi)}
 
 
 def _only(holders: set[ContainerRef]) -> set[ContainerRef]:

@@ -1,13 +1,15 @@
 """Corrected calls: the binding's own pass wrong types, are incomplete, or decode slowly."""
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import _SimpleCData, byref, c_int, c_uint, c_ulonglong, c_void_p, sizeof
 from functools import lru_cache
 from struct import Struct, calcsize
 from typing import Any
 
 import pynvml
+
+from exporter.model.hardware import ProcessKind
 
 
 class Records:
@@ -31,21 +33,23 @@ class Records:
 # Bindings of driver 570 have only version 2 of the record, under the name of the newest.
 _FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
 _SAMPLE = Records(pynvml.c_nvmlProcessUtilizationSample_t)
+# Both versions of the lists have it.
+_PROCESS = Records(pynvml.c_nvmlProcessInfo_v2_t)
 # A longer list of processes, samples or vGPUs is not plausible.
 MOST_RECORDS = 65536
-PROCESS_LISTS = (
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-)
+PROCESS_LISTS: Mapping[ProcessKind, str] = {
+    "compute": "nvmlDeviceGetComputeRunningProcesses",
+    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
+    "mps": "nvmlDeviceGetMPSComputeRunningProcesses",
+}
 # Sets of fields that are read together: few, unless a driver refuses them together, and they are read singly.
 MOST_FIELD_SETS = 512
 # Sentinel for memory that the driver cannot report (NVML_VALUE_NOT_AVAILABLE).
 NOT_AVAILABLE = 2**64 - 1
+# Id of a GPU instance or compute instance where there is none: on a whole GPU.
+NO_INSTANCE = 0xFFFFFFFF
 # Not an NVML code: marks a record that the driver has not filled.
 NOT_ANSWERED = 2**31
-# The version that the binding's unversioned names call.
-NEWEST = "_v3"
 
 # Gets a list: its size without an array, else its records. Receives (count, array); returns the driver's
 # code.
@@ -126,23 +130,20 @@ def _list(get: GetList, record: Any, spare: int = 0) -> tuple[Any, int]:
     return records, count.value
 
 
-def _process_list(name: str, function: str, record: Any) -> Callable[[Any], list[Any]]:
-    """Return the call ``name``, which lists processes with ``function`` of the driver's library."""
-    decoder = Records(record)
+def _process_list(function: str) -> Callable[[Any], list[Any]]:
+    """Return a call that lists processes with ``function`` of the driver's library."""
 
     def processes(device: Any) -> list[Any]:
         call = _function(function)
-        records, filled = _list(lambda count, records: call(device, count, records), record, spare=5)
+        records, filled = _list(lambda count, records: call(device, count, records), _PROCESS.record, spare=5)
         if filled > len(records):
             raise IndexError(f"the driver filled {filled} records in an array of {len(records)}")
-        entries = decoder.first(filled, records) if filled else []
+        entries = _PROCESS.first(filled, records) if filled else []
         return [
             entry._replace(usedGpuMemory=None) if entry.usedGpuMemory == NOT_AVAILABLE else entry
             for entry in entries
         ]
 
-    # The binding uses the name of the call in errors.
-    processes.__name__ = name
     return processes
 
 
@@ -173,33 +174,18 @@ def _active_vgpus(device: Any) -> list[int]:
     return [numbers[place] for place in range(filled)]
 
 
-def _process_lists() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name in PROCESS_LISTS:
-        for version in ("_v2", NEWEST):
-            function = name + version
-            record = getattr(pynvml, f"c_nvmlProcessInfo{version}_t", None)
-            if record is None:
-                continue
-            yield function, _process_list(function, function, record)
-            if version == NEWEST:
-                yield name, pynvml.throwOnVersionMismatch(_process_list(name, function, record))
-
-
-def _corrected() -> Iterator[tuple[str, Callable[..., Any]]]:
-    yield "nvmlVgpuInstanceGetFbUsage", _frame_buffer_usage
-    yield "nvmlDeviceGetGpuFabricInfoV", _fabric_info
-    yield "nvmlSystemGetConfComputeSettings", _conf_compute_settings
-    yield "nvmlDeviceGetFieldValues", _field_values
-    yield "nvmlDeviceGetProcessUtilization", _process_utilization
-    yield "nvmlDeviceGetVgpuUtilization", _vgpu_utilization
-    yield "nvmlDeviceGetActiveVgpus", _active_vgpus
-    yield from _process_lists()
-
-
 CORRECTED: Mapping[str, Callable[..., Any]] = {
-    name: call for name, call in _corrected() if hasattr(pynvml, name)
+    "nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage,
+    "nvmlDeviceGetGpuFabricInfoV": _fabric_info,
+    "nvmlSystemGetConfComputeSettings": _conf_compute_settings,
+    "nvmlDeviceGetFieldValues": _field_values,
+    "nvmlDeviceGetProcessUtilization": _process_utilization,
+    "nvmlDeviceGetVgpuUtilization": _vgpu_utilization,
+    "nvmlDeviceGetActiveVgpus": _active_vgpus,
+    **{name: _process_list(f"{name}_v3") for name in PROCESS_LISTS.values()},
+    **{f"{name}_v2": _process_list(f"{name}_v2") for name in PROCESS_LISTS.values()},
 }
-"""Corrected calls by name, of those that the binding has; they raise NVMLError like the binding's own."""
+"""Corrected calls by name, which raise NVMLError like the binding's own; a bare name calls version 3."""
 
 
 def to_python(answer: Any) -> Any:
@@ -209,6 +195,12 @@ def to_python(answer: Any) -> Any:
     if isinstance(answer, _SimpleCData):
         return answer.value
     return answer
+
+
+def text_field(record: Any, name: str) -> str:
+    """Return the text in a field of a record; the binding's own access raises if it is not UTF-8."""
+    raw: bytes = object.__getattribute__(record, name)
+    return raw.decode(errors="replace")
 
 
 def address_of(handle: Any) -> int:

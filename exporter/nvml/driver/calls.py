@@ -14,7 +14,7 @@ from typing import Any
 
 import pynvml
 
-from exporter.hangs import HANGS, Hangs
+from exporter.concurrency import HANGS, Watched
 from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
 
@@ -92,14 +92,15 @@ class Calls:
         self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
         self._answered: dict[str, set[Call]] = defaultdict(set)
         self._failed: dict[str, dict[str, str]] = defaultdict(dict)
-        self._hangs = Hangs()
-        self._watched = self._hangs.watch()
+        # Name of the call that has not returned, by excluded place.
+        self._hanging: dict[str, str] = {}
+        self._watched = Watched(self._hanging)
         self._place = ""
 
     @property
     def hanging(self) -> frozenset[str]:
         """Places of the calls that have not returned, in abandoned threads."""
-        return frozenset(self._hangs.calls)
+        return frozenset(self._hanging)
 
     def abandon(self, patience: float) -> "Calls | None":
         """Abandon the thread if its call has taken longer than ``patience`` seconds; return the successor.
@@ -110,7 +111,7 @@ class Calls:
             return None
         successor = copy.copy(self)
         successor.deadline, successor.group, successor._place = None, CORE, ""  # noqa: SLF001 - it is one of these
-        successor._watched = successor._hangs.watch()  # noqa: SLF001
+        successor._watched = Watched(self._hanging)  # noqa: SLF001
         return successor
 
     @contextmanager
@@ -120,8 +121,8 @@ class Calls:
         ``device`` is the uuid to count failures for, by default ``place``. Raises DeviceHangsError while the
         place is excluded.
         """
-        if place in self._hangs.calls:
-            self.count(place if device is None else device, self._hangs.calls.get(place, ""), HANGS)
+        if place in self._hanging:
+            self.count(place if device is None else device, self._hanging.get(place, ""), HANGS)
             raise DeviceHangsError
         outer, self._place = self._place, place
         try:

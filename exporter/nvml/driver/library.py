@@ -1,6 +1,6 @@
 """The driver's library: search, opening and closing, the options, and the names of NVML's errors.
 
-Calls into it are in ``calls.py``; those that hang are abandoned by ``exporter/hangs.py``.
+Calls into it are in ``calls.py``; those that hang are abandoned by ``exporter/concurrency.py``.
 
 The binding has one library for the whole process, in a module global, with a cache of its functions that it
 never clears; only this file depends on that.
@@ -45,18 +45,14 @@ class Library:
     def __init__(self, path: Path | None = None, library: Any = None) -> None:
         self._path = path
         self._library = library
-        self._open = False
+        self.is_open = False
+        """Whether NVML is initialised."""
         # The binding's library before this one was opened.
         self._previous: Any = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether NVML is initialised."""
-        return self._open
-
     def open(self) -> None:
         """Load the library and initialise NVML, unless it is open. Raises DriverError."""
-        if self._open:
+        if self.is_open:
             return
         self._previous = pynvml.nvmlLib
         _use(self._library if self._library is not None else self._load())
@@ -66,13 +62,13 @@ class Library:
             _use(self._previous)
             name = error_name(error)
             raise DriverError(name, f"NVML cannot be initialised: {ADVICE.get(name, name)}") from None
-        self._open = True
+        self.is_open = True
 
     def close(self) -> None:
         """Shut NVML down, if it is open."""
-        if not self._open:
+        if not self.is_open:
             return
-        self._open = False
+        self.is_open = False
         # An unloaded driver answers with an error.
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -80,7 +76,11 @@ class Library:
 
     def _load(self) -> Any:
         if self._path is not None:
-            return _load_path(self._path)
+            try:
+                return _load_library(str(self._path))
+            except OSError as error:
+                text = f"--nvml-library {self._path} cannot be loaded: {error}"
+                raise DriverError("LibraryNotFound", text) from None
         if pynvml.nvmlLib is not None:
             # Other code in this process has loaded it; the binding supports only one library at a time.
             return pynvml.nvmlLib
@@ -122,13 +122,6 @@ def _load_library(path: str) -> CDLL:
         load.argtypes, load.restype = (c_char_p, c_int), c_void_p
         load(os.fsencode(path), os.RTLD_NOW)
     return CDLL(path)
-
-
-def _load_path(path: Path) -> CDLL:
-    try:
-        return _load_library(str(path))
-    except OSError as error:
-        raise DriverError("LibraryNotFound", f"--nvml-library {path} cannot be loaded: {error}") from None
 
 
 def _use(library: Any) -> None:
@@ -208,7 +201,7 @@ class NvmlOptions:
     sys_root: Path | None = None
     # Whether to read PCIe throughput, which takes 40 ms per GPU.
     pcie_throughput: bool = False
-    # Readings that nothing needs, and that are not read: keys of NEEDED_BY in exporter.metrics.needs.
+    # Readings that nothing needs, and that are not read: keys of NEEDED_BY in exporter.metrics.selection.
     skip: frozenset[str] = frozenset()
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None

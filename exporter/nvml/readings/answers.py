@@ -66,6 +66,22 @@ def add_kept(values: Values, kept: Kept) -> None:
         set_path(values, row.into, value)
 
 
+def forget(uuid: str | None, *by_uuid: dict[str, Any]) -> None:
+    """Drop what is known of one GPU, or of all."""
+    for known in by_uuid:
+        if uuid is None:
+            known.clear()
+        else:
+            known.pop(uuid, None)
+
+
+def keep_only(existing: Collection[Any], *by_key: dict[Any, Any]) -> None:
+    """Drop what is known of everything that does not exist any more."""
+    for known in by_key:
+        for gone in known.keys() - existing:
+            del known[gone]
+
+
 def is_skipped(into: Path, skip: Collection[str]) -> bool:
     """Return whether ``skip`` has the path of a reading, joined by dots, or the beginning of it.
 

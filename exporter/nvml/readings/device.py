@@ -6,7 +6,7 @@ MIG devices in ``exporter.nvml.mig``.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from exporter.model import EncoderSessions
@@ -162,6 +162,12 @@ def _row(group: str, into: str, call: str, decode: Decode, *arguments: int) -> R
     return Row(group, tuple(into.split(".")), ((call, arguments),), decode)
 
 
+def _rows(group: str, into: str, call: str, decode: Decode, keys: Iterable[str]) -> Iterator[Row]:
+    """Yield a row below ``into`` for each key; the argument of its call is its place."""
+    for kind, key in enumerate(keys):
+        yield _row(group, f"{into}.{key}", call, decode, kind)
+
+
 # Read in every sweep: load, memory, power, heat and clocks.
 ROWS = (
     MEMORY,
@@ -179,17 +185,11 @@ ROWS = (
         celsius,
     ),
     _row("thermal", "temperature_margin_celsius", "nvmlDeviceGetMarginTemperature", margin),
-    *(
-        _row("clocks", f"clocks_megahertz.{clock}", "nvmlDeviceGetClockInfo", number, kind)
-        for kind, clock in enumerate(CLOCKS)
-    ),
+    *_rows("clocks", "clocks_megahertz", "nvmlDeviceGetClockInfo", number, CLOCKS),
     Row(
         "throttling",
         ("clock_events",),
-        (
-            ("nvmlDeviceGetCurrentClocksEventReasons", ()),
-            ("nvmlDeviceGetCurrentClocksThrottleReasons", ()),
-        ),
+        (("nvmlDeviceGetCurrentClocksEventReasons", ()), ("nvmlDeviceGetCurrentClocksThrottleReasons", ())),
         long_number,
     ),
     # Not slow as the width is: it is lower on an idle GPU, and a job with a period of a minute would be seen
@@ -199,8 +199,7 @@ ROWS = (
 )
 # Read in every sweep on request only: each of these calls takes 20 ms.
 THROUGHPUT_ROWS = tuple(
-    _row("pcie_throughput", f"pcie_throughput.{traffic}", "nvmlDeviceGetPcieThroughput", throughput, kind)
-    for kind, traffic in enumerate(DIRECTIONS)
+    _rows("pcie_throughput", "pcie_throughput", "nvmlDeviceGetPcieThroughput", throughput, DIRECTIONS)
 )
 # The most expensive call of all: a real driver takes 3 to 18 ms of CPU time for it, as a field too.
 ENERGY_ROWS = (_row("power", "energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", long_number),)
@@ -210,12 +209,7 @@ SLOW_ROWS = (
     _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", number),
     _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", number),
     _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", number),
-    *(
-        _row(
-            "clocks", f"clocks_application_megahertz.{clock}", "nvmlDeviceGetApplicationsClock", number, kind
-        )
-        for kind, clock in enumerate(CLOCKS)
-    ),
+    *_rows("clocks", "clocks_application_megahertz", "nvmlDeviceGetApplicationsClock", number, CLOCKS),
     _row("pcie", "pcie_link.width", "nvmlDeviceGetCurrPcieLinkWidth", number),
     _row("pcie", "pcie_replays", "nvmlDeviceGetPcieReplayCounter", number),
     _row("nvlink", "fabric", "nvmlDeviceGetGpuFabricInfoV", fabric),
@@ -243,20 +237,10 @@ SLOW_ROWS = (
 FIXED_ROWS = (
     _row("power", "power_limits_milliwatts.default", "nvmlDeviceGetPowerManagementDefaultLimit", number),
     _row("power", "power_limits_milliwatts", "nvmlDeviceGetPowerManagementLimitConstraints", constraints),
-    *(
-        _row(
-            "thermal",
-            f"temperature_thresholds_celsius.{threshold}",
-            "nvmlDeviceGetTemperatureThreshold",
-            celsius,
-            kind,
-        )
-        for kind, threshold in enumerate(THRESHOLDS)
+    *_rows(
+        "thermal", "temperature_thresholds_celsius", "nvmlDeviceGetTemperatureThreshold", celsius, THRESHOLDS
     ),
-    *(
-        _row("clocks", f"clocks_max_megahertz.{clock}", "nvmlDeviceGetMaxClockInfo", number, kind)
-        for kind, clock in enumerate(CLOCKS)
-    ),
+    *_rows("clocks", "clocks_max_megahertz", "nvmlDeviceGetMaxClockInfo", number, CLOCKS),
     _row("pcie", "pcie_link.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", number),
     _row("pcie", "pcie_link.max_width", "nvmlDeviceGetMaxPcieLinkWidth", number),
     _row("c2c", "c2c.enabled", "nvmlDeviceGetC2cModeInfoV1", c2c_mode),

@@ -1,18 +1,34 @@
 """Reads the tables of readings of physical GPUs, each class when it is due, and keeps the values between."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from exporter.model import C2c, Ecc, Fabric, Nvlink, PcieLink, Repairs
 from exporter.nvml.driver.calls import FIELDS, Calls
-from exporter.nvml.readings.answers import Kept, Row, Values, add_kept, ask_row, is_skipped, number, set_path
+from exporter.nvml.readings.answers import (
+    Kept,
+    Row,
+    Values,
+    add_kept,
+    ask_row,
+    forget,
+    is_skipped,
+    number,
+    set_path,
+)
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
 
 ACTIVE = 1
+# Readings that change by an event or by hand of an administrator, which are most of the calls of a sweep.
+SLOW_SECONDS = 60.0
+# The energy counter: the call takes a real driver 3 to 18 ms of CPU time, and a counter loses nothing by it.
+ENERGY_SECONDS = 15.0
+# Sweeps jitter: one that is earlier than the due time by this does not leave the reading to the next sweep.
+EARLY_SECONDS = 0.5
 RECORDS = {
     "pcie_link": PcieLink,
     "nvlink": Nvlink,
@@ -104,17 +120,11 @@ class DeviceReader:
         """Read everything again: of a repartitioned GPU, or of all after the driver was opened."""
         self.forget_kept(uuid)
         self._fields.forget(uuid)
-        if uuid is None:
-            self._fixed.clear()
-        else:
-            self._fixed.pop(uuid, None)
+        forget(uuid, self._fixed)
 
     def forget_kept(self, uuid: str | None = None) -> None:
         """Drop the slow values and the energy of a GPU that did not answer, or of all."""
-        if uuid is None:
-            self._kept.clear()
-        else:
-            self._kept.pop(uuid, None)
+        forget(uuid, self._kept)
 
 
 def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:
@@ -160,3 +170,57 @@ def active_links(values: Values) -> frozenset[int] | None:
 def with_records(values: Values) -> dict[str, Any]:
     """Return the values with records of the model in place of the dictionaries of their fields."""
     return {field: RECORDS[field](**value) if field in RECORDS else value for field, value in values.items()}
+
+
+class Schedule:
+    """Spreads the readings of a class over its ``period`` (seconds), by ``clock`` (seconds).
+
+    Every GPU has a phase of its own, by its index, so that not all are due in one sweep.
+    """
+
+    def __init__(self, period: float, clock: Callable[[], float]) -> None:
+        self._period = period
+        self._clock = clock
+        # Time of the next regular read, by GPU uuid.
+        self._next: dict[str, float] = {}
+        # GPUs whose next read is due whatever the time.
+        self._at_once: set[str] = set()
+
+    def due(self, uuid: str, index: int) -> bool:
+        """Return whether the readings of a GPU are due; they are then taken to be read.
+
+        They are at the first call for a GPU, after ``at_once``, and whenever the period has passed.
+        """
+        now = self._clock()
+        soon = now + EARLY_SECONDS
+        after = self._next.get(uuid)
+        if after is None:
+            self._next[uuid] = now + self._period * (phase(index) or 1.0)
+        elif after <= soon:
+            # A late read does not move the phase: GPUs that were delayed together would stay together.
+            passed = (soon - after) // self._period + 1
+            self._next[uuid] = after + self._period * passed
+        due = after is None or after <= soon or uuid in self._at_once
+        self._at_once.discard(uuid)
+        return due
+
+    def at_once(self, uuids: Iterable[str]) -> None:
+        """Make the readings of these GPUs due, without a change of their phases."""
+        self._at_once.update(uuids)
+
+    def forget(self, uuid: str | None = None) -> None:
+        """Make the readings of a GPU, or of all, due as for the first time."""
+        forget(uuid, self._next)
+        self._at_once = set() if uuid is None else self._at_once - {uuid}
+
+
+def phase(index: int) -> float:
+    """Return a share of the period, at least 0 and less than 1, for the GPU with an index from 0.
+
+    The bits of the index behind the point in reverse order: any number of GPUs from 0 on are spread evenly.
+    """
+    share, half = 0.0, 0.5
+    while index > 0:
+        share += half * (index & 1)
+        index, half = index >> 1, half / 2
+    return share

@@ -11,7 +11,7 @@ import pynvml
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Kept, Values, is_skipped, set_path
+from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Kept, Values, forget, is_skipped, set_path
 from exporter.nvml.readings.fields import (
     C2C_LINKS_ROW,
     LINKS_ROW,
@@ -113,12 +113,7 @@ class FieldReader:
 
     def forget(self, uuid: str | None = None) -> None:
         """Forget the links of one GPU, or of all after the driver was opened."""
-        if uuid is None:
-            self._links.clear()
-            self._plans.clear()
-        else:
-            self._links.pop(uuid, None)
-            self._plans.pop(uuid, None)
+        forget(uuid, self._links, self._plans)
 
     def _plan(self, calls: Calls, uuid: str, kept: Kept) -> list[Request]:
         """Return the requests of the first call, which are kept as long as their basis is the same."""

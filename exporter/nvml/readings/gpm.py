@@ -8,15 +8,14 @@ sample.
 import contextlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pynvml
 
 from exporter.model import MigReading
 from exporter.model.readings import Profile, Traffic
 from exporter.nvml.driver.calls import Calls, DeviceHangsError
-from exporter.nvml.mig_facts import MigIdentity
-from exporter.nvml.mig_layout import GpuLayout
+from exporter.nvml.mig_layout import GpuLayout, MigIdentity
 from exporter.nvml.readings.answers import ask_until_refused, refusals
 from exporter.nvml.readings.gpm_metrics import (
     BYTES,
@@ -38,15 +37,6 @@ REFUSAL = "InvalidArgument"
 
 # Fills a sample buffer; returns None if that failed.
 TakeSample = Callable[[Any], Any]
-
-
-class GpmInstance(NamedTuple):
-    """A MIG device to read."""
-
-    identity: MigIdentity
-    handle: Any
-    # Whether it is the only compute instance of its GPU instance and fills it.
-    alone: bool
 
 
 @dataclass(slots=True)
@@ -116,27 +106,39 @@ class GpmReader:
         filling = {device.uuid for device in devices or () if device.fills_instance}
         sharers = layout.sharers()
         profiles: dict[str, Profile] = {}
-        for identity, handle in layout.devices or ():
+        for device in layout.devices or ():
+            identity, _ = device
             alone = identity.uuid in filling and sharers[identity.gi] == 1
-            profile = self.read_mig(calls, uuid, parent, GpmInstance(identity, handle, alone))
+            profile = self.read_mig(calls, uuid, parent, device, alone=alone)
             if profile is not None:
                 profiles[identity.uuid] = profile
         return profiles
 
-    def read_mig(self, calls: Calls, uuid: str, parent: Any, instance: GpmInstance) -> Profile | None:
-        """Return the metrics of a MIG device of the GPU ``uuid`` since the last read, as its shares.
+    def read_mig(
+        self, calls: Calls, uuid: str, parent: Any, device: tuple[MigIdentity, Any], *, alone: bool
+    ) -> Profile | None:
+        """Return the metrics of a MIG device (with its handle) of the GPU ``uuid`` since the last read.
 
-        If it is not alone, the metrics of the GPU instance are not its own: the compute instance is then read
-        by its handle, which older drivers refuse. Raises as ``Calls.ask`` does.
+        They are shares of it. If it is not ``alone``, the only compute instance of its GPU instance that it
+        fills, the metrics of the GPU instance are not its own: the compute instance is then read by its
+        handle, which older drivers refuse. Raises as ``Calls.ask`` does.
         """
         calls.group = GROUP
         # Some drivers fail if support is queried with the handle of an instance.
         if not self._supports(calls, uuid, parent):
             return None
-        with calls.about(instance.identity.uuid):
-            return self._read_instance(calls, parent, instance)
+        identity, handle = device
 
-    def forget(self, calls: Calls, existing: Collection[str]) -> None:
+        def take(sample: Any) -> Any:
+            if alone:
+                return calls.ask(identity.uuid, "nvmlGpmMigSampleGet", parent, identity.gi, since=sample)
+            return ask_until_refused(calls, REFUSAL, identity.uuid, SAMPLE, handle, since=sample)
+
+        ids = OF_GPU_INSTANCE if alone else OF_COMPUTE_INSTANCE
+        with calls.about(identity.uuid):
+            return self._read(calls, identity.uuid, (identity, alone), ids, take)
+
+    def keep_only(self, calls: Calls, existing: Collection[str]) -> None:
         """Free the buffers of GPUs and MIG devices with other uuids than these.
 
         Buffers of a device with a hanging call are kept: the call may still write into one.
@@ -166,20 +168,6 @@ class GpmReader:
             return False
         self._supported.add(uuid)
         return True
-
-    def _read_instance(self, calls: Calls, parent: Any, instance: GpmInstance) -> Profile | None:
-        identity = instance.identity
-        if instance.alone:
-
-            def take(sample: Any) -> Any:
-                return calls.ask(identity.uuid, "nvmlGpmMigSampleGet", parent, identity.gi, since=sample)
-
-            return self._read(calls, identity.uuid, (identity, True), OF_GPU_INSTANCE, take)
-
-        def take_own(sample: Any) -> Any:
-            return ask_until_refused(calls, REFUSAL, identity.uuid, SAMPLE, instance.handle, since=sample)
-
-        return self._read(calls, identity.uuid, (identity, False), OF_COMPUTE_INSTANCE, take_own)
 
     def _read(
         self, calls: Calls, device: str, identity: Hashable, ids: tuple[int, ...], take: TakeSample

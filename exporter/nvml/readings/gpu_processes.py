@@ -1,27 +1,21 @@
-"""Processes of a device: contexts, and compute use since the last poll."""
+"""Processes of a device: contexts, compute use since the last poll, and whether the driver shows them."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from exporter.model import DeviceProcess, GpuReading, MigReading
+from exporter.model import DeviceProcess, DriverInfo, GpuReading, MigReading
 from exporter.model.hardware import ProcessKind
-from exporter.model.pid_namespace import OTHER_PIDS
+from exporter.model.poll_result import CONFIDENTIAL_LISTS, OTHER_PIDS
+from exporter.nvml.driver.binding import NO_INSTANCE, PROCESS_LISTS
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.answers import sampled_percent
 from exporter.nvml.readings.samples import SampleReader, latest_time
 
-# Instance id of a process that does not run on a MIG device.
-NO_INSTANCE = 0xFFFFFFFF
-_NAMES: Mapping[ProcessKind, str] = {
-    "compute": "nvmlDeviceGetComputeRunningProcesses",
-    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
-    "mps": "nvmlDeviceGetMPSComputeRunningProcesses",
-}
 # The unversioned names of the binding call _v3 and refuse drivers without it.
-LISTS = tuple((kind, (name, f"{name}_v2")) for kind, name in _NAMES.items())
-_KINDS = {kind: frozenset({kind}) for kind in _NAMES}
+LISTS = tuple((kind, (name, f"{name}_v2")) for kind, name in PROCESS_LISTS.items())
+_KINDS = {kind: frozenset({kind}) for kind in PROCESS_LISTS}
 UTILIZATION = "nvmlDeviceGetProcessUtilization"
 # The largest pid of Linux; 0 is not a pid.
 GREATEST_PID = 1 << 22
@@ -130,72 +124,84 @@ def _add(processes: dict[int, DeviceProcess], kind: ProcessKind, entry: Any, tot
     processes[pid] = DeviceProcess(pid=pid, memory=memory, kinds=kinds)
 
 
-class UtilizationReader:
-    """Reads the compute use of each process since the last poll; ``clock`` as for SampleReader."""
+def read_utilization(
+    reader: SampleReader, calls: Calls, uuid: str, handle: Any, listed: Iterable[DeviceProcess] | None
+) -> dict[int, int | None] | None:
+    """Return percent of time with a kernel running, since the last poll, by pid; absent pids did not run.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._samples = SampleReader(clock)
-
-    def read(
-        self, calls: Calls, uuid: str, handle: Any, listed: Iterable[DeviceProcess] | None
-    ) -> dict[int, int | None] | None:
-        """Return percent of time with a kernel running by pid; absent pids did not run.
-
-        A value of None is unknown; the result is None if all are. ``listed`` are the processes of the GPU.
-        The first read of a GPU covers the driver's buffer (some seconds). Raises as ``Calls.ask`` does.
-        """
-        samples = self._samples.read(calls, uuid, handle, UTILIZATION)
-        if samples is None:
-            return None
-        latest = latest_time()
-        # Some drivers add empty samples. Oldest first, so that the newest of several samples of a pid
-        # remains.
-        percents = {
-            sample.pid: sampled_percent(sample.smUtil)
-            if sample.pid <= GREATEST_PID and sample.timeStamp <= latest
-            else None
-            for sample in samples
-            if sample.pid
-        }
-        if None not in percents.values():
-            return percents
-        # Any process may be missing in garbage: drivers have filled whole answers with it.
-        calls.count(uuid, UTILIZATION, "ImpossibleSample")
-        return {process.pid: None for process in listed or ()} | percents
-
-    def forget(self, known: Iterable[str]) -> None:
-        """Keep the state of these GPUs only."""
-        self._samples.forget(known)
+    A value of None is unknown; the result is None if all are. ``listed`` are the processes of the GPU.
+    The first read of a GPU covers the driver's buffer (some seconds). Raises as ``Calls.ask`` does.
+    """
+    samples = reader.read(calls, uuid, handle, UTILIZATION)
+    if samples is None:
+        return None
+    latest = latest_time()
+    # Some drivers add empty samples. Oldest first, so that the newest of several samples of a pid
+    # remains.
+    percents = {
+        sample.pid: sampled_percent(sample.smUtil)
+        if sample.pid <= GREATEST_PID and sample.timeStamp <= latest
+        else None
+        for sample in samples
+        if sample.pid
+    }
+    if None not in percents.values():
+        return percents
+    # Any process may be missing in garbage: drivers have filled whole answers with it.
+    calls.count(uuid, UTILIZATION, "ImpossibleSample")
+    return {process.pid: None for process in listed or ()} | percents
 
 
+MODE_UNKNOWN: Final = "the driver did not report whether confidential computing hides processes"
 # NVIDIA drivers that report pids of the caller's namespace, in their lists and in their samples.
 LISTS_SINCE: Final = 535
 SAMPLES_SINCE: Final = 570
 
 
-class PidTrust(NamedTuple):
-    """Whether the pids in a driver's lists of processes, and in its samples, are those of the exporter."""
+class ListTrust(NamedTuple):
+    """Whether what a driver reports about processes can be used."""
 
+    # Whether the pids in its lists, and in its samples, are those of the exporter.
     lists: bool = True
     samples: bool = True
+    # Why an empty list proves nothing: the driver may hide processes; "" if it does not.
+    hidden: str = ""
 
 
-def pid_trust(driver_version: str | None, *, machine: bool) -> PidTrust:
-    """Return the trust in the pids of an NVIDIA driver; ``machine``: the exporter has the machine's pids."""
-    if machine:
-        return PidTrust()
-    branch = (driver_version or "").partition(".")[0]
+def list_trust(driver: DriverInfo, *, machine: bool, mode_failed: bool) -> ListTrust:
+    """Return the trust in an NVIDIA driver.
+
+    ``machine``: the exporter has the machine's pids. ``mode_failed``: the mode of confidential computing is
+    unknown; in that mode, processes are hidden unless developer tools are allowed.
+    """
+    hidden = MODE_UNKNOWN if mode_failed else ""
+    mode = driver.confidential
+    if mode is not None and mode.enabled and not mode.developer_tools:
+        hidden = CONFIDENTIAL_LISTS
+    branch = (driver.driver_version or "").partition(".")[0]
     number = int(branch) if branch.isdecimal() else 0
-    return PidTrust(lists=number >= LISTS_SINCE, samples=number >= SAMPLES_SINCE)
+    return ListTrust(machine or number >= LISTS_SINCE, machine or number >= SAMPLES_SINCE, hidden)
 
 
-def without_foreign_pids(reading: GpuReading, trust: PidTrust) -> GpuReading:
-    """Return a reading without processes and samples with pids of another namespace."""
-    if trust == PidTrust():
+def trusted(reading: GpuReading, trust: ListTrust) -> GpuReading:
+    """Return a reading without the processes and samples that cannot be used, and why they are unknown."""
+    if not (trust.lists and trust.samples):
+        if not trust.lists:
+            mig = reading.mig and tuple(replace(device, processes=None) for device in reading.mig)
+            reading = replace(reading, processes=None, mig=mig)
+        if not trust.samples:
+            reading = replace(reading, process_utilization=None)
+        reading = replace(reading, withheld={**reading.withheld, "processes": OTHER_PIDS})
+    return _without_empty_lists(reading, trust.hidden) if trust.hidden else reading
+
+
+def _without_empty_lists(reading: GpuReading, why: str) -> GpuReading:
+    """Return the reading of a GPU whose driver may hide processes: an empty list is then unknown, and why."""
+    mig = reading.mig and tuple(
+        replace(device, processes=None) if device.processes == () else device for device in reading.mig
+    )
+    if reading.processes != () and mig == reading.mig:
         return reading
-    if not trust.lists:
-        mig = reading.mig and tuple(replace(device, processes=None) for device in reading.mig)
-        reading = replace(reading, processes=None, mig=mig)
-    if not trust.samples:
-        reading = replace(reading, process_utilization=None)
-    return replace(reading, withheld={**reading.withheld, "processes": OTHER_PIDS})
+    withheld = {**reading.withheld, "processes": why}
+    reading = replace(reading, mig=mig, withheld=withheld)
+    return reading if reading.processes else replace(reading, processes=None, process_utilization=None)

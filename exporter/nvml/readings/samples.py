@@ -1,10 +1,11 @@
 """Reads new samples from the driver's buffers, by GPU."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.answers import keep_only
 
 CLOCK_SLACK_SECONDS = 1.0
 # The driver's clock may differ, but a timestamp further in the future is garbage.
@@ -63,12 +64,9 @@ class SampleReader:
         self._newest[uuid] = max(plausible, default=since)
         return sorted(fresh, key=lambda sample: (sample.timeStamp <= latest, sample.timeStamp))
 
-    def forget(self, known: Iterable[str]) -> None:
-        """Keep the state of these GPUs only."""
-        kept = set(known)
-        self._newest = {uuid: stamp for uuid, stamp in self._newest.items() if uuid in kept}
-        self._ignored = {uuid: stamps for uuid, stamps in self._ignored.items() if uuid in kept}
-        self._read = {uuid: read for uuid, read in self._read.items() if uuid in kept}
+    def keep_only(self, gpus: Collection[str]) -> None:
+        """Drop the state of all other GPUs."""
+        keep_only(gpus, self._newest, self._ignored, self._read)
 
     def _check_clock(self) -> None:
         """Start over if the wall clock was set back: new samples would look older than the last ones."""

@@ -5,13 +5,14 @@ card.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, PodDetails
+from exporter.model import ContainerRef
+from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, System
 from exporter.sharing.base.inventory import Device, only
-from exporter.sharing.base.system import MEBIBYTE, Claim, Grant, Granted, System
-from exporter.sharing.base.view import View, main_containers
+from exporter.sharing.base.view import View
 
 # Percent of one card.
 FULL = 100
@@ -20,7 +21,6 @@ MOST_CARDS = 64
 LONGEST = 80
 _NUMBER = re.compile(r"[0-9]{1,4}")
 
-Find = Callable[[str], Device | None]
 Cards = tuple[Device | None, ...]
 
 
@@ -41,11 +41,9 @@ class CardSystem(System):
     percent: ClassVar[int] = 1  # percent of a card for one id of ``cores``
     # A share can be spread evenly over several cards; else it is of one card, and whole cards from 100 %.
     spreads: ClassVar[bool] = False
-
-    @property
-    def unit(self) -> int | None:
-        """Return the bytes of one id of memory, None if unknown."""
-        return MEBIBYTE
+    confirmed: ClassVar[str] = ""  # the annotation that is "true" once the other ones count
+    blind_without_pods = "which GPU a container has"
+    unit: int | None = MEBIBYTE  # bytes of one id of memory, None if unknown
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -67,55 +65,78 @@ class CardSystem(System):
 
     def grants(self) -> Granted:
         """Return the grants to containers with known cards."""
-        grants: list[Grant] = []
-        settled: set[tuple[ContainerRef, str]] = set()
+        granted = Granted()
         for holder, held in self.view.held.items():
             amounts = self._amounts(held)
             cards = self.cards(holder) if amounts is not None else ()
             if amounts is not None and cards and self._fits(holder, amounts, len(cards)):
-                grants += (
-                    grant for card in cards for grant in self._of_card(holder, amounts, len(cards), card)
-                )
-                settled |= {(holder, resource) for resource in amounts.ids}
-        return Granted(grants=tuple(grants), settled=frozenset(settled))
+                for card in cards:
+                    granted.grants += self._of_card(holder, amounts, len(cards), card)
+                granted.settle(holder, amounts.ids)
+        return granted
 
     def blind(self) -> bool:
         """Return True if a container's card is unknown because annotations are not readable."""
         holders = [holder for holder, held in self.view.held.items() if self._amounts(held) is not None]
         return super().blind() and not all(map(self.cards, holders))
 
-    def cards(self, _holder: ContainerRef) -> Cards:
+    def cards(self, holder: ContainerRef) -> Cards:
         """Return the cards of a container, None for one not on this node; () if they are unknown."""
+        annotations = self.view.annotations(holder)
+        key = next(filter(annotations.__contains__, self.keys(holder)), None)
+        if key is not None and annotations.get(self.confirmed) == TRUE:
+            return self._listed(holder, key, annotations[key])
+        return self.unannotated(holder)
+
+    def keys(self, holder: ContainerRef) -> tuple[str, ...]:
+        """Return the possible keys of the annotation with a container's cards; the first one counts."""
         raise NotImplementedError
 
-    def offered_on(self, _resource: str, _device_id: str) -> Device | None:
-        """Return the card on which an id is allocatable, None if unknown."""
-        return None
+    def unannotated(self, holder: ContainerRef) -> Cards:
+        """Return the cards without a confirmed annotation: the only card if pod details are unknown."""
+        return self.only_card() if self.view.details(holder) is None else ()
 
-    def listed(self, holder: ContainerRef, name: str, text: str, find: Find) -> Cards:
-        """Return the cards in the text of annotation ``name``; () and a problem if it is malformed."""
-        items = text.split(",") if len(text) <= MOST_CARDS * LONGEST else []
-        if 0 < len(set(items)) == len(items) <= MOST_CARDS and all(map(self.is_card, items)):
-            return tuple(find(item) for item in items)
-        self.object_to_container(holder, name, f"is not a list of cards: {text[:LONGEST]!r}")
-        return ()
+    def offered_on(self, resource: str, device_id: str) -> Device | None:
+        """Return the card on which an id is allocatable, None if unknown: a card has 100 ids of compute."""
+        return self._hundreds.get(device_id) if resource in self.cores else None
 
     def is_card(self, item: str) -> bool:
-        """Return True if ``item`` has the form of a card's number."""
+        """Return True if ``item`` of an annotation has the form of a card's number."""
         return _NUMBER.fullmatch(item) is not None
 
-    def by_minor(self, item: str) -> Device | None:
-        """Return the card with this minor."""
-        return self.view.inventory.by_minor(int(item))
-
-    def by_index(self, item: str) -> Device | None:
-        """Return the card with this NVML index."""
+    def card(self, item: str) -> Device | None:
+        """Return the card of an ``item`` of an annotation, by default an NVML index."""
         return self.view.inventory.by_index(int(item))
+
+    def number_of(self, holder: ContainerRef) -> str:
+        """Return the position among the pod's main containers; "" if unknown, or of an init container."""
+        names = self.view.main_containers(holder)
+        return str(names.index(holder.container)) if holder.container in names else ""
 
     def only_card(self) -> Cards:
         """Return the card of a node with one card, else ()."""
         card = only(self.view.inventory.whole())
         return () if card is None else (card,)
+
+    @cached_property
+    def _hundreds(self) -> dict[str, Device]:
+        """A card for each allocatable id of compute, if there are a hundred ids for each card.
+
+        The assignment is arbitrary: ids have no card, but each card accounts for a hundred of them.
+        """
+        cards = list(self.view.inventory.whole())
+        ids = sorted({device_id for name in self.cores for device_id in self.view.offered.get(name, ())})
+        if len(ids) != FULL * len(cards):
+            return {}
+        return {device_id: cards[place // FULL] for place, device_id in enumerate(ids)}
+
+    def _listed(self, holder: ContainerRef, name: str, text: str) -> Cards:
+        """Return the cards in the text of annotation ``name``; () and a problem if it is malformed."""
+        items = text.split(",") if len(text) <= MOST_CARDS * LONGEST else []
+        if 0 < len(set(items)) == len(items) <= MOST_CARDS and all(map(self.is_card, items)):
+            return tuple(map(self.card, items))
+        self.object_to_container(holder, name, f"is not a list of cards: {text[:LONGEST]!r}")
+        return ()
 
     def _amounts(self, held: Mapping[str, frozenset[str]]) -> Amounts | None:
         ids = {name: len(held[name]) for name in self._resources if name in held}
@@ -160,25 +181,6 @@ class CardSystem(System):
             )
 
 
-def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
-    """Return a card for each allocatable id, if there are a hundred ids for each card.
-
-    The assignment is arbitrary: ids have no card, but each card accounts for a hundred of them.
-    """
-    cards = list(system.view.inventory.whole())
-    offered = system.view.offered
-    ids = sorted({device_id for resource in resources for device_id in offered.get(resource, ())})
-    if len(ids) != FULL * len(cards):
-        return {}
-    return {device_id: cards[place // FULL] for place, device_id in enumerate(ids)}
-
-
 def total_memory(card: Device | None) -> int | None:
     """Return the memory of a card in bytes, None if unknown."""
     return card.memory if card is not None else None
-
-
-def number_of(details: PodDetails, name: str) -> str:
-    """Return the position of a container among the pod's main containers; "" for an init container."""
-    names = main_containers(details.containers)
-    return str(names.index(name)) if name in names else ""

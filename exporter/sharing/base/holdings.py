@@ -6,9 +6,10 @@ that is not compared. What this saves: docs/decisions.md.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from exporter.model import (
@@ -24,14 +25,15 @@ from exporter.model import (
     MigReading,
 )
 from exporter.model.kubelet import worst_health
-from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
-from exporter.sharing.base.system import Entitled, HeldSlices, Offer, System, guarded
+from exporter.sharing.base import Entitled, Grant, HeldSlices, Offer, System, guarded
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.resolve import Resolved, resolve, slice_counts
 from exporter.sharing.base.view import NodeFacts, View
 
 
 def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
     """Return every holding of the node; ``systems`` come in order of precedence."""
-    return holdings_from(resolve(view.allocations, systems, view.inventory.cards()), view, systems)
+    return holdings_from(resolve(view, systems), view, systems)
 
 
 def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> Holdings:
@@ -85,9 +87,9 @@ class _Node:
         extra = [count for count in self._slices.get(key, ()) if count.resource not in resources]
         return replace(sharing, slices=tuple(sorted((*sharing.slices, *extra)))) if extra else sharing
 
-    def holdings(self) -> Iterable[Holding]:
+    def holdings(self) -> Iterator[Holding]:
         """Yield the holdings by grants, then those by ids."""
-        for system, device, grant in self._resolved.grants:
+        for system, device, grant in chain(self._resolved.grants, self._grants_by_ids()):
             sharing = self._sharing(device.key, system)
             yield Holding(
                 holder=grant.holder,
@@ -103,28 +105,29 @@ class _Node:
                 sharing=sharing.sharing,
                 isolation=sharing.isolation,
             )
+
+    def _grants_by_ids(self) -> Iterator[tuple[System, Device, Grant]]:
         for (key, resource, holder), ids in self._resolved.held.items():
-            system = self._resolved.system_of[key, resource, holder]
-            sharing = self._sharing(key, system)
+            system, device = self._resolved.system_of[key, resource, holder], self.devices[key]
             held = HeldSlices(holder, resource, len(ids))
-            ask = partial(system.entitlement, self.devices[key], sharing, held)
+            ask = partial(system.entitlement, device, self._sharing(key, system), held)
             entitled = guarded(system, ask, Entitled())
-            yield Holding(
+            healths = (
+                entry.health
+                for entry in self._view.health(holder)
+                if entry.resource == resource and entry.device_id in ids
+            )
+            grant = Grant(
                 holder=holder,
-                device=key,
                 resource=resource,
+                device=device,
                 slices=len(ids),
                 memory_entitled=entitled.memory,
                 compute_entitled=entitled.compute,
                 meter=entitled.meter,
-                sharing=sharing.sharing,
-                isolation=sharing.isolation,
-                health=worst_health(
-                    entry.health
-                    for entry in self._view.health(holder)
-                    if entry.resource == resource and entry.device_id in ids
-                ),
+                health=worst_health(healths),
             )
+            yield system, device, grant
 
     def unread(self) -> Iterable[GpuIdentity]:
         """Return the held devices that no driver reads."""
@@ -133,7 +136,12 @@ class _Node:
 
     def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
         if (key, system) not in self._shared:
-            slices = own_counts(self._resolved, key, system, self._slices.get(key, ()))
+            owners = self._resolved.owners
+            slices = tuple(
+                count
+                for count in self._slices.get(key, ())
+                if system in owners.get((key, count.resource), ())
+            )
             offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
             ask = partial(system.sharing, self.devices[key], offer)
             sharing = guarded(system, ask, DeviceSharing(slices=slices))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from exporter.model import DeviceKey, GpuReading, MigReading
+from exporter.model import DeviceKey, DeviceProcess, GpuReading, MigReading
 
+K = TypeVar("K")
 T = TypeVar("T")
 REPLICA_MARK = "::"
 # Device numbers have at most nine digits; Python refuses to parse very long ones.
@@ -68,6 +69,16 @@ class Device:
         return reading.memory.total if reading.memory is not None else None
 
     @property
+    def processes(self) -> tuple[DeviceProcess, ...] | None:
+        """The processes on the device, None if unknown."""
+        return self.gpu.processes if self.mig is None else self.mig.processes
+
+    @property
+    def has_mps_clients(self) -> bool:
+        """Whether a process on the device is known to use it through MPS."""
+        return any("mps" in process.kinds for process in self.processes or ())
+
+    @property
     def compute(self) -> float | None:
         """The device's share of the physical GPU's compute, None if it is unknown."""
         if self.mig is None:
@@ -85,8 +96,8 @@ class Inventory:
         self.devices = tuple(device for gpu in readings for device in _devices(gpu))
         self.keys = frozenset(device.key for device in self.devices)
         self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
-        self._by_minor = _numbered((device.gpu.identity.minor, device) for device in self.whole())
-        self._by_index = _numbered((device.gpu.identity.index, device) for device in self.whole())
+        self._by_minor = unambiguous((device.gpu.identity.minor, device) for device in self.whole())
+        self._by_index = unambiguous((device.gpu.identity.index, device) for device in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
         """Return the device with this UUID, in the driver's form."""
@@ -111,17 +122,15 @@ class Inventory:
         migs = (device for device in self.devices if device.mig is not None)
         return frozenset(mig.key for mig in migs if _fits(Device(mig.key, mig.gpu), named))
 
-    def cards(self) -> frozenset[DeviceKey]:
-        """Return the keys of the NVIDIA GPUs without MIG."""
-        return frozenset(gpu.key for gpu in self.whole())
-
     def whole(self) -> Iterator[Device]:
         """Yield the NVIDIA GPUs without MIG, which minors and indexes refer to."""
         gpus = (device for device in self.devices if device.mig is None)
         return (gpu for gpu in gpus if gpu.gpu.identity.vendor == "nvidia")
 
-    def find(self, device_id: DeviceId) -> Device | None:
-        """Return the device that an id names; None if no device fits, or several."""
+    def find(self, device_id: DeviceId | None) -> Device | None:
+        """Return the device that an id names; None for no id, or if no device fits, or several."""
+        if device_id is None:
+            return None
         if device_id.uuid in self._by_uuid:
             return self._by_uuid[device_id.uuid]
         return only(device for device in self.devices if _fits(device, device_id))
@@ -139,13 +148,13 @@ def pci_address(text: str) -> str:
     return f"{domain.lstrip('0'):0>4}:{rest}"
 
 
-def _numbered(devices: Iterable[tuple[int | None, Device]]) -> dict[int, Device]:
-    """Return devices by number, without numbers that several devices have."""
-    by_number: dict[int, list[Device]] = {}
-    for number, device in devices:
-        if number is not None:
-            by_number.setdefault(number, []).append(device)
-    return {number: numbered[0] for number, numbered in by_number.items() if len(numbered) == 1}
+def unambiguous(values: Iterable[tuple[K | None, T]]) -> dict[K, T]:
+    """Return values by key, without keys that several values have, or None."""
+    by_key: dict[K, list[T]] = {}
+    for key, value in values:
+        if key is not None:
+            by_key.setdefault(key, []).append(value)
+    return {key: alike[0] for key, alike in by_key.items() if len(alike) == 1}
 
 
 def _devices(gpu: GpuReading) -> list[Device]:

@@ -7,20 +7,17 @@ bounded, do not follow symbolic links and do not block on pipes.
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from exporter.model import ContainerFile, FileProblem, SystemFiles
+from exporter.model import Problem
 
 T = TypeVar("T")
 Pread = Callable[[int, int], bytes]
 """(length, offset) → bytes; raises UnusableError if the file is shorter."""
-
-OfContainer = Callable[[str, str, str], Iterable[ContainerFile | FileProblem]]
-"""(folder, pod uid, container name) → the container's file, or problems."""
 
 MOST_CONTAINERS = 4096
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -30,29 +27,28 @@ class UnusableError(Exception):
     """A file that cannot be used; the message has the cause."""
 
 
-def problem(about: str | Path, text: object) -> FileProblem:
+def problem(about: str | Path, text: object) -> Problem:
     """Return the problem of a file; its name may contain any bytes."""
-    return FileProblem(reason="file", about=_printable(about), text=_printable(text))
+    return Problem(reason="file", about=_printable(about), text=_printable(text))
 
 
-def gathered(entries: Iterable[ContainerFile | FileProblem]) -> SystemFiles:
-    """Return the files and problems of all containers as one record."""
-    items = tuple(entries)
-    return SystemFiles(
-        containers=tuple(item for item in items if isinstance(item, ContainerFile)),
-        problems=tuple(item for item in items if isinstance(item, FileProblem)),
-    )
+@contextmanager
+def noted(path: str | Path, problems: list[Problem]) -> Iterator[None]:
+    """Leave the block if it finds no file; if it finds one that cannot be used, also add a problem."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, UnusableError) as error:
+        problems.append(problem(path, error))
 
 
-def of_containers(folder: str | Path, read: OfContainer) -> Iterator[ContainerFile | FileProblem]:
-    """Yield the files of all containers with a folder named ``<pod uid>_<container>``."""
-    for name in listed(folder, MOST_CONTAINERS):
-        if isinstance(name, FileProblem):
-            yield name
-            continue
+def of_containers(folder: str | Path, problems: list[Problem]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, pod uid and container name of each folder named ``<pod uid>_<container>``."""
+    for name in listed(folder, MOST_CONTAINERS, problems):
         pod, _, container = name.partition("_")
         if pod and container:
-            yield from read(f"{folder}/{name}", pod, container)
+            yield f"{folder}/{name}", pod, container
 
 
 def names(folder: str | Path, most: int) -> list[str]:
@@ -64,7 +60,7 @@ def names(folder: str | Path, most: int) -> list[str]:
         return []
 
 
-def names_or_problem(folder: str | Path, most: int, problems: list[FileProblem]) -> list[str]:
+def names_or_problem(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
     """Return ``names``; if the folder is unreadable, add a problem and return []."""
     try:
         return names(folder, most)
@@ -73,16 +69,14 @@ def names_or_problem(folder: str | Path, most: int, problems: list[FileProblem])
         return []
 
 
-def listed(folder: str | Path, most: int) -> Iterator[str | FileProblem]:
-    """Yield up to ``most`` names in a folder, and a problem if it has more or is unreadable."""
-    try:
+def listed(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
+    """Return ``names``; if the folder has more, or is unreadable, add a problem."""
+    entries: list[str] = []
+    with noted(folder, problems):
         entries = names(folder, most + 1)
-    except OSError as error:
-        yield problem(folder, error)
-        return
-    yield from entries[:most]
     if len(entries) > most:
-        yield problem(folder, f"has more than {most} names; the rest is not read")
+        problems.append(problem(folder, f"has more than {most} names; the rest is not read"))
+    return entries[:most]
 
 
 def _printable(text: object) -> str:

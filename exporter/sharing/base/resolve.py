@@ -1,13 +1,14 @@
 """The device of every grant and of every id of the kubelet, over all systems."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
+from exporter.sharing.base import Claim, Grant, Granted, System, guarded
 from exporter.sharing.base.inventory import Device, parse_device_id
-from exporter.sharing.base.system import Claim, Grant, Granted, System, guarded
+from exporter.sharing.base.view import View
 
 # The system that an id belongs to, and its claim.
 Owned = tuple[System | None, Claim]
@@ -49,14 +50,13 @@ class Resolved:
         return list(dict.fromkeys(chain.from_iterable(owners)))
 
 
-def resolve(
-    allocations: Allocations, systems: Sequence[System], devices: Collection[DeviceKey] = ()
-) -> Resolved:
+def resolve(view: View, systems: Sequence[System]) -> Resolved:
     """Return the device of every grant, and of every id that no grant settles.
 
-    The holder of a nominal id may have any device with its resource on offer, or else any of ``devices``.
+    The holder of a nominal id may have any device with its resource on offer, or else any NVIDIA GPU without
+    MIG.
     """
-    resolved = Resolved()
+    resolved, allocations = Resolved(), view.allocations
     for system in systems:
         _take_grants(resolved, system)
     claims = _Claims(allocations, systems)
@@ -70,9 +70,10 @@ def resolve(
         if (allocation.holder, allocation.resource) not in resolved.settled:
             _resolve_allocation(resolved, claims, allocation)
     taken = {device.key for _, device, grant in resolved.grants if grant.exclusive}
+    cards = {gpu.key for gpu in view.inventory.whole()}
     for resource in resolved.unplaced_resources:
         offering = {device for device, offered in resolved.offered if offered == resource}
-        resolved.unplaced |= (offering or set(devices)) - taken
+        resolved.unplaced |= (offering or cards) - taken
     return resolved
 
 
@@ -132,13 +133,6 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
         count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)
     return counts
-
-
-def own_counts(
-    resolved: Resolved, device: DeviceKey, system: System, counts: Iterable[SliceCount]
-) -> tuple[SliceCount, ...]:
-    """Return the counts of the resources that a system owns on a device."""
-    return tuple(count for count in counts if system in resolved.owners.get((device, count.resource), ()))
 
 
 def _take_grants(resolved: Resolved, system: System) -> None:

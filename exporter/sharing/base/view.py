@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from exporter.model import (
     Allocations,
@@ -18,23 +17,16 @@ from exporter.model import (
     NodeObject,
     PodDetails,
     PodIdentity,
+    Problem,
     ResourceHealth,
     SystemFiles,
 )
 from exporter.model.kubelet import PodName
-from exporter.sharing.base.inventory import Inventory, only
+from exporter.sharing.base.inventory import Inventory, only, unambiguous
 
 log = logging.getLogger(__name__)
 # Anyone who may annotate pods could fill the log.
 MOST_LINES = 100
-
-
-class Problem(NamedTuple):
-    """Something unreadable."""
-
-    reason: str  # one word, a label value
-    about: str  # the name of the thing
-    text: str  # what is wrong with it
 
 
 class Objections:
@@ -60,6 +52,7 @@ class Objections:
 
 
 OVER = frozenset({"Succeeded", "Failed"})
+NO_FILES = SystemFiles()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +77,15 @@ class View:
         self.inventory = Inventory(gpus)
         self.facts = facts or NodeFacts()
         self.problems: list[Problem] = []
-        pods = (self.facts.pods or {}).values()
-        self.pods = tuple(sorted(filter(_is_live, pods), key=lambda pod: (pod.pod_name, pod.uid)))
-        self._by_name = _by_name(self.pods)
-        over = {pod.pod_name for pod in pods} - {pod.pod_name for pod in self.pods}
+        known = self.facts.pods or {}
+        live = [pod for pod in known.values() if pod.details is None or pod.details.phase not in OVER]
+        self.pods = tuple(sorted(live, key=lambda pod: (pod.pod_name, pod.uid)))
+        self._by_name = unambiguous((pod.pod_name, pod) for pod in self.pods)
+        over = {pod.pod_name for pod in known.values()} - {pod.pod_name for pod in live}
         # All claims that the kubelet lists, including those of the exporter's pod and of pods that are over.
         self.listed_claims = allocations.claims
-        self.allocations = _of_live(_without_own_claims(allocations, self.facts), over)
+        own = known[self.facts.own_uid].pod_name if self.facts.own_uid in known else None
+        self.allocations = _of_others(allocations, over, own)
         self.held = _held(self.allocations)
 
     @cached_property
@@ -137,12 +132,21 @@ class View:
         details = self.details(holder)
         return details.annotations if details is not None else {}
 
+    def main_containers(self, holder: ContainerRef) -> list[str]:
+        """Return the names of the containers of a container's pod without init containers, [] if unknown."""
+        details = self.details(holder)
+        return main_containers(details.containers) if details is not None else []
+
     def file(self, system: str, holder: ContainerRef) -> ContainerFile | None:
         """Return a container's file of a system; None if no file, or several, can be the container's."""
-        pod, files = self.pod(holder), self.facts.files.get(system)
-        if pod is None or files is None:
+        pod = self.pod(holder)
+        if pod is None:
             return None
-        return only(file for file in files.containers if _is_of(file, pod, holder.container))
+        return only(file for file in self.files(system).containers if _is_of(file, pod, holder.container))
+
+    def files(self, system: str) -> SystemFiles:
+        """Return the contents of a system's files; empty if they were not read."""
+        return self.facts.files.get(system, NO_FILES)
 
     def object_to(self, system: str, what: str, about: str, text: str) -> None:
         """Add a problem: ``what`` is one word, ``about`` names the thing, ``text`` is the cause."""
@@ -154,23 +158,18 @@ def main_containers(containers: Iterable[ContainerSpec]) -> list[str]:
     return [container.name for container in containers if not container.init]
 
 
-def _without_own_claims(allocations: Allocations, facts: NodeFacts) -> Allocations:
-    """Return the allocations without the exporter's own claims, which are for monitoring."""
-    own = (facts.pods or {}).get(facts.own_uid)
-    name = own.pod_name if own is not None else None
-    kept = tuple(claim for claim in allocations.claims if claim.holder.pod_name != name)
-    return allocations if len(kept) == len(allocations.claims) else replace(allocations, claims=kept)
+def _of_others(allocations: Allocations, over: Collection[PodName], own: PodName | None) -> Allocations:
+    """Return the allocations without pods that are over, and without claims of the exporter's own pod.
 
-
-def _of_live(allocations: Allocations, over: Collection[PodName]) -> Allocations:
-    """Return the allocations without pods that are over: old kubelets list them until they are deleted."""
-    if not over:
-        return allocations
-    return replace(
-        allocations,
-        allocated=tuple(held for held in allocations.allocated if held.holder.pod_name not in over),
-        claims=tuple(claim for claim in allocations.claims if claim.holder.pod_name not in over),
-    )
+    Old kubelets list a pod that is over until it is deleted; the exporter's claims are for monitoring.
+    """
+    allocated, claims = allocations.allocated, allocations.claims
+    # A plugin may have tens of thousands of ids.
+    if over:
+        allocated = tuple(held for held in allocated if held.holder.pod_name not in over)
+    without = {*over, own}
+    kept = tuple(claim for claim in claims if claim.holder.pod_name not in without)
+    return replace(allocations, allocated=allocated, claims=kept)
 
 
 def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[str]]]:
@@ -182,17 +181,6 @@ def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[st
         holder: {resource: frozenset(ids) for resource, ids in by_resource.items()}
         for holder, by_resource in held.items()
     }
-
-
-def _is_live(pod: PodIdentity) -> bool:
-    return pod.details is None or pod.details.phase not in OVER
-
-
-def _by_name(pods: tuple[PodIdentity, ...]) -> dict[PodName, PodIdentity]:
-    by_name: dict[PodName, list[PodIdentity]] = {}
-    for pod in pods:
-        by_name.setdefault(pod.pod_name, []).append(pod)
-    return {name: namesakes[0] for name, namesakes in by_name.items() if len(namesakes) == 1}
 
 
 def _is_of(file: ContainerFile, pod: PodIdentity, container: str) -> bool:

@@ -1,1 +1,166 @@
-"""Resource claims (DRA), by the driver that hands the devices out."""
+"""The DRA drivers of NVIDIA, AMD and HAMi.
+
+Device names of NVIDIA's driver:
+
+======================================  ==========================================================
+``gpu-<minor>``                         a whole GPU
+``gpu-<minor>-mig-<profile>-<p>-<s>``   a MIG device of profile number p that begins at slice s
+``gpu-<minor>-mig-<p>-<s>-<n>``         the same with n slices, in driver releases before 25.12
+``gpu-vfio-<n>``                        a GPU that is passed through to a virtual machine
+======================================  ==========================================================
+
+A MIG device that is created again keeps its name, but not its UUID. If NVML does not report the placement of
+MIG devices, the checkpoint of the DRA driver has the UUID. A passed-through GPU is held, but not visible to
+NVML: it counts as unresolved.
+"""
+
+import re
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+from exporter.model import ClaimedDevice, ContainerRef, DeviceSharing, DeviceUse, Meter, total
+from exporter.sharing.base import Entitled, Offer, Read, not_counted
+from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.dra.checkpoint import read_checkpoint
+from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Part, claim_uid
+from exporter.sharing.hami.cache_files import CACHE
+
+NVIDIA_DRIVER = "gpu.nvidia.com"
+GPU = re.compile(rf"gpu-({NUMBER})")
+MIG = re.compile(rf"gpu-({NUMBER})-mig-(.+)-({NUMBER})-({NUMBER})")
+NAMES = re.compile(rf"{GPU.pattern}|{MIG.pattern}|gpu-vfio-{NUMBER}")
+
+
+class Place(NamedTuple):
+    """A parsed device name; all but ``minor`` are for MIG devices."""
+
+    minor: int
+    profile: int | None = None
+    start: int | None = None  # first slice
+    size: int | None = None  # slices; None in newer names
+
+
+class Dra(ClaimSystem):
+    """NVIDIA's driver for GPUs. Its driver for compute domains gives out no GPUs."""
+
+    name = "dra"
+    driver = NVIDIA_DRIVER
+    names = NAMES
+    read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=NVIDIA_DRIVER))
+
+    def find(self, name: str) -> Device | None:
+        """Return the device with a name, by minor and MIG placement."""
+        place = parse_name(name)
+        if place is None:
+            return None
+        if place.profile is None:
+            return self.view.inventory.by_minor(place.minor)
+        return only(device for device in self.view.inventory.devices if _lies_at(device, place))
+
+
+def parse_name(name: str) -> Place | None:
+    """Return the parsed name of a device; None for one that is passed through."""
+    if (gpu := GPU.fullmatch(name)) is not None:
+        return Place(int(gpu[1]))
+    if (mig := MIG.fullmatch(name)) is None:
+        return None
+    minor, middle, last_but_one, last = mig.groups()
+    # In the old form the profile's number comes first; no profile's name is all digits.
+    if re.fullmatch(NUMBER, middle):
+        return Place(int(minor), int(middle), int(last_but_one), int(last))
+    return Place(int(minor), int(last_but_one), int(last))
+
+
+def _lies_at(device: Device, place: Place) -> bool:
+    mig, identity = device.mig, device.gpu.identity
+    if mig is None or identity.vendor != "nvidia" or identity.minor != place.minor:
+        return False
+    same_place = (mig.gi_profile, mig.gi_start) == (place.profile, place.start)
+    return same_place and place.size in (None, mig.gi_size)
+
+
+AMD_DRIVER = "gpu.amd.com"
+
+
+class AmdDra(ClaimSystem):
+    """AMD's driver. It has no checkpoint with claims."""
+
+    name = "amd-dra"
+    driver = AMD_DRIVER
+    names = re.compile(f"gpu-{NUMBER}-{NUMBER}")
+
+    def find(self, name: str) -> Device | None:
+        """Return the GPU or partition of a render node, whose minor is the last number of the name."""
+        minor = int(name.rpartition("-")[2])
+        return only(device for device in self.view.inventory.devices if _render_minor(device) == minor)
+
+    def mode_alone(self, device: Device) -> str:
+        """Return the mode of a device that one container has."""
+        return "exclusive" if device.mig is None else "amd-partition"
+
+
+def _render_minor(device: Device) -> int | None:
+    return device.mig.render_minor if device.mig is not None else device.gpu.identity.render_minor
+
+
+HAMI_DRIVER = "hami-core-gpu.project-hami.io"
+PREFIX = "hami-gpu-"
+
+
+class HamiDra(ClaimSystem):
+    """HAMi's driver: shares of GPUs, limited by libvgpu."""
+
+    name = "hami-dra"
+    driver = HAMI_DRIVER
+    names = re.compile(f"{PREFIX}{NUMBER}")
+    isolation = "soft"
+    read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=HAMI_DRIVER))
+
+    def find(self, name: str) -> Device | None:
+        """Return the GPU with a name."""
+        return self.view.inventory.by_minor(int(name.removeprefix(PREFIX)))
+
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
+        """Return the mode of shares, also for a GPU with one holder."""
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(offer.slices))
+
+    def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
+        """Return the sum of the container's shares."""
+        return self.entitled_by_shares(part, holder)
+
+    def limits(self, part: Part, claim: ClaimedDevice) -> Entitled:
+        """Return the limits in the checkpoint, else those in libvgpu's cache."""
+        noted = super().limits(part, claim)
+        if noted != Entitled():
+            return noted
+        # The cache has one limit for all shares of the claim on the device.
+        shares = {other.share_id for other in part.claims if claim_uid(other) == claim_uid(claim)}
+        use = self._use(part, claim) if len(shares) == 1 else None
+        return Entitled(use.memory_limit, use.compute_limit) if use is not None else noted
+
+    def meter(self, part: Part, holder: ContainerRef) -> Meter | None:
+        """Return the figures of libvgpu for a container that does not share its claims."""
+        claims = part.of(holder)
+        uses = {claim_uid(claim): self._use(part, claim) for claim in claims}
+        if None in uses.values() or any(len(part.sharers(claim)) > 1 for claim in claims):
+            return None
+        known = [use for use in uses.values() if use is not None]
+        return Meter(
+            source=CACHE,
+            memory=total([use.memory_used for use in known]),
+            compute=total([use.compute_used for use in known]),
+            memory_only=any(use.memory_only for use in known),
+        )
+
+    def exclusive(self, _part: Part) -> bool:
+        """Return False: every GPU can have several claims."""
+        return False
+
+    def _use(self, part: Part, claim: ClaimedDevice) -> DeviceUse | None:
+        """Return the use in the claim's cache."""
+        uid = claim_uid(claim)
+        if not uid:
+            return None
+        file = only(file for file in self.view.files(CACHE).containers if file.claim_uid == uid)
+        uses = file.devices if file is not None else ()
+        return next((use for use in uses if use.device == part.device.key.uuid), None)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from exporter.model import FileProblem, SystemFiles
+from exporter.model import Problem, SystemFiles
 from exporter.model.kubelet import quantity
+from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError, content, problem
-from exporter.sharing.base.system import Roots
 
 # A claim takes a few kilobytes, and a node has at most a few hundred claims.
 MOST_BYTES = 4 << 20
@@ -100,7 +100,7 @@ def decode(encoded: bytes, driver: str, path: Path) -> Checkpoint:
     except _ShapeError as error:
         raise UnusableError(f"is not a checkpoint: {error}") from error
     prepared: dict[tuple[str, str], tuple[Prepared, ...]] = {}
-    problems: list[FileProblem] = []
+    problems: list[Problem] = []
     for uid, claim in claims.items():
         try:
             prepared |= {(uid, device): shares for device, shares in _claim(claim, driver).items()}

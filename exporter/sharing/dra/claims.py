@@ -13,23 +13,23 @@ without a checkpoint it is unknown which, and so are the entitlements.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import ClassVar, NamedTuple
 
 from exporter.model import (
     ClaimedDevice,
     ContainerRef,
     DeviceKey,
-    DeviceProcess,
     DeviceSharing,
     HeldClaim,
     Meter,
+    total,
 )
 from exporter.model.kubelet import worst_health
-from exporter.model.sums import total
+from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 
@@ -77,7 +77,7 @@ class ClaimSystem(System):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        files = view.facts.files.get(self.name)
+        files = view.files(self.name)
         self._checkpoint = files if isinstance(files, Checkpoint) else Checkpoint()
         self._parts: dict[DeviceKey, Part] = {}
 
@@ -96,11 +96,10 @@ class ClaimSystem(System):
                 self._parts.setdefault(device.key, Part(device, [])).claims.append(claim)
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
         lost = [
-            Grant(holder=holder, resource=self.driver, device=None, slices=len(names))
-            for holder, names in sorted(missing.items())
+            Grant(holder, self.driver, None, slices=len(names)) for holder, names in sorted(missing.items())
         ]
-        unplaced = tuple((key, self.driver) for key in self._devices_of_unlisted_claims())
-        return Granted(grants=(*held, *lost), unplaced=unplaced)
+        unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
+        return Granted(grants=[*held, *lost], unplaced=unplaced)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode by the number of holders; the number of possible shares is unknown on the node."""
@@ -110,7 +109,8 @@ class ClaimSystem(System):
             return DeviceSharing(slices=counted)
         if part.alone:
             return DeviceSharing(sharing=self.mode_alone(device), isolation="hard", slices=counted)
-        mode, isolation = ("mps", "soft") if _serves_mps(device) else ("dra", "none")
+        serves_mps = device.mig is None and device.gpu.compute_mode == "exclusive_process"
+        mode, isolation = ("mps", "soft") if serves_mps or device.has_mps_clients else ("dra", "none")
         return DeviceSharing(sharing=mode, isolation=isolation, slices=counted)
 
     def mode_alone(self, device: Device) -> str:
@@ -241,8 +241,7 @@ def is_health_of(claim: ClaimedDevice, resource_id: str) -> bool:
     return resource_id == f"{claim.driver}/{claim.pool}/{claim.device}"
 
 
-def _share_key(claim: ClaimedDevice) -> tuple[str, str, str]:
-    return claim.claim_namespace, claim.claim, claim.share_id
+_share_key = attrgetter("claim_namespace", "claim", "share_id")
 
 
 def _equal_part(whole: Entitled, holders: int) -> Entitled:
@@ -250,13 +249,3 @@ def _equal_part(whole: Entitled, holders: int) -> Entitled:
     return Entitled(
         None if memory is None else memory // holders, None if compute is None else compute / holders
     )
-
-
-def _serves_mps(device: Device) -> bool:
-    if device.mig is not None:
-        return _has_clients(device.mig.processes)
-    return _has_clients(device.gpu.processes) or device.gpu.compute_mode == "exclusive_process"
-
-
-def _has_clients(processes: Iterable[DeviceProcess] | None) -> bool:
-    return any("mps" in process.kinds for process in processes or ())

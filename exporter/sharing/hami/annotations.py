@@ -2,9 +2,9 @@
 
 A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
 ``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers. ``libvgpu.py``,
-``vendor_system.py`` (also nodes) and ``nvidia.py`` (MIG allocations, nodes) call these. Elsewhere: the
+``vendor_system.py`` (also nodes) and ``__init__.py`` (MIG allocations, nodes) call these. Elsewhere: the
 templates of Ascend (``ascend.py``), annotations of one word (there and in ``vendors.py``), and the node's
-annotation of Volcano (``VolcanoVgpu`` in ``nvidia.py``).
+annotation of Volcano (``VolcanoVgpu`` in ``__init__.py``).
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from exporter.model import ContainerSpec, NodeObject
 from exporter.sharing.base.reading import parsed
 
-# Kubernetes rejects pods with larger annotations.
+# Kubernetes rejects objects with larger annotations.
 LONGEST = 256 * 1024
 MOST_OF_POD = (1 << 31) - 1
 DEVICE = re.compile(
@@ -147,10 +147,9 @@ def cordoned(text: str) -> frozenset[str]:
 
     Source: cordonedDevices of pkg/device/nvidia/device.go, https://github.com/Project-HAMi/HAMi/pull/2298.
     """
-    return frozenset(filter(None, map(str.strip, text[:LONGEST_OF_NODE].split(","))))
+    return frozenset(filter(None, map(str.strip, text[:LONGEST].split(","))))
 
 
-LONGEST_OF_NODE = 256 * 1024
 MOST_DEVICES = 1024
 MOST_OF_NODE = 1 << 20
 NUMBER = re.compile(r"[0-9]{1,6}")
@@ -180,7 +179,7 @@ def registered(node: NodeObject | None, key: re.Pattern[str]) -> dict[str, Regis
 
 def _of_json(text: str) -> dict[str, Registered]:
     try:
-        items = parsed(text, list, LONGEST_OF_NODE)[:MOST_DEVICES]
+        items = parsed(text, list, LONGEST)[:MOST_DEVICES]
     except ValueError:
         return {}
     return {
@@ -192,7 +191,7 @@ def _of_json(text: str) -> dict[str, Registered]:
 
 def _of_text(text: str) -> dict[str, Registered]:
     """Return the devices in the older form; without an index, a device's position counts."""
-    records = [record.split(",") for record in text[:LONGEST_OF_NODE].split(":")[:MOST_DEVICES]]
+    records = [record.split(",") for record in text[:LONGEST].split(":")[:MOST_DEVICES]]
     return {
         record[0]: Registered(
             number=_number_at(record[7:8], place),

@@ -12,7 +12,7 @@ mode gets a template from plugins up to 1.4.0, and the library from later ones.
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,16 +21,16 @@ from exporter.model import (
     ContainerRef,
     DeviceSharing,
     DeviceUse,
-    FileProblem,
     Meter,
+    Problem,
     SystemFiles,
 )
+from exporter.sharing.base import Claim, Offer, Read, Roots, unread_device, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import UnusableError, gathered, of_containers, opened, parsed, problem
-from exporter.sharing.base.system import Claim, Offer, Read, Roots, unread_device, whole_keys, words_of
+from exporter.sharing.base.reading import UnusableError, of_containers, opened, parsed, problem
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
-from exporter.sharing.hami.cache_owners import filed, names_by_pod
+from exporter.sharing.hami.cache_files import filed, names_by_pod
 from exporter.sharing.hami.vendor_system import WORDS, HamiVendor, Kind, Part
 
 NAME = "vnpu_local_shmem"
@@ -44,22 +44,27 @@ _SLOT = struct.Struct("<ii8QIi")
 
 def read_vnpu(roots: Roots) -> SystemFiles:
     """Return the files of all containers."""
-    return gathered(of_containers(f"{roots.hami_vnpu}/containers", _of_container))
+    problems: list[Problem] = []
+    files = [
+        ContainerFile(pod_uid=pod, container=container, devices=devices)
+        for folder, pod, container in of_containers(f"{roots.hami_vnpu}/containers", problems)
+        if (devices := _of_container(f"{folder}/{NAME}", problems)) is not None
+    ]
+    return SystemFiles(containers=tuple(files), problems=tuple(problems))
 
 
-def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
-    path = f"{folder}/{NAME}"
+def _of_container(path: str, problems: list[Problem]) -> tuple[DeviceUse, ...] | None:
+    """Return the devices in the file of a container, None if that is unusable."""
     try:
-        devices = _devices(path)
+        return _devices(path)
     except FileNotFoundError:
         # The folder exists before its file, and already shows that the library limits the container.
-        devices = ()
+        return ()
     except NotADirectoryError:
-        return
+        return None
     except (OSError, UnusableError) as error:
-        yield problem(path, error)
-        return
-    yield ContainerFile(pod_uid=pod, container=container, devices=devices)
+        problems.append(problem(path, error))
+        return None
 
 
 def _devices(path: str) -> tuple[DeviceUse, ...]:
@@ -134,8 +139,7 @@ class HamiAscend(HamiVendor):
         """Return the mode; isolation is soft by the library, hard by the driver's templates."""
         isolations = self._isolations[device.key.uuid]
         isolation = "soft" if "soft" in isolations else "" if "" in isolations else "hard"
-        base = super().sharing(device, offer)
-        return DeviceSharing(sharing=base.sharing, isolation=isolation, slices=base.slices)
+        return replace(super().sharing(device, offer), isolation=isolation)
 
     def compute(self, holder: ContainerRef, part: Part) -> float | None:
         """Return the limit of the library, or the template's share of the NPU's AI cores."""

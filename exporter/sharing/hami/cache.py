@@ -1,31 +1,24 @@
 """Decoder of the caches of HAMi's library libvgpu: shared memory of a container's processes.
 
-HAMi's device plugin has a cache for each container, HAMi's DRA driver one for each claim.
+Five layouts were released, and one more was in between. The file's size identifies the layout, or else the
+minor version, or else the position of the slots in use. A running container keeps the layout of the library
+that it started with. Source: HAMi-core, ``src/multiprocess/multiprocess_memory_limit.h``.
 """
 
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 
-from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
-from exporter.sharing.base.reading import (
-    MOST_CONTAINERS,
-    Pread,
-    UnusableError,
-    gathered,
-    listed,
-    of_containers,
-    opened,
-    problem,
-)
-from exporter.sharing.base.system import Roots
-from exporter.sharing.hami.cache_layout import DEVICES, MAGIC, MAJOR, SLOTS, UUID_SIZE, Layout, layouts_of
+from exporter.model import DeviceUse
+from exporter.sharing.base.reading import Pread, UnusableError
 
-# A folder has the cache, the library and its lock; the container can add files.
-MOST_FILES = 64
+MAGIC = 19920718
+MAJOR = 1
+DEVICES = 16
+SLOTS = 1024
+UUID_SIZE = 96
 MOST_BYTES = 1 << 50
 # A writer takes less than a microsecond, unless it was killed halfway.
 TRIES = 4
@@ -38,6 +31,90 @@ _EACH = struct.Struct(f"<{DEVICES}Q")
 _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One layout of a cache: 64-bit little-endian, offsets in bytes, those in a slot from its beginning."""
+
+    name: str
+    file_size: int
+    minor: int | None  # version; None if the file has none
+    device_count: int
+    slot_size: int
+    # In a slot:
+    total: int  # memory that the process counts on the first device
+    used_size: int  # distance to the next device's ``total``
+    seen: int  # memory that the library's watcher saw, 8 bytes for each device
+    sm: int | None  # percent of the first device; None if the layout has none
+    status: int
+    seqlock: int | None  # None if the layout has none
+    at_once: bool = False  # ``seen`` is written together with ``sm``, else before ``sm`` is measured
+    # A process may count memory in a slot that it had before and that is now free (HAMi-core issue 191).
+    strays: bool = False
+
+    @property
+    def uuids(self) -> int:
+        """Offset of the devices' uuids."""
+        return self.device_count + _COUNT.size
+
+    @property
+    def memory_limits(self) -> int:
+        """Offset of the devices' limits in bytes."""
+        return self.uuids + DEVICES * UUID_SIZE
+
+    @property
+    def compute_limits(self) -> int:
+        """Offset of the devices' limits in percent."""
+        return self.memory_limits + _EACH.size
+
+    @property
+    def slots(self) -> int:
+        """Offset of the processes' slots."""
+        return self.compute_limits + _EACH.size
+
+    @property
+    def slot_count(self) -> int:
+        """Offset of the number of slots in use."""
+        return self.slots + SLOTS * self.slot_size
+
+
+_OLDEST = Layout(
+    name="0a",
+    file_size=804681,
+    minor=None,
+    device_count=48,
+    slot_size=784,
+    total=40,
+    used_size=40,
+    seen=648,
+    sm=None,
+    status=776,
+    seqlock=None,
+)
+_UNVERSIONED = replace(_OLDEST, name="v0", file_size=1197897, slot_size=1168, sm=792, status=1160)
+_FIRST = Layout(
+    name="1.1",
+    file_size=2008953,
+    minor=1,
+    device_count=56,
+    slot_size=1960,
+    total=40,
+    used_size=64,
+    seen=1032,
+    sm=1176,
+    status=1928,
+    seqlock=None,
+)
+# Not released; builds of early 2026: the header of 1.1 with a seqlock before the use.
+_BETWEEN = replace(
+    _FIRST, name="1.1-between", total=48, seen=1040, sm=1184, status=1936, seqlock=8, strays=True
+)
+# One release under version 1.1 has the same slots, and a semaphore before the devices.
+_SHIFTED = replace(_BETWEEN, name="1.1-shifted", file_size=2008985, device_count=88, at_once=True)
+_SECOND = replace(_FIRST, name="1.2", minor=2, seqlock=1936, at_once=True)
+
+LAYOUTS = (_OLDEST, _UNVERSIONED, _FIRST, _SHIFTED, _BETWEEN, _SECOND)
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """The content of one cache."""
@@ -47,13 +124,6 @@ class Content:
     problems: tuple[str, ...] = ()
 
 
-def read_hami(roots: Roots) -> SystemFiles:
-    """Return the caches of all containers and claims. Volcano's folder is one level deeper than HAMi's."""
-    folders = (roots.hami / "containers", roots.hami / "vgpu/containers")
-    container_files = (of_containers(folder, _of_container) for folder in folders)
-    return gathered(chain(*container_files, _claims(roots.hami / "claims")))
-
-
 def decode(pread: Pread, size: int) -> Content:
     """Return the content of a cache of ``size`` bytes; it is empty before its first use.
 
@@ -61,7 +131,7 @@ def decode(pread: Pread, size: int) -> Content:
     """
     if size == 0:
         return Content()
-    fitting = layouts_of(size)
+    fitting = [layout for layout in LAYOUTS if layout.file_size == size]
     if not fitting:
         raise UnusableError(f"has {size} bytes, like no known layout")
     magic, major, minor = _VERSION.unpack(pread(_VERSION.size, 0))
@@ -209,42 +279,3 @@ class _Cache:
     def _seen(self, slot: bytes, place: int) -> int:
         value: int = _COUNT.unpack_from(slot, self._layout.seen + place * _COUNT.size)[0]
         return value
-
-
-def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
-    return _in_folder(folder, pod_uid=pod, container=container)
-
-
-def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:
-    for name in listed(folder, MOST_CONTAINERS):
-        if isinstance(name, FileProblem):
-            yield name
-        else:
-            yield from _in_folder(f"{folder}/{name}", claim_uid=name)
-
-
-def _in_folder(folder: str, **owner: str) -> Iterator[ContainerFile | FileProblem]:
-    """Yield the cache of a folder; a folder without a cache yet gives a file without devices."""
-    entries = list(listed(folder, MOST_FILES))
-    caches = [name for name in entries if isinstance(name, str) and name.endswith(".cache")]
-    problems = [entry for entry in entries if isinstance(entry, FileProblem)]
-    yield from problems
-    if len(caches) > 1:
-        yield problem(folder, f"has {len(caches)} caches instead of one")
-    elif caches:
-        yield from _of_cache(f"{folder}/{caches[0]}", owner)
-    elif not problems:
-        yield ContainerFile(devices=(), pids=None, **owner)
-
-
-def _of_cache(path: str, owner: dict[str, str]) -> Iterator[ContainerFile | FileProblem]:
-    try:
-        with opened(path) as (size, pread):
-            content = decode(pread, size)
-    except FileNotFoundError:
-        return
-    except (OSError, UnusableError) as error:
-        yield problem(path, error)
-        return
-    yield from (problem(path, text) for text in content.problems)
-    yield ContainerFile(devices=content.devices, pids=content.pids, **owner)

@@ -9,7 +9,7 @@ running container.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 from exporter.model import (
@@ -18,16 +18,14 @@ from exporter.model import (
     ContainerSpec,
     DeviceSharing,
     Meter,
-    PodDetails,
-    PodIdentity,
+    total,
 )
 from exporter.model.kubelet import PodName
-from exporter.model.sums import total
+from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, Offer, System, grouped
 from exporter.sharing.base.inventory import Device, only, parse_device_id
-from exporter.sharing.base.system import MEBIBYTE, Claim, Grant, Granted, Offer, System, grouped
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, places_of
-from exporter.sharing.hami.cache_owners import CACHE, filed, in_common, meter_of, names_by_pod
+from exporter.sharing.hami.cache_files import CACHE, filed, in_common, meter_of, names_by_pod
 
 HAMI_KEYS = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 VOLCANO_KEYS = ("volcano.sh/vgpu-ids-new",)
@@ -55,7 +53,10 @@ NO_ANNOTATION = PodAnnotation({}, {}, {})
 
 
 class LibvgpuSystem(System):
-    """A scheduler that shares GPUs by libvgpu."""
+    """A scheduler that shares GPUs by libvgpu.
+
+    Slices of a resource that it knows belong to it unless an annotation differs.
+    """
 
     isolation = "soft"
     keys: ClassVar[tuple[str, ...]] = ()  # keys of its annotations; the first in a pod counts
@@ -63,48 +64,39 @@ class LibvgpuSystem(System):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self._annotations: dict[str, PodAnnotation] = {}
-
-    def named(self, resource: str) -> bool:
-        """Return True if slices of this resource belong to this system unless an annotation differs."""
-        raise NotImplementedError
-
-    def knows(self, resource: str) -> bool:
-        """Return True if slices of a resource may belong to this system."""
-        return self.named(resource)
+        self._annotations: dict[PodName, PodAnnotation] = {}
 
     def owns(self, resource: str, device_id: str) -> bool:
         """Return True if an id is a slice of a GPU, under a resource of this system."""
-        return self.named(resource) and SLICE.fullmatch(device_id) is not None
+        return self.knows(resource) and SLICE.fullmatch(device_id) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Return the GPU of a slice's id."""
         # First the id: other plugins have tens of thousands of ids.
         match = SLICE.fullmatch(device_id)
-        if match is None or not self.named(resource):
+        if match is None or not self.knows(resource):
             return None
         return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard on MIG devices."""
         if device.mig is None:
-            return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)
+            return super().sharing(device, offer)
         # Allocatable slices are of the whole GPU: the number for this MIG device is unknown.
         counted = tuple(count._replace(offered=count.offered or None) for count in offer.slices)
         return DeviceSharing(sharing=self.name, isolation="hard", slices=counted)
 
     def grants(self) -> Granted:
         """Return the grants by annotations, else by caches."""
-        grants: list[Grant] = []
-        settled: set[tuple[ContainerRef, str]] = set()
+        granted = Granted()
         for holder, resources, ids in self._holders:
             parts = list(self._parts(holder, ids))
             for same_device in grouped(parts, key=lambda part: part.device and part.device.key):
                 meter = meter_of(self._file(holder), same_device[0].device)
-                grants.append(_grant(holder, resources[0], same_device, meter))
+                granted.grants.append(_grant(holder, resources[0], same_device, meter))
             if parts:
-                settled |= {(holder, resource) for resource in resources}
-        return Granted(grants=tuple(grants), settled=frozenset(settled))
+                granted.settle(holder, resources)
+        return granted
 
     def memory(self, device: HamiDevice) -> int | None:
         """Return the memory limit of an annotation in bytes, None if it has none."""
@@ -152,7 +144,7 @@ class LibvgpuSystem(System):
         annotations = self.view.annotations(holder)
         annotated = any(key in annotations for key in self.keys)
         others = not annotated and any(key in annotations for key in (*HAMI_KEYS, *VOLCANO_KEYS))
-        ours = annotated or (not others and self.named(resource))
+        ours = annotated or (not others and self.knows(resource))
         return ours and any(
             SLICE.fullmatch(device_id) or (annotated and device_id.startswith(MIG)) for device_id in ids
         )
@@ -194,36 +186,35 @@ class LibvgpuSystem(System):
         pod = self.view.pod(holder)
         here = self._caches.get(pod.uid, set()) if pod is not None else set()
         several = self._sharers[holder.pod_name] > 1
-        if several and in_common(here, self.view.details(holder)):
+        if several and in_common(here, self.view.main_containers(holder)):
             return None
         name = self._annotation(holder).filed.get(holder.container, holder.container)
         return self.view.file(CACHE, holder._replace(container=name))
 
     def _annotation(self, holder: ContainerRef) -> PodAnnotation:
         """Return the parsed annotation of a container's pod; empty if it is missing or malformed."""
+        if holder.pod_name not in self._annotations:
+            self._annotations[holder.pod_name] = self._parse(holder)
+        return self._annotations[holder.pod_name]
+
+    def _parse(self, holder: ContainerRef) -> PodAnnotation:
         pod = self.view.pod(holder)
-        if pod is None or pod.details is None:
+        annotations = self.view.annotations(holder)
+        key = next((key for key in self.keys if key in annotations), None)
+        if pod is None or pod.details is None or key is None:
             return NO_ANNOTATION
-        if pod.uid not in self._annotations:
-            self._annotations[pod.uid] = self._parse(pod, pod.details)
-        return self._annotations[pod.uid]
-
-    def _parse(self, pod: PodIdentity, details: PodDetails) -> PodAnnotation:
-        key = next((key for key in self.keys if key in details.annotations), None)
-        if key is None:
+        segments = self.read_note(
+            holder, key, annotations[key], partial(parse_allocation, lenient=self.lenient)
+        )
+        if segments is None:
             return NO_ANNOTATION
-        try:
-            segments = parse_allocation(details.annotations[key], lenient=self.lenient)
-        except ValueError as error:
-            self.object_to(pod, key, error)
-            return NO_ANNOTATION
-        places = places_of(segments, details.containers, lambda container: self._asks(pod, container))
+        containers = pod.details.containers
+        places = places_of(segments, containers, partial(self._asks, holder))
         devices = {name: segments[place] for name, place in places.items()}
-        here = self._caches.get(pod.uid, set())
-        return PodAnnotation(devices, places, filed(here, places, details.containers))
+        return PodAnnotation(devices, places, filed(self._caches.get(pod.uid, set()), places, containers))
 
-    def _asks(self, pod: PodIdentity, container: ContainerSpec) -> bool:
-        held = self.view.held.get(ContainerRef(pod.namespace, pod.name, container.name), {})
+    def _asks(self, holder: ContainerRef, container: ContainerSpec) -> bool:
+        held = self.view.held.get(holder._replace(container=container.name), {})
         return any(resource in self._resources for resource in (*held, *limited(container)))
 
 

@@ -6,25 +6,24 @@ AMD's.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, ContainerSpec, Meter, PodDetails
-from exporter.model.sums import total
-from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import (
+from exporter.sharing.base import (
     MEBIBYTE,
     Claim,
     Grant,
     Granted,
     System,
+    by_device,
     first_match,
-    grouped,
     unread_device,
     words_of,
 )
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -76,7 +75,7 @@ class HamiVendor(System):
     kinds: ClassVar[tuple[Kind, ...]] = ()
     resources: ClassVar[re.Pattern[str]] = NEVER
     counting: ClassVar[re.Pattern[str]] = NEVER  # resources that count devices
-    own: ClassVar[re.Pattern[str]] = NEVER  # resources that only HAMi has
+    own: ClassVar[re.Pattern[str]] = NEVER
     registers: ClassVar[re.Pattern[str]] = NEVER  # annotations of nodes that list devices
     words = WORDS
 
@@ -88,16 +87,7 @@ class HamiVendor(System):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self._read: dict[str, Parts | None] = {}
         self.registered: Mapping[str, Registered] = registered(view.facts.node, self.registers)
-
-    def knows(self, resource: str) -> bool:
-        """Return True if only HAMi has this resource."""
-        return self.own.fullmatch(resource) is not None
-
-    def owns(self, resource: str, _device_id: str) -> bool:
-        """Return True if only HAMi has this resource."""
-        return self.own.fullmatch(resource) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Return a claim without a device, which HAMi's ids do not have."""
@@ -105,17 +95,16 @@ class HamiVendor(System):
 
     def grants(self) -> Granted:
         """Return the grants by the annotations of pods."""
-        grants: list[Grant] = []
-        settled: set[tuple[ContainerRef, str]] = set()
+        granted = Granted()
         for holder, held in self.view.held.items():
             mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
             annotated = self.is_annotated(frozenset().union(*mine.values()))
             details = self.view.details(holder) if annotated else None
             holder_grants = list(self._of_holder(holder, details, mine)) if details is not None else []
-            grants += map(_sum, grouped(holder_grants, key=lambda grant: grant.device and grant.device.key))
+            granted.grants += by_device(holder_grants)
             if holder_grants:
-                settled |= {(holder, resource) for resource in mine}
-        return Granted(grants=tuple(grants), settled=frozenset(settled))
+                granted.settle(holder, mine)
+        return granted
 
     def is_annotated(self, ids: frozenset[str]) -> bool:
         """Return True if annotations have the shares of a container with these ids."""
@@ -159,7 +148,7 @@ class HamiVendor(System):
         if parts_by_container is None or len(parts) > most:
             if parts_by_container is not None:
                 self.object_to_container(holder, parts[0].key, f"{len(parts)} devices for {most} {resource}")
-            yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
+            yield Grant(holder, resource, None, slices=len(ids))
             return
         # If ids count cores or slices, each device has the same number of them.
         slices_each, rest = divmod(len(ids), len(parts)) if parts else (0, 0)
@@ -184,18 +173,12 @@ class HamiVendor(System):
 
     def _parts(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
         """Return the shares in a pod's annotations by container, None if one of them is malformed."""
-        name = f"{holder.namespace}/{holder.pod}"
-        if name not in self._read:
-            self._read[name] = self._parse(holder, details)
-        return self._read[name]
-
-    def _parse(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
         parts_by_container: dict[str, tuple[Part, ...]] = {}
-        for key, kind in self._keys(details):
-            try:
-                segments = parse_allocation(details.annotations[key])
-            except ValueError as error:
-                self.object_to(holder, key, error)
+        for key, kind in product(sorted(details.annotations), self.kinds):
+            if not kind.key.fullmatch(key):
+                continue
+            segments = self.read_note(holder, key, details.annotations[key], parse_allocation)
+            if segments is None:
                 return None
             asks = partial(self._asks, holder, kind.asked or self.resources)
             places = places_of(segments, details.containers, asks)
@@ -204,22 +187,6 @@ class HamiVendor(System):
                 parts_by_container[name] = (*parts_by_container.get(name, ()), *given)
         return parts_by_container
 
-    def _keys(self, details: PodDetails) -> Iterator[tuple[str, Kind]]:
-        for key in sorted(details.annotations):
-            for kind in self.kinds:
-                if kind.key.fullmatch(key):
-                    yield key, kind
-
     def _asks(self, holder: ContainerRef, asked: re.Pattern[str], spec: ContainerSpec) -> bool:
         own = holder._replace(container=spec.name)
         return any(map(asked.fullmatch, (*limited(spec), *self.view.held.get(own, ()))))
-
-
-def _sum(grants: Sequence[Grant]) -> Grant:
-    """Return the sum of a container's grants of one device."""
-    return replace(
-        grants[0],
-        slices=sum(grant.slices for grant in grants),
-        memory_entitled=total([grant.memory_entitled for grant in grants]),
-        compute_entitled=total([grant.compute_entitled for grant in grants]),
-    )

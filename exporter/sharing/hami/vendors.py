@@ -1,15 +1,15 @@
-"""HAMi's devices of vendors other than NVIDIA: their resources and keys; ``vendor_system.py`` parses them."""
+"""HAMi's devices of vendors other than NVIDIA: their resources and keys, which ``vendor_system.py`` uses."""
 
 import re
 from typing import ClassVar
 
 from exporter.model import ContainerRef
+from exporter.sharing.base import Claim, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, System, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.ascend import HamiAscend
 from exporter.sharing.hami.vendor_system import WORDS, HamiVendor, Kind, Part
-from exporter.sharing.others.amd_plugin import Amd
+from exporter.sharing.plain_plugins import Amd
 
 GPU = "amd.com/gpu"
 SLICE = re.compile(r"([^#]{1,64})#[0-9]{1,4}")

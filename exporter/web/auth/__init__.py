@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from exporter.web.auth.access import WebAccess
-    from exporter.web.auth.gate import Gate
 
-__all__ = ["access_of", "gate_of"]
+__all__ = ["access_of"]
 
 
 def access_of(web_config: Path | None) -> "WebAccess | None":
@@ -20,12 +19,3 @@ def access_of(web_config: Path | None) -> "WebAccess | None":
     from exporter.web.auth.access import WebAccess  # noqa: PLC0415
 
     return WebAccess(web_config)
-
-
-def gate_of(access: "WebAccess | None") -> "Gate | None":
-    """Return the gate for an access, None without one."""
-    if access is None:
-        return None
-    from exporter.web.auth.gate import Gate  # noqa: PLC0415 - as in access_of
-
-    return Gate(access)

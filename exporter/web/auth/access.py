@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from exporter.config.settings import SettingsError
+from exporter.config import SettingsError
 from exporter.web.auth.web_config import IF_GIVEN, REQUIRED, Pem, TlsConfig, WebConfig, parse_web_config
 from exporter.web.auth.yaml_document import DocumentError
 

@@ -5,7 +5,7 @@ import binascii
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import lru_cache
 
 from aiohttp import web
 
@@ -23,42 +23,40 @@ PROBES = ("/-/healthy", "/-/ready")
 class Gate:
     """Checks passwords and the rate of requests, by the current configuration."""
 
-    def __init__(self, access: WebAccess, passwords: Passwords | None = None) -> None:
+    def __init__(self, access: WebAccess) -> None:
         self._access = access
-        self._passwords = passwords or Passwords()
-        self._rate: tuple[float, int] = (0.0, 0)
-        self._requests: Budget | None = None
+        self._passwords = Passwords()
+        # The budget of requests, by the configured interval and burst.
+        self._requests = lru_cache(1)(lambda interval, burst: Budget(burst, 1 / interval, time.monotonic))
 
     def guard(self, app: web.Application) -> None:
         """Guard all routes of an application; call it after ``answer_errors``, which renders refusals."""
-        app.middlewares.append(self._middleware())
+
+        @web.middleware
+        async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
+            # By its route, since paths have several spellings.
+            resource = request.match_info.route.resource
+            if resource is None or not resource.canonical.endswith(PROBES):
+                await self._ask_for_password(request)
+                # After the password: clients without one must not use up the rate of the others.
+                self._keep_to_rate()
+            return await handler(request)
+
+        app.middlewares.append(ask)
         add_headers(app, lambda: self._access.config.headers)
 
     def close(self) -> None:
         """Stop checking passwords."""
         self._passwords.close()
 
-    def _middleware(self) -> Any:
-        @web.middleware
-        async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if not _is_probe(request):
-                await self._ask_for_password(request)
-                # After the password: clients without one must not use up the rate of the others.
-                self._keep_to_rate()
-            return await handler(request)
-
-        return ask
-
     def _keep_to_rate(self) -> None:
         config = self._access.config
         if not config.interval:
             return
-        if self._requests is None or self._rate != (config.interval, config.burst):
-            self._rate = (config.interval, config.burst)
-            self._requests = Budget(config.burst, 1 / config.interval, time.monotonic)
-        if self._requests.left < 1:
-            raise _too_many("Too many requests: rate_limit is exceeded.", self._requests.seconds_until(1))
-        self._requests.take()
+        requests = self._requests(config.interval, config.burst)
+        if requests.left < 1:
+            raise _too_many("Too many requests: rate_limit is exceeded.", requests.seconds_until(1))
+        requests.take()
 
     async def _ask_for_password(self, request: web.Request) -> None:
         users = self._access.config.users
@@ -77,12 +75,6 @@ class Gate:
         raise web.HTTPUnauthorized(
             text=sentence, headers={"WWW-Authenticate": CHALLENGE, "Cache-Control": "no-store"}
         )
-
-
-def _is_probe(request: web.Request) -> bool:
-    """Return whether a request is a health check, by its route, since paths have several spellings."""
-    resource = request.match_info.route.resource
-    return resource is not None and resource.canonical.endswith(PROBES)
 
 
 def _credentials(header: str) -> tuple[bytes, bytes] | None:

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 
 import bcrypt
 
@@ -51,31 +52,18 @@ class Budget:
         """Take an amount, even if less is left."""
         self._left = self.left - amount
 
-    def give_back(self, amount: float = 1.0) -> None:
-        """Return an amount to the budget."""
-        self._left = min(self._most, self.left + amount)
+    def give_back(self) -> None:
+        """Return 1 to the budget."""
+        self._left = min(self._most, self.left + 1)
 
     def seconds_until(self, amount: float) -> float:
         """Return the seconds until this amount is left."""
         return max(0.0, (amount - self.left) / self._rate)
 
 
-class Budgets:
-    """A budget for each client; the least recently used ones are dropped."""
-
-    def __init__(self, most: float, rate: float, clock: Clock) -> None:
-        self._most = most
-        self._rate = rate
-        self._clock = clock
-        self._of: OrderedDict[str, Budget] = OrderedDict()
-
-    def of(self, client: str) -> Budget:
-        """Return the budget of a client."""
-        budget = self._of.setdefault(client, Budget(self._most, self._rate, self._clock))
-        self._of.move_to_end(client)
-        if len(self._of) > MOST_CLIENTS:
-            self._of.popitem(last=False)
-        return budget
+def budgets(most: float, rate: float, clock: Clock) -> Callable[[str], Budget]:
+    """Return a function that returns the budget of a client; the least recently used ones are dropped."""
+    return lru_cache(MOST_CLIENTS)(lambda _client: Budget(most, rate, clock))
 
 
 log = logging.getLogger(__name__)
@@ -117,19 +105,16 @@ class _Check:
 
 
 class Passwords:
-    """Checks passwords with a CPU budget of ``share`` and ``at_once``; ``clock`` returns seconds."""
+    """Checks passwords with a CPU budget of ``share`` and ``at_once``."""
 
-    def __init__(
-        self, *, share: float = SHARE_OF_CPU, at_once: float = CPU_AT_ONCE, clock: Clock = time.monotonic
-    ) -> None:
+    def __init__(self, *, share: float = SHARE_OF_CPU, at_once: float = CPU_AT_ONCE) -> None:
         self._secret = os.urandom(32)
         self._right = _Known()
         self._wrong = _Known()
-        self._cpu = Budget(at_once, share, clock)
-        self._guesses = Budgets(GUESSES, GUESSES_PER_SECOND, clock)
+        self._cpu = Budget(at_once, share, time.monotonic)
+        self._budget_of = budgets(GUESSES, GUESSES_PER_SECOND, time.monotonic)
         self._checks: dict[bytes, _Check] = {}
         self._running: asyncio.Task[None] | None = None
-        self._clock = clock
         self._logged_at = -math.inf
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
 
@@ -171,7 +156,7 @@ class Passwords:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _enqueue(self, key: bytes, password: bytes, hashed: bytes, exists: bool, client: str) -> _Check:
-        guesses = self._guesses.of(client)
+        guesses = self._budget_of(client)
         if guesses.left < 1:
             raise TooManyGuessesError(guesses.seconds_until(1))
         clean = guesses.full
@@ -217,10 +202,10 @@ class Passwords:
     def _note(self, check: _Check, right: bool) -> None:
         if right:
             self._right.add(check.key)
-            self._guesses.of(check.client).give_back()
+            self._budget_of(check.client).give_back()
         else:
             self._wrong.add(check.key)
-            now = self._clock()
+            now = time.monotonic()
             if now - self._logged_at >= _QUIET:
                 self._logged_at = now
                 log.warning(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exporter.web.auth.yaml_document import DocumentError, Section, curtailed, read_document
+from exporter.web.auth.yaml_document import Section, curtailed, read_document
 
 VERSIONS = ("TLS12", "TLS13")
 _TOO_OLD = ("TLS10", "TLS11")
@@ -90,7 +90,7 @@ def parse_web_config(content: bytes, folder: Path) -> WebConfig:
     document = read_document(content)
     tls = _tls(document.section("tls_server_config"), folder)
     http = document.section("http_server_config")
-    http.flag("http2", default=True)  # ignored: clients that offer HTTP/2 also offer HTTP/1.1
+    http.flag("http2")  # ignored: clients that offer HTTP/2 also offer HTTP/1.1
     headers = _headers(http.section("headers"))
     http.end()
     users = _users(document.section("basic_auth_users"))
@@ -112,7 +112,7 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
     newest = section.choice("max_version", versions, VERSIONS[-1])
     names = section.choices("cipher_suites", (*CIPHERS_12, *CIPHERS_13))
     curves = section.choices("curve_preferences", tuple(CURVES))
-    prefer = section.flag("prefer_server_cipher_suites", default=True)
+    prefer = section.flag("prefer_server_cipher_suites")
     sans = section.texts("client_allowed_sans")
     section.end()
     # Also if TLS is off: a file with an old version expects it to be served.
@@ -203,6 +203,3 @@ def _users(section: Section) -> Mapping[bytes, bytes]:
         except UnicodeEncodeError:
             section.fail(name, "the name is not valid text")
     return users
-
-
-__all__ = ["DocumentError", "Pem", "TlsConfig", "WebConfig", "parse_web_config"]

@@ -7,10 +7,13 @@ from typing import NoReturn
 
 import yaml
 
+from exporter.config.parse import compose_yaml
+
 _NULL = "tag:yaml.org,2002:null"
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _TRUE = frozenset({"true", "yes", "on"})
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|h|m|s))+|0")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _PART = re.compile(r"([0-9.]+)([a-zµ]+)")
 _HASH = re.compile(r"\$2[a-z]?\$\S*")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -47,11 +50,11 @@ class Section:
         node = self._take(key)
         return "" if node is None else _scalar(node, self._named(key)).value
 
-    def flag(self, key: str, default: bool) -> bool:
-        """Return true or false."""
+    def flag(self, key: str) -> bool:
+        """Return true or false, true if it is missing."""
         node = self._take(key)
         if node is None:
-            return default
+            return True
         scalar = _scalar(node, self._named(key))
         if scalar.tag != _BOOLEAN:
             _refuse(node, self._named(key), "this must be true or false")
@@ -59,23 +62,21 @@ class Section:
 
     def number(self, key: str) -> int:
         """Return a non-negative integer, 0 if it is missing."""
-        node = self._take(key)
-        if node is None:
-            return 0
-        text = _scalar(node, self._named(key)).value
-        if not re.fullmatch(r"[0-9]{1,9}", text):
-            _refuse(node, self._named(key), "this must be a whole number, such as 20")
-        return int(text)
+        return int(self._matching(key, _NUMBER, "a whole number, such as 20") or 0)
 
     def duration(self, key: str) -> float:
         """Return a duration in Go's format, in seconds; 0 if it is missing."""
+        text = self._matching(key, _DURATION, "a duration with its unit, such as 100ms or 1s")
+        return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+
+    def _matching(self, key: str, pattern: re.Pattern[str], what: str) -> str:
         node = self._take(key)
         if node is None:
-            return 0.0
-        text = _scalar(node, self._named(key)).value
-        if not _DURATION.fullmatch(text):
-            _refuse(node, self._named(key), "this must be a duration with its unit, such as 100ms or 1s")
-        return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+            return ""
+        text: str = _scalar(node, self._named(key)).value
+        if not pattern.fullmatch(text):
+            _refuse(node, self._named(key), f"this must be {what}")
+        return text
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of plain texts, empty if it is missing."""
@@ -102,9 +103,9 @@ class Section:
         """Return a list of known texts, empty if it is missing."""
         node = self._nodes.get(key)
         texts = self.texts(key)
-        for text in texts:
-            if node is not None and text not in known:
-                _refuse(node, self._named(key), f"{curtailed(text)!r} is not one of {', '.join(known)}")
+        unknown = next((text for text in texts if text not in known), None)
+        if node is not None and unknown is not None:
+            _refuse(node, self._named(key), f"{curtailed(unknown)!r} is not one of {', '.join(known)}")
         return texts
 
     def end(self) -> None:
@@ -132,12 +133,10 @@ class Section:
 def read_document(content: bytes) -> Section:
     """Return the outermost section of YAML; raises DocumentError."""
     try:
-        return Section(yaml.compose(content, Loader=yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise DocumentError(f"not valid YAML: {line}{error.problem}") from None
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        raise DocumentError(f"not valid YAML: {' '.join(str(error).split())}") from None
+        root = compose_yaml(content)
+    except ValueError as error:
+        raise DocumentError(str(error)) from None
+    return Section(root)
 
 
 def curtailed(text: str) -> str:

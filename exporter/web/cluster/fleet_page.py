@@ -1,9 +1,12 @@
 """The page of a cluster, made from the last answer."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from exporter.advice.model import Advice, Window
+from exporter.fleet import Fleet, NodeKey
 from exporter.fleet.amounts import (
     Amount,
     Share,
@@ -15,13 +18,13 @@ from exporter.fleet.amounts import (
     whole,
     word,
 )
-from exporter.fleet.cluster_model import Fleet
+from exporter.fleet.cluster_advice import Named, names_of, savings_lines, verdict_words
 from exporter.fleet.rendering import gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import FleetRead
-from exporter.formats.wording import UNKNOWN, duration, gibibytes, plural
-from exporter.web.cluster.advice_table import advice_table, advice_totals
-from exporter.web.cluster.fleet_rows import Table
+from exporter.fleet.watch import AdviceRead, FleetRead
+from exporter.formats.advice import advice_paragraphs
+from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, plural
+from exporter.web.cluster.fleet_rows import AdviceRow, Heading, Table
 from exporter.web.cluster.fleet_tables import (
     QUERY_FAILED,
     Orders,
@@ -34,9 +37,9 @@ from exporter.web.cluster.fleet_tables import (
     size_bar,
 )
 from exporter.web.html import Drawing, piece
-from exporter.web.pages.picture.bars import Bar
+from exporter.web.pages.notices import Notice
 from exporter.web.pages.scene import Figure
-from exporter.web.pages.views.totals import Card, Finding
+from exporter.web.pages.totals import Card, Finding
 
 _PIECES = "pieces/fleet.html"
 _EMPTY = Table((), (), 0)
@@ -61,45 +64,30 @@ class Status(NamedTuple):
     old_after: float = 0.0  # age in seconds from which it is old
 
 
-class FleetNotice(NamedTuple):
-    """A notice on the page."""
-
-    look: str  # ``bad`` or ``note``
-    title: str
-    text: str
-
-
 def fleet_drawing(scene: FleetScene) -> Drawing:
     """Return the page of the cluster; without data, why there is none."""
     fleet = scene.read.fleet
     places = Places(fleet.nodes if fleet else (), scene.links)
-    tables = _tables(fleet, places, scene.orders) if fleet else {}
-    advice = scene.read.advice
+    orders, advice = scene.orders, scene.read.advice
+    idle = idle_table(fleet, places, orders) if fleet else _EMPTY
     return Drawing(
         layout="fleet.html",
         title="GPU slices of the cluster",
         pieces={
             "name": piece(_PIECES, "name_of", _facts(fleet) if fleet else ()),
             "status": piece(_PIECES, "status_of", _status(scene)),
-            "cards": piece("pieces/node.html", "cards_of", list(_cards(fleet)) if fleet else ()),
+            "cards": piece("pieces/cards.html", "cards_of", list(_cards(fleet)) if fleet else ()),
             "notices": piece(_PIECES, "notices_of", list(_notices(scene))),
-            "sick": piece(_PIECES, "sick_of", tables.get("sick", _EMPTY)),
-            "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), fleet is not None),
-            "nodes": piece(_PIECES, "nodes_of", tables.get("nodes", _EMPTY)),
-            "namespaces": piece(_PIECES, "namespaces_of", tables.get("namespaces", _EMPTY)),
+            "sick": piece(_PIECES, "sick_of", sick_table(fleet, places) if fleet else _EMPTY),
+            "idle": piece(_PIECES, "idle_of", idle, fleet is not None),
+            "nodes": piece(_PIECES, "nodes_of", node_table(fleet, places, orders) if fleet else _EMPTY),
+            "namespaces": piece(
+                _PIECES, "namespaces_of", namespace_table(fleet, orders) if fleet else _EMPTY
+            ),
             "advice": piece(_PIECES, "advice_of", advice_table(advice, places), advice_totals(advice)),
         },
         facts={"demo": False},
     )
-
-
-def _tables(fleet: Fleet, places: Places, orders: Orders) -> dict[str, Table]:
-    return {
-        "nodes": node_table(fleet, places, orders),
-        "namespaces": namespace_table(fleet, orders),
-        "idle": idle_table(fleet, places, orders),
-        "sick": sick_table(fleet, places),
-    }
 
 
 def _facts(fleet: Fleet) -> tuple[str, ...]:
@@ -122,43 +110,44 @@ def _status(scene: FleetScene) -> Status:
     return Status(f"read {duration(age)} ago", at, age > old_after, old_after)
 
 
-def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
+def _notices(scene: FleetScene) -> Iterator[Notice]:
     read = scene.read
     if read.error:
         since = scene.now - (read.failing_since or scene.now)
         kept = "The page shows the last answer." if read.fleet else "There is no cluster data yet."
-        yield FleetNotice(
-            "bad", f"The cluster could not be read for {duration(since)}", f"{read.error}. {kept}"
-        )
+        yield Notice("bad", f"The cluster could not be read for {duration(since)}", f"{read.error}. {kept}")
     elif read.fleet is None:
-        yield FleetNotice("note", "The cluster is read for the first time", "This takes a few seconds.")
+        yield Notice("note", "The cluster is read for the first time", "This takes a few seconds.")
     if read.fleet is not None:
         for name, error in read.fleet.problems:
-            yield FleetNotice("bad", f"Not known: {name}", error)
+            yield Notice("bad", f"Not known: {name}", error)
 
 
 def _cards(fleet: Fleet) -> Iterator[Card]:
     nodes = fleet.nodes
     memory = total_share(node.memory for node in nodes)
     compute = total_share(node.compute for node in nodes)
-    yield _slices(fleet)
-    size = total_amount(node.memory_total for node in nodes)
-    yield Card(
-        name="Memory",
-        figure=_labelled(memory.used, gibibytes, "GiB used"),
-        of=f"of {size.text(gibibytes)}",
-        bars=_bars(memory, size, f"{memory.held.text(gibibytes)} held"),
-        waste=f"{memory.wasted.text(gibibytes)} GiB held but not used",
-    )
+    memory_size = total_amount(node.memory_total for node in nodes)
     count = total_amount(node.gpus for node in nodes)
-    yield Card(
-        name="Compute",
-        figure=_labelled(compute.used, gpus, "GPUs used"),
-        of=f"of {count.text(whole)}",
-        bars=_bars(compute, count, f"{compute.held.text(gpus)} held"),
-        waste=f"{compute.wasted.text(gpus)} GPUs held but not used",
-    )
+    yield _slices(fleet)
+    yield _use("Memory", memory, memory_size, f"of {memory_size.text(gibibytes)}", (gibibytes, "GiB"))
+    yield _use("Compute", compute, count, f"of {count.text(whole)}", (gpus, "GPUs"))
     yield _attention(fleet)
+
+
+def _use(name: str, share: Share, size: Amount, of: str, unit: tuple[Callable[[float], str], str]) -> Card:
+    """Return the card of what is held and used; ``unit`` writes an amount, and is its unit."""
+    write, name_of_unit = unit
+    return Card(
+        name=name,
+        figure=_labelled(share.used, write, f"{name_of_unit} used"),
+        of=of,
+        bars=(
+            (size_bar("held", "held", share.held, size.value), f"{share.held.text(write)} held"),
+            (size_bar("used", "used", share.used, size.value), "used"),
+        ),
+        waste=f"{share.wasted.text(write)} {name_of_unit} held but not used",
+    )
 
 
 def _slices(fleet: Fleet) -> Card:
@@ -181,13 +170,6 @@ def _by_whom(fleet: Fleet) -> str:
     known = [namespace.holders for namespace in fleet.namespaces if namespace.holders is not None]
     holders = sum(known) if len(known) == len(fleet.namespaces) else None
     return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
-
-
-def _bars(share: Share, size: Amount, held: str) -> tuple[tuple[Bar, str], ...]:
-    return (
-        (size_bar("held", "held", share.held, size.value), held),
-        (size_bar("used", "used", share.used, size.value), "used"),
-    )
 
 
 def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure:
@@ -240,3 +222,61 @@ def _findings(fleet: Fleet) -> Iterator[Finding]:
         yield Finding("idle-memory", _counted(fleet.idle_holders, "idle holder"), "#idle")
     if idle.compute_held:
         yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by idle holders", "#idle")
+
+
+ROWS = 50
+_HEADINGS = (
+    Heading("Namespace / workload"),
+    Heading("Holds"),
+    Heading("Would fit"),
+    Heading("GPUs freed", title="mean over the window; negative: more is needed", look="end"),
+    Heading("Confidence", title="by the time seen and the part of it that was measured"),
+)
+
+
+def advice_table(read: AdviceRead, places: Places) -> Table:
+    """Return the table; without advice, why there is none."""
+    if read.found is None:
+        return Table((), (), 0, f"Not known: {read.error}.")
+    advices = read.found.advices
+    shown = islice(zip(names_of(advices), advices, strict=True), ROWS)
+    rows = [_advice_row(*each, places) for each in shown]
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(read.found.at))
+    age = f"This is the advice of {date}. A newer read failed: {read.error}."
+    old = age if read.error else ""
+    unknown = " ".join((*(f"Not known: {problem}." for problem in read.found.problems), old)).strip()
+    return Table(_HEADINGS, rows, len(advices) - len(rows), unknown)
+
+
+def advice_totals(read: AdviceRead) -> Sequence[str]:
+    """Return what all advice would free, as sentences."""
+    return () if read.found is None else tuple(savings_lines(read.found.advices))
+
+
+def _advice_row(holder: Named, advice: Advice, places: Places) -> AdviceRow:
+    option = advice.options[0] if advice.options else None
+    return AdviceRow(
+        space=holder.space,
+        name=holder.name,
+        container=advice.window.container,
+        href=_href(advice.window, places),
+        now=advice.now,
+        verdict=verdict_words(advice),
+        notes=option.notes if option is not None else (),
+        freed=Figure(UNKNOWN, advice.why) if option is None else Figure(gpus(option.gpus_freed)),
+        sure=advice.confidence or "",
+        seen=(duration(advice.window.span), f"{decimal(100 * advice.coverage, 0)} % measured"),
+        why=advice_paragraphs(advice)[-1],
+    )
+
+
+def _href(window: Window, places: Places) -> str:
+    """Return the URL of the largest holder that runs; "" if none does, or its node is not known."""
+    running = [use for use in window.uses if use.node]
+    if not running:
+        return ""
+    largest = max(running, key=lambda use: use.memory_peak or 0)
+    node = NodeKey(window.cluster, largest.node)
+    if not window.workload:
+        return places.gpu(node, largest.device.uuid)
+    return places.holder(node, largest.holder)

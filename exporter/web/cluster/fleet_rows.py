@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exporter.model import ContainerRef
-from exporter.web.pages.picture.bars import Bar
+from exporter.fleet import IdleHolder, SickGpu
+from exporter.web.pages.picture.cells import Bar
 from exporter.web.pages.scene import Figure
 
 
@@ -66,13 +66,9 @@ class NamespaceRow(NamedTuple):
 class IdleRow(NamedTuple):
     """A row of the idle holders."""
 
-    holder: ContainerRef
+    idle: IdleHolder
     href: str
-    node: str
     node_href: str
-    gpu: str
-    uuid: str
-    resource: str
     seconds: Figure
     memory_used: Figure
     memory_held: Figure
@@ -83,13 +79,8 @@ class IdleRow(NamedTuple):
 class SickRow(NamedTuple):
     """A row of the unhealthy GPUs."""
 
-    look: str
-    node: str
+    gpu: SickGpu
     href: str
-    gpu: str
-    uuid: str
-    model: str
-    reasons: tuple[str, ...]
 
 
 class AdviceRow(NamedTuple):

@@ -5,9 +5,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from exporter.fleet.amounts import Amount, Share, is_alone, named, shown_units, whole
-from exporter.fleet.attention import DETAILS
-from exporter.fleet.cluster_model import (
+from exporter.fleet import (
     IDLE,
     NAMESPACES,
     NODES,
@@ -16,13 +14,14 @@ from exporter.fleet.cluster_model import (
     Namespace,
     Node,
     NodeKey,
-    SickGpu,
     chosen,
     in_order,
 )
+from exporter.fleet.amounts import Amount, Share, is_alone, named, shown_units, whole
+from exporter.fleet.attention import DETAILS
 from exporter.fleet.rendering import age_words, gpus
 from exporter.fleet.targets import NodeLinks
-from exporter.formats.wording import TIMES, UNKNOWN, duration, gibibytes
+from exporter.formats.wording import TIMES, duration, gibibytes
 from exporter.model import ContainerRef
 from exporter.web.cluster.fleet_rows import (
     Heading,
@@ -35,7 +34,7 @@ from exporter.web.cluster.fleet_rows import (
     Table,
 )
 from exporter.web.pages.markup import holder_path
-from exporter.web.pages.picture.bars import Bar, Part, bar
+from exporter.web.pages.picture.cells import Bar, Part, bar
 from exporter.web.pages.scene import Figure, figure_of
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
@@ -153,7 +152,8 @@ def sick_table(fleet: Fleet, places: Places) -> Table:
     headings = tuple(Heading(name) for name in ("Node", "GPU", "Model", "Why"))
     more = "Other unhealthy" if fleet.sick else "Unhealthy"
     unknown = "" if fleet.all_sick else f"{more} GPUs are not known."
-    return Table(headings, [_sick(gpu, places) for gpu in fleet.sick], 0, unknown)
+    rows = [SickRow(gpu, places.gpu(gpu.node, gpu.uuid)) for gpu in fleet.sick]
+    return Table(headings, rows, 0, unknown)
 
 
 def _heading(  # noqa: PLR0913 - the first three are those of the table
@@ -201,30 +201,14 @@ def _namespace(namespace: Namespace) -> NamespaceRow:
 
 def _idle(idle: IdleHolder, places: Places, why: str) -> IdleRow:
     return IdleRow(
-        holder=idle.holder,
+        idle=idle,
         href=places.holder(idle.node, idle.holder),
-        node=str(idle.node),
         node_href=places.node(idle.node),
-        gpu=idle.gpu or UNKNOWN,
-        uuid=idle.mig_uuid or idle.uuid,
-        resource=idle.resource or UNKNOWN,
         seconds=figure_of(idle.seconds, duration, QUERY_FAILED),
         memory_used=figure_of(idle.memory_used, gibibytes, why),
         memory_held=figure_of(idle.memory_held, gibibytes, why),
         compute_held=figure_of(idle.compute_held, gpus, why),
         state="idle-memory" if idle.memory_used else "idle",
-    )
-
-
-def _sick(gpu: SickGpu, places: Places) -> SickRow:
-    return SickRow(
-        look=gpu.severity,
-        node=str(gpu.node),
-        href=places.gpu(gpu.node, gpu.uuid),
-        gpu=gpu.gpu or UNKNOWN,
-        uuid=gpu.uuid,
-        model=gpu.model or UNKNOWN,
-        reasons=gpu.reasons,
     )
 
 

@@ -1,13 +1,12 @@
 """The description of the hub's routes, as OpenAPI 3.1: ``/api/v1/openapi.json``."""
 
-from collections.abc import Mapping
+from functools import partial
 
-from aiohttp import web
-
-from exporter.fleet.cluster_model import ORDERS
-from exporter.web.api import describe
-from exporter.web.api.advice_schema import advice_schema
-from exporter.web.api.describe import (
+from exporter.fleet import ORDERS
+from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES
+from exporter.web.openapi import describe
+from exporter.web.openapi.advice_schema import advice_schema
+from exporter.web.openapi.describe import (
     CSV,
     EVENTS,
     FOLLOWING,
@@ -20,6 +19,8 @@ from exporter.web.api.describe import (
     Schema,
     choice,
     description,
+    flag,
+    format_of,
     listed,
     number,
     probe,
@@ -28,13 +29,8 @@ from exporter.web.api.describe import (
     whole,
 )
 
-FORMATS: Mapping[str, str] = {
-    "json": "application/json; charset=utf-8",
-    "text": "text/plain; charset=utf-8",
-}
+FLEET_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "text")}
 """The formats of the cluster, and their content types."""
-ADVICE_FORMATS: Mapping[str, str] = {"json": FORMATS["json"], "csv": "text/csv; charset=utf-8"}
-"""The formats of advice, and their content types."""
 _ABOUT = """\
 The GPUs of a cluster, their holders and their use, from Prometheus. The API is read-only. HEAD returns the
 headers of GET. Unknown parameters are ignored.
@@ -46,65 +42,48 @@ _ORDERS = {
 }
 
 
-def _page(name: str) -> Operation:
-    return Operation(
-        name=name,
-        summary="The cluster as text, or as a page for clients that accept HTML.",
-        answers={TEXT: "", HTML: ""},
-        parameters=_ORDERS,
-        refusals=(503,),
-    )
-
-
+_page = partial(
+    Operation,
+    summary="The cluster as text, or as a page for clients that accept HTML.",
+    answers={TEXT: "", HTML: ""},
+    parameters=_ORDERS,
+    refusals=(503,),
+)
 OPERATIONS: Operations = {
     "/": _page("cluster"),
     "/fleet": _page("fleet"),
     "/api/v1/fleet": Operation(
-        name="document",
-        summary="The last answer of the cluster.",
-        answers={JSON: "FleetRead", TEXT: ""},
-        parameters={
-            "format": Parameter("Format of the response; overrides the Accept header.", choice(FORMATS)),
-        },
+        "document",
+        "The last answer of the cluster.",
+        {JSON: "FleetRead", TEXT: ""},
+        parameters=format_of(FLEET_TYPES),
     ),
     "/api/v1/advice": Operation(
-        name="advice",
-        summary="Which slice would fit each workload, by the last seven days, and what that would free.",
-        answers={JSON: "ClusterAdvice", CSV: ""},
-        parameters={
-            "format": Parameter(
-                "Format of the response; overrides the Accept header.", choice(ADVICE_FORMATS)
-            ),
-        },
+        "advice",
+        "Which slice would fit each workload, by the last seven days, and what that would free.",
+        {JSON: "ClusterAdvice", CSV: ""},
+        parameters=format_of(ADVICE_TYPES),
         refusals=(503,),
     ),
-    describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
-    "/metrics": Operation(
-        name="metrics", summary="Series of the hub itself.", answers={TEXT: ""}, tagged=False
-    ),
+    describe.PATH: describe.DESCRIBE,
+    "/metrics": Operation("metrics", "Series of the hub itself.", {TEXT: ""}, tagged=False),
     "/-/healthy": probe("healthy", "Whether it runs."),
-    "/-/ready": probe("ready", "Whether there is data to show.", (503,)),
+    "/-/ready": probe("ready", "Whether there is data to show.", refusals=(503,)),
     "/live/fleet": Operation(
-        name="live",
-        summary="Changes of the page.",
-        answers={EVENTS: ""},
+        "live",
+        "Changes of the page.",
+        {EVENTS: ""},
         parameters={**_ORDERS, **FOLLOWING},
         refusals=(503,),
         tagged=False,
     ),
-    describe.FILES: describe.files(),
+    describe.FILES: describe.FILE,
 }
 """The paths of the hub."""
 
 
-def route() -> web.RouteDef:
-    """Return the route of the description."""
-    return describe.route(document)
-
-
 def document() -> Schema:
     """Return the description."""
-    complete = {"type": "boolean", "description": "If false, the value is a lower bound."}
     shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
     schemas = {
         "FleetRead": _fleet_read(),
@@ -117,7 +96,12 @@ def document() -> Schema:
         ),
         "Fleet": _fleet(),
         "Node": _node(),
-        "Amount": whole({"value": number("Null if unknown.", null=True), "complete": complete}),
+        "Amount": whole(
+            {
+                "value": number("Null if unknown.", null=True),
+                "complete": flag("If false, the value is a lower bound."),
+            }
+        ),
         "Share": whole({name: reference("Amount") for name in ("held", "used", "wasted")}),
         "Unit": whole({"resource": text("Name of the resource.")} | _amounts("held", "offered")),
         "Namespace": whole(
@@ -174,15 +158,12 @@ def _node() -> Schema:
             **_of_node(),
             "job": text("Job of its target."),
             "instance": text("Instance of its target."),
-            "answers": {"type": "boolean", "description": "Whether there is current data for it."},
+            "answers": flag("Whether there is current data for it."),
             "reason": text("Why it does not answer.", null=True),
             "data_age_seconds": number("Age of its newest data.", null=True),
             "models": {"type": ["object", "null"], "additionalProperties": number("GPUs of this model.")},
             "sharing": _nullable(listed({"type": "string"}, "How its GPUs are shared.")),
-            "driver_released": {
-                "type": ["boolean", "null"],
-                "description": "Whether the driver is released.",
-            },
+            "driver_released": flag("Whether the driver is released.", null=True),
             **_sums(),
         }
     )

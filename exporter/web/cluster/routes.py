@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from exporter.concurrency import in_thread
+from exporter.fleet import ORDERS
 from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
-from exporter.fleet.cluster_model import ORDERS
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
@@ -21,53 +22,48 @@ from exporter.web.app import build_app
 from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.cluster.hub_openapi import ADVICE_FORMATS, FORMATS
+from exporter.web.cluster.hub_openapi import FLEET_TYPES
 from exporter.web.html import Drawing, Opened, page
 from exporter.web.http import assets
-from exporter.web.http.assets import version
-from exporter.web.http.parameters import one_of, prefers_html, requested_format
-from exporter.web.http.responses import reply
+from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES, reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.page_stream import OpenPage
-from exporter.web.pages.render_queue import RenderQueue, TaskCache
+from exporter.web.openapi import describe
+from exporter.web.parameters import one_of, prefers_html, requested_format
+from exporter.web.render_queue import RenderQueue, TaskCache
 
 Made = TypeVar("Made")
 # More than all combinations of orders; the tag and the second change the keys.
 _KEPT = 64
 
 
+@dataclass(eq=False)
 class FleetPages:
-    """The page of the newest read, which ``current`` returns; ``price`` is that of a GPU-hour."""
+    """The page of the newest read."""
 
-    def __init__(
-        self, current: Callable[[], FleetRead], links: NodeLinks, price: float | None = None
-    ) -> None:
-        self._current = current
-        self._links = links
-        self._price = price
-        self._cache = TaskCache()
+    current: Callable[[], FleetRead]  # returns the read to show
+    links: NodeLinks
+    price: float | None = None  # of a GPU-hour
+
+    def __post_init__(self) -> None:
+        self._cache = TaskCache(_KEPT)
         self._turns = RenderQueue()
-
-    @property
-    def read(self) -> FleetRead:
-        """The read that is shown."""
-        return self._current()
 
     @property
     def tag(self) -> str:
         """A name for this read, unique also among other hubs."""
-        read = self.read
+        read = self.current()
         shown = "".join("1" if found else "0" for found in (read.fleet, read.advice.found))
         return f"{read.reads}-{read.read_at or 0:.3f}-{read.advice.reads}-{shown}"
 
     @property
     def timestamp(self) -> float:
         """Unix time of the last good answer, 0 before the first."""
-        return self.read.read_at or 0.0
+        return self.current().read_at or 0.0
 
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
         """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
-        scene = FleetScene(self.read, time.time(), self._links, orders)
+        scene = FleetScene(self.current(), time.time(), self.links, orders)
         key = (orders, self.tag, int(scene.now))
         if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
@@ -80,8 +76,7 @@ class FleetPages:
             tag=self.tag,
             timestamp=self.timestamp,
             now=time.time(),
-            interval=self.read.interval,
-            version=version(),
+            interval=self.current().interval,
         )
         # The default order is drawn once per second at most, so it is never refused.
         drawing = await self.drawing(orders, refusing=orders != Orders())
@@ -90,7 +85,7 @@ class FleetPages:
 
     async def text(self) -> bytes:
         """Return the cluster as text for a terminal; without data, why there is none."""
-        read = self.read
+        read = self.current()
         if read.fleet is None:
             return f"{read.error or 'the cluster is read for the first time'}\n".encode()
         warning = f"! Prometheus does not answer: {read.error}\n\n" if read.error else ""
@@ -103,7 +98,7 @@ class FleetPages:
 
     async def document(self) -> bytes:
         """Return the cluster as JSON: ``fleet`` is null without data."""
-        read = self.read
+        read = self.current()
         return await self._once(("json", self.tag), lambda: json.dumps(read_json(read)).encode())
 
     async def advice(self, read: AdviceRead, found: ClusterAdvice, form: str) -> bytes:
@@ -113,15 +108,12 @@ class FleetPages:
             if form == "csv":
                 return advice_csv(found.advices).encode()
             state = {"error": read.error or None, "failing_since": read.failing_since}
-            return json.dumps(cluster_advice_json(found, self._price) | state).encode()
+            return json.dumps(cluster_advice_json(found, self.price) | state).encode()
 
         return await self._once(("advice", form, self.tag), write)
 
     async def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        task = self._cache.start(key, lambda: in_thread(make), self._turns)
-        while len(self._cache.tasks) > _KEPT:
-            del self._cache.tasks[next(iter(self._cache.tasks))]
-        return await task.wait()
+        return await self._cache.start(key, lambda: in_thread(make), self._turns).wait()
 
 
 def read_json(read: FleetRead) -> dict[str, Any]:
@@ -134,7 +126,6 @@ def read_json(read: FleetRead) -> dict[str, Any]:
     }
 
 
-_TEXT = "text/plain; charset=utf-8"
 _VARY = "Accept, Accept-Encoding"
 
 
@@ -162,7 +153,7 @@ def make_hub_app(
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),
-            hub_openapi.route(),
+            describe.route(hub_openapi.document),
             *assets.routes(),
         ],
         prefix=prefix,
@@ -174,9 +165,7 @@ def make_hub_app(
 
 class _Routes:
     def __init__(self, cluster: Cluster, streams: Broadcaster) -> None:
-        self._pages = cluster.pages
-        self._registry = cluster.registry
-        self._streams = streams
+        self._pages, self._registry, self._streams = cluster.pages, cluster.registry, streams
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the cluster: to browsers as a page, to programs such as curl as text."""
@@ -184,25 +173,25 @@ class _Routes:
         if prefers_html(request):
             body = await self._pages.html(orders)
             return await reply(request, body, "text/html; charset=utf-8", vary=_VARY)
-        return await reply(request, await self._pages.text(), _TEXT, vary=_VARY)
+        return await reply(request, await self._pages.text(), CONTENT_TYPES["text"], vary=_VARY)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         return await self._streams.answer(request, OpenPage(self._pages, _orders(request)))
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""
-        wanted = requested_format(request, FORMATS)
+        wanted = requested_format(request, FLEET_TYPES)
         body = await (self._pages.document() if wanted == "json" else self._pages.text())
-        return await reply(request, body, FORMATS[wanted], vary=_VARY)
+        return await reply(request, body, CONTENT_TYPES[wanted], vary=_VARY)
 
     async def advice(self, request: web.Request) -> web.Response:
         """Return the advice in the requested format; 503 with the reason while there is none."""
-        wanted = requested_format(request, ADVICE_FORMATS)
-        read = self._pages.read.advice
+        wanted = requested_format(request, ADVICE_TYPES)
+        read = self._pages.current().advice
         if read.found is None:
             return web.Response(status=503, text=f"{read.error}\n")
         body = await self._pages.advice(read, read.found, wanted)
-        return await reply(request, body, ADVICE_FORMATS[wanted], vary=_VARY)
+        return await reply(request, body, ADVICE_TYPES[wanted], vary=_VARY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
@@ -214,7 +203,7 @@ class _Routes:
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Return 200 if there is data to show, else 503."""
-        done = self._pages.read.fleet is not None
+        done = self._pages.current().fleet is not None
         return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
 
 

@@ -11,11 +11,15 @@ import logging
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from exporter.web.http.handler import Handler, Limits, client_of
 from exporter.web.http.responses import PORTION, ROOM
+
+if TYPE_CHECKING:
+    from exporter.web.auth.access import WebAccess
+    from exporter.web.http.connections import Connections
 
 log = logging.getLogger(__name__)
 _END_OF_HEAD = b"\r\n\r\n"
@@ -27,36 +31,15 @@ _AFTER_EOF_SECONDS = 1.0
 _NEW_SECONDS = 1.0
 
 
-class Tls(Protocol):
-    """The TLS settings in force."""
-
-    @property
-    def context(self) -> ssl.SSLContext | None:
-        """The server's certificate and client authorities; None for plain HTTP."""
-
-    def lets_in(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Return whether a client with this verified certificate is allowed."""
-
-
-class Registry(Protocol):
-    """All connections of a server."""
-
-    def admit(self, connection: "Connection") -> None:
-        """Add a connection and start it, now or a little later, or close it."""
-
-    def left(self, connection: "Connection") -> None:
-        """Remove a connection, which may be removed already."""
-
-
 class Connection(asyncio.Protocol):
     """Passes data to an HTTP handler within ``limits``; ``clock`` is the event loop's, in seconds."""
 
     def __init__(
         self,
         handler: Handler,
-        registry: Registry,
+        registry: "Connections",
         limits: Limits,
-        tls: Tls | None,
+        tls: "WebAccess | None",
         clock: Callable[[], float],
     ) -> None:
         self.handler = handler

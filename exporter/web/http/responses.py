@@ -1,10 +1,9 @@
 """Responses: compressed if the client accepts it, 304 if it has the body, and security headers."""
 
-import asyncio
 import gzip
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,17 @@ from aiohttp import Payload, web
 from aiohttp.abc import AbstractStreamWriter
 
 from exporter.concurrency import in_thread
-from exporter.exposition.page import accepts_gzip
+from exporter.exposition import accepts_gzip
+from exporter.web.render_queue import TaskCache
 
+CONTENT_TYPES = {
+    "json": "application/json; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "text": "text/plain; charset=utf-8",
+}
+"""The formats of a snapshot, and their content types."""
+ADVICE_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "csv")}
+"""The formats of advice, and their content types."""
 # Bytes. A smaller body fits into one packet uncompressed.
 WORTH_ZIPPING = 1024
 # Bytes. A body up to this size is compressed on the event loop, which takes about 0.5 ms.
@@ -27,24 +35,11 @@ class Zipper:
     """Compresses each body once, and keeps the newest; large ones are compressed in a thread."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
+        self._made = TaskCache(KEPT)
 
     async def zipped(self, tag: str, body: bytes) -> bytes:
         """Return a body compressed; ``tag`` identifies it."""
-        task = self._made.get(tag)
-        if task is None:
-            while len(self._made) >= KEPT:
-                self._made.popitem(last=False)
-            task = self._made[tag] = asyncio.ensure_future(_zip(body))
-            task.add_done_callback(lambda done: self._forget_failed(tag, done))
-        # Shielded: a client that disconnects must not cancel it for the others.
-        return await asyncio.shield(task)
-
-    def _forget_failed(self, tag: str, task: "asyncio.Task[bytes]") -> None:
-        """Drop a failed task, so that the next request tries again."""
-        failed = task.cancelled() or task.exception() is not None
-        if failed and self._made.get(tag) is task:
-            del self._made[tag]
+        return await self._made.start(tag, partial(_zip, body)).wait()
 
 
 ZIPPER = web.AppKey("ZIPPER", Zipper)
@@ -155,7 +150,7 @@ class FilePortions(Payload):
             file.close()
 
 
-def portioned(response: web.StreamResponse, room: int = PORTION) -> None:
+def portioned(response: web.StreamResponse, room: int) -> None:
     """Send the body of a response in portions if it is larger than ``room`` bytes."""
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > room:
         response.body = Portions(response.body)

@@ -5,12 +5,12 @@ import logging
 import os
 import socket
 from asyncio.sslproto import SSLProtocol
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from exporter.config.settings import ListenAddress
-from exporter.web.auth import gate_of
+from exporter.config import ListenAddress, SettingsError
 from exporter.web.http.connection import Connection
 from exporter.web.http.connections import Connections, limit_accept_errors
 from exporter.web.http.handler import (
@@ -46,7 +46,7 @@ RECEIVE_BUFFER = 16 * 1024
 TLS_BUFFER = 16 * 1024
 
 
-class ListenError(Exception):
+class ListenError(SettingsError):
     """Raised if the server cannot listen on an address; the text names it and the remedy."""
 
 
@@ -70,10 +70,9 @@ class Server:
         self._limits = limits or Limits(connections=max_connections())
         # The handler of a client that is gone is cancelled.
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS, handler_cancellation=True)
-        self._gate = gate_of(access)
         self._connections: Connections | None = None
-        self._listener: asyncio.Server | None = None
-        self._following: asyncio.Task[None] | None = None
+        # Ends what was started, the latest first.
+        self._started = AsyncExitStack()
 
     @property
     def connections(self) -> int:
@@ -82,20 +81,27 @@ class Server:
 
     async def start(self) -> str:
         """Start to listen and return the URL of the page; raises ListenError."""
+        if self._access is not None:
+            from exporter.web.auth.gate import Gate  # noqa: PLC0415 - as in access_of
+
+            gate = Gate(self._access)
+            self._started.callback(gate.close)
+            gate.guard(self._app)
         self._connections = Connections(self._limits)
+        self._started.callback(self._connections.close)
         self._app.middlewares.insert(0, self._connections.middleware)
-        if self._gate is not None:
-            self._gate.guard(self._app)
+        self._started.push_async_callback(self._runner.cleanup)
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - for mypy: it is set up
         refuse_unsupported(self._runner.server, lambda: headers_of(self._app))
         if self._access is not None:
             SSLProtocol.max_size = TLS_BUFFER
-        self._listener = await self._listening()
+        listener = await self._listening()
+        self._started.callback(listener.close)
         if self._access is not None:
-            following = self._access.follow(self._connections.retire)
-            self._following = asyncio.get_running_loop().create_task(following, name="web-config")
-        host, port = self._listener.sockets[0].getsockname()[:2]
+            following = asyncio.create_task(self._access.follow(self._connections.retire), name="web-config")
+            self._started.callback(following.cancel)
+        host, port = listener.sockets[0].getsockname()[:2]
         shown = "localhost" if host in ("0.0.0.0", "::") else host
         scheme = "https" if self._access is not None and self._access.context is not None else "http"
         return f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{port}/"
@@ -108,7 +114,7 @@ class Server:
                 self._connection, listen.host or None, listen.port, backlog=ACCEPTED_AT_ONCE
             )
         except OSError as error:
-            await self._runner.cleanup()
+            await self.stop()
             # Numbers below 0 are errors of name resolution, which os.strerror does not know.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror
@@ -128,15 +134,7 @@ class Server:
 
     async def stop(self) -> None:
         """Close the listener and all connections."""
-        if self._following is not None:
-            self._following.cancel()
-        if self._listener is not None:
-            self._listener.close()
-        await self._runner.cleanup()
-        if self._connections is not None:
-            self._connections.close()
-        if self._gate is not None:
-            self._gate.close()
+        await self._started.aclose()
 
     def _connection(self) -> Connection:
         """Return the protocol of a new connection."""

@@ -1,22 +1,69 @@
-"""Streams of events for many clients: each event is made once per snapshot, for all of them.
+"""Streams of server-sent events for many clients: each event is made once per snapshot, for all of them.
 
 There are no queues. A client that has the previous snapshot gets the changes; one that is further behind gets
-the whole state as soon as it can take it.
+the whole state as soon as it can take it. A compressed stream is a gzip header and then one part per event.
+Each part is compressed on its own and ends at a whole byte, so the same bytes fit into the stream of every
+client.
+
+Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import asyncio
+import json
 import logging
 import time
+import zlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
 from exporter.concurrency import in_thread
-from exporter.exposition.page import accepts_gzip
+from exporter.exposition import accepts_gzip
 from exporter.web.http.connections import CONNECTION
-from exporter.web.http.parameters import short_text
-from exporter.web.live.sse import HEADERS, START, Message, event
+from exporter.web.parameters import short_text
+
+HEADERS = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "Vary": "Accept-Encoding",
+    # Without this nginx buffers the stream.
+    "X-Accel-Buffering": "no",
+}
+# Magic number, deflate, no flags, no time, no extra flags, unknown system: RFC 1952, 2.3.
+_GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_RAW = -zlib.MAX_WBITS
+# Higher levels cost more time than they save for events that come with every poll.
+_LEVEL = 2
+
+
+class Message(NamedTuple):
+    """One or more events as they are sent."""
+
+    plain: bytes
+    zipped: bytes  # as a part of a compressed stream
+
+
+START = Message(b"", _GZIP_HEAD)
+"""The start of a stream."""
+
+
+def event(name: str, data: Any, tag: str = "") -> Message:
+    """Return an event with its data as JSON; ``tag`` is its id, which clients send when they reconnect."""
+    lines = [f"id: {tag}"] if tag else []
+    return text("\n".join([*lines, f"event: {name}", f"data: {_dumps(data)}", "", ""]))
+
+
+def text(lines: str) -> Message:
+    """Return a message of lines in the format of server-sent events."""
+    plain = lines.encode()
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
+    return Message(plain, packer.compress(plain) + packer.flush(zlib.Z_SYNC_FLUSH))
+
+
+# JSON on one line, as events need it.
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Subject(Protocol):
@@ -46,24 +93,20 @@ class Subject(Protocol):
 class Moment:
     """The state of a subject in one snapshot."""
 
-    def __init__(self, tag: str, state: Any, make_whole: Callable[[], Message]) -> None:
+    def __init__(self, subject: Subject, tag: str, state: Any) -> None:
         self.tag = tag
         self.state = state
         self.previous_tag = ""
         self.change: Message | None = None  # since the previous snapshot
-        self._make_whole = make_whole
+        self._subject = subject
         self._whole: asyncio.Task[Message] | None = None
 
     async def whole(self) -> Message:
         """Return the message with the whole state, made when the first client needs it."""
         if self._whole is None:
-            self._whole = asyncio.ensure_future(in_thread(self._make_whole))
+            self._whole = asyncio.ensure_future(in_thread(self._subject.whole, self.tag, self.state))
         # Shielded: a client that disconnects must not cancel it for the others.
         return await asyncio.shield(self._whole)
-
-    def step_from(self, tag: str) -> Message | None:
-        """Return the changes for a client with the snapshot of this name, None unless it is the previous."""
-        return self.change if self.previous_tag == tag else None
 
 
 class Channel:
@@ -93,10 +136,9 @@ class Channel:
         old, tagged_state = self.newest, await self.subject.look()
         if tagged_state is None:
             return None
-        tag, state = tagged_state
-        new = Moment(tag, state, lambda: self.subject.whole(tag, state))
+        new = Moment(self.subject, *tagged_state)
         if old is not None:
-            new.change = await in_thread(self.subject.change, old.state, tag, state)
+            new.change = await in_thread(self.subject.change, old.state, *tagged_state)
             new.previous_tag = old.tag
         return new
 
@@ -122,13 +164,6 @@ class Ticker:
 
 
 log = logging.getLogger(__name__)
-MOST_STREAMS = 500
-# Each subject is drawn with each snapshot.
-MOST_SUBJECTS = 100
-# Proxies close connections that are silent for a minute, some for 30 s.
-BEAT_SECONDS = 15.0
-# A client that takes longer for one event has disconnected or cannot keep up.
-PATIENCE_SECONDS = 30.0
 RETRY_AFTER_SECONDS = 30
 # Bytes passed to a connection at a time; the next portion follows when the client has read them.
 PORTION = 64 * 1024
@@ -140,36 +175,27 @@ GONE = event("gone", {})
 Send = Callable[[Message], Awaitable[None]]
 
 
+@dataclass(slots=True, eq=False)
 class Broadcaster:
-    """Serves up to ``most`` streams of up to ``subjects`` different subjects.
+    """Serves up to ``most`` streams of up to ``subjects`` different subjects."""
 
-    ``beat``: seconds of silence until a stream gets a message. ``patience``: seconds to read a message.
-    """
-
-    def __init__(
-        self,
-        ticker: Ticker,
-        *,
-        most: int = MOST_STREAMS,
-        subjects: int = MOST_SUBJECTS,
-        beat: float = BEAT_SECONDS,
-        patience: float = PATIENCE_SECONDS,
-    ) -> None:
-        self._ticker = ticker
-        self._most = most
-        self._subjects = subjects
-        self._beat = beat
-        self._patience = patience
-        self._channels: dict[Subject, Channel] = {}
-        self._pump: asyncio.Task[None] | None = None
-        self._closed = False
-        self.streams = 0
-        """Number of open streams."""
+    ticker: Ticker
+    _: KW_ONLY
+    most: int = 500
+    subjects: int = 100  # each is drawn with each snapshot
+    # Seconds of silence until a stream gets a message: proxies close silent connections, some after 30 s.
+    beat: float = 15.0
+    # Seconds to read a message: a client that takes longer has disconnected or cannot keep up.
+    patience: float = 30.0
+    streams: int = field(default=0, init=False)  # number of open streams
+    _channels: dict[Subject, Channel] = field(default_factory=dict, init=False)
+    _pump: "asyncio.Task[None] | None" = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
 
     async def answer(self, request: web.Request, subject: Subject) -> web.StreamResponse:
         """Stream the changes of a subject until the client, the subject or the server is gone."""
-        new_one_too_many = subject not in self._channels and len(self._channels) >= self._subjects
-        if self._closed or self.streams >= self._most or new_one_too_many:
+        new_one_too_many = subject not in self._channels and len(self._channels) >= self.subjects
+        if self._closed or self.streams >= self.most or new_one_too_many:
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
             raise web.HTTPServiceUnavailable(text="too many streams are open\n", headers=retry)
         since = short_text(request.query, "since", LONGEST_ID)
@@ -185,7 +211,10 @@ class Broadcaster:
                 return web.Response(headers=HEADERS)
             return await self._stream(request, channel, client_tag)
         finally:
-            self._leave(channel)
+            self.streams -= 1
+            channel.followers -= 1
+            if not channel.followers and self._channels.get(subject) is channel:
+                del self._channels[subject]
 
     async def close(self, _app: web.Application) -> None:
         """End all streams, so that the server need not wait for them when it stops."""
@@ -195,17 +224,9 @@ class Broadcaster:
         for channel in self._channels.values():
             channel.ring()
 
-    def _leave(self, channel: Channel) -> None:
-        self.streams -= 1
-        channel.followers -= 1
-        if not channel.followers and self._channels.get(channel.subject) is channel:
-            del self._channels[channel.subject]
-
     async def _stream(self, request: web.Request, channel: Channel, client_tag: str) -> web.StreamResponse:
         zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
-        response = web.StreamResponse(headers=HEADERS)
-        if zipped:
-            response.headers["Content-Encoding"] = "gzip"
+        response = web.StreamResponse(headers=HEADERS | ({"Content-Encoding": "gzip"} if zipped else {}))
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="streams")
         if (connection := request.get(CONNECTION)) is not None:
@@ -231,7 +252,8 @@ class Broadcaster:
                 await send(GONE)
                 return
             if newest.tag != client_tag:
-                await send(newest.step_from(client_tag) or await newest.whole())
+                step = newest.change if newest.previous_tag == client_tag else None
+                await send(step or await newest.whole())
                 client_tag = newest.tag
                 continue
             await bell.wait()
@@ -241,7 +263,7 @@ class Broadcaster:
     def _sender(self, request: web.Request, response: web.StreamResponse, zipped: bool) -> Send:
         async def send(message: Message) -> None:
             body = memoryview(message.zipped if zipped else message.plain)
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 for start in range(0, len(body), PORTION):
                     await response.write(body[start : start + PORTION])
             if request.transport is None or request.transport.is_closing():
@@ -255,8 +277,8 @@ class Broadcaster:
         seen = 0
         while True:
             try:
-                async with asyncio.timeout(self._beat):
-                    seen = await self._ticker.after(seen)
+                async with asyncio.timeout(self.beat):
+                    seen = await self.ticker.after(seen)
             except TimeoutError:
                 for channel in tuple(self._channels.values()):
                     channel.ring()

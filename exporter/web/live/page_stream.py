@@ -13,18 +13,17 @@
 """
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
-from exporter.web.html import Drawing, change, escape_controls
+from exporter.web.html import Drawing, escape_controls
 from exporter.web.http.assets import version
-from exporter.web.live.broadcaster import Broadcaster
-from exporter.web.live.sse import Message, event
-from exporter.web.pages.place import PATHS, Kind, requested_place
+from exporter.web.live.broadcaster import Broadcaster, Message, event
+from exporter.web.parameters import PATHS, Kind, requested_place
 from exporter.web.render_cache import RenderCache
 
 
@@ -90,15 +89,23 @@ _BEAT = event("beat", {})
 
 
 def _change_event(tag: str, old: Drawing | None, new: Drawn) -> Message:
-    changed = change(old, new.drawing)
+    """Return the event with the pieces that are not in the old drawing, all of them if there is none.
+
+    Children that are in no list are removed from the page.
+    """
+    drawing = new.drawing
     data = {
         "now": round(time.time(), 3),
         "timestamp": new.timestamp,
-        "title": escape_controls(changed.title),
-        "pieces": dict(changed.pieces),
-        "lists": dict(changed.lists),
+        "title": escape_controls(drawing.title),
+        "pieces": _news(old.pieces if old else {}, drawing.pieces),
+        "lists": _news(old.lists if old else {}, drawing.lists),
     }
     return event("change", data, tag)
+
+
+def _news(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in new.items() if old.get(name) != value}
 
 
 def routes(pages: RenderCache, streams: Broadcaster) -> list[web.RouteDef]:

@@ -25,8 +25,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from exporter.metrics import IDENTITY_LABELS, Level
-from exporter.web.live.broadcaster import Broadcaster
-from exporter.web.live.sse import Message, event, text
+from exporter.web.live.broadcaster import Broadcaster, Message, event, text
 from exporter.web.render_cache import RenderCache
 
 Document: TypeAlias = Mapping[str, Any]

@@ -1,25 +1,38 @@
-"""The pages as drawings, made from a snapshot by pure functions; readable without scripts."""
+"""The pages as drawings, with the head and the timelines that they share; readable without scripts.
 
-from collections.abc import Callable, Mapping
+They are made from a snapshot by pure functions.
+"""
 
-from exporter.doctor.report import Report
-from exporter.model import ContainerRef
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from mmap import ACCESS_READ, mmap
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from exporter.formats.wording import TIMES, duration, mode_word, plural
+from exporter.model import CollectorHealth, ContainerRef, Snapshot
 from exporter.web.html import Drawing, piece
-from exporter.web.pages.holders_table.holders import holder_table
+from exporter.web.http.assets import library
+from exporter.web.pages.doctor_page import doctor_view
+from exporter.web.pages.event_list import event_views
+from exporter.web.pages.gpu_page import gpu_readings, no_events, part_views, topology_rows
+from exporter.web.pages.holder_page import holder_page
+from exporter.web.pages.holder_table import holder_table
+from exporter.web.pages.notices import condition_notices, missing_gpus, missing_holders, notices
 from exporter.web.pages.picture.gpu_rows import gpu_view
-from exporter.web.pages.scene import Scene, anchor_of
-from exporter.web.pages.views.doctor_page import doctor_view
-from exporter.web.pages.views.gpu_page import gpu_context
-from exporter.web.pages.views.head import head, timeline_view
-from exporter.web.pages.views.holder_page import holder_page
-from exporter.web.pages.views.notices import missing_gpus, missing_holders, notices
-from exporter.web.pages.views.totals import cards
+from exporter.web.pages.process_table import processes_of_gpu
+from exporter.web.pages.scene import Scene, anchor_of, answers
+from exporter.web.pages.totals import cards
 
 
 def node_drawing(scene: Scene) -> Drawing:
     """Return the page of the node."""
     gpus = {
-        f"gpu-{anchor_of(gpu)}": piece("pieces/gpu.html", "gpu_row", gpu_view(scene, gpu), scene.root)
+        f"gpu-{anchor_of(gpu)}": piece("pieces/gpu_row.html", "gpu_row", gpu_view(scene, gpu), scene.root)
         for gpu in scene.snapshot.gpus
     }
     table = holder_table(scene, scene.snapshot.containers)
@@ -31,10 +44,10 @@ def node_drawing(scene: Scene) -> Drawing:
         {
             "name": piece("pieces/head.html", "name_of_node", shown),
             "status": piece("pieces/head.html", "status_of", shown),
-            "cards": piece("pieces/node.html", "cards_of", cards(scene) if gpus else ()),
-            "health": piece("pieces/node.html", "health", notices(scene)),
-            "gpus-none": piece("pieces/node.html", "panel", "gpus-none", missing_gpus(scene)),
-            "holders-none": piece("pieces/node.html", "panel", "holders-none", missing_holders(scene)),
+            "cards": piece("pieces/cards.html", "cards_of", cards(scene) if gpus else ()),
+            "health": piece("pieces/cards.html", "health", notices(scene)),
+            "gpus-none": piece("pieces/cards.html", "panel", "gpus-none", missing_gpus(scene)),
+            "holders-none": piece("pieces/cards.html", "panel", "holders-none", missing_holders(scene)),
             "timeline": _timeline(scene, "node"),
             **gpus,
             **table.pieces,
@@ -48,28 +61,30 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
     gpu = scene.gpus.get(uuid)
     if gpu is None:
         return None
-    parts = gpu_context(scene.in_full(), gpu)
+    view, groups = gpu_view(scene.in_full(), gpu), gpu_readings(gpu)
+    missing = [group for group in groups if group.why and answers(gpu)]
+    parts, topology = list(part_views(scene, gpu)), () if gpu.unread else topology_rows(scene)
     table = holder_table(scene, [row for row in scene.snapshot.containers if row.device.uuid == uuid])
     shown = head(scene)
     return _drawing(
         scene,
         "gpu.html",
-        f"{parts['gpu'].name} · {shown.node}",
+        f"{view.name} · {shown.node}",
         {
-            "name": piece("pieces/head.html", "name_of_gpu", shown, parts["gpu"], scene.root),
+            "name": piece("pieces/head.html", "name_of_gpu", shown, view, scene.root),
             "status": piece("pieces/head.html", "status_of", shown),
-            "health": piece("pieces/node.html", "health", parts["health"]),
-            "gpu": piece("pieces/gpu.html", "gpu_row", parts["gpu"], scene.root, "gpu", False),
-            "holders-none": piece("pieces/node.html", "panel", "holders-none", None),
+            "health": piece("pieces/cards.html", "health", list(condition_notices(scene, gpu))),
+            "gpu": piece("pieces/gpu_row.html", "gpu_row", view, scene.root, "gpu", False),
+            "holders-none": piece("pieces/cards.html", "panel", "holders-none", None),
             "timeline": _timeline(scene, "gpu", uuid),
-            "processes": piece("pieces/processes.html", "processes_of", parts["processes"], scene.root),
+            "processes": piece(
+                "pieces/processes.html", "processes_of", processes_of_gpu(scene, gpu), scene.root
+            ),
             "events": piece(
-                "pieces/readings.html", "events_of", parts["events"], parts["no_events"], scene.root
+                "pieces/readings.html", "events_of", event_views(scene, uuid), no_events(gpu), scene.root
             ),
-            "topology": piece("pieces/readings.html", "topology_of", parts["gpu"], parts["topology"]),
-            "readings": piece(
-                "pieces/readings.html", "readings_of", parts["groups"], parts["parts"], parts["missing"]
-            ),
+            "topology": piece("pieces/readings.html", "topology_of", view, topology),
+            "readings": piece("pieces/readings.html", "readings_of", groups, parts, missing),
             **table.pieces,
         },
         {"holder-rows": table.rows},
@@ -102,9 +117,9 @@ def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Dr
     )
 
 
-def doctor_drawing(scene: Scene, report: Report) -> Drawing:
+def doctor_drawing(scene: Scene) -> Drawing:
     """Return the page of the doctor: what is missing or degraded, and how to fix it."""
-    shown, view = head(scene), doctor_view(report)
+    shown, view = head(scene), doctor_view(scene.report())
     return _drawing(
         scene,
         "doctor.html",
@@ -122,12 +137,13 @@ def doctor_drawing(scene: Scene, report: Report) -> Drawing:
     )
 
 
-DRAWN: Mapping[str, Callable[[Scene, tuple[str, ...]], Drawing | None]] = {
-    "node": lambda scene, _names: node_drawing(scene),
-    "gpu": lambda scene, names: gpu_drawing(scene, *names),
-    "holder": lambda scene, names: holder_drawing(scene, *names),
+DRAWN: Mapping[str, Callable[..., Drawing | None]] = {
+    "node": node_drawing,
+    "gpu": gpu_drawing,
+    "holder": holder_drawing,
+    "doctor": doctor_drawing,
 }
-"""The kinds of pages that need only a snapshot, each drawn for its subject (``Place.names``)."""
+"""The kinds of pages, each drawn from a scene and its ``Place.names``; None if there is no such subject."""
 
 
 def _timeline(scene: Scene, kind: str, *names: str) -> str:
@@ -144,3 +160,138 @@ def _drawing(
     demo = scene.snapshot.demo
     title = f"{title} (demo)" if demo else title
     return Drawing(layout=layout, title=title, pieces=pieces, lists=lists, facts={"demo": demo})
+
+
+# Data is old after this many seconds (after which the exporter, by default, stops showing it) and intervals.
+_OLD_SECONDS, _OLD_INTERVALS = 60.0, 3
+# Short names of the collectors.
+_SOURCES = {
+    "nvml": "driver",
+    "podresources": "kubelet",
+    "processes": "processes",
+    "identity": "pod names",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The state of one collector."""
+
+    name: str
+    look: str  # good, bad or note
+    word: str  # "" if good
+    title: str  # its name in the metrics and its error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first lines of the page."""
+
+    node: str
+    modes: tuple[str, ...]  # ways of sharing
+    facts: tuple[str, ...]
+    polled: str
+    polled_at: str
+    old: bool  # whether the last poll is older than ``old_after`` seconds
+    old_after: float
+    sources: tuple[Source, ...]
+    doctor: str  # address of the doctor page
+    degraded: bool  # whether a source fails or data is missing
+
+
+def head(scene: Scene) -> Head:
+    """Return the head of the page: the node and its sources."""
+    snapshot = scene.snapshot
+    age = max(scene.now - snapshot.timestamp, 0.0)
+    old_after = max(_OLD_SECONDS, _OLD_INTERVALS * scene.interval)
+    blind = bool(snapshot.node.blind) or (bool(snapshot.gpus) and not snapshot.node.process_view)
+    failing = scene.failing.keys() - ({"nvml"} if scene.released else set())
+    return Head(
+        node=snapshot.node.name,
+        modes=tuple(
+            dict.fromkeys(mode_word(gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.unread)
+        ),
+        facts=tuple(_facts(snapshot)),
+        polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
+        polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
+        old=age > old_after,
+        old_after=old_after,
+        sources=tuple(_source(scene, health) for health in snapshot.collectors),
+        doctor=f"{scene.root}doctor",
+        degraded=bool(snapshot.sequence and (failing or blind)),
+    )
+
+
+def _source(scene: Scene, health: CollectorHealth) -> Source:
+    look, word = ("good", "") if health.success else ("bad", "failing")
+    if health.name == "nvml" and scene.released:
+        look, word = "note", "released"
+    title = f"{health.name}: {health.message or ('answers' if health.success else 'fails')}"
+    return Source(_SOURCES.get(health.name, health.name), look, word, title)
+
+
+def _facts(snapshot: Snapshot) -> Iterator[str]:
+    models = Counter(gpu.identity.model.removeprefix("NVIDIA ") for gpu in snapshot.gpus)
+    if models:
+        named = (f"{count} {TIMES} {model or 'GPU of unknown model'}" for model, count in models.items())
+        yield ", ".join(named)
+    elif snapshot.node.gpu_count is not None:
+        yield plural(snapshot.node.gpu_count, "GPU")
+    driver = snapshot.node.driver
+    if driver is not None and driver.driver_version:
+        yield f"driver {driver.driver_version}"
+    if driver is not None and driver.cuda_version:
+        yield f"CUDA {driver.cuda_version}"
+
+
+DEFAULT = "1h"
+_STYLED = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
+_FILTERS = {"node": (), "gpu": ("uuid",), "holder": ("namespace", "pod", "container")}
+
+
+class RangeLink(NamedTuple):
+    """A link to the same page with another span."""
+
+    name: str
+    href: str
+    current: bool
+
+
+class TimelineView(NamedTuple):
+    """The timelines; addresses are relative to the page."""
+
+    figures: str  # for the script
+    history: str  # for browsers without scripts
+    ranges: tuple[RangeLink, ...]
+    styled: tuple[str, ...]  # ids that Plotly must find, or it adds styles, which the policy forbids
+
+
+def timeline_view(scene: Scene, kind: str, *names: str) -> TimelineView:
+    """Return the timelines of a page, by its kind and subject (see ``Place``)."""
+    usual = DEFAULT if DEFAULT in scene.spans or not scene.spans else scene.spans[-1]
+    span = scene.query.span or usual
+    path = "/".join(quote(name, safe="") for name in (kind, *names))
+    filters = [(key, name) for key, name in zip(_FILTERS[kind], names, strict=True) if name]
+    return TimelineView(
+        styled=styled(),
+        figures=f"{scene.root}figures/{path}?{urlencode({'range': span})}",
+        history=f"{scene.root}api/v1/history?{urlencode([('range', span), *filters])}",
+        ranges=tuple(
+            RangeLink(
+                f"{other[:-1]} {other[-1]}",
+                f"{replace(scene.query, span=other).url}#timeline",
+                other == span,
+            )
+            for other in scene.spans
+        ),
+    )
+
+
+@cache
+def styled() -> tuple[str, ...]:
+    """Return the ids by which Plotly's JavaScript finds its styles (of maps)."""
+    plotly = library()
+    if plotly is None:
+        return ()
+    with plotly.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        return tuple(sorted({match[1].decode() for match in _STYLED.finditer(text)}))

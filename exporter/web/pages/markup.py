@@ -9,8 +9,7 @@ from markupsafe import Markup, escape
 from exporter.formats.wording import TIMES, UNKNOWN, plural
 from exporter.model import ContainerRef, ContainerRow
 from exporter.model.states import HolderState
-from exporter.web.pages.picture.bars import Bar, Segment
-from exporter.web.pages.picture.cells import Key, Mark
+from exporter.web.pages.picture.cells import Bar, Key, Mark, Segment
 from exporter.web.pages.scene import Figure, Pair, Scene, answers
 
 __all__ = ["bar_svg", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
@@ -179,7 +178,4 @@ def _offered(scene: Scene, row: ContainerRow) -> int | None:
     mig = scene.migs.get(row.device) if row.device.mig_uuid else None
     gpu = scene.gpus.get(row.device.uuid)
     counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.unread) else ()
-    for count in counts:
-        if count.resource == row.resource:
-            return count.offered
-    return None
+    return next((count.offered for count in counts if count.resource == row.resource), None)

@@ -3,17 +3,19 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from exporter.advice import Advice
+from exporter.advice.model import Advice
+from exporter.doctor import Report
 from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.states import HolderState, Judgement, judge
-from exporter.web.pages.place import Query
+from exporter.web.parameters import Query
 
 # Sharing modes that serve all holders by MPS.
 _BY_MPS = frozenset({"mps", "nos"})
@@ -101,33 +103,25 @@ def why_part(device: DeviceKey) -> str:
     )
 
 
+@dataclass(eq=False)
 class Scene:
     """One snapshot with the facts that pages need; states of holders are those at the time of the poll."""
 
-    def __init__(  # noqa: PLR0913 - by keyword: what pages differ in
-        self,
-        snapshot: Snapshot,
-        *,
-        now: float,  # Unix time
-        idle_after: float = 600.0,  # seconds without compute until a holder is idle
-        interval: float = 5.0,  # seconds between snapshots
-        root: str = "",  # path from the page to the node page
-        query: Query | None = None,  # of the page's URL
-        spans: tuple[str, ...] = (),  # ranges of timelines
-        sparkline: Callable[[ContainerRow], Markup]
-        | None = None,  # draws the last hour; None without history
-        advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: (),
-    ) -> None:
-        self.snapshot = snapshot
-        self.now = now
-        self.interval = interval
-        self.root = root
-        self.query = query or Query()
-        self.spans = spans
-        self.sparkline = sparkline
-        self._advise = advise
-        # Whether a device with very many holders shows only some of them.
-        self.in_short = True
+    snapshot: Snapshot
+    _: KW_ONLY
+    now: float  # Unix time
+    idle_after: float = 600.0  # seconds without compute until a holder is idle
+    interval: float = 5.0  # seconds between snapshots
+    root: str = ""  # path from the page to the node page
+    query: Query = field(default_factory=Query)  # of the page's URL
+    spans: tuple[str, ...] = ()  # ranges of timelines
+    sparkline: Callable[[ContainerRow], Markup] | None = None  # draws the last hour; None without history
+    advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: ()
+    report: Callable[[], Report] = lambda: Report("", ())  # the doctor's report
+    in_short: bool = True  # whether a device with very many holders shows only some of them
+
+    def __post_init__(self) -> None:
+        snapshot = self.snapshot
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
         self.failing = {
@@ -138,7 +132,6 @@ class Scene:
         self.released = snapshot.node.released if "nvml" in self.failing else ""
         # Resources claimed through DRA have no domain before a slash, and the kubelet does not offer them.
         self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
-        self._idle_after = idle_after
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
         # Pods with a row on a device whose containers cannot be distinguished.
@@ -149,7 +142,9 @@ class Scene:
             if not row.holder.container:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
         # Judged once, for several parts of a page. Rows live as long as the snapshot, so ids are stable.
-        self._judged = {id(row): self._judge(row) for row in snapshot.containers}
+        self._judged = {
+            id(row): judge(row, snapshot.timestamp, self.idle_after) for row in snapshot.containers
+        }
 
     def in_full(self) -> "Scene":
         """Return the same scene for a page that shows all holders."""
@@ -179,7 +174,7 @@ class Scene:
 
     def advice_for(self, ref: ContainerRef) -> Sequence[Advice]:
         """Return the advice on a container; one that holds devices of several models has several."""
-        return self._advise(self.snapshot, ref)
+        return self.advise(self.snapshot, ref)
 
     def device_memory(self, row: ContainerRow) -> Memory | None:
         """Return the memory of a container's device, None if it is not reported."""
@@ -191,10 +186,7 @@ class Scene:
 
     def judged(self, row: ContainerRow) -> Judgement:
         """Return the state and activity of a holder."""
-        return self._judged.get(id(row)) or self._judge(row)
-
-    def _judge(self, row: ContainerRow) -> Judgement:
-        return judge(row, self.snapshot.timestamp, self._idle_after)
+        return self._judged[id(row)]
 
     def state(self, row: ContainerRow) -> HolderState:
         """Return the state of a holder."""

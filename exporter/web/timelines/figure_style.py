@@ -6,7 +6,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from exporter.formats.wording import decimal, plural, printable
-from exporter.history.past import Past, Track
+from exporter.history import Past, Track
 from exporter.web.timelines.stacks import Quantity, Stack, Values, added_up, first_known, latest
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c2649c", "#3a92cc", "#b37b00", "#8a8a2e", "#aa4499")
@@ -162,5 +162,5 @@ def shown_from(past: Past) -> float:
     known = first_known(past)
     if past.source != "memory" or known is None:
         return past.start
-    begin = min(past.start + known * past.step, past.start + past.count * past.step - _LEAST)
+    begin = min(past.start + known * past.step, past.end - _LEAST)
     return max(past.start, begin // _MINUTE * _MINUTE)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from exporter.formats.wording import printable
-from exporter.history.past import Past, Track
+from exporter.history import Past, Track
 from exporter.web.timelines.figure_style import (
     GREY,
     Look,
@@ -112,9 +112,11 @@ def _bars(
     past: Past, made: _Shortened, quantity: Quantity, shown: Mapping[str, Look], called: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     parts = made.stack
+    # The full name of one that is shortened.
+    hover = f"%{{y:.2f}} {quantity.unit}<extra>%{{meta}}</extra>"
     own = [
         _bar(past, called.get(name, name), values, shown[name], quantity)
-        | _full_name_on_hover(name, called, quantity)
+        | ({"meta": text(name), "hovertemplate": hover} if called.get(name, name) != name else {})
         for name, values in parts.parts.items()
     ]
     layers = [
@@ -124,12 +126,6 @@ def _bars(
     ]
     bars = [_bar(past, *layer, quantity) for layer in layers if any_known(layer[1])]
     return [*own, *bars, *_hatched(past, parts.gaps)]
-
-
-def _full_name_on_hover(name: str, called: Mapping[str, str], quantity: Quantity) -> dict[str, Any]:
-    if called.get(name, name) == name:
-        return {}
-    return {"meta": text(name), "hovertemplate": f"%{{y:.2f}} {quantity.unit}<extra>%{{meta}}</extra>"}
 
 
 def _bar(past: Past, name: str, values: Values, look: Look, quantity: Quantity) -> dict[str, Any]:
@@ -259,7 +255,7 @@ def _dots(values: Values) -> dict[str, Any]:
 
 
 def _layout(past: Past) -> dict[str, Any]:
-    begin, end = shown_from(past), past.start + past.count * past.step
+    begin, end = shown_from(past), past.end
     return {
         "autosize": True,
         "dragmode": False,

@@ -1,88 +1,36 @@
 """The routes of history for programs, and of figures for the timelines of pages."""
 
-import asyncio
 import json
-import weakref
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from exporter.concurrency import in_thread
-from exporter.history import NotKeptError, Past, Track, Wanted
+from exporter.history import Ask, NotKeptError, Past, Track, Wanted
 from exporter.metrics import IDENTITY_LABELS
 from exporter.model import Snapshot
-from exporter.web.http.responses import reply
-from exporter.web.pages.render_queue import RenderQueue, SharedTask, TaskCache
-from exporter.web.routes import Site
-from exporter.web.timelines.query import BadValueError, asked_span, read_ask
+from exporter.web.http.responses import CONTENT_TYPES, reply
+from exporter.web.parameters import BadValueError, asked_span, read_ask
+from exporter.web.render_queue import BodyCache
 from exporter.web.timelines.stacks import first_known
 
-MOST_BYTES = 16 << 20
-MOST_THINGS = 64
-
-
-class Kept:
-    """Bodies by request, limited in number and size; the oldest are dropped first."""
-
-    def __init__(self) -> None:
-        self._cache = TaskCache()
-        self._turns = RenderQueue()
-
-    async def get(self, key: Hashable, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return the body made for this key within the last ``seconds``, else a new one.
-
-        Answers 503 if too many bodies wait to be made.
-        """
-        if key in self._cache.tasks:
-            return await self._cache.start(key, make).wait()
-        self._turns.refuse_where_full()
-        task = self._cache.start(key, make, self._turns)
-        task.task.add_done_callback(lambda _: self._done(key, task, seconds))
-        self._limit()
-        return await task.wait()
-
-    def _done(self, key: Hashable, task: SharedTask[bytes], seconds: float) -> None:
-        if self._cache.tasks.get(key) is task:
-            self._limit()
-            # A weak reference, so that the timer does not keep bodies that were dropped.
-            asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(task))
-
-    def _expire(self, key: Hashable, reference: "weakref.ref[SharedTask[bytes]]") -> None:
-        task = reference()
-        if task is not None:
-            self._cache.drop(key, task)
-
-    def _limit(self) -> None:
-        tasks = self._cache.tasks
-        sizes = {key: _size(task.task) for key, task in tasks.items()}
-        total = sum(sizes.values())
-        while len(tasks) > MOST_THINGS or total > MOST_BYTES:
-            oldest = next(iter(tasks))
-            del tasks[oldest]
-            total -= sizes[oldest]
-
-
-def _size(task: "asyncio.Task[bytes]") -> int:
-    done = task.done() and not task.cancelled() and task.exception() is None
-    return len(task.result()) if done else 0
-
+if TYPE_CHECKING:
+    from exporter.web.app import Site
 
 FIGURE_POINTS = 120
 _HISTORY_SECONDS = 1.0
 _FIGURE_SECONDS = 10.0
-_JSON = "application/json; charset=utf-8"
 # Digits after the point by the suffix of a field's name. Values have seven significant digits in memory.
 _DIGITS: Mapping[str, int | None] = {"bytes": None, "ratio": 6}
 _STACKED = frozenset({"container", "gpu"})
 
 
-def routes(site: Site) -> list[web.RouteDef]:
+def routes(site: "Site") -> list[web.RouteDef]:
     """Return the routes of history."""
     past = _Past(site)
-    site.pages.looks_back(site.spans, site.sparkline)
     return [
         web.get("/api/v1/history", past.history),
         web.get("/figures/node", past.node),
@@ -92,10 +40,10 @@ def routes(site: Site) -> list[web.RouteDef]:
 
 
 class _Past:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: "Site") -> None:
         self._reader = site.past
         self._pages = site.pages
-        self._kept = Kept()
+        self._kept = BodyCache()
 
     async def history(self, request: web.Request) -> web.Response:
         """Return history as columns, one number or null for each step.
@@ -103,12 +51,12 @@ class _Past:
         ``{"start", "end", "step", "count", "source", "note", "series": [...]}``: ``count`` steps of ``step``
         seconds from Unix time ``start`` to ``end``; the last may not be over. ``source`` is ``memory`` or
         ``prometheus``, ``note`` a text for readers or "". Each series has its ``level``, the labels of the
-        level (null if it has none), and ``count`` values for each field of ``exporter.history.past.FIELDS``.
+        level (null if it has none), and ``count`` values for each field of ``exporter.history.FIELDS``.
         A value is the mean of the known values in its step.
         """
 
         async def make() -> bytes:
-            past = await self._reader.read(span=ask.span, end=ask.end, points=ask.points, wanted=ask.wanted)
+            past = await self._reader.read(ask)
             return await in_thread(history_json, past)
 
         try:
@@ -116,7 +64,7 @@ class _Past:
             body = await self._kept.get(("history", ask), _HISTORY_SECONDS, make)
         except (BadValueError, NotKeptError) as error:
             return _refusal(error)
-        return await reply(request, body, _JSON)
+        return await reply(request, body, CONTENT_TYPES["json"])
 
     async def node(self, request: web.Request) -> web.Response:
         """Return the figures of the node."""
@@ -136,23 +84,23 @@ class _Past:
 
     async def _figures(self, request: web.Request, wanted: Wanted, kind: str) -> web.Response:
         async def make() -> bytes:
-            past = await self._reader.read(span=span, end=None, points=FIGURE_POINTS, wanted=wanted)
+            past = await self._reader.read(ask)
             return await in_thread(figures_json, past, self._pages.snapshot, kind)
 
         try:
-            span = asked_span(request.query)
-            fresh = min(_FIGURE_SECONDS, max(1.0, span / FIGURE_POINTS / 3))
-            body = await self._kept.get(("figures", wanted, span), fresh, make)
+            ask = Ask(span=asked_span(request.query), points=FIGURE_POINTS, wanted=wanted)
+            fresh = min(_FIGURE_SECONDS, max(1.0, ask.span / FIGURE_POINTS / 3))
+            body = await self._kept.get(("figures", ask), fresh, make)
         except (BadValueError, NotKeptError) as error:
             return _refusal(error)
-        return await reply(request, body, _JSON)
+        return await reply(request, body, CONTENT_TYPES["json"])
 
 
 def history_json(past: Past) -> bytes:
     """Return history as JSON."""
     head = {
         "start": past.start,
-        "end": past.start + past.count * past.step,
+        "end": past.end,
         "step": past.step,
         "count": past.count,
         "source": past.source,
@@ -188,7 +136,7 @@ def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
     figures = draw(past, _device_names(snapshot)) if past.tracks else ()
     document = {
         "start": past.start,
-        "end": past.start + past.count * past.step,
+        "end": past.end,
         "step": past.step,
         "source": past.source,
         "note": past.note,

@@ -12,7 +12,7 @@ from zlib import crc32
 from markupsafe import Markup
 
 from exporter.formats.wording import decimal, duration
-from exporter.history.past import Key, key_of
+from exporter.history import Key, key_of
 from exporter.history.ring import History
 from exporter.model import ContainerRow
 
@@ -45,7 +45,7 @@ class Sparklines:
 
     def of(self, row: ContainerRow) -> Markup:
         """Return the sparkline of a holder, empty if nothing of the last hour is known."""
-        key, now = key_of(row), self._history.now()
+        key, now = key_of(row), self._history.wall()
         kept = self._kept.get(key)
         if kept and kept.entitled == row.compute_entitled and kept.until - kept.step <= now < kept.until:
             return kept.markup

@@ -7,7 +7,7 @@ missing are marked.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from exporter.history.past import Past, Track
+from exporter.history import Past, Track
 
 Values = Sequence[float | None]
 # Relative error of cells, which have seven digits.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import DeviceProcess
-from exporter.model.pid_namespace import MACHINE
+from exporter.workloads.pid_namespace import MACHINE
 from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
 
 COMPUTE = frozenset({"compute"})

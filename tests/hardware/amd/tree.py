@@ -6,6 +6,7 @@ from typing import Any
 
 from exporter.amd import AmdOptions, AmdSource
 from exporter.model import GpuReading, HardwareReading
+from exporter.workloads.pid_namespace import counts_machine_pids
 
 GIB = 1 << 30
 UNIQUE_ID = "4f3a9d7be0c15826"
@@ -147,7 +148,11 @@ class Tree:
 
     def source(self, boot: float | None = 77.5, **options: Any) -> AmdSource:
         """Return a source that reads this tree."""
-        roots = {"sys_root": self.sys, "proc_root": self.proc, "boot_clock": lambda: boot}
+        roots = {
+            "sys_root": self.sys,
+            "machine_pids": lambda: counts_machine_pids(self.proc),
+            "boot_clock": lambda: boot,
+        }
         return AmdSource(AmdOptions(**{**roots, "patience": 2.5, "card_budget": 5.0, **options}))
 
     async def read(self) -> HardwareReading:

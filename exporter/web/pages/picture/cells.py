@@ -1,15 +1,28 @@
 """The records of a GPU's picture: one cell per device, with its bars, marks and list of holders."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats.wording import duration
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceCount
-from exporter.web.pages.picture.bars import UNATTRIBUTED, Bar, Part, Use, bar, use_bar
 from exporter.web.pages.scene import Pair, Scene, compute_pair, memory_pair
 
-_SILENT = "not reported by the driver"
+UNATTRIBUTED = "used by no known container"
+# A small use stays visible.
+_LEAST_WIDTH = 0.6
+_FULL = 100.0
+
+
+class Part(NamedTuple):
+    """A part of a bar."""
+
+    look: str  # a state, ``unattributed``, ``held`` or ``unmeasured``
+    size: Number
+    title: str
+    label: str = ""  # a short mark
+    name: str = ""  # a longer one, if the part is wide enough
 
 
 class Amounts(NamedTuple):
@@ -18,6 +31,73 @@ class Amounts(NamedTuple):
     whole: Number | None
     used: Number | None
     rest: Number | None
+
+
+class Segment(NamedTuple):
+    """A part at its place; ``x`` and ``width`` are percent of the track."""
+
+    part: Part
+    x: float
+    width: float
+
+
+class Bar(NamedTuple):
+    """A track with segments."""
+
+    text: str  # all of it in words
+    segments: tuple[Segment, ...]
+    tick: float | None = None  # the entitlement, if the use exceeds it
+    dashed: bool = False  # whether the track is the device's size, not an entitlement
+
+
+def bar(
+    text: str,
+    parts: Iterable[Part],
+    track: Number | None,
+    *,
+    known: bool = True,
+    dashed: bool = False,
+) -> Bar:
+    """Return a bar of ``parts`` stacked on a track of size ``track``.
+
+    Parts beyond the track's end shrink it, and the tick marks its end. What is not ``known`` of the
+    track is hatched, all of it if its size is unknown.
+    """
+    shown = [part for part in parts if part.size > 0]
+    used = sum(part.size for part in shown)
+    if not track:
+        return Bar(text, (_unmeasured(0.0, text),), dashed=dashed)
+    full = max(track, used)
+    segments, end = [], 0.0
+    for part in shown:
+        x, end = end, end + _FULL * part.size / full
+        segments.append(_segment(part, x, end))
+    if not known and end < _FULL:
+        segments.append(_unmeasured(end, text))
+    return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed)
+
+
+def use_bar(text: str, state: str, used: Number | None, entitled: Number | None, size: Amounts) -> Bar:
+    """Return a bar of a use against its entitlement or, dashed, against the device if there is none.
+
+    It is followed by the device's use by no known container.
+    """
+    rest = Part("unattributed", size.rest or 0, UNATTRIBUTED)
+    parts = () if used is None else (Part(state, used, text), rest)
+    track = size.whole if entitled is None else entitled
+    return bar(text, parts, track, known=used is not None, dashed=entitled is None)
+
+
+def _segment(part: Part, x: float, end: float) -> Segment:
+    # Sums of floats may exceed the track by rounding.
+    return Segment(part, min(x, _FULL - _LEAST_WIDTH), min(max(end - x, _LEAST_WIDTH), _FULL))
+
+
+def _unmeasured(x: float, text: str) -> Segment:
+    return _segment(Part("unmeasured", 0, text), x, _FULL)
+
+
+_SILENT = "not reported by the driver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +200,20 @@ def percent(share: float) -> int:
     return min(max(round(100 * share), 1), 100)
 
 
+def use_gauges(
+    scene: Scene, row: ContainerRow, memory_size: Amounts, compute_size: Amounts
+) -> tuple[Gauge, Gauge]:
+    """Return the memory and the compute of a container on a device with these amounts."""
+    state, memory, compute = scene.state(row), scene.memory(row), scene.compute(row)
+    memory_bar = use_bar(f"memory: {memory}", state, row.memory_used, row.memory_entitled, memory_size)
+    compute_bar = use_bar(f"compute: {compute}", state, row.compute_used, row.compute_entitled, compute_size)
+    return Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)
+
+
 def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
     """Return the cell of a device with its only container."""
     state, activity, _ = judged = scene.judged(row)
     quiet_for = judged.quiet_for
-    memory, compute = scene.memory(row), scene.compute(row)
-    memory_use = Use(row.memory_used, row.memory_entitled, device.memory.whole)
-    compute_use = Use(row.compute_used, row.compute_entitled, device.compute.whole)
-    memory_bar = use_bar(f"memory: {memory}", state, memory_use, device.memory.rest)
-    compute_bar = use_bar(f"compute: {compute}", state, compute_use, device.compute.rest)
     return Cell(
         caption=device.caption,
         title=row.resource or device.key.mig_uuid or device.key.uuid,
@@ -137,7 +222,7 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
         note="" if quiet_for is None else f"{activity} {duration(quiet_for)}",
         holder=row.holder,
         state=state,
-        gauges=(Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)),
+        gauges=use_gauges(scene, row, device.memory, device.compute),
     )
 
 

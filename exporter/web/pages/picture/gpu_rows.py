@@ -18,9 +18,10 @@ from exporter.formats.wording import (
     total_text,
     unavailable,
 )
+from exporter.metrics import scaled
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
-from exporter.web.pages.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
+from exporter.web.pages.picture.cells import Amounts, Device, memory_amounts
 from exporter.web.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.pages.scene import Scene, anchor_of, answers, is_amd, name_of
 
@@ -59,10 +60,7 @@ class GpuView:
     slices: str
     wrong: tuple[Wrong, ...] = ()
     jobs: tuple[str, ...] = ()
-    cells: tuple[Cell, ...] = ()
-    stretches: tuple[Stretch, ...] = ()  # the cells by placement, () if that is not reported
-    size: int = 0  # number of memory slices under the stretches
-    stranded: str = ""  # compute slices without memory, as text
+    picture: Picture
     problem: str = ""  # shown instead of the picture if there is nothing to draw
     look: str = "bad"  # of the problem: ``bad`` or ``note``
     holders: tuple[ContainerRef, ...] = ()
@@ -72,11 +70,13 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     """Return the row of one GPU."""
     reading = gpu.reading
     problem = _problem(scene, gpu)
-    drawn = Picture(())
+    picture = Picture(())
     if reading is not None and not problem:
         mig = reading.mig_enabled
-        drawn = mig_picture(scene, gpu, reading) if mig else _whole_picture(scene, gpu, reading)
+        picture = mig_picture(scene, gpu, reading) if mig else _whole_picture(scene, gpu, reading)
     rows = scene.rows_of(gpu.identity.uuid) if problem else ()
+    offered = total_text((count.offered for count in gpu.slices), str)
+    times = f" {TIMES} {offered}" if gpu.sharing in _REPLICATED else ""
     # Jobs of a batch system on the GPU and on its MIG devices.
     jobs = chain(gpu.jobs, *(mig.jobs for key, mig in scene.migs.items() if key.uuid == gpu.identity.uuid))
     return GpuView(
@@ -84,15 +84,12 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         anchor=anchor_of(gpu),
         uuid=gpu.identity.uuid,
         model=gpu.identity.model.removeprefix("NVIDIA ") or "model not known",
-        mode=_mode(gpu),
+        mode=f"{mode_word(gpu.sharing)}{times}",
         facts=_facts(reading) if not problem or answers(gpu) else (),
         slices=_slices(scene, gpu),
         wrong=tuple(_wrong(scene, gpu)),
         jobs=tuple(dict.fromkeys(jobs)),
-        cells=drawn.cells,
-        stretches=drawn.stretches,
-        size=drawn.size,
-        stranded=drawn.stranded,
+        picture=picture,
         problem=problem,
         look="note" if scene.is_released(gpu) or gpu.unread else "bad",
         holders=tuple(dict.fromkeys(row.holder for row in rows)),
@@ -122,18 +119,10 @@ def _problem(scene: Scene, gpu: GpuRow) -> str:
     return ""
 
 
-def _mode(gpu: GpuRow) -> str:
-    word = mode_word(gpu.sharing)
-    if gpu.sharing not in _REPLICATED:
-        return word
-    return f"{word} {TIMES} {total_text((count.offered for count in gpu.slices), str)}"
-
-
 def _facts(reading: GpuReading | None) -> tuple[str, ...]:
     if reading is None:
         return ()
-    watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
-    facts = ((reading.temperature_celsius, "°C"), (watts, "W"))
+    facts = ((reading.temperature_celsius, "°C"), (scaled(reading.power_milliwatts, 1000), "W"))
     known = tuple(measure(value, unit) for value, unit in facts if value is not None)
     return (*known, f"{gibibytes(reading.memory.total)} GiB") if reading.memory else known
 

@@ -14,8 +14,18 @@ from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.states import HolderState
 from exporter.web.pages.markup import URGENCY, is_of_one_kind
-from exporter.web.pages.picture.bars import UNATTRIBUTED, Part, bar
-from exporter.web.pages.picture.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
+from exporter.web.pages.picture.cells import (
+    UNATTRIBUTED,
+    Amounts,
+    Cell,
+    Device,
+    Gauge,
+    Key,
+    Mark,
+    Part,
+    bar,
+    percent,
+)
 from exporter.web.pages.scene import Pair, Scene
 
 # More marks than this are drawn as one run for each holder.

@@ -1,0 +1,269 @@
+"""Reads one card: its board (memory, activity, power, clocks, PCIe, errors), and its processes or partitions.
+
+``pcie_bw`` is not read: the driver measures for a second before it answers.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from exporter.amd.cards import Card
+from exporter.amd.gpu_metrics import Metrics
+from exporter.amd.kfd import Kfd, KfdNode, NodeUsage, as_processes, on_node, shares
+from exporter.amd.sysfs_file import CardSlowError, Files, properties, to_amount
+from exporter.model import Memory, MigReading, total
+from exporter.model.poll_result import OTHER_PIDS
+from exporter.model.readings import (
+    Bar1,
+    Clock,
+    Ecc,
+    EccScope,
+    EccSeverity,
+    PcieLink,
+    PowerLimit,
+    PowerPart,
+    Topology,
+)
+
+MOST_PERCENT = 100
+MICROWATTS_PER_MILLIWATT = 1000
+MILLIDEGREES = 1000
+MEGAHERTZ = 1_000_000
+FULL_PWM = 255
+POWER_LIMITS: Mapping[PowerLimit, str] = {
+    "enforced": "power1_cap",
+    "default": "power1_cap_default",
+    "min": "power1_cap_min",
+    "max": "power1_cap_max",
+}
+POWER_PARTS: Mapping[PowerPart, str] = {"average": "power1_average", "instant": "power1_input"}
+CLOCKS: Mapping[str, Clock] = {"sclk": "sm", "mclk": "memory"}
+# PCIe generation by gigatransfers per second of a lane, as the kernel prints them.
+GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+SEVERITIES: Mapping[str, EccSeverity] = {"ce": "corrected", "ue": "uncorrected"}
+# Architectures with the unit of energy that later versions of the table define.
+COUNTS_ENERGY = frozenset({"gfx908", "gfx90a"})
+
+
+def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | None) -> dict[str, Any]:
+    """Return the fields of GpuReading of the board. Raises CardSlowError."""
+    folder = card.path / "hwmon"
+    paths = (folder / name for name in files.names(folder))
+    hwmon = next((path for path in paths if files.text(path / "name") == "amdgpu"), None)
+    # Used memory includes what the driver reserves.
+    vram = _total_and_used(files, card.path, "mem_info_vram")
+    bar1 = _total_and_used(files, card.path, "mem_info_vis_vram")
+    energy_unit_known = metrics.energy_unit_known or architecture in COUNTS_ENERGY
+    return {
+        "memory": None if vram is None else Memory(total=vram[0], used=vram[1], free=vram[0] - vram[1]),
+        "bar1": None if bar1 is None else Bar1(total=bar1[0], used=bar1[1]),
+        "utilization_percent": _percent(files, card.path / "gpu_busy_percent", metrics.activity),
+        "memory_copy_percent": _percent(files, card.path / "mem_busy_percent", metrics.memory_activity),
+        "energy_millijoules": metrics.energy_millijoules if energy_unit_known else None,
+        **_sensors(files, hwmon, metrics),
+        "pcie_link": _pcie_link(files, card.path),
+        "pcie_replays": _first(files.amount(card.path / "pcie_replay_count"), metrics.pcie_replays),
+        "ecc": _ecc(files, card.path / "ras"),
+        "topology": _topology(files, card.path),
+    }
+
+
+def _first(*readings: int | None) -> int | None:
+    return next((reading for reading in readings if reading is not None), None)
+
+
+def _total_and_used(files: Files, device: Path, prefix: str) -> tuple[int, int] | None:
+    total, used = (files.amount(device / f"{prefix}_{part}") for part in ("total", "used"))
+    return None if total is None or used is None or used > total else (total, used)
+
+
+def _percent(files: Files, path: Path, otherwise: int | None) -> int | None:
+    percent = _first(files.number(path), otherwise)
+    return percent if percent is not None and 0 <= percent <= MOST_PERCENT else None
+
+
+def _sensors(files: Files, hwmon: Path | None, metrics: Metrics) -> dict[str, Any]:
+    """Return the fields of the sensors; without their folder only what the table of metrics has."""
+    powers = _watts(files, hwmon, POWER_PARTS) if hwmon is not None else {}
+    temperatures = _labelled(files, hwmon, "temp", MILLIDEGREES) if hwmon is not None else {}
+    clocks = _labelled(files, hwmon, "freq", MEGAHERTZ) if hwmon is not None else {}
+    milliwatts = metrics.watts * 1000 if metrics.watts else None
+    return {
+        "power_milliwatts": _first(powers.get("average"), powers.get("instant"), milliwatts),
+        "power_parts_milliwatts": powers,
+        "power_limits_milliwatts": _watts(files, hwmon, POWER_LIMITS) if hwmon is not None else {},
+        "temperature_celsius": _first(
+            temperatures.get("edge"), temperatures.get("junction"), metrics.edge, metrics.hotspot
+        ),
+        "memory_temperature_celsius": _first(temperatures.get("mem"), metrics.memory),
+        "clocks_megahertz": {CLOCKS[name]: rate for name, rate in clocks.items() if name in CLOCKS},
+        "fan_percent": _fan(files, hwmon) if hwmon is not None else None,
+    }
+
+
+def _watts(files: Files, hwmon: Path, names: Mapping[Any, str]) -> dict[Any, int]:
+    """Return powers in milliwatts.
+
+    The second GPU of a board reports 0 for all of them, as the first one is metered for both; but the minimum
+    limit alone may be 0.
+    """
+    powers = {part: files.number(hwmon / name) for part, name in names.items()}
+    return {
+        part: power // MICROWATTS_PER_MILLIWATT
+        for part, power in powers.items()
+        if power is not None and (power > 0 or (power == 0 and part == "min" and any(powers.values())))
+    }
+
+
+def _labelled(files: Files, hwmon: Path, kind: str, unit: int) -> dict[str, int]:
+    """Return the values of the sensors of one kind by label, rounded to whole units."""
+    # Only temperatures can be negative.
+    read = files.number if kind == "temp" else files.amount
+    names = files.names(hwmon)
+    channels = [name.removesuffix("_label") for name in names if name.startswith(kind)]
+    values: dict[str, int] = {}
+    for channel in dict.fromkeys(channel for channel in channels if f"{channel}_label" in names):
+        label, value = files.text(hwmon / f"{channel}_label"), read(hwmon / f"{channel}_input")
+        if label is not None and value is not None:
+            values[label] = round(value / unit)
+    return values
+
+
+def _fan(files: Files, hwmon: Path) -> int | None:
+    speed, most = files.amount(hwmon / "fan1_input"), files.amount(hwmon / "fan1_max")
+    if speed is None or not most:
+        speed, most = files.amount(hwmon / "pwm1"), FULL_PWM
+    return None if speed is None else min(round(speed * MOST_PERCENT / most), MOST_PERCENT)
+
+
+def _pcie_link(files: Files, device: Path) -> PcieLink | None:
+    link = PcieLink(
+        generation=_generation(files.text(device / "current_link_speed")),
+        width=files.amount(device / "current_link_width") or None,
+        max_generation=_generation(files.text(device / "max_link_speed")),
+        max_width=files.amount(device / "max_link_width") or None,
+    )
+    return None if link == PcieLink() else link
+
+
+def _generation(speed: str | None) -> int | None:
+    return GENERATIONS.get((speed or "").partition(" ")[0])
+
+
+def _ecc(files: Files, folder: Path) -> Ecc | None:
+    """Return errors since the driver was loaded, by block of the GPU (``umc`` is memory), and their sums."""
+    by_location: dict[tuple[EccSeverity, EccScope, str], int] = {}
+    for name in files.names(folder):
+        part = name.removesuffix("_err_count") if name.endswith("_err_count") else name.removeprefix("aca_")
+        if part != name:
+            counts = properties(files.text(folder / name), ":")
+            for mark, severity in SEVERITIES.items():
+                if (count := to_amount(counts.get(mark))) is not None:
+                    by_location[severity, "volatile", part] = count
+    if not by_location:
+        return None
+    errors: dict[tuple[EccSeverity, EccScope], int] = {}
+    for (severity, scope, _), count in by_location.items():
+        errors[severity, scope] = errors.get((severity, scope), 0) + count
+    return Ecc(errors=errors, by_location=by_location)
+
+
+def _topology(files: Files, device: Path) -> Topology | None:
+    node, cpus = files.number(device / "numa_node"), files.text(device / "local_cpulist")
+    if node is None and cpus is None:
+        return None
+    return Topology(numa_node=node if node is not None and node >= 0 else None, cpus=cpus or "")
+
+
+WHOLE = "SPX"
+NO_LIST = "KFD does not list its processes"
+Usages = tuple[NodeUsage, ...] | None
+"""The processes that use a node; None if unknown."""
+
+
+def read_parts(
+    files: Files, card: Card, kfd: Kfd, metrics: Metrics, memory: Memory | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the fields of GpuReading of a whole GPU's processes, or of its partitions; and what is missing.
+
+    The latter is the reason by group of readings. ``memory`` is that of the whole card. Raises CardSlowError.
+    """
+    mode, memory_mode = (
+        files.text(card.path / f"current_{kind}_partition") for kind in ("compute", "memory")
+    )
+    nodes = kfd.of_card(card)
+    total_memory = memory.total if memory is not None else None
+    usages = {node.gpu_id: _usages(files, card, kfd, node, total_memory) for node in nodes}
+    withheld = {} if kfd.machine_pids else {"processes": OTHER_PIDS}
+    if not usages or None in usages.values():
+        withheld = {"processes": NO_LIST}
+    if len(nodes) <= 1 and mode in (None, WHOLE):
+        usage = usages[nodes[0].gpu_id] if nodes else None
+        return {"mig_enabled": False, **_processes(kfd, usage, _all_units(nodes))}, withheld
+    if not nodes:
+        return {"mig_enabled": True, "mig": None, "mig_complete": False}, withheld
+    profile = f"{mode}_{memory_mode}".lower() if mode and memory_mode else None
+    # If nodes are missing, only the table of metrics has the number of partitions.
+    slices = len(nodes) if kfd.complete else len(metrics.partitions) or None
+    activity = metrics.partition_activity(slices)
+    partitions = [_partition(card, kfd, node, usages[node.gpu_id], activity) for node in nodes]
+    named = tuple(replace(partition, profile=profile) for partition in partitions if partition is not None)
+    complete = kfd.complete and len(named) == len(nodes)
+    return {"mig_enabled": True, "mig_slices": slices, "mig": named, "mig_complete": complete}, withheld
+
+
+def _partition(
+    card: Card, kfd: Kfd, node: KfdNode, usages: Usages, activity: tuple[int | None, ...]
+) -> MigReading | None:
+    """Return one partition without its profile; None without a name, which allocations have."""
+    minor = node.render_minor
+    if minor is None:
+        return None
+    # The device plugin names the first one by the card's address, which has the card's render node.
+    name = card.address if minor == card.render_minor else kfd.names.get(minor)
+    if name is None:
+        return None
+    return MigReading(
+        uuid=name,
+        gi=node.partition,
+        ci=0,
+        memory=_memory(node, usages),
+        compute_slices=1,
+        instance_slices=1,
+        multiprocessors=node.compute_units,
+        render_minor=minor,
+        utilization_percent=activity[node.partition] if node.partition < len(activity) else None,
+        **_processes(kfd, usages, _all_units(kfd.of_card(card)) if kfd.complete else None),
+    )
+
+
+def _usages(files: Files, card: Card, kfd: Kfd, node: KfdNode, total_memory: int | None) -> Usages:
+    """Return the processes that use a node; None if unknown, for example while a read of it hangs."""
+    if kfd.processes is None:
+        return None
+    with contextlib.suppress(CardSlowError), files.about(f"{card.address} processes", files.context.device):
+        return on_node(files, node, kfd.processes, total_memory)
+    return None
+
+
+def _all_units(nodes: tuple[KfdNode, ...]) -> int | None:
+    return total([node.compute_units for node in nodes])
+
+
+def _processes(kfd: Kfd, usages: Usages, units: int | None) -> dict[str, Any]:
+    """Return the fields of processes, unknown if the pids are those of another namespace."""
+    if usages is None or not kfd.machine_pids:
+        return {"processes": None, "process_utilization": None}
+    return {"processes": as_processes(usages), "process_utilization": shares(usages, units)}
+
+
+def _memory(node: KfdNode, usages: Usages) -> Memory | None:
+    """Return the memory of a partition; use is the sum over its processes."""
+    if node.memory is None or usages is None:
+        return None
+    used = total([usage.memory for usage in usages])
+    if used is None or used > node.memory:
+        return None
+    return Memory(total=node.memory, used=used, free=node.memory - used)

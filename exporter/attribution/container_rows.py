@@ -1,0 +1,167 @@
+"""The container and process rows of one device.
+
+Figures of a sharing system that meters its containers itself replace sums (rule 9 of ``docs/join.md``).
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from exporter.attribution.holdings_index import HoldingsIndex
+from exporter.attribution.owners import Owned, owners
+from exporter.attribution.use import Device, Use, percent_by_pid, use_by_process, use_without_processes
+from exporter.model import (
+    ContainerRef,
+    ContainerRow,
+    DeviceKey,
+    Holding,
+    Meter,
+    ProcessPlace,
+    ProcessRow,
+    Workloads,
+)
+from exporter.model.snapshot import ProcessWhere
+
+
+def process_rows(
+    device: Device, percents: Mapping[int, float | None], owned: Owned, workloads: Workloads
+) -> Iterator[ProcessRow]:
+    """Yield a row for each process; an owner's rows add up to its use unless that is metered (rule 3)."""
+    without_owner = (*owned.outside, *owned.unknown)
+    for owner, processes in (*owned.by_owner.items(), (None, without_owner)):
+        for process in processes:
+            place, percent = workloads.places.get(process.pid), percents[process.pid]
+            yield ProcessRow(
+                device=device.key,
+                pid=process.pid,
+                command=place.command if place is not None and place.known else None,
+                kinds=process.kinds,
+                holder=owner,
+                memory=process.memory,
+                compute=None if percent is None else percent / 100,
+                place=_where(place),
+            )
+
+
+def _where(place: ProcessPlace | None) -> ProcessWhere:
+    if place is None or not place.known:
+        return "unknown"
+    return "host" if place.pod_uid is None else "pod"
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceJoin:
+    """Joins one poll's holdings and processes, device by device."""
+
+    held: HoldingsIndex
+    workloads: Workloads
+    # Uids of pods that are not named by elimination.
+    unnamed: Collection[str]
+    # Without holdings of this poll, a container without one has an unknown number of slices, not 0.
+    confirmed: bool
+    # Rows of the containers on the devices joined so far.
+    containers: list[ContainerRow] = field(default_factory=list)
+    # Rows of the processes on them; empty without a view of processes.
+    processes: list[ProcessRow] = field(default_factory=list)
+    # Devices on which a container without a row has no process.
+    proven: set[DeviceKey] = field(default_factory=set)
+    _uids: dict[tuple[str, str], str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._uids = _uids_by_name(self.workloads)
+
+    def rows(self, device: Device) -> list[ContainerRow]:
+        """Return one row for each container that holds or uses the device."""
+        held = self.held.on(device.key)
+        owned = Owned()
+        if self.workloads.process_view and device.processes is not None:
+            owned = owners(device.processes, held, self.workloads, self.unnamed)
+            complete = device.fresh and device.lists_all and not owned.unknown
+            proven = self.workloads.pods is not None and complete
+            if proven:
+                self.proven.add(device.key)
+            percents = percent_by_pid(device)
+            uses = use_by_process(device, percents, held, owned, proven)
+            self.processes += process_rows(device, percents, owned, self.workloads)
+        else:
+            uses = use_without_processes(device, held)
+        used = device.memory.used if device.memory is not None else None
+        rows = [
+            self._row(device, ref, use, owned.pod_uids.get(ref))
+            for ref, use in with_meters(uses, held, used).items()
+        ]
+        self.containers += rows
+        return rows
+
+    def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
+        has = self.held.entitlement(device.key, device.sharing, ref)
+        slices_known = self.confirmed or ref in self.held.on(device.key)
+        return ContainerRow(
+            holder=ref,
+            device=device.key,
+            resource=has.resource,
+            sharing=has.sharing,
+            isolation=has.isolation,
+            pod_uid=uid or self._uids.get((ref.namespace, ref.pod), ""),
+            model=device.model,
+            slices=has.slices if slices_known else None,
+            memory_entitled=has.memory,
+            compute_entitled=has.compute,
+            memory_used=use.memory,
+            compute_used=use.compute,
+            processes=use.processes,
+            memory_source=use.memory_source,
+            compute_source=use.compute_source,
+            claims=has.claims,
+            health=has.health,
+        )
+
+
+def with_meters(
+    uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
+) -> dict[ContainerRef, Use]:
+    """Return ``uses`` with the sums of metered containers replaced by their meter's figures.
+
+    ``used``: bytes in use on the device, as the driver reports them.
+    """
+    room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
+    # One for each device, however many resources hold it.
+    meters = {
+        ref: meter
+        for ref, holdings in held.items()
+        if (meter := next((holding.meter for holding in holdings if holding.meter), None)) is not None
+    }
+    pods = {(ref.namespace, ref.pod) for ref in meters}
+    result = dict(uses)
+    for ref, use in uses.items():
+        if ref in meters:
+            result[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
+        elif not ref.container and (ref.namespace, ref.pod) in pods:
+            # Processes of a pod without a known container: some of them are those that were metered.
+            result[ref] = Use(processes=use.processes)
+    return result
+
+
+def _is_left_over(use: Use, meter: Meter, room: int | None) -> bool:
+    """Return True if a meter counts memory of killed processes: it has no process, and the memory is free."""
+    idle = use.processes == 0 and use.memory == 0
+    return idle and room is not None and (meter.memory or 0) > max(room, 0)
+
+
+def _metered(use: Use, meter: Meter) -> Use:
+    memory, compute = meter.memory, meter.compute
+    # The meter has no memory although the driver lists some for the container: its zeros were not observed.
+    if meter.memory == 0 and use.memory_source == "process" and use.memory:
+        memory, compute = None, compute or None
+    use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
+    if meter.memory_only:
+        return use
+    return replace(use, compute=compute, compute_source="none" if compute is None else meter.source)
+
+
+def _uids_by_name(workloads: Workloads) -> dict[tuple[str, str], str]:
+    """Return pod uids by (namespace, name), without names that two pods have had."""
+    uids: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for pod in (workloads.pods or {}).values():
+        uids[pod.namespace, pod.name].add(pod.uid)
+    return {name: next(iter(known)) for name, known in uids.items() if len(known) == 1}

@@ -1,1 +1,0 @@
-"""Alibaba's gpushare and cGPU, and Koordinator."""

@@ -1,1 +1,0 @@
-"""NVIDIA's device plugin and vGPU."""

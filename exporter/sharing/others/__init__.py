@@ -1,1 +1,0 @@
-"""Sharing systems of other makers, one file each."""

@@ -1,0 +1,223 @@
+"""run:ai: fractions of GPUs that a reservation pod holds, and MIG devices that it creates for pods.
+
+Annotations have the shares of a pod. Whether a library in the container enforces them is not visible. A pod
+on a MIG device has no device ids either; an annotation has the device.
+"""
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    DeviceSharing,
+    DeviceUse,
+    Meter,
+    PodDetails,
+    PodIdentity,
+    Problem,
+    SystemFiles,
+)
+from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
+from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.reading import content, names_or_problem, noted, parsed, problem
+from exporter.sharing.gpu_fractions import fraction, mebibytes
+from exporter.sharing.kai import Reservations, Share, detailed
+
+LONGEST_NOTE = 1 << 16
+WORDS = words_of("name position deviceUUID device uuid instanceid gpuinstanceid gpuindex") | words_of(
+    "gpuamount gputype nvidia com mig MIG"
+)
+_RESOURCE = re.compile(r"nvidia\.com/mig-[a-z0-9.+-]{1,60}")
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
+
+Place = tuple[int, int]
+"""GPU index and position on the GPU."""
+
+
+class MigDevice(NamedTuple):
+    """The MIG device of a pod, by uuid, place, or both."""
+
+    resource: str
+    uuid: str  # "" if unknown
+    place: Place | None
+
+
+def is_mig(resource: str) -> bool:
+    """Return True if a resource is of MIG devices."""
+    return _RESOURCE.fullmatch(resource) is not None
+
+
+def mig_device(text: str) -> MigDevice:
+    """Return the MIG device in a pod's annotation; raises ValueError."""
+    document = parsed(text, dict, LONGEST_NOTE)
+    resource, uuid = document.get("name"), document.get("deviceUUID", document.get("instanceid", ""))
+    if not isinstance(resource, str) or not is_mig(resource):
+        raise ValueError(f"name is not a resource of MIG devices: {str(resource)[:100]!r}")
+    if not isinstance(uuid, str) or (uuid and not _UUID.fullmatch(uuid)):
+        raise ValueError(f"not a UUID of a MIG device: {str(uuid)[:100]!r}")
+    gpu, position = _number(document.get("gpuindex")), _number(document.get("position"))
+    place = (gpu, position) if gpu is not None and position is not None else None
+    if not uuid and place is None:
+        raise ValueError("has neither a UUID nor a place")
+    return MigDevice(resource, uuid, place)
+
+
+def mig_mapping(text: str) -> dict[Place, str]:
+    """Return the UUIDs by place in a node's annotation; raises ValueError."""
+    decoded = base64.b64decode(text.encode(), validate=True) if len(text) <= LONGEST_NOTE else b""
+    return dict(_mapped(parsed(decoded.decode(), dict, LONGEST_NOTE)))
+
+
+def _mapped(document: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    for index, devices in document.items():
+        gpu = _number(index)
+        for position, uuid in _listed(devices):
+            place = _number(position)
+            if gpu is None or place is None or not isinstance(uuid, str) or not _UUID.fullmatch(uuid):
+                raise ValueError(f"GPU {index[:20]!r} has {str(uuid)[:100]!r} at {str(position)[:20]!r}")
+            yield (gpu, place), uuid
+
+
+def _listed(devices: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(devices, dict):
+        yield from devices.items()
+    elif isinstance(devices, list) and all(isinstance(item, dict) for item in devices):
+        yield from ((item.get("position"), item.get("device_uuid")) for item in devices)
+    else:
+        raise ValueError(f"neither a list nor an object of MIG devices: {str(devices)[:100]!r}")
+
+
+def _number(value: Any) -> int | None:
+    """Return an index, which is a number or, in some releases, a string of digits."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    return value if type(value) is int and 0 <= value < 10000 else None
+
+
+PODS = Path("proc/pod")
+METRICS = Path("metrics/gpu")
+COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
+# More pods and GPUs than any node has.
+MOST_PODS, MOST_GPUS = 4096, 64
+LONGEST_NUMBER = 32
+ALL = 100
+
+_POD = re.compile(r"[0-9a-f-]{32,36}")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_FILE_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def read_runai(roots: Roots) -> SystemFiles:
+    """Return the use of every pod; ``device`` is a GPU index; blocks, never raises."""
+    root, problems = roots.run, list[Problem]()
+    files = [
+        ContainerFile(pod_uid=uid, devices=devices)
+        for uid in names_or_problem(root / PODS, MOST_PODS, problems)
+        if _POD.fullmatch(uid) and (devices := tuple(_devices(root / PODS / uid / METRICS, problems)))
+    ]
+    return SystemFiles(containers=tuple(files), problems=tuple(problems))
+
+
+def _devices(folder: Path, problems: list[Problem]) -> Iterator[DeviceUse]:
+    for index in names_or_problem(folder, MOST_GPUS, problems):
+        if _INDEX.fullmatch(index):
+            percent = _file_number(folder / index / COMPUTE, ALL, problems)
+            memory = _file_number(folder / index / MEMORY, None, problems)
+            compute = None if percent is None else percent / ALL
+            yield DeviceUse(device=index, memory_used=memory, compute_used=compute)
+
+
+def _file_number(path: Path, most: int | None, problems: list[Problem]) -> int | None:
+    with noted(path, problems):
+        text = content(path, LONGEST_NUMBER).decode("ascii", "backslashreplace").strip()
+        if _FILE_NUMBER.fullmatch(text) and (most is None or int(text) <= most):
+            return int(text)
+        if text:
+            problems.append(problem(path, f"{text!r} is not a valid number"))
+    return None
+
+
+ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
+ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
+MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
+
+
+class Runai(Reservations):
+    """Fractions and MIG devices of run:ai."""
+
+    name = "runai"
+    isolation = ""
+    of_runai = True
+    notes = (*Reservations.notes, whole_keys(*ALLOCATIONS, MIG_DEVICE, MIG_MAPPING))
+    words = Reservations.words | WORDS
+    read: ClassVar[Read | None] = staticmethod(read_runai)
+
+    def grants(self) -> Granted:
+        """Return the grants of fractions and of MIG devices."""
+        granted = super().grants()
+        granted.grants += self._of_mig()
+        return granted
+
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+        """Return the mode: MIG with hard isolation, or fractions."""
+        if device.mig is not None:
+            return DeviceSharing(sharing="mig", isolation="hard", slices=offer.slices)
+        return super().sharing(device, offer)
+
+    def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
+        """Return the allocated share; for several GPUs the annotation has a total, and the request counts."""
+        annotations = details.annotations
+        memory = mebibytes(annotations.get(ALLOCATED_MEMORY, ""))
+        part = fraction(annotations.get(ALLOCATED, ""))
+        if devices == 1 and memory is not None and part is not None:
+            return Share(memory, part)
+        return super().share(pod, details, devices)
+
+    def meter(self, pod: PodIdentity, _holder: ContainerRef, device: Device) -> Meter | None:
+        """Return run:ai's figures for the pod, whose fractions are of one container."""
+        index, containers = str(device.gpu.identity.index), self.view.files(self.name).containers
+        uses = chain.from_iterable(file.devices for file in containers if file.pod_uid == pod.uid)
+        use = only(use for use in uses if use.device == index)
+        if use is None:
+            return None
+        return Meter(source=self.name, memory=use.memory_used, compute=use.compute_used)
+
+    def _of_mig(self) -> Iterator[Grant]:
+        """Yield the grants of MIG devices, except to containers with MIG ids of the kubelet."""
+        for pod, details in detailed(self.view):
+            text = details.annotations.get(MIG_DEVICE) or None
+            mig = self.read_note(pod, MIG_DEVICE, text, mig_device)
+            if mig is None:
+                continue
+            holder, device = self.container(pod, details), self._device(mig)
+            if any(map(is_mig, self.view.held.get(holder, ()))):
+                continue
+            yield Grant(
+                holder=holder,
+                resource=mig.resource,
+                device=device,
+                memory_entitled=device.memory if device is not None else None,
+                compute_entitled=device.compute if device is not None else None,
+                exclusive=True,
+            )
+
+    def _device(self, mig: MigDevice) -> Device | None:
+        uuid = mig.uuid or (self._mapping.get(mig.place, "") if mig.place is not None else "")
+        device = self.view.inventory.by_uuid(uuid)
+        return device if device is not None and device.mig is not None else None
+
+    @cached_property
+    def _mapping(self) -> dict[Place, str]:
+        text = self.view.node_annotations.get(MIG_MAPPING, "")
+        try:
+            return mig_mapping(text) if text else {}
+        except ValueError as error:
+            self.view.object_to(self.name, "node", MIG_MAPPING, str(error))
+            return {}

@@ -1,1 +1,0 @@
-"""run:ai and KAI-Scheduler."""

@@ -1,1 +1,0 @@
-"""Tencent's gpu-manager (vCUDA) and qGPU, and Elastic GPU."""

@@ -1,1 +1,0 @@
-"""The table of holders: columns, order, filter, and its rows as HTML."""

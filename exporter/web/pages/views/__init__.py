@@ -1,1 +1,0 @@
-"""The content of the pages, made from a snapshot by pure functions: records that templates only render."""

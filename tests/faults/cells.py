@@ -1,0 +1,70 @@
+"""Cells of the matrices of faults: what a fault may change on the page, and what came of it."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from tests.faults.pages import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One fault: of which ``source``, ``what`` fails (a call, a file), ``how`` (a code), and ``where``."""
+
+    source: str
+    what: str
+    how: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.what} {self.how} {self.where}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a cell may change.
+
+    ``own`` tells of a series whether it is of the device or source at fault: it may leave the page, or keep
+    its value. Those of its series that ``states`` names say how it is, so that they may have another value.
+    ``health`` says in sentences what is wrong with them, given the page before and the one with the fault.
+    ``believed``: the fault is an answer as good as any, so that what is the fault's own may be anything.
+    """
+
+    own: Callable[[str], bool]
+    health: Callable[[Page, Page], Iterable[str]]
+    states: frozenset[str] = frozenset()
+    believed: bool = False
+
+
+Outcome = Callable[[Page, Page], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A cell and what it may change. ``put`` puts its fault on, if another was on before it.
+
+    ``outcome`` names what came of it, given the page before any fault and the last one with this.
+    """
+
+    cell: Cell
+    claim: Claim
+    outcome: Outcome
+    put: Callable[[], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a cell: ``outcome`` in a few words, ``lost`` series, and what was ``broken`` in sentences.
+
+    ``polls`` is how many it took until the page was as before.
+    """
+
+    cell: Cell
+    outcome: str
+    lost: int
+    polls: int | None
+    broken: tuple[str, ...] = ()
+
+
+def must_hold(result: Result) -> None:
+    """Fail with the cell and all that it broke."""
+    assert not result.broken, f"{result.cell}: " + "; ".join(result.broken[:8])
