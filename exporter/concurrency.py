@@ -123,15 +123,15 @@ CHECKS = 5
 class ReplaceableWorker:
     """Runs jobs one after the other in a thread called ``name``, which it replaces if a call hangs.
 
-    ``abandon`` receives the seconds that one call may take (``patience``) and returns whether the thread is
-    abandoned. It must first exclude the place of the hanging call until that call returns; the job is then
+    ``abandon`` receives ``call_timeout``, the seconds that one call may take, and returns whether the thread
+    is abandoned. It must first exclude the place of the hanging call until that call returns; the job is then
     restarted in a new thread. The abandoned thread cannot be ended, but does not keep the program from
     exiting.
     """
 
-    def __init__(self, name: str, patience: float, abandon: Callable[[float], bool]) -> None:
+    def __init__(self, name: str, call_timeout: float, abandon: Callable[[float], bool]) -> None:
         self._name = name
-        self._patience = patience
+        self._call_timeout = call_timeout
         self._abandon = abandon
         self._worker = Worker(name)
 
@@ -140,8 +140,8 @@ class ReplaceableWorker:
         running = self._start(job)
         try:
             while not running.done():
-                await asyncio.wait({running}, timeout=self._patience / CHECKS)
-                if not running.done() and self._abandon(self._patience):
+                await asyncio.wait({running}, timeout=self._call_timeout / CHECKS)
+                if not running.done() and self._abandon(self._call_timeout):
                     running.cancel()
                     self._worker.stop()
                     self._worker = Worker(self._name)
@@ -197,14 +197,14 @@ class Watched:
             self._hanging.pop(self._abandoned_at, None)
             raise AbandonedError
 
-    def abandon(self, patience: float) -> bool:
-        """Return whether the thread is abandoned: its call has taken longer than ``patience`` seconds.
+    def abandon(self, call_timeout: float) -> bool:
+        """Return whether the thread is abandoned: its call has taken longer than ``call_timeout`` seconds.
 
         The place of the call is then excluded until the call returns.
         """
         number = self._number
         place, name, began = self._pending.get(number, ("", "", 0.0))
-        if not place or time.monotonic() - began < patience:
+        if not place or time.monotonic() - began < call_timeout:
             return False
         self._abandoned_at = place
         if self._pending.pop(number, None) is None:

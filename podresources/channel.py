@@ -119,8 +119,8 @@ class Connection:
         self._address = ExitStack()
         address = target(self._address.enter_context(reachable(path)))
         # Also grpc's limit for a connection that never completes; by default 20 s.
-        patience = ("grpc.min_reconnect_backoff_ms", int(within * 1000))
-        self._channel = grpc.aio.insecure_channel(address, (*OPTIONS, patience))
+        backoff = ("grpc.min_reconnect_backoff_ms", int(within * 1000))
+        self._channel = grpc.aio.insecure_channel(address, (*OPTIONS, backoff))
 
     def is_current(self) -> bool:
         """Return whether the channel is connected to the socket that has the path now."""

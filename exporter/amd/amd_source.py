@@ -114,8 +114,8 @@ class AmdOptions:
 
     # Root of sysfs.
     sys_root: Path
-    # A read that takes longer is abandoned, in seconds: ``Budget.hang``.
-    patience: float
+    # A read that takes longer is abandoned, in seconds: ``Budget.call_timeout``.
+    call_timeout: float
     # Time to read one card, in seconds.
     card_budget: float
     # Clock of process start times, and of readings, in seconds.
@@ -137,7 +137,7 @@ class AmdSource:
         self._files = Files()
         self._kfd = KfdReader(self._files, options.sys_root, options.machine_pids)
         self._reader = CardReader(self._files, options.boot_clock, options.clock)
-        self._worker = ReplaceableWorker("amd", options.patience, self._files.abandon)
+        self._worker = ReplaceableWorker("amd", options.call_timeout, self._files.abandon)
         self._card_budget = options.card_budget
         self._driver = DriverInfo()
         # By number of the card.

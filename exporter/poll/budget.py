@@ -31,12 +31,12 @@ SHORTEST_SECONDS = 1.0
 LONGEST_STAGE_SECONDS = 10.0
 # Two devices that hang one after the other are both found within the stage. A healthy call can take most of a
 # second on a busy GPU, however short the interval is.
-HANG_SHARE, SHORTEST_HANG_SECONDS = 0.5, 1.0
+CALL_SHARE, SHORTEST_CALL_TIMEOUT = 0.5, 1.0
 # Python runs one thread at a time: reading the devices and the kubelet side by side costs a fifth more of a
 # processor than one after the other. So each of them starts alone, but the next does not wait for a slow one.
 HEAD_START_SHARE, LONGEST_HEAD_START_SECONDS = 0.2, 0.25
 # A client times out before its collector does, so that its own message is shown.
-CLIENT_SHARE = 0.9
+REQUEST_SHARE = 0.9
 # Two more sources of pod names may have to answer after the Pods API.
 PODS_API_SHARE = 0.5
 # A healthy NVIDIA GPU answers in milliseconds, one that is being initialised in some seconds. A GPU with
@@ -55,9 +55,9 @@ class Budget(NamedTuple):
     """End of the stage of sources that depend on those."""
     join: float
     """End of the join."""
-    hang: float
+    call_timeout: float
     """A driver call about one device is abandoned after this."""
-    client: float
+    request_timeout: float
     """Timeout of a request to another program."""
     gpu: float = GPU_SECONDS
     """Time to read one NVIDIA GPU, so that a slow one does not delay the others.
@@ -76,14 +76,14 @@ class Budget(NamedTuple):
             devices=devices,
             dependents=min(DEPENDENTS_SHARE * interval, devices + LONGEST_STAGE_SECONDS),
             join=interval,
-            hang=max(HANG_SHARE * devices, SHORTEST_HANG_SECONDS),
-            client=CLIENT_SHARE * devices,
+            call_timeout=max(CALL_SHARE * devices, SHORTEST_CALL_TIMEOUT),
+            request_timeout=REQUEST_SHARE * devices,
         )
 
     @property
     def pods_api(self) -> float:
         """Timeout of the kubelet's Pods API, in seconds."""
-        return PODS_API_SHARE * self.client
+        return PODS_API_SHARE * self.request_timeout
 
     @property
     def head_start(self) -> float:

@@ -71,7 +71,7 @@ class Collector(Generic[T]):
 
     async def collect(self, within: float) -> None:
         """Read the source for up to ``within`` seconds, or check on a read that is still running."""
-        patience = 0.0
+        timeout = 0.0
         if self._task is not None and self._task.done() and not self._accept_late:
             # The answer describes the time of an earlier poll.
             await asyncio.gather(self._task, return_exceptions=True)
@@ -80,8 +80,8 @@ class Collector(Generic[T]):
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
             self._started = self._clock()
-            patience = within
-        await asyncio.wait({self._task}, timeout=patience)
+            timeout = within
+        await asyncio.wait({self._task}, timeout=timeout)
         if self._task.done():
             task, self._task = self._task, None
             self.late = late

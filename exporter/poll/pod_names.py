@@ -31,7 +31,7 @@ class NoNamesError(Exception):
 class PodNames:
     """Reads pods from the kubelet's Pods API, else from the Kubernetes API and the names of pod logs.
 
-    The Pods API has ``patience`` seconds. ``watched`` returns the pods of the Kubernetes API, None if that is
+    The Pods API has ``timeout`` seconds. ``watched`` returns the pods of the Kubernetes API, None if that is
     not used or has not answered.
 
     Pod logs have no annotations: for ``keep`` seconds (by ``clock``) the last answer of the Pods API is used
@@ -43,7 +43,7 @@ class PodNames:
         self,
         socket: Path,
         logs: Path,
-        patience: float,
+        timeout: float,
         watched: Callable[[], WatchedPods | None] = lambda: None,
         *,
         keep: float = 0.0,
@@ -66,7 +66,7 @@ class PodNames:
         self._live_at = -math.inf
         self._cause: Hashable = None
         self._changed_at = self._clock()
-        self._pods = Pods(socket, timeout=patience)
+        self._pods = Pods(socket, timeout=timeout)
         self._worker = Worker("pod-logs")
 
     async def read(self, cause: Hashable = None) -> Mapping[str, PodIdentity]:

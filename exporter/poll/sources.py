@@ -68,15 +68,15 @@ class Sources:
         self.amd = AmdSource(
             AmdOptions(
                 sys_root=settings.sys_root,
-                patience=self.budget.hang,
+                call_timeout=self.budget.call_timeout,
                 card_budget=self.budget.card,
                 boot_clock=lambda: boot_seconds(settings.proc_root),
                 clock=clock,
                 machine_pids=lambda: counts_machine_pids(settings.proc_root),
             )
         )
-        self.dcgm = _dcgm(settings, self.budget.client)
-        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.client)
+        self.dcgm = _dcgm(settings, self.budget.request_timeout)
+        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.request_timeout)
         self.kubelet_socket = SocketFileReader(settings.pod_resources_socket)
         self.names = PodNames(
             settings.pods_api_socket,
@@ -103,7 +103,7 @@ class Sources:
             clock=self.clock,
             machine_pids=lambda: counts_machine_pids(settings.proc_root),
             released=self.release.reason,
-            patience=self.budget.hang,
+            call_timeout=self.budget.call_timeout,
             gpu_budget=self.budget.gpu,
         )
 
@@ -123,7 +123,7 @@ class Sources:
         await asyncio.gather(self.nvml.close(), self.amd.close())
 
 
-def _dcgm(settings: Settings, patience: float) -> "DcgmScrape | None":
+def _dcgm(settings: Settings, timeout: float) -> "DcgmScrape | None":
     """Return the source of a dcgm-exporter's series, None if no URL is set."""
     url = settings.dcgm_exporter_url
     if url is None:
@@ -131,7 +131,7 @@ def _dcgm(settings: Settings, patience: float) -> "DcgmScrape | None":
     # An HTTP client takes a quarter of a second to import.
     from exporter.dcgm_scrape.client import DcgmScrape  # noqa: PLC0415
 
-    return DcgmScrape(url, patience, stale_after=settings.stale_after)
+    return DcgmScrape(url, timeout, stale_after=settings.stale_after)
 
 
 def _roots(settings: Settings) -> Roots:

@@ -18,7 +18,7 @@ from exporter.model import (
 )
 from exporter.sharing.base import Grant, Read, Roots
 from exporter.sharing.base.reading import UnusableError, content, names_or_problem, problem
-from exporter.sharing.gpushare import ALLOCATIONS, Gpushare, Part
+from exporter.sharing.gpushare import ALLOCATIONS, Gpushare, HeldUnits
 
 GPU = re.compile(r"[0-9]{1,3}")
 CONTAINER = re.compile(r"[0-9a-f]{12,64}")
@@ -118,7 +118,7 @@ class Cgpu(Gpushare):
         """Return True if the kernel module is loaded."""
         return bool(self.view.files(self.name).names)
 
-    def _of(self, part: Part) -> tuple[Grant, ...]:
+    def _of(self, part: HeldUnits) -> tuple[Grant, ...]:
         file = self.view.file(self.name, part.holder)
         uses = file.devices if file is not None else ()
         units_by_minor = next((units for key, _ in ALLOCATIONS if (units := self._units(part, key))), {})
@@ -129,7 +129,7 @@ class Cgpu(Gpushare):
             for use in uses
         )
 
-    def _instance(self, part: Part, use: DeviceUse) -> Grant:
+    def _instance(self, part: HeldUnits, use: DeviceUse) -> Grant:
         device = self.view.inventory.by_minor(int(use.device))
         percent = self._percent(part.holder, device) if device is not None else None
         # The module counts the memory of a container, and never its compute.

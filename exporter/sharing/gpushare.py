@@ -115,7 +115,7 @@ UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
 UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
 
 
-class Part(NamedTuple):
+class HeldUnits(NamedTuple):
     """A container's units of a resource."""
 
     holder: ContainerRef
@@ -181,12 +181,12 @@ class Gpushare(System):
         for holder, held in self.view.held.items():
             for resource, ids in held.items():
                 owned = any(self.owns(resource, device_id) for device_id in ids)
-                if owned and (grants := self._of(Part(holder, resource, len(ids)))):
+                if owned and (grants := self._of(HeldUnits(holder, resource, len(ids)))):
                     granted.grants += grants
                     granted.settle(holder, [resource, *filter(COMPUTE.fullmatch, held)])
         return granted
 
-    def _of(self, part: Part) -> tuple[Grant, ...]:
+    def _of(self, part: HeldUnits) -> tuple[Grant, ...]:
         annotations = self.view.annotations(part.holder)
         for key, assigned in ALLOCATIONS:
             if annotations.get(key):
@@ -202,10 +202,10 @@ class Gpushare(System):
             return self._by_index(part, key_of_index)
         return self._by_itself(part)
 
-    def _by_itself(self, part: Part) -> tuple[Grant, ...]:
+    def _by_itself(self, part: HeldUnits) -> tuple[Grant, ...]:
         return (self._grant(part, self._only),) if self._only is not None else ()
 
-    def _units(self, part: Part, key: str) -> Mapping[int, int]:
+    def _units(self, part: HeldUnits, key: str) -> Mapping[int, int]:
         """Return the units by minor in an allocation; {} if they exceed the kubelet's."""
         units_by_minor = self._shares(part.holder, key)
         if sum(units_by_minor.values()) <= part.units:
@@ -213,7 +213,7 @@ class Gpushare(System):
         self.object_to(part.holder, key, f"gives {part.holder.container} more than it has of {part.resource}")
         return {}
 
-    def _by_index(self, part: Part, key: str) -> tuple[Grant, ...]:
+    def _by_index(self, part: HeldUnits, key: str) -> tuple[Grant, ...]:
         annotations = self.view.annotations(part.holder)
         prefix = key.removesuffix("IDX")
         if annotations.get(f"{prefix}ASSIGNED") != "true":
@@ -223,7 +223,7 @@ class Gpushare(System):
             return ()
         return (self._grant(part, self.view.inventory.by_minor(minor), f"{prefix}DEV"),)
 
-    def _grant(self, part: Part, device: Device | None, key_of_units: str = UNITS_OF_A_GPU) -> Grant:
+    def _grant(self, part: HeldUnits, device: Device | None, key_of_units: str = UNITS_OF_A_GPU) -> Grant:
         unit = self._unit(part, device, key_of_units) if device is not None else None
         percent = self._percent(part.holder, device) if device is not None else None
         return Grant(
@@ -240,7 +240,7 @@ class Gpushare(System):
         shares = self._shares(holder, CORES)
         return shares.get(minor) or None if (minor := device.gpu.identity.minor) is not None else None
 
-    def _unit(self, part: Part, device: Device, key: str) -> int | None:
+    def _unit(self, part: HeldUnits, device: Device, key: str) -> int | None:
         """Return the bytes of a unit, by the number of units of a GPU in annotations, else by its ids."""
         holder, annotations = part.holder, self.view.annotations(part.holder)
         by_minor = self.read_note(holder, UNITS_OF_GPUS, annotations.get(UNITS_OF_GPUS), parse_counts) or {}

@@ -35,7 +35,7 @@ def source(node: FakeNode) -> AmdSource:
     proc = node.paths.proc_root
     options = AmdOptions(
         sys_root=node.paths.sys_root,
-        patience=2.5,
+        call_timeout=2.5,
         card_budget=5.0,
         boot_clock=lambda: boot_seconds(proc),
     )

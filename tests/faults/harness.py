@@ -204,20 +204,20 @@ async def watched(
     step: float = 0.0,
     wall: Callable[[], float] | None = None,
     deadline: float | None = None,
-    patience: float | None = None,
+    call_timeout: float | None = None,
     **changes: Any,
 ) -> AsyncIterator[Watch]:
     """Start a node, a poller that has not polled yet and a server for its page.
 
     ``wall`` is the clock that dates polls, by default one that goes with the node; ``deadline`` is how long
-    each source may take, ``patience`` how long a call of NVML may, ``changes`` are settings.
+    each source may take, ``call_timeout`` how long a call of NVML may, ``changes`` are settings.
     """
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node, **changes)
         budget = budget_of(settings, deadline)
         sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=budget)
-        if patience is not None:
-            options = replace(sources.nvml._options, patience=patience)
+        if call_timeout is not None:
+            options = replace(sources.nvml._options, call_timeout=call_timeout)
             sources.nvml = NvmlSource(options, sources.wake)
         dated = wall or (lambda: BEGAN + node.time)
         poller = Poller(settings, sources, clock=lambda: node.time, wall=dated)

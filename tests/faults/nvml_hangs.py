@@ -22,14 +22,14 @@ from tests.faults.pages import Page, name_of
 from tests.poller.bench import until
 
 FINDING = tuple(FINDING_CALLS)
-# The product's own patience with a call, at the default interval between polls.
-PATIENCE = Budget.of_interval(5.0).hang
+# The timeout of a call of the program, at the default interval between polls.
+CALL_TIMEOUT = Budget.of_interval(5.0).call_timeout
 SLOW, LATE, FOR_EVER = "1 s", "45 s", "for ever"
-# How long a call hangs, in seconds: less than the patience, longer than some polls, or until it is let go.
+# How long a call hangs, in seconds: less than the timeout, longer than some polls, or until it is let go.
 DURATIONS: Mapping[str, float | None] = {SLOW: 1.0, LATE: 45.0, FOR_EVER: None}
-# In tests calls hang for so much less time. There is less patience too, but more than enough for a call that
+# In tests calls hang for so much less time. The timeout is shorter too, but more than enough for a call that
 # only waits for a processor.
-SCALE, SHORT_PATIENCE = 0.04, 0.5
+SCALE, SHORT_TIMEOUT = 0.04, 0.5
 # So many parts of the node may hang one after another until a poll is over its deadline.
 ALL_PARTS = 10
 # So many seconds of the node are a reading shown, at most, and so many polls later it is gone.
@@ -200,7 +200,7 @@ async def results(
     part: tuple[int, int] = (0, 1),
 ) -> AsyncIterator[Result]:
     """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
-    times = {"patience": SHORT_PATIENCE, "deadline": ALL_PARTS * SHORT_PATIENCE}
+    times = {"call_timeout": SHORT_TIMEOUT, "deadline": ALL_PARTS * SHORT_TIMEOUT}
     async with watched(scenario, step=STEP, stale_after=STALE_AFTER, **times) as watch:
         show_on_bus(watch.node)
         driver = await driver_of(watch)
@@ -211,8 +211,8 @@ async def results(
 
 
 async def as_long_as_they_say(scenario: Scenario) -> AsyncIterator[Result]:
-    """Go through one function of each kind with the product's own patience, for as long as is said."""
-    times = {"patience": PATIENCE, "deadline": 2 * PATIENCE}
+    """Go through one function of each kind with the timeout of the program, for as long as is said."""
+    times = {"call_timeout": CALL_TIMEOUT, "deadline": 2 * CALL_TIMEOUT}
     async with watched(scenario, step=STEP, stale_after=STALE_AFTER, **times) as watch:
         show_on_bus(watch.node)
         matrix = Hangs(watch, await driver_of(watch), 1.0)

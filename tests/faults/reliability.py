@@ -46,9 +46,9 @@ Some error codes are believed: no newer samples, no vGPU on a host, no MIG mode 
 for a MIG device, for which drivers have several codes. A driver that wrongly returns one makes the page
 wrong.
 
-Hangs ran for a 25th of the stated time, with a patience of 0.5 s instead of 1.9 s; one function of each kind
-hung for the stated time with the patience of the program. Each of several parts that hang at once uses the
-patience once, so the first poll may end after its deadline, and collector `nvml` fails once.
+Hangs ran for a 25th of the stated time, with a timeout of 0.5 s instead of 1.9 s; one function of each kind
+hung for the stated time with the timeout of the program. Each of several parts that hang at once uses the
+timeout once, so the first poll may end after its deadline, and collector `nvml` fails once.
 
 {BEGIN}
 Not yet run: `make faults`.

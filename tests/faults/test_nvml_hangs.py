@@ -12,7 +12,7 @@ from tests.faults.cells import must_hold
 from tests.faults.harness import scenario_fault, watched
 from tests.faults.nvml_calls import asked_of
 from tests.faults.nvml_cells import OF_EVENTS, STEP, WAIT
-from tests.faults.nvml_hangs import PATIENCE, late, results
+from tests.faults.nvml_hangs import CALL_TIMEOUT, late, results
 from tests.faults.pages import name_of
 from tests.poller.bench import until
 
@@ -52,7 +52,9 @@ async def test_a_wait_for_events_that_hangs_costs_what_only_events_show(
     """Until it returns, GPUs are not watched and counts of XIDs are unknown; the rest of the page stays."""
     monkeypatch.setattr(event_wait, "HUNG_SECONDS", HUNG_SECONDS)
     earlier = threading.enumerate()
-    async with watched(nvml_nodes.new(), step=STEP, patience=PATIENCE, deadline=2 * PATIENCE) as watch:
+    async with watched(
+        nvml_nodes.new(), step=STEP, call_timeout=CALL_TIMEOUT, deadline=2 * CALL_TIMEOUT
+    ) as watch:
         before = (await watch.before()).page
         [waiting] = (
             each for each in threading.enumerate() if each.name == "nvml-events" and each not in earlier

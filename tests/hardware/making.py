@@ -44,7 +44,7 @@ class Clock:
 
 def nvml(library: Any = None, **changes: Any) -> NvmlOptions:
     """Read that library; by the clock of readings every look at it is five seconds after the last."""
-    limits = {"patience": 2.5, "gpu_budget": GPU_BUDGET_SECONDS}
+    limits = {"call_timeout": 2.5, "gpu_budget": GPU_BUDGET_SECONDS}
     return NvmlOptions(**{"library": library, "clock": ticking(), **limits, **changes})
 
 

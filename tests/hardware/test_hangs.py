@@ -23,7 +23,7 @@ MEMORY, PAIR, REGISTER = (
 @contextlib.asynccontextmanager
 async def source(driver: Driver) -> AsyncIterator[NvmlSource]:
     """Read this driver; calls that still hang at the end return."""
-    found = NvmlSource(nvml(driver.library, patience=PATIENCE))
+    found = NvmlSource(nvml(driver.library, call_timeout=PATIENCE))
     try:
         yield found
     finally:
@@ -155,7 +155,7 @@ async def test_events_of_the_others_are_waited_for(four: Driver):
 async def test_the_driver_is_not_closed_under_a_call_that_hangs(four: Driver):
     """A driver that is to be given up stays open until the call has returned, and is closed then."""
     reasons = [""]
-    found = NvmlSource(nvml(four.library, patience=PATIENCE, released=lambda: reasons[0]))
+    found = NvmlSource(nvml(four.library, call_timeout=PATIENCE, released=lambda: reasons[0]))
     await read(found)
     four.hang(MEMORY, device="GPU-b")
     await read(found)

@@ -20,7 +20,7 @@ from exporter.poll.sources import Sources
 DEFAULTS = load_settings({}, {})
 # Intervals shorter than this are a test's way to many polls; their budget is not what it is about.
 SHORTEST_INTERVAL = 2.0
-QUICK_BUDGET = Budget(devices=2.0, dependents=4.0, join=6.0, hang=1.0, client=1.5)
+QUICK_BUDGET = Budget(devices=2.0, dependents=4.0, join=6.0, call_timeout=1.0, request_timeout=1.5)
 # Many polls in little time; what is left is the rhythm of 2 s at which a kubelet is asked again.
 QUICK: dict[str, float] = {"poll_interval": 0.1, "stale_after": 0.5}
 

@@ -113,7 +113,7 @@ def test_the_stages_of_a_poll_end_one_after_the_other(interval: float):
     """The last ends with the interval, and a client gives up before the stage that waits for it ends."""
     budget = Budget.of_interval(interval)
 
-    assert 0 < budget.head_start < budget.client < budget.devices < budget.dependents < budget.join
+    assert 0 < budget.head_start < budget.request_timeout < budget.devices < budget.dependents < budget.join
     assert budget.join == max(interval, 1.0)
 
 

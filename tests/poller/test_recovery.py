@@ -128,14 +128,14 @@ async def test_a_driver_that_hangs_for_long_takes_no_holder_of_a_mig_device():
 
 
 async def test_a_pods_api_that_hangs_leaves_time_for_the_pod_logs(tmp_path: Path):
-    """The second rung of the ladder is reached within the patience of the first."""
+    """The second rung of the ladder is reached within the timeout of the first."""
     logs = tmp_path / "pods"
     (logs / "ml_nb-anna_0e7c12f0-5a1d-4c62-9d3e-0a6f3c1b2d11").mkdir(parents=True)
     path = tmp_path / "pods-api.sock"
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
-        names = PodNames(path, logs, patience=0.5)
+        names = PodNames(path, logs, timeout=0.5)
         started = time.monotonic()
         found = await names.read()
         await names.close()
@@ -147,7 +147,7 @@ async def test_a_pods_api_that_cannot_be_looked_at_leaves_the_pod_logs(tmp_path:
     """A path through something that is no directory is an objection, not the end of the ladder."""
     (tmp_path / "file").write_text("")
     (tmp_path / "ml_nb-anna_0e7c12f0-5a1d-4c62-9d3e-0a6f3c1b2d11").mkdir()
-    names = PodNames(tmp_path / ("x" * 300) / "pods-api.sock", tmp_path, patience=0.5)
+    names = PodNames(tmp_path / ("x" * 300) / "pods-api.sock", tmp_path, timeout=0.5)
     assert len(await names.read()) == 1
     await names.close()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.pages.picture.cells import Amounts, Part, bar, use_bar
+from exporter.web.pages.picture.cells import Amounts, BarPart, bar, use_bar
 
 UNKNOWN = Amounts(None, None, None)
 EIGHT = Amounts(8, None, None)
@@ -15,7 +15,7 @@ SIZES = st.one_of(st.integers(0, 1 << 40), st.floats(0, 1e6))
 @given(st.lists(SIZES, max_size=12), st.one_of(st.none(), SIZES), st.booleans())
 def test_segments_stay_on_the_track_in_order(sizes, track, known) -> None:
     """Whatever is stacked, segments begin one after the other, and none beyond the track."""
-    drawn = bar("", [Part("active", size, "") for size in sizes], track, known=known)
+    drawn = bar("", [BarPart("active", size, "") for size in sizes], track, known=known)
 
     starts = [segment.x for segment in drawn.segments]
     assert starts == sorted(starts)

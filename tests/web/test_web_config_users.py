@@ -12,10 +12,10 @@ from exporter.web.auth import passwords
 from exporter.web.auth.passwords import (
     MOST_SHARING,
     MOST_WAITING,
-    Budget,
     Passwords,
+    TokenBucket,
     TooManyGuessesError,
-    budgets,
+    token_buckets,
 )
 from exporter.web.http.responses import security_headers
 from tests.web.access import PATIENCE, RIGHT, says, serving, until
@@ -299,7 +299,7 @@ async def test_guesses_from_everywhere_share_one_small_budget():
     checker.close()
     await asyncio.gather(*guessing, return_exceptions=True)
     assert 0 < done < MOST_WAITING
-    # One check may begin while anything is left of the budget.
+    # One check may begin while anything is left of the bucket.
     assert of_checks < 0.02 + 0.1 * took + 3 * of_checks / done
 
 
@@ -318,28 +318,28 @@ async def test_checks_do_not_hold_up_others(config):
         assert (await checking)[0] == 200
 
 
-def test_budgets_fill_up_again():
+def test_buckets_fill_up_again():
     """What is taken comes back with time, up to where it began, and each client has its own."""
     now = [0.0]
-    budget = Budget(5, 0.5, lambda: now[0])
-    budget.take(7)
-    assert (budget.left, budget.seconds_until(1), budget.full) == (-2, 6, False)
+    bucket = TokenBucket(5, 0.5, lambda: now[0])
+    bucket.take(7)
+    assert (bucket.left, bucket.seconds_until(1), bucket.full) == (-2, 6, False)
     now[0] = 6
-    assert (budget.left, budget.seconds_until(1)) == (1, 0)
+    assert (bucket.left, bucket.seconds_until(1)) == (1, 0)
     now[0] = 100
-    assert (budget.left, budget.full) == (5, True)
-    budget_of = budgets(5, 0.5, lambda: now[0])
-    budget_of("a").take()
-    assert (budget_of("a").left, budget_of("b").left) == (4, 5)
+    assert (bucket.left, bucket.full) == (5, True)
+    bucket_of = token_buckets(5, 0.5, lambda: now[0])
+    bucket_of("a").take()
+    assert (bucket_of("a").left, bucket_of("b").left) == (4, 5)
 
 
 def test_clients_are_forgotten_in_the_end():
     """Guessing from very many addresses fills no memory."""
-    budget_of = budgets(5, 0.5, lambda: 0.0)
-    budget_of("first").take()
+    bucket_of = token_buckets(5, 0.5, lambda: 0.0)
+    bucket_of("first").take()
     for number in range(5000):
-        budget_of(f"{number}")
-    assert budget_of("first").full
+        bucket_of(f"{number}")
+    assert bucket_of("first").full
 
 
 async def test_below_a_prefix_probes_are_open_too(config):

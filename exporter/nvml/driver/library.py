@@ -189,8 +189,8 @@ FINDING = frozenset(
 class NvmlOptions:
     """Options of the NVML source."""
 
-    # A call about one device that takes longer is abandoned, in seconds: ``Budget.hang``.
-    patience: float
+    # A call about one device that takes longer is abandoned, in seconds: ``Budget.call_timeout``.
+    call_timeout: float
     # Time to read one GPU, in seconds.
     gpu_budget: float
     # File of the library; None: search for it.

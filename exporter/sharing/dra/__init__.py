@@ -22,7 +22,7 @@ from exporter.model import ClaimedDevice, ContainerRef, DeviceSharing, DeviceUse
 from exporter.sharing.base import Entitled, Offer, Read, not_counted
 from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.dra.checkpoint import read_checkpoint
-from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Part, claim_uid
+from exporter.sharing.dra.claims import NUMBER, ClaimedPart, ClaimSystem, claim_uid
 from exporter.sharing.hami.cache_files import CACHE
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
@@ -124,11 +124,11 @@ class HamiDra(ClaimSystem):
         """Return the mode of shares, also for a GPU with one holder."""
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(offer.slices))
 
-    def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
+    def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return the sum of the container's shares."""
         return self.entitled_by_shares(part, holder)
 
-    def limits(self, part: Part, claim: ClaimedDevice) -> Entitled:
+    def limits(self, part: ClaimedPart, claim: ClaimedDevice) -> Entitled:
         """Return the limits in the checkpoint, else those in libvgpu's cache."""
         noted = super().limits(part, claim)
         if noted != Entitled():
@@ -138,7 +138,7 @@ class HamiDra(ClaimSystem):
         use = self._use(part, claim) if len(shares) == 1 else None
         return Entitled(use.memory_limit, use.compute_limit) if use is not None else noted
 
-    def meter(self, part: Part, holder: ContainerRef) -> Meter | None:
+    def meter(self, part: ClaimedPart, holder: ContainerRef) -> Meter | None:
         """Return the figures of libvgpu for a container that does not share its claims."""
         claims = part.of(holder)
         uses = {claim_uid(claim): self._use(part, claim) for claim in claims}
@@ -152,11 +152,11 @@ class HamiDra(ClaimSystem):
             memory_only=any(use.memory_only for use in known),
         )
 
-    def exclusive(self, _part: Part) -> bool:
+    def exclusive(self, _part: ClaimedPart) -> bool:
         """Return False: every GPU can have several claims."""
         return False
 
-    def _use(self, part: Part, claim: ClaimedDevice) -> DeviceUse | None:
+    def _use(self, part: ClaimedPart, claim: ClaimedDevice) -> DeviceUse | None:
         """Return the use in the claim's cache."""
         uid = claim_uid(claim)
         if not uid:

@@ -38,7 +38,7 @@ UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
 
 
-class Part(NamedTuple):
+class ClaimedPart(NamedTuple):
     """A device and all claims of it."""
 
     device: Device
@@ -79,7 +79,7 @@ class ClaimSystem(System):
         super().__init__(view)
         files = view.files(self.name)
         self._checkpoint = files if isinstance(files, Checkpoint) else Checkpoint()
-        self._parts: dict[DeviceKey, Part] = {}
+        self._parts: dict[DeviceKey, ClaimedPart] = {}
 
     def find(self, name: str) -> Device | None:
         """Return the device with a driver's name; None if it is unknown or not on this node."""
@@ -93,7 +93,7 @@ class ClaimSystem(System):
             if device is None:
                 missing[claim.holder].add((claim.device, claim.share_id))
             else:
-                self._parts.setdefault(device.key, Part(device, [])).claims.append(claim)
+                self._parts.setdefault(device.key, ClaimedPart(device, [])).claims.append(claim)
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
         lost = [
             Grant(holder, self.driver, None, slices=len(names)) for holder, names in sorted(missing.items())
@@ -117,7 +117,7 @@ class ClaimSystem(System):
         """Return the mode of a device that one container has."""
         return "exclusive" if device.mig is None else "mig"
 
-    def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
+    def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return what a container is entitled to: the device, an equal part, or the sum of its shares."""
         if part.in_shares:
             return self.entitled_by_shares(part, holder)
@@ -126,27 +126,27 @@ class ClaimSystem(System):
             return Entitled()
         return _equal_part(Entitled(part.device.memory, part.device.compute), len(part.holders))
 
-    def entitled_by_shares(self, part: Part, holder: ContainerRef) -> Entitled:
+    def entitled_by_shares(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return the sum of a container's shares, as far as the checkpoint has them."""
         shares = [
             _equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)
         ]
         return Entitled(total([share.memory for share in shares]), total([share.compute for share in shares]))
 
-    def limits(self, _part: Part, claim: ClaimedDevice) -> Entitled:
+    def limits(self, _part: ClaimedPart, claim: ClaimedDevice) -> Entitled:
         """Return the limits of a claim on a shared device."""
         noted = self._noted(claim)
         return Entitled(noted.memory, noted.compute) if noted is not None else Entitled()
 
-    def meter(self, _part: Part, _holder: ContainerRef) -> Meter | None:
+    def meter(self, _part: ClaimedPart, _holder: ContainerRef) -> Meter | None:
         """Return the figures of the driver's own meter for a container."""
         return None
 
-    def exclusive(self, part: Part) -> bool:
+    def exclusive(self, part: ClaimedPart) -> bool:
         """Return True if no other container can have a part of the device."""
         return part.alone
 
-    def _grant(self, part: Part, holder: ContainerRef) -> Grant:
+    def _grant(self, part: ClaimedPart, holder: ContainerRef) -> Grant:
         entitled = self.entitled(part, holder)
         return Grant(
             holder=holder,

@@ -31,7 +31,7 @@ from exporter.sharing.base.reading import UnusableError, of_containers, opened, 
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
 from exporter.sharing.hami.cache_files import filed, names_by_pod
-from exporter.sharing.hami.vendor_system import WORDS, HamiVendor, Kind, Part
+from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, HamiVendor, Kind
 
 NAME = "vnpu_local_shmem"
 SLOTS_BEGIN, SLOT_SIZE, MOST_SLOTS = 1080, 80, 64
@@ -141,7 +141,7 @@ class HamiAscend(HamiVendor):
         isolation = "soft" if "soft" in isolations else "" if "" in isolations else "hard"
         return replace(super().sharing(device, offer), isolation=isolation)
 
-    def compute(self, holder: ContainerRef, part: Part) -> float | None:
+    def compute(self, holder: ContainerRef, part: AnnotatedShare) -> float | None:
         """Return the limit of the library, or the template's share of the NPU's AI cores."""
         isolation = self._isolation(holder)
         self._isolations[part.device.uuid].add(isolation)
@@ -157,7 +157,7 @@ class HamiAscend(HamiVendor):
             return None
         return int(cores[1]) / listed.cores
 
-    def exclusive(self, part: Part, holder: ContainerRef) -> bool:
+    def exclusive(self, part: AnnotatedShare, holder: ContainerRef) -> bool:
         """Return True if the NPU was allocated whole: it has no template."""
         hard = self._isolation(holder) == "hard"
         return hard and self._templates(holder, part).get(part.device.uuid) == ""
@@ -204,7 +204,7 @@ class HamiAscend(HamiVendor):
             return "soft"
         return "" if self._node_is_soft else "hard"
 
-    def _templates(self, holder: ContainerRef, part: Part) -> dict[str, str]:
+    def _templates(self, holder: ContainerRef, part: AnnotatedShare) -> dict[str, str]:
         """Return the templates of a pod's NPUs by uuid, "" for a whole NPU."""
         key = part.key.removeprefix("hami.io/").removesuffix("-devices-allocated")
         text = self.view.annotations(holder).get(f"huawei.com/{key}")

@@ -33,7 +33,7 @@ SLICE = re.compile(r"(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{1,9
 MIG = "MIG-"
 
 
-class Part(NamedTuple):
+class ContainerShare(NamedTuple):
     """A container's share of one device."""
 
     device: Device | None  # None if it is unknown, or not on this node
@@ -149,7 +149,7 @@ class LibvgpuSystem(System):
             SLICE.fullmatch(device_id) or (annotated and device_id.startswith(MIG)) for device_id in ids
         )
 
-    def _parts(self, holder: ContainerRef, ids: frozenset[str]) -> Iterator[Part]:
+    def _parts(self, holder: ContainerRef, ids: frozenset[str]) -> Iterator[ContainerShare]:
         """Yield a container's shares, by its MIG ids, else its annotation, else its cache."""
         inventory = self.view.inventory
         named = [parse_device_id(device_id) for device_id in sorted(ids) if device_id.startswith(MIG)]
@@ -163,10 +163,10 @@ class LibvgpuSystem(System):
                 if device_here is not None and device_here.mig is not None:
                     yield _whole(device_here)
                 else:
-                    yield Part(device_here, self.memory(device), device.cores / 100 or None)
+                    yield ContainerShare(device_here, self.memory(device), device.cores / 100 or None)
         elif file is not None:
             for use in file.devices:
-                yield Part(inventory.by_uuid(use.device), use.memory_limit, use.compute_limit)
+                yield ContainerShare(inventory.by_uuid(use.device), use.memory_limit, use.compute_limit)
 
     def _devices(self, holder: ContainerRef, ids: frozenset[str]) -> tuple[HamiDevice, ...]:
         """Return the devices in an annotation; () if their number is not that of the kubelet's slices."""
@@ -218,9 +218,11 @@ class LibvgpuSystem(System):
         return any(resource in self._resources for resource in (*held, *limited(container)))
 
 
-def _whole(device: Device | None) -> Part:
+def _whole(device: Device | None) -> ContainerShare:
     """Return a whole MIG device as a share."""
-    return Part(device, device.memory, device.compute) if device is not None else Part(None, None, None)
+    if device is None:
+        return ContainerShare(None, None, None)
+    return ContainerShare(device, device.memory, device.compute)
 
 
 def _seen(
@@ -237,7 +239,9 @@ def _seen(
     return tuple(device._replace(uuid=uuid) for device, uuid in zip(devices, names, strict=True))
 
 
-def _grant(holder: ContainerRef, resource: str, parts: Sequence[Part], meter: Meter | None) -> Grant:
+def _grant(
+    holder: ContainerRef, resource: str, parts: Sequence[ContainerShare], meter: Meter | None
+) -> Grant:
     device = parts[0].device
     alone = device is not None and device.mig is not None
     # A MIG device that is listed twice is one device.

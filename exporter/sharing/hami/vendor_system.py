@@ -53,7 +53,7 @@ class Kind(NamedTuple):
     asked: re.Pattern[str] | None = None  # resources that request this kind, None for all of the vendor
 
 
-class Part(NamedTuple):
+class AnnotatedShare(NamedTuple):
     """A container's share of one device, in an annotation."""
 
     kind: Kind
@@ -62,7 +62,7 @@ class Part(NamedTuple):
     place: int  # segment of the annotation
 
 
-Parts = Mapping[str, tuple[Part, ...]]
+AnnotatedShares = Mapping[str, tuple[AnnotatedShare, ...]]
 """The shares in a pod's annotations, by container."""
 
 
@@ -110,7 +110,7 @@ class HamiVendor(System):
         """Return True if annotations have the shares of a container with these ids."""
         return bool(ids)
 
-    def device(self, part: Part) -> Device | None:
+    def device(self, part: AnnotatedShare) -> Device | None:
         """Return the device of an annotation, None if it cannot be of this vendor."""
         uuid = part.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
@@ -120,11 +120,11 @@ class HamiVendor(System):
         index = listed.number if listed is not None else int(number[1]) if number is not None else None
         return unread_device(self.maker, uuid, part.device.type, index)
 
-    def memory(self, part: Part) -> int | None:
+    def memory(self, part: AnnotatedShare) -> int | None:
         """Return the limit in bytes, None for no limit."""
         return None if part.kind.whole else part.device.memory * MEBIBYTE or None
 
-    def compute(self, _holder: ContainerRef, part: Part) -> float | None:
+    def compute(self, _holder: ContainerRef, part: AnnotatedShare) -> float | None:
         """Return the share of the whole device, None for no limit."""
         return 1.0 if part.kind.whole else part.device.cores / part.kind.full or None
 
@@ -132,7 +132,7 @@ class HamiVendor(System):
         """Return the system's own figures for a container with ``count`` devices."""
         return None
 
-    def exclusive(self, part: Part, _holder: ContainerRef) -> bool:
+    def exclusive(self, part: AnnotatedShare, _holder: ContainerRef) -> bool:
         """Return True if no other container can have a part of the device."""
         return part.kind.whole
 
@@ -164,16 +164,16 @@ class HamiVendor(System):
                 exclusive=self.exclusive(part, holder),
             )
 
-    def _found(self, holder: ContainerRef, part: Part) -> Device | None:
+    def _found(self, holder: ContainerRef, part: AnnotatedShare) -> Device | None:
         device = self.device(part)
         if device is None:
             text = f"{part.device.uuid[:60]!r} is not a {self.maker} device of this node"
             self.object_to_container(holder, part.key, text)
         return device
 
-    def _parts(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
+    def _parts(self, holder: ContainerRef, details: PodDetails) -> AnnotatedShares | None:
         """Return the shares in a pod's annotations by container, None if one of them is malformed."""
-        parts_by_container: dict[str, tuple[Part, ...]] = {}
+        parts_by_container: dict[str, tuple[AnnotatedShare, ...]] = {}
         for key, kind in product(sorted(details.annotations), self.kinds):
             if not kind.key.fullmatch(key):
                 continue
@@ -183,7 +183,7 @@ class HamiVendor(System):
             asks = partial(self._asks, holder, kind.asked or self.resources)
             places = places_of(segments, details.containers, asks)
             for name, place in places.items():
-                given = (Part(kind, key, device, place) for device in segments[place])
+                given = (AnnotatedShare(kind, key, device, place) for device in segments[place])
                 parts_by_container[name] = (*parts_by_container.get(name, ()), *given)
         return parts_by_container
 

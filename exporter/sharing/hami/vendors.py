@@ -8,7 +8,7 @@ from exporter.sharing.base import Claim, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.ascend import HamiAscend
-from exporter.sharing.hami.vendor_system import WORDS, HamiVendor, Kind, Part
+from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, HamiVendor, Kind
 from exporter.sharing.plain_plugins import Amd
 
 GPU = "amd.com/gpu"
@@ -50,7 +50,7 @@ class HamiAmd(HamiVendor):
         match = SLICE.fullmatch(device_id) if resource == GPU else None
         return Claim(self._named(match[1]), replica=True, nominal=True) if match is not None else None
 
-    def device(self, part: Part) -> Device | None:
+    def device(self, part: AnnotatedShare) -> Device | None:
         """Return the GPU by its PCI address in the node's annotation, by its name, or as the only one."""
         uuid = part.device.uuid
         listed, smi = self.registered.get(uuid), SMI.fullmatch(uuid)
@@ -61,7 +61,7 @@ class HamiAmd(HamiVendor):
             return gpu if gpu.gpu.identity.vendor == self.maker else None
         return self._named(next(iter(self._names))) if len(self._names) == 1 else None
 
-    def compute(self, _holder: ContainerRef, part: Part) -> float | None:
+    def compute(self, _holder: ContainerRef, part: AnnotatedShare) -> float | None:
         """Return the compute units as a share of those in the node's annotation."""
         listed = self.registered.get(part.device.uuid)
         if listed is None or not listed.cores:
@@ -142,7 +142,7 @@ class HamiMetax(HamiVendor):
     resources = re.compile(r"metax-tech\.com/(gpu|sgpu|vcore|vmemory)")
     counting = re.compile(r"metax-tech\.com/s?gpu")
 
-    def compute(self, holder: ContainerRef, part: Part) -> float | None:
+    def compute(self, holder: ContainerRef, part: AnnotatedShare) -> float | None:
         """Return the share, if the pod's policy enforces one."""
         share = super().compute(holder, part)
         best_effort = self.view.annotations(holder).get(METAX_POLICY) == "best-effort"
@@ -165,7 +165,7 @@ class HamiEnflame(HamiVendor):
     counting = re.compile(r"enflame\.com/((drs|shared)-)?gcu")
     profiled: ClassVar[re.Pattern[str]] = re.compile(r".*-enflame-drs-[0-9]+")
 
-    def memory(self, part: Part) -> int | None:
+    def memory(self, part: AnnotatedShare) -> int | None:
         """Return the memory of a profile in bytes, None for percent, because the total is unknown."""
         return super().memory(part) if self.profiled.fullmatch(part.device.uuid) else None
 
@@ -222,14 +222,14 @@ class HamiNeuron(HamiVendor):
         devices, cores = (len(view.offered.get(resource, ())) for resource in (NEURON, NEURON_CORE))
         self._each = cores // devices if devices and cores % devices == 0 else 0
 
-    def compute(self, holder: ContainerRef, part: Part) -> float | None:
+    def compute(self, holder: ContainerRef, part: AnnotatedShare) -> float | None:
         """Return the share of the device's cores by the bit mask; 1 for whole devices."""
         if self.exclusive(part, holder):
             return 1.0
         cores = (part.device.cores & GIVEN_OUT).bit_count()
         return cores / self._each if 0 < cores <= self._each else None
 
-    def exclusive(self, _part: Part, holder: ContainerRef) -> bool:
+    def exclusive(self, _part: AnnotatedShare, holder: ContainerRef) -> bool:
         """Return True if the container requested whole devices."""
         return NEURON_CORE not in self.view.held.get(holder, {})
 

@@ -5,12 +5,11 @@ import binascii
 import math
 import time
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 
 from aiohttp import web
 
 from exporter.web.auth.access import WebAccess
-from exporter.web.auth.passwords import Budget, Passwords, TooManyGuessesError
+from exporter.web.auth.passwords import Passwords, TokenBucket, TooManyGuessesError
 from exporter.web.http.handler import client_of
 from exporter.web.http.responses import add_headers
 
@@ -26,8 +25,9 @@ class Gate:
     def __init__(self, access: WebAccess) -> None:
         self._access = access
         self._passwords = Passwords()
-        # The budget of requests, by the configured interval and burst.
-        self._requests = lru_cache(1)(lambda interval, burst: Budget(burst, 1 / interval, time.monotonic))
+        # The bucket of requests, made anew when the file has another rate.
+        self._rate: tuple[float, int] | None = None
+        self._requests: TokenBucket | None = None
 
     def guard(self, app: web.Application) -> None:
         """Guard all routes of an application; call it after ``answer_errors``, which renders refusals."""
@@ -53,10 +53,15 @@ class Gate:
         config = self._access.config
         if not config.interval:
             return
-        requests = self._requests(config.interval, config.burst)
+        requests = self._bucket(config.interval, config.burst)
         if requests.left < 1:
             raise _too_many("Too many requests: rate_limit is exceeded.", requests.seconds_until(1))
         requests.take()
+
+    def _bucket(self, interval: float, burst: int) -> TokenBucket:
+        if self._requests is None or self._rate != (interval, burst):
+            self._rate, self._requests = (interval, burst), TokenBucket(burst, 1 / interval, time.monotonic)
+        return self._requests
 
     async def _ask_for_password(self, request: web.Request) -> None:
         users = self._access.config.users

@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 MOST_CLIENTS = 4096
 
 
-class Budget:
+class TokenBucket:
     """A token bucket of size ``most``, refilled by ``rate`` per second; ``clock`` returns seconds."""
 
     def __init__(self, most: float, rate: float, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class Budget:
         self._left = self.left - amount
 
     def give_back(self) -> None:
-        """Return 1 to the budget."""
+        """Return 1 to the bucket."""
         self._left = min(self._most, self.left + 1)
 
     def seconds_until(self, amount: float) -> float:
@@ -61,9 +61,9 @@ class Budget:
         return max(0.0, (amount - self.left) / self._rate)
 
 
-def budgets(most: float, rate: float, clock: Clock) -> Callable[[str], Budget]:
-    """Return a function that returns the budget of a client; the least recently used ones are dropped."""
-    return lru_cache(MOST_CLIENTS)(lambda _client: Budget(most, rate, clock))
+def token_buckets(most: float, rate: float, clock: Clock) -> Callable[[str], TokenBucket]:
+    """Return a function that returns the bucket of a client; the least recently used ones are dropped."""
+    return lru_cache(MOST_CLIENTS)(lambda _client: TokenBucket(most, rate, clock))
 
 
 log = logging.getLogger(__name__)
@@ -111,8 +111,8 @@ class Passwords:
         self._secret = os.urandom(32)
         self._right = _Known()
         self._wrong = _Known()
-        self._cpu = Budget(at_once, share, time.monotonic)
-        self._budget_of = budgets(GUESSES, GUESSES_PER_SECOND, time.monotonic)
+        self._cpu = TokenBucket(at_once, share, time.monotonic)
+        self._guesses_of = token_buckets(GUESSES, GUESSES_PER_SECOND, time.monotonic)
         self._checks: dict[bytes, _Check] = {}
         self._running: asyncio.Task[None] | None = None
         self._logged_at = -math.inf
@@ -156,7 +156,7 @@ class Passwords:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _enqueue(self, key: bytes, password: bytes, hashed: bytes, exists: bool, client: str) -> _Check:
-        guesses = self._budget_of(client)
+        guesses = self._guesses_of(client)
         if guesses.left < 1:
             raise TooManyGuessesError(guesses.seconds_until(1))
         clean = guesses.full
@@ -202,7 +202,7 @@ class Passwords:
     def _note(self, check: _Check, right: bool) -> None:
         if right:
             self._right.add(check.key)
-            self._budget_of(check.client).give_back()
+            self._guesses_of(check.client).give_back()
         else:
             self._wrong.add(check.key)
             now = time.monotonic()

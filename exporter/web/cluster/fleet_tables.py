@@ -34,7 +34,7 @@ from exporter.web.cluster.fleet_rows import (
     Table,
 )
 from exporter.web.pages.markup import holder_path
-from exporter.web.pages.picture.cells import Bar, Part, bar
+from exporter.web.pages.picture.cells import Bar, BarPart, bar
 from exporter.web.pages.scene import Figure, figure_of
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
@@ -244,5 +244,5 @@ def _of_held(share: Share, write: Callable[[float], str], unit: str) -> Meter:
 
 def size_bar(text: str, look: str, size: Amount, track: float | None) -> Bar:
     """Return the bar of an amount on a track; unknown parts are hatched."""
-    parts = [Part(look, size.value or 0, text)]
+    parts = [BarPart(look, size.value or 0, text)]
     return bar(text, parts, track, known=not size.missing)

@@ -9,7 +9,7 @@ from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.model.conditions import TABLE
 from exporter.web.pages.event_list import Fault, recent_faults
-from exporter.web.pages.picture.cells import Bar, Part, bar
+from exporter.web.pages.picture.cells import Bar, BarPart, bar
 from exporter.web.pages.scene import Figure, Scene, answers, hundredths, number_of
 
 _WORDING = {
@@ -176,7 +176,7 @@ def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
 def _bar(name: str, look: str, sizes: Sizes, whole: Sizes, unknown: Sizes = ()) -> Bar:
     # Unknown parts are not drawn beyond the whole.
     gap = min(_known(unknown), max(_known(whole) - _known(sizes), 0))
-    parts = [Part(look, _known(sizes), name), Part("unmeasured", gap, "not known")]
+    parts = [BarPart(look, _known(sizes), name), BarPart("unmeasured", gap, "not known")]
     text = f"{name}: {'' if None not in sizes else 'at least '}"
     share = _known(sizes) / _known(whole) if _known(whole) else None
     return bar(f"{text}{UNKNOWN if share is None else f'{share:.0%}'} of the node", parts, _known(whole))

@@ -156,7 +156,7 @@ async def test_a_library_that_hangs_costs_what_it_alone_would_tell(
     install(f"{STAND_IN}\ndef {function}:\n    open({str(stuck)!r}).close()\n    return {ADDRESS!r}\n")
     bare(tree)
     tree.second()
-    amd = tree.source(patience=0.2)
+    amd = tree.source(call_timeout=0.2)
     for _ in range(2):
         found = await amd.read()
         assert [gpu.up for gpu in found.gpus] == [True, True]

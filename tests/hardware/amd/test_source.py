@@ -77,7 +77,7 @@ async def test_the_older_reading_stays_while_a_card_hangs(two: Tree) -> None:
 
 async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) -> None:
     """The others are read at each sweep, it is down and counted; once its read returns it is read again."""
-    amd = two.source(patience=0.2)
+    amd = two.source(call_timeout=0.2)
     await amd.read()
     stuck = two.device(1) / "mem_info_vram_used"
     hanging(stuck)
@@ -104,7 +104,7 @@ async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) 
 async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> None:
     """What KFD alone knows is missing, the partitions are still there by name, and nothing else is lost."""
     tree.partitions(2)
-    amd = tree.source(patience=0.2)
+    amd = tree.source(call_timeout=0.2)
     (before,) = (await amd.read()).gpus
     stuck = tree.kfd / "topology/generation_id"
     hanging(stuck)
@@ -122,7 +122,7 @@ async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> 
 @pytest.mark.parametrize("name", ["uevent", "vendor"])
 async def test_a_card_that_hangs_while_it_is_looked_for_hides_no_other(two: Tree, name: str) -> None:
     """It is taken as it was found last."""
-    amd = two.source(patience=0.2)
+    amd = two.source(call_timeout=0.2)
     before = await amd.read()
     stuck = two.device(1) / name
     hanging(stuck)
@@ -137,7 +137,7 @@ async def test_a_card_that_never_said_who_it_is_counts(two: Tree) -> None:
     """There are as many as there are, though of one nothing is known."""
     stuck = two.device(1) / "unique_id"
     hanging(stuck)
-    amd = two.source(patience=0.2)
+    amd = two.source(call_timeout=0.2)
     found = await amd.read()
     assert ([gpu.identity.uuid for gpu in found.gpus], found.gpu_count) == ([UUID], 2)
     release(stuck)
@@ -150,7 +150,7 @@ async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree) -> N
     tree.node(1)
     tree.process(7, GIB, 3)
     stuck = tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy"
-    amd = tree.source(patience=0.2)
+    amd = tree.source(call_timeout=0.2)
     (before,) = (await amd.read()).gpus
     assert [process.pid for process in before.processes or ()] == [7]
     hanging(stuck)

@@ -153,7 +153,7 @@ class Tree:
             "machine_pids": lambda: counts_machine_pids(self.proc),
             "boot_clock": lambda: boot,
         }
-        return AmdSource(AmdOptions(**{**roots, "patience": 2.5, "card_budget": 5.0, **options}))
+        return AmdSource(AmdOptions(**{**roots, "call_timeout": 2.5, "card_budget": 5.0, **options}))
 
     async def read(self) -> HardwareReading:
         """Sweep once."""

@@ -15,7 +15,7 @@ _LEAST_WIDTH = 0.6
 _FULL = 100.0
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a bar."""
 
     look: str  # a state, ``unattributed``, ``held`` or ``unmeasured``
@@ -36,7 +36,7 @@ class Amounts(NamedTuple):
 class Segment(NamedTuple):
     """A part at its place; ``x`` and ``width`` are percent of the track."""
 
-    part: Part
+    part: BarPart
     x: float
     width: float
 
@@ -52,7 +52,7 @@ class Bar(NamedTuple):
 
 def bar(
     text: str,
-    parts: Iterable[Part],
+    parts: Iterable[BarPart],
     track: Number | None,
     *,
     known: bool = True,
@@ -82,19 +82,19 @@ def use_bar(text: str, state: str, used: Number | None, entitled: Number | None,
 
     It is followed by the device's use by no known container.
     """
-    rest = Part("unattributed", size.rest or 0, UNATTRIBUTED)
-    parts = () if used is None else (Part(state, used, text), rest)
+    rest = BarPart("unattributed", size.rest or 0, UNATTRIBUTED)
+    parts = () if used is None else (BarPart(state, used, text), rest)
     track = size.whole if entitled is None else entitled
     return bar(text, parts, track, known=used is not None, dashed=entitled is None)
 
 
-def _segment(part: Part, x: float, end: float) -> Segment:
+def _segment(part: BarPart, x: float, end: float) -> Segment:
     # Sums of floats may exceed the track by rounding.
     return Segment(part, min(x, _FULL - _LEAST_WIDTH), min(max(end - x, _LEAST_WIDTH), _FULL))
 
 
 def _unmeasured(x: float, text: str) -> Segment:
-    return _segment(Part("unmeasured", 0, text), x, _FULL)
+    return _segment(BarPart("unmeasured", 0, text), x, _FULL)
 
 
 _SILENT = "not reported by the driver"
@@ -255,7 +255,7 @@ def _vacancy(scene: Scene, device: Device) -> tuple[str, str]:
 
 
 def _leftover(name: str, look: str, amounts: Amounts, pair: Pair) -> Gauge:
-    parts = [Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
+    parts = [BarPart("unattributed", amounts.rest or 0, UNATTRIBUTED)]
     # A free device is dashed; if it may be held, the unknown part is hatched.
     known = amounts.rest is not None or look == "free"
     return Gauge(name, bar(f"{name}: {pair}", parts, amounts.whole or 1, known=known, dashed=True), pair)

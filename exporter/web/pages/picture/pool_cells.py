@@ -17,12 +17,12 @@ from exporter.web.pages.markup import URGENCY, is_of_one_kind
 from exporter.web.pages.picture.cells import (
     UNATTRIBUTED,
     Amounts,
+    BarPart,
     Cell,
     Device,
     Gauge,
     Key,
     Mark,
-    Part,
     bar,
     percent,
 )
@@ -111,7 +111,7 @@ def _key(share: _Share, pairs: tuple[Pair, Pair], pods: Counter[tuple[str, str]]
     )
 
 
-def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) -> Iterator[Part]:
+def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) -> Iterator[BarPart]:
     """Yield the uses of memory (``which`` 0) or compute (1).
 
     Adjacent unnamed uses in the same state are drawn as one.
@@ -121,20 +121,20 @@ def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) ->
     size: Number = 0
     for share, used in uses:
         if others and (share.pairs is not None or share.state != look):
-            yield Part(look, size, plural(others, "other holder"))
+            yield BarPart(look, size, plural(others, "other holder"))
             size = others = 0
         if share.pairs is not None:
             yield _named(share, share.pairs[which], used, device.share * used / whole if whole else 0.0)
         else:
             look, size, others = share.state, size + used, others + 1
     if others:
-        yield Part(look, size, plural(others, "other holder"))
+        yield BarPart(look, size, plural(others, "other holder"))
 
 
-def _named(share: _Share, pair: Pair, used: Number, width: float) -> Part:
+def _named(share: _Share, pair: Pair, used: Number, width: float) -> BarPart:
     """Return the use of one holder; ``width`` is its part of the width of the GPU."""
     holder = share.row.holder
-    return Part(
+    return BarPart(
         share.state,
         used,
         f"{holder.namespace}/{holder.pod}: {pair}",
@@ -143,8 +143,8 @@ def _named(share: _Share, pair: Pair, used: Number, width: float) -> Part:
     )
 
 
-def _gauge(name: str, parts: Iterable[Part], amounts: Amounts, pair: Pair) -> Gauge:
-    stacked = [*parts, Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
+def _gauge(name: str, parts: Iterable[BarPart], amounts: Amounts, pair: Pair) -> Gauge:
+    stacked = [*parts, BarPart("unattributed", amounts.rest or 0, UNATTRIBUTED)]
     known = amounts.rest is not None
     return Gauge(name, bar(f"{name}: {pair}", stacked, amounts.whole, known=known), pair)
 
