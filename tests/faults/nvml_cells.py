@@ -1,11 +1,12 @@
 """Cells of NVML: where calls fail, and the series that stand for more than one device."""
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from exporter.nvml.driver.library import FINDING, PICKING
 from tests.faults.compare import RESTS
-from tests.faults.nvml_claims import Kind
+from tests.faults.nvml_claims import KINDS, Kind
 
 # Seconds between polls: more than ENERGY_SECONDS, so that each reads all energy and its counter grows evenly.
 SOURCE, STEP = "NVML", 16.0
@@ -19,6 +20,10 @@ REMEMBERED = frozenset({Kind.UNSUPPORTED, Kind.INVALID, Kind.NOTHING})
 # The binding's name of the only call that it names longer than the library does.
 C2C = {"nvmlDeviceGetC2cModeInfoV1": "nvmlDeviceGetC2cModeInfoV"}
 WAIT = "nvmlEventSetWait_v2"
+# A condition looks at the reasons of the last minute, and another thread waits for events.
+OVER_TIME = frozenset(
+    {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons", WAIT}
+)
 # A wait for events ends, and is seen to have failed, within a tenth of a second.
 WAIT_SECONDS = 0.25
 OF_EVENTS = frozenset(
@@ -69,3 +74,25 @@ class Case:
     how: str
     where: str
     device: str
+
+
+def chosen(
+    places: Callable[[str], Iterator[tuple[str, str]]], functions: Iterable[str], *, every: bool
+) -> Iterator[Case]:
+    """List the cells: all, or of each function one of each kind of codes, by turns, and of the places.
+
+    Of the kinds that cost more than readings there is one for each function, by turns.
+    """
+    turn = 0
+    for place, function in enumerate(functions):
+        where = list(places(function))
+        for kind in Kind:
+            codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
+            if every:
+                yield from (Case(function, code, *at) for at in where for code in codes)
+            elif kind in (Kind.FAILED, tuple(Kind)[place % len(Kind)]):
+                yield Case(function, codes[turn % len(codes)], *where[0])
+                turn += 1
+        if not every and len(where) > 1 and place % OTHER_PLACES == 0:
+            code = tuple(KINDS)[turn % len(KINDS)]
+            yield Case(function, code, *where[1 + turn % (len(where) - 1)])

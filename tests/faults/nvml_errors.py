@@ -27,7 +27,7 @@ from tests.faults.nvml_cells import (
     OLDER_FORM,
     ONCE,
     ONE,
-    OTHER_PLACES,
+    OVER_TIME,
     PART,
     PROFILES,
     REMEMBERED,
@@ -41,6 +41,7 @@ from tests.faults.nvml_cells import (
     WAIT,
     WAIT_SECONDS,
     Case,
+    chosen,
 )
 from tests.faults.nvml_claims import (
     EVENTS,
@@ -88,7 +89,7 @@ class Matrix:
         return await self._watch.in_turn(self._calls_fail(cases[0]), [self._trial(case) for case in cases])
 
     def _trial(self, case: Case) -> Trial:
-        told = effect(case.function, case.how, part=case.where == PART, everywhere=self._everywhere(case))
+        told = self._effect(case)
         claim = Claim(
             own=lambda series: self._own(case, told, series),
             health=lambda before, page: self._wrong(case, told, before, page),
@@ -112,15 +113,22 @@ class Matrix:
     def in_turn(self, cases: Iterable[Case]) -> Iterator[list[Case]]:
         """Divide cells into those that may follow one another while the page has not recovered.
 
-        A call that failed is made again at the next poll, and may fail with another code of the same meaning.
-        What fails in the wait for events ends in its own thread, so that each begins at rest.
+        What every poll asks may fail with another code of the same meaning at each. What costs more than its
+        readings begins at rest, since a page does not recover within two polls from minutes without a GPU.
         """
         for (function, *_, kind), group in groupby(cases, self._sort):
             alike = list(group)
-            if kind is Kind.FAILED and function != WAIT:
+            if kind is Kind.FAILED and function not in OVER_TIME and self._costs_readings(alike[0]):
                 yield alike
             else:
                 yield from ([case] for case in alike)
+
+    def _costs_readings(self, case: Case) -> bool:
+        """Whether every poll makes the call, and lacks nothing but its readings."""
+        return self._effect(case).reach in (Reach.NOTHING, Reach.READINGS) and self._asked(case)
+
+    def _effect(self, case: Case) -> Effect:
+        return effect(case.function, case.how, part=case.where == PART, everywhere=self._everywhere(case))
 
     def _sort(self, case: Case) -> tuple[str, str, str, Kind]:
         return case.function, case.where, case.device, KINDS[case.how]
@@ -270,26 +278,6 @@ class Matrix:
         return "its own readings" if any(name_of(series) not in LIVE for series in lost) else "nothing"
 
 
-def chosen(matrix: Matrix, functions: Iterable[str], *, every: bool) -> Iterator[Case]:
-    """List the cells: all, or of each function one of each kind of codes, by turns, and of the places.
-
-    Of the kinds that cost more than readings there is one for each function, by turns.
-    """
-    turn = 0
-    for place, function in enumerate(functions):
-        where = list(matrix.places(function))
-        for kind in Kind:
-            codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
-            if every:
-                yield from (Case(function, code, *at) for at in where for code in codes)
-            elif kind in (Kind.FAILED, tuple(Kind)[place % len(Kind)]):
-                yield Case(function, codes[turn % len(codes)], *where[0])
-                turn += 1
-        if not every and len(where) > 1 and place % OTHER_PLACES == 0:
-            code = tuple(KINDS)[turn % len(KINDS)]
-            yield Case(function, code, *where[1 + turn % (len(where) - 1)])
-
-
 async def results(
     scenario: Scenario, *, every: bool, skip: frozenset[str] = frozenset(), part: tuple[int, int] = (0, 1)
 ) -> AsyncIterator[Result]:
@@ -299,6 +287,6 @@ async def results(
         driver = await driver_of(watch)
         matrix = Matrix(watch, driver)
         functions = [name for name in driver.uses if name not in skip | ONCE]
-        for cases in matrix.in_turn(chosen(matrix, functions[part[0] :: part[1]], every=every)):
+        for cases in matrix.in_turn(chosen(matrix.places, functions[part[0] :: part[1]], every=every)):
             for result in await matrix.results(cases):
                 yield result

@@ -38,6 +38,8 @@ Codes are grouped by their meaning to the program: *not supported* is remembered
 so recovery is checked after that; *nothing there* and *invalid argument* may mean that a board does not have
 it; *driver gone* affects the GPU of the call, and the whole driver if no other GPU can be read; every other
 code is a failure of that one call. Calls that are only made when the driver is opened fail then.
+Failures of one call with different codes follow one another, a poll each, and recovery is checked after the
+last; all others recover one by one.
 
 The energy of a GPU in MIG mode is split by the use of all its MIG devices: while one is unknown, no container
 gets any, and it counts as unattributed.
