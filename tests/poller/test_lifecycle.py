@@ -361,14 +361,14 @@ def is_released(poller: Poller) -> bool:
 
 @pytest.mark.slow
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
-    """Within a second it is given up with all that it lent, asked no more, and taken again afterwards."""
-    async with releasable(node_of(), poll_interval=5.0) as (node, poller, sources):
+    """Before the next poll it is given up with all that it lent, asked no more, and later taken again."""
+    async with releasable(node_of(), poll_interval=20.0) as (node, poller, sources):
         await poller.first()
         async with running(poller):
             happen(node, 79)
             await until(lambda: xids(poller.snapshot) == {"79": 1}, within=5)
             sources.release.release()
-            assert await until(lambda: is_released(poller), within=5) < 1
+            await until(lambda: is_released(poller), within=10)
             assert_all_given_back(node)
             calls = node.nvml.total_calls
             away = await poller.poll()
@@ -380,7 +380,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None
             sources.release.reopen()
-            assert await until(lambda: not is_released(poller), within=5) < 1
+            await until(lambda: not is_released(poller), within=10)
             assert (ups(poller.snapshot), failing(poller.snapshot)) == ([True, True], set())
             assert (node.nvml.opened, xids(poller.snapshot)) == (1, {"79": 1})
     assert_all_given_back(node)

@@ -442,7 +442,7 @@ async def _all_answering(site, number):
 async def test_of_those_that_wait_for_a_place_there_are_few(monkeypatch):
     """More than there may be are closed at once, the others when they have waited long enough."""
     monkeypatch.setattr("exporter.web.http.connections.WAITING", 2)
-    monkeypatch.setattr("exporter.web.http.connections.WAITING_SECONDS", 0.5)
+    monkeypatch.setattr("exporter.web.http.connections.WAITING_SECONDS", 2.0)
     async with serving(limits=Limits(connections=2, share=2)) as site:
         streams = [open_socket(site) for _ in range(2)]
         for client in streams:
@@ -452,7 +452,7 @@ async def test_of_those_that_wait_for_a_place_there_are_few(monkeypatch):
         await asyncio.sleep(0.1)
         started = time.monotonic()
         assert await ended(open_socket(site)) == b""
-        assert time.monotonic() - started < 0.3
+        assert time.monotonic() - started < 1.5
         assert [await ended(client) for client in waiting] == [b"", b""]
         assert time.monotonic() - started > 0.3
         for client in streams:
