@@ -123,16 +123,16 @@ CHECKS = 5
 class ReplaceableWorker:
     """Runs jobs one after the other in a thread called ``name``, which it replaces if a call hangs.
 
-    ``abandon`` receives ``call_timeout``, the seconds that one call may take, and returns whether the thread
-    is abandoned. It must first exclude the place of the hanging call until that call returns; the job is then
-    restarted in a new thread. The abandoned thread cannot be ended, but does not keep the program from
+    ``abandon_if_hung`` receives ``call_timeout``, the seconds that one call may take, and returns whether the
+    thread is abandoned. It must first exclude the part of the node that hangs until that call returns; the job
+    is then restarted in a new thread. The abandoned thread cannot be ended, but does not keep the program from
     exiting.
     """
 
-    def __init__(self, name: str, call_timeout: float, abandon: Callable[[float], bool]) -> None:
+    def __init__(self, name: str, call_timeout: float, abandon_if_hung: Callable[[float], bool]) -> None:
         self._name = name
         self._call_timeout = call_timeout
-        self._abandon = abandon
+        self._abandon_if_hung = abandon_if_hung
         self._worker = Worker(name)
 
     async def run(self, job: Callable[[], T]) -> T:
@@ -141,7 +141,7 @@ class ReplaceableWorker:
         try:
             while not running.done():
                 await asyncio.wait({running}, timeout=self._call_timeout / CHECKS)
-                if not running.done() and self._abandon(self._call_timeout):
+                if not running.done() and self._abandon_if_hung(self._call_timeout):
                     running.cancel()
                     self._worker.stop()
                     self._worker = Worker(self._name)
@@ -171,7 +171,7 @@ class AbandonedError(BaseException):
 
 
 class Watched:
-    """The current call of one thread; ``abandon`` is for another thread, the rest for this one.
+    """The current call of one thread; ``abandon_if_hung`` is for another thread, the rest for this one.
 
     ``hanging``, which all threads share, has the excluded places, and by place the name of the call that has
     not returned. Times are those of the monotonic clock.
@@ -197,7 +197,7 @@ class Watched:
             self._hanging.pop(self._abandoned_at, None)
             raise AbandonedError
 
-    def abandon(self, call_timeout: float) -> bool:
+    def abandon_if_hung(self, call_timeout: float) -> bool:
         """Return whether the thread is abandoned: its call has taken longer than ``call_timeout`` seconds.
 
         The place of the call is then excluded until the call returns.

@@ -137,7 +137,7 @@ class AmdSource:
         self._files = Files()
         self._kfd = KfdReader(self._files, options.sys_root, options.machine_pids)
         self._reader = CardReader(self._files, options.boot_clock, options.clock)
-        self._worker = ReplaceableWorker("amd", options.call_timeout, self._files.abandon)
+        self._worker = ReplaceableWorker("amd", options.call_timeout, self._files.abandon_if_hung)
         self._card_budget = options.card_budget
         self._driver = DriverInfo()
         # By number of the card.

@@ -66,9 +66,9 @@ class Files:
         if self.context.watched is None:
             self.context.watched = self._newest = Watched(self._hanging)
 
-    def abandon(self, call_timeout: float) -> bool:
+    def abandon_if_hung(self, call_timeout: float) -> bool:
         """Return whether the thread that reads is abandoned: its read exceeds ``call_timeout`` seconds."""
-        return self._newest.abandon(call_timeout)
+        return self._newest.abandon_if_hung(call_timeout)
 
     @contextmanager
     def about(self, place: str, device: str = "", within: float | None = None) -> Iterator[None]:

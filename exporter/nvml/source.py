@@ -35,7 +35,7 @@ class NvmlSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = wake
         self._sweeper = Sweeper(options, self._request_read)
-        self._worker = ReplaceableWorker("nvml", options.call_timeout, self._sweeper.abandon)
+        self._worker = ReplaceableWorker("nvml", options.call_timeout, self._sweeper.abandon_if_hung)
 
     @property
     def latest(self) -> HardwareReading:

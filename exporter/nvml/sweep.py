@@ -101,12 +101,12 @@ class Sweeper:
                 self._library.close()
         return not self._library.is_open
 
-    def abandon(self, call_timeout: float) -> bool:
+    def abandon_if_hung(self, call_timeout: float) -> bool:
         """Return whether the thread of the sweeps is abandoned: a call exceeds ``call_timeout`` seconds.
 
         Another thread must then sweep. The device of the call is read again after the call has returned.
         """
-        successor = self.calls.abandon(call_timeout)
+        successor = self.calls.successor_if_hung(call_timeout)
         if successor is None:
             return False
         self.calls = successor

@@ -102,12 +102,12 @@ class Calls:
         """Places of the calls that have not returned, in abandoned threads."""
         return frozenset(self._hanging)
 
-    def abandon(self, call_timeout: float) -> "Calls | None":
+    def successor_if_hung(self, call_timeout: float) -> "Calls | None":
         """Abandon the thread if its call takes longer than ``call_timeout`` seconds; return the successor.
 
         The successor, for the next thread, shares all records. None: the thread is not abandoned.
         """
-        if not self._watched.abandon(call_timeout):
+        if not self._watched.abandon_if_hung(call_timeout):
             return None
         successor = copy.copy(self)
         successor.deadline, successor.group, successor._place = None, CORE, ""  # noqa: SLF001 - it is one of these

@@ -1,7 +1,8 @@
 """HAMi, 4paradigm's scheduler, and Volcano's vGPU.
 
 The systems for NVIDIA GPUs are here, based on ``libvgpu.py``; ``vendors.py`` and ``ascend.py`` have those for
-other vendors, based on ``vendor_system.py``. ``annotations.py`` parses the annotations of pods and nodes.
+other vendors, based on ``vendor_system.py``. ``annotations.py`` parses the annotations of pods and nodes,
+except those of Volcano's nodes (``VolcanoVgpu`` below) and templates of Ascend (``ascend.py``).
 ``cache.py`` decodes the files of libvgpu; ``cache_files.py`` finds them, and the container of each. HAMi's
 DRA driver has no annotations: it is in ``sharing/dra/__init__.py``.
 

@@ -26,7 +26,7 @@ GRIDS = frozenset({2, 4, 8})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySlices:
+class InstanceSpan:
     """Adjacent memory slices: those of a GPU instance, or free ones."""
 
     start: int
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
     """The layout of a GPU."""
 
     size: int  # number of memory slices
-    parts: tuple[MemorySlices, ...]  # from the first slice to the last
+    parts: tuple[InstanceSpan, ...]  # from the first slice to the last
     stranded: int | None  # free compute slices without memory
 
 
@@ -58,7 +58,7 @@ def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
     return Cut(size, tuple(parts), _stranded(reading.mig_slices, placed, free))
 
 
-def _instances(rows: Sequence[MigRow]) -> Iterator[MemorySlices | None]:
+def _instances(rows: Sequence[MigRow]) -> Iterator[InstanceSpan | None]:
     """Yield the GPU instances, None for one without a reported placement."""
     ordered = sorted(rows, key=lambda row: (row.reading.gi, row.reading.ci, row.device))
     for _, group in groupby(ordered, key=lambda row: row.reading.gi):
@@ -68,19 +68,19 @@ def _instances(rows: Sequence[MigRow]) -> Iterator[MemorySlices | None]:
             yield None
         else:
             devices = tuple(row.device for row in members)
-            yield MemorySlices(
+            yield InstanceSpan(
                 start=reading.gi_start, size=reading.gi_size, slices=reading.instance_slices, devices=devices
             )
 
 
-def _free(gap: Span, compute_slices: int) -> MemorySlices:
+def _free(gap: Span, compute_slices: int) -> InstanceSpan:
     """Return a free part, with the compute slices that fit into it."""
     slices = max(min(gap.start + gap.size, compute_slices) - gap.start, 0)
-    return MemorySlices(start=gap.start, size=gap.size, slices=slices)
+    return InstanceSpan(start=gap.start, size=gap.size, slices=slices)
 
 
 def _stranded(
-    compute_slices: int, placed: Collection[MemorySlices], free: Iterable[MemorySlices]
+    compute_slices: int, placed: Collection[InstanceSpan], free: Iterable[InstanceSpan]
 ) -> int | None:
     used = [part.slices for part in placed if part.slices is not None]
     if len(used) < len(placed):
@@ -139,7 +139,7 @@ def _placed_picture(scene: Scene, gpu: GpuRow, reading: GpuReading, layout: Cut)
 
 
 def _stretch_cells(
-    scene: Scene, gpu: GpuRow, reading: GpuReading, part: MemorySlices, size: int
+    scene: Scene, gpu: GpuRow, reading: GpuReading, part: InstanceSpan, size: int
 ) -> Iterator[Cell]:
     if not part.devices:
         yield _gap(gpu, reading, part, size)
@@ -156,7 +156,7 @@ def _stretch_cells(
         yield _free_cell(reading, f"{left} of {whole} slices free", "", part.size / size * left / whole)
 
 
-def _gap(gpu: GpuRow, reading: GpuReading, part: MemorySlices, size: int) -> Cell:
+def _gap(gpu: GpuRow, reading: GpuReading, part: InstanceSpan, size: int) -> Cell:
     last = part.start + part.size - 1
     where = f"memory slice {last}" if part.size == 1 else f"memory slices {part.start} to {last}"
     title = f"{where} of {gpu.identity.uuid}"
