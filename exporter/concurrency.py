@@ -123,10 +123,10 @@ CHECKS = 5
 class ReplaceableWorker:
     """Runs jobs one after the other in a thread called ``name``, which it replaces if a call hangs.
 
-    ``abandon_if_hung`` receives ``call_timeout``, the seconds that one call may take, and returns whether the
-    thread is abandoned. It must first exclude the part of the node that hangs until that call returns; the job
-    is then restarted in a new thread. The abandoned thread cannot be ended, but does not keep the program from
-    exiting.
+    ``abandon_if_hung`` receives ``call_timeout``, the seconds that one call may take, and returns whether
+    the thread is abandoned. It must first exclude the part of the node that hangs until that call returns;
+    the job is then restarted in a new thread. The abandoned thread cannot be ended, but does not keep the
+    program from exiting.
     """
 
     def __init__(self, name: str, call_timeout: float, abandon_if_hung: Callable[[float], bool]) -> None:
