@@ -81,7 +81,9 @@ def _many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+# On a busy machine so many clients take minutes; each scrape has its own limit.
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_many_files")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_who_behaves_is_served_beside_ten_thousand_clients(served, attack):
