@@ -23,10 +23,10 @@ class Cell:
 class Claim:
     """What a cell may change.
 
-    ``own`` tells of a series whether it is of the device or source at fault: it may leave the page, or keep
-    its value. Those of its series that ``states`` names say how it is, so that they may have another value.
-    ``health`` says in sentences what is wrong with them, given the page before and the one with the fault.
-    ``believed``: the fault is an answer as good as any, so that what is the fault's own may be anything.
+    ``own`` returns whether a series belongs to the device or source at fault; such a series may be absent, or
+    keep its value. Families in ``states`` may also change their value. ``health`` yields a sentence for each
+    error in the health series, given the page before the fault and the page during it. ``believed``: the
+    program cannot tell the fault from a valid answer, so that own series may have any value.
     """
 
     own: Callable[[str], bool]

@@ -131,8 +131,8 @@ class Watch:
     ) -> list[Result]:
         """Put faults on, each in place of the one before, and say what came of each.
 
-        All pages are held to the page before the first fault. The page recovers from all of them together,
-        and if it does not, each of them is told to break that.
+        All pages are compared with the page before the first fault. Recovery is checked once, after the last
+        fault; if it fails, all of the results have that as broken.
         """
         baseline = await self.before()
         before = page = baseline.page

@@ -15,7 +15,7 @@ OTHER_PLACES = 2
 ONE, ALL, PART, NODE = "one GPU", "all GPUs", "one MIG device", "the driver"
 # Asked once in the life of the process: nothing makes it ask again.
 ONCE = frozenset({"nvmlVgpuTypeGetName", "nvmlVgpuTypeGetFramebufferSize"})
-# After these the driver is opened anew, as what a device lacks is not asked again before.
+# After these the driver is reopened: calls that a device does not support are not made again before that.
 REMEMBERED = frozenset({Kind.UNSUPPORTED, Kind.INVALID, Kind.NOTHING})
 # The binding's name of the only call that it names longer than the library does.
 C2C = {"nvmlDeviceGetC2cModeInfoV1": "nvmlDeviceGetC2cModeInfoV"}
@@ -51,7 +51,7 @@ OF_DEVICE = RESTS | {VIEW, "gpuslice_container_memory_used_bytes"}
 # The form of a call that is asked where the newer one of the same name is not supported already.
 OLDER_FORM = "nvmlDeviceGetMemoryInfo"
 BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
-# What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
+# The energy of a GPU is split by the use of its MIG devices; while one is unknown, no container gets any.
 SPLIT = "gpuslice_container_energy_joules_total"
 # They have no GPU's uuid. A GPU without a name is of no model, and one without a MIG mode has no profiles.
 PROFILES = "gpuslice_node_mig_profile_"

@@ -361,7 +361,7 @@ def is_released(poller: Poller) -> bool:
 
 @pytest.mark.slow
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
-    """Before the next poll it is given up with all that it lent, asked no more, and later taken again."""
+    """Before the next poll it is shut down and all of its handles are freed; later it is opened again."""
     async with releasable(node_of(), poll_interval=20.0) as (node, poller, sources):
         await poller.first()
         async with running(poller):

@@ -25,7 +25,7 @@ class Gate:
     def __init__(self, access: WebAccess) -> None:
         self._access = access
         self._passwords = Passwords()
-        # The bucket of requests, made anew when the file has another rate.
+        # The limit of requests; it restarts if the file changes the rate.
         self._rate: tuple[float, int] | None = None
         self._requests: TokenBucket | None = None
 
