@@ -39,7 +39,7 @@ demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses
 
 test: lint ## lint, then run the tests that a commit has to pass
 	@scripts/install-tools
-	@scripts/run-tests -m 'not slow'
+	@scripts/run-tests -m "not slow and not tools"
 
 test-all: lint $(FUZZ) ## the same with the slow tests: soak, all faults, crowds, image, systemd, fuzzing
 	@scripts/install-tools

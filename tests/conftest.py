@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from exporter.nvml import event_wait
+from tests import tools
 from tests.scratch import use_memory
 
 # The program is started a hundred times, and the tests are read by each worker: what they import is compiled
@@ -46,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="overwrite reviewed pages and numbers instead of comparing with them; review the diff in git",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Note which test runs, for ``tests.tools``."""
+    tools.current = item
 
 
 @pytest.fixture(autouse=True, scope="session")
