@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all compat mock grafana cluster coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
+.PHONY: help demo test test-all test-under-load compat mock grafana cluster coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -29,7 +29,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # A stamp says what was installed, and that pyproject.toml has not changed since.
 RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
-FUZZ := $(VENV)/.installed-fuzz
+ALL := $(VENV)/.installed-all
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -37,16 +37,20 @@ help: ## list the targets
 demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
 	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
 
-test: lint ## lint, then run the tests that a commit has to pass
+test: lint ## lint, then run the tests that a commit has to pass; compiles nothing
 	@scripts/install-tools
-	@scripts/run-tests -m "not slow and not tools"
+	@scripts/run-tests -m 'not slow and not tools'
 
-test-all: lint $(FUZZ) ## the same with the slow tests: soak, all faults, crowds, image, systemd, fuzzing
-	@scripts/install-tools
+test-all: lint $(ALL) ## run all tests: whole matrices, soak, fuzzing, image, systemd, charts; builds what they need
+	@scripts/install-tools --all
 	@scripts/run-tests
 
+test-under-load: $(ALL) ## run `make test` five times and all tests once beside busy loops; goes on where it stopped
+	@scripts/install-tools --all
+	@$(BIN)/python scripts/test-under-load
+
 compat: $(DEV) ## run rules and dashboards on Prometheus 2 and 3, with replicas, and on VictoriaMetrics; hold limits
-	@scripts/install-tools
+	@scripts/install-tools --all
 	@scripts/run-tests tests/compat
 
 mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of NVIDIA/k8s-test-infra, built
@@ -57,16 +61,16 @@ mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of
 grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has bin/grafana, PICTURES=FOLDER takes some
 	@[[ -x '$(GRAFANA)/bin/grafana' || -x '$(GRAFANA)/bin/grafana-server' ]] \
 		|| { echo >&2 "error: GRAFANA='$(GRAFANA)' has no bin/grafana: unpack or build Grafana 10.0 or newer"; exit 1; }
-	@scripts/install-tools
+	@scripts/install-tools --all
 	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/grafana
 
 cluster: $(DEV) ## test the chart and the image in a real cluster on this machine; KUBERNETES=1.25.4 chooses another version
-	@scripts/install-tools
+	@scripts/install-tools --all
 	@scripts/install-kubernetes $(KUBERNETES)
 	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/cluster
 
-coverage: $(DEV) ## run all tests and report what they do not reach; takes an hour
-	@scripts/install-tools
+coverage: $(ALL) ## run all tests and report what they do not reach; takes an hour
+	@scripts/install-tools --all
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --cov --cov-report=term
 
 lint: $(DEV) ## check style, types and the arrows between the packages
@@ -78,7 +82,7 @@ lint: $(DEV) ## check style, types and the arrows between the packages
 docs: $(DEV) ## write the reference pages from the tables in the code
 	$(BIN)/python scripts/write-docs
 
-site: $(DEV) ## build the site of the documentation into build/site
+site: $(ALL) ## build the site of the documentation into build/site
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --nitpicky -c docs/site --doctree-dir build/doctrees . build/site
 	@echo build/site/index.html
 
@@ -100,7 +104,7 @@ screenshots: $(DEV) ## take the pictures of the pages for the README
 faults: $(DEV) ## try every fault at every place, and write the table in docs/reliability.md
 	$(BIN)/python scripts/faults
 
-fuzz: $(FUZZ) ## give every decoder a million inputs; TARGET=name chooses some
+fuzz: $(ALL) ## give every decoder a million inputs; TARGET=name chooses some
 	$(BIN)/python scripts/fuzz $(TARGET)
 
 soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grows
@@ -144,6 +148,6 @@ $(DEV): pyproject.toml | $(BIN)/python
 	$(PIP) install --editable . --group dev
 	@touch $(RUNTIME) $@
 
-$(FUZZ): $(DEV)
-	$(PIP) install --group fuzz
+$(ALL): $(DEV)
+	$(PIP) install --group docs --group fuzz
 	@touch $@
