@@ -62,7 +62,6 @@ def test_a_standard_that_lacks_a_key_is_told_of(monkeypatch: pytest.MonkeyPatch,
         load_thresholds()
 
 
-@pytest.mark.slow
 def test_a_partial_file_changes_its_keys_only(tmp_path: Path) -> None:
     """Of all alerts only the one whose number is in the file is written otherwise."""
     numbers = load_thresholds(own(tmp_path, '[hardware]\nlost_for = "7m"\n'))
@@ -77,7 +76,6 @@ def test_a_partial_file_changes_its_keys_only(tmp_path: Path) -> None:
     assert rules[1]["GpuSliceGpuLost"]["for"] == "7m"
 
 
-@pytest.mark.slow
 def test_the_program_writes_rules_by_a_file(tmp_path: Path) -> None:
     """``python -m alerts --thresholds FILE --output DIR`` writes all files there, with the file's numbers."""
     file = own(tmp_path, "[hardware]\nxid_burst = 77\n")
@@ -88,7 +86,6 @@ def test_the_program_writes_rules_by_a_file(tmp_path: Path) -> None:
     assert ">= 77" in written[ALERTS]
 
 
-@pytest.mark.slow
 def test_the_program_refuses_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     """A file that cannot be used ends the program with 2 and one line, and nothing is written."""
     file = own(tmp_path, "[hardware]\nlost_for = 3\n")

@@ -12,7 +12,6 @@ from tests.end_to_end.programs import program
 ALERTS_ROOM = Path(__file__).parents[2] / "alerts"
 
 
-@pytest.mark.slow
 def test_the_files_are_what_the_code_makes() -> None:
     """Who changed the code or a threshold has run `make rules`."""
     made = rule_files(load_thresholds())

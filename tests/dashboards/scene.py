@@ -21,11 +21,11 @@ from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, u
 
 SCENARIOS = Path(__file__).parents[2] / "exporter/demo/scenarios"
 JOB = "gpuslice-exporter"
-IDLE_SECONDS = 6
+IDLE_SECONDS = 10
 """After so long a holder is idle here: the nodes run for little longer."""
-SCRAPED = 2
+SCRAPED = 5
 """Seconds from one scrape of a node to the next."""
-ROUND = 2
+ROUND = 5
 """Seconds from one evaluation of the rules to the next."""
 RULES = f"""
 [rules]
@@ -164,7 +164,8 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
         until(lambda: server.query('gpuslice_gpu_up{cluster="west"} == 0'), "a GPU was lost")
         stacks[-1].close()
         until(lambda: server.query("sum(node:gpuslice_idle_holders:sum) > 0"), "some holders are idle")
-        silent = f"count(up == 0) == 1 and count(min_over_time(up[6s]) == 1) == {len(targets) - 1}"
+        others = f"count(min_over_time(up[{3 * SCRAPED}s]) == 1) == {len(targets) - 1}"
+        silent = f"count(up == 0) == 1 and {others}"
         until(lambda: server.query(silent), "one node is silent, and no other")
         # Rules stand on rules, three deep at most; each is a round behind those that it stands on.
         seen = time.time() + 3 * ROUND

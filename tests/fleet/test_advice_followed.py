@@ -17,7 +17,7 @@ from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus
 from tests.fleet.week import WEEK, Holder, devices, mig_device, node, on, week
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[2] / "docs/advice.md"
 HALF, OTHERS = WEEK // 2, 100

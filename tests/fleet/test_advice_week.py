@@ -24,7 +24,7 @@ from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus, get, until
 from tests.fleet.week import WEEK, Holder, devices, end, mig_device, node, on, week
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 HALF, HOUR = WEEK // 2, 3600.0
 SAWTOOTH = [gib(6 + step % 11) for step in range(WEEK)]

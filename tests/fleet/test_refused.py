@@ -204,7 +204,6 @@ async def test_a_state_that_stands_on_what_was_refused_is_not_known() -> None:
     assert [holder["state"] for holder in gpu["holders"]] == ["unknown"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("pattern", "code"), [("nothing like this", 0), ("^gpuslice_gpu_up", 1)])
 def test_inspect_ends_with_a_code_that_tells_of_questions_that_failed(pattern: str, code: int) -> None:
     """What could be asked is printed all the same."""
@@ -233,7 +232,6 @@ def test_no_rows_of_sick_gpus_are_not_no_sick_gpus(told: dict[str, list[Sample]]
     assert attention.is_whole(Answers({"unhealthy GPUs": [Sample({}, 0.0)]}, {}))
 
 
-@pytest.mark.slow
 async def test_a_prometheus_without_the_rules_is_no_empty_cluster() -> None:
     """Nodes answer, and nothing is recorded of them: that is said with the remedy, and no figure is shown."""
 

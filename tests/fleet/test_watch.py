@@ -1,7 +1,6 @@
 """Looking again and again at a Prometheus that fails in part, or is away."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -135,22 +134,16 @@ async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
     assert advice_table(watch.newest.advice, NOWHERE).unknown.startswith("Not known: Prometheus")
 
 
-@pytest.mark.slow
-async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
-    """After a look it is left alone for longer than the look took, whatever interval was asked for."""
-
-    def answer(expression: str) -> Samples | str:
-        time.sleep(0.05)
-        return _node(expression)
-
-    with answering(answer) as url:
-        prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, window=3600, interval=0.01)
+async def test_after_a_slow_refresh_the_pause_is_three_times_as_long() -> None:
+    """Whatever the interval is, so that a slow Prometheus has time for others."""
+    with answering(_node) as url:
+        prometheus = Prometheus(url, deadline=60)
+        watch = Watch(prometheus, window=3600, interval=0.0001)
         await watch.refresh()
         await prometheus.close()
 
     assert watch.newest.seconds is not None
-    assert watch.newest.interval == 3 * watch.newest.seconds > 0.15
+    assert watch.newest.interval == 3 * watch.newest.seconds > 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import time
 
 import pytest
 from aiohttp import web
@@ -194,9 +193,7 @@ async def test_a_server_that_hangs():
             await answer.write(b" ")
             await asyncio.sleep(0.01)
 
-    began = time.monotonic()
     assert await complaint(trickle, deadline=0.2) == "Prometheus did not answer within 0.2 s"
-    assert time.monotonic() - began < 5
 
 
 async def test_an_answer_without_end(monkeypatch):

@@ -14,9 +14,10 @@ from exporter.prometheus import Prometheus
 from exporter.prometheus.past_queries import PrometheusHistory, past_of, step_ending_at
 from tests.end_to_end.programs import prometheus
 from tests.end_to_end.serving import Served, serving
-from tests.prometheus.waiting import eventually
+from tests.waiting import wait_until_async
 
-pytestmark = pytest.mark.slow
+# Each needs the nodes and the three Prometheus of ``watched``, which take seconds to start.
+slow = pytest.mark.slow
 
 # What a scrape of a pod has for its own, as an operator sets it up.
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}
@@ -112,9 +113,10 @@ async def _ready(client, jobs):
         jobs_up = await client.query("count(up == 1) or vector(0)")
         return found[0].value and jobs_up[0].value == jobs
 
-    await eventually(ready, "all jobs have scraped the node")
+    await wait_until_async(ready, "all jobs have scraped the node")
 
 
+@slow
 @in_one_loop
 @pytest.mark.parametrize("name", SCRAPES)
 async def test_prometheus_tells_what_the_node_said(watched, name):
@@ -130,6 +132,7 @@ async def test_prometheus_tells_what_the_node_said(watched, name):
     assert {values[0] for track in past.tracks for values in track.values.values()} == {None}
 
 
+@slow
 @in_one_loop
 async def test_two_jobs_double_nothing(watched):
     """A node that two jobs scrape has the memory of one."""
@@ -141,6 +144,7 @@ async def test_two_jobs_double_nothing(watched):
     assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
 
 
+@slow
 @in_one_loop
 async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(watched):
     """What holders use adds up to what their GPU does, though one comes and another goes meanwhile."""
@@ -153,7 +157,7 @@ async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(watched):
 
     await node.poll(45)
     (came,) = {row.holder.pod for row in node.poller.snapshot.containers if row.holder not in before}
-    await eventually(lambda: _has(told, came), "the pod that came is scraped")
+    await wait_until_async(lambda: _has(told, came), "the pod that came is scraped")
     await node.poll(100)
     past, pods = await told()
     assert came in pods
@@ -170,6 +174,7 @@ async def _has(told, pod):
     return pod in (await told())[1]
 
 
+@slow
 @in_one_loop
 async def test_a_part_of_it(watched):
     """Levels, a GPU and a holder can be asked for alone; a container of no name stands for all of a pod."""

@@ -14,7 +14,7 @@ from exporter.prometheus.past_queries import PrometheusHistory
 from tests.end_to_end.programs import free_port, prometheus
 from tests.end_to_end.serving import serving
 from tests.prometheus.answering import answering, saying
-from tests.prometheus.waiting import eventually
+from tests.waiting import wait_until_async
 
 GPUS = Wanted(levels=frozenset({"gpu"}))
 DAY, HOUR = 86400.0, 3600.0
@@ -94,7 +94,6 @@ async def test_an_end_in_the_future_is_now(served):
     assert (past.source, past.step * past.count) == ("memory", 6 * HOUR)
 
 
-@pytest.mark.slow
 async def test_only_so_many_spans_are_remembered_as_failing(served):
     """Whoever asks for many spans of a server that is away has the first forgotten, and asked again."""
     async with answering(saying("<html>502</html>", 502)) as server:
@@ -127,16 +126,17 @@ async def test_askers_share_an_answer(served):
 
 async def test_one_who_goes_away_does_not_take_the_answer(served):
     """The others who wait for the same get it."""
-    go_on = asyncio.Event()
+    asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(request):
+        asked.set()
         await go_on.wait()
         return await telling(request)
 
     async with answering(slow) as server:
         node = Node(served, server.url)
         first, second = asyncio.ensure_future(node.read(DAY)), asyncio.ensure_future(node.read(DAY))
-        await asyncio.sleep(0.05)
+        await asked.wait()
         first.cancel()
         go_on.set()
         assert (await second).source == "prometheus"
@@ -170,7 +170,7 @@ async def test_a_server_that_is_away_delays_nobody_twice(served):
         async def back():
             return (await node.read(DAY)).source == "prometheus"
 
-        await eventually(back, "Prometheus tells again")
+        await wait_until_async(back, "Prometheus tells again")
         await node.longer.close()
 
 
@@ -232,7 +232,7 @@ async def test_closing_leaves_questions_behind(served):
         async def asked():
             return server.paths
 
-        await eventually(asked, "the question is asked")
+        await wait_until_async(asked, "the question is asked")
         await node.longer.close()
         with pytest.raises(asyncio.CancelledError):
             await reading
@@ -265,14 +265,14 @@ async def test_a_real_prometheus_is_killed_and_comes_back(tmp_path, served):
     async with AsyncExitStack() as stack:
         stack.push_async_callback(longer.close)
         with prometheus(tmp_path, jobs, port=port):
-            (total,) = await eventually(totals, "Prometheus has scraped the node")
+            (total,) = await wait_until_async(totals, "Prometheus has scraped the node")
             assert total == served.poller.snapshot.gpus[0].reading.memory.total
         clock += 60
         gone = await longer.read(Ask(span=900, points=901, wanted=GPUS))
         assert gone.source == "memory"
         assert "Prometheus cannot be reached: Connection refused" in gone.note
         with prometheus(tmp_path, jobs, port=port):
-            assert (await eventually(told, "Prometheus tells again")).note == ""
+            assert (await wait_until_async(told, "Prometheus tells again")).note == ""
 
 
 def test_the_spans_that_are_offered():
