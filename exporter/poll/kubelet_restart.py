@@ -191,21 +191,22 @@ class KubeletRetry:
     socket: SocketFileReader
     unreachable: Callable[[], bool]
     """Returns whether the last read failed because no process can be reached by the file of ``socket``."""
+    clock: Callable[[], float] = time.monotonic
     _watch: asyncio.Task[FileVersion] | None = field(default=None, init=False)
     _seen: FileVersion | None = field(default=None, init=False)
     _ask_until: float = field(default=0.0, init=False)
 
     async def wait(self, wake: asyncio.Event, due: float) -> bool:
-        """Sleep until ``due`` (monotonic); return True if a poll is needed earlier.
+        """Sleep until ``due`` (by ``clock``); return True if a poll is needed earlier.
 
         The reasons: the kubelet answers again, or ``wake`` is set, because a GPU was repartitioned, or the
         driver is to be released or opened again.
         """
-        while (remaining := due - time.monotonic()) > 0:
+        while (remaining := due - self.clock()) > 0:
             if await self._sleep(wake, remaining):
                 wake.clear()
                 return True
-            remaining = due - time.monotonic()
+            remaining = due - self.clock()
             if self._answers() or remaining <= RETRY_SECONDS or not self._may_answer():
                 continue
             await self.allocations.collect(remaining - RETRY_SECONDS)
@@ -224,7 +225,7 @@ class KubeletRetry:
 
     def _may_answer(self) -> bool:
         """Return False while only a change of the socket's file can help."""
-        return not self.unreachable() or (self._seen != ABSENT and time.monotonic() < self._ask_until)
+        return not self.unreachable() or (self._seen != ABSENT and self.clock() < self._ask_until)
 
     async def _sleep(self, wake: asyncio.Event, seconds: float) -> bool:
         """Sleep until the kubelet is to be asked, at most ``seconds``; return whether ``wake`` is set."""
@@ -249,4 +250,4 @@ class KubeletRetry:
         if self._watch is not None and self._watch.done():
             self._seen = None if self._watch.exception() else self._watch.result()
             self._watch = None
-            self._ask_until = time.monotonic() + SETTLE_SECONDS
+            self._ask_until = self.clock() + SETTLE_SECONDS

@@ -37,8 +37,8 @@ BROKEN = "the exporter's own poll fails; see its log"
 class Poller:
     """Polls the sources of one node; ``demo`` marks snapshots of a simulated node.
 
-    ``clock`` (seconds) measures the time between polls, ``wall`` (Unix time) dates them. The time limits are
-    the budget of ``sources``.
+    ``clock`` (seconds) measures the time between polls and the age of answers, ``wall`` (Unix time) dates
+    polls. The time limits are the budget of ``sources``.
     """
 
     def __init__(
@@ -56,21 +56,24 @@ class Poller:
         self._wall = wall
         self._budget = sources.budget
         self._devices = Devices(sources, settings.stale_after)
-        self._allocations = Collector("podresources", sources.pod_resources.read)
+        self._allocations = Collector("podresources", sources.pod_resources.read, clock)
         self._retry = KubeletRetry(
-            self._allocations, sources.kubelet_socket, lambda: sources.pod_resources.unreachable
+            self._allocations, sources.kubelet_socket, lambda: sources.pod_resources.unreachable, clock
         )
-        self._names = Collector("identity", lambda: sources.names.read(self._cause()))
-        self._restart = KubeletRestart(settings.stale_after)
-        self._processes: Collector[Placed] = Collector("processes", self._read_processes, accept_late=False)
+        self._names = Collector("identity", lambda: sources.names.read(self._cause()), clock)
+        self._restart = KubeletRestart(settings.stale_after, clock)
+        self._processes: Collector[Placed] = Collector(
+            "processes", self._read_processes, clock, accept_late=False
+        )
         self._host_devices = Collector(
             "host_devices",
             lambda: sources.host_devices.read(self._restart.known(self._fresh(self._allocations))),
+            clock,
         )
-        self._module = Collector("kernel_module", sources.host_devices.nvidia_module)
-        self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read)
+        self._module = Collector("kernel_module", sources.host_devices.nvidia_module, clock)
+        self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, clock)
         jobs = sources.jobs
-        self._jobs = None if jobs is None else Collector(JOBS, jobs.read)
+        self._jobs = None if jobs is None else Collector(JOBS, jobs.read, clock)
         self._builder = SnapshotBuilder(settings, demo=demo)
         self._joiner = Joiner(self._publish)
         self._broken = False
@@ -91,13 +94,13 @@ class Poller:
     async def run(self) -> None:
         """Poll until cancelled, at a fixed interval with a random phase: nodes do not poll together."""
         interval = self.settings.poll_interval
-        due = time.monotonic() + interval + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311
+        due = self._clock() + interval + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311
         while True:
             # An early poll does not move the next one.
             while await self._retry.wait(self._sources.wake, due):
                 await self._guarded_poll()
             await self._guarded_poll()
-            due = max(due + interval, time.monotonic())
+            due = max(due + interval, self._clock())
 
     async def poll(self) -> Snapshot:
         """Read every source once, join the results, and publish the snapshot; raises JoinLateError."""

@@ -43,8 +43,8 @@ NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total,
 class Sources:
     """All sources of a poll. ``nvml_library`` is an object to use in place of the driver's library.
 
-    ``clock`` (seconds) dates the readings of GPUs. ``budget`` defaults to that of the polling interval.
-    ``skip`` are readings of NVIDIA GPUs that are not read, as for NvmlOptions.
+    ``clock`` (seconds) dates the readings of GPUs and the answers of the Pods API. ``budget`` defaults to
+    that of the polling interval. ``skip`` are readings of NVIDIA GPUs that are not read, as for NvmlOptions.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class Sources:
             self.budget.pods_api,
             lambda: self.cluster.pods,
             keep=settings.stale_after,
+            clock=clock,
         )
         self.own_uid = os.environ.get("POD_UID") or ""
         """Uid of our own pod, "" outside a pod."""
@@ -160,10 +161,10 @@ class Devices:
         self._began = 0.0
         # A sweep that hangs has read some GPUs: these are in ``latest`` of its source only.
         # On a node that only has AMD GPUs, a missing NVIDIA driver is not logged.
-        self._nvml = Collector("nvml", sources.nvml.read, logs_failures=False)
-        self._amd = Collector("amd", sources.amd.read)
+        self._nvml = Collector("nvml", sources.nvml.read, sources.clock, logs_failures=False)
+        self._amd = Collector("amd", sources.amd.read, sources.clock)
         self._dcgm: Collector[DcgmReading] | None = (
-            None if sources.dcgm is None else Collector("dcgm", sources.dcgm.read)
+            None if sources.dcgm is None else Collector("dcgm", sources.dcgm.read, sources.clock)
         )
 
     async def collect(self, within: float) -> None:

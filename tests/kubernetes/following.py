@@ -9,6 +9,7 @@ from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.cluster import object_of, pods_of, read_node, read_pod
 from exporter.kubernetes.follower import Client, Follower, Pace
 from tests.kubernetes.api import NODE
+from tests.waiting import wait_until_async
 
 QUICK = Pace(first_pause=0.02)
 
@@ -29,11 +30,9 @@ class Told:
         await until(lambda: told(self.labels))
 
 
-async def until(done: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(seconds):
-        while not done():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
+    await wait_until_async(condition)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,14 +16,29 @@ from exporter.model import CollectorHealth, ContainerRow, Memory, Snapshot
 from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
-from tests.commands.program import seconds_of
+from tests.waiting import wait_until_async
 
 DEFAULTS = load_settings({}, {})
 # Intervals shorter than this are a test's way to many polls; their budget is not what it is about.
 SHORTEST_INTERVAL = 2.0
-QUICK_BUDGET = Budget(devices=2.0, dependents=4.0, join=6.0, call_timeout=1.0, request_timeout=1.5)
-# Many polls in little time; what is left is the rhythm of 2 s at which a kubelet is asked again.
-QUICK: dict[str, float] = {"poll_interval": 0.1, "stale_after": 0.5}
+QUICK_BUDGET = Budget(devices=10.0, dependents=20.0, join=30.0, call_timeout=5.0, request_timeout=7.5)
+# Many polls in little time; answers become stale by the clock of the test only: ``make_stale``.
+QUICK: dict[str, float] = {"poll_interval": 0.1, "stale_after": 600.0}
+
+
+class Clock:
+    """The monotonic clock and the wall clock, which a test can put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.monotonic() + self.ahead
+
+    def wall(self) -> float:
+        """Return the Unix time."""
+        return time.time() + self.ahead
 
 
 def settings_of(node: FakeNode, **changes: Any) -> Settings:
@@ -45,13 +60,15 @@ async def polled(
     """Start a node that stands still at 0 s and a poller for it that has not polled yet."""
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node, **changes)
-        poller = Poller(settings, Sources(settings, node.nvml, budget=budget_of(settings, deadline)))
+        clock = Clock()
+        sources = Sources(settings, node.nvml, clock, budget=budget_of(settings, deadline))
+        poller = Poller(settings, sources, clock=clock, wall=clock.wall)
         try:
             yield node, poller
         finally:
             # Calls that hang return first, so that the worker is done with this driver.
             node.nvml.release()
-            await asyncio.wait_for(poller.close(), 10)
+            await poller.close()
             pynvml.nvmlLib = None
             pynvml._nvmlGetFunctionPointer_cache.clear()
 
@@ -68,16 +85,16 @@ async def running(poller: Poller) -> AsyncIterator[None]:
             await task
 
 
-async def until(condition: Callable[[], bool], within: float) -> float:
-    """Wait until something is so and return the seconds that it took; fails after ``within`` seconds.
+def make_stale(poller: Poller) -> None:
+    """Let time pass until all that was read is stale."""
+    clock = poller._clock
+    assert isinstance(clock, Clock)
+    clock.ahead += poller.settings.stale_after + 1
 
-    Time in which others have the processors does not count.
-    """
-    started = seconds_of(os.getpid())
-    while not condition():
-        assert seconds_of(os.getpid()) - started < within, "it did not come true in time"
-        await asyncio.sleep(0.01)
-    return seconds_of(os.getpid()) - started
+
+async def until(condition: Callable[[], bool], within: float = 0.0) -> None:  # noqa: ARG001 - removed soon
+    """Wait until a condition is true."""
+    await wait_until_async(condition)
 
 
 def health(snapshot: Snapshot, name: str) -> CollectorHealth:

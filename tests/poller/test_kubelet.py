@@ -1,7 +1,5 @@
 """What the page shows while the kubelet is away, and how soon it is right again."""
 
-import asyncio
-import time
 from dataclasses import replace
 
 import pytest
@@ -11,9 +9,22 @@ from exporter.exposition import Exposition, choose_format
 from exporter.metrics.selection import Selection
 from tests.demo.making import made, pod
 from tests.golden.page import Page
-from tests.poller.bench import QUICK, failing, health, holders, memories, polled, rows, running, until
+from tests.poller.bench import (
+    QUICK,
+    failing,
+    health,
+    holders,
+    make_stale,
+    memories,
+    polled,
+    rows,
+    running,
+    until,
+)
 
 AWAY, BACK = 10, 20
+# The next poll is ten minutes away.
+FAR = {"poll_interval": 600.0, "stale_after": 1800.0}
 
 
 def with_faults(name: str, *faults):
@@ -38,7 +49,7 @@ async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
         assert str(node.paths.pod_resources_socket) in health(kept, "podresources").message
         assert holders(kept) == holders(before)
         assert kept.node.allocations_read_at == before.node.allocations_read_at
-        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        make_stale(poller)
         stale = await poller.poll()
         assert holders(stale) == set()
         assert stale.node.allocations_read_at is None
@@ -59,7 +70,7 @@ async def test_sums_go_on_over_a_silent_kubelet():
     async with polled(with_faults("a10-mps", down()), **QUICK) as (node, poller):
         first = (await poller.poll()).containers
         await node.step(AWAY)
-        await asyncio.sleep(QUICK["stale_after"] + 0.1)
+        make_stale(poller)
         for _ in range(2):
             await poller.poll()
         await node.step(BACK)
@@ -68,22 +79,18 @@ async def test_sums_go_on_over_a_silent_kubelet():
         assert all(row.totals.entitled_gpu_seconds > 0 for row in again)
 
 
-@pytest.mark.slow
-async def test_a_kubelet_that_returns_is_noticed_within_two_seconds():
-    """With the default poll interval of 5 s, its new answer is on the page in less than 2 s."""
+async def test_a_kubelet_that_returns_is_noticed_before_the_next_poll_is_due():
+    """Its new answer is on the page, though the next poll is due ten minutes later."""
     gone = PodDelete(kind="pod_delete", at=AWAY, pod="ml/nb-anna")
-    async with polled(with_faults("t4-timeslicing", down(), gone)) as (node, poller):
-        assert poller.settings.poll_interval == 5
+    async with polled(with_faults("t4-timeslicing", down(), gone), **FAR) as (node, poller):
         await poller.first()
         assert "nb-anna" in holders(poller.snapshot)
         await node.step(AWAY)
         await poller.poll()
+        assert failing(poller.snapshot) == {"podresources"}
         async with running(poller):
-            await asyncio.sleep(0.5)
-            assert failing(poller.snapshot) == {"podresources"}
             await node.step(BACK)
-            took = await until(lambda: not failing(poller.snapshot), within=5)
-        assert took < 2
+            await until(lambda: not failing(poller.snapshot))
         assert "nb-anna" not in holders(poller.snapshot)
         assert "nb-bruno" in holders(poller.snapshot)
 
@@ -91,14 +98,14 @@ async def test_a_kubelet_that_returns_is_noticed_within_two_seconds():
 async def test_an_exporter_that_starts_before_the_kubelet():
     """Without a kubelet there are devices and processes but no holders; they come when it does."""
     scenario = with_faults("t4-timeslicing", KubeletFailure(kind="kubelet_down", for_=BACK))
-    async with polled(scenario) as (node, poller):
+    async with polled(scenario, **FAR) as (node, poller):
         await poller.first()
         assert health(poller.snapshot, "podresources").errors == {"absent": 1}
         assert {gpu.holders for gpu in poller.snapshot.gpus} == {None}
         assert {memory.total for _, memory, _, _ in memories(poller.snapshot)} == {15360 << 20}
         async with running(poller):
             await node.step(BACK)
-            assert await until(lambda: bool(holders(poller.snapshot)), within=5) < 2
+            await until(lambda: bool(holders(poller.snapshot)))
 
 
 @pytest.mark.slow
@@ -111,15 +118,12 @@ async def test_an_exporter_that_starts_before_the_kubelet():
 )
 async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: str):
     """Devices and processes are read as ever, under the names that are known, and the polls go on."""
-    async with polled(with_faults("a10-mps", fault), deadline=0.8, **QUICK | {"stale_after": 60}) as (
-        node,
-        poller,
-    ):
+    async with polled(with_faults("a10-mps", fault), **QUICK) as (node, poller):
+        if reason == "deadline":
+            poller._sources.pod_resources._timeout = 0.2
         before = await poller.poll()
         await node.step(AWAY)
-        started = time.monotonic()
         after = await poller.poll()
-        assert time.monotonic() - started < 2
         assert health(after, "podresources").errors == {reason: 1}
         # The names come from the same kubelet, and from the files that it keeps where it rejects calls.
         assert failing(after) <= {"podresources", "identity"}
@@ -155,7 +159,7 @@ async def test_the_page_can_be_made_of_every_state():
         await node.step(AWAY)
         await poller.poll()
         assert Page(page()).value("gpuslice_collector_success", collector="podresources") == 0
-        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        make_stale(poller)
         await poller.poll()
         assert "gpuslice_container_slices{" not in page()
         assert "gpuslice_gpu_holders{" not in page()

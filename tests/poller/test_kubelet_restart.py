@@ -11,7 +11,7 @@ from exporter.demo.scenario import KubeletFailure, KubeletFilling, PodDelete, Sc
 from exporter.model import Snapshot
 from tests.demo.making import made, pod
 from tests.kubernetes.api import a_pod, api_server
-from tests.poller.bench import QUICK, failing, polled
+from tests.poller.bench import QUICK, failing, make_stale, polled
 
 GPU = "nvidia.com/gpu"
 AWAY, EMPTY, SOME, FULL = 10, 20, 30, 300
@@ -95,13 +95,13 @@ async def test_holders_outlive_the_age_at_which_answers_are_stale():
     async with polled(scenario("pod_logs", *restarts()), **QUICK) as (node, poller):
         before = await poller.poll()
         await node.step(AWAY)
-        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        make_stale(poller)
         assert slices(await poller.poll()) == dict.fromkeys("abcd") | {"thief": None}
         await node.step(SOME)
         again = await poller.poll()
         assert slices(again) == HELD | {"thief": 0}
         assert again.node.allocations_read_at == before.node.allocations_read_at
-        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        make_stale(poller)
         later = await poller.poll()
         assert slices(later) == HELD | {"thief": 0}
         assert all(value >= held_seconds(before)[name] for name, value in held_seconds(later).items())
@@ -117,7 +117,7 @@ async def test_claims_stand_while_the_kubelet_fills_up_and_health_becomes_stale(
         assert {row.health for row in before.containers} == {"Healthy", "Unhealthy"}
         await node.step(SOME)
         for _ in range(2):
-            await asyncio.sleep(QUICK["stale_after"] + 0.05)
+            make_stale(poller)
             later = await poller.poll()
             assert later.node.unlisted_pods
             assert [row.claims for row in later.containers] == [row.claims for row in before.containers]
@@ -208,7 +208,7 @@ async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
         await node.step(SOME)
         now = await poller.poll()
         assert slices(now) == HELD
-        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        make_stale(poller)
         later = await poller.poll()
         assert slices(later) == {"d": 1}
         assert later.gpus[0].holders is None
@@ -236,7 +236,7 @@ async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
             for moment in (EMPTY, SOME):
                 await node.step(moment)
                 assert slices(await poller.poll()) == HELD | {"thief": 0}
-                await asyncio.sleep(QUICK["stale_after"] + 0.05)
+                make_stale(poller)
                 assert slices(await poller.poll()) == HELD | {"thief": 0}
             api.pods.refuse = 0
             await node.step(FULL)

@@ -1,6 +1,5 @@
 """What befalls a driver and its GPUs while the exporter runs: what the page keeps, and how it comes back."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -296,18 +295,16 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
 async def test_a_slow_start_of_the_driver_holds_up_nothing():
     """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
-    async with polled(node_of(hang), deadline=0.4, **QUICK) as (node, poller):
+    async with polled(node_of(hang), deadline=1.5, **QUICK) as (node, poller):
         for _ in range(5):
-            began = time.monotonic()
             snapshot = await poller.poll()
-            assert time.monotonic() - began < 5
             assert (failing(snapshot), set(health(snapshot, "nvml").errors)) == ({"nvml"}, {"deadline"})
             assert (snapshot.gpus, snapshot.node.gpu_count) == ((), None)
             assert poller.restart_reason is None
         assert node.nvml.calls[INIT, ""] == 1
         await node.step(30)
         async with running(poller):
-            await until(lambda: not failing(poller.snapshot), within=5)
+            await until(lambda: not failing(poller.snapshot))
         assert ups(poller.snapshot) == [True, True]
         assert node.nvml.calls[INIT, ""] == 1
     assert_all_given_back(node)
@@ -321,7 +318,7 @@ async def test_an_xid_makes_a_poll_at_once_that_finds_nobody_idle():
         used = [row.compute_used for row in poller.snapshot.containers]
         async with running(poller):
             happen(node, 43)
-            await until(lambda: xids(poller.snapshot) == {"43": 1}, within=30)
+            await until(lambda: xids(poller.snapshot) == {"43": 1})
         assert [row.compute_used for row in poller.snapshot.containers] == used == [0.4, 0.4]
 
 
@@ -329,12 +326,12 @@ async def test_a_gpu_that_is_cut_anew_is_seen_at_once():
     """The event of its new layout makes a poll, which has the new devices and not the old."""
     layout = {"kind": "mig_layout", "at": FAULT, "gpu": 0, "instances": [instance(3, 2)]}
     cut = gpu(architecture=9, mig={"instances": [instance(1, 0), instance(2, 1)]})
-    async with polled(made(gpus=[cut], faults=[layout]), poll_interval=5.0) as (node, poller):
+    far = {"poll_interval": 600.0, "stale_after": 1800.0}
+    async with polled(made(gpus=[cut], faults=[layout]), **far) as (node, poller):
         await poller.first()
         async with running(poller):
             await node.step(FAULT)
-            recut = until(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3], within=5)
-            assert await recut < 1
+            await until(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3])
     assert_all_given_back(node)
 
 
@@ -366,9 +363,9 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
         await poller.first()
         async with running(poller):
             happen(node, 79)
-            await until(lambda: xids(poller.snapshot) == {"79": 1}, within=5)
+            await until(lambda: xids(poller.snapshot) == {"79": 1})
             sources.release.release()
-            await until(lambda: is_released(poller), within=10)
+            await until(lambda: is_released(poller))
             assert_all_given_back(node)
             calls = node.nvml.total_calls
             away = await poller.poll()
@@ -380,7 +377,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None
             sources.release.reopen()
-            await until(lambda: not is_released(poller), within=10)
+            await until(lambda: not is_released(poller))
             assert (ups(poller.snapshot), failing(poller.snapshot)) == ([True, True], set())
             assert (node.nvml.opened, xids(poller.snapshot)) == (1, {"79": 1})
     assert_all_given_back(node)
@@ -394,11 +391,11 @@ async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(
     async with releasable(node_of(), poll_interval=0.1, driver_release_file=file) as (node, poller, _):
         await poller.first()
         async with running(poller):
-            await until(lambda: poller.snapshot.sequence >= 3, within=5)
+            await until(lambda: poller.snapshot.sequence >= 3)
             assert (node.nvml.total_calls, poller.snapshot.gpus) == (0, ())
             assert is_released(poller)
             file.unlink()
-            await until(lambda: not is_released(poller), within=5)
+            await until(lambda: not is_released(poller))
             assert ups(poller.snapshot) == [True, True]
 
 
@@ -419,7 +416,7 @@ async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
     hang = {"kind": "nvml_hang", "function": WAIT}
     async with releasable(node_of(hang), **QUICK) as (node, poller, sources):
         await poller.poll()
-        await until(lambda: node.nvml.calls[WAIT, ""] == 1, within=5)
+        await until(lambda: node.nvml.calls[WAIT, ""] == 1)
         sources.release.release()
         snapshot = await poller.poll()
         assert (is_released(poller), node.nvml.opened) == (False, 1)
@@ -427,5 +424,5 @@ async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
         assert ups(snapshot) == [False, False]
         node.nvml.release()
         async with running(poller):
-            await until(lambda: is_released(poller), within=5)
+            await until(lambda: is_released(poller))
         assert_all_given_back(node)

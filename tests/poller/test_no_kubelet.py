@@ -76,7 +76,7 @@ async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unhear
         async with running(poller):
             await asyncio.sleep(2)
             await node.step(BACK)
-            await until(lambda: bool(holders(poller.snapshot)), within=SOON)
+            await until(lambda: bool(holders(poller.snapshot)))
             assert failing(poller.snapshot) == set()
 
 
@@ -112,7 +112,7 @@ async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Calla
             await asyncio.sleep(2)
             sequence = poller.snapshot.sequence
             await node.kubelet.start()
-            await until(lambda: not failing(poller.snapshot), within=SOON)
+            await until(lambda: not failing(poller.snapshot))
             assert holders(poller.snapshot) == before
             assert poller.snapshot.sequence == sequence + 1
 
@@ -129,7 +129,7 @@ async def test_a_kubelet_that_refuses_calls_is_asked_between_polls():
         async with running(poller):
             await asyncio.sleep(2)
             node.kubelet.errors = {}
-            await until(lambda: not failing(poller.snapshot), within=SOON)
+            await until(lambda: not failing(poller.snapshot))
 
 
 @pytest.mark.slow
@@ -140,13 +140,13 @@ async def test_a_kubelet_that_restarts_again_and_again_is_noticed_each_time():
         async with running(poller):
             for moment in (BACK, BACK + 1, BACK + 2):
                 await node.step(moment)
-                await until(lambda: bool(holders(poller.snapshot)), within=SOON)
+                await until(lambda: bool(holders(poller.snapshot)))
                 await node.kubelet.stop()
                 poller._sources.wake.set()
-                await until(lambda: failing(poller.snapshot) >= {"podresources"}, within=SOON)
+                await until(lambda: failing(poller.snapshot) >= {"podresources"})
                 await asyncio.sleep(1)
                 await node.kubelet.start()
-                await until(lambda: "podresources" not in failing(poller.snapshot), within=SOON)
+                await until(lambda: "podresources" not in failing(poller.snapshot))
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ async def test_a_socket_that_listens_later(unheard: socket.socket, monkeypatch: 
         async with running(poller):
             await asyncio.sleep(0.5)
             unheard.bind(os.fspath(path))
-            await until(lambda: "unavailable" in poller._allocations.health.errors, within=SOON)
+            await until(lambda: "unavailable" in poller._allocations.health.errors)
             unheard.listen()
             await visited(unheard)
 
@@ -205,7 +205,7 @@ async def test_without_a_thread_for_the_file_the_kubelet_is_asked_instead(monkey
             await asyncio.sleep(1.2)
             assert 2 <= poller._allocations.health.errors["absent"] <= 4
             await node.step(BACK)
-            await until(lambda: bool(holders(poller.snapshot)), within=SOON)
+            await until(lambda: bool(holders(poller.snapshot)))
 
 
 async def test_versions_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

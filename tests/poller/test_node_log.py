@@ -97,7 +97,7 @@ async def test_gpus_that_are_lost_together_share_a_line(caplog: pytest.LogCaptur
 @pytest.mark.parametrize("fault", [HANG, RELOAD], ids=["hang", "reload"])
 async def test_a_driver_that_fails_as_a_whole_loses_no_gpu(fault, caplog: pytest.LogCaptureFixture):
     """The collector logs that once; a line for each GPU would hide it."""
-    async with polled(node_of(fault), deadline=0.2, **QUICK) as (node, poller):
+    async with polled(node_of(fault), deadline=1.5, **QUICK) as (node, poller):
         reader = Reader(caplog)
         assert reader.lines(await poller.poll()) == []
         await node.step(FAULT)

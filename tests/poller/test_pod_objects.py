@@ -86,7 +86,7 @@ async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
             await api.pods.watching.wait()
             api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
             told = poller._sources.cluster
-            await until(lambda: bool(told.pods.pods[UID].details.annotations), within=5)
+            await until(lambda: bool(told.pods.pods[UID].details.annotations))
             await poller.poll()
             assert [row.memory_entitled for row in rows(poller.snapshot, "train")] == [4000 << 20]
 
@@ -104,7 +104,7 @@ async def test_a_gpu_is_cordoned_while_the_exporter_runs(tmp_path: Path):
             node = api.nodes.objects["node"]
             cordon = {"annotations": {"hami.io/device-cordon": GPU}}
             api.nodes.put(node | {"metadata": node["metadata"] | cordon})
-            await until(lambda: bool(poller._sources.cluster.node.annotations), within=5)
+            await until(lambda: bool(poller._sources.cluster.node.annotations))
             snapshot = await poller.poll()
             assert snapshot.gpus[0].slices == (SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),)
             assert "GPU 0 is cordoned" in node_page(snapshot)

@@ -1,13 +1,12 @@
 """A node with GPUs of two vendors: one driver that hangs or is not there says nothing about the other's."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
 from exporter.demo.scenario import NvmlError, NvmlHang, Scenario, catalog
 from tests.demo.making import gpu, made
-from tests.poller.bench import QUICK, failing, polled
+from tests.poller.bench import QUICK, failing, make_stale, polled
 
 
 def mixed(*faults: NvmlError | NvmlHang) -> Scenario:
@@ -27,10 +26,10 @@ async def test_two_drivers_count_together():
 async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone():
     """Half of the GPUs is no count of all, and the version of AMD's driver is not that of NVIDIA's."""
     hang = NvmlHang(kind="nvml_hang", at=10, for_=10)
-    async with polled(mixed(hang), deadline=0.2, **QUICK) as (node, poller):
+    async with polled(mixed(hang), deadline=1.5, **QUICK) as (node, poller):
         await poller.poll()
         await node.step(10)
-        await asyncio.sleep(QUICK["stale_after"])
+        make_stale(poller)
         snapshot = await poller.poll()
         assert failing(snapshot) == {"nvml"}
         assert (snapshot.node.gpu_count, snapshot.node.driver) == (None, None)
