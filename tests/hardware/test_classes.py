@@ -56,7 +56,6 @@ CALLS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("metric_set", SETS)
 @pytest.mark.parametrize(("node", "busy"), CALLS)
 def test_calls_in_a_minute(clock: Clock, node: Callable[..., Driver], busy: bool, metric_set: MetricSet):
@@ -90,7 +89,6 @@ def test_energy_is_read_every_fifteen_seconds(clock: Clock, interval: float, mos
     assert max(fresh[1:]) <= (8 if interval >= ENERGY_SECONDS else interval / ENERGY_SECONDS * 8 + 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("early", [0.0, 0.4])
 def test_sweeps_that_jitter_read_energy_at_the_same_rhythm(clock: Clock, early: float):
     """One that comes a little too early does not leave it to the next."""
@@ -138,7 +136,6 @@ def test_a_slow_value_is_read_once_a_minute(polled: Polled):
     assert polled.driver.asked(POWER, "GPU-a") == 25
 
 
-@pytest.mark.slow
 def test_a_slow_value_is_at_most_a_minute_and_an_interval_old(clock: Clock):
     """Whatever the phase of a GPU; the reading tells how old."""
     polled = Polled(clock, whole(), interval=7.0)
@@ -149,7 +146,6 @@ def test_a_slow_value_is_at_most_a_minute_and_an_interval_old(clock: Clock):
         assert 0 <= min(ages) <= max(ages) <= SLOW_SECONDS + 7.0
 
 
-@pytest.mark.slow
 def test_no_sweep_has_more_than_its_share(clock: Clock):
     """Of eight GPUs at most one is due in a sweep, of sixteen at most two."""
     for number, most in ((8, 1), (16, 2)):

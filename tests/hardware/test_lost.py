@@ -208,6 +208,10 @@ def test_for_a_gpu_that_may_not_be_opened_the_driver_stays_open(
     assert two.asked(INIT) == 1
 
 
+# The time for one GPU, and more than that, in seconds.
+BUDGET, TOO_LONG = 10.0, 12.0
+
+
 def slow(driver: Driver, clock: Clock, function: str, uuid: str, seconds: list[float]) -> None:
     """Let a call about one GPU, and its MIG devices, take the last of these seconds."""
     real = getattr(driver.library, function)
@@ -225,16 +229,16 @@ def slow(driver: Driver, clock: Clock, function: str, uuid: str, seconds: list[f
 @pytest.mark.parametrize("known", [False, True])
 def test_a_gpu_that_is_too_slow_is_down_and_has_its_turn_last(clock: Clock, function: str, known: bool):
     """It costs its own budget once per sweep, is no lost GPU, and has its place again once it answers."""
-    seconds = [12.0 if not known else 0.0]
+    seconds = [TOO_LONG if not known else 0.0]
     driver = Driver(gpu("a", SMALL), gpu("b"))
     slow(driver, clock, function, "GPU-a", seconds)
-    sweeper = Sweeper(nvml(driver.library))
+    sweeper = Sweeper(nvml(driver.library, gpu_budget=BUDGET))
     if known:
         sweep(sweeper)
-        seconds.append(12.0)
+        seconds.append(TOO_LONG)
     began = clock.now
     assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
-    assert clock.now == began + 12.0
+    assert clock.now == began + TOO_LONG
     clock.now += LONGEST_REOPEN_SECONDS
     reading = sweep(sweeper)
     assert list(reading) == ["GPU-b", "GPU-a"]
@@ -250,9 +254,9 @@ def test_a_gpu_that_is_too_slow_to_be_found_is_not_lost(two: Driver, clock: Cloc
     """Before it has told its uuid nobody knows which GPU it is; the one that is missing is down."""
     seconds = [0.0]
     slow(two, clock, FIND, "GPU-a", seconds)
-    sweeper = Sweeper(nvml(two.library))
+    sweeper = Sweeper(nvml(two.library, gpu_budget=BUDGET))
     sweep(sweeper)
-    seconds.append(12.0)
+    seconds.append(TOO_LONG)
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 3) == [1, 1, 1]
     assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
     assert sweeper.calls.errors == {("", "nvmlDeviceGetUUID", "TooSlow"): 4}
@@ -263,23 +267,23 @@ def test_the_budget_is_that_of_one_gpu(clock: Clock):
     driver = Driver(*(gpu(name) for name in "abc"))
     for name in "abc":
         slow(driver, clock, POWER, f"GPU-{name}", [4.0])
-    assert ups(Sweeper(nvml(driver.library))) == {f"GPU-{name}": True for name in "abc"}
+    assert ups(Sweeper(nvml(driver.library, gpu_budget=BUDGET))) == {f"GPU-{name}": True for name in "abc"}
 
 
 def test_gpus_that_are_too_slow_have_the_time_of_one_together(clock: Clock):
     """However many they are, the others are read as often; each has its turn, and comes back when it can."""
     driver = Driver(*(gpu(name) for name in "abcd"))
-    seconds = [12.0]
+    seconds = [TOO_LONG]
     for name in "abc":
         slow(driver, clock, POWER, f"GPU-{name}", seconds)
-    sweeper = Sweeper(nvml(driver.library))
+    sweeper = Sweeper(nvml(driver.library, gpu_budget=BUDGET))
     sweep(sweeper)
     slow_ones = {f"GPU-{name}": False for name in "abc"}
     asked = []
     for _ in range(3):
         began = clock.now
         assert ups(sweeper) == {"GPU-d": True, **slow_ones}
-        assert clock.now == began + 12.0
+        assert clock.now == began + TOO_LONG
         asked.append([driver.asked(POWER, f"GPU-{name}") for name in "abcd"])
         assert sweeper.events.log.snapshot()[0] == {f"GPU-{name}" for name in "abcd"}
     assert asked == [[2, 1, 1, 2], [2, 2, 1, 3], [2, 2, 2, 4]]

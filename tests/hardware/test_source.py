@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -14,41 +15,35 @@ from exporter.model import HardwareReading
 from exporter.nvml import NvmlSource
 from exporter.nvml.driver.library import DriverError
 from tests.hardware.making import Driver, gpu, nvml
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 POWER = "nvmlDeviceGetPowerUsage"
-PATIENCE = 5.0
+Workers = Callable[[], list[threading.Thread]]
 
 
 @pytest.fixture
 def three(driver: Driver) -> Driver:
-    """Three GPUs."""
+    """Return a driver of three GPUs."""
     driver.become(*(gpu(name) for name in "abc"))
     return driver
 
 
-def workers() -> list[threading.Thread]:
-    """Return the threads that read the driver."""
-    return [thread for thread in threading.enumerate() if thread.name == "nvml" and thread not in EARLIER]
-
-
-EARLIER: list[threading.Thread] = []
-
-
-@pytest.fixture(autouse=True)
-def _earlier_threads() -> None:
-    EARLIER[:] = [thread for thread in threading.enumerate() if thread.name == "nvml"]
+@pytest.fixture
+def workers() -> Workers:
+    """Return a function that returns the threads that read a driver, but those of earlier tests."""
+    earlier = set(threading.enumerate())
+    return lambda: [
+        thread for thread in threading.enumerate() if thread.name == "nvml" and thread not in earlier
+    ]
 
 
 async def stuck(driver: Driver, source: NvmlSource) -> "asyncio.Task[object]":
     """Start a read and wait until it hangs in the second GPU."""
-    before = driver.asked(POWER, "GPU-b")
+    calls = driver.asked(POWER, "GPU-b")
     driver.hang(POWER, "GPU-b")
     reading = asyncio.ensure_future(source.read())
-    for _ in range(5000):
-        if driver.asked(POWER, "GPU-b") > before:
-            return reading
-        await asyncio.sleep(0.001)
-    raise TimeoutError
+    await wait_until_async(lambda: driver.asked(POWER, "GPU-b") > calls)
+    return reading
 
 
 def published(source: NvmlSource) -> dict[str, float]:
@@ -92,52 +87,42 @@ async def test_in_a_hang_each_gpu_keeps_the_time_of_its_own_reading(three: Drive
     await source.close()
 
 
-async def test_there_is_one_thread_however_often_it_is_polled(three: Driver):
-    """A poll that is given up starts no second thread beside the one that hangs."""
+async def test_reads_that_are_cancelled_start_no_second_thread(three: Driver, workers: Workers):
     source = NvmlSource(nvml(library=three.library))
     reading = await stuck(three, source)
     for _ in range(10):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(source.read(), 0.005)
-    assert len(workers()) == 1
-    assert workers()[0].daemon
+    [thread] = workers()
+    assert thread.daemon
     three.recover()
     await reading
     assert len((await source.read()).gpus) == 3
-    assert len(workers()) == 1
+    assert workers() == [thread]
     await source.close()
 
 
-async def test_a_source_that_is_closed_leaves_nothing_behind(three: Driver):
-    """The driver is shut down once and the thread ends."""
+async def test_closing_shuts_the_driver_down_and_ends_the_thread(three: Driver, workers: Workers):
     source = NvmlSource(nvml(library=three.library))
     await source.read()
-    [thread] = workers()
-    async with asyncio.timeout(PATIENCE):
-        await source.close()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
+    await source.close()
+    await wait_until_async(lambda: not workers())
     assert three.library.opened == 0
 
 
-async def test_a_source_that_was_never_read_can_be_closed(three: Driver):
-    """There is nothing to shut down then."""
-    async with asyncio.timeout(PATIENCE):
-        await NvmlSource(nvml(library=three.library)).close()
+async def test_closing_a_source_that_was_never_read_makes_no_call(three: Driver):
+    await NvmlSource(nvml(library=three.library)).close()
     assert three.library.total_calls == 0
 
 
-async def test_closing_while_the_driver_hangs_can_be_given_up(three: Driver):
-    """Close waits for the driver, so that its caller sets the limit; it is done when the driver is back."""
+async def test_closing_waits_for_the_driver_unless_it_is_cancelled(three: Driver, workers: Workers):
     source = NvmlSource(nvml(library=three.library))
     await stuck(three, source)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(source.close(), 0.02)
-    [thread] = workers()
     three.recover()
-    async with asyncio.timeout(PATIENCE):
-        await source.close()
-    thread.join(PATIENCE)
+    await source.close()
+    await wait_until_async(lambda: not workers())
     assert three.library.opened == 0
 
 
@@ -159,14 +144,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 def test_a_program_ends_while_its_driver_hangs():
     """Nothing waits for the thread that is stuck in the driver."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT_SECONDS,
         check=False,
         cwd=Path(__file__).parents[2],
     )

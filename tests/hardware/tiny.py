@@ -3,6 +3,7 @@
 A function gets what the binding would pass to C: out parameters by reference, arrays as they are.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_void_p, cast
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pynvml
 
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import Library
+from tests.tools import lacks
 
 HANDLE = c_void_p(1)
 NOT_AVAILABLE = 2**64 - 1
@@ -28,6 +30,11 @@ def installed(**functions: Function) -> Calls:
 def library(**functions: Function) -> SimpleNamespace:
     """Make a library that can be opened and closed, and has these functions."""
     return SimpleNamespace(nvmlInitWithFlags=answers(0), nvmlShutdown=answers(0), **functions)
+
+
+def compiler() -> str:
+    """Return the path of a C compiler; skip the test without one, or fail it in CI."""
+    return shutil.which("cc") or shutil.which("gcc") or lacks("no C compiler is installed")
 
 
 def answers(code: int) -> Function:

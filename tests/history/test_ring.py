@@ -27,7 +27,6 @@ def test_what_was_polled_is_told_step_by_step() -> None:
     assert clocked.told("a", 60) == {START: 0, START + 5: 1024, START + 15: 3072}
 
 
-@pytest.mark.slow
 @given(st.lists(st.one_of(st.none(), VALUES), min_size=1, max_size=60), st.integers(1, 40))
 def test_a_step_is_the_mean_of_what_was_known_in_it(polls, points) -> None:
     """However few steps are asked for, each is the mean of the polls in it that knew something."""
@@ -96,7 +95,6 @@ def test_who_was_away_while_others_were_polled_leaves_a_gap(away) -> None:
     assert told["stays"].keys() - told["a"].keys() == {START + away.start * STEP}
 
 
-@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 10))),
@@ -233,7 +231,6 @@ def test_what_has_ended_is_told_until_it_is_too_old() -> None:
     assert [track.labels["pod"] for track in clocked.tell(600).tracks] == ["stays"]
 
 
-@pytest.mark.slow
 @given(st.integers(1, 100_000), st.integers(0, 50))
 def test_a_clock_that_is_set_back_shows_nothing_of_times_to_come(back, later) -> None:
     """What was recorded under later times is forgotten, that of pods which have ended too."""
@@ -264,7 +261,6 @@ def test_a_clock_that_is_set_forward_leaves_a_gap(ahead) -> None:
     assert all(at < START + 55 or at > late - 2 * STEP for at in told)
 
 
-@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 30), max_size=8), min_size=1, max_size=30), st.integers(1, 8))
 def test_churn_never_takes_more_than_the_budget(polls, room) -> None:
     """However pods come and go, there are no more series than room, and those that live are not put out."""

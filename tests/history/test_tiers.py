@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ KEPT = st.floats(min_value=300, max_value=168 * 3600)
 STEP = st.floats(min_value=0.1, max_value=3600)
 
 
-@pytest.mark.slow
 @given(KEPT, STEP)
 def test_tiers_cover_what_is_kept(kept, step) -> None:
     """The coarsest reaches as far as is kept, and none has more slots than a line has points."""

@@ -1,15 +1,14 @@
 """GPUs of NVIDIA's mock driver that fail: one bad GPU costs itself only, and its error is reported."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.commands.program import serving
 from tests.mock.nodes import PROFILES, Series, on, parsed, profile, read, written
+from tests.waiting import wait_until
 
 BAD = 2
-TIMEOUT_SECONDS = 30.0
 
 
 def _failing(path: Path, folder: Path, failure: dict[str, object]) -> tuple[Path, list[str]]:
@@ -48,13 +47,14 @@ def test_an_xid_is_counted(path: Path, tmp_path: Path) -> None:
     config, uuids = _failing(path, tmp_path, failure)
     words = ("serve", "--poll-interval", "1s")
     with serving(*words, **on(config)) as served:
-        end = time.monotonic() + TIMEOUT_SECONDS
-        counted: dict[str, float] = {}
-        while not any(counted.values()) and time.monotonic() < end:
-            time.sleep(0.5)
-            counted = {
+
+        def counted() -> dict[str, float]:
+            counts = {
                 dict(labels)["uuid"]: value
                 for (name, labels), value in parsed(served.get("metrics")).items()
                 if name == "gpuslice_gpu_xid_code_errors_total" and ("xid", "64") in labels
             }
-    assert counted == {uuid: float(uuid == uuids[BAD]) for uuid in uuids}
+            return counts if any(counts.values()) else {}
+
+        counts = wait_until(counted)
+    assert counts == {uuid: float(uuid == uuids[BAD]) for uuid in uuids}

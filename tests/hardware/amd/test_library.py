@@ -3,10 +3,9 @@
 The module here stands in for the real one, with the functions, arguments and answers that it has.
 """
 
-import asyncio
 import os
+import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,9 @@ import pytest
 
 from exporter.demo import amd_tree
 from exporter.model.readings import Ecc
-from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
+from tests.hardware.amd.conftest import Stuck
+from tests.hardware.amd.tree import ADDRESS, UUID, Tree
+from tests.hardware.hanging import CALL_TIMEOUT
 
 Install = Callable[[str], int]
 STAND_IN = """
@@ -75,7 +76,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def bare(tree: Tree) -> None:
-    """Write a card that tells neither energy nor errors nor limits."""
+    """Write a first card that reports neither energy nor errors nor limits."""
+    shutil.rmtree(tree.device(), ignore_errors=True)
     limits = ("", "_default", "_min", "_max")
     missing = {f"hwmon__hwmon6__power1_cap{limit}": None for limit in limits}
     tree.card(**missing, ras__umc_err_count=None, ras__gfx_err_count=None)
@@ -145,30 +147,22 @@ async def test_a_library_that_does_not_work_costs_nothing(
 
 
 @pytest.mark.parametrize("function", ["amdsmi_init()", "amdsmi_get_gpu_device_bdf(handle)"])
-async def test_a_library_that_hangs_costs_what_it_alone_would_tell(
-    tree: Tree, install: Install, tmp_path: Path, function: str
+async def test_a_library_that_hangs_costs_its_own_readings_until_it_returns(
+    two: Tree, install: Install, tmp_path: Path, stuck: Stuck, function: str
 ) -> None:
-    """Cards are read without it, whichever it hangs at, and with it once its call has returned."""
-    # Threads of the same name may be left by what ran before in this process.
-    earlier = set(threading.enumerate())
-    stuck = tmp_path / "stuck"
-    hanging(stuck)
-    install(f"{STAND_IN}\ndef {function}:\n    open({str(stuck)!r}).close()\n    return {ADDRESS!r}\n")
-    bare(tree)
-    tree.second()
-    amd = tree.source(call_timeout=0.2)
+    file = stuck.hang(tmp_path / "stuck")
+    file.touch()
+    hang = f"import pathlib; pathlib.Path({str(file)!r}).open().close()"
+    install(f"{STAND_IN}\ndef {function}:\n    {hang}\n    return {ADDRESS!r}\n")
+    bare(two)
+    amd = two.source(call_timeout=CALL_TIMEOUT)
     for _ in range(2):
-        found = await amd.read()
-        assert [gpu.up for gpu in found.gpus] == [True, True]
-        assert found.gpus[0].energy_millijoules is None
-        assert {error for _, _, error in found.errors} == {"Hangs"}
-    (stuck_thread, *_) = (
-        thread for thread in threading.enumerate() if thread.name == "amd" and thread not in earlier
-    )
-    release(stuck)
-    stuck.unlink()
-    stuck.write_text("")
-    await asyncio.to_thread(stuck_thread.join)
+        reading = await amd.read()
+        assert [gpu.up for gpu in reading.gpus] == [True, True]
+        assert reading.gpus[0].energy_millijoules is None
+        assert {error for _, _, error in reading.errors} == {"Hangs"}
+    stuck.release(file)
+    await stuck.settle()
     assert (await amd.read()).gpus[0].energy_millijoules == 30_600
     await amd.close()
 

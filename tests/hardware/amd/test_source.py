@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import threading
 
 import pytest
 
@@ -10,154 +9,117 @@ from exporter.amd import AmdSource
 from exporter.amd.amd_source import CardReader
 from exporter.amd.cards import Card
 from exporter.model import GpuReading, HardwareReading
-from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, hanging, release, unreadable
+from tests.hardware.amd.conftest import Stuck
+from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, unreadable
+from tests.hardware.hanging import CALL_TIMEOUT
+from tests.waiting import wait_until_async
 
 OTHER = f"GPU-{'b' * 16}"
 
 
-@pytest.fixture
-def two(tree: Tree) -> Tree:
-    """Give a node with two cards."""
-    tree.card()
-    tree.second()
-    return tree
-
-
 async def published(amd: AmdSource, uuid: str, sweep: int) -> HardwareReading:
-    """Wait until a GPU's reading of a sweep is published."""
-    for _ in range(5000):
-        latest = amd.latest
-        if latest and any(gpu.identity.uuid == uuid and gpu.sweep == sweep for gpu in latest.gpus):
-            return latest
-        await asyncio.sleep(0.001)
-    raise TimeoutError
+    """Return what is published once it has a GPU's reading of a sweep."""
+    await wait_until_async(
+        lambda: any((gpu.identity.uuid, gpu.sweep) == (uuid, sweep) for gpu in amd.latest.gpus)
+    )
+    return amd.latest
 
 
-def threads() -> int:
-    """Count the threads that read cards."""
-    return sum(thread.name == "amd" for thread in threading.enumerate())
-
-
-async def one_thread() -> None:
-    """Wait until the one that was left behind has ended."""
-    for _ in range(5000):
-        if threads() == 1:
-            return
-        await asyncio.sleep(0.001)
-    raise TimeoutError
-
-
-async def test_a_card_that_hangs_does_not_hide_the_one_before(two: Tree) -> None:
-    """What is read is published card by card, while the thread still waits for the next one."""
+async def test_cards_are_published_one_by_one(two: Tree, stuck: Stuck) -> None:
+    """Also while the next one hangs."""
     amd = two.source()
-    stuck = two.device(1) / "mem_info_vram_used"
-    hanging(stuck)
+    file = stuck.hang(two.device(1) / "mem_info_vram_used")
     reading = asyncio.ensure_future(amd.read())
     latest = await published(amd, UUID, 1)
     assert [gpu.identity.uuid for gpu in latest.gpus] == [UUID]
     assert not reading.done()
-    release(stuck)
+    stuck.release(file)
     assert [gpu.identity.uuid for gpu in (await reading).gpus] == [UUID, OTHER]
     await amd.close()
 
 
-async def test_the_older_reading_stays_while_a_card_hangs(two: Tree) -> None:
-    """A GPU that was known is not gone because it is not read yet."""
+async def test_the_last_reading_of_a_card_stays_while_it_hangs(two: Tree, stuck: Stuck) -> None:
     amd = two.source()
     await amd.read()
-    stuck = two.device(1) / "mem_info_vram_used"
-    hanging(stuck)
+    file = stuck.hang(two.device(1) / "mem_info_vram_used")
     reading = asyncio.ensure_future(amd.read())
     latest = await published(amd, UUID, 2)
     assert {gpu.identity.uuid: gpu.sweep for gpu in latest.gpus} == {UUID: 2, OTHER: 1}
-    release(stuck)
+    stuck.release(file)
     await reading
     await amd.close()
 
 
-async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) -> None:
-    """The others are read at each sweep, it is down and counted; once its read returns it is read again."""
-    amd = two.source(call_timeout=0.2)
+async def test_a_card_that_hangs_is_down_until_it_answers(two: Tree, stuck: Stuck) -> None:
+    """The other is read in each sweep, and the hang is counted."""
+    amd = two.source(call_timeout=CALL_TIMEOUT)
     await amd.read()
-    stuck = two.device(1) / "mem_info_vram_used"
-    hanging(stuck)
+    file = stuck.hang(two.device(1) / "mem_info_vram_used")
     for sweep in (3, 4):
-        found = await amd.read()
-        well, left_out = found.gpus
-        assert (well.identity.uuid, well.up, well.sweep) == (UUID, True, sweep)
-        assert (left_out.identity.uuid, left_out.up, left_out.memory) == (OTHER, False, None)
-    assert found.errors == {(OTHER, "sysfs mem_info_vram_used", "Hangs"): 2}
-    assert threads() == 2
-    release(stuck)
-    stuck.unlink()
-    stuck.write_text("5\n")
-    await one_thread()
+        reading = await amd.read()
+        healthy, hung = reading.gpus
+        assert (healthy.identity.uuid, healthy.up, healthy.sweep) == (UUID, True, sweep)
+        assert (hung.identity.uuid, hung.up, hung.memory) == (OTHER, False, None)
+    assert reading.errors == {(OTHER, "sysfs mem_info_vram_used", "Hangs"): 2}
+    assert len(stuck.threads()) == 2
+    stuck.release(file)
+    await stuck.settle()
     again = await amd.read()
-    assert {gpu.identity.uuid: (gpu.up, gpu.memory and gpu.memory.used) for gpu in again.gpus}[OTHER] == (
-        True,
-        5,
-    )
-    assert again.errors == found.errors
+    assert [gpu.up and gpu.memory is not None for gpu in again.gpus] == [True, True]
+    assert again.errors == reading.errors
     await amd.close()
 
 
-async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> None:
-    """What KFD alone knows is missing, the partitions are still there by name, and nothing else is lost."""
+async def test_a_kfd_that_hangs_costs_what_only_kfd_reports(tree: Tree, stuck: Stuck) -> None:
+    """The partitions are still known by name."""
     tree.partitions(2)
-    amd = tree.source(call_timeout=0.2)
+    amd = tree.source(call_timeout=CALL_TIMEOUT)
     (before,) = (await amd.read()).gpus
-    stuck = tree.kfd / "topology/generation_id"
-    hanging(stuck)
-    (found,) = (await amd.read()).gpus
-    assert (found.up, found.memory, found.mig_slices) == (True, before.memory, 2)
-    assert (found.mig_complete, found.processes) == (False, None)
-    assert [(part.uuid, part.memory) for part in found.mig or ()] == [
+    stuck.hang(tree.kfd / "topology/generation_id")
+    (gpu,) = (await amd.read()).gpus
+    assert (gpu.up, gpu.memory, gpu.mig_slices) == (True, before.memory, 2)
+    assert (gpu.mig_complete, gpu.processes) == (False, None)
+    assert [(part.uuid, part.memory) for part in gpu.mig or ()] == [
         ("0000:19:00.0", None),
         ("amdgpu_xcp_21", None),
     ]
-    release(stuck)
+    stuck.end()
     await amd.close()
 
 
 @pytest.mark.parametrize("name", ["uevent", "vendor"])
-async def test_a_card_that_hangs_while_it_is_looked_for_hides_no_other(two: Tree, name: str) -> None:
-    """It is taken as it was found last."""
-    amd = two.source(call_timeout=0.2)
+async def test_a_known_card_that_hangs_in_discovery_stays(two: Tree, stuck: Stuck, name: str) -> None:
+    amd = two.source(call_timeout=CALL_TIMEOUT)
     before = await amd.read()
-    stuck = two.device(1) / name
-    hanging(stuck)
-    found = await amd.read()
-    assert [(gpu.identity, gpu.up) for gpu in found.gpus] == [(gpu.identity, True) for gpu in before.gpus]
-    assert found.errors == {("", f"sysfs {name}", "Hangs"): 1}
-    release(stuck)
+    stuck.hang(two.device(1) / name)
+    reading = await amd.read()
+    assert [(gpu.identity, gpu.up) for gpu in reading.gpus] == [(gpu.identity, True) for gpu in before.gpus]
+    assert reading.errors == {("", f"sysfs {name}", "Hangs"): 1}
+    stuck.end()
     await amd.close()
 
 
-async def test_a_card_that_never_said_who_it_is_counts(two: Tree) -> None:
-    """There are as many as there are, though of one nothing is known."""
-    stuck = two.device(1) / "unique_id"
-    hanging(stuck)
-    amd = two.source(call_timeout=0.2)
-    found = await amd.read()
-    assert ([gpu.identity.uuid for gpu in found.gpus], found.gpu_count) == ([UUID], 2)
-    release(stuck)
+async def test_an_unknown_card_that_hangs_is_counted(two: Tree, stuck: Stuck) -> None:
+    stuck.hang(two.device(1) / "unique_id")
+    amd = two.source(call_timeout=CALL_TIMEOUT)
+    reading = await amd.read()
+    assert ([gpu.identity.uuid for gpu in reading.gpus], reading.gpu_count) == ([UUID], 2)
+    stuck.end()
     await amd.close()
 
 
-async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree) -> None:
-    """What the card itself tells is told on."""
+async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree, stuck: Stuck) -> None:
     tree.card()
     tree.node(1)
     tree.process(7, GIB, 3)
-    stuck = tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy"
-    amd = tree.source(call_timeout=0.2)
+    amd = tree.source(call_timeout=CALL_TIMEOUT)
     (before,) = (await amd.read()).gpus
     assert [process.pid for process in before.processes or ()] == [7]
-    hanging(stuck)
-    (found,) = (await amd.read()).gpus
-    assert (found.up, found.memory, found.processes) == (True, before.memory, None)
-    assert "processes" in found.withheld
-    release(stuck)
+    stuck.hang(tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy")
+    (gpu,) = (await amd.read()).gpus
+    assert (gpu.up, gpu.memory, gpu.processes) == (True, before.memory, None)
+    assert "processes" in gpu.withheld
+    stuck.end()
     await amd.close()
 
 

@@ -1,12 +1,12 @@
 """A sysfs with AMD GPUs, written by hand: the values are those that the kernel's documentation shows."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 from exporter.amd import AmdOptions, AmdSource
 from exporter.model import GpuReading, HardwareReading
 from exporter.workloads.pid_namespace import counts_machine_pids
+from tests.hardware.making import NEVER_SECONDS
 
 GIB = 1 << 30
 UNIQUE_ID = "4f3a9d7be0c15826"
@@ -153,7 +153,9 @@ class Tree:
             "machine_pids": lambda: counts_machine_pids(self.proc),
             "boot_clock": lambda: boot,
         }
-        return AmdSource(AmdOptions(**{**roots, "call_timeout": 2.5, "card_budget": 5.0, **options}))
+        return AmdSource(
+            AmdOptions(**{**roots, "call_timeout": NEVER_SECONDS, "card_budget": NEVER_SECONDS, **options})
+        )
 
     async def read(self) -> HardwareReading:
         """Sweep once."""
@@ -173,14 +175,3 @@ def unreadable(path: Path) -> None:
     """Make a file that cannot be read, whoever tries: a folder is none."""
     path.unlink(missing_ok=True)
     path.mkdir(parents=True)
-
-
-def hanging(path: Path) -> None:
-    """Make a file that lets its readers wait, as a driver does that resets its GPU."""
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-
-
-def release(path: Path) -> None:
-    """Let the reader of such a file go on: it finds nothing in it."""
-    os.close(os.open(path, os.O_WRONLY))
