@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.history import FIELDS, Ask, NotKeptError, Wanted
@@ -261,6 +261,7 @@ def test_a_clock_that_is_set_forward_leaves_a_gap(ahead) -> None:
     assert all(at < START + 55 or at > late - 2 * STEP for at in told)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.sets(st.integers(0, 30), max_size=8), min_size=1, max_size=30), st.integers(1, 8))
 def test_churn_never_takes_more_than_the_budget(polls, room) -> None:
     """However pods come and go, there are no more series than room, and those that live are not put out."""

@@ -148,14 +148,14 @@ class Tree:
 
     def source(self, boot: float | None = 77.5, **options: Any) -> AmdSource:
         """Return a source that reads this tree."""
-        roots = {
+        parts = {
             "sys_root": self.sys,
             "machine_pids": lambda: counts_machine_pids(self.proc),
             "boot_clock": lambda: boot,
+            "call_timeout": NEVER_SECONDS,
+            "card_budget": NEVER_SECONDS,
         }
-        return AmdSource(
-            AmdOptions(**{**roots, "call_timeout": NEVER_SECONDS, "card_budget": NEVER_SECONDS, **options})
-        )
+        return AmdSource(AmdOptions(**(parts | options)))
 
     async def read(self) -> HardwareReading:
         """Sweep once."""
