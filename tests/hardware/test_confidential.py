@@ -34,8 +34,7 @@ def mode(driver: Driver) -> ConfidentialComputing | None:
     return sweeper.driver.confidential
 
 
-def test_the_mode_is_read_from_the_settings():
-    """They have the protection of links too, and readiness is a call of its own."""
+def test_the_mode_comes_from_the_settings():
     given = {
         "environment": "simulation",
         "developer_tools": True,
@@ -45,8 +44,8 @@ def test_the_mode_is_read_from_the_settings():
     assert mode(Driver(whole(), **node(**given))) == ConfidentialComputing(enabled=True, **given)
 
 
-def test_a_driver_without_settings_has_a_state():
-    """It says all but the protection of links."""
+def test_a_driver_without_the_settings_call_has_a_state():
+    """It lacks the protection of links only."""
     driver = Driver(whole(), missing=(SETTINGS,), **node(multi_gpu="protected_pcie"))
     expected = ConfidentialComputing(
         enabled=True, environment="production", developer_tools=False, ready=True
@@ -54,8 +53,7 @@ def test_a_driver_without_settings_has_a_state():
     assert mode(driver) == expected
 
 
-def test_a_machine_without_it_is_asked_once(clock: Clock):
-    """Two refusals, and no call after them; none about readiness."""
+def test_a_machine_without_confidential_computing_is_asked_once(clock: Clock):
     polled = Polled(clock, Driver(whole()))
     for _ in range(24):
         polled.poll()
@@ -63,8 +61,7 @@ def test_a_machine_without_it_is_asked_once(clock: Clock):
     assert [polled.driver.asked(function) for function in (SETTINGS, STATE, READY)] == [1, 1, 0]
 
 
-def test_one_that_is_switched_off_is_not_asked_for_readiness(clock: Clock):
-    """Off is a mode that is known, in which processes are listed as ever."""
+def test_a_disabled_mode_is_known_and_not_asked_for_readiness(clock: Clock):
     polled = Polled(clock, Driver(whole(), **node(enabled=False), **BUSY))
     reading = polled.read()
     assert polled.sweeper.driver.confidential is not None
@@ -77,7 +74,6 @@ def test_one_that_is_switched_off_is_not_asked_for_readiness(clock: Clock):
 
 
 def test_readiness_is_read_once_a_minute(clock: Clock):
-    """It follows the attestation, while the mode stays."""
     driver = Driver(whole(), **node(ready=False))
     polled = Polled(clock, driver)
     for _ in range(24):
@@ -87,8 +83,8 @@ def test_readiness_is_read_once_a_minute(clock: Clock):
     assert polled.sweeper.driver.confidential.ready is False
 
 
-def test_a_mode_that_cannot_be_read_costs_only_itself():
-    """Versions and GPUs are read, but an empty list may be one that is hidden; the mode is asked again."""
+def test_an_unknown_mode_makes_an_empty_process_list_unknown():
+    """Everything else is read, and the mode is asked again."""
     driver = Driver(whole(), **node())
     for function in (SETTINGS, STATE):
         driver.fail("UNKNOWN", function)
@@ -103,24 +99,21 @@ def test_a_mode_that_cannot_be_read_costs_only_itself():
     assert sweeper.driver.confidential is not None
 
 
-def test_an_empty_list_is_unknown_where_processes_are_hidden():
-    """Nobody is said to use nothing; the reason is not an error of the driver."""
+def test_an_empty_process_list_is_unknown_where_processes_are_hidden():
     reading = sweep(Sweeper(nvml(Driver(whole(), **node(), **BUSY).library)))["GPU-a"]
     assert (reading.processes, reading.process_utilization) == (None, None)
     assert reading.withheld["processes"] == CONFIDENTIAL_LISTS
     assert "not supported" in CONFIDENTIAL_LISTS
 
 
-def test_a_list_with_developer_tools_is_believed():
-    """Also an empty one: the driver hides nothing then."""
+def test_with_developer_tools_process_lists_are_complete():
     busy, idle = node(developer_tools=True) | BUSY, node(developer_tools=True)
     reading = sweep(Sweeper(nvml(Driver(whole(), **busy).library)))["GPU-a"]
     assert [each.pid for each in reading.processes or ()] == [41]
     assert sweep(Sweeper(nvml(Driver(whole(), **idle).library)))["GPU-a"].processes == ()
 
 
-def test_a_list_that_has_processes_is_believed():
-    """A driver that lists them does not hide them, whatever its mode."""
+def test_a_list_with_processes_is_used_whatever_the_mode():
     driver = Driver(whole(), **node(enabled=False), **BUSY)
     sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)
@@ -131,8 +124,7 @@ def test_a_list_that_has_processes_is_believed():
 
 
 @pytest.mark.parametrize(("tools", "processes"), [(False, None), (True, ())])
-def test_mig_devices_are_as_blind(tools: bool, processes: tuple[()] | None):
-    """Each of them by its own list."""
+def test_process_lists_of_mig_devices_follow_the_same_rule(tools: bool, processes: tuple[()] | None):
     driver = Driver(gpu("a", SMALL, architecture=9), **node(developer_tools=tools))
     reading = sweep(Sweeper(nvml(driver.library)))["GPU-a"]
     assert reading.mig is not None
@@ -140,7 +132,6 @@ def test_mig_devices_are_as_blind(tools: bool, processes: tuple[()] | None):
 
 
 def test_protected_memory():
-    """It is that of the GPU that has some."""
     driver = Driver(whole(protected_memory="15 GiB"), **node(), **BUSY)
     reading = sweep(Sweeper(nvml(driver.library)))["GPU-a"]
     used = 1 * GIB + 100 * MIB

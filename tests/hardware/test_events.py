@@ -28,7 +28,6 @@ def masks(driver: Driver) -> list[int]:
 
 
 def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
-    """An XID is noted with the uuid of the GPU it came from and with the wall clock's time."""
     watched = watch(gpu("a"), gpu("b"))
     watched.happen(XID, 79)
 
@@ -52,16 +51,15 @@ def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
         (MIG_CONFIG, "mig_config"),
     ],
 )
-def test_every_other_kind_has_its_name(watch: Watch, bit: int, kind: str) -> None:
-    """The driver's bits become words, without a number."""
+def test_other_event_types_are_named(watch: Watch, bit: int, kind: str) -> None:
     watched = watch(gpu("a", mig={"enabled": False}))
     watched.happen(bit, 5)
 
     assert watched.events() == [("GPU-a", "", kind, None)]
 
 
-def test_noise_is_not_asked_for(watch: Watch) -> None:
-    """Changes of clocks, performance state and power source are left alone."""
+def test_frequent_events_are_not_subscribed_to(watch: Watch) -> None:
+    """Changes of clocks, performance state and power source."""
     watched = watch(gpu("a", mig={"enabled": False}), start=False)
     asked = masks(watched.driver)
     watched.start()
@@ -69,8 +67,7 @@ def test_noise_is_not_asked_for(watch: Watch) -> None:
     assert asked == [0x1 | DOUBLE_BIT | XID, 0xFE00, MIG_CONFIG]
 
 
-def test_a_change_of_the_layout_is_registered_for_alone(watch: Watch) -> None:
-    """A driver that refuses the bit of MIG still tells all else, and that is no error."""
+def test_a_refused_mig_event_costs_no_other_event(watch: Watch) -> None:
     watched = watch(gpu("a", mig={"enabled": False}), start=False)
     real = getattr(watched.driver.library, REGISTER)
 
@@ -87,8 +84,7 @@ def test_a_change_of_the_layout_is_registered_for_alone(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("call", [SUPPORTED, REGISTER, "nvmlEventSetCreate"])
-def test_a_gpu_without_events_is_not_watched(watch: Watch, call: str) -> None:
-    """What a GPU or its driver does not support is no error, is said so, and is not asked again."""
+def test_a_gpu_without_events_is_asked_once_and_not_watched(watch: Watch, call: str) -> None:
     set_missing = call == "nvmlEventSetCreate"
     watched = watch(missing=[call]) if set_missing else watch(gpu("a", unsupported=[call]))
     before = watched.driver.library.calls.copy()
@@ -101,8 +97,8 @@ def test_a_gpu_without_events_is_not_watched(watch: Watch, call: str) -> None:
     assert watched.driver.library.calls[call, "GPU-a"] == before[call, "GPU-a"]
 
 
-def test_a_mask_without_xids_is_no_watch(watch: Watch) -> None:
-    """Of a GPU whose driver offers other events only, no code can be said not to have occurred."""
+def test_a_gpu_without_xid_events_is_not_watched(watch: Watch) -> None:
+    """No XID could be said not to have occurred."""
     watched = watch(gpu("a"), start=False)
 
     def call(_handle: Any, mask: Any) -> int:
@@ -117,8 +113,7 @@ def test_a_mask_without_xids_is_no_watch(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("call", [SUPPORTED, REGISTER])
-def test_a_gpu_that_cannot_be_registered_costs_its_own_events_only(watch: Watch, call: str) -> None:
-    """The others are watched, the failure is counted, and it is tried again at the next sweep."""
+def test_a_failed_registration_costs_its_gpu_and_is_tried_again(watch: Watch, call: str) -> None:
     watched = watch(gpu("a"), gpu("b"), start=False)
     real = getattr(watched.driver.library, call)
     refuse(watched.driver, call, pynvml.NVML_ERROR_GPU_IS_LOST, {"GPU-b"})
@@ -134,8 +129,7 @@ def test_a_gpu_that_cannot_be_registered_costs_its_own_events_only(watch: Watch,
     assert watched.watched() == {"GPU-a", "GPU-b"}
 
 
-def test_an_enumeration_without_change_costs_nothing(watch: Watch) -> None:
-    """Starting again asks the driver nothing while all GPUs are registered."""
+def test_starting_again_without_a_change_makes_no_call(watch: Watch) -> None:
     watched = watch(gpu("a"), gpu("b"))
     handles = watched.handles
     asked = [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)]
@@ -146,8 +140,7 @@ def test_an_enumeration_without_change_costs_nothing(watch: Watch) -> None:
     assert watched.driver.asked("nvmlEventSetCreate") == 1
 
 
-def test_a_gpu_that_came_later_is_watched_too(watch: Watch) -> None:
-    """A GPU that was plugged in joins the same set; one that is gone is no longer called watched."""
+def test_an_added_gpu_joins_the_same_event_set(watch: Watch) -> None:
     watched = watch(gpu("a"))
     watched.driver.become(gpu("b"), gpu("a"))
     watched.start()
@@ -162,8 +155,7 @@ def test_a_gpu_that_came_later_is_watched_too(watch: Watch) -> None:
     assert watched.watched() == {"GPU-b"}
 
 
-def test_the_cost_is_that_of_the_group(watch: Watch) -> None:
-    """Registration is counted under events, and leaves the group of other readings as it was."""
+def test_registration_is_counted_for_its_group(watch: Watch) -> None:
     watched = watch(gpu("a"))
 
     assert watched.calls.asked["events"] == 4
@@ -171,8 +163,7 @@ def test_the_cost_is_that_of_the_group(watch: Watch) -> None:
     assert watched.calls.group == "core"
 
 
-def test_an_event_names_the_mig_device_of_its_instances(watch: Watch) -> None:
-    """GPU and compute instance together name a MIG device, for XIDs."""
+def test_an_xid_names_the_mig_device_of_its_instances(watch: Watch) -> None:
     watched = watch(gpu("a", LARGE, SMALL))
     watched.watcher.note_layout("GPU-a", {(2, 0): "MIG-large", (7, 0): "MIG-small"})
     watched.happen(XID, 31, gi=7, ci=0)
@@ -187,7 +178,6 @@ def test_an_event_names_the_mig_device_of_its_instances(watch: Watch) -> None:
 
 
 def test_a_gpu_instance_alone_names_its_only_compute_instance(watch: Watch) -> None:
-    """Without a compute instance the device is told only where there is but one; else nobody is blamed."""
     shared = [instance("x", gi=1, ci=0), instance("y", gi=1, ci=1)]
     watched = watch(gpu("a", *shared, SMALL))
     watched.watcher.note_layout("GPU-a", {(1, 0): "MIG-x", (1, 1): "MIG-y", (7, 0): "MIG-small"})
@@ -198,8 +188,7 @@ def test_a_gpu_instance_alone_names_its_only_compute_instance(watch: Watch) -> N
     assert [mig for _, mig, _, _ in watched.events(3)] == ["MIG-small", "", ""]
 
 
-def test_after_a_recut_no_old_name_is_used(watch: Watch) -> None:
-    """From the change of the layout to the next sweep ids say nothing; then they are those of the new one."""
+def test_after_a_new_layout_no_former_mig_device_is_named(watch: Watch) -> None:
     watched = watch(gpu("a", SMALL))
     watched.watcher.note_layout("GPU-a", {(7, 0): "MIG-small"})
     watched.happen(XID, 31, gi=7, ci=0)
@@ -233,8 +222,7 @@ def test_the_poller_is_woken_at_most_once_a_second(watch: Watch) -> None:
     wait_until(lambda: watched.wakes == 2)
 
 
-def test_a_corrected_error_wakes_nobody(watch: Watch) -> None:
-    """ECC events are counted, and read at the next poll."""
+def test_ecc_events_do_not_wake_the_poller(watch: Watch) -> None:
     watched = watch(gpu("a"))
     watched.happen(0x1)
     watched.happen(DOUBLE_BIT)
@@ -243,8 +231,7 @@ def test_a_corrected_error_wakes_nobody(watch: Watch) -> None:
     assert watched.wakes == 0
 
 
-def test_a_callback_that_fails_stops_nothing(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    """An exception in the one who is woken is logged once, and the next event is noted."""
+def test_a_failing_callback_does_not_stop_the_watcher(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
     watched = watch(gpu("a"))
 
     def broken() -> None:

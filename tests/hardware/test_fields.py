@@ -88,8 +88,7 @@ def told(field: int, kind: int, value: float, scope: int = 0) -> dict[Any, Any]:
         (USHORT, 70),
     ],
 )
-def test_each_type_is_read_from_its_member(kind: int, value: float):
-    """The type of an answer says which member of the union holds it."""
+def test_each_value_type_is_read_from_its_union_member(kind: int, value: float):
     assert told(74, kind, value) == {"violations_nanoseconds": {"power": value}}
 
 
@@ -116,21 +115,19 @@ def test_each_type_is_read_from_its_member(kind: int, value: float):
         (3, DOUBLE, math.nan),
     ],
 )
-def test_what_cannot_be_is_unknown(field: int, kind: int, value: float):
-    """Sentinels, no numbers, negative counts and temperatures of no board leave no trace."""
+def test_implausible_values_are_unknown(field: int, kind: int, value: float):
     assert told(field, kind, value) == {}
 
 
 @pytest.mark.parametrize("field", [197, 198])
-def test_bytes_over_pcie_are_told_once_they_are_past_what_wraps(field: int):
-    """Drivers count them in 32 bits, which a busy link fills in a fraction of a second, or in more."""
+def test_pcie_byte_counters_below_32_bits_are_unknown(field: int):
+    """Some drivers count in 32 bits, which a busy link overflows in less than a second."""
     assert told(field, UINT, 2**32 - 2) == told(field, ULL, 2**32 - 1) == {}
     (traffic,) = told(field, ULL, 2**32)["traffic_bytes"].items()
     assert traffic == ({197: "pcie_transmit", 198: "pcie_receive"}[field], 2**32)
 
 
-def test_a_type_that_is_newer_than_the_table_is_unknown():
-    """A member that nobody knows of is not guessed."""
+def test_an_unknown_value_type_is_unknown():
 
     def values(_handle: Any, _count: Any, entries: Any) -> int:
         for entry in entries._obj:
@@ -141,8 +138,8 @@ def test_a_type_that_is_newer_than_the_table_is_unknown():
 
 
 @pytest.mark.parametrize(("kind", "member"), [(DOUBLE, "uiVal"), (UINT, "uiVal")])
-def test_memory_temperature_is_an_integer_whatever_the_type_says(kind: int, member: str):
-    """One driver branch says that it is a double, and puts an unsigned integer there."""
+def test_memory_temperature_is_an_integer_whatever_the_type(kind: int, member: str):
+    """One driver branch says that it is a double."""
 
     def values(_handle: Any, _count: Any, entries: Any) -> int:
         for entry in entries._obj:
@@ -154,8 +151,7 @@ def test_memory_temperature_is_an_integer_whatever_the_type_says(kind: int, memb
     assert read(installed(nvmlDeviceGetFieldValues=values)) == {"memory_temperature_celsius": 75}
 
 
-def test_ecc_totals_without_a_type_are_integers():
-    """Some drivers leave the type at 0, which is a double, and count in 64 bits."""
+def test_ecc_totals_without_a_type_are_64_bit_integers():
 
     def values(_handle: Any, _count: Any, entries: Any) -> int:
         for entry in entries._obj:
@@ -173,13 +169,11 @@ def test_ecc_totals_without_a_type_are_integers():
 
 
 @pytest.mark.parametrize(("kind", "value"), [(INT, -8), (UINT, 2**32 - 8)])
-def test_a_margin_may_be_below_zero(kind: int, value: int):
-    """What happens only beyond the slowdown has a margin below zero, in a signed field or not."""
+def test_a_temperature_margin_may_be_negative_in_any_type(kind: int, value: int):
     assert told(193, kind, value) == {"temperature_limits_celsius": {"shutdown": -8}}
 
 
-def test_every_row_goes_to_its_place():
-    """Each field lands where the model has it, in the model's unit."""
+def test_every_field_is_stored_in_its_place_of_the_model():
     fields = {(row.fields[0].number, row.fields[0].scope) for row in (*DUE, *link_rows(1, 1))}
     driver = Driver(dict.fromkeys(fields, (UINT, 1)) | {(82, 0): (UINT, 70), (STATE, 0): (UINT, 1)})
     found = read(installed(nvmlDeviceGetFieldValues=driver))
@@ -252,13 +246,11 @@ def test_every_row_goes_to_its_place():
         (7, "system_reboot"),
     ],
 )
-def test_what_the_driver_says_that_a_gpu_needs(number: int, action: str):
-    """Each of the driver's numbers has its word."""
+def test_recovery_actions_are_named(number: int, action: str):
     assert told(230, UINT, number) == {"recovery_action": action}
 
 
-def test_one_failing_field_costs_its_row_alone():
-    """It is counted and asked again; the others are told."""
+def test_a_failing_field_costs_its_reading_and_is_asked_again():
     driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, MANY)})
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -272,8 +264,8 @@ def test_one_failing_field_costs_its_row_alone():
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID, 13])
-def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
-    """It is remembered for the device, with the reason of its group, until that is forgotten."""
+def test_an_unsupported_field_is_asked_once_until_that_is_forgotten(code: int):
+    """It is no failure, and the reason of its group."""
     driver = Driver({POWER: code, TRAFFIC: (ULL, MANY), (230, 0): (UINT, 0)})
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -290,8 +282,7 @@ def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
     assert POWER in driver.asked[-1]
 
 
-def test_what_a_driver_leaves_as_it_was_given_is_no_answer():
-    """It says that the call succeeded: zeros that nobody wrote are no watts, and no errors of none."""
+def test_an_entry_that_the_driver_did_not_write_is_unknown():
 
     def fill(_handle: Any, count: Any, entries: Any) -> int:
         for entry in entries._obj[: count.value]:
@@ -304,8 +295,8 @@ def test_what_a_driver_leaves_as_it_was_given_is_no_answer():
     assert not calls.errors
 
 
-def test_what_is_left_out_beside_a_field_that_is_not_there_is_asked_again():
-    """Driver 580 leaves some fields as given in a call with fields of C2C links that are not there."""
+def test_an_entry_left_out_because_of_an_unsupported_field_is_asked_again():
+    """Driver 580 skips some fields in a call with fields of missing C2C links."""
     driver = Driver({POWER: (UINT, 50_000), MARGIN: (INT, -8)})
 
     def fill(handle: Any, count: Any, entries: Any) -> int:
@@ -326,8 +317,7 @@ def test_what_is_left_out_beside_a_field_that_is_not_there_is_asked_again():
     assert not calls.errors
 
 
-def test_nothing_to_tell_now_is_no_failure():
-    """An answer that there is nothing leaves the row out, and the next sweep asks again."""
+def test_a_field_without_a_value_now_is_asked_again():
     driver = Driver({POWER: 6, TRAFFIC: (ULL, MANY)})
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -337,8 +327,7 @@ def test_nothing_to_tell_now_is_no_failure():
     assert not calls.errors
 
 
-def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
-    """It gives what it knows, and is asked for nothing else afterwards, in one call."""
+def test_a_driver_that_refuses_the_whole_call_is_asked_field_by_field_once():
     driver = Driver({POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}, strict=True)
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -352,7 +341,6 @@ def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
 
 
 def test_a_driver_that_refuses_every_field_is_asked_for_all_again():
-    """It has something else against the call, which is a failure of each group, and passes."""
     driver = Driver({}, strict=True)
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -367,8 +355,7 @@ def test_a_driver_that_refuses_every_field_is_asked_for_all_again():
 
 
 @pytest.mark.parametrize("functions", [{}, {FIELDS: answers(NOT_SUPPORTED)}, {FIELDS: answers(13)}])
-def test_a_driver_without_the_call_says_so_for_each_group(functions: dict[str, Function]):
-    """Nothing is told, nothing is a failure, and each group has its reason."""
+def test_a_driver_without_the_call_withholds_each_group(functions: dict[str, Function]):
     calls = installed(**functions)
     reader = FieldReader()
     assert read(calls, reader) == {}
@@ -381,8 +368,7 @@ def test_a_driver_without_the_call_says_so_for_each_group(functions: dict[str, F
     assert all(reason.startswith("not supported") for reason in reasons.values())
 
 
-def test_a_call_that_fails_fails_for_each_group():
-    """One error is counted, every group has it as its reason, and the next pass over the GPU forgets it."""
+def test_a_failing_call_is_one_error_and_the_reason_of_each_group():
     calls = installed(nvmlDeviceGetFieldValues=answers(UNKNOWN))
     assert read(calls) == {}
     assert calls.errors == {(GPU, FIELDS, "Unknown"): 1}
@@ -392,8 +378,8 @@ def test_a_call_that_fails_fails_for_each_group():
     assert calls.withheld(GPU) == {}
 
 
-def test_the_cost_is_shared_by_the_groups():
-    """One call counts once; its time is shared by readings, and the driver's own figures are added up."""
+def test_cost_is_divided_by_group():
+    """One call counts once, and its time is divided by readings."""
     driver = Driver({POWER: (UINT, 1), (186, 0): (UINT, 1), TRAFFIC: (ULL, 1)}, microseconds=5)
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -409,15 +395,13 @@ def test_the_cost_is_shared_by_the_groups():
     assert dict(calls.asked) == {"core": 2}
 
 
-def test_a_gpu_without_links_is_not_asked_about_them():
-    """That there are none is told; counters of links that are not there would be zeros of nothing."""
+def test_a_gpu_without_links_has_no_link_counters():
     driver = Driver({LINKS: (UINT, 0)} | {(field, 0): (ULL, 0) for field in (38, 45, 52, 59, 90)})
     assert read(installed(nvmlDeviceGetFieldValues=driver)) == {"nvlink": {"links": 0}}
     assert len(driver.asked) == 1
 
 
-def test_links_are_asked_in_the_same_call_once_they_are_known():
-    """The first sweep learns how many there are; every later one asks for everything at once."""
+def test_link_fields_are_part_of_the_one_call_once_the_number_of_links_is_known():
     told = {LINKS: (UINT, 2), (STATE, 0): (UINT, 1), (STATE, 1): (UINT, 0), (90, 0): (UINT, 25_781)}
     driver = Driver(told)
     calls = installed(nvmlDeviceGetFieldValues=driver)
@@ -439,8 +423,8 @@ def test_links_are_asked_in_the_same_call_once_they_are_known():
         ({(202, ALL_LINKS): (ULL, 4096)}, 4096),
     ],
 )
-def test_nvlink_traffic_comes_from_the_counters_that_the_board_has(told: dict[Key, Told], expected: int):
-    """Those in KiB where there are any, else those in bytes that newer links count, at each sweep."""
+def test_nvlink_traffic_comes_from_whichever_counters_exist(told: dict[Key, Told], expected: int):
+    """Those in KiB if any, else those in bytes of newer boards."""
     driver = Driver({LINKS: (UINT, 1)} | told)
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
@@ -448,8 +432,7 @@ def test_nvlink_traffic_comes_from_the_counters_that_the_board_has(told: dict[Ke
         assert read(calls, reader)["traffic_bytes"] == {"nvlink_transmit": expected}
 
 
-def test_a_counter_that_failed_once_is_not_replaced_by_another():
-    """The counters count differently: after an error the reading is missing, not another."""
+def test_a_failing_counter_is_not_replaced_by_one_that_counts_differently():
     driver = Driver({LINKS: (UINT, 1), (138, ALL_LINKS): UNKNOWN, (202, ALL_LINKS): (ULL, 999)})
     assert "traffic_bytes" not in read(installed(nvmlDeviceGetFieldValues=driver))
 
@@ -474,15 +457,13 @@ def test_a_counter_that_failed_once_is_not_replaced_by_another():
         ("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", 230),
     ],
 )
-def test_the_numbers_are_those_of_the_binding(name: str, number: int):
-    """Each number is asked for, and is what the driver's own list of names says."""
+def test_field_numbers_are_those_of_the_binding(name: str, number: int):
     asked = {field.number for row in (*DUE, *link_rows(1)) for field in row.fields}
     assert getattr(pynvml, name) == number
     assert number in asked
 
 
-def test_answers_are_laid_out_as_the_binding_has_them():
-    """Each part of an answer is read at the place where the binding's own struct has it."""
+def test_entries_are_unpacked_as_the_binding_lays_them_out():
     entry = pynvml.c_nvmlFieldValue_t(
         fieldId=1, scopeId=2, timestamp=3, latencyUsec=4, valueType=5, nvmlReturn=6
     )

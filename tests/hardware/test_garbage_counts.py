@@ -120,7 +120,7 @@ def told(name: str) -> Iterator[tuple[Function | None, Function | None]]:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_answers_are_those_of_the_binding(name: str):
-    """Values, errors, the room that the driver is given, and the number of times that it is asked."""
+    """Values, errors, the size of the array, and the number of calls."""
     for theirs, ours in told(name):
         assert outcome(CORRECTED[name], name, ours) == outcome(getattr(pynvml, name), name, theirs)
         if isinstance(ours, Listing) and isinstance(theirs, Listing):
@@ -128,8 +128,7 @@ def test_answers_are_those_of_the_binding(name: str):
             assert ours.stamps == theirs.stamps
 
 
-def test_a_list_is_asked_for_twice_and_has_room_to_grow():
-    """What the comparison with the binding compares is not nothing."""
+def test_a_list_is_sized_and_then_read_with_room_to_grow():
     listing = Listing(PROCESSES[0])
     answer = outcome(CORRECTED[PROCESSES[0]], PROCESSES[0], listing)
     assert [each["usedGpuMemory"] for each in answer] == [100, None, 0]
@@ -140,8 +139,8 @@ def test_a_list_is_asked_for_twice_and_has_room_to_grow():
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_size_that_is_told_with_success_is_no_empty_list(name: str):
-    """The binding takes it for one, and everybody on that device for idle."""
+def test_a_size_returned_with_success_is_no_empty_list(name: str):
+    """The binding takes it for one, and every process on the device for idle."""
     listing = Listing(name)
 
     def function(*arguments: Any) -> int:
@@ -156,8 +155,7 @@ def test_a_size_that_is_told_with_success_is_no_empty_list(name: str):
 
 @pytest.mark.parametrize("count", [MOST_RECORDS + 1, 20_000_000, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("name", LISTS)
-def test_a_garbage_count_is_an_error_of_its_call_and_takes_no_memory(name: str, count: int):
-    """The driver is not asked again, and no array is made for it."""
+def test_an_implausible_count_is_an_error_and_allocates_nothing(name: str, count: int):
     listing = Listing(name, count)
     calls = installed(**{function_of(name): listing})
     tracemalloc.start()
@@ -173,8 +171,7 @@ def test_a_garbage_count_is_an_error_of_its_call_and_takes_no_memory(name: str, 
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_longest_list_is_still_read(name: str):
-    """The bound itself is no garbage."""
+def test_the_longest_plausible_list_is_read(name: str):
     listing = Listing(name, MOST_RECORDS, 1)
     calls = installed(**{function_of(name): listing})
     assert len(calls.ask(GPU, name, *arguments_of(name))) == 1
@@ -183,8 +180,7 @@ def test_the_longest_list_is_still_read(name: str):
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_that_grew_between_the_questions_is_asked_for_again(name: str):
-    """There was not room enough, once."""
+def test_a_list_that_grew_is_read_again(name: str):
     listing = Listing(name, code=INSUFFICIENT_SIZE)
 
     def function(*arguments: Any) -> int:
@@ -199,7 +195,6 @@ def test_a_list_that_grew_between_the_questions_is_asked_for_again(name: str):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_driver_without_the_newest_form_is_asked_for_the_older(name: str):
-    """The first answer is remembered as not supported, and is no failure."""
     calls = installed(**{f"{name}_v2": Listing(name)})
     found = calls.first(GPU, HANDLE, [(name, ()), (f"{name}_v2", ())])
     assert [each.pid for each in found] == [41, 42, 0]

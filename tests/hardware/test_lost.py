@@ -54,10 +54,10 @@ def opened(driver: Driver, sweeper: Sweeper, clock: Clock, seconds: float, sweep
     ],
 )
 @pytest.mark.parametrize("code", ["GPU_IS_LOST", "GPU_NOT_FOUND"])
-def test_a_gpu_that_is_lost_is_down_and_the_others_are_not_touched(
+def test_a_lost_gpu_keeps_only_its_known_facts_and_affects_no_other(
     two: Driver, function: str | None, code: str
 ):
-    """Wherever in its sweep a GPU goes, nothing of it is told but what it is, and the next one is read."""
+    """Wherever in its sweep it is lost."""
     sweeper = Sweeper(nvml(two.library))
     before = sweep(sweeper)
     two.fail(code, function, "GPU-a")
@@ -70,8 +70,7 @@ def test_a_gpu_that_is_lost_is_down_and_the_others_are_not_touched(
 
 
 @pytest.mark.parametrize("gone", ["lost", "lost among its devices", "vanished"])
-def test_a_gpu_that_is_gone_keeps_its_mig_devices_without_values(gone: str):
-    """What is held on them keeps its place as long as the GPU is gone, and is read when it is back."""
+def test_a_gone_gpu_keeps_its_mig_devices_without_values(gone: str):
     a, b = gpu("a", SMALL, LARGE), gpu("b")
     driver = Driver(a, b, host_processes=[process(41, "MIG-small")])
     sweeper = Sweeper(nvml(driver.library))
@@ -95,14 +94,12 @@ def test_a_gpu_that_is_gone_keeps_its_mig_devices_without_values(gone: str):
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetName", POWER])
-def test_a_gpu_that_was_lost_before_the_first_sweep_is_known_by_its_uuid(two: Driver, function: str):
-    """A GPU that told its uuid before it went is down, not absent."""
+def test_a_gpu_lost_in_the_first_sweep_is_down_not_absent(two: Driver, function: str):
     two.fail("GPU_IS_LOST", function, "GPU-a")
     assert ups(Sweeper(nvml(two.library))) == {"GPU-b": True, "GPU-a": False}
 
 
-def test_facts_that_were_not_told_at_first_are_asked_again(two: Driver):
-    """A GPU that was lost while it told who it is tells the rest when it is back."""
+def test_facts_missed_while_lost_are_read_later(two: Driver):
     two.fail("GPU_IS_LOST", "nvmlDeviceGetName", "GPU-a")
     sweeper = Sweeper(nvml(two.library))
     assert not sweep(sweeper)["GPU-a"].identity.model
@@ -110,8 +107,7 @@ def test_facts_that_were_not_told_at_first_are_asked_again(two: Driver):
     assert sweep(sweeper)["GPU-a"].identity.model == "NVIDIA Test"
 
 
-def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
-    """It keeps what it is and tells nothing else, and the GPUs that are there are not disturbed."""
+def test_a_gpu_that_is_no_longer_enumerated_is_down(driver: Driver):
     driver.become(gpu("a"), gpu("b"))
     sweeper = Sweeper(nvml(driver.library))
     before = sweep(sweeper)
@@ -124,8 +120,7 @@ def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
     assert sweep(sweeper)["GPU-a"].up
 
 
-def test_a_gpu_in_whose_place_another_one_answers_is_not_lost(driver: Driver):
-    """It was exchanged, or has another name: nothing is kept of it, however often that happens."""
+def test_a_replaced_gpu_is_not_lost(driver: Driver):
     driver.become(gpu("a"), gpu("b"))
     sweeper = Sweeper(nvml(driver.library))
     places = {uuid: reading.identity.pci_bus_id for uuid, reading in sweep(sweeper).items()}
@@ -136,8 +131,8 @@ def test_a_gpu_in_whose_place_another_one_answers_is_not_lost(driver: Driver):
         assert found[f"GPU-{name}"].identity.pci_bus_id == places["GPU-a"]
 
 
-def test_for_a_lost_gpu_the_driver_is_opened_anew_at_growing_distances(two: Driver, clock: Clock):
-    """Opening costs the healthy seconds: after one minute, then two, then four, and not once it is back."""
+def test_a_lost_gpu_reopens_the_driver_at_growing_intervals(two: Driver, clock: Clock):
+    """Reopening costs the healthy GPUs seconds: after one minute, two, four, and not after recovery."""
     sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     two.fail("GPU_IS_LOST", None, "GPU-a")
@@ -148,15 +143,13 @@ def test_for_a_lost_gpu_the_driver_is_opened_anew_at_growing_distances(two: Driv
     assert two.library.opened == 1
 
 
-def test_the_distances_grow_up_to_the_longest(two: Driver, clock: Clock):
-    """A GPU that is lost for days is still tried."""
+def test_the_intervals_grow_up_to_a_maximum(two: Driver, clock: Clock):
     sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 12) == list(range(1, 13))
 
 
-def test_another_lost_gpu_is_tried_soon(two: Driver, clock: Clock):
-    """The distances begin anew when it is not the same GPUs that are lost."""
+def test_another_lost_gpu_resets_the_interval(two: Driver, clock: Clock):
     sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 6)[-1] == 6
@@ -165,8 +158,7 @@ def test_another_lost_gpu_is_tried_soon(two: Driver, clock: Clock):
     assert opened(two, sweeper, clock, REOPEN_AFTER_SECONDS + 1, 3) == [6, 7, 7]
 
 
-def test_a_driver_that_cannot_be_opened_does_not_grow_the_distances(two: Driver, clock: Clock):
-    """Only a reopened driver under which the same GPU is still lost is a try in vain."""
+def test_a_failed_reopen_does_not_grow_the_interval(two: Driver, clock: Clock):
     sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
     sweep(sweeper)
@@ -180,8 +172,7 @@ def test_a_driver_that_cannot_be_opened_does_not_grow_the_distances(two: Driver,
     assert opened(two, sweeper, clock, 2 * REOPEN_AFTER_SECONDS + 1, 2) == [2, 3]
 
 
-def test_for_a_gpu_that_is_no_longer_enumerated_the_driver_is_opened_anew(two: Driver, clock: Clock):
-    """A GPU that fell off the bus may be missing from the list instead of failing."""
+def test_a_gpu_that_is_no_longer_enumerated_reopens_the_driver(two: Driver, clock: Clock):
     sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     two.become(gpu("b"))
@@ -193,10 +184,9 @@ def test_for_a_gpu_that_is_no_longer_enumerated_the_driver_is_opened_anew(two: D
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("code", ["NO_PERMISSION", "INSUFFICIENT_POWER"])
-def test_for_a_gpu_that_may_not_be_opened_the_driver_stays_open(
+def test_a_gpu_without_permission_or_power_does_not_reopen_the_driver(
     two: Driver, clock: Clock, code: str, known: bool
 ):
-    """A GPU that refuses us, or is without its power cable, is not lost, also when it was read before."""
     sweeper = Sweeper(nvml(two.library))
     if known:
         sweep(sweeper)
@@ -227,8 +217,8 @@ def slow(driver: Driver, clock: Clock, function: str, uuid: str, seconds: list[f
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetUUID", "nvmlDeviceGetMigMode", POWER])
 @pytest.mark.parametrize("known", [False, True])
-def test_a_gpu_that_is_too_slow_is_down_and_has_its_turn_last(clock: Clock, function: str, known: bool):
-    """It costs its own budget once per sweep, is no lost GPU, and has its place again once it answers."""
+def test_a_slow_gpu_is_down_and_read_last(clock: Clock, function: str, known: bool):
+    """It costs its budget once per sweep, is not lost, and is back in its place once it answers."""
     seconds = [TOO_LONG if not known else 0.0]
     driver = Driver(gpu("a", SMALL), gpu("b"))
     slow(driver, clock, function, "GPU-a", seconds)
@@ -250,8 +240,7 @@ def test_a_gpu_that_is_too_slow_is_down_and_has_its_turn_last(clock: Clock, func
     assert driver.asked(INIT) == 1
 
 
-def test_a_gpu_that_is_too_slow_to_be_found_is_not_lost(two: Driver, clock: Clock):
-    """Before it has told its uuid nobody knows which GPU it is; the one that is missing is down."""
+def test_a_gpu_that_is_slow_to_be_found_is_down_not_lost(two: Driver, clock: Clock):
     seconds = [0.0]
     slow(two, clock, FIND, "GPU-a", seconds)
     sweeper = Sweeper(nvml(two.library, gpu_budget=BUDGET))
@@ -262,16 +251,15 @@ def test_a_gpu_that_is_too_slow_to_be_found_is_not_lost(two: Driver, clock: Cloc
     assert sweeper.calls.errors == {("", "nvmlDeviceGetUUID", "TooSlow"): 4}
 
 
-def test_the_budget_is_that_of_one_gpu(clock: Clock):
-    """Many GPUs that each take their time are all read."""
+def test_the_budget_is_per_gpu(clock: Clock):
     driver = Driver(*(gpu(name) for name in "abc"))
     for name in "abc":
         slow(driver, clock, POWER, f"GPU-{name}", [4.0])
     assert ups(Sweeper(nvml(driver.library, gpu_budget=BUDGET))) == {f"GPU-{name}": True for name in "abc"}
 
 
-def test_gpus_that_are_too_slow_have_the_time_of_one_together(clock: Clock):
-    """However many they are, the others are read as often; each has its turn, and comes back when it can."""
+def test_slow_gpus_share_the_budget_of_one(clock: Clock):
+    """Each has its turn, and the others are read in every sweep."""
     driver = Driver(*(gpu(name) for name in "abcd"))
     seconds = [TOO_LONG]
     for name in "abc":
@@ -292,8 +280,7 @@ def test_gpus_that_are_too_slow_have_the_time_of_one_together(clock: Clock):
     assert ups(sweeper) == {"GPU-d": True} | dict.fromkeys(slow_ones, True)
 
 
-def test_a_lost_gpu_leaves_no_mig_device_that_was_cut_later():
-    """A GPU that comes back cut differently has its new devices only."""
+def test_a_gpu_that_comes_back_partitioned_differently_has_its_new_devices_only():
     driver = Driver(gpu("a", SMALL))
     sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)

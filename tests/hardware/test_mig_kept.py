@@ -27,8 +27,7 @@ def found(reading: GpuReading) -> dict[str, str | None]:
     return {device.uuid: device.profile for device in reading.mig}
 
 
-def test_identities_are_asked_once_for_each_layout(clock: Clock):
-    """Every sweep asks the empty slots for a handle; UUID and name are asked again within a minute."""
+def test_identities_are_read_once_a_minute_and_empty_slots_in_every_sweep(clock: Clock):
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     for function in (NAME, UUID, "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"):
@@ -54,7 +53,7 @@ def test_identities_are_asked_once_for_each_layout(clock: Clock):
     ids=["same place and UUID", "same place", "another place"],
 )
 def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, object]):
-    """Also if a new device has the slot, the handle and the UUID of the former one: the driver tells it."""
+    """Also if a new device has the slot, handle and UUID of the former one: the driver reports an event."""
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, other))
@@ -64,8 +63,7 @@ def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, o
 
 
 @pytest.mark.parametrize("cuts", [(SMALL,), (LARGE,), (SMALL, LARGE)], ids=len)
-def test_a_slot_that_is_filled_or_emptied_is_seen_without_an_event(clock: Clock, cuts: tuple[dict, ...]):
-    """A lost event costs nothing where the handles of the slots show the change."""
+def test_a_filled_or_emptied_slot_is_seen_without_an_event(clock: Clock, cuts: tuple[dict, ...]):
     driver = Driver(gpu("a", SMALL, instance("third", gi=9, start=2)))
     polled = settled(clock, driver)
     driver.library.events.happen = lambda _: None
@@ -75,8 +73,7 @@ def test_a_slot_that_is_filled_or_emptied_is_seen_without_an_event(clock: Clock,
 
 
 @pytest.mark.parametrize("missing", ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes"])
-def test_without_events_every_sweep_asks_for_all(clock: Clock, missing: str):
-    """A driver that does not tell changes is not relied on."""
+def test_without_events_every_sweep_reads_identities(clock: Clock, missing: str):
     driver = Driver(gpu("a", LARGE), missing=[missing])
     polled = settled(clock, driver)
     assert driver.asked(NAME, "MIG-large") == SETTLED
@@ -84,8 +81,7 @@ def test_without_events_every_sweep_asks_for_all(clock: Clock, missing: str):
     assert found(polled.read()) == {"MIG-large": "4g.8gb"}
 
 
-def test_a_slot_that_fails_is_not_taken_for_what_was_in_it(clock: Clock):
-    """The devices of the other slots are there, and the layout is marked as incomplete."""
+def test_a_failing_slot_makes_the_layout_incomplete(clock: Clock):
     driver = Driver(gpu("a", SMALL))
     polled = settled(clock, driver)
     driver.fail("UNKNOWN", SLOT)
@@ -97,8 +93,7 @@ def test_a_slot_that_fails_is_not_taken_for_what_was_in_it(clock: Clock):
     polled.sweeper.close()
 
 
-def test_an_identity_that_failed_is_asked_for_again_in_the_next_sweep(clock: Clock):
-    """A profile that could not be read is missing for no longer than the failure."""
+def test_a_failed_identity_is_read_in_the_next_sweep(clock: Clock):
     driver = Driver(gpu("a", SMALL, LARGE))
     driver.fail("UNKNOWN", NAME, "MIG-small")
     polled = settled(clock, driver)
@@ -109,8 +104,8 @@ def test_an_identity_that_failed_is_asked_for_again_in_the_next_sweep(clock: Clo
 
 
 @pytest.mark.parametrize("code", ["UNKNOWN", "NOT_FOUND", "INVALID_ARGUMENT"])
-def test_a_device_that_does_not_answer_is_looked_for_at_once(clock: Clock, code: str):
-    """Its handle may be of a device that is gone; what is still there is read in the same sweep."""
+def test_a_device_that_does_not_answer_makes_its_slot_be_read_at_once(clock: Clock, code: str):
+    """Its handle may be of a device that is gone."""
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     slots = driver.asked(SLOT, "GPU-a")
@@ -138,8 +133,7 @@ def reused(driver: Driver) -> None:
     driver.library.events.happen = lambda _: None
 
 
-def test_a_handle_of_another_device_is_recognised_by_its_size(clock: Clock):
-    """Without an event, a new device with the handle of the former one is seen in the next sweep."""
+def test_a_reused_handle_is_recognised_by_the_size_of_the_device(clock: Clock):
     driver = Driver(gpu("a", SMALL))
     reused(driver)
     driver.become(gpu("a", SMALL, LARGE))
@@ -150,10 +144,7 @@ def test_a_handle_of_another_device_is_recognised_by_its_size(clock: Clock):
 
 
 @pytest.mark.parametrize("change", [{"profile": "3g.8gb+me"}, {"uuid": "MIG-other"}], ids=str)
-def test_a_handle_of_another_device_of_the_same_size_is_recognised_in_a_minute(
-    clock: Clock, change: dict[str, str]
-):
-    """UUID and name are asked again, for an event that was lost."""
+def test_a_reused_handle_of_the_same_size_is_recognised_in_a_minute(clock: Clock, change: dict[str, str]):
     driver = Driver(gpu("a", SMALL))
     reused(driver)
     driver.become(gpu("a", SMALL, LARGE))

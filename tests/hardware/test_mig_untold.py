@@ -29,8 +29,7 @@ def layout(reading: GpuReading) -> tuple[bool | None, int | None, list[str] | No
     return reading.mig_enabled, reading.mig_slices, uuids, reading.mig_complete
 
 
-def test_mig_without_devices_is_not_mig_without_answer():
-    """A GPU that is not cut has none; one that never said how many slots it has has unknown ones."""
+def test_no_mig_devices_and_unknown_mig_devices_differ():
     driver = Driver(gpu("a", mig={"enabled": True}))
     assert layout(again(Sweeper(nvml(driver.library)))) == (True, 7, [], True)
     driver.fail("UNKNOWN", SLOTS)
@@ -41,8 +40,7 @@ def test_mig_without_devices_is_not_mig_without_answer():
     assert layout(again(sweeper)) == (True, 7, [], True)
 
 
-def test_a_mode_that_was_never_told_is_unknown():
-    """It is neither on nor off, until it is told."""
+def test_an_unread_mig_mode_is_unknown():
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", MODE)
     sweeper = Sweeper(nvml(driver.library))
@@ -53,8 +51,7 @@ def test_a_mode_that_was_never_told_is_unknown():
 
 
 @pytest.mark.parametrize("function", [MODE, SLOTS])
-def test_a_layout_that_is_not_told_is_that_of_the_last_sweep(function: str):
-    """The MIG devices stay without values, and the GPU's other readings are not touched."""
+def test_an_unreadable_layout_is_that_of_the_last_sweep_without_values(function: str):
     driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
     sweeper = Sweeper(nvml(driver.library))
     again(sweeper)
@@ -73,8 +70,8 @@ def test_a_layout_that_is_not_told_is_that_of_the_last_sweep(function: str):
     assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 1
 
 
-def test_a_mode_that_is_not_told_of_a_whole_gpu_is_unknown():
-    """A GPU that was whole has no MIG devices to keep; it may have been cut since."""
+def test_an_unreadable_mode_makes_a_whole_gpu_unknown():
+    """It may have been partitioned since."""
     driver = Driver(gpu("a", mig={"enabled": False}), host_processes=[process(41, "GPU-a")])
     sweeper = Sweeper(nvml(driver.library))
     assert layout(again(sweeper)) == (False, None, [], True)
@@ -84,11 +81,8 @@ def test_a_mode_that_is_not_told_of_a_whole_gpu_is_unknown():
 
 @pytest.mark.parametrize("function", SLOT_CALLS)
 @pytest.mark.parametrize("code", [3, 4, 999])
-def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: str, code: int):
-    """A slot that fails from the start costs its device alone, and only while it fails.
-
-    One that a driver does not support at all is empty; a device that does not say who it is, is there.
-    """
+def test_an_unreadable_slot_hides_no_other_device(function: str, code: int):
+    """A slot call that is not supported at all means an empty slot."""
     driver = Driver(gpu("a", SMALL, LARGE))
     failing = {"MIG-large"}
     refuse(driver, function, code, failing)
@@ -101,8 +95,7 @@ def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: st
 
 
 @pytest.mark.parametrize("code", [4, 999])
-def test_a_device_without_a_name_is_there_all_the_same(code: int):
-    """All devices are told, so that nothing is withheld that needs to know them all."""
+def test_a_device_without_a_profile_name_is_complete(code: int):
     driver = Driver(gpu("a", SMALL, LARGE))
     failing = {"MIG-large"}
     refuse(driver, "nvmlDeviceGetName", code, failing)
@@ -114,8 +107,7 @@ def test_a_device_without_a_name_is_there_all_the_same(code: int):
     assert [device.profile for device in again(sweeper).mig or ()] == ["3g.8gb", "1g.2gb"]
 
 
-def test_a_number_of_slots_that_cannot_be_is_unknown():
-    """Nobody asks for four billion slots one by one."""
+def test_an_implausible_number_of_slots_is_unknown():
     driver = Driver(gpu("a", SMALL))
     driver.library.nvmlDeviceGetMaxMigDeviceCount = tiny.writes(2**32 - 1)
     assert layout(again(Sweeper(nvml(driver.library)))) == (True, None, None, False)
@@ -123,8 +115,7 @@ def test_a_number_of_slots_that_cannot_be_is_unknown():
 
 @pytest.mark.parametrize("function", SLOT_CALLS)
 @pytest.mark.parametrize("code", [4, 999])
-def test_a_device_that_is_not_told_any_more_stays_beside_fresh_neighbours(function: str, code: int):
-    """It has no values, its neighbours have theirs, and what it is need not be asked again."""
+def test_a_device_that_becomes_unreadable_stays_without_values(function: str, code: int):
     driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
     failing: set[str] = set()
     refuse(driver, function, code, failing)
@@ -142,8 +133,8 @@ def test_a_device_that_is_not_told_any_more_stays_beside_fresh_neighbours(functi
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-large") == 1
 
 
-def test_a_device_cut_anew_in_a_known_place_takes_it():
-    """While another slot fails, a new device stands where the old one stood, not beside it."""
+def test_a_new_device_in_a_known_place_replaces_the_old_one():
+    """While another slot fails."""
     driver = Driver(gpu("a", SMALL, LARGE))
     failing: set[str] = set()
     refuse(driver, SLOT_CALLS[0], 999, failing)
@@ -154,8 +145,7 @@ def test_a_device_cut_anew_in_a_known_place_takes_it():
     assert layout(again(sweeper)) == (True, 7, ["MIG-other", "MIG-small"], False)
 
 
-def test_devices_that_are_gone_are_gone_while_a_slot_fails():
-    """Only what was last seen in that slot is kept; jobs come and go in the others, with ever new ids."""
+def test_only_the_last_device_of_a_failing_slot_is_kept():
     sick = instance("sick", 6, start=6)
     driver = Driver(gpu("a", sick, instance("job-0", 1, start=0)))
     failing: set[str] = set()
@@ -177,8 +167,7 @@ def test_devices_that_are_gone_are_gone_while_a_slot_fails():
     assert layout(again(sweeper)) == (True, 7, [], True)
 
 
-def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():
-    """The memory of a GPU instance is not one holder's because its other compute instance is not told."""
+def test_a_device_beside_an_unreadable_one_still_shares_its_memory():
     halves = [LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": "1c.3g.8gb"} for ci in (0, 1)]
     driver = Driver(gpu("a", *halves, SMALL))
     failing: set[str] = set()
@@ -190,8 +179,7 @@ def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():
     assert shared == {"MIG-0": True, "MIG-1": True, "MIG-small": False}
 
 
-def test_mig_that_is_turned_off_takes_the_devices_along():
-    """A mode that is told to be off is no lack of an answer."""
+def test_disabling_mig_removes_the_devices():
     driver = Driver(gpu("a", SMALL))
     sweeper = Sweeper(nvml(driver.library))
     again(sweeper)
@@ -199,8 +187,7 @@ def test_mig_that_is_turned_off_takes_the_devices_along():
     assert layout(again(sweeper)) == (False, None, [], True)
 
 
-def test_errors_of_mig_devices_are_those_of_their_gpu():
-    """They are counted with the parent, and whose child a device was is forgotten when it is gone."""
+def test_errors_of_mig_devices_are_counted_for_their_gpu():
     driver = Driver(gpu("a", SMALL), gpu("b", LARGE))
     for name in ("MIG-small", "MIG-large"):
         driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2", name)

@@ -45,8 +45,7 @@ def listed(
     return {each.pid: (each.memory, set(each.kinds)) for each in found}
 
 
-def test_the_three_lists_become_one():
-    """A pid stands once, with every list that it was in: the MPS server in one, its clients in another."""
+def test_the_three_lists_are_merged_by_pid():
     calls = installed(
         **{
             COMPUTE: lists(context(50, 30), context(41, 100)),
@@ -73,27 +72,18 @@ def test_the_three_lists_become_one():
         (NOT_AVAILABLE,) * 2 + (None,),
     ],
 )
-def test_one_context_has_one_memory(first: int, second: int, memory: int | None):
-    """Figures of one pid in two lists are not added up; the larger counts, an unknown one does not."""
+def test_the_larger_memory_of_two_lists_counts(first: int, second: int, memory: int | None):
     calls = installed(**{COMPUTE: lists(context(41, first)), GRAPHICS: lists(context(41, second))})
     assert listed(calls) == {41: (memory, {"compute", "graphics"})}
 
 
-def test_a_pid_that_stands_twice_in_one_list_is_one_process():
-    """Some drivers repeat an entry."""
-    calls = installed(**{COMPUTE: lists(context(41, 100), context(41, 100))})
-    assert listed(calls) == {41: (100, {"compute"})}
-
-
-def test_memory_is_held_against_the_device_where_its_size_is_known():
-    """A figure larger than the device is another record's bytes; without a size it cannot be judged."""
+def test_process_memory_beyond_the_device_is_unknown():
     calls = installed(**{COMPUTE: lists(context(41, 1001), context(42, 1000))})
     assert listed(calls, total=1000) == {41: (None, {"compute"}), 42: (1000, {"compute"})}
     assert listed(calls)[41] == (1001, {"compute"})
 
 
-def test_an_empty_list_is_an_answer():
-    """Nobody there is a fact, and no failure."""
+def test_an_empty_list_is_an_observation():
     calls = installed(**{COMPUTE: lists(), GRAPHICS: lists(), MPS: lists()})
     assert running(calls, GPU, HANDLE, None) == ()
     assert not calls.errors
@@ -101,8 +91,7 @@ def test_an_empty_list_is_an_answer():
 
 @pytest.mark.parametrize("failing", [COMPUTE, GRAPHICS, MPS])
 @pytest.mark.parametrize("code", [NO_PERMISSION, UNKNOWN])
-def test_a_list_that_fails_makes_the_whole_unknown(failing: str, code: int):
-    """Two lists of three may lack somebody, which nobody could tell from the rest."""
+def test_one_failing_list_makes_all_processes_unknown(failing: str, code: int):
     good = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
     calls = installed(**(good | {failing: answers(code)}))
     assert running(calls, GPU, HANDLE, None) is None
@@ -123,8 +112,8 @@ def longer(*records: dict[str, int]) -> Function:
     return function
 
 
-def test_records_longer_than_the_binding_reads_are_asked_in_their_older_form():
-    """Read at the wrong place they show pids that cannot be; that driver's older list is as it should."""
+def test_records_longer_than_the_binding_reads_are_requested_in_the_older_form():
+    """They show impossible pids."""
     records = context(41, 100), context(42, 60), context(43, 7)
     calls = installed(**{COMPUTE: longer(*records), OLDER: lists(*records)})
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(HANDLE)[1].pid == 0
@@ -135,8 +124,7 @@ def test_records_longer_than_the_binding_reads_are_asked_in_their_older_form():
 
 @pytest.mark.parametrize("pid", [0, 2**32 - 1])
 @pytest.mark.parametrize("name", [COMPUTE, GRAPHICS])
-def test_a_list_with_a_pid_that_cannot_be_is_none(name: str, pid: int):
-    """Where no form of it can be read the processes are unknown, as often as it is asked."""
+def test_a_list_with_an_impossible_pid_is_unknown(name: str, pid: int):
     garbage = lists(context(41), context(pid))
     functions = {COMPUTE: lists(context(41)), name: garbage, name.replace("_v3", "_v2"): garbage}
     calls = installed(**functions)
@@ -145,8 +133,7 @@ def test_a_list_with_a_pid_that_cannot_be_is_none(name: str, pid: int):
 
 
 @pytest.mark.parametrize("missing", [(GRAPHICS,), (MPS,), (GRAPHICS, MPS)])
-def test_lists_that_a_device_does_not_have_are_not_missed(missing: tuple[str, ...]):
-    """Where graphics or MPS are not supported nobody uses them."""
+def test_unsupported_lists_of_graphics_and_mps_are_empty(missing: tuple[str, ...]):
     functions: dict[str, Function] = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
     calls = installed(**(functions | dict.fromkeys(missing, answers(NOT_SUPPORTED))))
     for _ in range(2):
@@ -155,8 +142,7 @@ def test_lists_that_a_device_does_not_have_are_not_missed(missing: tuple[str, ..
 
 
 @pytest.mark.parametrize("functions", [{}, {COMPUTE: answers(NOT_SUPPORTED)}])
-def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
-    """A device that does not list its processes has unknown ones, now and later."""
+def test_without_a_compute_list_processes_are_unknown(functions: dict[str, Function]):
     calls = installed(**functions)
     for _ in range(2):
         assert running(calls, GPU, HANDLE, None) is None
@@ -174,7 +160,6 @@ def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
     ],
 )
 def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool):
-    """Some drivers list the neighbours too; an id that is not told excludes nobody."""
     calls = installed(**{COMPUTE: lists(context(41, gi=gi, ci=ci))})
     assert (41 in listed(calls, instance=InstanceIds(1, 0))) is there
 
@@ -183,22 +168,20 @@ def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool
     ("gi", "known", "there"),
     [(0, (1, 2), None), (2, (1, 2), [41]), (NOBODY, (1, 2), [41, 42]), (0, (), [41]), (0, (0, 1), [41])],
 )
-def test_a_list_of_instances_that_are_not_there_is_none(gi: int, known: tuple[int, ...], there: list[int]):
-    """A driver that leaves the ids at zero does not tell where a process is: nobody is left out for that."""
+def test_a_list_with_ids_of_unknown_instances_is_unknown(gi: int, known: tuple[int, ...], there: list[int]):
+    """Drivers that leave the ids at zero do not say where a process runs."""
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
     found = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
     assert there == (None if found is None else [each.pid for each in found])
     assert sum(calls.errors.values()) == (there is None)
 
 
-def test_a_whole_gpu_has_the_processes_of_all_its_instances():
-    """Without an instance nothing is filtered."""
+def test_a_whole_gpu_has_the_processes_of_all_instances():
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42))})
     assert list(listed(calls)) == [41, 42]
 
 
-def test_kinds_on_a_node():
-    """The MPS client, the desktop and the training job of one GPU, as a sweep sees them."""
+def test_kinds_of_processes_on_a_fake_node():
     running_there = [
         process(41, GPU),
         process(42, GPU, kind="mps", memory="2 GiB"),
@@ -227,8 +210,7 @@ def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int | Non
     return read_utilization(reader, installed(**{SAMPLES: samples(*records)}), GPU, HANDLE, ())
 
 
-def test_each_process_has_its_share_of_time():
-    """Percent by pid; who has no record did not run."""
+def test_utilization_is_in_percent_by_pid():
     assert utilization(sample(41, 1000, 30), sample(42, 1001, 0)) == {41: 30, 42: 0}
 
 
@@ -236,31 +218,26 @@ def test_each_process_has_its_share_of_time():
     ("code", "found"),
     [(NOT_FOUND, {}), (0, {}), (NOT_SUPPORTED, None), (NO_PERMISSION, None), (UNKNOWN, None)],
 )
-def test_no_samples_is_not_no_answer(code: int, found: dict[int, int] | None):
-    """When there is nothing newer nobody ran; when the device or the caller cannot tell, it is unknown."""
+def test_no_samples_and_no_answer_differ(code: int, found: dict[int, int] | None):
     calls = installed(**{SAMPLES: answers(code)})
     assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == found
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
-def test_records_from_before_the_last_read_are_dropped():
-    """A driver may repeat what it said before; that is not what happened since."""
+def test_records_older_than_the_last_read_are_dropped():
     assert utilization(sample(41, 999, 30), sample(42, 1001, 20), since=1000) == {42: 20}
 
 
-def test_of_two_records_of_a_process_the_newer_counts():
-    """Whatever the order in which they come."""
+def test_the_newer_of_two_records_counts():
     assert utilization(sample(41, 1002, 30), sample(41, 1001, 90)) == {41: 30}
     assert utilization(sample(41, 1001, 90), sample(41, 1002, 30)) == {41: 30}
 
 
-def test_no_process_runs_more_than_all_the_time():
-    """Averages over uneven windows may come out above 100."""
+def test_utilization_slightly_above_100_percent_is_100():
     assert utilization(sample(41, 1000, 117)) == {41: 100}
 
 
-def test_each_gpu_is_asked_from_where_its_own_samples_ended():
-    """The newest time stamp of a GPU is passed at its next read; another GPU's clock may lag behind."""
+def test_each_gpu_is_asked_for_samples_since_its_own_last_one():
     asked: list[int] = []
     reader = SampleReader(ticking())
     early = installed(**{SAMPLES: samples(sample(41, 1000, 5), sample(42, 3000, 5), asked=asked)})
@@ -274,7 +251,6 @@ def test_each_gpu_is_asked_from_where_its_own_samples_ended():
 
 
 def test_a_failed_read_does_not_move_the_window():
-    """What happened meanwhile is in the next answer."""
     asked: list[int] = []
     reader = SampleReader(ticking())
     read_utilization(reader, installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE, ())
@@ -285,8 +261,7 @@ def test_a_failed_read_does_not_move_the_window():
     assert asked == [1000]
 
 
-def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
-    """A GPU that comes back under the same uuid starts with the driver's own buffer."""
+def test_time_stamps_of_removed_gpus_are_forgotten():
     asked: list[int] = []
     reader = SampleReader(ticking())
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 5), asked=asked)})
@@ -299,7 +274,6 @@ def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
 
 
 def test_a_process_that_stops_is_idle_from_the_next_read():
-    """On a node: busy while its load is on, absent when nothing newer was sampled."""
     driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
     calls, handle = opened(driver)
     reader = SampleReader(ticking())
@@ -311,13 +285,12 @@ def test_a_process_that_stops_is_idle_from_the_next_read():
     assert read_utilization(reader, calls, GPU, handle, ())
 
 
-def test_a_figure_far_beyond_all_the_time_is_unknown():
-    """Garbage is neither a busy process nor an idle one."""
+def test_an_implausible_utilization_is_unknown():
     assert utilization(sample(41, 1000, 2**32 - 1), sample(42, 1001, 9)) == {41: None, 42: 9}
 
 
-def test_garbage_among_samples_proves_of_nobody_that_it_is_idle():
-    """What a driver told of two zombies: no sample of those that run, two that cannot be, and empty ones."""
+def test_beside_implausible_samples_no_process_is_known_to_be_idle():
+    """A driver reported two zombies, and no samples of the processes that run."""
     zombies = sample(50554, 217_144_956_601_725, 37100), sample(50021, 158_819_300_671_603, 38305)
     calls = installed(**{SAMPLES: samples(*zombies, sample(50017, 49_936, 0), *[sample(0, 0, 0)] * 97)})
     running_there = [DeviceProcess(pid=pid, memory=1, kinds=frozenset({"compute"})) for pid in (41, 50017)]
@@ -326,8 +299,7 @@ def test_garbage_among_samples_proves_of_nobody_that_it_is_idle():
     assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
 
 
-def test_a_sweep_tells_of_nobody_that_garbage_says_is_idle():
-    """Who is on the list of the GPU, and has no sample beside one that cannot be, is not known to compute."""
+def test_a_sweep_reports_unknown_utilization_beside_implausible_samples():
     driver = Driver(gpu("a"), host_processes=[process(41, GPU), process(42, GPU)])
     setattr(driver.library, SAMPLES, samples(sample(50554, 1000, 37100), sample(42, 1001, 7)))
     [reading] = Sweeper(nvml(driver.library)).sweep()
@@ -336,23 +308,20 @@ def test_a_sweep_tells_of_nobody_that_garbage_says_is_idle():
     assert reading.withheld["utilization"] == "ImpossibleSample"
 
 
-def test_empty_samples_say_nothing():
-    """A driver may fill up its answer; beside what it tells, who has no sample did not run."""
+def test_empty_samples_are_ignored():
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 30), sample(0, 0, 0), sample(0, 0, 0))})
     assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == {41: 30}
     assert not calls.errors
 
 
-def test_a_sample_of_a_pid_that_cannot_be_is_garbage():
-    """Linux gives out no such number."""
+def test_a_sample_of_an_impossible_pid_is_unknown():
     assert utilization(sample(1 << 22, 1000, 3), sample((1 << 22) + 1, 1001, 3)) == {
         1 << 22: 3,
         (1 << 22) + 1: None,
     }
 
 
-def test_a_process_that_several_compute_instances_list_is_nobodys():
-    """A driver that lists all of a GPU instance for each, without ids, would have everybody twice."""
+def test_a_process_listed_by_several_compute_instances_is_attributed_to_none():
     halves = [LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": "1c.3g.8gb"} for ci in (0, 1)]
     driver = Driver(gpu("a", *halves, SMALL))
     there = {"MIG-0": (41, 42), "MIG-1": (42,), "MIG-small": (42,)}

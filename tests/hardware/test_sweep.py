@@ -16,8 +16,7 @@ def only(driver: Driver) -> GpuReading:
     return reading
 
 
-def test_everything_that_a_gpu_says(clock: Clock):
-    """Each reading has the driver's figure in the driver's unit, and the time at which it was read."""
+def test_every_reading_of_a_gpu(clock: Clock):
     driver = Driver(
         gpu("a", minor=3, compute_mode="exclusive_process", pcie_replays=2),
         host_processes=[process(41, "GPU-a", load={"high": 50})],
@@ -53,8 +52,7 @@ def test_everything_that_a_gpu_says(clock: Clock):
     assert not sweeper.calls.errors
 
 
-def test_gpus_are_found_anew_at_every_sweep(driver: Driver):
-    """A GPU that is added is there at the next sweep, without a restart."""
+def test_an_added_gpu_is_read_in_the_next_sweep(driver: Driver):
     sweeper = Sweeper(nvml(driver.library))
     assert list(sweep(sweeper)) == ["GPU-a"]
     driver.become(gpu("a"), gpu("b"))
@@ -62,8 +60,7 @@ def test_gpus_are_found_anew_at_every_sweep(driver: Driver):
     assert sweeper.gpu_count == 2
 
 
-def test_indices_move_and_readings_follow_their_gpu():
-    """What is known of a GPU is known by its uuid, and its index is that of the last sweep."""
+def test_readings_follow_their_gpu_when_indices_change():
     a, b = gpu("a", minor=0), gpu("b", minor=1, fan=70)
     driver = Driver(a, b)
     sweeper = Sweeper(nvml(driver.library))
@@ -75,8 +72,7 @@ def test_indices_move_and_readings_follow_their_gpu():
     assert after["GPU-b"].identity.minor == 1
 
 
-def test_one_uuid_is_read_once(driver: Driver):
-    """A driver that names the same GPU twice does not make it two."""
+def test_a_uuid_listed_twice_is_read_once(driver: Driver):
 
     def uuid(_handle: Any, buffer: Any, _length: Any) -> int:
         buffer.value = b"GPU-a"
@@ -87,8 +83,7 @@ def test_one_uuid_is_read_once(driver: Driver):
     assert [reading.identity.uuid for reading in Sweeper(nvml(driver.library)).sweep()] == ["GPU-a"]
 
 
-def test_fixed_facts_are_asked_once(driver: Driver):
-    """Later sweeps ask for the name no more, but for the uuid, since indices move."""
+def test_the_name_is_asked_once_and_the_uuid_in_every_sweep(driver: Driver):
     sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
         sweep(sweeper)
@@ -96,8 +91,7 @@ def test_fixed_facts_are_asked_once(driver: Driver):
     assert driver.asked("nvmlDeviceGetUUID", "GPU-a") == 3
 
 
-def test_an_old_driver_tells_what_it_can():
-    """A driver from before most of these calls still gives every reading that it had a call for."""
+def test_an_old_driver_is_read_by_its_older_calls():
     missing = (
         "nvmlDeviceGetMemoryInfo_v2",
         "nvmlDeviceGetTemperatureV",
@@ -123,8 +117,7 @@ def test_an_old_driver_tells_what_it_can():
     assert not sweeper.calls.errors
 
 
-def test_a_board_without_sensors_is_up_and_silent():
-    """Passive boards have no fan, consumer boards no memory sensor and no serial: None, and no failure."""
+def test_missing_sensors_are_none_and_no_failure():
     driver = Driver(gpu("a", fan=None, memory_temperature=False, serial=None))
     sweeper = Sweeper(nvml(driver.library))
     [reading] = sweeper.sweep()
@@ -134,16 +127,14 @@ def test_a_board_without_sensors_is_up_and_silent():
 
 
 @pytest.mark.parametrize("percent", [101, 250, 4_294_967_295])
-def test_utilization_past_100_percent_is_dropped(driver: Driver, percent: int):
-    """Such a figure is garbage; its neighbour in the same answer is kept."""
+def test_utilization_above_100_percent_is_unknown(driver: Driver, percent: int):
     driver.library.nvmlDeviceGetUtilizationRates = tiny.fills(gpu=percent, memory=40)
     reading = only(driver)
     assert (reading.utilization_percent, reading.memory_copy_percent) == (None, 40)
 
 
 @pytest.mark.parametrize(("celsius", "believed"), [(0, None), (-1, None), (255, None), (1, 1), (104, 104)])
-def test_temperatures_that_cannot_be_are_dropped(driver: Driver, celsius: int, believed: int | None):
-    """A board without a sensor answers 0 or a sentinel."""
+def test_implausible_temperatures_are_unknown(driver: Driver, celsius: int, believed: int | None):
     driver.library.nvmlDeviceGetTemperatureV = tiny.fills(temperature=celsius)
     assert only(driver).temperature_celsius == believed
 
@@ -158,39 +149,29 @@ def test_temperatures_that_cannot_be_are_dropped(driver: Driver, celsius: int, b
         dict.fromkeys(("total", "used", "free", "reserved"), tiny.NOT_AVAILABLE),
     ],
 )
-def test_memory_that_does_not_add_up_is_dropped(driver: Driver, figures: dict[str, int]):
-    """A device without memory, or that uses more than it has, is a broken answer."""
+def test_inconsistent_memory_is_unknown(driver: Driver, figures: dict[str, int]):
     driver.library.nvmlDeviceGetMemoryInfo_v2 = tiny.fills(**figures)
     reading = only(driver)
     assert reading.memory is None
     assert reading.up
 
 
-def test_a_minor_that_is_not_available_is_unknown(driver: Driver):
-    """No device file has a sentinel for its number."""
+def test_an_unavailable_minor_is_unknown(driver: Driver):
     driver.library.nvmlDeviceGetMinorNumber = tiny.writes(2**32 - 1)
     assert only(driver).identity.minor is None
-
-
-def test_an_unknown_compute_mode_is_unknown(driver: Driver):
-    """A mode that NVML will have one day is none of today's."""
-    driver.library.nvmlDeviceGetComputeMode = tiny.writes(9)
-    assert only(driver).compute_mode is None
 
 
 @pytest.mark.parametrize(
     ("told", "kept"),
     [(16 * GIB + 1, None), (tiny.NOT_AVAILABLE, None), (tiny.NOT_AVAILABLE - 5, None), (0, 0)],
 )
-def test_process_memory_that_cannot_be_is_unknown(driver: Driver, told: int, kept: int | None):
-    """More than the device has, or a sentinel, is unknown; the process is there all the same."""
+def test_implausible_process_memory_is_unknown(driver: Driver, told: int, kept: int | None):
     driver.library.nvmlDeviceGetComputeRunningProcesses_v3 = tiny.lists(tiny.context(41, memory=told))
     [found] = only(driver).processes
     assert (found.pid, found.memory) == (41, kept)
 
 
-def test_what_a_device_does_not_support_is_asked_once(driver: Driver):
-    """The answer is remembered by device: it costs nothing at later sweeps, and the next GPU is asked."""
+def test_unsupported_calls_are_remembered_by_gpu(driver: Driver):
     silent = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetProcessUtilization")
     driver.become(gpu("a", unsupported=list(silent)), gpu("b"))
     sweeper = Sweeper(nvml(driver.library))
@@ -206,8 +187,8 @@ def test_what_a_device_does_not_support_is_asked_once(driver: Driver):
     assert readings["GPU-b"].power_milliwatts == 20_000
 
 
-def test_a_clock_that_was_told_once_is_not_given_up_for_an_invalid_argument(driver: Driver):
-    """Boards without it say so from the start; later the same answer is a failure, which may pass."""
+def test_a_known_clock_survives_an_invalid_argument(driver: Driver):
+    """Boards without it answer so from the start; later it is a failure."""
     sweeper = Sweeper(nvml(driver.library))
     [before] = sweep(sweeper).values()
     driver.fail("INVALID_ARGUMENT", "nvmlDeviceGetClockInfo")
@@ -219,8 +200,7 @@ def test_a_clock_that_was_told_once_is_not_given_up_for_an_invalid_argument(driv
     assert after.clocks_megahertz.keys() == before.clocks_megahertz.keys() != set()
 
 
-def test_one_argument_that_is_not_supported_says_nothing_of_the_others(driver: Driver):
-    """A board without a video clock still has the other three."""
+def test_an_unsupported_argument_does_not_affect_others(driver: Driver):
 
     def clock(_handle: Any, kind: Any, reference: Any) -> int:
         return 3 if kind.value == 3 else tiny.writes(100 + kind.value)(reference)
@@ -229,8 +209,7 @@ def test_one_argument_that_is_not_supported_says_nothing_of_the_others(driver: D
     assert only(driver).clocks_megahertz == {"graphics": 100, "sm": 101, "memory": 102}
 
 
-def test_after_the_driver_was_opened_anew_everything_is_asked_again(driver: Driver):
-    """Another driver may support what the one before did not."""
+def test_a_reopened_driver_is_asked_for_unsupported_calls_again(driver: Driver):
     driver.become(gpu("a", unsupported=["nvmlDeviceGetPowerUsage"]))
     sweeper = Sweeper(nvml(driver.library))
     assert sweep(sweeper)["GPU-a"].power_milliwatts is None
@@ -239,8 +218,7 @@ def test_after_the_driver_was_opened_anew_everything_is_asked_again(driver: Driv
     assert sweep(sweeper)["GPU-a"].power_milliwatts == 20_000
 
 
-def test_a_node_without_gpus_is_a_reading_too(driver: Driver):
-    """A driver that counts none is no failure."""
+def test_a_driver_without_gpus_is_no_failure(driver: Driver):
     driver.become()
     sweeper = Sweeper(nvml(driver.library))
     assert sweep(sweeper) == {}
