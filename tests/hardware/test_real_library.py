@@ -96,8 +96,8 @@ def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
     return GpuReading(**expected, **times, unsupported=reading.unsupported, withheld=reading.withheld)
 
 
-async def test_every_figure_of_a_whole_gpu(stub: Stub):
-    """Each struct of the binding has the layout of the compiler's, field by field."""
+async def test_every_reading_of_a_whole_gpu(stub: Stub):
+    """Each struct of the binding has the compiler's layout."""
     reading = (await swept(stub)).gpus[0]
     assert reading == same_but_time(
         reading,
@@ -187,8 +187,7 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
     )
 
 
-async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
-    """MIG devices come from the slots that are filled, each with its attributes and its own processes."""
+async def test_every_reading_of_a_partitioned_gpu(stub: Stub):
     reading = (await swept(stub)).gpus[1]
     assert reading.mig_profiles == PROFILES
     assert (reading.mig_enabled, reading.mig_slices, reading.power_milliwatts) == (True, 7, 333_444)
@@ -231,8 +230,7 @@ async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
     )
 
 
-async def test_ways_between_gpus(stub: Stub):
-    """The handle of the other GPU, the masks and the far end of a link cross into C and back."""
+async def test_topology(stub: Stub):
     source = NvmlSource(nvml(path=stub.path))
     await source.read()
     one, other = (await source.read()).gpus
@@ -245,8 +243,7 @@ async def test_ways_between_gpus(stub: Stub):
     await source.close()
 
 
-async def test_what_a_library_lacks_is_no_failure(stub: Stub):
-    """Functions that are not in the file are not supported: nothing is counted, the rest is read."""
+async def test_missing_functions_are_no_failure(stub: Stub):
     reading = await swept(stub)
     assert reading.errors == {}
     assert reading.gpu_count == 2
@@ -266,8 +263,7 @@ async def test_what_a_library_lacks_is_no_failure(stub: Stub):
     assert "nvmlDeviceGetFanSpeed" in reading.gpus[0].unsupported
 
 
-async def test_samples_are_asked_for_from_the_last_one_on(stub: Stub):
-    """The time stamp arrives in C as it was passed: after the newest sample there is nothing newer."""
+async def test_samples_are_requested_since_the_last_one(stub: Stub):
     source = NvmlSource(nvml(path=stub.path))
     assert (await source.read()).gpus[0].process_utilization == {1001: 44, 1002: 12}
     assert (await source.read()).gpus[0].process_utilization == {}
@@ -275,7 +271,6 @@ async def test_samples_are_asked_for_from_the_last_one_on(stub: Stub):
 
 
 async def test_the_driver_is_opened_once_and_closed_once(stub: Stub):
-    """However many sweeps there are, it is told goodbye as often as hello."""
     source = NvmlSource(nvml(path=stub.path))
     for _ in range(3):
         await source.read()
@@ -284,10 +279,7 @@ async def test_the_driver_is_opened_once_and_closed_once(stub: Stub):
     assert stub.get("opened") == 0
 
 
-async def test_the_driver_is_found_where_it_lies_on_a_kubernetes_node(
-    stub: Stub, monkeypatch: pytest.MonkeyPatch
-):
-    """Without a path the loader is asked first, then the known driver roots in their order."""
+async def test_the_driver_is_found_below_known_roots(stub: Stub, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.nvml.driver.library.DRIVER_ROOTS", ("/nowhere", str(stub.path.parent)))
     monkeypatch.setattr("exporter.nvml.driver.library.SONAME", stub.path.name)
     source = NvmlSource(nvml())

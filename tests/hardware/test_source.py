@@ -51,8 +51,7 @@ def published(source: NvmlSource) -> dict[str, float]:
     return {reading.identity.uuid: reading.read_monotonic for reading in source.latest.gpus}
 
 
-async def test_a_sweep_is_read_and_published(three: Driver):
-    """What read returns is what everybody sees."""
+async def test_a_sweep_is_returned_and_published(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     assert source.latest == HardwareReading()
     reading = await source.read()
@@ -62,8 +61,7 @@ async def test_a_sweep_is_read_and_published(three: Driver):
     await source.close()
 
 
-async def test_gpus_that_were_read_before_a_hang_are_published(three: Driver):
-    """In the first sweep that is those before the GPU that hangs; the call itself does not come back."""
+async def test_gpus_read_before_a_hang_are_published(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     reading = await stuck(three, source)
     assert list(published(source)) == ["GPU-a"]
@@ -74,7 +72,6 @@ async def test_gpus_that_were_read_before_a_hang_are_published(three: Driver):
 
 
 async def test_in_a_hang_each_gpu_keeps_the_time_of_its_own_reading(three: Driver):
-    """The GPU before the hang is as of now, the others are as old as they are."""
     source = NvmlSource(nvml(library=three.library))
     await source.read()
     before = published(source)
@@ -145,7 +142,6 @@ asyncio.run(main())
 
 
 def test_a_program_ends_while_its_driver_hangs():
-    """Nothing waits for the thread that is stuck in the driver."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         capture_output=True,
@@ -165,30 +161,26 @@ async def refusal(source: NvmlSource) -> DriverError:
     return caught.value
 
 
-async def test_a_library_that_does_not_exist_is_named_with_its_flag(tmp_path: Path):
-    """A wrong --nvml-library says which flag and which file."""
+async def test_a_missing_library_is_named_with_its_option(tmp_path: Path):
     path = tmp_path / "libnvidia-ml.so.1"
     error = await refusal(NvmlSource(nvml(path=path)))
     assert error.reason == "LibraryNotFound"
     assert f"--nvml-library {path}" in str(error)
 
 
-async def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
-    """So is a file that the loader cannot read."""
+async def test_a_file_that_is_no_library_is_named_with_its_option(tmp_path: Path):
     path = tmp_path / "libnvidia-ml.so.1"
     path.write_text("no library")
     assert "--nvml-library" in str(await refusal(NvmlSource(nvml(path=path))))
 
 
-async def test_a_library_that_is_no_nvml_is_refused():
-    """A library without NVML's functions is found out when it is opened, and the remedy is told."""
+async def test_a_library_without_nvml_is_refused():
     error = await refusal(NvmlSource(nvml(path=Path(find_library("c") or "libc.so.6"))))
     assert error.reason == "FunctionNotFound"
     assert "--nvml-library" in str(error)
 
 
-async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
-    """Without any library the text names the ways to give the pod one."""
+async def test_without_a_driver_the_error_names_the_remedies(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.nvml.driver.library.SONAME", "libnvidia-ml-that-is-nowhere.so.1")
     error = await refusal(NvmlSource(nvml()))
     assert error.reason == "LibraryNotFound"
@@ -206,16 +198,16 @@ async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.Monke
         ("MEMORY", "Memory", "Memory"),
     ],
 )
-async def test_a_driver_that_cannot_be_opened_says_why(three: Driver, code: str, reason: str, remedy: str):
-    """The reason is the error's name, a stable word to count by; the text is for people."""
+async def test_an_error_on_opening_has_a_reason_and_a_remedy(
+    three: Driver, code: str, reason: str, remedy: str
+):
     three.fail(code, "nvmlInitWithFlags")
     error = await refusal(NvmlSource(nvml(library=three.library)))
     assert error.reason == reason
     assert remedy in str(error)
 
 
-async def test_a_failed_sweep_leaves_what_the_gpus_are(three: Driver):
-    """A driver that answers that it is gone takes all readings along; who its GPUs are is still known."""
+async def test_a_failed_sweep_keeps_the_identities(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     before = await source.read()
     three.fail("DRIVER_NOT_LOADED", "nvmlDeviceGetCount_v2")
@@ -228,7 +220,6 @@ async def test_a_failed_sweep_leaves_what_the_gpus_are(three: Driver):
 
 
 async def test_the_binding_is_left_as_it_was_found(three: Driver):
-    """A library that somebody else gave it comes back after closing, and after a failure to open."""
     others = pynvml.nvmlLib = Driver().library
     source = NvmlSource(nvml(library=three.library))
     await source.read()

@@ -17,8 +17,7 @@ MIB = 1 << 20
 VALUES = st.one_of(st.none(), st.floats(min_value=0, max_value=2.0**40, width=32, allow_subnormal=False))
 
 
-def test_what_was_polled_is_told_step_by_step() -> None:
-    """Each poll is one step, and a step without a poll is a gap."""
+def test_each_poll_is_a_step_and_a_missed_poll_a_gap() -> None:
     clocked = Clocked()
     for place in (0, 1, 3):
         clocked.memory(START + place * STEP, {"a": place * 1024})
@@ -28,8 +27,7 @@ def test_what_was_polled_is_told_step_by_step() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), VALUES), min_size=1, max_size=60), st.integers(1, 40))
-def test_a_step_is_the_mean_of_what_was_known_in_it(polls, points) -> None:
-    """However few steps are asked for, each is the mean of the polls in it that knew something."""
+def test_a_step_is_the_mean_of_its_known_polls(polls, points) -> None:
     clocked = Clocked()
     for place, value in enumerate(polls):
         clocked.memory(START + place * STEP, {"a": value})
@@ -54,8 +52,7 @@ def test_a_step_is_the_mean_of_what_was_known_in_it(polls, points) -> None:
             assert not known or min(known) * 0.999 <= told[begin] <= max(known) * 1.001
 
 
-def test_what_is_old_is_kept_in_coarser_steps() -> None:
-    """Beyond the finest tier the mean of half a minute is left, and beyond what is kept nothing."""
+def test_old_values_are_kept_in_coarser_steps_until_they_are_dropped() -> None:
     clocked = Clocked(kept=6 * 3600)
     for place in range(5000):
         clocked.memory(START + place * STEP, {"a": place})
@@ -72,8 +69,8 @@ def test_what_is_old_is_kept_in_coarser_steps() -> None:
         clocked.tell(60, end=START)
 
 
-def test_polls_that_fall_beside_the_grid_leave_no_gap() -> None:
-    """A slot between two polls that came in time is filled, one after a poll that was missed is not."""
+def test_polls_off_the_grid_leave_no_gap() -> None:
+    """Unless one was missed."""
     clocked = Clocked()
     for at in (4.999, 10.001, 14.9, 20.1, 30.2):
         clocked.memory(START + at, {"a": at * 1000})
@@ -83,8 +80,8 @@ def test_polls_that_fall_beside_the_grid_leave_no_gap() -> None:
 
 
 @pytest.mark.parametrize("away", [range(4, 5), range(24, 30)])
-def test_who_was_away_while_others_were_polled_leaves_a_gap(away) -> None:
-    """A pod that is gone for one step, of either tier, was not there in it."""
+def test_an_absent_pod_leaves_a_gap(away) -> None:
+    """For one step of either tier."""
     clocked = Clocked(kept=6 * 3600)
     for place in range(60):
         clocked.memory(START + place * STEP, {"stays": 1} | ({} if place in away else {"a": 1}))
@@ -104,8 +101,8 @@ def test_who_was_away_while_others_were_polled_leaves_a_gap(away) -> None:
     st.integers(1, 30),
     st.integers(0, 1),
 )
-def test_what_is_told_for_sums_adds_up_to_what_the_gpu_used(polls, points, tier) -> None:
-    """However holders come, go and are not known within a step, all parts are no more than the whole."""
+def test_parts_add_up_to_the_whole(polls, points, tier) -> None:
+    """However holders come, go and are unknown within a step."""
     clocked = Clocked(kept=6 * 3600)
     for place, uses in enumerate(polls):
         known = sum(filter(None, uses.values()))
@@ -130,8 +127,7 @@ def test_what_is_told_for_sums_adds_up_to_what_the_gpu_used(polls, points, tier)
             assert known == pytest.approx(used)
 
 
-def test_one_who_follows_another_within_a_step_does_not_double_it() -> None:
-    """Two who had the whole GPU for a part of a step each have that part of it, of use and of share."""
+def test_holders_that_follow_each_other_within_a_step_share_it() -> None:
     clocked = Clocked()
     for place in range(6):
         row = holder("a" if place < 2 else "b", memory_used=3 * GIB, memory_entitled=3 * GIB)
@@ -145,15 +141,13 @@ def test_one_who_follows_another_within_a_step_does_not_double_it() -> None:
 
 
 def test_two_polls_in_one_step_are_averaged() -> None:
-    """A poll that came early does not put the one before out."""
     clocked = Clocked()
     clocked.memory(START, {"a": 10})
     clocked.memory(START + 2, {"a": 20})
     assert clocked.told("a", 60) == {START: 15}
 
 
-def test_unknown_is_neither_zero_nor_what_was_before() -> None:
-    """A value that was not known, or no finite number, is a gap between those that were."""
+def test_unknown_values_are_gaps() -> None:
     clocked = Clocked()
     for place, value in enumerate((7, None, math.nan, math.inf, 0)):
         clocked.memory(START + place * STEP, {"a": value})
@@ -161,7 +155,6 @@ def test_unknown_is_neither_zero_nor_what_was_before() -> None:
 
 
 def test_a_lost_gpu_is_a_gap() -> None:
-    """While a GPU does not answer nothing is told of it, and it comes back with what it says then."""
     clocked = Clocked()
     for place, up in enumerate((True, False, True)):
         clocked.poll(START + place * STEP, gpus=[gpu(used=GIB, up=up, power_milliwatts=100_000)])
@@ -171,8 +164,7 @@ def test_a_lost_gpu_is_a_gap() -> None:
     assert track.values["memory_used_bytes"] == [GIB, None, GIB]
 
 
-def test_snapshots_that_say_nothing_are_gaps() -> None:
-    """Neither the one from before the first poll nor one that was emptied adds or removes anything."""
+def test_empty_snapshots_are_gaps() -> None:
     clocked = Clocked()
     clocked.history.record(snapshot(START, holder("a", memory_used=1), sequence=0))
     assert tuple(clocked.tell(60).tracks) == ()
@@ -183,7 +175,6 @@ def test_snapshots_that_say_nothing_are_gaps() -> None:
 
 
 def test_labels_and_fields_are_those_of_the_table() -> None:
-    """MIG devices and their holders are told apart by both uuids, and all fields are there."""
     clocked = Clocked()
     mig = DeviceKey(UUID, "MIG-1")
     rows = MigRow(device=mig, reading=MigReading(uuid="MIG-1", gi=1, ci=0), unattributed_memory=3)
@@ -212,15 +203,13 @@ def test_labels_and_fields_are_those_of_the_table() -> None:
         (Wanted(holder=("other", "a", "")), set()),
     ],
 )
-def test_only_what_is_wanted_is_told(wanted, pods) -> None:
-    """By level, by GPU, by container, or by pod."""
+def test_tracks_are_selected_by_level_gpu_container_and_pod(wanted, pods) -> None:
     clocked = Clocked()
     clocked.poll(START, holder("a", memory_used=1), holder("b", device=DeviceKey("GPU-1"), memory_used=2))
     assert {track.labels["pod"] for track in clocked.tell(5, wanted=wanted).tracks} == pods
 
 
-def test_what_has_ended_is_told_until_it_is_too_old() -> None:
-    """A pod that went stays in the time it was there, and is forgotten after that."""
+def test_an_ended_pod_is_kept_for_the_retention() -> None:
     clocked = Clocked(kept=600)
     clocked.memory(START, {"gone": 1, "stays": 1})
     for place in range(1, 119):
@@ -232,8 +221,7 @@ def test_what_has_ended_is_told_until_it_is_too_old() -> None:
 
 
 @given(st.integers(1, 100_000), st.integers(0, 50))
-def test_a_clock_that_is_set_back_shows_nothing_of_times_to_come(back, later) -> None:
-    """What was recorded under later times is forgotten, that of pods which have ended too."""
+def test_a_clock_set_back_forgets_the_future(back, later) -> None:
     clocked = Clocked()
     for place in range(20):
         clocked.memory(START + place * STEP, {"a": 1, "ended": 1})
@@ -249,8 +237,7 @@ def test_a_clock_that_is_set_back_shows_nothing_of_times_to_come(back, later) ->
 
 
 @given(st.floats(min_value=0, max_value=4e9, allow_nan=False))
-def test_a_clock_that_is_set_forward_leaves_a_gap(ahead) -> None:
-    """Whatever it jumps, what is told of the time between is nothing."""
+def test_a_clock_set_forward_leaves_a_gap(ahead) -> None:
     clocked = Clocked()
     for place in range(10):
         clocked.memory(START + place * STEP, {"a": 1})
@@ -263,8 +250,7 @@ def test_a_clock_that_is_set_forward_leaves_a_gap(ahead) -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.sets(st.integers(0, 30), max_size=8), min_size=1, max_size=30), st.integers(1, 8))
-def test_churn_never_takes_more_than_the_budget(polls, room) -> None:
-    """However pods come and go, there are no more series than room, and those that live are not put out."""
+def test_churn_never_exceeds_the_budget_nor_replaces_living_series(polls, room) -> None:
     cost = 4 * 4 * 720 + 2600
     clocked = Clocked(kept=3590, budget=cost * room)
     kept: set[str] = set()
@@ -281,8 +267,7 @@ def test_churn_never_takes_more_than_the_budget(polls, room) -> None:
         kept = tracks
 
 
-def test_who_ended_the_longest_ago_gives_way() -> None:
-    """Where it is full, a new series takes the place of the one that was seen last the longest ago."""
+def test_the_series_that_ended_first_is_replaced() -> None:
     clocked = Clocked(kept=3590, budget=(4 * 4 * 720 + 2600) * 3)
     clocked.memory(START, {"first": 1, "second": 1, "lives": 1})
     clocked.memory(START + 5, {"second": 1, "lives": 1})
@@ -290,8 +275,7 @@ def test_who_ended_the_longest_ago_gives_way() -> None:
     assert {track.labels["pod"] for track in clocked.tell(3590).tracks} == {"second", "lives", "new"}
 
 
-def test_an_answer_that_would_be_huge_has_fewer_steps() -> None:
-    """Many series over many steps are told in longer ones, and a note says so."""
+def test_a_huge_answer_has_longer_steps() -> None:
     clocked = Clocked()
     rows = [holder(f"pod-{number}", memory_used=number) for number in range(400)]
     for place in range(3):
@@ -303,7 +287,6 @@ def test_an_answer_that_would_be_huge_has_fewer_steps() -> None:
 
 
 def test_readers_in_threads_see_whole_polls() -> None:
-    """While polls are recorded, what several series say of a step is always of the same polls."""
     clocked = Clocked()
     clocked.memory(START, {"a": 1, "b": 1})
     wrong = []
@@ -326,8 +309,7 @@ def test_readers_in_threads_see_whole_polls() -> None:
     assert not wrong
 
 
-async def test_reading_answers_as_telling_does() -> None:
-    """The reader of the pages gives what is told, without keeping the event loop."""
+async def test_the_asynchronous_reader_returns_the_same() -> None:
     clocked = Clocked()
     clocked.memory(START, {"a": 1})
     past = await clocked.history.read(Ask(span=60, points=10, wanted=EVERYTHING))
@@ -335,8 +317,7 @@ async def test_reading_answers_as_telling_does() -> None:
     assert replace(past, tracks=tuple(past.tracks)) == replace(told, tracks=tuple(told.tracks))
 
 
-def test_where_there_is_no_room_for_all_there_is_for_the_gpu() -> None:
-    """GPUs are few, and nothing can be told of a node without them."""
+def test_gpus_have_room_before_containers() -> None:
     clocked = Clocked(kept=3590, budget=(4 * 4 * 720 + 2600) * 3)
     rows = [holder(f"pod-{number}", memory_used=1) for number in range(9)]
     clocked.poll(START, *rows, gpus=[gpu(used=GIB)])

@@ -13,8 +13,7 @@ STEP = st.floats(min_value=0.1, max_value=3600)
 
 
 @given(KEPT, STEP)
-def test_tiers_cover_what_is_kept(kept, step) -> None:
-    """The coarsest reaches as far as is kept, and none has more slots than a line has points."""
+def test_tiers_cover_the_retention_in_few_slots(kept, step) -> None:
     tiers = tiers_of(kept, step)
     assert tiers[-1].reach >= kept
     assert tiers[0].step >= step
@@ -23,8 +22,7 @@ def test_tiers_cover_what_is_kept(kept, step) -> None:
 
 
 @given(KEPT, STEP, st.floats(min_value=10, max_value=1e6), st.integers(1, 1440), st.floats(1e9, 4e9))
-def test_a_plan_covers_the_span_in_the_steps_allowed(kept, step, span, points, end) -> None:
-    """The last step holds the end, all together are as long as the span, and no more than allowed."""
+def test_a_plan_covers_the_span_in_the_allowed_steps(kept, step, span, points, end) -> None:
     tiers = tiers_of(kept, step)
     found = plan(tiers, now=end, end=end, span=span, points=points)
     assert 1 <= found.steps <= points

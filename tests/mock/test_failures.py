@@ -31,7 +31,7 @@ def _of_gpu(series: Series, uuid: str) -> set[str]:
 @pytest.mark.parametrize("mode", ["lost", "fallen_off_bus"])
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_a_lost_gpu_costs_only_itself(path: Path, mode: str, tmp_path: Path) -> None:
-    """The others have all the series that they have on a healthy node, and the lost one has no reading."""
+    """The others have all the series of a healthy node."""
     config, uuids = _failing(path, tmp_path, {"mode": mode, "after_calls": 20})
     healthy, series = read(path), read(config)
     for uuid in uuids[:BAD] + uuids[BAD + 1 :]:
@@ -41,8 +41,7 @@ def test_a_lost_gpu_costs_only_itself(path: Path, mode: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
-def test_an_xid_is_counted(path: Path, tmp_path: Path) -> None:
-    """An event that the driver raises while the exporter runs is counted for its GPU, and for no other."""
+def test_an_xid_is_counted_for_its_gpu(path: Path, tmp_path: Path) -> None:
     failure = {"mode": "ecc_uncorrectable", "after_calls": 300, "xid": {"code": 64}}
     config, uuids = _failing(path, tmp_path, failure)
     words = ("serve", "--poll-interval", "1s")

@@ -13,7 +13,7 @@ from exporter.model.readings import Bar1, Ecc, Memory, PcieLink, Topology
 from tests.hardware.amd.tree import GIB, UUID, Tree, unreadable
 
 
-async def test_every_file_in_its_unit(tree: Tree) -> None:
+async def test_every_file_is_read_in_its_unit(tree: Tree) -> None:
     """Bytes, percent, milliwatts from microwatts, degrees from thousandths, megahertz from hertz."""
     tree.card()
     gpu = await tree.gpu()
@@ -32,8 +32,7 @@ async def test_every_file_in_its_unit(tree: Tree) -> None:
     assert (gpu.up, gpu.sweep, gpu.boot_seconds) == (True, 1, 77.5)
 
 
-async def test_errors_of_memories_by_part_and_in_all(tree: Tree) -> None:
-    """The parts of the GPU count for themselves; together they are the GPU's errors."""
+async def test_ecc_errors_by_part_and_in_all(tree: Tree) -> None:
     tree.card(ras__aca_sdma="ue: 0\nce: 5\nde: 0", ras__event_state="current seqno: 0")
     assert (await tree.gpu()).ecc == Ecc(
         errors={("corrected", "volatile"): 11, ("uncorrected", "volatile"): 1},
@@ -70,8 +69,7 @@ FIELDS: dict[str, tuple[str, Callable[[GpuReading], object]]] = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
-async def test_a_file_that_is_not_there_costs_its_own_reading(tree: Tree, name: str) -> None:
-    """What a board does not have is not known, and no error; all else is read."""
+async def test_a_missing_file_costs_its_reading_and_is_no_error(tree: Tree, name: str) -> None:
     (tree.card() / name).unlink()
     reading = await tree.read()
     assert FIELDS[name][1](reading.gpus[0]) is None
@@ -83,8 +81,7 @@ async def test_a_file_that_is_not_there_costs_its_own_reading(tree: Tree, name: 
 
 
 @pytest.mark.parametrize("name", FIELDS)
-async def test_a_file_that_cannot_be_read_is_counted(tree: Tree, name: str) -> None:
-    """A failure costs its own reading too, and stands among the errors of its GPU."""
+async def test_an_unreadable_file_costs_its_reading_and_is_counted(tree: Tree, name: str) -> None:
     unreadable(tree.card() / name)
     reading = await tree.read()
     assert FIELDS[name][1](reading.gpus[0]) is None
@@ -97,55 +94,51 @@ async def test_a_file_that_cannot_be_read_is_counted(tree: Tree, name: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "-", "12.5", "0x10", "1" * 30, "\xff\xfe", "\u0663"])
-async def test_what_is_no_number_is_not_known(tree: Tree, text: str) -> None:
-    """A reading is a whole number or nothing."""
+async def test_a_reading_that_is_no_integer_is_unknown(tree: Tree, text: str) -> None:
     tree.card(gpu_busy_percent=text, mem_info_vram_used=text, pcie_replay_count=text)
     gpu = await tree.gpu()
     assert (gpu.utilization_percent, gpu.memory, gpu.pcie_replays) == (None, None, None)
 
 
-async def test_figures_that_cannot_be_are_not_told(tree: Tree) -> None:
-    """More memory used than there is, and more than all of the time."""
+async def test_implausible_readings_are_unknown(tree: Tree) -> None:
     tree.card(gpu_busy_percent="101", mem_info_vram_used=str(65 * GIB))
     gpu = await tree.gpu()
     assert (gpu.utilization_percent, gpu.memory) == (None, None)
 
 
 async def test_the_second_gpu_of_a_board_has_no_power_of_its_own(tree: Tree) -> None:
-    """It says 0 of its draw and of every limit: the first one is metered for both."""
+    """It reports 0, also as its limits: the first one is measured for both."""
     zeros = {f"hwmon__hwmon6__{name}": "0" for name in ("power1_average", "power1_cap", "power1_cap_max")}
     tree.card(**zeros, hwmon__hwmon6__power1_cap_default="0")
     gpu = await tree.gpu()
     assert (gpu.power_milliwatts, gpu.power_parts_milliwatts, gpu.power_limits_milliwatts) == (None, {}, {})
 
 
-async def test_power_as_it_is_now_where_there_is_no_average(tree: Tree) -> None:
-    """From MI300 on the driver tells the power of the moment."""
+async def test_instant_power_is_used_where_there_is_no_average(tree: Tree) -> None:
+    """From MI300 on."""
     tree.card(hwmon__hwmon6__power1_average=None, hwmon__hwmon6__power1_input="512000000")
     gpu = await tree.gpu()
     assert (gpu.power_milliwatts, gpu.power_parts_milliwatts) == (512_000, {"instant": 512_000})
 
 
-async def test_the_hottest_spot_where_the_edge_has_no_sensor(tree: Tree) -> None:
-    """From MI300 on there is no sensor at the edge."""
+async def test_the_hotspot_is_used_where_the_edge_has_no_sensor(tree: Tree) -> None:
+    """From MI300 on."""
     tree.card(hwmon__hwmon6__temp1_label=None, hwmon__hwmon6__temp1_input=None)
     assert (await tree.gpu()).temperature_celsius == 63
 
 
-async def test_a_fan_that_only_tells_how_it_is_driven(tree: Tree) -> None:
-    """Pulse width goes from 0 to 255."""
+async def test_the_pulse_width_is_used_for_a_fan_without_speed(tree: Tree) -> None:
+    """It is from 0 to 255."""
     tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__pwm1="102")
     assert (await tree.gpu()).fan_percent == 40
 
 
-async def test_a_passive_board_has_no_fan(tree: Tree) -> None:
-    """No speed is not speed 0."""
+async def test_a_passive_board_has_no_fan_speed(tree: Tree) -> None:
     tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__fan1_max=None)
     assert (await tree.gpu()).fan_percent is None
 
 
-async def test_sensors_of_something_else_are_left_alone(tree: Tree) -> None:
-    """A device can carry monitors of other drivers."""
+async def test_sensors_of_other_drivers_are_ignored(tree: Tree) -> None:
     tree.card(hwmon__hwmon6__name="jc42")
     gpu = await tree.gpu()
     assert (gpu.power_milliwatts, gpu.temperature_celsius, gpu.clocks_megahertz) == (None, None, {})
@@ -155,22 +148,22 @@ async def test_sensors_of_something_else_are_left_alone(tree: Tree) -> None:
     ("speed", "generation"),
     [("2.5 GT/s PCIe", 1), ("8.0 GT/s PCIe", 3), ("64.0 GT/s PCIe", 6), ("Unknown", None)],
 )
-async def test_the_generation_of_the_link(tree: Tree, speed: str, generation: int | None) -> None:
-    """The kernel prints the speed of a lane."""
+async def test_the_link_generation_follows_from_its_speed(
+    tree: Tree, speed: str, generation: int | None
+) -> None:
     tree.card(current_link_speed=speed)
     link = (await tree.gpu()).pcie_link
     assert link is not None
     assert link.generation == generation
 
 
-async def test_a_node_without_numa(tree: Tree) -> None:
-    """The kernel says -1 where it does not know the node."""
+async def test_numa_node_minus_one_is_unknown(tree: Tree) -> None:
     tree.card(numa_node="-1")
     assert (await tree.gpu()).topology == Topology(numa_node=None, cpus="16-31,48-63")
 
 
-async def test_a_suspended_gpu_is_not_woken_up(tree: Tree) -> None:
-    """Reading a sensor would resume it."""
+async def test_sensors_of_a_suspended_gpu_are_not_read(tree: Tree) -> None:
+    """Reading one would resume it."""
     device = tree.card(power__runtime_status="suspended")
     for name in ("gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon6/power1_average"):
         unreadable(device / name)
@@ -181,8 +174,7 @@ async def test_a_suspended_gpu_is_not_woken_up(tree: Tree) -> None:
     assert "suspended" in gpu.withheld["core"]
 
 
-async def test_a_card_that_says_nothing_is_down(tree: Tree) -> None:
-    """Only the bus still knows it: its driver has given it up."""
+async def test_a_card_without_any_reading_is_down(tree: Tree) -> None:
     device = tree.card()
     for name in ("gpu_busy_percent", "mem_busy_percent", "pcie_replay_count"):
         (device / name).unlink()
@@ -192,8 +184,8 @@ async def test_a_card_that_says_nothing_is_down(tree: Tree) -> None:
     assert (gpu.up, gpu.identity.uuid, gpu.pcie_link) == (False, UUID, None)
 
 
-async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
-    """Energy is in the table only; activity, power and heat are there too, and the files go first."""
+async def test_the_metrics_table_fills_missing_files(tree: Tree) -> None:
+    """Files are preferred; energy is in the table only."""
     values = {
         "average_gfx_activity": 33,
         "average_umc_activity": 12,
@@ -216,22 +208,21 @@ async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(("version", "joules"), [(90010, 25), (100300, None)])
-async def test_energy_in_an_unknown_unit_is_not_told(tree: Tree, version: int, joules: int | None) -> None:
-    """Tables before 1.4 do not say what they count in; only of the MI100 and MI200 boards it is known."""
+async def test_energy_in_an_unknown_unit_is_unknown(tree: Tree, version: int, joules: int | None) -> None:
+    """Tables before 1.4 do not name the unit; it is known of MI100 and MI200 only."""
     tree.card(gpu_metrics=amd_tree.table("1.3", {"energy_accumulator": 65536 * 25}))
     tree.node(gfx_target_version=version)
     assert (await tree.gpu()).energy_millijoules == (None if joules is None else joules * 1000)
 
 
-def test_a_file_without_end_is_cut(tree: Tree) -> None:
-    """No file of sysfs is long."""
+def test_a_file_without_end_is_truncated(tree: Tree) -> None:
     path = tree.write("endless", b"1" * (LONGEST + 1))
     content = Files().content(path)
     assert content is not None
     assert len(content) == LONGEST
 
 
-def test_the_place_of_a_card_as_kfd_counts_it() -> None:
-    """Bus and device are the upper bits of sixteen; the function tells partitions apart."""
+def test_the_location_of_a_card_is_that_of_kfd() -> None:
+    """Without the function, which differs between partitions."""
     card = Card(index=0, path=Path(), address="0001:c6:1f.3", render_minor=None)
     assert card.location == (1, 0xC6F8)

@@ -83,8 +83,7 @@ def bare(tree: Tree) -> None:
     tree.card(**missing, ras__umc_err_count=None, ras__gfx_err_count=None)
 
 
-async def test_it_fills_what_the_files_lack(tree: Tree, install: Install) -> None:
-    """Energy in microjoules by its own resolution, errors in all, limits from microwatts."""
+async def test_amdsmi_fills_what_files_lack(tree: Tree, install: Install) -> None:
     install(STAND_IN)
     bare(tree)
     reading = await tree.read()
@@ -96,8 +95,7 @@ async def test_it_fills_what_the_files_lack(tree: Tree, install: Install) -> Non
     assert sys.modules["amdsmi"].CALLS == ["init", "shut down"]
 
 
-async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
-    """The library is asked for what is missing, here the energy alone."""
+async def test_files_are_preferred_to_amdsmi(tree: Tree, install: Install) -> None:
     install(STAND_IN)
     tree.card()
     gpu = await tree.gpu()
@@ -107,8 +105,8 @@ async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
     assert gpu.power_limits_milliwatts["min"] == 0
 
 
-async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tree, install: Install) -> None:
-    """The two count in different units: energy that the table has told once is the table's, or unknown."""
+async def test_energy_never_changes_from_the_table_to_amdsmi(tree: Tree, install: Install) -> None:
+    """The two count in different units."""
     install(STAND_IN)
     table = amd_tree.table("1.6", {"energy_accumulator": 65536 * 25})
     tree.card(gpu_metrics=table)
@@ -119,8 +117,7 @@ async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tre
     await amd.close()
 
 
-async def test_one_question_that_fails_costs_its_own_answer(tree: Tree, install: Install) -> None:
-    """An error, and an answer of another form: both are counted, and the rest is told."""
+async def test_a_failing_function_costs_its_own_reading(tree: Tree, install: Install) -> None:
     install(WITHOUT_ENERGY)
     bare(tree)
     reading = await tree.read()
@@ -134,10 +131,9 @@ async def test_one_question_that_fails_costs_its_own_answer(tree: Tree, install:
 
 
 @pytest.mark.parametrize("content", [NO_NATIVE_HALF, "raise OSError", "amdsmi_init = None", None])
-async def test_a_library_that_does_not_work_costs_nothing(
+async def test_a_library_that_does_not_work_costs_nothing_and_prints_nothing(
     tree: Tree, install: Install, capfd: pytest.CaptureFixture[str], content: str | None
 ) -> None:
-    """It is passed over, and what it prints does not end up in our own output."""
     if content is not None:
         install(content)
     bare(tree)
@@ -167,8 +163,9 @@ async def test_a_library_that_hangs_costs_its_own_readings_until_it_returns(
     await amd.close()
 
 
-async def test_it_is_tried_once(tree: Tree, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that did not work is not imported at every sweep."""
+async def test_a_library_that_failed_is_imported_once(
+    tree: Tree, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRIES", "")
     install("import os\nos.environ['TRIES'] += 'x'\nraise OSError")
     bare(tree)
@@ -179,15 +176,13 @@ async def test_it_is_tried_once(tree: Tree, install: Install, monkeypatch: pytes
     assert os.environ["TRIES"] == "x"
 
 
-async def test_nothing_is_loaded_where_nothing_lacks_or_no_gpu_is(tree: Tree, install: Install) -> None:
-    """A node without AMD GPUs never sees the library."""
+async def test_a_node_without_amd_gpus_does_not_import_the_library(tree: Tree, install: Install) -> None:
     install(STAND_IN)
     await tree.read()
     assert "amdsmi" not in sys.modules
 
 
-async def test_a_gpu_that_the_library_does_not_know(tree: Tree, install: Install) -> None:
-    """It is matched by its PCI address."""
+async def test_a_gpu_that_amdsmi_does_not_list_has_no_values_from_it(tree: Tree, install: Install) -> None:
     install(STAND_IN.replace(ADDRESS, "0000:99:00.0"))
     bare(tree)
     gpu = await tree.gpu()

@@ -123,8 +123,7 @@ async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree, stuc
     await amd.close()
 
 
-async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is known, and down; next time it is read after the others."""
+async def test_a_card_beyond_its_budget_is_down(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     amd = two.source()
     assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
     with monkeypatch.context() as patched:
@@ -137,8 +136,7 @@ async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: py
     await amd.close()
 
 
-async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that overran its time keeps nobody waiting twice."""
+async def test_a_slow_card_is_read_last(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     amd = two.source()
     read = CardReader.read
 
@@ -154,8 +152,7 @@ async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.Monk
     await amd.close()
 
 
-async def test_a_broken_card_takes_no_other_down(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong with one, the others are read, and it is counted."""
+async def test_an_unexpected_exception_costs_one_card(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     read = CardReader.read
 
     def broken(self: CardReader, card: Card, *others: object) -> GpuReading:
@@ -170,8 +167,7 @@ async def test_a_broken_card_takes_no_other_down(two: Tree, monkeypatch: pytest.
     assert reading.errors == {(UUID, "read", "ZeroDivisionError"): 1}
 
 
-async def test_a_card_that_vanishes_is_still_known(two: Tree) -> None:
-    """What was held on it keeps its place; when it is back, it is asked who it is."""
+async def test_a_removed_card_is_down_and_identified_again_when_back(two: Tree) -> None:
     amd = two.source()
     await amd.read()
     shutil.rmtree(two.device(1))
@@ -183,8 +179,7 @@ async def test_a_card_that_vanishes_is_still_known(two: Tree) -> None:
     await amd.close()
 
 
-async def test_a_card_that_comes_back_at_another_address_is_one_card(two: Tree) -> None:
-    """It is the card that it was, and nothing is left of it where it sat before."""
+async def test_a_card_that_returns_at_another_address_is_one_card(two: Tree) -> None:
     amd = two.source()
     await amd.read()
     shutil.rmtree(two.device(1))
@@ -203,8 +198,8 @@ async def test_a_card_that_comes_back_at_another_address_is_one_card(two: Tree) 
 @pytest.mark.parametrize(
     ("driver", "known"), [("vfio-pci", [UUID]), ("", [UUID, OTHER]), ("amdgpu", [UUID, OTHER])]
 )
-async def test_a_card_that_another_driver_has_is_not_lost(two: Tree, driver: str, known: list[str]) -> None:
-    """Who was given to a virtual machine leaves the node; who has no driver at all may be in trouble."""
+async def test_a_card_of_another_driver_is_not_lost(two: Tree, driver: str, known: list[str]) -> None:
+    """One given to a virtual machine leaves; one without a driver may be broken."""
     amd = two.source()
     await amd.read()
     shutil.rmtree(two.device(1))
@@ -215,8 +210,7 @@ async def test_a_card_that_another_driver_has_is_not_lost(two: Tree, driver: str
     await amd.close()
 
 
-async def test_a_vanished_partitioned_card_keeps_its_partitions(tree: Tree) -> None:
-    """They are known by name, and nothing else is known of them."""
+async def test_a_removed_card_keeps_its_partitions_without_values(tree: Tree) -> None:
     tree.partitions(2)
     amd = tree.source()
     await amd.read()
@@ -229,8 +223,7 @@ async def test_a_vanished_partitioned_card_keeps_its_partitions(tree: Tree) -> N
     await amd.close()
 
 
-async def test_a_failure_does_not_change_who_a_card_is(tree: Tree) -> None:
-    """It was known by its unique id, which cannot be read for once."""
+async def test_an_unreadable_unique_id_does_not_change_the_uuid(tree: Tree) -> None:
     device = tree.card()
     amd = tree.source()
     await amd.read()
@@ -240,15 +233,13 @@ async def test_a_failure_does_not_change_who_a_card_is(tree: Tree) -> None:
 
 
 async def test_sweeps_are_numbered(tree: Tree) -> None:
-    """Between two consecutive ones no reading was missed."""
     tree.card()
     amd = tree.source()
     assert [(await amd.read()).gpus[0].sweep for _ in range(3)] == [1, 2, 3]
     await amd.close()
 
 
-async def test_errors_add_up(tree: Tree) -> None:
-    """They count since start."""
+async def test_errors_are_counted_since_start(tree: Tree) -> None:
     unreadable(tree.card() / "gpu_busy_percent")
     amd = tree.source()
     await amd.read()
@@ -256,8 +247,7 @@ async def test_errors_add_up(tree: Tree) -> None:
     await amd.close()
 
 
-async def test_readings_are_dated_by_the_clock(tree: Tree) -> None:
-    """Also those of a card that has gone, of which it is known now that nothing is known."""
+async def test_readings_have_the_time_of_the_clock(tree: Tree) -> None:
     tree.card()
     moments = iter((5.0, 7.0))
     amd = tree.source(clock=lambda: next(moments))
