@@ -179,7 +179,6 @@ def test_an_unexpected_exception_costs_one_gpu(two: Driver):
 
 
 def test_invalid_utf8_in_a_bus_address_is_replaced(two: Driver):
-
     def bus(_handle: Any, reference: Any) -> int:
         reference._obj.busId = b"0000\xff:07"
         return 0

@@ -55,7 +55,6 @@ def test_a_typeerror_of_the_binding_costs_that_answer():
 
 
 def test_invalid_utf8_costs_that_answer():
-
     def name(_handle: Any, buffer: Any, _length: Any) -> int:
         buffer.value = b"\xff\xfe"
         return 0
@@ -115,7 +114,6 @@ def test_a_ctypes_number_becomes_an_int():
 
 
 def test_bytes_become_text():
-
     def version(_handle: Any, buffer: Any) -> int:
         buffer.value = b"550.90.07"
         return 0
@@ -174,7 +172,6 @@ def test_a_library_without_nvmlinitwithflags_is_initialised_by_nvmlinit_v2(code:
 
 
 def test_cached_functions_of_a_closed_library_are_not_used():
-
     def version(text: bytes) -> Any:
         def function(buffer: Any, _length: Any) -> int:
             buffer.value = text

@@ -73,7 +73,6 @@ def test_readings_follow_their_gpu_when_indices_change():
 
 
 def test_a_uuid_listed_twice_is_read_once(driver: Driver):
-
     def uuid(_handle: Any, buffer: Any, _length: Any) -> int:
         buffer.value = b"GPU-a"
         return 0
@@ -201,7 +200,6 @@ def test_a_known_clock_survives_an_invalid_argument(driver: Driver):
 
 
 def test_an_unsupported_argument_does_not_affect_others(driver: Driver):
-
     def clock(_handle: Any, kind: Any, reference: Any) -> int:
         return 3 if kind.value == 3 else tiny.writes(100 + kind.value)(reference)
 
