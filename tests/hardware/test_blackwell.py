@@ -10,8 +10,7 @@ from exporter.metrics.selection import Selection
 from exporter.model import C2c, Fabric, GpuReading
 from exporter.nvml.readings.device import fabric
 from exporter.nvml.readings.fields import ALL_LINKS, bit_error_ratio
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import Clock, Driver, gpu, nvml, refuse, sweep
+from tests.hardware.making import Clock, Driver, gpu, refuse
 from tests.hardware.polled import Polled
 
 BLACKWELL, HOPPER = 10, 9
@@ -104,7 +103,7 @@ def test_the_readings_of_a_gpu_in_an_nvlink_domain():
     answers = {f"field:222:{ALL_LINKS}": [3 << 8 | 12]}
     health = {"channel_repair_pending": True}
     board = gpu("a", architecture=BLACKWELL, links=links, answers=answers, health=health)
-    reading = sweep(Sweeper(nvml(Driver(board, **NEWEST).library)))["GPU-a"]
+    reading = Driver(board, **NEWEST).sweep()["GPU-a"]
     assert reading.fabric == Fabric(state="completed", cluster=CLUSTER, clique=7, problems=problems)
     assert reading.c2c == C2c(
         enabled=True,
@@ -125,7 +124,7 @@ def test_the_readings_of_a_gpu_in_an_nvlink_domain():
 
 def test_one_unknown_link_state_makes_the_number_of_active_links_unknown():
     board = gpu("a", architecture=BLACKWELL, links=DOMAIN, unsupported=["field:171:2"])
-    reading = sweep(Sweeper(nvml(Driver(board, **NEWEST).library)))["GPU-a"]
+    reading = Driver(board, **NEWEST).sweep()["GPU-a"]
     assert reading.c2c is not None
     assert (reading.c2c.links, reading.c2c.active) == (4, None)
 
@@ -171,11 +170,10 @@ def test_a_refused_call_costs_its_own_reading(function: str, code: int):
     """Not supported is no error."""
     driver = Driver(gpu("a", architecture=BLACKWELL, links=DOMAIN), **NEWEST)
     refuse(driver, function, code, {"GPU-a"})
-    sweeper = Sweeper(nvml(driver.library))
-    reading = sweep(sweeper)["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     assert reading.up
     assert (reading.fabric is not None, reading.power_milliwatts is not None) == (True, True)
-    assert bool(sweeper.calls.errors) == (code == NO_PERMISSION)
+    assert bool(driver.errors()) == (code == NO_PERMISSION)
     repairs, c2c = reading.repairs, reading.c2c
     assert repairs is not None
     assert c2c is not None

@@ -6,8 +6,7 @@ import pytest
 
 from exporter.model import Fabric
 from exporter.nvml.readings.device import fabric
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import SMALL, Driver, gpu, nvml, refuse, sweep
+from tests.hardware.making import SMALL, Driver, gpu, refuse
 
 HOPPER = 9
 SWITCHED = {"nvlinks": 18, "switch": True}
@@ -21,18 +20,18 @@ FACTS = {
 
 def test_firmware_versions_and_compute_capability():
     driver = Driver(gpu("a", architecture=HOPPER, board_info=FACTS))
-    identity = sweep(Sweeper(nvml(driver.library)))["GPU-a"].identity
+    identity = driver.sweep()["GPU-a"].identity
     assert {name: getattr(identity, name) for name in FACTS} == FACTS
 
 
 def test_missing_firmware_versions_are_unknown(driver: Driver):
-    identity = sweep(Sweeper(nvml(driver.library)))["GPU-a"].identity
+    identity = driver.sweep()["GPU-a"].identity
     assert (identity.part_number, identity.inforom, identity.gsp_firmware) == (None, None, None)
 
 
 def test_the_fabric_state_is_unknown_without_switches():
     driver = Driver(gpu("a", architecture=HOPPER, links=SWITCHED), gpu("b", architecture=HOPPER))
-    readings = sweep(Sweeper(nvml(driver.library)))
+    readings = driver.sweep()
     assert (readings["GPU-a"].fabric, readings["GPU-b"].fabric) == (Fabric(state="completed"), None)
 
 
@@ -58,13 +57,13 @@ def test_fabric_states_are_named(state: int, status: int, word: str | None):
 
 def test_a_pending_mig_mode_is_reported_beside_the_current_one(driver: Driver):
     driver.become(gpu("a", SMALL), gpu("b", mig={"enabled": False}), gpu("c"))
-    readings = sweep(Sweeper(nvml(driver.library)))
+    readings = driver.sweep()
     assert [readings[f"GPU-{name}"].mig_pending for name in "abc"] == [True, False, None]
 
 
 def test_a_failing_fabric_call_costs_its_own_reading(driver: Driver):
     refuse(driver, "nvmlDeviceGetGpuFabricInfoV", 4, {"GPU-a"})
-    reading = sweep(Sweeper(nvml(driver.library)))["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     assert reading.fabric is None
     assert reading.power_milliwatts is not None
     assert reading.withheld["nvlink"] == "NoPermission"

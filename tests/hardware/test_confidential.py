@@ -7,8 +7,7 @@ import pytest
 from exporter.model import ConfidentialComputing, DriverInfo, Memory
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from exporter.nvml.readings.gpu_processes import MODE_UNKNOWN, ListTrust
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import GIB, MIB, NODE, SMALL, Clock, Driver, gpu, nvml, process, sweep
+from tests.hardware.making import GIB, MIB, NODE, SMALL, Clock, Driver, gpu, process
 from tests.hardware.polled import Polled
 
 STATE, SETTINGS = "nvmlSystemGetConfComputeState", "nvmlSystemGetConfComputeSettings"
@@ -28,10 +27,9 @@ def whole(**changes: Any) -> dict[str, Any]:
 
 def mode(driver: Driver) -> ConfidentialComputing | None:
     """Sweep once; return the mode."""
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
-    assert not sweeper.calls.errors
-    return sweeper.driver.confidential
+    driver.sweep()
+    assert not driver.errors()
+    return driver.sweeper.driver.confidential
 
 
 def test_the_mode_comes_from_the_settings():
@@ -88,19 +86,18 @@ def test_an_unknown_mode_makes_an_empty_process_list_unknown():
     driver = Driver(whole(), **node())
     for function in (SETTINGS, STATE):
         driver.fail("UNKNOWN", function)
-    sweeper = Sweeper(nvml(driver.library))
-    reading = sweep(sweeper)["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     assert (reading.up, reading.processes, reading.withheld["processes"]) == (True, None, MODE_UNKNOWN)
-    assert sweeper.driver == DriverInfo(
+    assert driver.sweeper.driver == DriverInfo(
         driver_version=NODE["driver_version"], nvml_version=NODE["nvml_version"], cuda_version="12.4"
     )
     driver.recover()
-    sweep(sweeper)
-    assert sweeper.driver.confidential is not None
+    driver.sweep()
+    assert driver.sweeper.driver.confidential is not None
 
 
 def test_an_empty_process_list_is_unknown_where_processes_are_hidden():
-    reading = sweep(Sweeper(nvml(Driver(whole(), **node(), **BUSY).library)))["GPU-a"]
+    reading = Driver(whole(), **node(), **BUSY).sweep()["GPU-a"]
     assert (reading.processes, reading.process_utilization) == (None, None)
     assert reading.withheld["processes"] == CONFIDENTIAL_LISTS
     assert "not supported" in CONFIDENTIAL_LISTS
@@ -108,17 +105,16 @@ def test_an_empty_process_list_is_unknown_where_processes_are_hidden():
 
 def test_with_developer_tools_process_lists_are_complete():
     busy, idle = node(developer_tools=True) | BUSY, node(developer_tools=True)
-    reading = sweep(Sweeper(nvml(Driver(whole(), **busy).library)))["GPU-a"]
+    reading = Driver(whole(), **busy).sweep()["GPU-a"]
     assert [each.pid for each in reading.processes or ()] == [41]
-    assert sweep(Sweeper(nvml(Driver(whole(), **idle).library)))["GPU-a"].processes == ()
+    assert Driver(whole(), **idle).sweep()["GPU-a"].processes == ()
 
 
 def test_a_list_with_processes_is_used_whatever_the_mode():
     driver = Driver(whole(), **node(enabled=False), **BUSY)
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
-    sweeper._gpus.trust = ListTrust(hidden=CONFIDENTIAL_LISTS)
-    reading = sweep(sweeper)["GPU-a"]
+    driver.sweep()
+    driver.sweeper._gpus.trust = ListTrust(hidden=CONFIDENTIAL_LISTS)
+    reading = driver.sweep()["GPU-a"]
     assert [each.pid for each in reading.processes or ()] == [41]
     assert reading.withheld.get("processes") is None
 
@@ -126,13 +122,13 @@ def test_a_list_with_processes_is_used_whatever_the_mode():
 @pytest.mark.parametrize(("tools", "processes"), [(False, None), (True, ())])
 def test_process_lists_of_mig_devices_follow_the_same_rule(tools: bool, processes: tuple[()] | None):
     driver = Driver(gpu("a", SMALL, architecture=9), **node(developer_tools=tools))
-    reading = sweep(Sweeper(nvml(driver.library)))["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     assert reading.mig is not None
     assert [device.processes for device in reading.mig] == [processes]
 
 
 def test_protected_memory():
     driver = Driver(whole(protected_memory="15 GiB"), **node(), **BUSY)
-    reading = sweep(Sweeper(nvml(driver.library)))["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     used = 1 * GIB + 100 * MIB
     assert reading.protected_memory == Memory(total=15 * GIB, used=used, free=15 * GIB - used)

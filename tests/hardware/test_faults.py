@@ -7,9 +7,8 @@ import pytest
 from exporter.nvml import NvmlSource
 from exporter.nvml.driver.library import DriverError
 from exporter.nvml.readings.device import ENERGY_ROWS, ROWS
-from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
-from tests.hardware.making import Driver, nvml, sweep, ups
+from tests.hardware.making import Driver, nvml
 
 INIT = "nvmlInitWithFlags"
 SERIAL = "nvmlDeviceGetSerial"
@@ -21,70 +20,65 @@ READINGS = (
 )
 
 
-def refused(sweeper: Sweeper) -> str:
+def refused(driver: Driver) -> str:
     """Sweep in vain; return the reason."""
     with pytest.raises(DriverError) as caught:
-        sweep(sweeper)
+        driver.sweep()
     return caught.value.reason
 
 
 def test_an_implausible_gpu_count_is_an_error(two: Driver):
     two.library.nvmlDeviceGetCount_v2 = tiny.writes(2**32 - 1)
-    assert refused(Sweeper(nvml(two.library))) == "NoCount"
+    assert refused(two) == "NoCount"
 
 
 def test_a_call_without_permission_costs_its_reading(two: Driver):
     """It is counted and repeated in every sweep, since rights may be granted later."""
     two.fail("NO_PERMISSION", POWER, "GPU-a")
-    sweeper = Sweeper(nvml(two.library))
     for count in (1, 2):
-        readings = sweep(sweeper)
+        readings = two.sweep()
         assert readings["GPU-a"].up
         assert readings["GPU-a"].power_milliwatts is None
         assert readings["GPU-a"].memory is not None
         assert readings["GPU-b"].power_milliwatts == 20_000
-        assert sweeper.calls.errors == {("GPU-a", POWER, "NoPermission"): count}
+        assert two.errors() == {("GPU-a", POWER, "NoPermission"): count}
     two.recover()
-    assert sweep(sweeper)["GPU-a"].power_milliwatts == 20_000
+    assert two.sweep()["GPU-a"].power_milliwatts == 20_000
 
 
 def test_a_gpu_that_supports_no_reading_is_up(two: Driver):
     for function in READINGS:
         two.fail("NOT_SUPPORTED", function, "GPU-a")
-    sweeper = Sweeper(nvml(two.library))
     for _ in range(2):
-        reading = sweep(sweeper)["GPU-a"]
+        reading = two.sweep()["GPU-a"]
         assert (reading.up, reading.memory, len(reading.processes)) == (True, None, 1)
 
 
 @pytest.mark.parametrize("functions", [READINGS, (None,)])
 def test_a_gpu_of_which_every_reading_fails_is_down(two: Driver, functions: tuple[str | None, ...]):
-    sweeper = Sweeper(nvml(two.library))
-    sweep(sweeper)
+    two.sweep()
     for function in functions:
         two.fail("RESET_REQUIRED", function, "GPU-a")
-    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
+    assert two.ups() == {"GPU-b": True, "GPU-a": False}
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
 def test_a_gpu_that_cannot_be_found_hides_no_other_and_is_found_later(two: Driver, function: str):
     two.fail("NOT_SUPPORTED", function, "GPU-a")
-    sweeper = Sweeper(nvml(two.library))
-    assert list(sweep(sweeper)) == ["GPU-b"]
-    assert list(sweep(sweeper)) == ["GPU-b"]
+    assert list(two.sweep()) == ["GPU-b"]
+    assert list(two.sweep()) == ["GPU-b"]
     two.recover()
-    assert list(sweep(sweeper)) == ["GPU-a", "GPU-b"]
+    assert list(two.sweep()) == ["GPU-a", "GPU-b"]
 
 
 def test_a_driver_that_is_loaded_later_is_found(two: Driver):
     two.fail("DRIVER_NOT_LOADED", INIT)
-    sweeper = Sweeper(nvml(two.library))
     with pytest.raises(DriverError, match="kernel module is not loaded") as caught:
-        sweep(sweeper)
+        two.sweep()
     assert caught.value.reason == "DriverNotLoaded"
-    assert refused(sweeper) == "DriverNotLoaded"
+    assert refused(two) == "DriverNotLoaded"
     two.recover()
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert two.ups() == {"GPU-a": True, "GPU-b": True}
 
 
 @pytest.mark.parametrize("function", [POWER, "nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID"])
@@ -99,13 +93,12 @@ def test_a_driver_that_is_loaded_later_is_found(two: Driver):
 def test_a_driver_that_is_unloaded_is_reopened_in_the_next_sweep(
     two: Driver, function: str, code: str, reason: str
 ):
-    sweeper = Sweeper(nvml(two.library))
-    sweep(sweeper)
+    two.sweep()
     two.fail(code, function)
-    assert refused(sweeper) == reason
+    assert refused(two) == reason
     assert two.library.opened == 0
     two.recover()
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert two.ups() == {"GPU-a": True, "GPU-b": True}
     assert two.library.opened == 1
 
 
@@ -120,42 +113,38 @@ def test_a_driver_that_is_unloaded_is_reopened_in_the_next_sweep(
 )
 def test_errors_of_node_calls_fail_the_sweep(two: Driver, function: str, code: str, reason: str):
     two.fail(code, function)
-    sweeper = Sweeper(nvml(two.library))
-    assert refused(sweeper) == reason
+    assert refused(two) == reason
     two.recover()
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert two.ups() == {"GPU-a": True, "GPU-b": True}
 
 
 def test_an_unreadable_driver_version_costs_the_version_alone(two: Driver):
     two.fail("UNKNOWN", "nvmlSystemGetDriverVersion")
-    sweeper = Sweeper(nvml(two.library))
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
-    assert (sweeper.driver.driver_version, sweeper.driver.cuda_version) == (None, "12.4")
+    assert two.ups() == {"GPU-a": True, "GPU-b": True}
+    assert (two.sweeper.driver.driver_version, two.sweeper.driver.cuda_version) == (None, "12.4")
 
 
 def test_versions_are_asked_for_until_they_are_known(two: Driver):
     two.fail("UNKNOWN", "nvmlSystemGetDriverVersion")
-    sweeper = Sweeper(nvml(two.library))
     for asked in (1, 2):
-        sweep(sweeper)
+        two.sweep()
         assert two.asked("nvmlSystemGetDriverVersion") == asked
     two.recover()
     for _ in range(2):
-        sweep(sweeper)
-        assert sweeper.driver.driver_version == "550.90.07"
+        two.sweep()
+        assert two.sweeper.driver.driver_version == "550.90.07"
     assert two.asked("nvmlSystemGetDriverVersion") == 3
 
 
 def test_facts_of_a_gpu_are_asked_for_until_they_are_known_or_unsupported(two: Driver):
     two.fail("UNKNOWN", SERIAL, "GPU-a")
     two.fail("NOT_SUPPORTED", SERIAL, "GPU-b")
-    sweeper = Sweeper(nvml(two.library))
     for asked in (1, 2):
-        assert sweep(sweeper)["GPU-a"].identity.serial is None
+        assert two.sweep()["GPU-a"].identity.serial is None
         assert two.asked(SERIAL, "GPU-a") == asked
     two.recover()
     for _ in range(2):
-        assert sweep(sweeper)["GPU-a"].identity.serial
+        assert two.sweep()["GPU-a"].identity.serial
     assert two.asked(SERIAL, "GPU-a") == 3
     assert two.asked(SERIAL, "GPU-b") == 1
 
@@ -171,11 +160,10 @@ def test_an_unexpected_exception_costs_one_gpu(two: Driver):
         return real(*arguments)
 
     two.library.nvmlDeviceGetPciInfo_v3 = pci
-    sweeper = Sweeper(nvml(two.library))
-    assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
-    assert sweeper.calls.errors == {("GPU-a", "read", "ZeroDivisionError"): 1}
+    assert two.ups() == {"GPU-a": False, "GPU-b": True}
+    assert two.errors() == {("GPU-a", "read", "ZeroDivisionError"): 1}
     strange.clear()
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert two.ups() == {"GPU-a": True, "GPU-b": True}
 
 
 def test_invalid_utf8_in_a_bus_address_is_replaced(two: Driver):
@@ -184,23 +172,21 @@ def test_invalid_utf8_in_a_bus_address_is_replaced(two: Driver):
         return 0
 
     two.library.nvmlDeviceGetPciInfo_v3 = bus
-    sweeper = Sweeper(nvml(two.library))
-    assert sweep(sweeper)["GPU-a"].identity.pci_bus_id == "0000\N{REPLACEMENT CHARACTER}:07"
-    assert not sweeper.calls.errors
+    assert two.sweep()["GPU-a"].identity.pci_bus_id == "0000\N{REPLACEMENT CHARACTER}:07"
+    assert not two.errors()
 
 
 def test_failed_sweeps_are_numbered_too(two: Driver):
     """So a gap between two readings is visible."""
-    sweeper = Sweeper(nvml(two.library))
-    assert {reading.sweep for reading in sweep(sweeper).values()} == {1}
+    assert {reading.sweep for reading in two.sweep().values()} == {1}
     two.fail("UNKNOWN", "nvmlDeviceGetCount_v2")
-    assert refused(sweeper) == "NoCount"
+    assert refused(two) == "NoCount"
     two.recover()
-    assert {reading.sweep for reading in sweep(sweeper).values()} == {3}
+    assert {reading.sweep for reading in two.sweep().values()} == {3}
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
-    sweep(sweeper)
+    two.sweep()
     two.recover()
-    assert sweep(sweeper)["GPU-a"].sweep == 5
+    assert two.sweep()["GPU-a"].sweep == 5
 
 
 async def attempt(source: NvmlSource) -> str | None:

@@ -45,11 +45,11 @@ class Driver:
         self._strict = strict
         self._microseconds = microseconds
         self.calls = installed(nvmlDeviceGetFieldValues=self)
-        self._reader = FieldReader()
+        self.reader = FieldReader()
 
     def read(self) -> dict[Any, Any]:
         """Read the fields once more."""
-        return read(self.calls, self._reader)
+        return read(self.calls, self.reader)
 
     def __call__(self, _handle: Any, count: Any, entries: Any) -> int:
         """Answer as the library function does."""
@@ -362,7 +362,7 @@ def test_link_fields_are_part_of_the_one_call_once_the_number_of_links_is_known(
         assert readings["nvlink"] == {"links": 2, "megabytes_per_second": 25_781}
         assert readings["link_states"] == {0: 1, 1: 0}
         assert len(driver.asked) == calls_so_far
-    reader.forget()
+    driver.reader.forget()
     driver.read()
     assert len(driver.asked) == 7
 

@@ -6,8 +6,8 @@ import pytest
 
 from exporter.model import GpuReading
 from exporter.nvml.driver.library import DriverError
-from exporter.nvml.sweep import LONGEST_REOPEN_SECONDS, REOPEN_AFTER_SECONDS, Sweeper
-from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance, nvml, process, sweep, ups
+from exporter.nvml.sweep import LONGEST_REOPEN_SECONDS, REOPEN_AFTER_SECONDS
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance, process
 
 INIT = "nvmlInitWithFlags"
 POWER = "nvmlDeviceGetPowerUsage"
@@ -29,11 +29,11 @@ def only_known(before: GpuReading, gone: GpuReading) -> GpuReading:
     )
 
 
-def opened(driver: Driver, sweeper: Sweeper, clock: Clock, seconds: float, sweeps: int) -> list[int]:
+def opened(driver: Driver, clock: Clock, seconds: float, sweeps: int) -> list[int]:
     """Sweep so often, so far apart; return how often the driver had been opened after each sweep."""
     counts = []
     for _ in range(sweeps):
-        sweep(sweeper)
+        driver.sweep()
         counts.append(driver.asked(INIT))
         clock.now += seconds
     return counts
@@ -58,37 +58,35 @@ def test_a_lost_gpu_keeps_only_its_known_facts_and_affects_no_other(
     two: Driver, function: str | None, code: str
 ):
     """Wherever in its sweep it is lost."""
-    sweeper = Sweeper(nvml(two.library))
-    before = sweep(sweeper)
+    before = two.sweep()
     two.fail(code, function, "GPU-a")
-    after = sweep(sweeper)
+    after = two.sweep()
     assert after["GPU-a"] == only_known(before["GPU-a"], after["GPU-a"])
     assert after["GPU-b"].up
     assert [found.pid for found in after["GPU-b"].processes] == [42]
-    assert sweeper.gpu_count == 2
-    assert sweeper.calls.failures() == 1
+    assert two.sweeper.gpu_count == 2
+    assert two.sweeper.calls.failures() == 1
 
 
 @pytest.mark.parametrize("gone", ["lost", "lost among its devices", "vanished"])
 def test_a_gone_gpu_keeps_its_mig_devices_without_values(gone: str):
     a, b = gpu("a", SMALL, LARGE), gpu("b")
     driver = Driver(a, b, host_processes=[process(41, "MIG-small")])
-    sweeper = Sweeper(nvml(driver.library))
-    before = sweep(sweeper)["GPU-a"]
+    before = driver.sweep()["GPU-a"]
     if gone == "vanished":
         driver.become(b)
     else:
         function = "nvmlDeviceGetMemoryInfo_v2" if "among" in gone else None
         driver.fail("GPU_IS_LOST", function, "MIG-small" if function else "GPU-a")
     for _ in range(2):
-        reading = sweep(sweeper)["GPU-a"]
+        reading = driver.sweep()["GPU-a"]
         assert (reading.up, reading.mig_enabled, reading.mig_slices) == (False, True, 7)
         assert [device.uuid for device in reading.mig] == MIGS
         assert [(device.memory, device.processes) for device in reading.mig] == [(None, None)] * 2
         assert [device.profile for device in reading.mig] == [device.profile for device in before.mig]
     driver.recover()
     driver.become(a, b)
-    back = sweep(sweeper)["GPU-a"]
+    back = driver.sweep()["GPU-a"]
     assert back.up
     assert all(device.memory is not None for device in back.mig)
 
@@ -96,89 +94,81 @@ def test_a_gone_gpu_keeps_its_mig_devices_without_values(gone: str):
 @pytest.mark.parametrize("function", ["nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetName", POWER])
 def test_a_gpu_lost_in_the_first_sweep_is_down_not_absent(two: Driver, function: str):
     two.fail("GPU_IS_LOST", function, "GPU-a")
-    assert ups(Sweeper(nvml(two.library))) == {"GPU-b": True, "GPU-a": False}
+    assert two.ups() == {"GPU-b": True, "GPU-a": False}
 
 
 def test_facts_missed_while_lost_are_read_later(two: Driver):
     two.fail("GPU_IS_LOST", "nvmlDeviceGetName", "GPU-a")
-    sweeper = Sweeper(nvml(two.library))
-    assert not sweep(sweeper)["GPU-a"].identity.model
+    assert not two.sweep()["GPU-a"].identity.model
     two.recover()
-    assert sweep(sweeper)["GPU-a"].identity.model == "NVIDIA Test"
+    assert two.sweep()["GPU-a"].identity.model == "NVIDIA Test"
 
 
 def test_a_gpu_that_is_no_longer_enumerated_is_down(driver: Driver):
     driver.become(gpu("a"), gpu("b"))
-    sweeper = Sweeper(nvml(driver.library))
-    before = sweep(sweeper)
+    before = driver.sweep()
     driver.become(gpu("b"))
-    after = sweep(sweeper)
+    after = driver.sweep()
     assert after["GPU-a"] == only_known(before["GPU-a"], after["GPU-a"])
     assert after["GPU-b"].up
-    assert sweeper.gpu_count == 1
+    assert driver.sweeper.gpu_count == 1
     driver.become(gpu("a"), gpu("b"))
-    assert sweep(sweeper)["GPU-a"].up
+    assert driver.sweep()["GPU-a"].up
 
 
 def test_a_replaced_gpu_is_not_lost(driver: Driver):
     driver.become(gpu("a"), gpu("b"))
-    sweeper = Sweeper(nvml(driver.library))
-    places = {uuid: reading.identity.pci_bus_id for uuid, reading in sweep(sweeper).items()}
+    places = {uuid: reading.identity.pci_bus_id for uuid, reading in driver.sweep().items()}
     for name in "cdef":
         driver.become(gpu(name), gpu("b"))
-        found = sweep(sweeper)
+        found = driver.sweep()
         assert {uuid: reading.up for uuid, reading in found.items()} == {f"GPU-{name}": True, "GPU-b": True}
         assert found[f"GPU-{name}"].identity.pci_bus_id == places["GPU-a"]
 
 
 def test_a_lost_gpu_reopens_the_driver_at_growing_intervals(two: Driver, clock: Clock):
     """Reopening costs the healthy GPUs seconds: after one minute, two, four, and not after recovery."""
-    sweeper = Sweeper(nvml(two.library))
-    sweep(sweeper)
+    two.sweep()
     two.fail("GPU_IS_LOST", None, "GPU-a")
-    assert opened(two, sweeper, clock, 15, 32) == [1] * 5 + [2] * 9 + [3] * 17 + [4]
+    assert opened(two, clock, 15, 32) == [1] * 5 + [2] * 9 + [3] * 17 + [4]
     two.recover()
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
-    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 5) == [4] * 5
+    assert two.ups() == {"GPU-a": True, "GPU-b": True}
+    assert opened(two, clock, LONGEST_REOPEN_SECONDS, 5) == [4] * 5
     assert two.library.opened == 1
 
 
 def test_the_intervals_grow_up_to_a_maximum(two: Driver, clock: Clock):
-    sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
-    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 12) == list(range(1, 13))
+    assert opened(two, clock, LONGEST_REOPEN_SECONDS + 1, 12) == list(range(1, 13))
 
 
 def test_another_lost_gpu_resets_the_interval(two: Driver, clock: Clock):
-    sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
-    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 6)[-1] == 6
+    assert opened(two, clock, LONGEST_REOPEN_SECONDS + 1, 6)[-1] == 6
     clock.now -= LONGEST_REOPEN_SECONDS
     two.fail("GPU_IS_LOST", POWER, "GPU-b")
-    assert opened(two, sweeper, clock, REOPEN_AFTER_SECONDS + 1, 3) == [6, 7, 7]
+    assert opened(two, clock, REOPEN_AFTER_SECONDS + 1, 3) == [6, 7, 7]
 
 
 def test_a_failed_reopen_does_not_grow_the_interval(two: Driver, clock: Clock):
-    sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
-    sweep(sweeper)
+    two.sweep()
     clock.now += REOPEN_AFTER_SECONDS + 1
     real, two.library.nvmlInitWithFlags = two.library.nvmlInitWithFlags, lambda *_: 999
     for _ in range(5):
         with pytest.raises(DriverError, match="cannot be initialised"):
-            sweep(sweeper)
+            two.sweep()
         clock.now += LONGEST_REOPEN_SECONDS
     two.library.nvmlInitWithFlags = real
-    assert opened(two, sweeper, clock, 2 * REOPEN_AFTER_SECONDS + 1, 2) == [2, 3]
+    assert opened(two, clock, 2 * REOPEN_AFTER_SECONDS + 1, 2) == [2, 3]
 
 
 def test_a_gpu_that_is_no_longer_enumerated_reopens_the_driver(two: Driver, clock: Clock):
-    sweeper = Sweeper(nvml(two.library))
-    sweep(sweeper)
+    two.sweep()
     two.become(gpu("b"))
-    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
+    assert two.ups() == {"GPU-b": True, "GPU-a": False}
     clock.now += REOPEN_AFTER_SECONDS + 1
-    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
+    assert two.ups() == {"GPU-b": True, "GPU-a": False}
     assert two.asked(INIT) == 2
 
 
@@ -187,13 +177,12 @@ def test_a_gpu_that_is_no_longer_enumerated_reopens_the_driver(two: Driver, cloc
 def test_a_gpu_without_permission_or_power_does_not_reopen_the_driver(
     two: Driver, clock: Clock, code: str, known: bool
 ):
-    sweeper = Sweeper(nvml(two.library))
     if known:
-        sweep(sweeper)
+        two.sweep()
     two.fail(code, FIND, "GPU-a")
     for _ in range(3):
-        assert ups(sweeper) == {"GPU-b": True} | ({"GPU-a": False} if known else {})
-        assert sweeper.gpu_count == 2
+        assert two.ups() == {"GPU-b": True} | ({"GPU-a": False} if known else {})
+        assert two.sweeper.gpu_count == 2
         clock.now += LONGEST_REOPEN_SECONDS + 1
     assert two.asked(INIT) == 1
 
@@ -222,40 +211,41 @@ def test_a_slow_gpu_is_down_and_read_last(clock: Clock, function: str, known: bo
     seconds = [TOO_LONG if not known else 0.0]
     driver = Driver(gpu("a", SMALL), gpu("b"))
     slow(driver, clock, function, "GPU-a", seconds)
-    sweeper = Sweeper(nvml(driver.library, gpu_budget=BUDGET))
+    driver.configure(gpu_budget=BUDGET)
     if known:
-        sweep(sweeper)
+        driver.sweep()
         seconds.append(TOO_LONG)
     began = clock.now
-    assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
+    assert driver.ups() == {"GPU-a": False, "GPU-b": True}
     assert clock.now == began + TOO_LONG
     clock.now += LONGEST_REOPEN_SECONDS
-    reading = sweep(sweeper)
+    reading = driver.sweep()
     assert list(reading) == ["GPU-b", "GPU-a"]
     assert (len(reading["GPU-a"].mig), reading["GPU-a"].up) == (1 if known else 0, False)
-    assert {(device, error) for device, _, error in sweeper.calls.errors} == {("GPU-a", "TooSlow")}
+    assert {(device, error) for device, _, error in driver.errors()} == {("GPU-a", "TooSlow")}
     seconds.append(0.0)
-    assert ups(sweeper) == {"GPU-b": True, "GPU-a": True}
-    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert driver.ups() == {"GPU-b": True, "GPU-a": True}
+    assert driver.ups() == {"GPU-a": True, "GPU-b": True}
     assert driver.asked(INIT) == 1
 
 
 def test_a_gpu_that_is_slow_to_be_found_is_down_not_lost(two: Driver, clock: Clock):
     seconds = [0.0]
     slow(two, clock, FIND, "GPU-a", seconds)
-    sweeper = Sweeper(nvml(two.library, gpu_budget=BUDGET))
-    sweep(sweeper)
+    two.configure(gpu_budget=BUDGET)
+    two.sweep()
     seconds.append(TOO_LONG)
-    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 3) == [1, 1, 1]
-    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
-    assert sweeper.calls.errors == {("", "nvmlDeviceGetUUID", "TooSlow"): 4}
+    assert opened(two, clock, LONGEST_REOPEN_SECONDS, 3) == [1, 1, 1]
+    assert two.ups() == {"GPU-b": True, "GPU-a": False}
+    assert two.errors() == {("", "nvmlDeviceGetUUID", "TooSlow"): 4}
 
 
 def test_the_budget_is_per_gpu(clock: Clock):
     driver = Driver(*(gpu(name) for name in "abc"))
     for name in "abc":
         slow(driver, clock, POWER, f"GPU-{name}", [4.0])
-    assert ups(Sweeper(nvml(driver.library, gpu_budget=BUDGET))) == {f"GPU-{name}": True for name in "abc"}
+    driver.configure(gpu_budget=BUDGET)
+    assert driver.ups() == {f"GPU-{name}": True for name in "abc"}
 
 
 def test_slow_gpus_share_the_budget_of_one(clock: Clock):
@@ -264,28 +254,27 @@ def test_slow_gpus_share_the_budget_of_one(clock: Clock):
     seconds = [TOO_LONG]
     for name in "abc":
         slow(driver, clock, POWER, f"GPU-{name}", seconds)
-    sweeper = Sweeper(nvml(driver.library, gpu_budget=BUDGET))
-    sweep(sweeper)
+    driver.configure(gpu_budget=BUDGET)
+    driver.sweep()
     slow_ones = {f"GPU-{name}": False for name in "abc"}
     asked = []
     for _ in range(3):
         began = clock.now
-        assert ups(sweeper) == {"GPU-d": True, **slow_ones}
+        assert driver.ups() == {"GPU-d": True, **slow_ones}
         assert clock.now == began + TOO_LONG
         asked.append([driver.asked(POWER, f"GPU-{name}") for name in "abcd"])
-        assert sweeper.events.log.snapshot()[0] == {f"GPU-{name}" for name in "abcd"}
+        assert driver.sweeper.events.log.snapshot()[0] == {f"GPU-{name}" for name in "abcd"}
     assert asked == [[2, 1, 1, 2], [2, 2, 1, 3], [2, 2, 2, 4]]
-    assert {device for device, _, _ in sweeper.calls.errors} == set(slow_ones)
+    assert {device for device, _, _ in driver.errors()} == set(slow_ones)
     seconds.append(0.0)
-    assert ups(sweeper) == {"GPU-d": True} | dict.fromkeys(slow_ones, True)
+    assert driver.ups() == {"GPU-d": True} | dict.fromkeys(slow_ones, True)
 
 
 def test_a_gpu_that_comes_back_partitioned_differently_has_its_new_devices_only():
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
+    driver.sweep()
     driver.fail("GPU_IS_LOST", None, "GPU-a")
-    sweep(sweeper)
+    driver.sweep()
     driver.recover()
     driver.become(gpu("a", instance("new", gi=3)))
-    assert [device.uuid for device in sweep(sweeper)["GPU-a"].mig] == ["MIG-new"]
+    assert [device.uuid for device in driver.sweep()["GPU-a"].mig] == ["MIG-new"]

@@ -3,19 +3,7 @@
 import pytest
 
 from exporter.model import GpuReading, Memory, MigReading
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, nvml, process, refuse
-
-
-def read(driver: Driver) -> GpuReading:
-    """Return the reading of the one GPU in a first sweep."""
-    return again(Sweeper(nvml(driver.library)))
-
-
-def again(sweeper: Sweeper) -> GpuReading:
-    """Sweep and return the reading of the one GPU."""
-    [reading] = sweeper.sweep()
-    return reading
+from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, process, refuse
 
 
 def migs(reading: GpuReading) -> dict[str, MigReading]:
@@ -27,7 +15,7 @@ def migs(reading: GpuReading) -> dict[str, MigReading]:
 def test_every_reading_of_a_mig_device():
     """Readings of whole GPUs are None."""
     driver = Driver(gpu("a", LARGE), host_processes=[process(41, "MIG-large")])
-    reading = read(driver)
+    reading = driver.read()
     [mig] = reading.mig
     [found] = mig.processes
     assert (found.pid, found.memory) == (41, GIB)
@@ -57,44 +45,41 @@ def test_every_reading_of_a_mig_device():
 
 
 def test_all_slots_are_read_also_behind_empty_ones():
-    sweeper = Sweeper(nvml(Driver(gpu("a", SMALL, LARGE)).library))
-    assert list(migs(again(sweeper))) == ["MIG-large", "MIG-small"]
-    assert not sweeper.calls.errors
+    driver = Driver(gpu("a", SMALL, LARGE))
+    assert list(migs(driver.read())) == ["MIG-large", "MIG-small"]
+    assert not driver.errors()
 
 
 def test_a_new_layout_is_read_in_the_next_sweep():
     driver = Driver(gpu("a", SMALL, LARGE))
-    sweeper = Sweeper(nvml(driver.library))
-    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+    assert set(migs(driver.read())) == {"MIG-small", "MIG-large"}
     other = instance(
         "other", gi=2, start=0, profile="2g.4gb", memory_bytes="3712 MiB", size=2, multiprocessors=28
     )
     driver.become(gpu("a", SMALL, other))
-    after = migs(again(sweeper))
+    after = migs(driver.read())
     assert set(after) == {"MIG-small", "MIG-other"}
     assert (after["MIG-other"].profile, after["MIG-other"].instance_slices) == ("2g.4gb", 2)
     assert (after["MIG-other"].multiprocessors, after["MIG-other"].memory.total) == (28, 3712 * MIB)
-    assert not sweeper.calls.errors
+    assert not driver.errors()
     driver.become(gpu("a", SMALL, LARGE))
-    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+    assert set(migs(driver.read())) == {"MIG-small", "MIG-large"}
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-large") == 2
 
 
 def test_reused_ids_and_uuid_do_not_bring_old_facts_back():
     """The profile differs."""
     driver = Driver(gpu("a", LARGE))
-    sweeper = Sweeper(nvml(driver.library))
-    assert again(sweeper).mig[0].instance_slices == 3
+    assert driver.read().mig[0].instance_slices == 3
     driver.become(gpu("a", LARGE | {"profile": "4g.8gb", "multiprocessors": 56}))
-    [mig] = again(sweeper).mig
+    [mig] = driver.read().mig
     assert (mig.profile, mig.instance_slices, mig.multiprocessors) == ("4g.8gb", 4, 56)
 
 
 def test_fixed_facts_of_a_device_are_read_once():
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
-        again(sweeper)
+        driver.read()
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
     assert driver.asked("nvmlDeviceGetGpuInstanceById", "GPU-a") == 1
     assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 7 + 7 + 6
@@ -109,14 +94,13 @@ def test_a_refused_placement_is_asked_once_and_costs_nothing_else(function: str,
     """Only the administrator may see where a device lies."""
     driver = Driver(gpu("a", SMALL))
     driver.fail(code, function)
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
-        [mig] = again(sweeper).mig
+        [mig] = driver.read().mig
         assert (mig.gi_profile, mig.gi_start, mig.gi_size) == (None, None, None)
         assert (mig.instance_slices, mig.memory.total, mig.processes) == (1, 1856 * MIB, ())
     asked = sum(driver.asked(function, device) for device in ("GPU-a", "MIG-small"))
     assert asked == 1
-    assert sweeper.calls.failures() == (code == "NO_PERMISSION")
+    assert driver.sweeper.calls.failures() == (code == "NO_PERMISSION")
 
 
 @pytest.mark.parametrize("function", PLACING)
@@ -125,12 +109,11 @@ def test_a_failed_placement_is_asked_again(function: str, code: str):
     """Claims name a device by its placement."""
     driver = Driver(gpu("a", SMALL))
     driver.fail(code, function)
-    sweeper = Sweeper(nvml(driver.library))
-    [mig] = again(sweeper).mig
+    [mig] = driver.read().mig
     assert (mig.gi_start, mig.instance_slices) == (None, 1)
     driver.recover()
     for _ in range(2):
-        [mig] = again(sweeper).mig
+        [mig] = driver.read().mig
         assert (mig.gi_start, mig.gi_size) == (6, 1)
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 2
 
@@ -150,7 +133,7 @@ def test_implausible_attributes_are_unknown(blank: int):
         return code
 
     driver.library.nvmlDeviceGetAttributes_v2 = attributes
-    [mig] = read(driver).mig
+    [mig] = driver.read().mig
     assert (mig.compute_slices, mig.instance_slices, mig.memory_slices) == (None, None, None)
     assert (mig.multiprocessors, mig.profile, mig.fills_instance) == (None, "1g.2gb", False)
 
@@ -158,65 +141,60 @@ def test_implausible_attributes_are_unknown(blank: int):
 def test_facts_that_failed_are_asked_again():
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2")
-    sweeper = Sweeper(nvml(driver.library))
-    [mig] = again(sweeper).mig
+    [mig] = driver.read().mig
     assert (mig.instance_slices, mig.memory_slices, mig.profile) == (None, None, "1g.2gb")
     assert mig.memory is not None
     driver.recover()
-    assert again(sweeper).mig[0].instance_slices == 1
+    assert driver.read().mig[0].instance_slices == 1
 
 
 def test_unsupported_calls_are_tried_again_after_a_new_layout():
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
     for asked in (1, 1):
-        assert again(sweeper).utilization_percent is None
+        assert driver.read().utilization_percent is None
         assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == asked
     driver.become(gpu("a", LARGE))
-    again(sweeper)
+    driver.read()
     assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 2
     driver.become(gpu("a", mig={"enabled": False}))
-    assert again(sweeper).utilization_percent == 0
+    assert driver.read().utilization_percent == 0
 
 
 def test_unsupported_calls_are_tried_again_after_mig_is_disabled():
     driver = Driver(gpu("a", mig={"enabled": True}))
-    sweeper = Sweeper(nvml(driver.library))
-    assert again(sweeper).utilization_percent is None
+    assert driver.read().utilization_percent is None
     driver.become(gpu("a", mig={"enabled": False}))
-    assert again(sweeper).utilization_percent == 0
+    assert driver.read().utilization_percent == 0
 
 
 def test_unsupported_calls_are_remembered_by_mig_device():
     silent = [f"nvmlDeviceGetComputeRunningProcesses_{version}" for version in ("v2", "v3")]
     quiet = SMALL | {"unsupported": silent}
     driver = Driver(gpu("a", quiet, LARGE), host_processes=[process(41, "MIG-large")])
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
-        found = migs(again(sweeper))
+        found = migs(driver.read())
     assert driver.asked("nvmlDeviceGetComputeRunningProcesses_v3", "MIG-small") == 1
     assert [process.pid for process in found["MIG-large"].processes] == [41]
     driver.become(gpu("a", SMALL))
-    assert again(sweeper).mig[0].processes == ()
+    assert driver.read().mig[0].processes == ()
 
 
 def test_a_failing_reading_of_a_device_costs_that_reading():
     driver = Driver(gpu("a", SMALL, LARGE))
     for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
         driver.fail("NO_PERMISSION", function, "MIG-small")
-    sweeper = Sweeper(nvml(driver.library))
-    found = migs(again(sweeper))
+    found = migs(driver.read())
     assert found["MIG-small"].memory is None
     assert (found["MIG-small"].processes, found["MIG-small"].memory_slices) == ((), 1)
     assert found["MIG-large"].memory is not None
-    assert {device for device, _, _ in sweeper.calls.errors} == {"GPU-a"}
+    assert {device for device, _, _ in driver.errors()} == {"GPU-a"}
 
 
 def test_without_memory_of_the_gpu_memory_slices_are_unknown():
     driver = Driver(gpu("a", SMALL))
     for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
         refuse(driver, function, 4, {"GPU-a"})
-    reading = read(driver)
+    reading = driver.read()
     assert (reading.memory, reading.up) == (None, True)
     assert reading.mig[0].memory.total == 1856 * MIB
     assert (reading.mig[0].memory_slices, reading.mig[0].instance_slices) == (None, 1)
@@ -237,7 +215,7 @@ def test_memory_slices_are_counted_by_size(board: str, instance_mib: int, slices
     """A GPU of 7 compute slices has 8 of memory."""
     cut = instance("a", gi=1, start=0, size=slices, memory_bytes=f"{instance_mib} MiB")
     empty = {"memory_reserved": 0, "overhead": 0}
-    assert read(Driver(gpu("a", cut, memory_total=board, **empty))).mig[0].memory_slices == slices
+    assert Driver(gpu("a", cut, memory_total=board, **empty)).read().mig[0].memory_slices == slices
 
 
 @pytest.mark.parametrize(
@@ -248,7 +226,7 @@ def test_a_gpu_of_four_slices_has_four_memory_slices(profile: str, instance_mib:
     cut = instance("a", gi=1, start=0, profile=profile, size=slices, memory_bytes=f"{instance_mib} MiB")
     board = {"memory_total": "24 GiB", "memory_reserved": 0, "overhead": 0}
     driver = Driver(gpu("a", mig={"max_slices": 4, "instances": [cut]}, **board))
-    reading = read(driver)
+    reading = driver.read()
     [mig] = reading.mig
     assert reading.mig_slices == 4
     assert (mig.instance_slices, mig.memory_slices) == (slices, slices)
@@ -263,7 +241,7 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory():
     driver = Driver(
         gpu("a", *halves, SMALL), host_processes=[process(41, "MIG-0"), process(42, "MIG-1", memory="2 GiB")]
     )
-    found = migs(read(driver))
+    found = migs(driver.read())
     assert [found[f"MIG-{ci}"].memory_shared for ci in (0, 1)] == [True, True]
     assert not found["MIG-small"].memory_shared
     assert [found[f"MIG-{ci}"].memory.used for ci in (0, 1)] == [3 * GIB, 3 * GIB]
@@ -274,11 +252,11 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory():
 
 def test_uuids_of_old_drivers_are_kept():
     name = "MIG-GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f/7/0"
-    assert list(migs(read(Driver(gpu("a", SMALL | {"uuid": name}))))) == [name]
+    assert list(migs(Driver(gpu("a", SMALL | {"uuid": name})).read())) == [name]
 
 
 def test_mig_memory_of_an_old_driver_lacks_reserved():
     driver = Driver(gpu("a", LARGE), missing=["nvmlDeviceGetMemoryInfo_v2"])
-    assert read(driver).mig[0].memory == Memory(
+    assert driver.read().mig[0].memory == Memory(
         total=7424 * MIB, used=16 * MIB, free=7408 * MIB, reserved=None
     )

@@ -8,8 +8,7 @@ import pytest
 
 from exporter.demo.scenario.catalog import parse
 from exporter.model.mig_profiles import LISTINGS, MigProfile, MigProfiles, listed_profiles
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import MIB, NODE, Clock, Driver, gpu, instance, nvml, sweep
+from tests.hardware.making import MIB, NODE, Clock, Driver, gpu, instance
 
 REPORT = "nvmlDeviceGetGpuInstanceProfileInfoV"
 H100 = {"model": "NVIDIA H100 NVL", "memory_total": "95830 MiB", "architecture": 9}
@@ -38,12 +37,12 @@ def by_name(found: MigProfiles | None) -> Mapping[str, MigProfile]:
 
 def profiles(driver: Driver) -> MigProfiles | None:
     """Return the profiles of the first GPU in a first sweep."""
-    return one(Sweeper(nvml(driver.library)))
+    return one(driver)
 
 
-def one(sweeper: Sweeper) -> MigProfiles | None:
+def one(driver: Driver) -> MigProfiles | None:
     """Sweep and return the profiles of the first GPU."""
-    return next(iter(sweep(sweeper).values())).mig_profiles
+    return next(iter(driver.sweep().values())).mig_profiles
 
 
 @pytest.mark.parametrize("instances", [(), (instance("small", gi=7, start=6),)])
@@ -64,38 +63,35 @@ def test_the_driver_reports_all_profiles_with_and_without_mig_mode(instances):
 def test_the_driver_is_asked_once_per_model():
     """Profiles that a board lacks are neither failures nor unsupported calls."""
     driver = Driver(board("a"), board("b"))
-    sweeper = Sweeper(nvml(driver.library))
-    first, second = sweep(sweeper).values()
+    first, second = driver.sweep().values()
     assert first.mig_profiles == second.mig_profiles
     asked = driver.asked(REPORT, "GPU-a")
     assert asked
     assert driver.asked(REPORT, "GPU-b") == 0
-    sweep(sweeper)
+    driver.sweep()
     assert driver.asked(REPORT, "GPU-a") == asked
-    assert not sweeper.calls.errors
+    assert not driver.errors()
     assert "nvmlDeviceGetGpuInstanceProfileInfo" not in first.unsupported
 
 
 def test_a_changed_mig_mode_asks_again_and_a_new_partition_does_not():
     driver = Driver(board("a"))
-    sweeper = Sweeper(nvml(driver.library))
-    one(sweeper)
+    one(driver)
     asked = driver.asked(REPORT, "GPU-a")
     driver.become(board("a", instance("small", gi=7, start=6)))
-    assert by_name(one(sweeper))
+    assert by_name(one(driver))
     again = driver.asked(REPORT, "GPU-a")
     assert again == 2 * asked
     driver.become(board("a", instance("other", gi=8, start=5)))
-    one(sweeper)
+    one(driver)
     assert driver.asked(REPORT, "GPU-a") == again
 
 
 def test_a_lost_gpu_keeps_its_profiles():
     driver = Driver(board("a"))
-    sweeper = Sweeper(nvml(driver.library))
-    before = one(sweeper)
+    before = one(driver)
     driver.fail("GPU_IS_LOST", device="GPU-a")
-    [lost] = sweep(sweeper).values()
+    lost = driver.read()
     assert (lost.up, lost.mig_profiles) == (False, before)
 
 
@@ -120,44 +116,42 @@ def test_a_driver_without_the_call_leaves_the_table():
 
 def test_a_refusal_is_counted_once(clock: Clock):
     driver = Driver(gpu("a", **H100 | {"mig": {"enabled": False}}))
-    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.configure(clock=clock.monotonic)
     driver.fail("NO_PERMISSION", REPORT)
-    assert one(sweeper).source == "table"
-    counted = sum(sweeper.calls.errors.values())
+    assert one(driver).source == "table"
+    counted = sum(driver.errors().values())
     for _ in range(3):
         clock.now += 100
-        assert one(sweeper).source == "table"
-    assert sum(sweeper.calls.errors.values()) == counted
+        assert one(driver).source == "table"
+    assert sum(driver.errors().values()) == counted
 
 
 def test_a_failing_driver_is_asked_again_with_the_slow_readings(clock: Clock):
     driver = Driver(gpu("a", **H100 | {"mig": {"enabled": False, "profiles": SIZES}}))
-    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.configure(clock=clock.monotonic)
     driver.fail("UNKNOWN", REPORT)
-    assert one(sweeper).source == "table"
+    assert one(driver).source == "table"
     driver.recover()
     clock.now += 100
-    assert one(sweeper).source == "driver"
+    assert one(driver).source == "driver"
 
 
 def test_after_a_failure_another_gpu_of_the_model_is_asked():
     driver = Driver(*(gpu(name, **H100 | {"mig": {"profiles": SIZES}}) for name in "ab"))
-    sweeper = Sweeper(nvml(driver.library))
     driver.fail("UNKNOWN", REPORT, "GPU-a")
-    first, second = sweep(sweeper).values()
+    first, second = driver.sweep().values()
     assert (first.mig_profiles.source, second.mig_profiles.source) == ("table", "driver")
 
 
 def test_an_unreadable_mig_mode_keeps_known_profiles():
     driver = Driver(board("a"))
-    sweeper = Sweeper(nvml(driver.library))
-    before = one(sweeper)
+    before = one(driver)
     driver.fail("UNKNOWN", "nvmlDeviceGetMigMode")
-    assert one(sweeper) == before
-    assert sweeper.close()
-    assert one(sweeper) == before
+    assert one(driver) == before
+    assert driver.sweeper.close()
+    assert one(driver) == before
     driver.recover()
-    assert [one(sweeper), one(sweeper)] == [before, before]
+    assert [one(driver), one(driver)] == [before, before]
 
 
 @pytest.mark.parametrize("name", [b"", b"MIG", b"MIG \xff\xfe", b"1g.2gb", b"MIG 1g.2gb\n", b"x" * 96])
@@ -172,11 +166,10 @@ def test_an_invalid_name_costs_that_profile(name):
         return code
 
     setattr(driver.library, REPORT, report)
-    sweeper = Sweeper(nvml(driver.library))
-    [reading] = sweep(sweeper).values()
+    reading = driver.read()
     assert reading.up
     assert by_name(reading.mig_profiles).keys() == {size["name"] for size in SIZES} - {"1g.2gb"}
-    assert not sweeper.calls.errors
+    assert not driver.errors()
 
 
 @pytest.mark.parametrize("size", [0, 2**64 - 1])

@@ -5,8 +5,7 @@ import pytest
 from exporter.model import DriverInfo, GpuReading
 from exporter.model.poll_result import OTHER_PIDS
 from exporter.nvml.readings.gpu_processes import ListTrust, list_trust
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import LARGE, Driver, gpu, nvml, process
+from tests.hardware.making import LARGE, Driver, gpu, process
 
 
 def read(version: str, *, machine: bool, cut: bool = False) -> GpuReading:
@@ -14,11 +13,10 @@ def read(version: str, *, machine: bool, cut: bool = False) -> GpuReading:
     node = {"name": "n", "driver_version": version, "nvml_version": "12", "cuda_version": 12000}
     running = process(41, "MIG-large" if cut else "GPU-a", load={"high": 80})
     driver = Driver(gpu("a", LARGE) if cut else gpu("a"), node=node, host_processes=[running])
-    sweeper = Sweeper(nvml(driver.library, machine_pids=lambda: machine))
-    list(sweeper.sweep())
+    driver.configure(machine_pids=lambda: machine)
+    driver.sweep()
     driver.advance(5)
-    [reading] = sweeper.sweep()
-    return reading
+    return driver.read()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.gpu_processes import InstanceIds, read_utilization, running
 from exporter.nvml.readings.samples import SampleReader
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
+from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, process, ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
@@ -302,7 +301,7 @@ def test_beside_implausible_samples_no_process_is_known_to_be_idle():
 def test_a_sweep_reports_unknown_utilization_beside_implausible_samples():
     driver = Driver(gpu("a"), host_processes=[process(41, GPU), process(42, GPU)])
     setattr(driver.library, SAMPLES, samples(sample(50554, 1000, 37100), sample(42, 1001, 7)))
-    [reading] = Sweeper(nvml(driver.library)).sweep()
+    reading = driver.read()
     assert [each.pid for each in reading.processes] == [41, 42]
     assert reading.process_utilization == {41: None, 42: 7, 50554: None}
     assert reading.withheld["utilization"] == "ImpossibleSample"
@@ -331,7 +330,7 @@ def test_a_process_listed_by_several_compute_instances_is_attributed_to_none():
         return lists(*(context(pid) for pid in there[uuid]))(handle, count, infos)
 
     setattr(driver.library, COMPUTE, listing)
-    [reading] = Sweeper(nvml(driver.library)).sweep()
+    reading = driver.read()
     found = {
         mig.uuid: None if mig.processes is None else [each.pid for each in mig.processes]
         for mig in reading.mig

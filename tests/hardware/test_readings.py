@@ -10,8 +10,7 @@ from exporter.metrics import GROUPS
 from exporter.model import Bar1, Ecc, EncoderSessions, PcieLink, Repairs
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.device_reader import DeviceReader
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, nvml, sweep
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes
 
 GPU = "GPU-a"
@@ -272,23 +271,22 @@ def test_link_states_come_from_a_call_where_there_is_no_field(
 
 def test_every_call_has_a_known_group(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL, LARGE))
-    sweeper = Sweeper(nvml(driver.library, pcie_throughput=True))
-    readings = sweep(sweeper)
-    assert set(sweeper.calls.asked) <= set(GROUPS)
-    assert set(sweeper.calls.seconds) <= set(GROUPS)
-    assert set(sweeper.calls.driver_microseconds) <= set(GROUPS)
+    driver.configure(pcie_throughput=True)
+    readings = driver.sweep()
+    assert set(driver.sweeper.calls.asked) <= set(GROUPS)
+    assert set(driver.sweeper.calls.seconds) <= set(GROUPS)
+    assert set(driver.sweeper.calls.driver_microseconds) <= set(GROUPS)
     assert all(set(reading.withheld) <= set(GROUPS) for reading in readings.values())
-    assert {"core", "memory", "power", "processes", "modes"} <= set(sweeper.calls.asked)
+    assert {"core", "memory", "power", "processes", "modes"} <= set(driver.sweeper.calls.asked)
 
 
 def test_calls_are_counted_for_their_own_group(driver: Driver):
     driver.become(gpu("a"), gpu("b"), gpu("c"))
-    sweeper = Sweeper(nvml(driver.library))
     for sweeps in (1, 2):
-        sweep(sweeper)
-        assert sweeper.calls.asked["memory"] == 3 * sweeps
+        driver.sweep()
+        assert driver.sweeper.calls.asked["memory"] == 3 * sweeps
         # The shares of the whole GPU, and those of its processes.
-        assert sweeper.calls.asked["utilization"] == 2 * 3 * sweeps
+        assert driver.sweeper.calls.asked["utilization"] == 2 * 3 * sweeps
 
 
 def test_a_failure_is_the_reason_of_its_group():
@@ -302,22 +300,21 @@ def test_a_failure_is_the_reason_of_its_group():
 
 def test_fields_are_one_call_per_gpu_and_sweep(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
+    driver.sweep()
     before = [driver.asked("nvmlDeviceGetFieldValues", name) for name in ("GPU-a", "GPU-b")]
     for _ in range(3):
-        sweep(sweeper)
+        driver.sweep()
     after = [driver.asked("nvmlDeviceGetFieldValues", name) for name in ("GPU-a", "GPU-b")]
     assert [now - then for now, then in zip(after, before, strict=True)] == [3, 3]
 
 
 def test_facts_and_refusals_cost_no_calls_after_the_first_sweep(driver: Driver):
     clock = Clock()
-    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.configure(clock=clock.monotonic)
     counts = []
     for _ in range(4):
         before = driver.library.calls.copy()
-        sweep(sweeper)
+        driver.sweep()
         # Too short for what is not read in every sweep.
         clock.now += 2.0
         made = driver.library.calls - before
@@ -328,9 +325,9 @@ def test_facts_and_refusals_cost_no_calls_after_the_first_sweep(driver: Driver):
 
 def test_no_sweep_calls_a_function_that_changes_a_gpu(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL, LARGE))
-    sweeper = Sweeper(nvml(driver.library, pcie_throughput=True))
+    driver.configure(pcie_throughput=True)
     for _ in range(2):
-        sweep(sweeper)
+        driver.sweep()
     # Sets of events are sets.
     names = {name for name, _ in driver.library.calls if not name.startswith("nvmlEvent")}
     assert names

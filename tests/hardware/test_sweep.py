@@ -4,16 +4,9 @@ from typing import Any
 
 import pytest
 
-from exporter.model import DriverInfo, GpuReading, Memory
-from exporter.nvml.sweep import Sweeper
+from exporter.model import DriverInfo, Memory
 from tests.hardware import tiny
-from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, nvml, process, sweep
-
-
-def only(driver: Driver) -> GpuReading:
-    """Return the reading of the one GPU in a first sweep."""
-    [reading] = Sweeper(nvml(driver.library)).sweep()
-    return reading
+from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, process
 
 
 def test_every_reading_of_a_gpu(clock: Clock):
@@ -21,8 +14,8 @@ def test_every_reading_of_a_gpu(clock: Clock):
         gpu("a", minor=3, compute_mode="exclusive_process", pcie_replays=2),
         host_processes=[process(41, "GPU-a", load={"high": 50})],
     )
-    sweeper = Sweeper(nvml(driver.library, boot_clock=lambda: 77.5, clock=lambda: 77.0))
-    [reading] = sweeper.sweep()
+    driver.configure(boot_clock=lambda: 77.5, clock=lambda: 77.0)
+    reading = driver.read()
     identity = reading.identity
     assert (identity.uuid, identity.index, identity.minor) == ("GPU-a", 0, 3)
     assert (identity.model, identity.architecture, identity.vendor) == ("NVIDIA Test", "Ampere", "nvidia")
@@ -46,27 +39,25 @@ def test_every_reading_of_a_gpu(clock: Clock):
     assert (reading.boot_seconds, reading.sweep, reading.mig_complete) == (77.5, 1, True)
     assert [found.pid for found in reading.processes] == [41]
     assert reading.process_utilization == {41: reading.utilization_percent}
-    assert sweeper.driver == DriverInfo(
+    assert driver.sweeper.driver == DriverInfo(
         driver_version="550.90.07", nvml_version="12.550.90.07", cuda_version="12.4"
     )
-    assert not sweeper.calls.errors
+    assert not driver.errors()
 
 
 def test_an_added_gpu_is_read_in_the_next_sweep(driver: Driver):
-    sweeper = Sweeper(nvml(driver.library))
-    assert list(sweep(sweeper)) == ["GPU-a"]
+    assert list(driver.sweep()) == ["GPU-a"]
     driver.become(gpu("a"), gpu("b"))
-    assert list(sweep(sweeper)) == ["GPU-a", "GPU-b"]
-    assert sweeper.gpu_count == 2
+    assert list(driver.sweep()) == ["GPU-a", "GPU-b"]
+    assert driver.sweeper.gpu_count == 2
 
 
 def test_readings_follow_their_gpu_when_indices_change():
     a, b = gpu("a", minor=0), gpu("b", minor=1, fan=70)
     driver = Driver(a, b)
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
+    driver.sweep()
     driver.become(b, a)
-    after = sweep(sweeper)
+    after = driver.sweep()
     assert [(name, reading.identity.index) for name, reading in after.items()] == [("GPU-b", 0), ("GPU-a", 1)]
     assert after["GPU-b"].fan_percent == 70
     assert after["GPU-b"].identity.minor == 1
@@ -79,13 +70,12 @@ def test_a_uuid_listed_twice_is_read_once(driver: Driver):
 
     driver.become(gpu("a"), gpu("b"))
     driver.library.nvmlDeviceGetUUID = uuid
-    assert [reading.identity.uuid for reading in Sweeper(nvml(driver.library)).sweep()] == ["GPU-a"]
+    assert list(driver.sweep()) == ["GPU-a"]
 
 
 def test_the_name_is_asked_once_and_the_uuid_in_every_sweep(driver: Driver):
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
-        sweep(sweeper)
+        driver.sweep()
     assert driver.asked("nvmlDeviceGetName", "GPU-a") == 1
     assert driver.asked("nvmlDeviceGetUUID", "GPU-a") == 3
 
@@ -103,8 +93,7 @@ def test_an_old_driver_is_read_by_its_older_calls():
         "nvmlSystemGetCudaDriverVersion_v2",
     )
     driver = Driver(missing=missing, host_processes=[process(41, "GPU-a")])
-    sweeper = Sweeper(nvml(driver.library))
-    [reading] = sweeper.sweep()
+    reading = driver.read()
     assert reading.memory == Memory(
         total=16 * GIB, used=(612 + 1024) * MIB, free=16 * GIB - (612 + 1024) * MIB, reserved=None
     )
@@ -112,30 +101,29 @@ def test_an_old_driver_is_read_by_its_older_calls():
     assert [found.pid for found in reading.processes] == [41]
     assert reading.mig_enabled is False
     assert (reading.identity.architecture, reading.memory_temperature_celsius) == (None, None)
-    assert sweeper.driver.cuda_version is None
-    assert not sweeper.calls.errors
+    assert driver.sweeper.driver.cuda_version is None
+    assert not driver.errors()
 
 
 def test_missing_sensors_are_none_and_no_failure():
     driver = Driver(gpu("a", fan=None, memory_temperature=False, serial=None))
-    sweeper = Sweeper(nvml(driver.library))
-    [reading] = sweeper.sweep()
+    reading = driver.read()
     assert (reading.fan_percent, reading.memory_temperature_celsius, reading.identity.serial) == (None,) * 3
     assert reading.up
-    assert not sweeper.calls.errors
+    assert not driver.errors()
 
 
 @pytest.mark.parametrize("percent", [101, 250, 4_294_967_295])
 def test_utilization_above_100_percent_is_unknown(driver: Driver, percent: int):
     driver.library.nvmlDeviceGetUtilizationRates = tiny.fills(gpu=percent, memory=40)
-    reading = only(driver)
+    reading = driver.read()
     assert (reading.utilization_percent, reading.memory_copy_percent) == (None, 40)
 
 
 @pytest.mark.parametrize(("celsius", "believed"), [(0, None), (-1, None), (255, None), (1, 1), (104, 104)])
 def test_implausible_temperatures_are_unknown(driver: Driver, celsius: int, believed: int | None):
     driver.library.nvmlDeviceGetTemperatureV = tiny.fills(temperature=celsius)
-    assert only(driver).temperature_celsius == believed
+    assert driver.read().temperature_celsius == believed
 
 
 @pytest.mark.parametrize(
@@ -150,14 +138,14 @@ def test_implausible_temperatures_are_unknown(driver: Driver, celsius: int, beli
 )
 def test_inconsistent_memory_is_unknown(driver: Driver, figures: dict[str, int]):
     driver.library.nvmlDeviceGetMemoryInfo_v2 = tiny.fills(**figures)
-    reading = only(driver)
+    reading = driver.read()
     assert reading.memory is None
     assert reading.up
 
 
 def test_an_unavailable_minor_is_unknown(driver: Driver):
     driver.library.nvmlDeviceGetMinorNumber = tiny.writes(2**32 - 1)
-    assert only(driver).identity.minor is None
+    assert driver.read().identity.minor is None
 
 
 @pytest.mark.parametrize(
@@ -166,16 +154,15 @@ def test_an_unavailable_minor_is_unknown(driver: Driver):
 )
 def test_implausible_process_memory_is_unknown(driver: Driver, told: int, kept: int | None):
     driver.library.nvmlDeviceGetComputeRunningProcesses_v3 = tiny.lists(tiny.context(41, memory=told))
-    [found] = only(driver).processes
+    [found] = driver.read().processes
     assert (found.pid, found.memory) == (41, kept)
 
 
 def test_unsupported_calls_are_remembered_by_gpu(driver: Driver):
     silent = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetProcessUtilization")
     driver.become(gpu("a", unsupported=list(silent)), gpu("b"))
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
-        readings = sweep(sweeper)
+        readings = driver.sweep()
     for name in silent:
         assert driver.asked(name, "GPU-a") == 1
         assert name in readings["GPU-a"].unsupported
@@ -188,14 +175,13 @@ def test_unsupported_calls_are_remembered_by_gpu(driver: Driver):
 
 def test_a_known_clock_survives_an_invalid_argument(driver: Driver):
     """Boards without it answer so from the start; later it is a failure."""
-    sweeper = Sweeper(nvml(driver.library))
-    [before] = sweep(sweeper).values()
+    before = driver.read()
     driver.fail("INVALID_ARGUMENT", "nvmlDeviceGetClockInfo")
-    [failing] = sweep(sweeper).values()
+    failing = driver.read()
     assert not failing.clocks_megahertz
-    assert sweeper.calls.errors["GPU-a", "nvmlDeviceGetClockInfo", "InvalidArgument"] == 4
+    assert driver.errors()["GPU-a", "nvmlDeviceGetClockInfo", "InvalidArgument"] == 4
     driver.recover()
-    [after] = sweep(sweeper).values()
+    after = driver.read()
     assert after.clocks_megahertz.keys() == before.clocks_megahertz.keys() != set()
 
 
@@ -204,20 +190,18 @@ def test_an_unsupported_argument_does_not_affect_others(driver: Driver):
         return 3 if kind.value == 3 else tiny.writes(100 + kind.value)(reference)
 
     driver.library.nvmlDeviceGetClockInfo = clock
-    assert only(driver).clocks_megahertz == {"graphics": 100, "sm": 101, "memory": 102}
+    assert driver.read().clocks_megahertz == {"graphics": 100, "sm": 101, "memory": 102}
 
 
 def test_a_reopened_driver_is_asked_for_unsupported_calls_again(driver: Driver):
     driver.become(gpu("a", unsupported=["nvmlDeviceGetPowerUsage"]))
-    sweeper = Sweeper(nvml(driver.library))
-    assert sweep(sweeper)["GPU-a"].power_milliwatts is None
-    sweeper.close()
+    assert driver.sweep()["GPU-a"].power_milliwatts is None
+    driver.sweeper.close()
     driver.become(gpu("a"))
-    assert sweep(sweeper)["GPU-a"].power_milliwatts == 20_000
+    assert driver.sweep()["GPU-a"].power_milliwatts == 20_000
 
 
 def test_a_driver_without_gpus_is_no_failure(driver: Driver):
     driver.become()
-    sweeper = Sweeper(nvml(driver.library))
-    assert sweep(sweeper) == {}
-    assert sweeper.gpu_count == 0
+    assert driver.sweep() == {}
+    assert driver.sweeper.gpu_count == 0
