@@ -78,7 +78,7 @@ class Driver:
         self._show((*self._faults, fault))
 
     def hang(self, function: str | None = None, device: str | None = None) -> None:
-        """Let calls not return."""
+        """Let calls hang."""
         self._show((*self._faults, NvmlHang(kind="nvml_hang", function=function, device=device)))
 
     def recover(self) -> None:
@@ -200,7 +200,7 @@ def refuse(driver: Driver, function: str, code: int, devices: set[str]) -> None:
 
     def call(*arguments: Any) -> int:
         answer = real(*arguments)
-        handle = tiny.found(arguments[-1]) if function.endswith("ByIndex") else arguments[0]
+        handle = tiny.handle_of(arguments[-1]) if function.endswith("ByIndex") else arguments[0]
         device = driver.library.board.by_address.get(tiny.address(handle))
         return code if device is not None and device.spec.uuid in devices else answer
 

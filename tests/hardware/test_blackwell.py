@@ -20,7 +20,7 @@ NEWEST = {"node": {"name": "n", "driver_version": "580.82.07", "nvml_version": "
 FIELDS, REPAIR = "nvmlDeviceGetFieldValues", "nvmlDeviceGetRepairStatus"
 C2C_MODE, PROTECTED = "nvmlDeviceGetC2cModeInfoV", "nvmlDeviceGetConfComputeProtectedMemoryUsage"
 NOT_SUPPORTED, NO_PERMISSION = 3, 4
-# The decoding macros of nvml.h, written out: shift and width of each part, and its words from 1 on.
+# The decoding macros of nvml.h, written out: shift and width of each part, and its values from 1 on.
 PARTS = {
     "degraded_bandwidth": (0, 2, (True, False)),
     "route_recovery": (2, 2, (True, False)),

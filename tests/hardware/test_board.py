@@ -1,4 +1,4 @@
-"""Firmware, capability, fabric and the MIG mode to come: what tells a board from another of its model."""
+"""Firmware, capability, fabric and the MIG mode to come: what distinguishes boards of one model."""
 
 from types import SimpleNamespace
 

@@ -9,7 +9,7 @@ from exporter.nvml.topology import DRIVER, BoundDevices, normalize_pci
 
 @pytest.fixture
 def sys_root(tmp_path: Path) -> Path:
-    """Give a sysfs in which the driver is bound to one GPU."""
+    """Return a sysfs in which the driver is bound to one GPU."""
     (tmp_path / DRIVER / "0000:07:00.0").mkdir(parents=True)
     for name in ("bind", "module", "new_id", "uevent"):
         (tmp_path / DRIVER / name).touch()

@@ -20,31 +20,31 @@ LIMIT, POWER = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerUsage"
 
 @pytest.fixture
 def polled(clock: Clock, driver: Driver) -> Polled:
-    """Give the driver of one GPU, swept every five seconds."""
+    """Return the driver of one GPU, swept every five seconds."""
     return Polled(clock, driver)
 
 
 def hopper(name: str, *instances: dict[str, Any]) -> dict[str, Any]:
-    """Make a GPU with GPM."""
+    """Return a GPU with GPM."""
     return gpu(name, *instances, architecture=9, **({} if instances else {"mig": {"enabled": False}}))
 
 
 def whole(*, busy: bool = False) -> Driver:
-    """Make eight whole GPUs; busy ones have a process each."""
+    """Return eight whole GPUs; busy ones have a process each."""
     names = [str(place) for place in range(8)]
     held = [process(1000 + place, f"GPU-{name}") for place, name in enumerate(names) if busy]
     return Driver(*map(hopper, names), host_processes=held)
 
 
 def cut(*, busy: bool = False) -> Driver:
-    """Make eight GPUs with seven MIG devices each; busy ones have a process each."""
+    """Return eight GPUs with seven MIG devices each; busy ones have a process each."""
     parts = {
         str(place): [instance(f"{place}-{slot}", gi=7 + slot, start=slot) for slot in range(7)]
         for place in range(8)
     }
-    devices = [part["uuid"] for each in parts.values() for part in each]
+    devices = [cut["uuid"] for cuts in parts.values() for cut in cuts]
     held = [process(1000 + place, uuid) for place, uuid in enumerate(devices) if busy]
-    return Driver(*(hopper(name, *each) for name, each in parts.items()), host_processes=held)
+    return Driver(*(hopper(name, *cuts) for name, cuts in parts.items()), host_processes=held)
 
 
 @pytest.mark.parametrize(

@@ -22,22 +22,22 @@ class Node:
         self._reader = SampleReader(ticking())
 
     def run(self, pid: int, percent: int, ago: float = 0.0) -> None:
-        """Let the driver take a sample of a process, with the time of the wall clock."""
+        """Add a sample of a process, with the time of the wall clock, to the driver's."""
         self.records.append(sample(pid, int((self.clock.time() - ago) * 1e6), percent))
 
     def read(self, uuid: str = GPU) -> dict[int, int | None] | None:
-        """Read what is newer than the last sample, the driver's buffer being as long as can be."""
+        """Read what is newer than the last sample; the driver keeps all samples."""
         calls = installed(**{SAMPLES: samples(*self.records, asked=self.asked)})
         return read_utilization(self._reader, calls, uuid, HANDLE, ())
 
     def forget(self) -> None:
-        """Let the reader know of no GPU any more."""
+        """Let the reader forget all GPUs."""
         self._reader.keep_only([])
 
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
-    """Give a node where one process has run and was read."""
+    """Return a node where one process has run and was read."""
     clock = Clock()
     monkeypatch.setattr("exporter.nvml.readings.samples.time", clock)
     node = Node(clock)

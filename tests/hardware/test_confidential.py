@@ -16,12 +16,12 @@ BUSY = {"host_processes": [process(41, "GPU-a")]}
 
 
 def node(**mode: Any) -> dict[str, Any]:
-    """Make a node in a mode of confidential computing."""
+    """Return a node in a mode of confidential computing."""
     return {"node": NODE | {"confidential": mode}}
 
 
 def whole(**changes: Any) -> dict[str, Any]:
-    """Make a GPU that is not in MIG mode."""
+    """Return a GPU that is not in MIG mode."""
     return gpu("a", architecture=9, mig={"enabled": False}, **changes)
 
 
@@ -67,7 +67,7 @@ def test_a_disabled_mode_is_known_and_not_asked_for_readiness(clock: Clock):
         False,
         None,
     )
-    assert [each.pid for each in reading.processes or ()] == [41]
+    assert [process.pid for process in reading.processes or ()] == [41]
     assert polled.driver.asked(READY) == 0
 
 
@@ -106,7 +106,7 @@ def test_an_empty_process_list_is_unknown_where_processes_are_hidden():
 def test_with_developer_tools_process_lists_are_complete():
     busy, idle = node(developer_tools=True) | BUSY, node(developer_tools=True)
     reading = Driver(whole(), **busy).sweep()["GPU-a"]
-    assert [each.pid for each in reading.processes or ()] == [41]
+    assert [process.pid for process in reading.processes or ()] == [41]
     assert Driver(whole(), **idle).sweep()["GPU-a"].processes == ()
 
 
@@ -115,7 +115,7 @@ def test_a_list_with_processes_is_used_whatever_the_mode():
     driver.sweep()
     driver.sweeper._gpus.trust = ListTrust(hidden=CONFIDENTIAL_LISTS)
     reading = driver.sweep()["GPU-a"]
-    assert [each.pid for each in reading.processes or ()] == [41]
+    assert [process.pid for process in reading.processes or ()] == [41]
     assert reading.withheld.get("processes") is None
 
 

@@ -244,4 +244,4 @@ def test_a_failing_callback_does_not_stop_the_watcher(watch: Watch, caplog: pyte
 
     assert [xid for *_, xid in watched.events(2)] == [13, 31]
     assert watched.watched() == {"GPU-a"}
-    assert len([each for each in caplog.records if "could not be read" in each.message]) == 1
+    assert len([record for record in caplog.records if "could not be read" in record.message]) == 1

@@ -1,4 +1,4 @@
-"""The profiling metric: two buffers for each device, a window from sweep to sweep, nothing left behind."""
+"""GPM: two buffers for each device, a window from sweep to sweep, nothing leaked."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ SINGLE = instance("single", 5, start=5)
 
 
 def load(percent: float) -> dict[str, Any]:
-    """Make a steady load."""
+    """Return a steady load."""
     return {"load": {"high": percent}}
 
 
@@ -77,7 +77,7 @@ class Node:
 
 @pytest.fixture
 def node() -> Iterator[Callable[..., Node]]:
-    """Make a Hopper GPU that is half busy, or another driver; check in the end that no buffer was misused."""
+    """Return a function that makes a half busy Hopper GPU, or another driver; no buffer may be misused."""
     clock, nodes = Clock(), []
 
     def make(*gpus: dict[str, Any], **parts: Any) -> Node:
@@ -175,8 +175,8 @@ def test_compute_instances_of_one_gpu_instance_have_their_own_shares(node: Calla
         board.mig(slot, alone=False)
     board.after(10)
     profiles = [board.mig(slot, alone=False) for slot in (0, 1)]
-    assert [graphics(each) for each in profiles] == pytest.approx([0.9, 0.3])
-    assert all("dram" not in each.active and not each.engines for each in profiles)
+    assert [graphics(profile) for profile in profiles] == pytest.approx([0.9, 0.3])
+    assert all("dram" not in profile.active and not profile.engines for profile in profiles)
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
 
 
@@ -184,19 +184,19 @@ def test_all_mig_devices_of_a_gpu_are_read_by_their_kind(node: Callable[..., Nod
     running = [process(41, "MIG-first", **load(90)), process(42, "MIG-single", **load(30))]
     board = node(gpu("a", FIRST, SECOND, SINGLE, architecture=9), host_processes=running)
     assert board.migs() == {}
-    found = board.after(5).migs()
-    assert {uuid: graphics(each) for uuid, each in found.items()} == pytest.approx(
+    profiles = board.after(5).migs()
+    assert {uuid: graphics(profile) for uuid, profile in profiles.items()} == pytest.approx(
         {"MIG-first": 0.9, "MIG-second": 0, "MIG-single": 0.3}
     )
-    assert {uuid for uuid, each in found.items() if "dram" in each.active} == {"MIG-single"}
+    assert {uuid for uuid, profile in profiles.items() if "dram" in profile.active} == {"MIG-single"}
     assert node().migs() == {}
 
 
 def test_a_compute_instance_that_does_not_fill_its_gpu_instance_is_asked_itself(node: Callable[..., Node]):
     board = node(gpu("a", FIRST, architecture=9), host_processes=[process(41, "MIG-first", **load(90))])
     board.migs()
-    found = board.after(5).migs()
-    assert graphics(found["MIG-first"]) == pytest.approx(0.9)
+    profiles = board.after(5).migs()
+    assert graphics(profiles["MIG-first"]) == pytest.approx(0.9)
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
 
 
@@ -205,8 +205,8 @@ def test_two_devices_that_both_claim_a_gpu_instance_are_asked_themselves(node: C
     whole = [one | {"profile": "3g.8gb"} for one in (FIRST, SECOND)]
     board = node(gpu("a", *whole, architecture=9), host_processes=[process(41, "MIG-first", **load(90))])
     board.migs()
-    found = board.after(5).migs()
-    assert {uuid: graphics(each) for uuid, each in found.items()} == pytest.approx(
+    profiles = board.after(5).migs()
+    assert {uuid: graphics(profile) for uuid, profile in profiles.items()} == pytest.approx(
         {"MIG-first": 0.9, "MIG-second": 0}
     )
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
@@ -219,13 +219,13 @@ def test_an_unreadable_slot_costs_its_neighbours_no_meter(node: Callable[..., No
     board = node(gpu("a", SINGLE, other, architecture=9), host_processes=running)
     refuse(board.driver, "nvmlDeviceGetUUID", 999, {"MIG-other"})
     board.migs()
-    assert {uuid: graphics(each) for uuid, each in board.after(5).migs().items()} == {
+    assert {uuid: graphics(profile) for uuid, profile in board.after(5).migs().items()} == {
         "MIG-single": pytest.approx(0.3)
     }
     changed = instance("changed", 4, start=4)
     board.driver.become(gpu("a", SINGLE, other, changed, architecture=9), host_processes=running)
     board.after(5).migs()
-    assert {uuid: graphics(each) for uuid, each in board.after(5).migs().items()} == {
+    assert {uuid: graphics(profile) for uuid, profile in board.after(5).migs().items()} == {
         "MIG-single": pytest.approx(0.3),
         "MIG-changed": 0,
     }
@@ -368,16 +368,16 @@ def test_refused_metrics_are_remembered_and_nothing_else_is_forgotten(node: Call
 
 def test_pcie_bytes_always_come_from_one_counter(node: Callable[..., Node]):
     """From GPM if the GPU has it, else from its fields; NVLink bytes always from its fields."""
-    told = {"pcie_transmit": 7 << 32, "nvlink_transmit": 5}
+    from_fields = {"pcie_transmit": 7 << 32, "nvlink_transmit": 5}
     board = node(node=NEW)
     board.gpu()
     profile = board.after(10).gpu()
-    both = counted(board.calls, "GPU-a", told, profile)
+    both = counted(board.calls, "GPU-a", from_fields, profile)
     assert both == {"nvlink_transmit": 5, **profile.bytes_total}
-    assert counted(board.calls, "GPU-a", told, None) == {"nvlink_transmit": 5}
+    assert counted(board.calls, "GPU-a", from_fields, None) == {"nvlink_transmit": 5}
     older = node(gpu("a", architecture=8))
     assert older.gpu() is None
-    assert counted(older.calls, "GPU-a", told, None) == told
+    assert counted(older.calls, "GPU-a", from_fields, None) == from_fields
 
 
 @pytest.mark.parametrize(("code", "for_good"), [("INVALID_ARGUMENT", True), ("UNKNOWN", False)])

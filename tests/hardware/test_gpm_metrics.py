@@ -1,4 +1,4 @@
-"""What is believed of a profiling metric's numbers, and drivers that stumble over an id they do not know."""
+"""Decoding of GPM metrics, and drivers that fail on an unknown id."""
 
 import math
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
 
 
 def decoded(values: list[tuple[int, float]]) -> Profile:
-    """Decode what a meter tells by the number of the metric."""
+    """Decode values by metric number."""
     return decode((METRICS[number], raw) for number, raw in values)
 
 
@@ -50,13 +50,13 @@ def test_implausible_shares_are_unknown(raw: float, share: float | None):
 
 def test_traffic_is_in_bytes_per_second_by_direction():
     """The driver counts MiB, and receives on NVLink before it transmits."""
-    found = decoded([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
-    assert found.rates == {
+    profile = decoded([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
+    assert profile.rates == {
         "pcie_transmit": 1 << 20,
         "pcie_receive": 2 << 20,
         "nvlink_receive": 3.5 * (1 << 20),
     }
-    assert found.bytes_total == {"pcie_transmit": 10**15}
+    assert profile.bytes_total == {"pcie_transmit": 10**15}
 
 
 def test_engines_of_one_kind_are_averaged():
@@ -77,7 +77,7 @@ def test_every_metric_is_requested_once():
 
 
 class Meter:
-    """A library that knows ``values``; its call fails as a whole, with ``code``, over ids above ``last``."""
+    """A library with ``values`` by metric; its call fails with ``code`` if an id is above ``last``."""
 
     def __init__(self, values: Mapping[int, float], last: int = 1000, code: int = 2) -> None:
         self.values, self.last, self.code = dict(values), last, code
@@ -100,11 +100,11 @@ class Meter:
             struct = reference._obj
             self.asked.append(struct.numMetrics)
             asked = struct.metrics[: struct.numMetrics]
-            if any(each.metricId > self.last for each in asked):
+            if any(entry.metricId > self.last for entry in asked):
                 return self.code
-            for each in asked:
-                if each.metricId in self.values:
-                    each.nvmlReturn, each.value = 0, self.values[each.metricId]
+            for entry in asked:
+                if entry.metricId in self.values:
+                    entry.nvmlReturn, entry.value = 0, self.values[entry.metricId]
             return 0
 
         return metrics

@@ -1,4 +1,4 @@
-"""Sweeps over a node on which a GPU is gone: what is still told of it, and how it comes back."""
+"""Sweeps over a node on which a GPU is lost: what is still reported, and how it comes back."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ MIGS = ["MIG-large", "MIG-small"]
 
 
 def only_known(before: GpuReading, gone: GpuReading) -> GpuReading:
-    """Make the reading of a GPU that tells nothing any more, with the times of the real one."""
+    """Return the reading of a lost GPU, with the times of ``gone``."""
     return GpuReading(
         identity=before.identity,
         up=False,
@@ -30,7 +30,7 @@ def only_known(before: GpuReading, gone: GpuReading) -> GpuReading:
 
 
 def opened(driver: Driver, clock: Clock, seconds: float, sweeps: int) -> list[int]:
-    """Sweep so often, so far apart; return how often the driver had been opened after each sweep."""
+    """Sweep ``sweeps`` times, ``seconds`` apart; return how often the driver was opened until each sweep."""
     counts = []
     for _ in range(sweeps):
         driver.sweep()
@@ -63,7 +63,7 @@ def test_a_lost_gpu_keeps_only_its_known_facts_and_affects_no_other(
     after = two.sweep()
     assert after["GPU-a"] == only_known(before["GPU-a"], after["GPU-a"])
     assert after["GPU-b"].up
-    assert [found.pid for found in after["GPU-b"].processes] == [42]
+    assert [process.pid for process in after["GPU-b"].processes] == [42]
     assert two.sweeper.gpu_count == 2
     assert two.sweeper.calls.failures() == 1
 
@@ -121,9 +121,12 @@ def test_a_replaced_gpu_is_not_lost(driver: Driver):
     places = {uuid: reading.identity.pci_bus_id for uuid, reading in driver.sweep().items()}
     for name in "cdef":
         driver.become(gpu(name), gpu("b"))
-        found = driver.sweep()
-        assert {uuid: reading.up for uuid, reading in found.items()} == {f"GPU-{name}": True, "GPU-b": True}
-        assert found[f"GPU-{name}"].identity.pci_bus_id == places["GPU-a"]
+        readings = driver.sweep()
+        assert {uuid: reading.up for uuid, reading in readings.items()} == {
+            f"GPU-{name}": True,
+            "GPU-b": True,
+        }
+        assert readings[f"GPU-{name}"].identity.pci_bus_id == places["GPU-a"]
 
 
 def test_a_lost_gpu_reopens_the_driver_at_growing_intervals(two: Driver, clock: Clock):
@@ -192,7 +195,7 @@ BUDGET, TOO_LONG = 10.0, 12.0
 
 
 def slow(driver: Driver, clock: Clock, function: str, uuid: str, seconds: list[float]) -> None:
-    """Let a call about one GPU, and its MIG devices, take the last of these seconds."""
+    """Let a call about one GPU or its MIG devices take the last of ``seconds``."""
     real = getattr(driver.library, function)
 
     def call(*arguments: Any) -> int:

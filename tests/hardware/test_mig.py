@@ -1,4 +1,4 @@
-"""MIG: devices found at every sweep, facts kept while they are true, slices counted by size."""
+"""MIG: devices devices at every sweep, facts kept while they are true, slices counted by size."""
 
 import pytest
 
@@ -17,8 +17,8 @@ def test_every_reading_of_a_mig_device():
     driver = Driver(gpu("a", LARGE), host_processes=[process(41, "MIG-large")])
     reading = driver.read()
     [mig] = reading.mig
-    [found] = mig.processes
-    assert (found.pid, found.memory) == (41, GIB)
+    [running] = mig.processes
+    assert (running.pid, running.memory) == (41, GIB)
     assert mig == MigReading(
         uuid="MIG-large",
         gi=2,
@@ -30,7 +30,7 @@ def test_every_reading_of_a_mig_device():
         instance_slices=3,
         memory_slices=4,
         multiprocessors=42,
-        processes=(found,),
+        processes=(running,),
         bar1=mig.bar1,
         engines=mig.engines,
         gi_profile=9,
@@ -172,9 +172,9 @@ def test_unsupported_calls_are_remembered_by_mig_device():
     quiet = SMALL | {"unsupported": silent}
     driver = Driver(gpu("a", quiet, LARGE), host_processes=[process(41, "MIG-large")])
     for _ in range(2):
-        found = migs(driver.read())
+        devices = migs(driver.read())
     assert driver.asked("nvmlDeviceGetComputeRunningProcesses_v3", "MIG-small") == 1
-    assert [process.pid for process in found["MIG-large"].processes] == [41]
+    assert [process.pid for process in devices["MIG-large"].processes] == [41]
     driver.become(gpu("a", SMALL))
     assert driver.read().mig[0].processes == ()
 
@@ -183,10 +183,10 @@ def test_a_failing_reading_of_a_device_costs_that_reading():
     driver = Driver(gpu("a", SMALL, LARGE))
     for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
         driver.fail("NO_PERMISSION", function, "MIG-small")
-    found = migs(driver.read())
-    assert found["MIG-small"].memory is None
-    assert (found["MIG-small"].processes, found["MIG-small"].memory_slices) == ((), 1)
-    assert found["MIG-large"].memory is not None
+    devices = migs(driver.read())
+    assert devices["MIG-small"].memory is None
+    assert (devices["MIG-small"].processes, devices["MIG-small"].memory_slices) == ((), 1)
+    assert devices["MIG-large"].memory is not None
     assert {device for device, _, _ in driver.errors()} == {"GPU-a"}
 
 
@@ -241,13 +241,13 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory():
     driver = Driver(
         gpu("a", *halves, SMALL), host_processes=[process(41, "MIG-0"), process(42, "MIG-1", memory="2 GiB")]
     )
-    found = migs(driver.read())
-    assert [found[f"MIG-{ci}"].memory_shared for ci in (0, 1)] == [True, True]
-    assert not found["MIG-small"].memory_shared
-    assert [found[f"MIG-{ci}"].memory.used for ci in (0, 1)] == [3 * GIB, 3 * GIB]
-    assert [found[f"MIG-{ci}"].compute_slices for ci in (0, 1)] == [1, 2]
-    assert [found[f"MIG-{ci}"].instance_slices for ci in (0, 1)] == [3, 3]
-    assert [[each.pid for each in found[f"MIG-{ci}"].processes] for ci in (0, 1)] == [[41], [42]]
+    devices = migs(driver.read())
+    assert [devices[f"MIG-{ci}"].memory_shared for ci in (0, 1)] == [True, True]
+    assert not devices["MIG-small"].memory_shared
+    assert [devices[f"MIG-{ci}"].memory.used for ci in (0, 1)] == [3 * GIB, 3 * GIB]
+    assert [devices[f"MIG-{ci}"].compute_slices for ci in (0, 1)] == [1, 2]
+    assert [devices[f"MIG-{ci}"].instance_slices for ci in (0, 1)] == [3, 3]
+    assert [[one.pid for one in devices[f"MIG-{ci}"].processes] for ci in (0, 1)] == [[41], [42]]
 
 
 def test_uuids_of_old_drivers_are_kept():

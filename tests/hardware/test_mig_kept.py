@@ -1,4 +1,4 @@
-"""MIG devices are kept while the driver tells changes of the layout, and not a sweep longer."""
+"""MIG devices are kept while the driver reports changes of the layout."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def settled(clock: Clock, driver: Driver) -> Polled:
     return polled
 
 
-def found(reading: GpuReading) -> dict[str, str | None]:
+def profiles(reading: GpuReading) -> dict[str, str | None]:
     """Return the profiles of the MIG devices by UUID."""
     assert reading.mig is not None
     assert reading.mig_complete
@@ -35,7 +35,7 @@ def test_identities_are_read_once_a_minute_and_empty_slots_in_every_sweep(clock:
     assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 5
     assert driver.asked(MODE, "GPU-a") == 2
     for _ in range(13):
-        assert set(found(polled.read())) == {"MIG-small", "MIG-large"}
+        assert set(profiles(polled.read())) == {"MIG-small", "MIG-large"}
     assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 14 * 5
     for function, device in ((NAME, "MIG-small"), (UUID, "MIG-large"), (MODE, "GPU-a")):
         assert driver.asked(function, device) == 3
@@ -57,7 +57,7 @@ def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, o
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, other))
-    assert found(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
+    assert profiles(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
     assert not polled.sweeper.calls.errors
     polled.sweeper.close()
 
@@ -68,7 +68,7 @@ def test_a_filled_or_emptied_slot_is_seen_without_an_event(clock: Clock, cuts: t
     polled = settled(clock, driver)
     driver.library.events.happen = lambda _: None
     driver.become(gpu("a", *cuts))
-    assert found(polled.read()) == {str(cut["uuid"]): cut["profile"] for cut in cuts}
+    assert profiles(polled.read()) == {str(cut["uuid"]): cut["profile"] for cut in cuts}
     polled.sweeper.close()
 
 
@@ -78,7 +78,7 @@ def test_without_events_every_sweep_reads_identities(clock: Clock, missing: str)
     polled = settled(clock, driver)
     assert driver.asked(NAME, "MIG-large") == SETTLED
     driver.become(gpu("a", LARGE | {"profile": "4g.8gb"}))
-    assert found(polled.read()) == {"MIG-large": "4g.8gb"}
+    assert profiles(polled.read()) == {"MIG-large": "4g.8gb"}
 
 
 def test_a_failing_slot_makes_the_layout_incomplete(clock: Clock):
@@ -89,7 +89,7 @@ def test_a_failing_slot_makes_the_layout_incomplete(clock: Clock):
     assert not reading.mig_complete
     assert [(device.uuid, device.memory) for device in reading.mig or ()] == [("MIG-small", None)]
     driver.recover()
-    assert found(polled.read()) == {"MIG-small": "1g.2gb"}
+    assert profiles(polled.read()) == {"MIG-small": "1g.2gb"}
     polled.sweeper.close()
 
 
@@ -97,9 +97,9 @@ def test_a_failed_identity_is_read_in_the_next_sweep(clock: Clock):
     driver = Driver(gpu("a", SMALL, LARGE))
     driver.fail("UNKNOWN", NAME, "MIG-small")
     polled = settled(clock, driver)
-    assert found(polled.read())["MIG-small"] is None
+    assert profiles(polled.read())["MIG-small"] is None
     driver.recover()
-    assert found(polled.read())["MIG-small"] == "1g.2gb"
+    assert profiles(polled.read())["MIG-small"] == "1g.2gb"
     polled.sweeper.close()
 
 
@@ -111,7 +111,7 @@ def test_a_device_that_does_not_answer_makes_its_slot_be_read_at_once(clock: Clo
     slots = driver.asked(SLOT, "GPU-a")
     driver.fail(code, MEMORY, "MIG-small")
     reading = polled.read()
-    assert set(found(reading)) == {"MIG-small", "MIG-large"}
+    assert set(profiles(reading)) == {"MIG-small", "MIG-large"}
     assert {device.uuid: device.memory is None for device in reading.mig or ()} == {
         "MIG-small": True,
         "MIG-large": False,
@@ -121,7 +121,7 @@ def test_a_device_that_does_not_answer_makes_its_slot_be_read_at_once(clock: Clo
 
 
 def reused(driver: Driver) -> None:
-    """Give the handle of a destroyed device to the next one in its place, and report no change."""
+    """Let the next device in a place have the handle of the destroyed one, and report no change."""
     listing, addresses = driver.library._listing, dict[object, int]()
     real = listing._address
 
@@ -139,7 +139,7 @@ def test_a_reused_handle_is_recognised_by_the_size_of_the_device(clock: Clock):
     driver.become(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, LARGE | {"profile": "4g.8gb", "memory_bytes": "7425 MiB"}))
-    assert found(polled.read()) == {"MIG-small": "1g.2gb", "MIG-large": "4g.8gb"}
+    assert profiles(polled.read()) == {"MIG-small": "1g.2gb", "MIG-large": "4g.8gb"}
     polled.sweeper.close()
 
 
@@ -151,6 +151,6 @@ def test_a_reused_handle_of_the_same_size_is_recognised_in_a_minute(clock: Clock
     polled = settled(clock, driver)
     new = LARGE | change
     driver.become(gpu("a", SMALL, new))
-    readings = [found(polled.read()) for _ in range(13)]
+    readings = [profiles(polled.read()) for _ in range(13)]
     assert readings[-1] == {"MIG-small": "1g.2gb", new["uuid"]: new["profile"]}
     polled.sweeper.close()

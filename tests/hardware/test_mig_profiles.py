@@ -24,15 +24,15 @@ SIZES = [
 
 
 def board(name="a", *instances, **changes):
-    """Make a GPU with a MIG mode, disabled unless it has instances, whose driver knows these profiles."""
+    """Return a GPU with a MIG mode, disabled unless it has instances, whose driver knows these profiles."""
     mode = {"enabled": bool(instances), "instances": list(instances), "profiles": SIZES}
     return gpu(name, **{"mig": mode} | changes)
 
 
-def by_name(found: MigProfiles | None) -> Mapping[str, MigProfile]:
+def by_name(reported: MigProfiles | None) -> Mapping[str, MigProfile]:
     """Return the profiles by name."""
-    assert found is not None
-    return {profile.name: profile for profile in found.profiles}
+    assert reported is not None
+    return {profile.name: profile for profile in reported.profiles}
 
 
 def profiles(driver: Driver) -> MigProfiles | None:
@@ -47,9 +47,9 @@ def one(driver: Driver) -> MigProfiles | None:
 
 @pytest.mark.parametrize("instances", [(), (instance("small", gi=7, start=6),)])
 def test_the_driver_reports_all_profiles_with_and_without_mig_mode(instances):
-    found = profiles(Driver(board("a", *instances)))
-    assert found.source == "driver"
-    assert by_name(found) == {
+    reported = profiles(Driver(board("a", *instances)))
+    assert reported.source == "driver"
+    assert by_name(reported) == {
         size["name"]: MigProfile(
             name=size["name"],
             memory=int(size["memory_bytes"].removesuffix(" MiB")) * MIB,
@@ -105,9 +105,9 @@ def test_a_driver_without_the_call_leaves_the_table():
     """By model and memory."""
     off = {"mig": {"enabled": False}}
     old = {"missing": (REPORT,)}
-    found = profiles(Driver(gpu("a", **H100 | off), **old))
-    assert found.source == "table"
-    assert by_name(found)["1g.12gb"] == MigProfile(
+    reported = profiles(Driver(gpu("a", **H100 | off), **old))
+    assert reported.source == "table"
+    assert by_name(reported)["1g.12gb"] == MigProfile(
         name="1g.12gb", memory=11008 * MIB, multiprocessors=16, instances=7
     )
     assert profiles(Driver(gpu("a", **H100 | off | {"memory_total": "80 GiB"}), **old)) is None
@@ -212,15 +212,15 @@ def test_listings_of_the_table_are_plausible(listing):
     ],
 )
 def test_measured_sizes_are_in_the_table(model, gibibytes, profile, size, multiprocessors):
-    found = by_name(listed_profiles(model, round(gibibytes * 2**30)))[profile]
-    assert (found.memory, found.multiprocessors) == (size * 2**30, multiprocessors)
+    listed = by_name(listed_profiles(model, round(gibibytes * 2**30)))[profile]
+    assert (listed.memory, listed.multiprocessors) == (size * 2**30, multiprocessors)
 
 
 def test_a_scenario_names_its_profiles_or_has_those_of_the_model():
     document = {"name": "t", "node": NODE, "gpus": [board("a"), gpu("b", **H100 | {"mig": {}})]}
-    told, default = parse(json.dumps(document)).gpus
-    assert [size.name for size in told.mig.profiles] == [size["name"] for size in SIZES]
+    named, default = parse(json.dumps(document)).gpus
+    assert [size.name for size in named.mig.profiles] == [size["name"] for size in SIZES]
     assert default.mig.profiles == ()
-    found = profiles(Driver(gpu("b", **H100 | {"mig": {}})))
-    assert found.source == "driver"
-    assert by_name(found) == by_name(listed_profiles("NVIDIA H100 NVL", 95830 * MIB))
+    reported = profiles(Driver(gpu("b", **H100 | {"mig": {}})))
+    assert reported.source == "driver"
+    assert by_name(reported) == by_name(listed_profiles("NVIDIA H100 NVL", 95830 * MIB))

@@ -1,4 +1,4 @@
-"""MIG on a GPU that does not tell how it is cut: what was known stays, marked as incomplete."""
+"""MIG on a GPU whose layout cannot be read: the last known one stays, marked as incomplete."""
 
 import pytest
 

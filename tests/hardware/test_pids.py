@@ -37,7 +37,7 @@ def test_host_pids_of_older_drivers_are_discarded_in_a_container_node(version, l
 @pytest.mark.parametrize("version", ["470.129.06", "525.105.17", "550.90.07"])
 def test_host_pids_are_used_in_the_pid_namespace_of_the_host(version):
     reading = read(version, machine=True)
-    assert ([each.pid for each in reading.processes], reading.process_utilization) == ([41], {41: 80})
+    assert ([one.pid for one in reading.processes], reading.process_utilization) == ([41], {41: 80})
     assert OTHER_PIDS not in reading.withheld.values()
 
 

@@ -17,7 +17,7 @@ def kinds(polled: Polled, device: str) -> dict[int, set[str]] | None:
     reading = polled.read()
     migs = {mig.uuid: mig.processes for mig in reading.mig or ()}
     processes = migs.get(device, reading.processes)
-    return None if processes is None else {each.pid: set(each.kinds) for each in processes}
+    return None if processes is None else {one.pid: set(one.kinds) for one in processes}
 
 
 @pytest.mark.parametrize("device", BOARDS)

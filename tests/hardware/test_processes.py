@@ -38,10 +38,10 @@ def listed(
     calls: Calls, total: int | None = None, instance: InstanceIds | None = None
 ) -> dict[int, tuple[Any, set[str]]]:
     """Return memory and kinds of the processes by pid."""
-    found = running(calls, GPU, HANDLE, total, instance)
-    assert found is not None
-    assert len({each.pid for each in found}) == len(found)
-    return {each.pid: (each.memory, set(each.kinds)) for each in found}
+    processes = running(calls, GPU, HANDLE, total, instance)
+    assert processes is not None
+    assert len({one.pid for one in processes}) == len(processes)
+    return {one.pid: (one.memory, set(one.kinds)) for one in processes}
 
 
 def test_the_three_lists_are_merged_by_pid():
@@ -98,7 +98,7 @@ def test_one_failing_list_makes_all_processes_unknown(failing: str, code: int):
 
 
 def longer(*records: dict[str, int]) -> Function:
-    """Make the list of a driver whose records have eight bytes more than the binding reads."""
+    """Return the list of a driver whose records have eight bytes more than the binding reads."""
 
     def function(_handle: Any, count: Any, infos: Any) -> int:
         room, count._obj.value = 0 if infos is None else count._obj.value, len(records)
@@ -170,8 +170,8 @@ def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool
 def test_a_list_with_ids_of_unknown_instances_is_unknown(gi: int, known: tuple[int, ...], there: list[int]):
     """Drivers that leave the ids at zero do not say where a process runs."""
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
-    found = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
-    assert there == (None if found is None else [each.pid for each in found])
+    processes = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
+    assert there == (None if processes is None else [one.pid for one in processes])
     assert sum(calls.errors.values()) == (there is None)
 
 
@@ -214,12 +214,12 @@ def test_utilization_is_in_percent_by_pid():
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "expected"),
     [(NOT_FOUND, {}), (0, {}), (NOT_SUPPORTED, None), (NO_PERMISSION, None), (UNKNOWN, None)],
 )
-def test_no_samples_and_no_answer_differ(code: int, found: dict[int, int] | None):
+def test_no_samples_and_no_answer_differ(code: int, expected: dict[int, int] | None):
     calls = installed(**{SAMPLES: answers(code)})
-    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == found
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == expected
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
@@ -293,8 +293,12 @@ def test_beside_implausible_samples_no_process_is_known_to_be_idle():
     zombies = sample(50554, 217_144_956_601_725, 37100), sample(50021, 158_819_300_671_603, 38305)
     calls = installed(**{SAMPLES: samples(*zombies, sample(50017, 49_936, 0), *[sample(0, 0, 0)] * 97)})
     running_there = [DeviceProcess(pid=pid, memory=1, kinds=frozenset({"compute"})) for pid in (41, 50017)]
-    found = read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, running_there)
-    assert found == {41: None, 50554: None, 50021: None, 50017: 0}
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, running_there) == {
+        41: None,
+        50554: None,
+        50021: None,
+        50017: 0,
+    }
     assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
 
 
@@ -302,7 +306,7 @@ def test_a_sweep_reports_unknown_utilization_beside_implausible_samples():
     driver = Driver(gpu("a"), host_processes=[process(41, GPU), process(42, GPU)])
     setattr(driver.library, SAMPLES, samples(sample(50554, 1000, 37100), sample(42, 1001, 7)))
     reading = driver.read()
-    assert [each.pid for each in reading.processes] == [41, 42]
+    assert [one.pid for one in reading.processes] == [41, 42]
     assert reading.process_utilization == {41: None, 42: 7, 50554: None}
     assert reading.withheld["utilization"] == "ImpossibleSample"
 
@@ -331,8 +335,7 @@ def test_a_process_listed_by_several_compute_instances_is_attributed_to_none():
 
     setattr(driver.library, COMPUTE, listing)
     reading = driver.read()
-    found = {
-        mig.uuid: None if mig.processes is None else [each.pid for each in mig.processes]
-        for mig in reading.mig
+    pids = {
+        mig.uuid: None if mig.processes is None else [one.pid for one in mig.processes] for mig in reading.mig
     }
-    assert found == {"MIG-0": None, "MIG-1": None, "MIG-small": [42]}
+    assert pids == {"MIG-0": None, "MIG-1": None, "MIG-small": [42]}

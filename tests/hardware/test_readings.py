@@ -1,4 +1,4 @@
-"""What a GPU says beside its numbered fields: each call, what its answer means, and how often it is asked."""
+"""Readings of a GPU that are no fields: each call, its answer, and how often it is made."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ def read(calls: Calls, reader: DeviceReader | None = None) -> dict[str, Any]:
 
 
 def several(*values: int) -> Function:
-    """Make a function that writes several numbers by reference."""
+    """Return a function that writes several numbers by reference."""
 
     def function(*arguments: Any) -> int:
         for reference, value in zip(arguments[-len(values) :], values, strict=True):
@@ -35,14 +35,14 @@ def several(*values: int) -> Function:
     return function
 
 
-def by_kind(told: dict[int, int], code: int = NOT_SUPPORTED) -> Function:
-    """Make a function that tells a number for these kinds, and answers with a code for the others."""
+def by_kind(values: dict[int, int], code: int = NOT_SUPPORTED) -> Function:
+    """Return a function that writes these values by kind, and returns a code for other kinds."""
 
     def function(_handle: Any, kind: Any, reference: Any) -> int:
         number = getattr(kind, "value", kind)
-        if number not in told:
+        if number not in values:
             return code
-        reference._obj.value = told[number]
+        reference._obj.value = values[number]
         return 0
 
     return function
@@ -138,8 +138,8 @@ def test_ecc_errors_by_location_are_asked_where_a_board_has_them(code: int):
     calls = installed(**{LOCATION: counter})
     reader = DeviceReader()
     for _ in range(3):
-        found = read(calls, reader)
-    assert found == {
+        readings = read(calls, reader)
+    assert readings == {
         "ecc": Ecc(
             by_location={
                 ("corrected", "volatile", "dram"): 2,
@@ -176,7 +176,7 @@ FIXED = {
 
 
 def counted(functions: dict[str, Function], asked: list[str]) -> dict[str, Function]:
-    """Note each call of these functions by its name."""
+    """Return functions that add their name to ``asked`` at each call."""
 
     def noting(name: str, function: Function) -> Function:
         def call(*arguments: Any) -> int:
@@ -245,7 +245,7 @@ def test_pcie_throughput_is_read_on_request_only():
 
 
 @pytest.mark.parametrize(
-    ("links", "states", "active", "told"),
+    ("links", "states", "active", "expected"),
     [
         (2, {0: 1, 1: 0}, frozenset({0}), 1),
         (2, {0: 1}, None, None),
@@ -253,7 +253,7 @@ def test_pcie_throughput_is_read_on_request_only():
     ],
 )
 def test_link_states_come_from_a_call_where_there_is_no_field(
-    links: int, states: dict[int, int], active: frozenset[int] | None, told: int | None
+    links: int, states: dict[int, int], active: frozenset[int] | None, expected: int | None
 ):
     """One unknown link makes the number of active ones unknown."""
 
@@ -264,9 +264,9 @@ def test_link_states_come_from_a_call_where_there_is_no_field(
         return 0
 
     calls = installed(nvmlDeviceGetFieldValues=values, nvmlDeviceGetNvLinkState=by_kind(states))
-    found, links_up = DeviceReader().read(calls, GPU, HANDLE)
+    readings, links_up = DeviceReader().read(calls, GPU, HANDLE)
     assert links_up == active
-    assert (found["nvlink"].links, found["nvlink"].active) == (links, told)
+    assert (readings["nvlink"].links, readings["nvlink"].active) == (links, expected)
 
 
 def test_every_call_has_a_known_group(driver: Driver):

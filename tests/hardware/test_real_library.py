@@ -70,7 +70,7 @@ class Stub:
 
 @pytest.fixture
 def stub(compiled: Path) -> Iterator[Stub]:
-    """Give the library, and let nothing wait in it afterwards."""
+    """Return the library; no call waits in it afterwards."""
     stub = Stub(compiled)
     yield stub
     stub.set("blocked_gpu", -1)
@@ -85,7 +85,7 @@ async def swept(stub: Stub) -> HardwareReading:
 
 
 def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
-    """Make the expected reading of a first sweep, with the times of the real one."""
+    """Return the expected reading of a first sweep, with the times of the real one."""
     assert reading.slow_read_at is not None
     times = {
         "sweep": 1,

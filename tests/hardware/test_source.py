@@ -56,7 +56,7 @@ async def test_a_sweep_is_returned_and_published(three: Driver):
     assert source.latest == HardwareReading()
     reading = await source.read()
     assert reading.gpus == source.latest.gpus
-    assert [each.identity.uuid for each in reading.gpus] == ["GPU-a", "GPU-b", "GPU-c"]
+    assert [gpu.identity.uuid for gpu in reading.gpus] == ["GPU-a", "GPU-b", "GPU-c"]
     assert (reading.gpu_count, reading.driver.driver_version, reading.errors) == (3, "550.90.07", {})
     await source.close()
 

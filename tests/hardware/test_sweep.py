@@ -1,4 +1,4 @@
-"""Sweeps over a node on which nothing goes wrong but much is different: boards, drivers, odd answers."""
+"""Sweeps over different boards and drivers, and implausible answers."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_every_reading_of_a_gpu(clock: Clock):
     assert (reading.mig_enabled, reading.mig, reading.mig_slices) == (False, (), None)
     assert (reading.read_at, reading.read_monotonic) == (WALL + clock.now, 77.0)
     assert (reading.boot_seconds, reading.sweep, reading.mig_complete) == (77.5, 1, True)
-    assert [found.pid for found in reading.processes] == [41]
+    assert [one.pid for one in reading.processes] == [41]
     assert reading.process_utilization == {41: reading.utilization_percent}
     assert driver.sweeper.driver == DriverInfo(
         driver_version="550.90.07", nvml_version="12.550.90.07", cuda_version="12.4"
@@ -98,7 +98,7 @@ def test_an_old_driver_is_read_by_its_older_calls():
         total=16 * GIB, used=(612 + 1024) * MIB, free=16 * GIB - (612 + 1024) * MIB, reserved=None
     )
     assert reading.temperature_celsius is not None
-    assert [found.pid for found in reading.processes] == [41]
+    assert [one.pid for one in reading.processes] == [41]
     assert reading.mig_enabled is False
     assert (reading.identity.architecture, reading.memory_temperature_celsius) == (None, None)
     assert driver.sweeper.driver.cuda_version is None
@@ -149,13 +149,13 @@ def test_an_unavailable_minor_is_unknown(driver: Driver):
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("memory", "expected"),
     [(16 * GIB + 1, None), (tiny.NOT_AVAILABLE, None), (tiny.NOT_AVAILABLE - 5, None), (0, 0)],
 )
-def test_implausible_process_memory_is_unknown(driver: Driver, told: int, kept: int | None):
-    driver.library.nvmlDeviceGetComputeRunningProcesses_v3 = tiny.lists(tiny.context(41, memory=told))
-    [found] = driver.read().processes
-    assert (found.pid, found.memory) == (41, kept)
+def test_implausible_process_memory_is_unknown(driver: Driver, memory: int, expected: int | None):
+    driver.library.nvmlDeviceGetComputeRunningProcesses_v3 = tiny.lists(tiny.context(41, memory=memory))
+    [running] = driver.read().processes
+    assert (running.pid, running.memory) == (41, expected)
 
 
 def test_unsupported_calls_are_remembered_by_gpu(driver: Driver):

@@ -74,7 +74,7 @@ def links(count: int) -> frozenset[int]:
 
 
 def peers(topology: Topology | None) -> Mapping[str, PeerLink]:
-    """Return the peers of a GPU that tells where it sits."""
+    """Return the peers of a GPU with a known topology."""
     assert topology is not None
     return topology.peers
 
@@ -124,7 +124,7 @@ def test_active_links_to_a_gpu_are_counted_by_bus_address():
     assert {name: link.nvlinks for name, link in peers(first).items()} == {"GPU-2": 2, "GPU-3": 1}
     down = read(calls, reader, 1, frozenset({1}))
     assert {name: link.nvlinks for name, link in peers(down).items()} == {"GPU-2": 1, "GPU-3": 0}
-    assert len([each for each in node.asked if each[0] == "kind"]) == 5
+    assert len([call for call in node.asked if call[0] == "kind"]) == 5
 
 
 def test_through_switches_the_gpu_with_fewer_links_counts():
@@ -143,11 +143,11 @@ def test_links_to_other_devices_do_not_count_and_are_asked_once():
     calls, reader = node.installed(), TopologyReader()
     for _ in range(2):
         for number in (1, 2):
-            found = read(calls, reader, number, links(1))
-    assert peers(found) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=0)}
+            topology = read(calls, reader, number, links(1))
+    assert peers(topology) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=0)}
     nameless = reader.read(calls, "GPU-1", c_void_p(1), "", links(1))
     assert peers(nameless)["GPU-2"].nvlinks == peers(read(calls, reader, 2, links(1)))["GPU-1"].nvlinks == 0
-    assert len([each for each in node.asked if each[0] == "kind"]) == 2
+    assert len([call for call in node.asked if call[0] == "kind"]) == 2
 
 
 def test_unreported_links_are_unknown():
@@ -243,7 +243,7 @@ def test_a_reopened_driver_is_asked_for_pairs_again():
 
 
 def mask(*bits: int, asked: list[int] | None = None) -> Any:
-    """Make a function that sets these bits in an array of words."""
+    """Return a function that sets these bits in an array of words."""
 
     def function(_handle: Any, size: int, reference: Any, *_scope: Any) -> int:
         if asked is not None:
@@ -271,10 +271,10 @@ def test_cpus_are_written_as_linux_lists(bits: tuple[int, ...], text: str):
     assert read(calls, TopologyReader(), 1) == Topology(numa_node=0, cpus=text)
 
 
-@pytest.mark.parametrize(("nodes", "told"), [((1,), 1), ((200,), 200), ((0, 1), None), ((), None)])
-def test_the_numa_node_is_that_of_the_only_nearest_memory(nodes: tuple[int, ...], told: int | None):
+@pytest.mark.parametrize(("nodes", "expected"), [((1,), 1), ((200,), 200), ((0, 1), None), ((), None)])
+def test_the_numa_node_is_that_of_the_only_nearest_memory(nodes: tuple[int, ...], expected: int | None):
     calls = installed(nvmlDeviceGetCpuAffinity=mask(3), nvmlDeviceGetMemoryAffinity=mask(*nodes))
-    assert read(calls, TopologyReader(), 1) == Topology(numa_node=told, cpus="3")
+    assert read(calls, TopologyReader(), 1) == Topology(numa_node=expected, cpus="3")
 
 
 def test_cpus_and_memory_are_asked_for_until_they_are_known():

@@ -1,4 +1,4 @@
-"""Which AMD GPUs there are, and who they are."""
+"""Which AMD GPUs there are, and their identities."""
 
 import pytest
 
@@ -92,8 +92,8 @@ async def test_other_devices_are_no_amd_cards(tree: Tree) -> None:
 async def test_cards_are_sorted_by_number_and_indices_have_no_gaps(tree: Tree) -> None:
     tree.card(10, uevent="DRIVER=amdgpu\nPCI_SLOT_NAME=0001:c6:00.0", unique_id="a" * 16)
     tree.card(2, 136)
-    found = [gpu.identity for gpu in (await tree.read()).gpus]
-    assert [(each.index, each.pci_bus_id) for each in found] == [
+    reading = await tree.read()
+    assert [(gpu.identity.index, gpu.identity.pci_bus_id) for gpu in reading.gpus] == [
         (0, "00000000:19:00.0"),
         (1, "00000001:C6:00.0"),
     ]

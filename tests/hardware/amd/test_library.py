@@ -66,7 +66,7 @@ raise KeyError("ROCM_HOME")
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Give what writes a module that is found as amdsmi; it is forgotten afterwards."""
+    """Return a function that writes the module amdsmi."""
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)

@@ -47,10 +47,10 @@ def test_tables_of_mi300_and_later(version: tuple[int, int], size: int, energy: 
         version, size, (4, "H", 60), (6, "H", 57), (10, "H", 500), (12, "H", 71), (14, "H", 22),
         (energy, "Q", 65536), (replays, "Q", 9),
     )  # fmt: skip
-    found = parse(table)
-    assert (found.hotspot, found.memory, found.watts, found.activity) == (60, 57, 500, 71)
-    assert (found.memory_activity, found.energy_millijoules, found.pcie_replays) == (22, 1000, 9)
-    assert (found.energy_unit_known, found.edge, found.partitions) == (True, None, ())
+    metrics = parse(table)
+    assert (metrics.hotspot, metrics.memory, metrics.watts, metrics.activity) == (60, 57, 500, 71)
+    assert (metrics.memory_activity, metrics.energy_millijoules, metrics.pcie_replays) == (22, 1000, 9)
+    assert (metrics.energy_unit_known, metrics.edge, metrics.partitions) == (True, None, ())
 
 
 @pytest.mark.parametrize(
@@ -125,34 +125,36 @@ MI300X = (
 
 def test_a_self_describing_table_is_decoded() -> None:
     """From version 1.9 on; it has dies instead of partitions."""
-    found = parse(described(*MI300X))
-    assert (found.hotspot, found.memory, found.watts, found.energy) == (66, 61, 321, 1 << 33)
-    assert (found.activity, found.memory_activity, found.pcie_replays) == (88, 44, 5)
-    assert found.energy_millijoules == (1 << 33) * 1000 >> 16
-    assert found.partition_activity(4) == (20, 0, 100, 8)
-    assert found.partition_activity(8) == (10, 30, 0, 0, 100, 99, 7, 8)
-    assert found.partition_activity(3) == found.partition_activity(None) == ()
+    metrics = parse(described(*MI300X))
+    assert (metrics.hotspot, metrics.memory, metrics.watts, metrics.energy) == (66, 61, 321, 1 << 33)
+    assert (metrics.activity, metrics.memory_activity, metrics.pcie_replays) == (88, 44, 5)
+    assert metrics.energy_millijoules == (1 << 33) * 1000 >> 16
+    assert metrics.partition_activity(4) == (20, 0, 100, 8)
+    assert metrics.partition_activity(8) == (10, 30, 0, 0, 100, 99, 7, 8)
+    assert metrics.partition_activity(3) == metrics.partition_activity(None) == ()
 
 
 @pytest.mark.parametrize(
-    ("told", "busy"),
+    ("dies", "busy"),
     [
         ((5, 7, 0, 1, 2, 3, ONES, ONES), (6, 0, 2)),
         ((5, ONES, 0, 1, 2, 3, ONES, ONES), ()),
         ((ONES,) * 8, ()),
     ],
 )
-def test_a_gap_among_dies_makes_partitions_unknown(told: tuple[int, ...], busy: tuple[int, ...]) -> None:
-    assert parse(described(entry(40, "I", *told))).partition_activity(3) == busy
+def test_a_gap_among_dies_makes_partitions_unknown(dies: tuple[int, ...], busy: tuple[int, ...]) -> None:
+    assert parse(described(entry(40, "I", *dies))).partition_activity(3) == busy
 
 
 def test_negative_values_are_unknown() -> None:
     below = [
         entry(number, kind, -23_553) for number, kind in ((0, "h"), (3, "i"), (4, "h"), (7, "q"), (25, "q"))
     ]
-    found = parse(described(*below, entry(40, "h", 10, -3, 20)))
-    assert (found.hotspot, found.watts, found.activity, found.energy, found.pcie_replays) == (None,) * 5
-    assert found.partition_activity(3) == ()
+    metrics = parse(described(*below, entry(40, "h", 10, -3, 20)))
+    assert (metrics.hotspot, metrics.watts, metrics.activity, metrics.energy, metrics.pcie_replays) == (
+        None,
+    ) * 5
+    assert metrics.partition_activity(3) == ()
 
 
 @pytest.mark.parametrize(
@@ -164,8 +166,8 @@ def test_negative_values_are_unknown() -> None:
     ],
 )
 def test_a_damaged_self_describing_table_is_read_up_to_the_damage(behind: bytes) -> None:
-    found = parse(behind)
-    assert (found.hotspot, found.watts, found.activity, found.energy) == (66, 321, None, None)
+    metrics = parse(behind)
+    assert (metrics.hotspot, metrics.watts, metrics.activity, metrics.energy) == (66, 321, None, None)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,8 @@ def test_tables_of_the_fake_boards_have_the_same_layout(version: str) -> None:
     table = amd_tree.table(version, values, [[10, 20], [30, 40]])
     major, minor = map(int, version.split("."))
     assert len(table) == LAYOUTS[major, minor].size
-    found = parse(table)
-    assert (found.hotspot, found.memory, found.watts, found.energy) == (66, 61, 321, 1 << 33)
-    assert (found.activity, found.memory_activity) == (88, 44)
+    metrics = parse(table)
+    assert (metrics.hotspot, metrics.memory, metrics.watts, metrics.energy) == (66, 61, 321, 1 << 33)
+    assert (metrics.activity, metrics.memory_activity) == (88, 44)
     if minor >= 6:
-        assert (found.pcie_replays, found.partitions) == (5, (15, 35))
+        assert (metrics.pcie_replays, metrics.partitions) == (5, (15, 35))

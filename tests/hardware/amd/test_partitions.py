@@ -1,4 +1,4 @@
-"""GPUs that are cut: the partitions, what they are called, what is theirs, and who runs in them."""
+"""Partitioned GPUs: names, sizes and processes of the partitions."""
 
 import shutil
 
@@ -174,4 +174,4 @@ async def test_partitions_that_a_container_may_not_see_are_left_out(tree: Tree) 
     assert part.process_utilization is None
     tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[place] for place in range(8)]))
     gpu = await tree.gpu()
-    assert (gpu.mig_slices, [each.utilization_percent for each in gpu.mig or ()]) == (8, [2])
+    assert (gpu.mig_slices, [part.utilization_percent for part in gpu.mig or ()]) == (8, [2])

@@ -1,4 +1,4 @@
-"""Who computes on a whole GPU: what KFD lists, and when its list is no answer."""
+"""Processes of a whole GPU: what KFD lists, and when its list is unknown."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ COMPUTE = frozenset({"compute"})
 
 @pytest.fixture
 def whole(tree: Tree) -> Tree:
-    """Give a node with one whole GPU of 104 compute units."""
+    """Return a node with one whole GPU of 104 compute units."""
     tree.card()
     tree.node()
     return tree
@@ -97,9 +97,9 @@ async def test_entries_that_are_no_pids_are_ignored(whole: Tree) -> None:
     assert (await whole.gpu()).processes == ()
 
 
-@pytest.mark.parametrize(("namespace", "told"), [(MACHINE, True), ("pid:[4026532448]", False)])
+@pytest.mark.parametrize(("namespace", "known"), [(MACHINE, True), ("pid:[4026532448]", False)])
 async def test_in_another_pid_namespace_processes_are_unknown(
-    whole: Tree, namespace: str, told: bool
+    whole: Tree, namespace: str, known: bool
 ) -> None:
     """KFD does not translate pids."""
     whole.process(7, GIB, 1)
@@ -108,20 +108,20 @@ async def test_in_another_pid_namespace_processes_are_unknown(
     (own / "pid").symlink_to(namespace)
     (whole.proc / "self").symlink_to(str(os.getpid()))
     gpu = await whole.gpu()
-    assert (gpu.processes is not None, gpu.process_utilization is not None) == (told, told)
-    assert ("processes" in gpu.withheld) is not told
+    assert (gpu.processes is not None, gpu.process_utilization is not None) == (known, known)
+    assert ("processes" in gpu.withheld) is not known
 
 
-@pytest.mark.parametrize(("command", "told"), [("kthreadd", True), ("sh", False), (None, False)])
+@pytest.mark.parametrize(("command", "known"), [("kthreadd", True), ("sh", False), (None, False)])
 async def test_kernel_threads_prove_the_pid_namespace_of_the_host(
-    whole: Tree, command: str | None, told: bool
+    whole: Tree, command: str | None, known: bool
 ) -> None:
     """The link to the namespace needs rights."""
     whole.process(7, GIB, 1)
     (whole.proc / "self").symlink_to("4242")
     if command is not None:
         _write(whole.proc / "2/comm", command)
-    assert ((await whole.gpu()).processes is not None) is told
+    assert ((await whole.gpu()).processes is not None) is known
 
 
 async def test_memory_of_a_partition_is_known_in_another_pid_namespace(tree: Tree) -> None:

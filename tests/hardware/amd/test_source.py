@@ -1,4 +1,4 @@
-"""AMD's GPUs as a source: one thread, each card by itself, and what is left of one that does not answer."""
+"""AMD GPUs as a source: one thread, each card by itself, and what is known of one that does not answer."""
 
 import asyncio
 import shutil
@@ -174,8 +174,8 @@ async def test_a_removed_card_is_down_and_identified_again_when_back(two: Tree) 
     gone = (await amd.read()).gpus[1]
     assert (gone.identity.uuid, gone.up, gone.memory) == (OTHER, False, None)
     two.second(unique_id="c" * 16)
-    found = await amd.read()
-    assert [(gpu.identity.uuid, gpu.up) for gpu in found.gpus] == [(UUID, True), (f"GPU-{'c' * 16}", True)]
+    reading = await amd.read()
+    assert [(gpu.identity.uuid, gpu.up) for gpu in reading.gpus] == [(UUID, True), (f"GPU-{'c' * 16}", True)]
     await amd.close()
 
 

@@ -167,11 +167,11 @@ class Tree:
 
     async def gpu(self) -> GpuReading:
         """Sweep once, and return the only GPU."""
-        (found,) = (await self.read()).gpus
-        return found
+        (gpu,) = (await self.read()).gpus
+        return gpu
 
 
 def unreadable(path: Path) -> None:
-    """Make a file that cannot be read, whoever tries: a folder is none."""
+    """Return a file unreadable, also for root: replace it by a folder."""
     path.unlink(missing_ok=True)
     path.mkdir(parents=True)
