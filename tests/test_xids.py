@@ -50,7 +50,6 @@ def test_codes_that_need_a_reset_or_reboot_alert(xid) -> None:
 @pytest.mark.parametrize("code", [0, 5, 138, 173, 4_000_000_000])
 def test_an_unknown_code_does_not_alert(code) -> None:
     unknown = explain(code)
-
     assert (unknown.code, unknown.kind, unknown.alert) == (code, "unknown", False)
     assert "does not describe" in unknown.meaning
 
@@ -64,7 +63,6 @@ def test_codes_of_copy_engines_and_decoders_name_the_unit() -> None:
 
 def test_the_committed_page_is_the_table() -> None:
     page = xids_page()
-
     assert page.startswith(xids_markdown().rstrip())
     assert len(re.findall(r"^\| (?:\*\*)?\d+", page, re.MULTILINE)) == len(XIDS)
     assert "| **79** | reboot | The GPU no longer answers on the PCIe bus |" in page

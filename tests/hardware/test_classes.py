@@ -167,7 +167,6 @@ def test_after_an_event_all_of_that_gpu_is_read_once(clock: Clock):
     polled.driver.library.events.happen(Happening(device=address, type=XID, data=48))
     assert polled.asked_by_gpu(FAN) == {"GPU-b": 1}
     assert polled.asked_by_gpu(FAN) == {}
-    polled.sweeper.close()
 
 
 def test_a_new_mig_layout_makes_slow_readings_due(clock: Clock):
@@ -176,7 +175,6 @@ def test_a_new_mig_layout_makes_slow_readings_due(clock: Clock):
     polled.driver.become(gpu("a", LARGE, fan=80))
     assert polled.asked_by_gpu(FAN) == {"GPU-a": 1}
     assert polled.read().fan_percent is not None
-    polled.sweeper.close()
 
 
 def test_a_failing_slow_reading_is_absent_and_asked_in_every_sweep(polled: Polled):

@@ -30,7 +30,6 @@ def masks(driver: Driver) -> list[int]:
 def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
     watched = watch(gpu("a"), gpu("b"))
     watched.happen(XID, 79)
-
     assert watched.events() == [("GPU-a", "", "xid", 79)]
     assert watched.recent()[0].at == WALL + watched.clock.now
     assert watched.watched() == {"GPU-a", "GPU-b"}
@@ -54,7 +53,6 @@ def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
 def test_other_event_types_are_named(watch: Watch, bit: int, kind: str) -> None:
     watched = watch(gpu("a", mig={"enabled": False}))
     watched.happen(bit, 5)
-
     assert watched.events() == [("GPU-a", "", kind, None)]
 
 
@@ -63,7 +61,6 @@ def test_frequent_events_are_not_subscribed_to(watch: Watch) -> None:
     watched = watch(gpu("a", mig={"enabled": False}), start=False)
     asked = masks(watched.driver)
     watched.start()
-
     assert asked == [0x1 | DOUBLE_BIT | XID, 0xFE00, MIG_CONFIG]
 
 
@@ -77,7 +74,6 @@ def test_a_refused_mig_event_costs_no_other_event(watch: Watch) -> None:
     setattr(watched.driver.library, REGISTER, call)
     watched.start()
     watched.happen(XID, 31)
-
     assert watched.events() == [("GPU-a", "", "xid", 31)]
     assert watched.calls.errors == {}
     assert watched.watched() == {"GPU-a"}
@@ -89,7 +85,6 @@ def test_a_gpu_without_events_is_asked_once_and_not_watched(watch: Watch, call: 
     watched = watch(missing=[call]) if set_missing else watch(gpu("a", unsupported=[call]))
     before = watched.driver.library.calls.copy()
     watched.start()
-
     assert watched.watched() == frozenset()
     assert watched.calls.errors == {}
     assert watched.driver.library.calls[SUPPORTED, "GPU-a"] - before[SUPPORTED, "GPU-a"] <= 1
@@ -107,7 +102,6 @@ def test_a_gpu_without_xid_events_is_not_watched(watch: Watch) -> None:
 
     setattr(watched.driver.library, SUPPORTED, call)
     watched.start()
-
     assert watched.watched() == frozenset()
     assert watched.driver.asked("nvmlEventSetCreate") == 0
 
@@ -118,14 +112,12 @@ def test_a_failed_registration_costs_its_gpu_and_is_tried_again(watch: Watch, ca
     real = getattr(watched.driver.library, call)
     refuse(watched.driver, call, pynvml.NVML_ERROR_GPU_IS_LOST, {"GPU-b"})
     watched.start()
-
     assert watched.watched() == {"GPU-a"}
     assert watched.calls.errors == {("GPU-b", call, "GpuIsLost"): 1}
 
     setattr(watched.driver.library, call, real)
     pynvml._nvmlGetFunctionPointer_cache.clear()
     watched.start()
-
     assert watched.watched() == {"GPU-a", "GPU-b"}
 
 
@@ -135,7 +127,6 @@ def test_starting_again_without_a_change_makes_no_call(watch: Watch) -> None:
     asked = [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)]
     watched.watcher.start(handles)
     watched.watcher.start(handles)
-
     assert [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)] == asked
     assert watched.driver.asked("nvmlEventSetCreate") == 1
 
@@ -145,7 +136,6 @@ def test_an_added_gpu_joins_the_same_event_set(watch: Watch) -> None:
     watched.driver.become(gpu("b"), gpu("a"))
     watched.start()
     watched.happen(XID, 48)
-
     assert watched.events() == [("GPU-b", "", "xid", 48)]
     assert watched.watched() == {"GPU-a", "GPU-b"}
     assert watched.driver.asked("nvmlEventSetCreate") == 1
@@ -157,7 +147,6 @@ def test_an_added_gpu_joins_the_same_event_set(watch: Watch) -> None:
 
 def test_registration_is_counted_for_its_group(watch: Watch) -> None:
     watched = watch(gpu("a"))
-
     assert watched.calls.asked["events"] == 4
     assert watched.calls.seconds["events"] > 0
     assert watched.calls.group == "core"
@@ -169,7 +158,6 @@ def test_an_xid_names_the_mig_device_of_its_instances(watch: Watch) -> None:
     watched.happen(XID, 31, gi=7, ci=0)
     watched.happen(XID, 48)
     watched.happen(DOUBLE_BIT, gi=7, ci=0)
-
     assert watched.events(3) == [
         ("GPU-a", "MIG-small", "xid", 31),
         ("GPU-a", "", "xid", 48),
@@ -184,7 +172,6 @@ def test_a_gpu_instance_alone_names_its_only_compute_instance(watch: Watch) -> N
     watched.happen(XID, 31, gi=7)
     watched.happen(XID, 31, gi=1)
     watched.happen(XID, 31, gi=5, ci=0)
-
     assert [mig for _, mig, _, _ in watched.events(3)] == ["MIG-small", "", ""]
 
 
@@ -198,7 +185,6 @@ def test_after_a_new_layout_no_former_mig_device_is_named(watch: Watch) -> None:
     watched.events(3)
     watched.watcher.note_layout("GPU-a", {(7, 0): "MIG-other"})
     watched.happen(XID, 31, gi=7, ci=0)
-
     assert [event[1:] for event in watched.events(4)] == [
         ("MIG-small", "xid", 31),
         ("", "mig_config", None),
@@ -227,7 +213,6 @@ def test_ecc_events_do_not_wake_the_poller(watch: Watch) -> None:
     watched.happen(0x1)
     watched.happen(DOUBLE_BIT)
     watched.events(2)
-
     assert watched.wakes == 0
 
 
@@ -241,7 +226,6 @@ def test_a_failing_callback_does_not_stop_the_watcher(watch: Watch, caplog: pyte
     watched.happen(XID, 13)
     watched.events(1)
     watched.happen(XID, 31)
-
     assert [xid for *_, xid in watched.events(2)] == [13, 31]
     assert watched.watched() == {"GPU-a"}
     assert len([record for record in caplog.records if "could not be read" in record.message]) == 1

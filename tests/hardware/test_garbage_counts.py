@@ -193,6 +193,15 @@ def test_a_list_that_grew_is_read_again(name: str):
     assert calls.errors == {}
 
 
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_that_grows_without_end_is_an_error(name: str):
+    listing = Listing(name, code=INSUFFICIENT_SIZE)
+    calls = installed(**{function_of(name): listing})
+    assert calls.ask(GPU, name, *arguments_of(name)) is None
+    assert len(listing.rooms) == 6
+    assert calls.errors == {(GPU, name, "InsufficientSize"): 1}
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_driver_without_the_newest_form_is_asked_for_the_older(name: str):
     calls = installed(**{f"{name}_v2": Listing(name)})

@@ -201,36 +201,27 @@ def test_without_memory_of_the_gpu_memory_slices_are_unknown():
 
 
 @pytest.mark.parametrize(
-    ("board", "instance_mib", "slices"),
+    ("max_slices", "board", "instance_mib", "slices"),
     [
-        ("40 GiB", 4864, 1),
-        ("40 GiB", 9856, 2),
-        ("40 GiB", 40192, 8),
-        ("80 GiB", 81051, 8),
-        ("143771 MiB", 16384, 1),
-        ("143771 MiB", 71424, 4),
+        (7, "40 GiB", 4864, 1),
+        (7, "40 GiB", 9856, 2),
+        (7, "40 GiB", 40192, 8),
+        (7, "80 GiB", 81051, 8),
+        (7, "143771 MiB", 16384, 1),
+        (7, "143771 MiB", 71424, 4),
+        (4, "24 GiB", 5952, 1),
+        (4, "24 GiB", 12032, 2),
+        (4, "24 GiB", 24125, 4),
     ],
 )
-def test_memory_slices_are_counted_by_size(board: str, instance_mib: int, slices: int):
-    """A GPU of 7 compute slices has 8 of memory."""
+def test_memory_slices_are_counted_by_size(max_slices: int, board: str, instance_mib: int, slices: int):
+    """A GPU of 7 compute slices has 8 of memory, one of 4, such as the A30, has 4."""
     cut = instance("a", gi=1, start=0, size=slices, memory_bytes=f"{instance_mib} MiB")
-    empty = {"memory_reserved": 0, "overhead": 0}
-    assert Driver(gpu("a", cut, memory_total=board, **empty)).read().mig[0].memory_slices == slices
-
-
-@pytest.mark.parametrize(
-    ("profile", "instance_mib", "slices"), [("1g.6gb", 5952, 1), ("2g.12gb", 12032, 2), ("4g.24gb", 24125, 4)]
-)
-def test_a_gpu_of_four_slices_has_four_memory_slices(profile: str, instance_mib: int, slices: int):
-    """As an A30."""
-    cut = instance("a", gi=1, start=0, profile=profile, size=slices, memory_bytes=f"{instance_mib} MiB")
-    board = {"memory_total": "24 GiB", "memory_reserved": 0, "overhead": 0}
-    driver = Driver(gpu("a", mig={"max_slices": 4, "instances": [cut]}, **board))
+    sizes = {"memory_total": board, "memory_reserved": 0, "overhead": 0}
+    driver = Driver(gpu("a", mig={"max_slices": max_slices, "instances": [cut]}, **sizes))
     reading = driver.read()
-    [mig] = reading.mig
-    assert reading.mig_slices == 4
-    assert (mig.instance_slices, mig.memory_slices) == (slices, slices)
-    assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 4
+    assert (reading.mig_slices, reading.mig[0].memory_slices) == (max_slices, slices)
+    assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == max_slices
 
 
 def test_compute_instances_of_one_gpu_instance_share_its_memory():

@@ -40,7 +40,6 @@ def test_identities_are_read_once_a_minute_and_empty_slots_in_every_sweep(clock:
     for function, device in ((NAME, "MIG-small"), (UUID, "MIG-large"), (MODE, "GPU-a")):
         assert driver.asked(function, device) == 3
     assert not polled.sweeper.calls.errors
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,6 @@ def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, o
     driver.become(gpu("a", SMALL, other))
     assert profiles(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
     assert not polled.sweeper.calls.errors
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize("cuts", [(SMALL,), (LARGE,), (SMALL, LARGE)], ids=len)
@@ -69,7 +67,6 @@ def test_a_filled_or_emptied_slot_is_seen_without_an_event(clock: Clock, cuts: t
     driver.library.events.happen = lambda _: None
     driver.become(gpu("a", *cuts))
     assert profiles(polled.read()) == {str(cut["uuid"]): cut["profile"] for cut in cuts}
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize("missing", ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes"])
@@ -90,7 +87,6 @@ def test_a_failing_slot_makes_the_layout_incomplete(clock: Clock):
     assert [(device.uuid, device.memory) for device in reading.mig or ()] == [("MIG-small", None)]
     driver.recover()
     assert profiles(polled.read()) == {"MIG-small": "1g.2gb"}
-    polled.sweeper.close()
 
 
 def test_a_failed_identity_is_read_in_the_next_sweep(clock: Clock):
@@ -100,7 +96,6 @@ def test_a_failed_identity_is_read_in_the_next_sweep(clock: Clock):
     assert profiles(polled.read())["MIG-small"] is None
     driver.recover()
     assert profiles(polled.read())["MIG-small"] == "1g.2gb"
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize("code", ["UNKNOWN", "NOT_FOUND", "INVALID_ARGUMENT"])
@@ -117,7 +112,6 @@ def test_a_device_that_does_not_answer_makes_its_slot_be_read_at_once(clock: Clo
         "MIG-large": False,
     }
     assert driver.asked(SLOT, "GPU-a") == slots + 5 + 7
-    polled.sweeper.close()
 
 
 def reused(driver: Driver) -> None:
@@ -140,7 +134,6 @@ def test_a_reused_handle_is_recognised_by_the_size_of_the_device(clock: Clock):
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, LARGE | {"profile": "4g.8gb", "memory_bytes": "7425 MiB"}))
     assert profiles(polled.read()) == {"MIG-small": "1g.2gb", "MIG-large": "4g.8gb"}
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize("change", [{"profile": "3g.8gb+me"}, {"uuid": "MIG-other"}], ids=str)
@@ -153,4 +146,3 @@ def test_a_reused_handle_of_the_same_size_is_recognised_in_a_minute(clock: Clock
     driver.become(gpu("a", SMALL, new))
     readings = [profiles(polled.read()) for _ in range(13)]
     assert readings[-1] == {"MIG-small": "1g.2gb", new["uuid"]: new["profile"]}
-    polled.sweeper.close()

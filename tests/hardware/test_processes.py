@@ -10,7 +10,7 @@ from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.gpu_processes import InstanceIds, read_utilization, running
 from exporter.nvml.readings.samples import SampleReader
-from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, process, ticking
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, process, ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
@@ -180,37 +180,37 @@ def test_a_whole_gpu_has_the_processes_of_all_instances():
     assert list(listed(calls)) == [41, 42]
 
 
-def test_kinds_of_processes_on_a_fake_node():
-    running_there = [
-        process(41, GPU),
-        process(42, GPU, kind="mps", memory="2 GiB"),
-        process(43, GPU, kind="graphics", memory=None),
-    ]
-    driver = Driver(gpu("a"), host_processes=running_there)
-    calls, handle = opened(driver)
-    assert running(calls, GPU, handle, 16 * GIB) == (
-        DeviceProcess(pid=41, memory=GIB, kinds=frozenset({"compute"})),
-        DeviceProcess(pid=42, memory=2 * GIB, kinds=frozenset({"mps"})),
-        DeviceProcess(pid=43, memory=None, kinds=frozenset({"graphics"})),
-    )
-
-
-def opened(driver: Driver) -> tuple[Calls, object]:
-    """Open a driver under the binding; return what asks it, and the handle of its first GPU."""
-    pynvml.nvmlLib = driver.library
-    pynvml.nvmlInit()
-    return Calls(), pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
-def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int | None] | None:
-    """Read these records after a read whose newest sample was at ``since``."""
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([(41, 1001, 30), (42, 1002, 0)], {41: 30, 42: 0}),
+        ([(41, 999, 30), (42, 1001, 20)], {42: 20}),
+        ([(41, 1002, 30), (41, 1001, 90)], {41: 30}),
+        ([(41, 1001, 90), (41, 1002, 30)], {41: 30}),
+        ([(41, 1001, 117)], {41: 100}),
+        ([(41, 1001, 2**32 - 1), (42, 1001, 9)], {41: None, 42: 9}),
+        ([(1 << 22, 1001, 3), ((1 << 22) + 1, 1001, 3)], {1 << 22: 3, (1 << 22) + 1: None}),
+        ([(41, 1001, 30), (0, 0, 0), (0, 0, 0)], {41: 30}),
+    ],
+    ids=[
+        "percent",
+        "old",
+        "newest first",
+        "newest last",
+        "over 100",
+        "implausible",
+        "impossible pid",
+        "empty",
+    ],
+)
+def test_utilization_by_pid_since_the_last_read(
+    records: list[tuple[int, int, int]], expected: dict[int, int | None]
+):
+    """The newest sample of a process counts; old, empty and impossible ones do not."""
     reader = SampleReader(ticking())
-    read_utilization(reader, installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE, ())
-    return read_utilization(reader, installed(**{SAMPLES: samples(*records)}), GPU, HANDLE, ())
-
-
-def test_utilization_is_in_percent_by_pid():
-    assert utilization(sample(41, 1000, 30), sample(42, 1001, 0)) == {41: 30, 42: 0}
+    read_utilization(reader, installed(**{SAMPLES: samples(sample(41, 1000, 1))}), GPU, HANDLE, ())
+    calls = installed(**{SAMPLES: samples(*(sample(*record) for record in records))})
+    assert read_utilization(reader, calls, GPU, HANDLE, ()) == expected
 
 
 @pytest.mark.parametrize(
@@ -221,19 +221,6 @@ def test_no_samples_and_no_answer_differ(code: int, expected: dict[int, int] | N
     calls = installed(**{SAMPLES: answers(code)})
     assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == expected
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
-
-
-def test_records_older_than_the_last_read_are_dropped():
-    assert utilization(sample(41, 999, 30), sample(42, 1001, 20), since=1000) == {42: 20}
-
-
-def test_the_newer_of_two_records_counts():
-    assert utilization(sample(41, 1002, 30), sample(41, 1001, 90)) == {41: 30}
-    assert utilization(sample(41, 1001, 90), sample(41, 1002, 30)) == {41: 30}
-
-
-def test_utilization_slightly_above_100_percent_is_100():
-    assert utilization(sample(41, 1000, 117)) == {41: 100}
 
 
 def test_each_gpu_is_asked_for_samples_since_its_own_last_one():
@@ -274,18 +261,9 @@ def test_time_stamps_of_removed_gpus_are_forgotten():
 
 def test_a_process_that_stops_is_idle_from_the_next_read():
     driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
-    calls, handle = opened(driver)
-    reader = SampleReader(ticking())
-    busy = read_utilization(reader, calls, GPU, handle, ())
-    assert busy is not None
-    assert busy[41] > 0
-    assert read_utilization(reader, calls, GPU, handle, ()) == {}
+    assert [driver.read().process_utilization for _ in range(2)] == [{41: 60}, {}]
     driver.advance(10)
-    assert read_utilization(reader, calls, GPU, handle, ())
-
-
-def test_an_implausible_utilization_is_unknown():
-    assert utilization(sample(41, 1000, 2**32 - 1), sample(42, 1001, 9)) == {41: None, 42: 9}
+    assert driver.read().process_utilization == {41: 60}
 
 
 def test_beside_implausible_samples_no_process_is_known_to_be_idle():
@@ -309,19 +287,6 @@ def test_a_sweep_reports_unknown_utilization_beside_implausible_samples():
     assert [one.pid for one in reading.processes] == [41, 42]
     assert reading.process_utilization == {41: None, 42: 7, 50554: None}
     assert reading.withheld["utilization"] == "ImpossibleSample"
-
-
-def test_empty_samples_are_ignored():
-    calls = installed(**{SAMPLES: samples(sample(41, 1000, 30), sample(0, 0, 0), sample(0, 0, 0))})
-    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == {41: 30}
-    assert not calls.errors
-
-
-def test_a_sample_of_an_impossible_pid_is_unknown():
-    assert utilization(sample(1 << 22, 1000, 3), sample((1 << 22) + 1, 1001, 3)) == {
-        1 << 22: 3,
-        (1 << 22) + 1: None,
-    }
 
 
 def test_a_process_listed_by_several_compute_instances_is_attributed_to_none():

@@ -113,33 +113,35 @@ def test_missing_sensors_are_none_and_no_failure():
     assert not driver.errors()
 
 
-@pytest.mark.parametrize("percent", [101, 250, 4_294_967_295])
-def test_utilization_above_100_percent_is_unknown(driver: Driver, percent: int):
-    driver.library.nvmlDeviceGetUtilizationRates = tiny.fills(gpu=percent, memory=40)
-    reading = driver.read()
-    assert (reading.utilization_percent, reading.memory_copy_percent) == (None, 40)
-
-
-@pytest.mark.parametrize(("celsius", "believed"), [(0, None), (-1, None), (255, None), (1, 1), (104, 104)])
-def test_implausible_temperatures_are_unknown(driver: Driver, celsius: int, believed: int | None):
-    driver.library.nvmlDeviceGetTemperatureV = tiny.fills(temperature=celsius)
-    assert driver.read().temperature_celsius == believed
+NONE = tiny.NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
-    "figures",
+    ("function", "answer", "expected"),
     [
-        {"total": 0},
-        {"total": 1000, "used": 1001},
-        {"total": 1000, "free": 1001},
-        {"total": 1000, "reserved": 1001},
-        dict.fromkeys(("total", "used", "free", "reserved"), tiny.NOT_AVAILABLE),
+        (
+            "UtilizationRates",
+            {"gpu": 101, "memory": 40},
+            {"utilization_percent": None, "memory_copy_percent": 40},
+        ),
+        ("UtilizationRates", {"gpu": 2**32 - 1, "memory": 250}, {"memory_copy_percent": None}),
+        ("TemperatureV", {"temperature": 0}, {"temperature_celsius": None}),
+        ("TemperatureV", {"temperature": -1}, {"temperature_celsius": None}),
+        ("TemperatureV", {"temperature": 255}, {"temperature_celsius": None}),
+        ("TemperatureV", {"temperature": 104}, {"temperature_celsius": 104}),
+        ("MemoryInfo_v2", {"total": 0}, {"memory": None}),
+        ("MemoryInfo_v2", {"total": 1000, "used": 1001}, {"memory": None}),
+        ("MemoryInfo_v2", {"total": 1000, "free": 1001}, {"memory": None}),
+        ("MemoryInfo_v2", {"total": 1000, "reserved": 1001}, {"memory": None}),
+        ("MemoryInfo_v2", {"total": NONE, "used": NONE, "free": NONE, "reserved": NONE}, {"memory": None}),
     ],
 )
-def test_inconsistent_memory_is_unknown(driver: Driver, figures: dict[str, int]):
-    driver.library.nvmlDeviceGetMemoryInfo_v2 = tiny.fills(**figures)
+def test_implausible_answers_are_unknown(
+    driver: Driver, function: str, answer: dict[str, int], expected: dict[str, Any]
+):
+    setattr(driver.library, f"nvmlDeviceGet{function}", tiny.fills(**answer))
     reading = driver.read()
-    assert reading.memory is None
+    assert {name: getattr(reading, name) for name in expected} == expected
     assert reading.up
 
 

@@ -1,7 +1,7 @@
 """An empty sysfs for every test of AMD GPUs, and files that do not return."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,11 @@ class Stuck:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+async def tree(tmp_path: Path) -> AsyncIterator[Tree]:
     """Return an empty sysfs."""
-    return Tree(tmp_path)
+    tree = Tree(tmp_path)
+    yield tree
+    await tree.close()
 
 
 @pytest.fixture

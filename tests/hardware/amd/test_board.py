@@ -1,4 +1,4 @@
-"""What the files of a board say, and what it means that one is missing, broken or senseless."""
+"""Readings from the files of a board, also from missing, broken and implausible ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,29 +68,19 @@ FIELDS: dict[str, tuple[str, Callable[[GpuReading], object]]] = {
 }
 
 
+@pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("name", FIELDS)
-async def test_a_missing_file_costs_its_reading_and_is_no_error(tree: Tree, name: str) -> None:
-    (tree.card() / name).unlink()
+async def test_a_missing_or_unreadable_file_costs_its_reading(tree: Tree, name: str, exists: bool) -> None:
+    """An unreadable one is counted, a missing one is no error."""
+    path = tree.card() / name
+    path.unlink()
+    if exists:
+        unreadable(path)
     reading = await tree.read()
-    assert FIELDS[name][1](reading.gpus[0]) is None
-    assert reading.errors == {}
-    others = [
-        read(reading.gpus[0]) for other, (_, read) in FIELDS.items() if FIELDS[other][0] != FIELDS[name][0]
-    ]
-    assert None not in others
-
-
-@pytest.mark.parametrize("name", FIELDS)
-async def test_an_unreadable_file_costs_its_reading_and_is_counted(tree: Tree, name: str) -> None:
-    unreadable(tree.card() / name)
-    reading = await tree.read()
-    assert FIELDS[name][1](reading.gpus[0]) is None
-    assert [(error, count) for (_, _, error), count in reading.errors.items()] == [("EISDIR", 1)]
-    assert [file for _, file, _ in reading.errors] == [f"sysfs {Path(name).name}"]
-    others = [
-        read(reading.gpus[0]) for other, (_, read) in FIELDS.items() if FIELDS[other][0] != FIELDS[name][0]
-    ]
-    assert None not in others
+    counted = {(name, error): count for (_, name, error), count in reading.errors.items()}
+    assert counted == ({(f"sysfs {path.name}", "EISDIR"): 1} if exists else {})
+    lost = FIELDS[name][0]
+    assert {kind for kind, value in FIELDS.values() if value(reading.gpus[0]) is None} == {lost}
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "-", "12.5", "0x10", "1" * 30, "\xff\xfe", "\u0663"])
@@ -100,66 +90,54 @@ async def test_a_reading_that_is_no_integer_is_unknown(tree: Tree, text: str) ->
     assert (gpu.utilization_percent, gpu.memory, gpu.pcie_replays) == (None, None, None)
 
 
-async def test_implausible_readings_are_unknown(tree: Tree) -> None:
-    tree.card(gpu_busy_percent="101", mem_info_vram_used=str(65 * GIB))
-    gpu = await tree.gpu()
-    assert (gpu.utilization_percent, gpu.memory) == (None, None)
-
-
-async def test_the_second_gpu_of_a_board_has_no_power_of_its_own(tree: Tree) -> None:
-    """It reports 0, also as its limits: the first one is measured for both."""
-    zeros = {f"hwmon__hwmon6__{name}": "0" for name in ("power1_average", "power1_cap", "power1_cap_max")}
-    tree.card(**zeros, hwmon__hwmon6__power1_cap_default="0")
-    gpu = await tree.gpu()
-    assert (gpu.power_milliwatts, gpu.power_parts_milliwatts, gpu.power_limits_milliwatts) == (None, {}, {})
-
-
-async def test_instant_power_is_used_where_there_is_no_average(tree: Tree) -> None:
-    """From MI300 on."""
-    tree.card(hwmon__hwmon6__power1_average=None, hwmon__hwmon6__power1_input="512000000")
-    gpu = await tree.gpu()
-    assert (gpu.power_milliwatts, gpu.power_parts_milliwatts) == (512_000, {"instant": 512_000})
-
-
-async def test_the_hotspot_is_used_where_the_edge_has_no_sensor(tree: Tree) -> None:
-    """From MI300 on."""
-    tree.card(hwmon__hwmon6__temp1_label=None, hwmon__hwmon6__temp1_input=None)
-    assert (await tree.gpu()).temperature_celsius == 63
-
-
-async def test_the_pulse_width_is_used_for_a_fan_without_speed(tree: Tree) -> None:
-    """It is from 0 to 255."""
-    tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__pwm1="102")
-    assert (await tree.gpu()).fan_percent == 40
-
-
-async def test_a_passive_board_has_no_fan_speed(tree: Tree) -> None:
-    tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__fan1_max=None)
-    assert (await tree.gpu()).fan_percent is None
-
-
-async def test_sensors_of_other_drivers_are_ignored(tree: Tree) -> None:
-    tree.card(hwmon__hwmon6__name="jc42")
-    gpu = await tree.gpu()
-    assert (gpu.power_milliwatts, gpu.temperature_celsius, gpu.clocks_megahertz) == (None, None, {})
+HWMON = "hwmon__hwmon6__"
 
 
 @pytest.mark.parametrize(
-    ("speed", "generation"),
-    [("2.5 GT/s PCIe", 1), ("8.0 GT/s PCIe", 3), ("64.0 GT/s PCIe", 6), ("Unknown", None)],
+    ("changes", "expected"),
+    [
+        # The second GPU of a board reports 0: the first one is measured for both.
+        (
+            dict.fromkeys(("power1_average", "power1_cap", "power1_cap_max", "power1_cap_default"), "0"),
+            {"power_milliwatts": None, "power_parts_milliwatts": {}, "power_limits_milliwatts": {}},
+        ),
+        # From MI300 on there is no average, and no sensor at the edge.
+        (
+            {"power1_average": None, "power1_input": "512000000"},
+            {"power_milliwatts": 512_000, "power_parts_milliwatts": {"instant": 512_000}},
+        ),
+        ({"temp1_label": None, "temp1_input": None}, {"temperature_celsius": 63}),
+        # A fan without speed has a pulse width from 0 to 255; a passive board has none.
+        ({"fan1_input": None, "pwm1": "102"}, {"fan_percent": 40}),
+        ({"fan1_input": None, "fan1_max": None}, {"fan_percent": None}),
+        # The sensors are those of another driver.
+        ({"name": "jc42"}, {"power_milliwatts": None, "temperature_celsius": None, "clocks_megahertz": {}}),
+    ],
+    ids=["second GPU", "instant power", "hotspot", "pulse width", "no fan", "other driver"],
 )
-async def test_the_link_generation_follows_from_its_speed(
-    tree: Tree, speed: str, generation: int | None
+async def test_sensors(tree: Tree, changes: dict[str, str | None], expected: dict[str, object]) -> None:
+    tree.card(**{f"{HWMON}{name}": value for name, value in changes.items()})
+    gpu = await tree.gpu()
+    assert {name: getattr(gpu, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "read", "expected"),
+    [
+        ({"gpu_busy_percent": "101"}, lambda gpu: gpu.utilization_percent, None),
+        ({"mem_info_vram_used": str(65 * GIB)}, lambda gpu: gpu.memory, None),
+        ({"current_link_speed": "2.5 GT/s PCIe"}, lambda gpu: gpu.pcie_link.generation, 1),
+        ({"current_link_speed": "8.0 GT/s PCIe"}, lambda gpu: gpu.pcie_link.generation, 3),
+        ({"current_link_speed": "64.0 GT/s PCIe"}, lambda gpu: gpu.pcie_link.generation, 6),
+        ({"current_link_speed": "Unknown"}, lambda gpu: gpu.pcie_link.generation, None),
+        ({"numa_node": "-1"}, lambda gpu: gpu.topology, Topology(numa_node=None, cpus="16-31,48-63")),
+    ],
+)
+async def test_values_that_need_an_interpretation(
+    tree: Tree, changes: dict[str, str], read: Callable[[GpuReading], object], expected: object
 ) -> None:
-    tree.card(current_link_speed=speed)
-    link = (await tree.gpu()).pcie_link
-    assert link is not None
-    assert link.generation == generation
-
-
-async def test_numa_node_minus_one_is_unknown(tree: Tree) -> None:
-    tree.card(numa_node="-1")
-    assert (await tree.gpu()).topology == Topology(numa_node=None, cpus="16-31,48-63")
+    tree.card(**changes)
+    assert read(await tree.gpu()) == expected
 
 
 async def test_sensors_of_a_suspended_gpu_are_not_read(tree: Tree) -> None:

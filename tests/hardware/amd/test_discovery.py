@@ -44,34 +44,34 @@ async def test_the_architecture_is_written_as_by_compilers(
     assert (await tree.gpu()).identity.architecture == architecture
 
 
-@pytest.mark.parametrize("unique_id", [None, "0", "0000000000000000", "none"])
-async def test_a_card_without_unique_id_has_its_address_as_uuid(tree: Tree, unique_id: str | None) -> None:
-    tree.card(unique_id=unique_id)
-    assert (await tree.gpu()).identity.uuid == f"GPU-{ADDRESS}"
-
-
-async def test_a_short_unique_id_is_padded_to_sixteen_digits(tree: Tree) -> None:
-    tree.card(unique_id="0x1c3d5e")
-    assert (await tree.gpu()).identity.uuid == "GPU-00000000001c3d5e"
+def integrated(form: int) -> bytes:
+    """Return the metrics table of integrated graphics, of a format."""
+    return bytes((128, 0, form, 1)) + b"\xff" * 124
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "model"),
-    [(None, "0x740f", "AMD 0x740f"), ("", "0x740f", "AMD 0x740f"), (None, None, "AMD GPU")],
+    ("changes", "uuid", "model"),
+    [
+        ({"unique_id": None}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        ({"unique_id": "0"}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        ({"unique_id": "0000000000000000"}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        ({"unique_id": "none"}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        # ROCm writes leading zeros.
+        ({"unique_id": "0x1c3d5e"}, "GPU-00000000001c3d5e", BOARD["product_name"]),
+        ({"product_name": None}, UUID, "AMD 0x740f"),
+        ({"product_name": ""}, UUID, "AMD 0x740f"),
+        ({"product_name": None, "device": None}, UUID, "AMD GPU"),
+        ({"product_name": None, "gpu_metrics": integrated(1)}, UUID, "AMD 0x740f"),
+        ({"product_name": None, "gpu_metrics": integrated(2)}, UUID, "AMD integrated graphics 0x740f"),
+    ],
 )
-async def test_a_board_without_a_name_is_named_by_its_device_number(
-    tree: Tree, name: str | None, device: str | None, model: str
+async def test_a_card_without_unique_id_or_name(
+    tree: Tree, changes: dict[str, str | bytes | None], uuid: str, model: str
 ) -> None:
-    tree.card(product_name=name, device=device)
-    assert (await tree.gpu()).identity.model == model
-
-
-@pytest.mark.parametrize(("form", "model"), [(1, "AMD 0x164e"), (2, "AMD integrated graphics 0x164e")])
-async def test_integrated_graphics_are_named_so(tree: Tree, form: int, model: str) -> None:
-    """Their metrics table has a format of its own."""
-    table = bytes((128, 0, form, 1)) + b"\xff" * 124
-    tree.card(product_name=None, device="0x164e", gpu_metrics=table)
-    assert (await tree.gpu()).identity.model == model
+    """Its UUID is the address, and its model the device number."""
+    tree.card(**changes)
+    identity = (await tree.gpu()).identity
+    assert (identity.uuid, identity.model) == (uuid, model)
 
 
 async def test_other_devices_are_no_amd_cards(tree: Tree) -> None:

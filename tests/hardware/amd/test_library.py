@@ -114,7 +114,6 @@ async def test_energy_never_changes_from_the_table_to_amdsmi(tree: Tree, install
     for content, energy in ((table, 25_000), (b"", None), (table, 25_000)):
         (tree.device() / "gpu_metrics").write_bytes(content)
         assert (await amd.read()).gpus[0].energy_millijoules == energy
-    await amd.close()
 
 
 async def test_a_failing_function_costs_its_own_reading(tree: Tree, install: Install) -> None:
@@ -160,7 +159,6 @@ async def test_a_library_that_hangs_costs_its_own_readings_until_it_returns(
     stuck.release(file)
     await stuck.settle()
     assert (await amd.read()).gpus[0].energy_millijoules == 30_600
-    await amd.close()
 
 
 async def test_a_library_that_failed_is_imported_once(
@@ -172,7 +170,6 @@ async def test_a_library_that_failed_is_imported_once(
     amd = tree.source()
     await amd.read()
     await amd.read()
-    await amd.close()
     assert os.environ["TRIES"] == "x"
 
 

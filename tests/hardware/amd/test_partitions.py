@@ -113,15 +113,12 @@ async def test_a_new_partitioning_is_read_when_kfd_counts_up(tree: Tree) -> None
     tree.partitions(2)
     counter = tree.write(tree.kfd / "topology/generation_id", "4")
     source = tree.source()
-    try:
-        assert len((await source.read()).gpus[0].mig or ()) == 2
-        for folder in (tree.kfd / "topology/nodes").iterdir():
-            shutil.rmtree(folder)
-        assert len((await source.read()).gpus[0].mig or ()) == 2
-        tree.write(counter, "5")
-        assert (await source.read()).gpus[0].mig is None
-    finally:
-        await source.close()
+    assert len((await source.read()).gpus[0].mig or ()) == 2
+    for folder in (tree.kfd / "topology/nodes").iterdir():
+        shutil.rmtree(folder)
+    assert len((await source.read()).gpus[0].mig or ()) == 2
+    tree.write(counter, "5")
+    assert (await source.read()).gpus[0].mig is None
 
 
 async def test_unknown_memory_of_a_process_makes_its_partition_unknown(tree: Tree) -> None:

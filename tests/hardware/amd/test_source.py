@@ -35,7 +35,6 @@ async def test_cards_are_published_one_by_one(two: Tree, stuck: Stuck) -> None:
     assert not reading.done()
     stuck.release(file)
     assert [gpu.identity.uuid for gpu in (await reading).gpus] == [UUID, OTHER]
-    await amd.close()
 
 
 async def test_the_last_reading_of_a_card_stays_while_it_hangs(two: Tree, stuck: Stuck) -> None:
@@ -47,7 +46,6 @@ async def test_the_last_reading_of_a_card_stays_while_it_hangs(two: Tree, stuck:
     assert {gpu.identity.uuid: gpu.sweep for gpu in latest.gpus} == {UUID: 2, OTHER: 1}
     stuck.release(file)
     await reading
-    await amd.close()
 
 
 async def test_a_card_that_hangs_is_down_until_it_answers(two: Tree, stuck: Stuck) -> None:
@@ -67,7 +65,6 @@ async def test_a_card_that_hangs_is_down_until_it_answers(two: Tree, stuck: Stuc
     again = await amd.read()
     assert [gpu.up and gpu.memory is not None for gpu in again.gpus] == [True, True]
     assert again.errors == reading.errors
-    await amd.close()
 
 
 async def test_a_kfd_that_hangs_costs_what_only_kfd_reports(tree: Tree, stuck: Stuck) -> None:
@@ -83,8 +80,6 @@ async def test_a_kfd_that_hangs_costs_what_only_kfd_reports(tree: Tree, stuck: S
         ("0000:19:00.0", None),
         ("amdgpu_xcp_21", None),
     ]
-    stuck.end()
-    await amd.close()
 
 
 @pytest.mark.parametrize("name", ["uevent", "vendor"])
@@ -95,8 +90,6 @@ async def test_a_known_card_that_hangs_in_discovery_stays(two: Tree, stuck: Stuc
     reading = await amd.read()
     assert [(gpu.identity, gpu.up) for gpu in reading.gpus] == [(gpu.identity, True) for gpu in before.gpus]
     assert reading.errors == {("", f"sysfs {name}", "Hangs"): 1}
-    stuck.end()
-    await amd.close()
 
 
 async def test_an_unknown_card_that_hangs_is_counted(two: Tree, stuck: Stuck) -> None:
@@ -104,8 +97,6 @@ async def test_an_unknown_card_that_hangs_is_counted(two: Tree, stuck: Stuck) ->
     amd = two.source(call_timeout=CALL_TIMEOUT)
     reading = await amd.read()
     assert ([gpu.identity.uuid for gpu in reading.gpus], reading.gpu_count) == ([UUID], 2)
-    stuck.end()
-    await amd.close()
 
 
 async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree, stuck: Stuck) -> None:
@@ -119,8 +110,6 @@ async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree, stuc
     (gpu,) = (await amd.read()).gpus
     assert (gpu.up, gpu.memory, gpu.processes) == (True, before.memory, None)
     assert "processes" in gpu.withheld
-    stuck.end()
-    await amd.close()
 
 
 async def test_a_card_beyond_its_budget_is_down(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +122,6 @@ async def test_a_card_beyond_its_budget_is_down(two: Tree, monkeypatch: pytest.M
     assert (UUID, "sysfs uevent", "TooSlow") not in slow.errors
     assert {error for _, _, error in slow.errors} == {"TooSlow"}
     assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
-    await amd.close()
 
 
 async def test_a_slow_card_is_read_last(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +137,6 @@ async def test_a_slow_card_is_read_last(two: Tree, monkeypatch: pytest.MonkeyPat
         patched.setattr(CardReader, "read", late)
         await amd.read()
     assert [gpu.identity.uuid for gpu in (await amd.read()).gpus] == [OTHER, UUID]
-    await amd.close()
 
 
 async def test_an_unexpected_exception_costs_one_card(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +163,6 @@ async def test_a_removed_card_is_down_and_identified_again_when_back(two: Tree) 
     two.second(unique_id="c" * 16)
     reading = await amd.read()
     assert [(gpu.identity.uuid, gpu.up) for gpu in reading.gpus] == [(UUID, True), (f"GPU-{'c' * 16}", True)]
-    await amd.close()
 
 
 async def test_a_card_that_returns_at_another_address_is_one_card(two: Tree) -> None:
@@ -192,7 +178,6 @@ async def test_a_card_that_returns_at_another_address_is_one_card(two: Tree) -> 
             (OTHER, "00000000:44:00.0", True),
         ]
         assert reading.gpu_count == 2
-    await amd.close()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +192,6 @@ async def test_a_card_of_another_driver_is_not_lost(two: Tree, driver: str, know
     reading = await amd.read()
     assert [gpu.identity.uuid for gpu in reading.gpus] == known
     assert (reading.gpu_count, reading.errors) == (len(known), {})
-    await amd.close()
 
 
 async def test_a_removed_card_keeps_its_partitions_without_values(tree: Tree) -> None:
@@ -220,7 +204,6 @@ async def test_a_removed_card_keeps_its_partitions_without_values(tree: Tree) ->
         ("0000:19:00.0", None, None),
         ("amdgpu_xcp_21", None, None),
     ]
-    await amd.close()
 
 
 async def test_an_unreadable_unique_id_does_not_change_the_uuid(tree: Tree) -> None:
@@ -229,14 +212,12 @@ async def test_an_unreadable_unique_id_does_not_change_the_uuid(tree: Tree) -> N
     await amd.read()
     unreadable(device / "unique_id")
     assert (await amd.read()).gpus[0].identity.uuid == UUID
-    await amd.close()
 
 
 async def test_sweeps_are_numbered(tree: Tree) -> None:
     tree.card()
     amd = tree.source()
     assert [(await amd.read()).gpus[0].sweep for _ in range(3)] == [1, 2, 3]
-    await amd.close()
 
 
 async def test_errors_are_counted_since_start(tree: Tree) -> None:
@@ -244,7 +225,6 @@ async def test_errors_are_counted_since_start(tree: Tree) -> None:
     amd = tree.source()
     await amd.read()
     assert (await amd.read()).errors == {(UUID, "sysfs gpu_busy_percent", "EISDIR"): 2}
-    await amd.close()
 
 
 async def test_readings_have_the_time_of_the_clock(tree: Tree) -> None:
@@ -254,4 +234,3 @@ async def test_readings_have_the_time_of_the_clock(tree: Tree) -> None:
     assert [gpu.read_monotonic for gpu in (await amd.read()).gpus] == [5.0]
     shutil.rmtree(tree.device())
     assert [(gpu.read_monotonic, gpu.up) for gpu in (await amd.read()).gpus] == [(7.0, False)]
-    await amd.close()

@@ -66,6 +66,7 @@ class Tree:
         self.sys, self.proc = root / "sys", root / "proc"
         self.kfd = self.sys / "class/kfd/kfd"
         self.proc.mkdir(parents=True)
+        self._sources: list[AmdSource] = []
 
     def write(self, path: Path | str, content: str | bytes) -> Path:
         """Write a file of sysfs; its path is given from there on."""
@@ -155,15 +156,20 @@ class Tree:
             "call_timeout": NEVER_SECONDS,
             "card_budget": NEVER_SECONDS,
         }
-        return AmdSource(AmdOptions(**(parts | options)))
+        self._sources.append(AmdSource(AmdOptions(**(parts | options))))
+        return self._sources[-1]
+
+    async def close(self) -> None:
+        """Close all sources."""
+        while self._sources:
+            await self._sources.pop().close()
 
     async def read(self) -> HardwareReading:
         """Sweep once."""
-        source = self.source()
         try:
-            return await source.read()
+            return await self.source().read()
         finally:
-            await source.close()
+            await self._sources.pop().close()
 
     async def gpu(self) -> GpuReading:
         """Sweep once, and return the only GPU."""
