@@ -45,7 +45,7 @@ def test_writing_a_large_past_takes_little_memory_beyond_the_answer() -> None:
         rows = [holder(f"pod-{number}", compute_used=1 / (number + place + 1)) for number in range(20)]
         clocked.poll(START + place * 5, *rows)
     tracemalloc.start()
-    past = clocked.tell(3600, points=720)
+    past = clocked.past(3600, points=720)
     body = history_json(past)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
