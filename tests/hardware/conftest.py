@@ -8,6 +8,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from exporter.demo.nvml import FakeNvml
 from tests.hardware.hanging import HANG_SECONDS
 from tests.hardware.making import Clock, Driver, gpu, process
 from tests.hardware.watching import Watch, Watched, event_threads
@@ -22,11 +23,14 @@ def _binding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Waits for events return soon, and a busy machine does not make them hang.
     """
     monkeypatch.setattr("exporter.nvml.event_wait.SLICE_MILLISECONDS", 10)
+    monkeypatch.setattr("exporter.nvml.event_wait.REST_SECONDS", 0.002)
     monkeypatch.setattr("exporter.nvml.event_wait.END_SECONDS", 120.0)
     monkeypatch.setattr("exporter.nvml.event_wait.HUNG_SECONDS", 600.0)
     yield
-    pynvml.nvmlLib = None
+    library, pynvml.nvmlLib = pynvml.nvmlLib, None
     pynvml._nvmlGetFunctionPointer_cache.clear()
+    if isinstance(library, FakeNvml):
+        library.release()
     for thread in event_threads():
         thread.join(LIMIT_SECONDS)
         assert not thread.is_alive()
