@@ -277,7 +277,7 @@ def test_every_call_has_a_known_group(driver: Driver):
     assert set(driver.sweeper.calls.seconds) <= set(GROUPS)
     assert set(driver.sweeper.calls.driver_microseconds) <= set(GROUPS)
     assert all(set(reading.withheld) <= set(GROUPS) for reading in readings.values())
-    assert {"core", "memory", "power", "processes", "modes"} <= set(driver.sweeper.calls.asked)
+    assert {"core", "memory", "power", "processes", "pcie_throughput"} <= set(driver.sweeper.calls.asked)
 
 
 def test_calls_are_counted_for_their_own_group(driver: Driver):
