@@ -16,8 +16,7 @@ def counts(seen: ClockEvents, mask) -> dict[str, int]:
     return {reason: count for reason, count in seen.advance([gpu(mask)])["GPU-a"].items() if count}
 
 
-def test_each_beginning_counts_once():
-    """A reason counts when it appears, not while it lasts, and again when it comes back."""
+def test_each_start_of_a_reason_is_counted_once():
     seen = ClockEvents()
     found = [counts(seen, mask) for mask in (0, POWER_CAP, POWER_CAP, POWER_CAP | THERMAL, 0, THERMAL)]
     assert found == [
@@ -30,23 +29,19 @@ def test_each_beginning_counts_once():
     ]
 
 
-def test_what_is_so_at_the_first_look_has_begun_before():
-    """Nobody knows how often a reason came before anybody looked."""
+def test_a_reason_active_in_the_first_sweep_is_not_counted():
     assert counts(ClockEvents(), POWER_CAP) == {}
 
 
-def test_a_reason_that_was_watched_and_did_not_come_is_an_observed_zero():
-    """Once a mask was read every reason has a count."""
+def test_a_reason_that_did_not_start_is_an_observed_zero():
     assert set(ClockEvents().advance([gpu(0)])["GPU-a"].values()) == {0}
 
 
-def test_a_gpu_that_does_not_tell_has_no_count():
-    """Without a mask nothing is known of any reason."""
+def test_without_a_mask_counts_are_unknown():
     assert ClockEvents().advance([gpu(None)]) == {}
 
 
-def test_counts_never_fall_while_a_gpu_does_not_answer():
-    """A sweep without the mask changes nothing, and what it missed is not made up."""
+def test_counts_are_kept_while_a_gpu_does_not_answer():
     seen = ClockEvents()
     counts(seen, 0)
     counts(seen, POWER_CAP)
@@ -54,8 +49,7 @@ def test_counts_never_fall_while_a_gpu_does_not_answer():
     assert counts(seen, POWER_CAP) == {"power_cap": 1}
 
 
-def test_a_gpu_that_is_gone_is_forgotten():
-    """What is no longer on the node has no counts."""
+def test_a_removed_gpu_is_forgotten():
     seen = ClockEvents()
     seen.advance([gpu(0), gpu(0, "GPU-b")])
     assert set(seen.advance([gpu(0, "GPU-b")])) == {"GPU-b"}

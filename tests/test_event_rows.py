@@ -25,30 +25,21 @@ def pods(found: EventRow) -> list[str]:
     return [holder.pod for holder in found.holders]
 
 
-def test_a_shared_gpu_names_all_who_hold_it() -> None:
-    """An event of a whole GPU names each of its holders once, in order, and nobody of another GPU."""
+def test_an_event_of_a_gpu_names_each_of_its_holders_once() -> None:
     containers = [row("b"), row("a"), row("a"), row("c", uuid="GPU-b")]
-
     (found,) = event_rows([event()], [], containers)
-
     assert pods(found) == ["a", "b"]
 
 
-def test_a_whole_gpu_event_concerns_its_mig_devices() -> None:
-    """An event that no instance can be made out for names the holders of all MIG devices of the GPU."""
+def test_an_event_of_a_whole_gpu_names_holders_of_its_mig_devices() -> None:
     containers = [row("a", mig="MIG-1"), row("b", mig="MIG-2")]
-
     (found,) = event_rows([event()], [], containers)
-
     assert pods(found) == ["a", "b"]
 
 
-def test_an_event_of_a_mig_device_concerns_no_other() -> None:
-    """Holders of the other instances, and of the GPU as a whole, have nothing to do with it."""
+def test_an_event_of_a_mig_device_names_no_other_holder() -> None:
     containers = [row("a", mig="MIG-1"), row("b", mig="MIG-2"), row("c")]
-
     (found,) = event_rows([event(mig="MIG-2")], [], containers)
-
     assert pods(found) == ["b"]
 
 
@@ -62,27 +53,19 @@ def test_an_event_of_a_mig_device_concerns_no_other() -> None:
         ({"slices": None, "processes": None}, False),
     ],
 )
-def test_a_holder_has_slices_or_processes(facts, named) -> None:
-    """Who uses a device without holding it is named too; who does neither is not."""
+def test_holders_have_slices_or_processes(facts, named) -> None:
     (found,) = event_rows([event()], [], [row("a", **facts)])
-
     assert bool(found.holders) == named
 
 
-def test_holders_stay_as_they_were_noticed() -> None:
-    """A later poll neither adds nor removes holders of an event that was seen before."""
+def test_a_later_poll_does_not_change_the_holders_of_an_event() -> None:
     before = event_rows([event()], [], [row("a")])
-
     old, new = event_rows([event(), event(at=5)], before, [row("b")])
-
     assert (pods(old), pods(new)) == (["a"], ["b"])
 
 
-def test_an_event_that_is_no_longer_recent_leaves() -> None:
-    """The rows are those of the recent events, in their order."""
+def test_events_that_are_no_longer_recent_are_dropped() -> None:
     before = event_rows([event(at=1), event(at=2)], [], [row("a")])
-
     rows = event_rows([event(at=2), event(at=3)], before, [])
-
     assert [found.event.at - NOW for found in rows] == [2.0, 3.0]
     assert [pods(found) for found in rows] == [["a"], []]

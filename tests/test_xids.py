@@ -1,6 +1,5 @@
 """The table of XID codes: what is explained, what is not, and what a person is told of."""
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import get_args
@@ -18,14 +17,13 @@ every_code = pytest.mark.parametrize("xid", XIDS.values(), ids=lambda xid: str(x
 
 
 def test_every_published_code_is_explained() -> None:
-    """The table has all codes of the catalogue but the unused ones, and 999, which stands for unknown."""
+    """All codes of the catalogue but the unused ones, and 999, which means unknown."""
     assert set(XIDS) == set(range(1, 173)) - UNUSED | {999}
     assert list(XIDS) == sorted(XIDS)
 
 
 @every_code
-def test_a_row_is_a_sentence_and_an_action(xid) -> None:
-    """Meaning and action are plain sentences in which nothing is left to be filled in."""
+def test_meaning_and_action_are_sentences(xid) -> None:
     assert explain(xid.code) is xid
     for text in (xid.meaning, xid.action):
         assert re.fullmatch(r"[A-Z][^{}|\n]+\.", text)
@@ -33,50 +31,38 @@ def test_a_row_is_a_sentence_and_an_action(xid) -> None:
 
 
 def test_every_class_is_explained() -> None:
-    """The phrases of the classes are those of the type."""
     assert set(CLASSES) == set(get_args(XidClass))
 
 
 @pytest.mark.parametrize("code", OF_APPLICATIONS)
-def test_a_fault_of_an_application_is_no_fault_of_the_node(code) -> None:
-    """The codes that the device plugin ignores too are the application's, and wake nobody."""
+def test_application_errors_do_not_alert(code) -> None:
+    """The device plugin ignores these codes too."""
     assert explain(code).kind == "application"
     assert not explain(code).alert
 
 
 @every_code
-def test_who_is_told_follows_from_the_class(xid) -> None:
-    """A person is told of a GPU that needs a reset or reboot, and of contained memory errors: no others."""
+def test_codes_that_need_a_reset_or_reboot_alert(xid) -> None:
+    """And contained memory errors."""
     assert xid.alert == (xid.kind in ("reset", "reboot") or xid.code == 94)
 
 
 @pytest.mark.parametrize("code", [0, 5, 138, 173, 4_000_000_000])
-def test_a_code_that_nobody_explains_is_called_unknown(code) -> None:
-    """A code that the catalogue does not describe is neither guessed nor alerted on."""
+def test_an_unknown_code_does_not_alert(code) -> None:
     unknown = explain(code)
-
     assert (unknown.code, unknown.kind, unknown.alert) == (code, "unknown", False)
     assert "does not describe" in unknown.meaning
 
 
-def test_a_row_cannot_be_changed() -> None:
-    """The rows are facts."""
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        explain(79).alert = False  # type: ignore[misc]
-
-
-def test_units_of_one_sort_are_numbered() -> None:
-    """Codes of copy engines and decoders name the unit, in the catalogue's order."""
+def test_codes_of_copy_engines_and_decoders_name_the_unit() -> None:
     assert "copy engine 9 " in explain(85).meaning
     assert "copy engine 10 " in explain(126).meaning
     assert "video decoder 5 " in explain(96).meaning
     assert "JPEG decoder 1 " in explain(99).meaning
 
 
-def test_the_page_is_the_table() -> None:
-    """The committed page has a row for each code, and is what the table says."""
+def test_the_committed_page_is_the_table() -> None:
     page = xids_page()
-
     assert page.startswith(xids_markdown().rstrip())
     assert len(re.findall(r"^\| (?:\*\*)?\d+", page, re.MULTILINE)) == len(XIDS)
     assert "| **79** | reboot | The GPU no longer answers on the PCIe bus |" in page

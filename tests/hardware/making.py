@@ -1,8 +1,10 @@
-"""A fake driver whose GPUs and faults a test changes between two sweeps, and parts to make it of."""
+"""A fake driver whose GPUs and faults a test changes between two sweeps, and its parts."""
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import Any
 
 from exporter.demo.machine import Machine
@@ -16,7 +18,8 @@ from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 
 MIB, GIB = 1 << 20, 1 << 30
-GPU_BUDGET_SECONDS = 10.0
+# A limit that no healthy call or GPU reaches on a busy machine; tests of limits set their own.
+NEVER_SECONDS = 600.0
 WALL = 1_700_000_000.0
 NODE = {
     "name": "node-1",
@@ -27,7 +30,7 @@ NODE = {
 
 
 class Clock:
-    """Stands in for the module ``time`` and moves when told."""
+    """Replaces the module ``time``; tests move it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -38,18 +41,18 @@ class Clock:
         return WALL + self.now + self.wall_offset
 
     def monotonic(self) -> float:
-        """Return seconds since some moment."""
+        """Return the monotonic time."""
         return self.now
 
 
 def nvml(library: Any = None, **changes: Any) -> NvmlOptions:
-    """Read that library; by the clock of readings every look at it is five seconds after the last."""
-    limits = {"call_timeout": 2.5, "gpu_budget": GPU_BUDGET_SECONDS}
+    """Return options to read a library; the clock of readings moves five seconds at each look at it."""
+    limits = {"call_timeout": NEVER_SECONDS, "gpu_budget": NEVER_SECONDS}
     return NvmlOptions(**{"library": library, "clock": ticking(), **limits, **changes})
 
 
 def ticking() -> Callable[[], float]:
-    """Give a clock by which every look at it is five seconds after the last."""
+    """Return a clock that moves five seconds at each look at it."""
     return itertools.count(0.0, 5.0).__next__
 
 
@@ -64,32 +67,58 @@ class Driver:
         self._become(scenario)
 
     def become(self, *gpus: dict[str, Any], **parts: Any) -> None:
-        """Have these GPUs from now on, and no others; the library counts them at once."""
+        """Replace the GPUs; the library counts them at once."""
         self._become(_scenario(gpus, parts))
         if self.library.opened:
             self.library.list_again()
 
     def fail(self, code: str, function: str | None = None, device: str | None = None) -> None:
-        """Answer calls with that NVML error, beside those that fail already."""
+        """Answer calls with an NVML error, in addition to those that fail already."""
         fault = NvmlError(kind="nvml_error", code=code, function=function, device=device)
         self._show((*self._faults, fault))
 
     def hang(self, function: str | None = None, device: str | None = None) -> None:
-        """Let calls not return."""
+        """Let calls hang."""
         self._show((*self._faults, NvmlHang(kind="nvml_hang", function=function, device=device)))
 
     def recover(self) -> None:
-        """End all that fails and hangs."""
+        """End all failures and hangs."""
         self._show(())
 
     def advance(self, seconds: float) -> None:
-        """Let the hardware work for some time."""
+        """Let the hardware run for some time."""
         self._seconds += seconds
         self._step()
 
     def asked(self, function: str, device: str = "") -> int:
         """Return how often a function was called about a device."""
         return self.library.calls[function, device]
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        """The sweeper of this driver."""
+        return Sweeper(nvml(self.library))
+
+    def configure(self, **options: Any) -> None:
+        """Sweep with other options from now on, as a new process does."""
+        self.sweeper = Sweeper(nvml(self.library, **options))
+
+    def sweep(self) -> dict[str, GpuReading]:
+        """Sweep once; return the readings by uuid."""
+        return sweep(self.sweeper)
+
+    def read(self) -> GpuReading:
+        """Sweep once; return the reading of the only GPU."""
+        [reading] = self.sweep().values()
+        return reading
+
+    def ups(self) -> dict[str, bool]:
+        """Sweep once; return which GPUs are up, in the order in which they were read."""
+        return {uuid: reading.up for uuid, reading in self.sweep().items()}
+
+    def errors(self) -> Counter[tuple[str, str, str]]:
+        """Return the errors since start by (GPU uuid, call, error name)."""
+        return self.sweeper.calls.errors
 
     def _become(self, scenario: Any) -> None:
         self._scenario = scenario
@@ -110,7 +139,7 @@ def _scenario(gpus: tuple[dict[str, Any], ...], parts: dict[str, Any]) -> Any:
 
 
 def gpu(name: str, *instances: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Make the board GPU-<name>: 16 GiB, 512 MiB reserved, 100 MiB in use; cut where instances are given."""
+    """Return the board GPU-<name>: 16 GiB, 512 MiB reserved, 100 MiB in use; MIG if it has instances."""
     board = {
         "uuid": f"GPU-{name}",
         "model": "NVIDIA Test",
@@ -130,7 +159,7 @@ def gpu(name: str, *instances: dict[str, Any], **changes: Any) -> dict[str, Any]
 
 
 def instance(name: str, gi: int, **changes: Any) -> dict[str, Any]:
-    """Make the 1g.2gb instance MIG-<name>, placed where no other is that has another ``gi``."""
+    """Return the 1g.2gb instance MIG-<name>, placed by its ``gi``."""
     cut = {
         "uuid": f"MIG-{name}",
         "gi": gi,
@@ -156,7 +185,7 @@ LARGE = instance(
 
 
 def process(pid: int, device: str, **changes: Any) -> dict[str, Any]:
-    """Make a process that holds 1 GiB of a device; goes among ``host_processes``."""
+    """Return a process, for ``host_processes``, that uses 1 GiB of a device."""
     return {"pid": pid, "device": device, "command": "train", "memory": "1 GiB"} | changes
 
 
@@ -165,18 +194,13 @@ def sweep(sweeper: Sweeper) -> dict[str, GpuReading]:
     return {reading.identity.uuid: reading for reading in sweeper.sweep()}
 
 
-def ups(sweeper: Sweeper) -> dict[str, bool]:
-    """Sweep once; return which GPUs are up, in the order in which they were read."""
-    return {name: reading.up for name, reading in sweep(sweeper).items()}
-
-
 def refuse(driver: Driver, function: str, code: int, devices: set[str]) -> None:
-    """Answer a call with that code when it is about one of these very devices, or finds one."""
+    """Answer a call with a code if it is about one of these devices, or finds one."""
     real = getattr(driver.library, function)
 
     def call(*arguments: Any) -> int:
         answer = real(*arguments)
-        handle = tiny.found(arguments[-1]) if function.endswith("ByIndex") else arguments[0]
+        handle = tiny.handle_of(arguments[-1]) if function.endswith("ByIndex") else arguments[0]
         device = driver.library.board.by_address.get(tiny.address(handle))
         return code if device is not None and device.spec.uuid in devices else answer
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from exporter.model import GpuReading
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import Clock, Driver, nvml, sweep
+from tests.waiting import LIMIT_SECONDS
 
 INTERVAL = 5.0
 
@@ -22,7 +23,7 @@ class Polled:
 
     def poll(self) -> dict[str, GpuReading]:
         """Sweep, and let the interval pass."""
-        assert self.driver.library.events.settle(5.0)
+        assert self.driver.library.events.settle(LIMIT_SECONDS)
         readings = sweep(self.sweeper)
         self._clock.now += self._interval
         return readings
@@ -32,7 +33,7 @@ class Polled:
         return next(iter(self.poll().values()))
 
     def calls(self, polls: int = 1) -> list[int]:
-        """Sweep so often; return the calls of each sweep."""
+        """Sweep ``polls`` times; return the calls of each sweep."""
         counts = []
         for _ in range(polls):
             before = sum(self.sweeper.calls.asked.values())

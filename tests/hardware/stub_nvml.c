@@ -112,7 +112,6 @@ static Device migs[] = {
 };
 
 /* Set by the tests: how long each power call takes, and the GPU (its index) whose power call does not return. */
-volatile int stub_sleep_milliseconds = 0;
 volatile int stub_blocked_gpu = -1;
 volatile int stub_waiting = 0;
 volatile int stub_opened = 0;
@@ -170,7 +169,6 @@ int nvmlDeviceGetUtilizationRates(Device *device, Utilization *rates) {
 }
 
 int nvmlDeviceGetPowerUsage(Device *device, u32 *milliwatts) {
-    usleep((useconds_t)stub_sleep_milliseconds * 1000);
     while (device - gpus == stub_blocked_gpu) {
         stub_waiting = 1;
         usleep(1000);

@@ -10,8 +10,7 @@ from exporter.metrics.selection import Selection
 from exporter.model import C2c, Fabric, GpuReading
 from exporter.nvml.readings.device import fabric
 from exporter.nvml.readings.fields import ALL_LINKS, bit_error_ratio
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import Clock, Driver, gpu, nvml, refuse, sweep
+from tests.hardware.making import Clock, Driver, gpu, refuse
 from tests.hardware.polled import Polled
 
 BLACKWELL, HOPPER = 10, 9
@@ -21,7 +20,7 @@ NEWEST = {"node": {"name": "n", "driver_version": "580.82.07", "nvml_version": "
 FIELDS, REPAIR = "nvmlDeviceGetFieldValues", "nvmlDeviceGetRepairStatus"
 C2C_MODE, PROTECTED = "nvmlDeviceGetC2cModeInfoV", "nvmlDeviceGetConfComputeProtectedMemoryUsage"
 NOT_SUPPORTED, NO_PERMISSION = 3, 4
-# The decoding macros of nvml.h, written out: shift and width of each part, and its words from 1 on.
+# The decoding macros of nvml.h, written out: shift and width of each part, and its values from 1 on.
 PARTS = {
     "degraded_bandwidth": (0, 2, (True, False)),
     "route_recovery": (2, 2, (True, False)),
@@ -46,8 +45,8 @@ def decoded(mask: int, cluster: bytes = bytes(16), state: int = 3, status: int =
     ("problem", "value"),
     [(problem, value) for problem, (_, width, _) in PARTS.items() for value in range(2**width)],
 )
-def test_each_part_of_a_health_says_yes_or_no_or_nothing(problem: str, value: int):
-    """A part that the driver does not support is absent, not False; other parts stay as they are."""
+def test_each_part_of_the_health_mask_is_true_false_or_absent(problem: str, value: int):
+    """A part that the driver does not support is absent, not False; the others are unchanged."""
     shift, _, words = PARTS[problem]
     expected = dict(enumerate(words, start=1)).get(value)
     others = {name: False for name in ("degraded_bandwidth", "route_unhealthy") if name != problem}
@@ -66,13 +65,11 @@ def test_each_part_of_a_health_says_yes_or_no_or_nothing(problem: str, value: in
         (9, None),
     ],
 )
-def test_an_incorrect_configuration_has_a_word(value: int, word: str | None):
-    """A kind that is newer than the table has none, and is a problem all the same."""
+def test_an_incorrect_configuration_is_named_if_known(value: int, word: str | None):
     assert decoded(value << 8)["misconfiguration"] == word
 
 
-def test_a_domain_is_known_once_a_gpu_has_joined_it():
-    """Before that, after a failure, and where the fabric does not leave the node there is none."""
+def test_the_nvlink_domain_is_known_only_of_a_gpu_that_has_joined():
     cluster = bytes(range(1, 17))
     joined = decoded(0, cluster)
     assert (joined["cluster"], joined["clique"]) == ("01020304-0506-0708-090a-0b0c0d0e0f10", 7)
@@ -94,20 +91,19 @@ def test_a_domain_is_known_once_a_gpu_has_joined_it():
         (-1, None),
     ],
 )
-def test_a_bit_error_ratio_is_a_mantissa_and_an_exponent(code: int, ratio: float | None):
-    """The code of the smallest ratio stands for none; a ratio above 1 and further bits are implausible."""
+def test_a_bit_error_ratio_is_decoded_from_mantissa_and_exponent(code: int, ratio: float | None):
+    """The code of the smallest ratio means none; a ratio above 1 and unknown bits are implausible."""
     assert bit_error_ratio(code) == ratio
 
 
-def test_a_gpu_of_an_nvlink_domain():
-    """All of it through the binding: domain, links to the processor, counters, repairs."""
+def test_the_readings_of_a_gpu_in_an_nvlink_domain():
     errors = {"received": 5, "symbol": 9, "recovery": 6, "recovery_failed": 1}
     problems = {"degraded_bandwidth": True, "route_recovery": False, "no_partition": False}
     links = DOMAIN | {"errors": errors, "fabric_problems": problems, "c2c_down": 1, "c2c_errors": {"crc": 2}}
     answers = {f"field:222:{ALL_LINKS}": [3 << 8 | 12]}
     health = {"channel_repair_pending": True}
     board = gpu("a", architecture=BLACKWELL, links=links, answers=answers, health=health)
-    reading = sweep(Sweeper(nvml(Driver(board, **NEWEST).library)))["GPU-a"]
+    reading = Driver(board, **NEWEST).sweep()["GPU-a"]
     assert reading.fabric == Fabric(state="completed", cluster=CLUSTER, clique=7, problems=problems)
     assert reading.c2c == C2c(
         enabled=True,
@@ -126,10 +122,9 @@ def test_a_gpu_of_an_nvlink_domain():
     assert (reading.repairs.channel_repair_pending, reading.repairs.tpc_repair_pending) == (True, False)
 
 
-def test_a_state_that_is_unknown_makes_the_number_unknown():
-    """One C2C link that does not answer is not an inactive one."""
+def test_one_unknown_link_state_makes_the_number_of_active_links_unknown():
     board = gpu("a", architecture=BLACKWELL, links=DOMAIN, unsupported=["field:171:2"])
-    reading = sweep(Sweeper(nvml(Driver(board, **NEWEST).library)))["GPU-a"]
+    reading = Driver(board, **NEWEST).sweep()["GPU-a"]
     assert reading.c2c is not None
     assert (reading.c2c.links, reading.c2c.active) == (4, None)
 
@@ -140,8 +135,7 @@ def counted(board: dict[str, Any], clock: Clock, **options: Any) -> tuple[Polled
     return polled, [polled.poll()["GPU-a"] for _ in range(48)]
 
 
-def test_a_gpu_without_all_of_this_is_asked_once(clock: Clock):
-    """The first refusal is the last call, and no sum of fields grows by what the GPU does not have."""
+def test_a_gpu_without_c2c_and_protected_memory_is_asked_once(clock: Clock):
     polled, readings = counted(gpu("a", architecture=HOPPER, mig={"enabled": False}), clock)
     for function in (C2C_MODE, PROTECTED):
         assert polled.driver.asked(function, "GPU-a") == 1
@@ -149,14 +143,13 @@ def test_a_gpu_without_all_of_this_is_asked_once(clock: Clock):
 
 
 def test_repairs_are_read_once_a_minute(clock: Clock):
-    """They are slow readings: four or five reads in four minutes."""
     polled, _ = counted(gpu("a", architecture=BLACKWELL, links=DOMAIN), clock)
     assert polled.driver.asked(REPAIR, "GPU-a") in (4, 5)
     assert polled.driver.asked(C2C_MODE, "GPU-a") == 1
 
 
-def test_the_default_set_reads_of_it_what_conditions_need(clock: Clock):
-    """Domain, states of links and repairs; neither counters nor speeds."""
+def test_the_default_set_reads_only_what_conditions_need(clock: Clock):
+    """Domain, states of links and repairs, but neither counters nor speeds."""
     skip = Selection().unneeded()
     polled, readings = counted(gpu("a", architecture=BLACKWELL, links=DOMAIN), clock, skip=skip)
     last = readings[-1]
@@ -173,15 +166,14 @@ def test_the_default_set_reads_of_it_what_conditions_need(clock: Clock):
     ("function", "code"),
     list(itertools.product((REPAIR, C2C_MODE), (NOT_SUPPORTED, NO_PERMISSION))),
 )
-def test_one_that_fails_costs_only_itself(function: str, code: int):
-    """A refusal is not an error, an error is counted, and all else is read."""
+def test_a_refused_call_costs_its_own_reading(function: str, code: int):
+    """Not supported is no error."""
     driver = Driver(gpu("a", architecture=BLACKWELL, links=DOMAIN), **NEWEST)
     refuse(driver, function, code, {"GPU-a"})
-    sweeper = Sweeper(nvml(driver.library))
-    reading = sweep(sweeper)["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     assert reading.up
     assert (reading.fabric is not None, reading.power_milliwatts is not None) == (True, True)
-    assert bool(sweeper.calls.errors) == (code == NO_PERMISSION)
+    assert bool(driver.errors()) == (code == NO_PERMISSION)
     repairs, c2c = reading.repairs, reading.c2c
     assert repairs is not None
     assert c2c is not None

@@ -1,4 +1,4 @@
-"""Firmware, capability, fabric and the MIG mode to come: what tells a board from another of its model."""
+"""Firmware, capability, fabric and the MIG mode to come: what distinguishes boards of one model."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,7 @@ import pytest
 
 from exporter.model import Fabric
 from exporter.nvml.readings.device import fabric
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import SMALL, Driver, gpu, nvml, refuse, sweep
+from tests.hardware.making import SMALL, Driver, gpu, refuse
 
 HOPPER = 9
 SWITCHED = {"nvlinks": 18, "switch": True}
@@ -19,23 +18,20 @@ FACTS = {
 }
 
 
-def test_a_board_tells_its_firmware_and_its_capability():
-    """Strings come as text, whatever the binding makes of them, and the capability as people write it."""
+def test_firmware_versions_and_compute_capability():
     driver = Driver(gpu("a", architecture=HOPPER, board_info=FACTS))
-    identity = sweep(Sweeper(nvml(driver.library)))["GPU-a"].identity
+    identity = driver.sweep()["GPU-a"].identity
     assert {name: getattr(identity, name) for name in FACTS} == FACTS
 
 
-def test_what_a_board_does_not_tell_is_not_known(driver: Driver):
-    """A board without an InfoROM or a GSP has no version of it."""
-    identity = sweep(Sweeper(nvml(driver.library)))["GPU-a"].identity
+def test_missing_firmware_versions_are_unknown(driver: Driver):
+    identity = driver.sweep()["GPU-a"].identity
     assert (identity.part_number, identity.inforom, identity.gsp_firmware) == (None, None, None)
 
 
-def test_a_gpu_behind_switches_tells_how_far_it_has_joined():
-    """The fabric is asked of every GPU, and one that is in none has no word for it."""
+def test_the_fabric_state_is_unknown_without_switches():
     driver = Driver(gpu("a", architecture=HOPPER, links=SWITCHED), gpu("b", architecture=HOPPER))
-    readings = sweep(Sweeper(nvml(driver.library)))
+    readings = driver.sweep()
     assert (readings["GPU-a"].fabric, readings["GPU-b"].fabric) == (Fabric(state="completed"), None)
 
 
@@ -52,24 +48,22 @@ def test_a_gpu_behind_switches_tells_how_far_it_has_joined():
         (0x77777702, 999, "in_progress"),
     ],
 )
-def test_states_of_the_fabric(state: int, status: int, word: str | None):
-    """Only a joining that came to its end can have failed; newer states and unused bytes say nothing."""
+def test_fabric_states_are_named(state: int, status: int, word: str | None):
+    """Only a completed registration can have failed; newer states and unused bytes say nothing."""
     answer = SimpleNamespace(state=state, status=status, healthMask=0, clusterUuid=bytes(16), cliqueId=0)
     decoded = fabric(answer)
     assert (None if decoded is None else decoded["state"]) == word
 
 
-def test_a_mig_mode_that_waits_for_a_reset_is_told_beside_the_one_in_force(driver: Driver):
-    """The driver tells both modes at once; a GPU that cannot be cut has none to come."""
+def test_a_pending_mig_mode_is_reported_beside_the_current_one(driver: Driver):
     driver.become(gpu("a", SMALL), gpu("b", mig={"enabled": False}), gpu("c"))
-    readings = sweep(Sweeper(nvml(driver.library)))
+    readings = driver.sweep()
     assert [readings[f"GPU-{name}"].mig_pending for name in "abc"] == [True, False, None]
 
 
-def test_a_fabric_that_cannot_be_asked_costs_only_itself(driver: Driver):
-    """One failing call takes no other reading with it."""
+def test_a_failing_fabric_call_costs_its_own_reading(driver: Driver):
     refuse(driver, "nvmlDeviceGetGpuFabricInfoV", 4, {"GPU-a"})
-    reading = sweep(Sweeper(nvml(driver.library)))["GPU-a"]
+    reading = driver.sweep()["GPU-a"]
     assert reading.fabric is None
     assert reading.power_milliwatts is not None
     assert reading.withheld["nvlink"] == "NoPermission"

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.demo.nvml.events import Happening
 from exporter.metrics.family import MetricSet
-from exporter.metrics.selection import SETS, Selection
+from exporter.metrics.selection import Selection
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, Schedule, phase
 from tests.hardware.making import LARGE, SMALL, WALL, Clock, Driver, gpu, instance, process
 from tests.hardware.polled import Polled
@@ -20,59 +20,60 @@ LIMIT, POWER = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerUsage"
 
 @pytest.fixture
 def polled(clock: Clock, driver: Driver) -> Polled:
-    """Give the driver of one GPU, swept every five seconds."""
+    """Return the driver of one GPU, swept every five seconds."""
     return Polled(clock, driver)
 
 
 def hopper(name: str, *instances: dict[str, Any]) -> dict[str, Any]:
-    """Make a GPU with GPM."""
+    """Return a GPU with GPM."""
     return gpu(name, *instances, architecture=9, **({} if instances else {"mig": {"enabled": False}}))
 
 
 def whole(*, busy: bool = False) -> Driver:
-    """Make eight whole GPUs; busy ones have a process each."""
+    """Return eight whole GPUs; busy ones have a process each."""
     names = [str(place) for place in range(8)]
     held = [process(1000 + place, f"GPU-{name}") for place, name in enumerate(names) if busy]
     return Driver(*map(hopper, names), host_processes=held)
 
 
 def cut(*, busy: bool = False) -> Driver:
-    """Make eight GPUs with seven MIG devices each; busy ones have a process each."""
+    """Return eight GPUs with seven MIG devices each; busy ones have a process each."""
     parts = {
         str(place): [instance(f"{place}-{slot}", gi=7 + slot, start=slot) for slot in range(7)]
         for place in range(8)
     }
-    devices = [part["uuid"] for each in parts.values() for part in each]
+    devices = [cut["uuid"] for cuts in parts.values() for cut in cuts]
     held = [process(1000 + place, uuid) for place, uuid in enumerate(devices) if busy]
-    return Driver(*(hopper(name, *each) for name, each in parts.items()), host_processes=held)
+    return Driver(*(hopper(name, *cuts) for name, cuts in parts.items()), host_processes=held)
 
 
-# Where there is a compute process, there may be clients of MPS, whose list is then read.
-CALLS = {
-    (whole, False): {"core": 1_940, "standard": 2_650, "full": 2_650},
-    (whole, True): {"core": 2_040, "standard": 2_750, "full": 2_750},
-    (cut, False): {"core": 4_110, "standard": 5_270, "full": 5_270},
-    (cut, True): {"core": 4_790, "standard": 5_940, "full": 5_940},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("metric_set", SETS)
-@pytest.mark.parametrize(("node", "busy"), CALLS)
-def test_calls_in_a_minute(clock: Clock, node: Callable[..., Driver], busy: bool, metric_set: MetricSet):
-    """Eight GPUs, at five seconds: about half of what reading everything takes, and as much in each sweep."""
+@pytest.mark.parametrize(
+    ("node", "busy", "metric_set", "most"),
+    [
+        (whole, False, "core", 1_940),
+        (whole, False, "standard", 2_650),
+        # With compute processes, there may be MPS clients, whose list is then read.
+        (whole, True, "standard", 2_750),
+        (cut, False, "core", 4_110),
+        (cut, True, "standard", 5_940),
+        (cut, True, "full", 5_940),
+    ],
+)
+def test_calls_in_a_minute(
+    clock: Clock, node: Callable[..., Driver], busy: bool, metric_set: MetricSet, most: int
+):
+    """About half of reading everything, for eight GPUs every five seconds, and even over the sweeps."""
     skip = Selection(metric_set=metric_set).unneeded()
     polled = Polled(clock, node(busy=busy), skip=skip)
     [first] = polled.calls()
     polled.calls(12)
     minute = polled.calls(12)
-    assert sum(minute) <= CALLS[node, busy][metric_set]
+    assert sum(minute) <= most
     assert max(minute) - min(minute) <= (first - min(minute)) / 4
 
 
-@pytest.mark.parametrize(("interval", "most"), [(1.0, 5), (5.0, 5), (7.0, 5), (15.0, 4), (20.0, 3)])
+@pytest.mark.parametrize(("interval", "most"), [(1.0, 5), (7.0, 5), (15.0, 4), (20.0, 3)])
 def test_energy_is_read_every_fifteen_seconds(clock: Clock, interval: float, most: int):
-    """It is at most that old in each sweep; a sweep that is as rare as that reads it of every GPU."""
     polled = Polled(clock, whole(), interval=interval)
     read: dict[str, float] = {}
     fresh = []
@@ -90,10 +91,8 @@ def test_energy_is_read_every_fifteen_seconds(clock: Clock, interval: float, mos
     assert max(fresh[1:]) <= (8 if interval >= ENERGY_SECONDS else interval / ENERGY_SECONDS * 8 + 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("early", [0.0, 0.4])
 def test_sweeps_that_jitter_read_energy_at_the_same_rhythm(clock: Clock, early: float):
-    """One that comes a little too early does not leave it to the next."""
     polled, read = Polled(clock, whole()), []
     for place in range(37):
         polled.poll()
@@ -102,8 +101,7 @@ def test_sweeps_that_jitter_read_energy_at_the_same_rhythm(clock: Clock, early: 
     assert read[-1] - read[0] == 12
 
 
-def test_energy_that_fails_is_absent_and_read_again_in_every_sweep(polled: Polled):
-    """It is new when it is back."""
+def test_failed_energy_is_absent_and_read_in_every_sweep(polled: Polled):
     polled.poll()
     polled.driver.fail("UNKNOWN", ENERGY)
     readings = [polled.read() for _ in range(4)]
@@ -115,7 +113,7 @@ def test_energy_that_fails_is_absent_and_read_again_in_every_sweep(polled: Polle
 
 
 def test_energy_is_read_at_once_after_an_event_or_a_loss(polled: Polled):
-    """What a reset or a reload did to the counter is seen in the next sweep."""
+    """A reset or reload may have changed the counter."""
     polled.poll()
     assert polled.read().energy_kept
     address = polled.driver.library.board.gpus[0].address
@@ -131,36 +129,29 @@ def test_energy_is_read_at_once_after_an_event_or_a_loss(polled: Polled):
 
 
 def test_a_slow_value_is_read_once_a_minute(polled: Polled):
-    """The first sweep reads everything, and every later one what is due; readings of load are in each."""
     for _ in range(25):
         assert polled.read().fan_percent is not None
     assert polled.driver.asked(FAN, "GPU-a") == 3
     assert polled.driver.asked(POWER, "GPU-a") == 25
 
 
-@pytest.mark.slow
 def test_a_slow_value_is_at_most_a_minute_and_an_interval_old(clock: Clock):
-    """Whatever the phase of a GPU; the reading tells how old."""
     polled = Polled(clock, whole(), interval=7.0)
-    for _ in range(60):
+    for _ in range(30):
         now = clock.time()
         ages = [now - (reading.slow_read_at or 0.0) for reading in polled.poll().values()]
         assert len(ages) == 8
         assert 0 <= min(ages) <= max(ages) <= SLOW_SECONDS + 7.0
 
 
-@pytest.mark.slow
-def test_no_sweep_has_more_than_its_share(clock: Clock):
-    """Of eight GPUs at most one is due in a sweep, of sixteen at most two."""
-    for number, most in ((8, 1), (16, 2)):
-        polled = Polled(clock, Driver(*(hopper(str(place)) for place in range(number))))
-        polled.poll()
-        due = [len(polled.asked_by_gpu(FAN)) for _ in range(24)]
-        assert (max(due), sum(due)) == (most, 2 * number)
+def test_slow_readings_are_spread_over_the_sweeps(clock: Clock):
+    polled = Polled(clock, Driver(*(hopper(str(place)) for place in range(16))))
+    polled.poll()
+    due = [len(polled.asked_by_gpu(FAN)) for _ in range(24)]
+    assert (max(due), sum(due)) == (2, 2 * 16)
 
 
-def test_with_a_longer_interval_every_sweep_reads_everything(clock: Clock, driver: Driver):
-    """A value is never older than the sweep."""
+def test_at_intervals_over_a_minute_every_sweep_reads_everything(clock: Clock, driver: Driver):
     polled = Polled(clock, driver, interval=61.0)
     for _ in range(5):
         now = clock.time()
@@ -168,29 +159,24 @@ def test_with_a_longer_interval_every_sweep_reads_everything(clock: Clock, drive
     assert driver.asked(FAN, "GPU-a") == 5
 
 
-def test_an_event_makes_its_gpu_due(clock: Clock):
-    """The next sweep reads that GPU completely, and no other; the one after it does not."""
+def test_after_an_event_all_of_that_gpu_is_read_once(clock: Clock):
     polled = Polled(clock, Driver(hopper("a"), hopper("b")))
     polled.poll()
     address = polled.driver.library.board.gpus[1].address
     polled.driver.library.events.happen(Happening(device=address, type=XID, data=48))
     assert polled.asked_by_gpu(FAN) == {"GPU-b": 1}
     assert polled.asked_by_gpu(FAN) == {}
-    polled.sweeper.close()
 
 
-def test_a_gpu_that_is_cut_anew_is_due(clock: Clock):
-    """No value of the former layout is kept for the new one."""
+def test_a_new_mig_layout_makes_slow_readings_due(clock: Clock):
     polled = Polled(clock, Driver(gpu("a", SMALL)))
     polled.poll()
     polled.driver.become(gpu("a", LARGE, fan=80))
     assert polled.asked_by_gpu(FAN) == {"GPU-a": 1}
     assert polled.read().fan_percent is not None
-    polled.sweeper.close()
 
 
-def test_a_slow_reading_that_fails_is_absent_and_returns(polled: Polled):
-    """It is absent from the sweep in which it was due, asked again in each, and there when it succeeds."""
+def test_a_failing_slow_reading_is_absent_and_asked_in_every_sweep(polled: Polled):
     assert polled.read().compute_mode == "default"
     polled.driver.fail("UNKNOWN", MODE)
     readings = [polled.read() for _ in range(13)]
@@ -207,8 +193,7 @@ def test_a_slow_reading_that_fails_is_absent_and_returns(polled: Polled):
     assert polled.driver.asked(FAN, "GPU-a") == fans
 
 
-def test_slow_fields_that_fail_are_absent_and_return(polled: Polled):
-    """The same for values that one call reads together."""
+def test_failing_slow_fields_are_absent_and_asked_in_every_sweep(polled: Polled):
     assert polled.read().repairs.row_remap_pending is False
     polled.driver.fail("UNKNOWN", "nvmlDeviceGetFieldValues")
     readings = [polled.read() for _ in range(13)]
@@ -222,8 +207,7 @@ def test_slow_fields_that_fail_are_absent_and_return(polled: Polled):
     assert reading.ecc.errors
 
 
-def test_without_a_current_value_nothing_old_is_told(polled: Polled):
-    """A GPU that is found and of which every other call fails does not look well by what was read before."""
+def test_without_a_current_reading_no_kept_one_is_reported(polled: Polled):
     polled.poll()
     for function, device in list(polled.driver.library.calls):
         if device == "GPU-a" and function != "nvmlDeviceGetUUID":
@@ -232,8 +216,7 @@ def test_without_a_current_value_nothing_old_is_told(polled: Polled):
     assert (reading.up, reading.fan_percent, reading.ecc, reading.slow_read_at) == (False, None, None, None)
 
 
-def test_nothing_survives_a_lost_gpu(polled: Polled):
-    """A lost GPU has no slow values; when it is back, all are read at once."""
+def test_a_lost_gpu_loses_its_slow_values(polled: Polled):
     polled.poll()
     polled.driver.fail("GPU_IS_LOST", POWER)
     reading = polled.read()
@@ -245,8 +228,7 @@ def test_nothing_survives_a_lost_gpu(polled: Polled):
     assert reading.slow_read_at == reading.read_at
 
 
-def test_nothing_survives_a_driver_that_is_opened_anew(polled: Polled):
-    """Every slow value is read again, also of a GPU that has not changed."""
+def test_a_reopened_driver_loses_all_slow_values(polled: Polled):
     polled.poll()
     assert polled.sweeper.close()
     asked = polled.driver.asked(FAN, "GPU-a"), polled.driver.asked(LIMIT, "GPU-a")
@@ -258,8 +240,7 @@ def test_nothing_survives_a_driver_that_is_opened_anew(polled: Polled):
     )
 
 
-def test_counters_by_location_stay_between_their_readings(polled: Polled):
-    """A sweep without them tells those of the last one that had them, and when that was."""
+def test_counters_by_location_are_kept_between_their_readings(polled: Polled):
     first = polled.read()
     asked = polled.driver.library.calls[LOCATION, "GPU-a"]
     second = polled.read()
@@ -270,7 +251,7 @@ def test_counters_by_location_stay_between_their_readings(polled: Polled):
 
 
 def test_phases_are_spread_evenly():
-    """Of any number of GPUs; a GPU keeps its phase when a read of it is late."""
+    """A GPU keeps its phase when a reading is late."""
     assert sorted(map(phase, range(8))) == [place / 8 for place in range(8)]
     now = [0.0]
     schedule = Schedule(SLOW_SECONDS, lambda: now[0])

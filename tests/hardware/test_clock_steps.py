@@ -22,22 +22,22 @@ class Node:
         self._reader = SampleReader(ticking())
 
     def run(self, pid: int, percent: int, ago: float = 0.0) -> None:
-        """Let the driver take a sample of a process, with the time of the wall clock."""
+        """Add a sample of a process, with the time of the wall clock, to the driver's."""
         self.records.append(sample(pid, int((self.clock.time() - ago) * 1e6), percent))
 
     def read(self, uuid: str = GPU) -> dict[int, int | None] | None:
-        """Read what is newer than the last sample, the driver's buffer being as long as can be."""
+        """Read what is newer than the last sample; the driver keeps all samples."""
         calls = installed(**{SAMPLES: samples(*self.records, asked=self.asked)})
         return read_utilization(self._reader, calls, uuid, HANDLE, ())
 
     def forget(self) -> None:
-        """Let the reader know of no GPU any more."""
+        """Let the reader forget all GPUs."""
         self._reader.keep_only([])
 
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
-    """Give a node where one process has run and was read."""
+    """Return a node where one process has run and was read."""
     clock = Clock()
     monkeypatch.setattr("exporter.nvml.readings.samples.time", clock)
     node = Node(clock)
@@ -46,16 +46,16 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     return node
 
 
-def test_after_a_step_back_samples_are_asked_for_from_the_beginning(node: Node):
-    """New samples look older than the last one, and are read all the same."""
+def test_after_a_step_back_samples_are_requested_from_the_beginning(node: Node):
+    """New samples look older than the last one."""
     node.clock.wall_offset = -HOUR
     node.run(42, 30)
     assert node.read() == {42: 30}
     assert node.asked[-1] == 0
 
 
-def test_samples_from_before_a_step_back_do_not_hide_those_after_it(node: Node):
-    """The buffer still has samples of a time that is to come: nobody is idle for as long as the step was."""
+def test_samples_from_before_a_step_back_do_not_hide_newer_ones(node: Node):
+    """They have times in the future by the new clock."""
     node.clock.wall_offset = -HOUR
     for percent in (30, 40, 50):
         node.clock.now += 15
@@ -63,8 +63,8 @@ def test_samples_from_before_a_step_back_do_not_hide_those_after_it(node: Node):
         assert node.read() == {42: percent}
 
 
-def test_samples_from_before_a_step_back_are_ignored_for_good(node: Node):
-    """Also when the wall clock has come to their time again and the driver still has them."""
+def test_samples_from_before_a_step_back_stay_ignored(node: Node):
+    """Also when the wall clock has reached their time and the driver still has them."""
     node.clock.wall_offset = -HOUR
     assert node.read() == {}
     node.clock.now += HOUR + 60
@@ -73,15 +73,15 @@ def test_samples_from_before_a_step_back_are_ignored_for_good(node: Node):
     assert node.read() == {42: 30}
 
 
-def test_a_sample_slightly_ahead_of_the_clock_counts_after_a_step_back(node: Node):
-    """The driver's clock and ours are not read at the same moment."""
+def test_a_sample_slightly_ahead_of_the_clock_counts(node: Node):
+    """The two clocks are not read at the same moment."""
     node.clock.wall_offset = -HOUR
     node.run(42, 30, ago=-0.5)
     assert node.read() == {42: 30}
 
 
-def test_without_a_step_samples_of_a_time_to_come_count(node: Node):
-    """A driver whose clock is ahead of ours by any measure is believed."""
+def test_without_a_step_samples_of_the_future_count(node: Node):
+    """The clock of the driver may be ahead."""
     node.run(42, 30, ago=-HOUR)
     assert node.read() == {41: 5, 42: 30}
     node.records.clear()
@@ -89,8 +89,7 @@ def test_without_a_step_samples_of_a_time_to_come_count(node: Node):
     assert node.read() == {43: 20}
 
 
-def test_a_sample_of_no_time_at_all_hides_none_that_come_after_it(node: Node):
-    """What one tells that is stamped with garbage is not known; the others are read, then and later."""
+def test_a_sample_with_an_impossible_time_is_unknown_and_hides_no_other(node: Node):
     node.run(42, 30)
     node.records.append(sample(99, 2**63 + 12345, 3))
     assert node.read() == {41: 5, 42: 30, 99: None}
@@ -102,7 +101,6 @@ def test_a_sample_of_no_time_at_all_hides_none_that_come_after_it(node: Node):
 
 @pytest.mark.parametrize("step", [HOUR, 0.5, -0.5])
 def test_a_step_forward_or_a_small_one_changes_nothing(node: Node, step: float):
-    """Time goes on from the last sample."""
     last = node.records[-1]["timeStamp"]
     node.clock.now += 15
     node.clock.wall_offset = step
@@ -112,8 +110,7 @@ def test_a_step_forward_or_a_small_one_changes_nothing(node: Node, step: float):
     assert node.asked[-1] == last
 
 
-def test_each_gpu_ignores_its_own_samples(node: Node):
-    """What was ignored of a GPU is forgotten with it."""
+def test_ignored_samples_are_recorded_by_gpu_and_forgotten_with_it(node: Node):
     assert node.read("GPU-b") == {41: 5}
     node.clock.wall_offset = -HOUR
     assert (node.read(GPU), node.read("GPU-b")) == ({}, {})

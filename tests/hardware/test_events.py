@@ -5,8 +5,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from tests.hardware.making import LARGE, SMALL, Driver, gpu, instance, refuse
-from tests.hardware.watching import DOUBLE_BIT, MIG_CONFIG, UNAVAILABLE, XID, Watch, until
+from exporter.nvml.events import WAKE_SECONDS
+from tests.hardware.making import LARGE, SMALL, WALL, Driver, gpu, instance, refuse
+from tests.hardware.watching import DOUBLE_BIT, MIG_CONFIG, UNAVAILABLE, XID, Watch
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 REGISTER, SUPPORTED = "nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes"
 INVALID_ARGUMENT = pynvml.NVML_ERROR_INVALID_ARGUMENT
@@ -26,12 +28,10 @@ def masks(driver: Driver) -> list[int]:
 
 
 def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
-    """An XID is noted with the uuid of the GPU it came from and with the wall clock's time."""
     watched = watch(gpu("a"), gpu("b"))
     watched.happen(XID, 79)
-
-    assert watched.noted() == [("GPU-a", "", "xid", 79)]
-    assert watched.recent()[0].at > 1_600_000_000
+    assert watched.events() == [("GPU-a", "", "xid", 79)]
+    assert watched.recent()[0].at == WALL + watched.clock.now
     assert watched.watched() == {"GPU-a", "GPU-b"}
 
 
@@ -50,26 +50,22 @@ def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
         (MIG_CONFIG, "mig_config"),
     ],
 )
-def test_every_other_kind_has_its_name(watch: Watch, bit: int, kind: str) -> None:
-    """The driver's bits become words, without a number."""
+def test_other_event_types_are_named(watch: Watch, bit: int, kind: str) -> None:
     watched = watch(gpu("a", mig={"enabled": False}))
     watched.happen(bit, 5)
+    assert watched.events() == [("GPU-a", "", kind, None)]
 
-    assert watched.noted() == [("GPU-a", "", kind, None)]
 
-
-def test_noise_is_not_asked_for(watch: Watch) -> None:
-    """Changes of clocks, performance state and power source are left alone."""
-    watched = watch(gpu("a", mig={"enabled": False}), started=False)
+def test_frequent_events_are_not_subscribed_to(watch: Watch) -> None:
+    """Changes of clocks, performance state and power source."""
+    watched = watch(gpu("a", mig={"enabled": False}), start=False)
     asked = masks(watched.driver)
     watched.start()
-
     assert asked == [0x1 | DOUBLE_BIT | XID, 0xFE00, MIG_CONFIG]
 
 
-def test_a_change_of_the_layout_is_registered_for_alone(watch: Watch) -> None:
-    """A driver that refuses the bit of MIG still tells all else, and that is no error."""
-    watched = watch(gpu("a", mig={"enabled": False}), started=False)
+def test_a_refused_mig_event_costs_no_other_event(watch: Watch) -> None:
+    watched = watch(gpu("a", mig={"enabled": False}), start=False)
     real = getattr(watched.driver.library, REGISTER)
 
     def call(handle: Any, mask: Any, event_set: Any) -> int:
@@ -78,20 +74,17 @@ def test_a_change_of_the_layout_is_registered_for_alone(watch: Watch) -> None:
     setattr(watched.driver.library, REGISTER, call)
     watched.start()
     watched.happen(XID, 31)
-
-    assert watched.noted() == [("GPU-a", "", "xid", 31)]
+    assert watched.events() == [("GPU-a", "", "xid", 31)]
     assert watched.calls.errors == {}
     assert watched.watched() == {"GPU-a"}
 
 
 @pytest.mark.parametrize("call", [SUPPORTED, REGISTER, "nvmlEventSetCreate"])
-def test_a_gpu_without_events_is_not_watched(watch: Watch, call: str) -> None:
-    """What a GPU or its driver does not support is no error, is said so, and is not asked again."""
+def test_a_gpu_without_events_is_asked_once_and_not_watched(watch: Watch, call: str) -> None:
     set_missing = call == "nvmlEventSetCreate"
     watched = watch(missing=[call]) if set_missing else watch(gpu("a", unsupported=[call]))
     before = watched.driver.library.calls.copy()
     watched.start()
-
     assert watched.watched() == frozenset()
     assert watched.calls.errors == {}
     assert watched.driver.library.calls[SUPPORTED, "GPU-a"] - before[SUPPORTED, "GPU-a"] <= 1
@@ -99,9 +92,9 @@ def test_a_gpu_without_events_is_not_watched(watch: Watch, call: str) -> None:
     assert watched.driver.library.calls[call, "GPU-a"] == before[call, "GPU-a"]
 
 
-def test_a_mask_without_xids_is_no_watch(watch: Watch) -> None:
-    """Of a GPU whose driver offers other events only, no code can be said not to have occurred."""
-    watched = watch(gpu("a"), started=False)
+def test_a_gpu_without_xid_events_is_not_watched(watch: Watch) -> None:
+    """No XID could be said not to have occurred."""
+    watched = watch(gpu("a"), start=False)
 
     def call(_handle: Any, mask: Any) -> int:
         mask._obj.value = 0x1 | 0x10
@@ -109,49 +102,41 @@ def test_a_mask_without_xids_is_no_watch(watch: Watch) -> None:
 
     setattr(watched.driver.library, SUPPORTED, call)
     watched.start()
-
     assert watched.watched() == frozenset()
     assert watched.driver.asked("nvmlEventSetCreate") == 0
 
 
 @pytest.mark.parametrize("call", [SUPPORTED, REGISTER])
-def test_a_gpu_that_cannot_be_registered_costs_its_own_events_only(watch: Watch, call: str) -> None:
-    """The others are watched, the failure is counted, and it is tried again at the next sweep."""
-    watched = watch(gpu("a"), gpu("b"), started=False)
+def test_a_failed_registration_costs_its_gpu_and_is_tried_again(watch: Watch, call: str) -> None:
+    watched = watch(gpu("a"), gpu("b"), start=False)
     real = getattr(watched.driver.library, call)
     refuse(watched.driver, call, pynvml.NVML_ERROR_GPU_IS_LOST, {"GPU-b"})
     watched.start()
-
     assert watched.watched() == {"GPU-a"}
     assert watched.calls.errors == {("GPU-b", call, "GpuIsLost"): 1}
 
     setattr(watched.driver.library, call, real)
     pynvml._nvmlGetFunctionPointer_cache.clear()
     watched.start()
-
     assert watched.watched() == {"GPU-a", "GPU-b"}
 
 
-def test_an_enumeration_without_change_costs_nothing(watch: Watch) -> None:
-    """Starting again asks the driver nothing while all GPUs are registered."""
+def test_starting_again_without_a_change_makes_no_call(watch: Watch) -> None:
     watched = watch(gpu("a"), gpu("b"))
     handles = watched.handles
     asked = [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)]
     watched.watcher.start(handles)
     watched.watcher.start(handles)
-
     assert [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)] == asked
     assert watched.driver.asked("nvmlEventSetCreate") == 1
 
 
-def test_a_gpu_that_came_later_is_watched_too(watch: Watch) -> None:
-    """A GPU that was plugged in joins the same set; one that is gone is no longer called watched."""
+def test_an_added_gpu_joins_the_same_event_set(watch: Watch) -> None:
     watched = watch(gpu("a"))
     watched.driver.become(gpu("b"), gpu("a"))
     watched.start()
     watched.happen(XID, 48)
-
-    assert watched.noted() == [("GPU-b", "", "xid", 48)]
+    assert watched.events() == [("GPU-b", "", "xid", 48)]
     assert watched.watched() == {"GPU-a", "GPU-b"}
     assert watched.driver.asked("nvmlEventSetCreate") == 1
 
@@ -160,24 +145,20 @@ def test_a_gpu_that_came_later_is_watched_too(watch: Watch) -> None:
     assert watched.watched() == {"GPU-b"}
 
 
-def test_the_cost_is_that_of_the_group(watch: Watch) -> None:
-    """Registration is counted under events, and leaves the group of other readings as it was."""
+def test_registration_is_counted_for_its_group(watch: Watch) -> None:
     watched = watch(gpu("a"))
-
     assert watched.calls.asked["events"] == 4
     assert watched.calls.seconds["events"] > 0
     assert watched.calls.group == "core"
 
 
-def test_an_event_names_the_mig_device_of_its_instances(watch: Watch) -> None:
-    """GPU and compute instance together name a MIG device, for XIDs."""
+def test_an_xid_names_the_mig_device_of_its_instances(watch: Watch) -> None:
     watched = watch(gpu("a", LARGE, SMALL))
     watched.watcher.note_layout("GPU-a", {(2, 0): "MIG-large", (7, 0): "MIG-small"})
     watched.happen(XID, 31, gi=7, ci=0)
     watched.happen(XID, 48)
     watched.happen(DOUBLE_BIT, gi=7, ci=0)
-
-    assert watched.noted(3) == [
+    assert watched.events(3) == [
         ("GPU-a", "MIG-small", "xid", 31),
         ("GPU-a", "", "xid", 48),
         ("GPU-a", "", "double_bit_ecc", None),
@@ -185,30 +166,26 @@ def test_an_event_names_the_mig_device_of_its_instances(watch: Watch) -> None:
 
 
 def test_a_gpu_instance_alone_names_its_only_compute_instance(watch: Watch) -> None:
-    """Without a compute instance the device is told only where there is but one; else nobody is blamed."""
     shared = [instance("x", gi=1, ci=0), instance("y", gi=1, ci=1)]
     watched = watch(gpu("a", *shared, SMALL))
     watched.watcher.note_layout("GPU-a", {(1, 0): "MIG-x", (1, 1): "MIG-y", (7, 0): "MIG-small"})
     watched.happen(XID, 31, gi=7)
     watched.happen(XID, 31, gi=1)
     watched.happen(XID, 31, gi=5, ci=0)
+    assert [mig for _, mig, _, _ in watched.events(3)] == ["MIG-small", "", ""]
 
-    assert [mig for _, mig, _, _ in watched.noted(3)] == ["MIG-small", "", ""]
 
-
-def test_after_a_recut_no_old_name_is_used(watch: Watch) -> None:
-    """From the change of the layout to the next sweep ids say nothing; then they are those of the new one."""
+def test_after_a_new_layout_no_former_mig_device_is_named(watch: Watch) -> None:
     watched = watch(gpu("a", SMALL))
     watched.watcher.note_layout("GPU-a", {(7, 0): "MIG-small"})
     watched.happen(XID, 31, gi=7, ci=0)
-    watched.noted(1)
+    watched.events(1)
     watched.driver.become(gpu("a", instance("other", gi=7, start=6)))
     watched.happen(XID, 31, gi=7, ci=0)
-    watched.noted(3)
+    watched.events(3)
     watched.watcher.note_layout("GPU-a", {(7, 0): "MIG-other"})
     watched.happen(XID, 31, gi=7, ci=0)
-
-    assert [event[1:] for event in watched.noted(4)] == [
+    assert [event[1:] for event in watched.events(4)] == [
         ("MIG-small", "xid", 31),
         ("", "mig_config", None),
         ("", "xid", 31),
@@ -216,41 +193,30 @@ def test_after_a_recut_no_old_name_is_used(watch: Watch) -> None:
     ]
 
 
-def test_the_poller_is_woken_once_in_a_while(watch: Watch) -> None:
-    """The first event that may change the node wakes at once; many within a second wake no more often."""
+def test_the_poller_is_woken_at_most_once_a_second(watch: Watch) -> None:
+    """The first event that may change the node wakes at once; later ones are not forgotten."""
     watched = watch(gpu("a", mig={"enabled": False}))
     watched.happen(MIG_CONFIG)
-    until(lambda: watched.wakes == 1)
+    wait_until(lambda: watched.wakes == 1)
     for _ in range(200):
         watched.happen(XID, 31)
-    watched.noted(201)
-
+    watched.events(201)
+    watched.driver.library.events.settle(LIMIT_SECONDS)
     assert watched.wakes == 1
 
-
-def test_what_came_too_soon_wakes_later(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event within the second after another one is not forgotten."""
-    monkeypatch.setattr("exporter.nvml.events.WAKE_SECONDS", 0.05)
-    watched = watch(gpu("a", mig={"enabled": False}))
-    watched.happen(UNAVAILABLE)
-    watched.happen(MIG_CONFIG)
-    watched.noted(2)
-
-    until(lambda: watched.wakes == 2)
+    watched.clock.now += WAKE_SECONDS
+    wait_until(lambda: watched.wakes == 2)
 
 
-def test_a_corrected_error_wakes_nobody(watch: Watch) -> None:
-    """ECC events are counted, and read at the next poll."""
+def test_ecc_events_do_not_wake_the_poller(watch: Watch) -> None:
     watched = watch(gpu("a"))
     watched.happen(0x1)
     watched.happen(DOUBLE_BIT)
-    watched.noted(2)
-
+    watched.events(2)
     assert watched.wakes == 0
 
 
-def test_a_callback_that_fails_stops_nothing(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    """An exception in the one who is woken is logged once, and the next event is noted."""
+def test_a_failing_callback_does_not_stop_the_watcher(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
     watched = watch(gpu("a"))
 
     def broken() -> None:
@@ -258,9 +224,8 @@ def test_a_callback_that_fails_stops_nothing(watch: Watch, caplog: pytest.LogCap
 
     watched.watcher.wake = broken
     watched.happen(XID, 13)
-    watched.noted(1)
+    watched.events(1)
     watched.happen(XID, 31)
-
-    assert [xid for *_, xid in watched.noted(2)] == [13, 31]
+    assert [xid for *_, xid in watched.events(2)] == [13, 31]
     assert watched.watched() == {"GPU-a"}
-    assert len([each for each in caplog.records if "could not be read" in each.message]) == 1
+    assert len([record for record in caplog.records if "could not be read" in record.message]) == 1

@@ -1,7 +1,7 @@
-"""The readings that come by number: one call for all, each with a type and an error of its own."""
+"""Readings that are fields: one call for all, each with a type and an error of its own."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import pynvml
@@ -25,146 +25,125 @@ MANY = 9 << 32
 # What a GPU without NVLinks is asked when its slow readings are due.
 DUE = (*ROWS, *SLOW_ROWS)
 
-# What a driver tells of a field: its type and value, or the code of an error.
-Told = tuple[int, float] | int
+# The answer for a field: its type and value, or an error code.
+Answer = tuple[int, float] | int
 Key = tuple[int, int]
+WATTS = {"power_parts_milliwatts": {"average": 50_000}}
+BYTES = {"traffic_bytes": {"pcie_transmit": MANY}}
+BOTH = {POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}
 
 
 class Driver:
-    """A driver that tells these fields, by (field, scope), and refuses all others.
+    """A driver under the binding with these answers by (field, scope), NOT_SUPPORTED for all other fields.
 
-    ``asked`` notes what each call asked for. One that is ``strict`` refuses a call for one field in it.
+    ``asked`` has the fields of each call. If ``strict``, one unsupported field makes it refuse the call.
     """
 
-    def __init__(self, told: Mapping[Key, Told], *, strict: bool = False, microseconds: int = 0) -> None:
-        self.told = dict(told)
+    def __init__(self, answers: Mapping[Key, Answer], *, strict: bool = False, microseconds: int = 0) -> None:
+        self.answers = dict(answers)
         self.asked: list[list[Key]] = []
         self._strict = strict
         self._microseconds = microseconds
+        self.calls = installed(nvmlDeviceGetFieldValues=self)
+        self.reader = FieldReader()
+
+    def read(self) -> dict[Any, Any]:
+        """Read the fields once more."""
+        return read(self.calls, self.reader)
 
     def __call__(self, _handle: Any, count: Any, entries: Any) -> int:
         """Answer as the library function does."""
         keys = [(entry.fieldId, entry.scopeId) for entry in entries._obj[: count.value]]
         self.asked.append(keys)
-        if self._strict and not self.told.keys() >= set(keys):
+        if self._strict and not self.answers.keys() >= set(keys):
             return INVALID
         for key, entry in zip(keys, entries._obj, strict=True):
-            self._answer(self.told.get(key, NOT_SUPPORTED), entry)
+            answer = self.answers.get(key, NOT_SUPPORTED)
+            entry.latencyUsec = self._microseconds
+            entry.nvmlReturn = answer if isinstance(answer, int) else 0
+            if not isinstance(answer, int):
+                entry.valueType, value = answer
+                setattr(entry.value, MEMBERS[entry.valueType], value)
         return 0
-
-    def _answer(self, told: Told, entry: Any) -> None:
-        entry.latencyUsec = self._microseconds
-        if isinstance(told, int):
-            entry.nvmlReturn = told
-            return
-        entry.nvmlReturn = 0
-        entry.valueType, value = told
-        setattr(entry.value, MEMBERS[entry.valueType], value)
 
 
 def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
     """Read the fields once."""
-    found: dict[Any, Any] = {}
+    readings: dict[Any, Any] = {}
     slow: dict[Any, Any] = {}
-    (reader or FieldReader()).read(calls, GPU, HANDLE, found, slow)
-    add_kept(found, slow)
-    return found
+    (reader or FieldReader()).read(calls, GPU, HANDLE, readings, slow)
+    add_kept(readings, slow)
+    return readings
 
 
-def told(field: int, kind: int, value: float, scope: int = 0) -> dict[Any, Any]:
-    """Return what becomes of one field that a driver tells."""
-    return read(installed(nvmlDeviceGetFieldValues=Driver({(field, scope): (kind, value)})))
+def read_from(driver: Function) -> dict[Any, Any]:
+    """Read the fields of a driver once."""
+    return read(installed(nvmlDeviceGetFieldValues=driver))
+
+
+def read_one(field: int, kind: int, value: float) -> dict[Any, Any]:
+    """Return the readings of a driver with one field."""
+    return read_from(Driver({(field, 0): (kind, value)}))
+
+
+def every_entry(kind: int, member: str, value: Callable[[int], int], *fields: int) -> Function:
+    """Return a driver that writes these fields in its own way, and supports no others."""
+
+    def values(_handle: Any, _count: Any, entries: Any) -> int:
+        for entry in entries._obj:
+            entry.nvmlReturn = 0 if entry.fieldId in fields else NOT_SUPPORTED
+            entry.valueType = kind
+            setattr(entry.value, member, value(entry.fieldId))
+        return 0
+
+    return values
+
+
+TYPES = [(DOUBLE, 70.0), (UINT, 70), (ULONG, 2**40), (ULL, 2**63), (SLL, 2**40), (INT, 70), (USHORT, 70)]
+
+
+@pytest.mark.parametrize(("kind", "value"), TYPES)
+def test_each_value_type_is_read_from_its_union_member(kind: int, value: float):
+    assert read_one(74, kind, value) == {"violations_nanoseconds": {"power": value}}
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"),
+    ("field", "values"),
     [
-        (DOUBLE, 70.0),
-        (UINT, 70),
-        (ULONG, 2**40),
-        (ULL, 2**63),
-        (SLL, 2**40),
-        (INT, 70),
-        (USHORT, 70),
+        (74, [(DOUBLE, math.nan), (DOUBLE, math.inf), (DOUBLE, 1e300), (SLL, -1), (INT, -5)]),
+        (74, [(UINT, 2**32 - 1), (ULONG, 2**64 - 1), (ULL, 2**64 - 1), (99, 5)]),
+        (82, [(UINT, 0), (UINT, 201), (UINT, 2**32 - 1)]),
+        (193, [(INT, 300)]),
+        (91, [(UINT, 4096)]),
+        (144, [(UINT, 7)]),
+        (230, [(UINT, 77)]),
+        (3, [(DOUBLE, math.nan)]),
     ],
 )
-def test_each_type_is_read_from_its_member(kind: int, value: float):
-    """The type of an answer says which member of the union holds it."""
-    assert told(74, kind, value) == {"violations_nanoseconds": {"power": value}}
-
-
-@pytest.mark.parametrize(
-    ("field", "kind", "value"),
-    [
-        (74, DOUBLE, math.nan),
-        (74, DOUBLE, math.inf),
-        (74, UINT, 2**32 - 1),
-        (74, ULONG, 2**64 - 1),
-        (74, ULL, 2**64 - 1),
-        (74, SLL, -1),
-        (74, INT, -5),
-        (74, DOUBLE, 1e300),
-        (197, UINT, 70),
-        (198, ULL, 2**32 - 1),
-        (82, UINT, 0),
-        (82, UINT, 201),
-        (82, UINT, 2**32 - 1),
-        (193, INT, 300),
-        (91, UINT, 4096),
-        (144, UINT, 7),
-        (230, UINT, 77),
-        (3, DOUBLE, math.nan),
-    ],
-)
-def test_what_cannot_be_is_unknown(field: int, kind: int, value: float):
-    """Sentinels, no numbers, negative counts and temperatures of no board leave no trace."""
-    assert told(field, kind, value) == {}
+def test_implausible_values_and_unknown_types_are_unknown(field: int, values: list[tuple[int, float]]):
+    for kind, value in values:
+        member = MEMBERS[kind] if kind < len(MEMBERS) else "ullVal"
+        assert read_from(every_entry(kind, member, lambda _, value=value: value, field)) == {}
 
 
 @pytest.mark.parametrize("field", [197, 198])
-def test_bytes_over_pcie_are_told_once_they_are_past_what_wraps(field: int):
-    """Drivers count them in 32 bits, which a busy link fills in a fraction of a second, or in more."""
-    assert told(field, UINT, 2**32 - 2) == told(field, ULL, 2**32 - 1) == {}
-    (traffic,) = told(field, ULL, 2**32)["traffic_bytes"].items()
-    assert traffic == ({197: "pcie_transmit", 198: "pcie_receive"}[field], 2**32)
+def test_pcie_byte_counters_below_32_bits_are_unknown(field: int):
+    """Some drivers count in 32 bits, which a busy link overflows in less than a second."""
+    assert read_one(field, UINT, 2**32 - 2) == read_one(field, ULL, 2**32 - 1) == {}
+    direction = {197: "pcie_transmit", 198: "pcie_receive"}[field]
+    assert read_one(field, ULL, 2**32) == {"traffic_bytes": {direction: 2**32}}
 
 
-def test_a_type_that_is_newer_than_the_table_is_unknown():
-    """A member that nobody knows of is not guessed."""
-
-    def values(_handle: Any, _count: Any, entries: Any) -> int:
-        for entry in entries._obj:
-            entry.valueType, entry.value.ullVal = 99, 5
-        return 0
-
-    assert read(installed(nvmlDeviceGetFieldValues=values)) == {}
+@pytest.mark.parametrize("kind", [DOUBLE, UINT])
+def test_memory_temperature_is_an_integer_whatever_the_type(kind: int):
+    """One driver branch says that it is a double."""
+    assert read_from(every_entry(kind, "uiVal", lambda _: 75, 82)) == {"memory_temperature_celsius": 75}
 
 
-@pytest.mark.parametrize(("kind", "member"), [(DOUBLE, "uiVal"), (UINT, "uiVal")])
-def test_memory_temperature_is_an_integer_whatever_the_type_says(kind: int, member: str):
-    """One driver branch says that it is a double, and puts an unsigned integer there."""
-
-    def values(_handle: Any, _count: Any, entries: Any) -> int:
-        for entry in entries._obj:
-            entry.nvmlReturn = 0 if entry.fieldId == 82 else NOT_SUPPORTED
-            entry.valueType = kind
-            setattr(entry.value, member, 75)
-        return 0
-
-    assert read(installed(nvmlDeviceGetFieldValues=values)) == {"memory_temperature_celsius": 75}
-
-
-def test_ecc_totals_without_a_type_are_integers():
-    """Some drivers leave the type at 0, which is a double, and count in 64 bits."""
-
-    def values(_handle: Any, _count: Any, entries: Any) -> int:
-        for entry in entries._obj:
-            entry.nvmlReturn = 0 if 3 <= entry.fieldId <= 6 else NOT_SUPPORTED
-            entry.value.ullVal = 2**33 + entry.fieldId
-        return 0
-
-    errors = read(installed(nvmlDeviceGetFieldValues=values))["ecc"]["errors"]
-    assert errors == {
+def test_ecc_totals_without_a_type_are_64_bit_integers():
+    """Type 0 is that of a double."""
+    readings = read_from(every_entry(0, "ullVal", lambda field: 2**33 + field, 3, 4, 5, 6))
+    assert readings["ecc"]["errors"] == {
         ("corrected", "volatile"): 2**33 + 3,
         ("uncorrected", "volatile"): 2**33 + 4,
         ("corrected", "aggregate"): 2**33 + 5,
@@ -173,36 +152,24 @@ def test_ecc_totals_without_a_type_are_integers():
 
 
 @pytest.mark.parametrize(("kind", "value"), [(INT, -8), (UINT, 2**32 - 8)])
-def test_a_margin_may_be_below_zero(kind: int, value: int):
-    """What happens only beyond the slowdown has a margin below zero, in a signed field or not."""
-    assert told(193, kind, value) == {"temperature_limits_celsius": {"shutdown": -8}}
+def test_a_temperature_margin_may_be_negative_in_any_type(kind: int, value: int):
+    assert read_one(193, kind, value) == {"temperature_limits_celsius": {"shutdown": -8}}
 
 
-def test_every_row_goes_to_its_place():
-    """Each field lands where the model has it, in the model's unit."""
+VIOLATIONS = (
+    "power", "thermal", "sync_boost", "board_limit", "low_utilization", "reliability", "application_clocks",
+    "base_clocks", "software_thermal", "hardware_thermal", "power_brake",
+)  # fmt: skip
+
+
+def test_every_field_is_stored_in_its_place_of_the_model():
     fields = {(row.fields[0].number, row.fields[0].scope) for row in (*DUE, *link_rows(1, 1))}
     driver = Driver(dict.fromkeys(fields, (UINT, 1)) | {(82, 0): (UINT, 70), (STATE, 0): (UINT, 1)})
-    found = read(installed(nvmlDeviceGetFieldValues=driver))
-    assert found == {
+    assert read_from(driver) == {
         "power_parts_milliwatts": dict.fromkeys(("average", "instant", "module", "memory"), 1),
         "memory_temperature_celsius": 70,
         "temperature_limits_celsius": dict.fromkeys(("shutdown", "slowdown", "memory", "gpu"), 1),
-        "violations_nanoseconds": dict.fromkeys(
-            (
-                "power",
-                "thermal",
-                "sync_boost",
-                "board_limit",
-                "low_utilization",
-                "reliability",
-                "application_clocks",
-                "base_clocks",
-                "software_thermal",
-                "hardware_thermal",
-                "power_brake",
-            ),
-            1,
-        ),
+        "violations_nanoseconds": dict.fromkeys(VIOLATIONS, 1),
         # One byte over PCIe may be 2^32 bytes and one.
         "traffic_bytes": {"nvlink_transmit": 1024, "nvlink_receive": 1024},
         "nvlink": {
@@ -239,46 +206,36 @@ def test_every_row_goes_to_its_place():
     }
 
 
-@pytest.mark.parametrize(
-    ("number", "action"),
-    [
-        (0, "none"),
-        (1, "reset"),
-        (2, "reboot"),
-        (3, "drain_p2p"),
-        (4, "drain_and_reset"),
-        (5, "recover_imex_domain"),
-        (6, "bus_reset"),
-        (7, "system_reboot"),
-    ],
-)
-def test_what_the_driver_says_that_a_gpu_needs(number: int, action: str):
-    """Each of the driver's numbers has its word."""
-    assert told(230, UINT, number) == {"recovery_action": action}
+ACTIONS = (
+    "none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain", "bus_reset",
+    "system_reboot",
+)  # fmt: skip
 
 
-def test_one_failing_field_costs_its_row_alone():
-    """It is counted and asked again; the others are told."""
+def test_recovery_actions_are_named():
+    for number, action in enumerate(ACTIONS):
+        assert read_one(230, UINT, number) == {"recovery_action": action}
+
+
+def test_a_failing_field_costs_its_reading_and_is_asked_again():
     driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, MANY)})
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
+    calls = driver.calls
     calls.begin(GPU)
-    assert read(calls, reader) == {"traffic_bytes": {"pcie_transmit": MANY}}
+    assert driver.read() == BYTES
     assert calls.errors == {(GPU, FIELDS, "NoPermission"): 1}
     assert calls.withheld(GPU)["power"] == "NoPermission"
-    driver.told[POWER] = (UINT, 50_000)
+    driver.answers[POWER] = (UINT, 50_000)
     calls.begin(GPU)
-    assert read(calls, reader)["power_parts_milliwatts"] == {"average": 50_000}
+    assert driver.read()["power_parts_milliwatts"] == {"average": 50_000}
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID, 13])
-def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
-    """It is remembered for the device, with the reason of its group, until that is forgotten."""
+def test_an_unsupported_field_is_asked_once_until_that_is_forgotten(code: int):
+    """It is no failure, and the reason of its group."""
     driver = Driver({POWER: code, TRAFFIC: (ULL, MANY), (230, 0): (UINT, 0)})
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
+    calls = driver.calls
     for _ in range(3):
-        read(calls, reader)
+        driver.read()
     assert [POWER in asked for asked in driver.asked] == [True, False, False]
     assert [len(asked) for asked in driver.asked[1:]] == [2, 2]
     assert not calls.errors
@@ -286,13 +243,11 @@ def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
     assert "core" not in calls.withheld(GPU)
     assert calls.unsupported(GPU) == ()
     calls.forget_unsupported(GPU)
-    read(calls, reader)
+    driver.read()
     assert POWER in driver.asked[-1]
 
 
-def test_what_a_driver_leaves_as_it_was_given_is_no_answer():
-    """It says that the call succeeded: zeros that nobody wrote are no watts, and no errors of none."""
-
+def test_an_entry_that_the_driver_did_not_write_is_unknown():
     def fill(_handle: Any, count: Any, entries: Any) -> int:
         for entry in entries._obj[: count.value]:
             if entry.fieldId == TRAFFIC[0]:
@@ -300,12 +255,12 @@ def test_what_a_driver_leaves_as_it_was_given_is_no_answer():
         return 0
 
     calls = installed(nvmlDeviceGetFieldValues=fill)
-    assert read(calls) == {"traffic_bytes": {"pcie_transmit": MANY}}
+    assert read(calls) == BYTES
     assert not calls.errors
 
 
-def test_what_is_left_out_beside_a_field_that_is_not_there_is_asked_again():
-    """Driver 580 leaves some fields as given in a call with fields of C2C links that are not there."""
+def test_an_entry_left_out_because_of_an_unsupported_field_is_asked_again():
+    """Driver 580 skips some fields in a call with fields of missing C2C links."""
     driver = Driver({POWER: (UINT, 50_000), MARGIN: (INT, -8)})
 
     def fill(handle: Any, count: Any, entries: Any) -> int:
@@ -319,56 +274,42 @@ def test_what_is_left_out_beside_a_field_that_is_not_there_is_asked_again():
 
     calls = installed(nvmlDeviceGetFieldValues=fill)
     reader = FieldReader()
-    expected = {"power_parts_milliwatts": {"average": 50_000}, "temperature_limits_celsius": {"shutdown": -8}}
+    expected = WATTS | {"temperature_limits_celsius": {"shutdown": -8}}
     for _ in range(2):
         assert read(calls, reader) == expected
     assert [len(asked) for asked in driver.asked] == [len(DUE), 1, 2]
     assert not calls.errors
 
 
-def test_nothing_to_tell_now_is_no_failure():
-    """An answer that there is nothing leaves the row out, and the next sweep asks again."""
+def test_a_field_without_a_value_now_is_asked_again():
     driver = Driver({POWER: 6, TRAFFIC: (ULL, MANY)})
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
-    assert "power_parts_milliwatts" not in read(calls, reader)
-    read(calls, reader)
+    assert "power_parts_milliwatts" not in driver.read()
+    driver.read()
     assert POWER in driver.asked[-1]
-    assert not calls.errors
+    assert not driver.calls.errors
 
 
-def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
-    """It gives what it knows, and is asked for nothing else afterwards, in one call."""
-    driver = Driver({POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}, strict=True)
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
-    expected = {"power_parts_milliwatts": {"average": 50_000}, "traffic_bytes": {"pcie_transmit": MANY}}
-    assert read(calls, reader) == expected
+def test_a_driver_that_refuses_the_whole_call_is_asked_field_by_field_once():
+    driver = Driver(BOTH, strict=True)
+    assert driver.read() == WATTS | BYTES
     assert [len(asked) for asked in driver.asked] == [len(DUE)] + [1] * len(DUE)
-    assert read(calls, reader) == expected
+    assert driver.read() == WATTS | BYTES
     assert driver.asked[-1] == [POWER, TRAFFIC]
     assert len(driver.asked) == len(DUE) + 2
-    assert not calls.errors
+    assert not driver.calls.errors
 
 
 def test_a_driver_that_refuses_every_field_is_asked_for_all_again():
-    """It has something else against the call, which is a failure of each group, and passes."""
     driver = Driver({}, strict=True)
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
-    assert read(calls, reader) == {}
-    assert calls.errors == {(GPU, FIELDS, "InvalidArgument"): 1}
-    assert calls.withheld(GPU) == dict.fromkeys({row.group for row in DUE}, "InvalidArgument")
-    driver.told = {POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}
-    assert read(calls, reader) == {
-        "power_parts_milliwatts": {"average": 50_000},
-        "traffic_bytes": {"pcie_transmit": MANY},
-    }
+    assert driver.read() == {}
+    assert driver.calls.errors == {(GPU, FIELDS, "InvalidArgument"): 1}
+    assert driver.calls.withheld(GPU) == dict.fromkeys({row.group for row in DUE}, "InvalidArgument")
+    driver.answers = BOTH
+    assert driver.read() == WATTS | BYTES
 
 
 @pytest.mark.parametrize("functions", [{}, {FIELDS: answers(NOT_SUPPORTED)}, {FIELDS: answers(13)}])
-def test_a_driver_without_the_call_says_so_for_each_group(functions: dict[str, Function]):
-    """Nothing is told, nothing is a failure, and each group has its reason."""
+def test_a_driver_without_the_call_withholds_each_group(functions: dict[str, Function]):
     calls = installed(**functions)
     reader = FieldReader()
     assert read(calls, reader) == {}
@@ -381,8 +322,7 @@ def test_a_driver_without_the_call_says_so_for_each_group(functions: dict[str, F
     assert all(reason.startswith("not supported") for reason in reasons.values())
 
 
-def test_a_call_that_fails_fails_for_each_group():
-    """One error is counted, every group has it as its reason, and the next pass over the GPU forgets it."""
+def test_a_failing_call_is_one_error_and_the_reason_of_each_group():
     calls = installed(nvmlDeviceGetFieldValues=answers(UNKNOWN))
     assert read(calls) == {}
     assert calls.errors == {(GPU, FIELDS, "Unknown"): 1}
@@ -392,97 +332,75 @@ def test_a_call_that_fails_fails_for_each_group():
     assert calls.withheld(GPU) == {}
 
 
-def test_the_cost_is_shared_by_the_groups():
-    """One call counts once; its time is shared by readings, and the driver's own figures are added up."""
+def test_cost_is_divided_by_group():
+    """One call counts once, and its time is divided by readings."""
     driver = Driver({POWER: (UINT, 1), (186, 0): (UINT, 1), TRAFFIC: (ULL, 1)}, microseconds=5)
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
-    read(calls, reader)
+    calls = driver.calls
+    driver.read()
     assert dict(calls.asked) == {"core": 1}
     assert sum(calls.driver_microseconds.values()) == 5 * len(DUE)
     calls.driver_microseconds.clear()
     calls.seconds.clear()
-    read(calls, reader)
+    driver.read()
     assert calls.driver_microseconds == {"power": 10, "pcie": 5}
     assert calls.seconds["power"] == pytest.approx(2 * calls.seconds["pcie"])
     assert calls.seconds["pcie"] > 0
     assert dict(calls.asked) == {"core": 2}
 
 
-def test_a_gpu_without_links_is_not_asked_about_them():
-    """That there are none is told; counters of links that are not there would be zeros of nothing."""
+def test_a_gpu_without_links_has_no_link_counters():
     driver = Driver({LINKS: (UINT, 0)} | {(field, 0): (ULL, 0) for field in (38, 45, 52, 59, 90)})
-    assert read(installed(nvmlDeviceGetFieldValues=driver)) == {"nvlink": {"links": 0}}
+    assert read_from(driver) == {"nvlink": {"links": 0}}
     assert len(driver.asked) == 1
 
 
-def test_links_are_asked_in_the_same_call_once_they_are_known():
-    """The first sweep learns how many there are; every later one asks for everything at once."""
-    told = {LINKS: (UINT, 2), (STATE, 0): (UINT, 1), (STATE, 1): (UINT, 0), (90, 0): (UINT, 25_781)}
-    driver = Driver(told)
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
+def test_link_fields_are_part_of_the_one_call_once_the_number_of_links_is_known():
+    answers = {LINKS: (UINT, 2), (STATE, 0): (UINT, 1), (STATE, 1): (UINT, 0), (90, 0): (UINT, 25_781)}
+    driver = Driver(answers)
     for calls_so_far in (3, 4, 5):
-        found = read(calls, reader)
-        assert found["nvlink"] == {"links": 2, "megabytes_per_second": 25_781}
-        assert found["link_states"] == {0: 1, 1: 0}
+        readings = driver.read()
+        assert readings["nvlink"] == {"links": 2, "megabytes_per_second": 25_781}
+        assert readings["link_states"] == {0: 1, 1: 0}
         assert len(driver.asked) == calls_so_far
-    reader.forget()
-    read(calls, reader)
+    driver.reader.forget()
+    driver.read()
     assert len(driver.asked) == 7
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("answers", "expected"),
     [
         ({(138, ALL_LINKS): (ULL, 3), (202, ALL_LINKS): (ULL, 999)}, 3 * 1024),
         ({(202, ALL_LINKS): (ULL, 4096)}, 4096),
     ],
 )
-def test_nvlink_traffic_comes_from_the_counters_that_the_board_has(told: dict[Key, Told], expected: int):
-    """Those in KiB where there are any, else those in bytes that newer links count, at each sweep."""
-    driver = Driver({LINKS: (UINT, 1)} | told)
-    calls = installed(nvmlDeviceGetFieldValues=driver)
-    reader = FieldReader()
+def test_nvlink_traffic_comes_from_whichever_counters_exist(answers: dict[Key, Answer], expected: int):
+    """Those in KiB if any, else those in bytes of newer boards."""
+    driver = Driver({LINKS: (UINT, 1)} | answers)
     for _ in range(2):
-        assert read(calls, reader)["traffic_bytes"] == {"nvlink_transmit": expected}
+        assert driver.read()["traffic_bytes"] == {"nvlink_transmit": expected}
 
 
-def test_a_counter_that_failed_once_is_not_replaced_by_another():
-    """The counters count differently: after an error the reading is missing, not another."""
+def test_a_failing_counter_is_not_replaced_by_one_that_counts_differently():
     driver = Driver({LINKS: (UINT, 1), (138, ALL_LINKS): UNKNOWN, (202, ALL_LINKS): (ULL, 999)})
-    assert "traffic_bytes" not in read(installed(nvmlDeviceGetFieldValues=driver))
+    assert "traffic_bytes" not in read_from(driver)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("NVML_FI_DEV_POWER_INSTANT", 186),
-        ("NVML_FI_DEV_MEMORY_TEMP", 82),
-        ("NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT", 193),
-        ("NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS", 81),
-        ("NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 197),
-        ("NVML_FI_DEV_NVLINK_LINK_COUNT", 91),
-        ("NVML_FI_DEV_NVLINK_GET_STATE", STATE),
-        ("NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", 45),
-        ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 139),
-        ("NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 204),
-        ("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", 215),
-        ("NVML_FI_DEV_ECC_DBE_AGG_TOTAL", 6),
-        ("NVML_FI_DEV_RETIRED_PENDING", 31),
-        ("NVML_FI_DEV_REMAPPED_FAILURE", 145),
-        ("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", 230),
-    ],
-)
-def test_the_numbers_are_those_of_the_binding(name: str, number: int):
-    """Each number is asked for, and is what the driver's own list of names says."""
-    asked = {field.number for row in (*DUE, *link_rows(1)) for field in row.fields}
-    assert getattr(pynvml, name) == number
-    assert number in asked
+NUMBERS = {
+    "POWER_INSTANT": 186, "MEMORY_TEMP": 82, "TEMPERATURE_SHUTDOWN_TLIMIT": 193, "NVLINK_GET_STATE": STATE,
+    "PERF_POLICY_TOTAL_BASE_CLOCKS": 81, "PCIE_COUNT_TX_BYTES": 197, "NVLINK_LINK_COUNT": 91,
+    "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": 45, "NVLINK_THROUGHPUT_DATA_RX": 139, "NVLINK_COUNT_RCV_BYTES": 204,
+    "NVLINK_COUNT_LINK_RECOVERY_EVENTS": 215, "ECC_DBE_AGG_TOTAL": 6, "RETIRED_PENDING": 31,
+    "REMAPPED_FAILURE": 145, "GET_GPU_RECOVERY_ACTION": 230,
+}  # fmt: skip
 
 
-def test_answers_are_laid_out_as_the_binding_has_them():
-    """Each part of an answer is read at the place where the binding's own struct has it."""
+def test_field_numbers_are_those_of_the_binding():
+    assert {name: getattr(pynvml, f"NVML_FI_DEV_{name}") for name in NUMBERS} == NUMBERS
+    assert set(NUMBERS.values()) <= {field.number for row in (*DUE, *link_rows(1)) for field in row.fields}
+
+
+def test_entries_are_unpacked_as_the_binding_lays_them_out():
     entry = pynvml.c_nvmlFieldValue_t(
         fieldId=1, scopeId=2, timestamp=3, latencyUsec=4, valueType=5, nvmlReturn=6
     )

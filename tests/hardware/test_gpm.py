@@ -1,4 +1,4 @@
-"""The profiling metric: two buffers for each device, a window from sweep to sweep, nothing left behind."""
+"""GPM: two buffers for each device, a window from sweep to sweep, nothing leaked."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ SINGLE = instance("single", 5, start=5)
 
 
 def load(percent: float) -> dict[str, Any]:
-    """Make a steady load."""
+    """Return a steady load."""
     return {"load": {"high": percent}}
 
 
@@ -77,7 +77,7 @@ class Node:
 
 @pytest.fixture
 def node() -> Iterator[Callable[..., Node]]:
-    """Make a Hopper GPU that is half busy, or another driver; check in the end that no buffer was misused."""
+    """Return a function that makes a half busy Hopper GPU, or another driver; no buffer may be misused."""
     clock, nodes = Clock(), []
 
     def make(*gpus: dict[str, Any], **parts: Any) -> Node:
@@ -99,7 +99,6 @@ def graphics(profile: Profile | None) -> float | None:
 
 
 def test_the_window_is_the_time_between_two_sweeps(node: Callable[..., Node]):
-    """The first sweep has nothing to compare; each later one tells the mean since the one before."""
     board = node(host_processes=[process(41, "GPU-a", load={"shape": "square", "high": 80, "period": 40})])
     assert board.gpu() is None
     assert graphics(board.after(10).gpu()) == pytest.approx(0.8)
@@ -109,8 +108,7 @@ def test_the_window_is_the_time_between_two_sweeps(node: Callable[..., Node]):
     assert board.driver.asked("nvmlGpmSampleGet", "GPU-a") == 4
 
 
-def test_what_a_gpu_tells(node: Callable[..., Node]):
-    """Shares from 0 to 1, bytes per second, and counters of cycles and bytes, under their own names."""
+def test_every_metric_of_a_gpu(node: Callable[..., Node]):
     board = node(gpu("a", architecture=10, links={"nvlinks": 2, "switch": True}), node=NEW)
     board.gpu()
     profile = board.after(10).gpu()
@@ -128,8 +126,8 @@ def test_what_a_gpu_tells(node: Callable[..., Node]):
     assert all(isinstance(count, int) for count in profile.cycles.values())
 
 
-def test_two_sweeps_within_a_moment_tell_the_same(node: Callable[..., Node]):
-    """Within 100 ms the driver may have no newer counters: the answer before is given again."""
+def test_two_sweeps_within_100_ms_share_an_answer(node: Callable[..., Node]):
+    """The driver may have no newer counters."""
     board = node()
     board.gpu()
     before = board.after(10).gpu()
@@ -138,8 +136,7 @@ def test_two_sweeps_within_a_moment_tell_the_same(node: Callable[..., Node]):
     assert graphics(board.after(0.05).gpu()) == pytest.approx(0.5)
 
 
-def test_a_gpu_without_the_meter_is_asked_once(node: Callable[..., Node]):
-    """What is not supported is remembered, costs no buffer, and is asked again when the driver is opened."""
+def test_a_gpu_without_gpm_is_asked_once_until_the_driver_is_reopened(node: Callable[..., Node]):
     board = node(gpu("a", architecture=8))
     assert [board.after(5).gpu() for _ in range(3)] == [None] * 3
     assert (board.pool.live, board.driver.asked("nvmlGpmQueryDeviceSupport", "GPU-a")) == (0, 1)
@@ -152,16 +149,14 @@ def test_a_gpu_without_the_meter_is_asked_once(node: Callable[..., Node]):
     assert board.after(5).gpu() is not None
 
 
-def test_a_driver_without_these_functions(node: Callable[..., Node]):
-    """An older driver has no such meter, which is no failure."""
+def test_a_driver_without_gpm_functions_is_no_failure(node: Callable[..., Node]):
     board = node(missing=["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"])
     assert board.gpu() is None
     assert not board.calls.errors
     assert board.calls.withheld("GPU-a")["profiling"]
 
 
-def test_a_mig_device_tells_its_own_share(node: Callable[..., Node]):
-    """Alone in its GPU instance it is told by that, as a share of itself; links are the whole GPU's."""
+def test_a_mig_device_alone_in_its_gpu_instance_has_its_own_share(node: Callable[..., Node]):
     board = node(gpu("a", SINGLE, architecture=9), host_processes=[process(41, "MIG-single", **load(70))])
     assert (board.gpu(), board.mig(5)) == (None, None)
     whole, cut = board.after(10).gpu(), board.mig(5)
@@ -173,75 +168,71 @@ def test_a_mig_device_tells_its_own_share(node: Callable[..., Node]):
     assert board.pool.live == 4
 
 
-def test_compute_instances_that_share_a_gpu_instance_are_asked_themselves(node: Callable[..., Node]):
-    """The figures of the GPU instance belong to none of them alone; memory and engines stay in common."""
+def test_compute_instances_of_one_gpu_instance_have_their_own_shares(node: Callable[..., Node]):
     running = [process(41, "MIG-first", **load(90)), process(42, "MIG-second", **load(30))]
     board = node(gpu("a", FIRST, SECOND, architecture=9), host_processes=running)
     for slot in (0, 1):
         board.mig(slot, alone=False)
     board.after(10)
     profiles = [board.mig(slot, alone=False) for slot in (0, 1)]
-    assert [graphics(each) for each in profiles] == pytest.approx([0.9, 0.3])
-    assert all("dram" not in each.active and not each.engines for each in profiles)
+    assert [graphics(profile) for profile in profiles] == pytest.approx([0.9, 0.3])
+    assert all("dram" not in profile.active and not profile.engines for profile in profiles)
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
 
 
-def test_all_mig_devices_of_a_gpu(node: Callable[..., Node]):
-    """Each is read as what it is: alone in its GPU instance or one of several; a GPU not cut has none."""
+def test_all_mig_devices_of_a_gpu_are_read_by_their_kind(node: Callable[..., Node]):
     running = [process(41, "MIG-first", **load(90)), process(42, "MIG-single", **load(30))]
     board = node(gpu("a", FIRST, SECOND, SINGLE, architecture=9), host_processes=running)
     assert board.migs() == {}
-    found = board.after(5).migs()
-    assert {uuid: graphics(each) for uuid, each in found.items()} == pytest.approx(
+    profiles = board.after(5).migs()
+    assert {uuid: graphics(profile) for uuid, profile in profiles.items()} == pytest.approx(
         {"MIG-first": 0.9, "MIG-second": 0, "MIG-single": 0.3}
     )
-    assert {uuid for uuid, each in found.items() if "dram" in each.active} == {"MIG-single"}
+    assert {uuid for uuid, profile in profiles.items() if "dram" in profile.active} == {"MIG-single"}
     assert node().migs() == {}
 
 
-def test_a_part_of_a_gpu_instance_is_asked_itself(node: Callable[..., Node]):
-    """A compute instance that leaves room for others is busy by its own measure, beside no neighbour too."""
+def test_a_compute_instance_that_does_not_fill_its_gpu_instance_is_asked_itself(node: Callable[..., Node]):
     board = node(gpu("a", FIRST, architecture=9), host_processes=[process(41, "MIG-first", **load(90))])
     board.migs()
-    found = board.after(5).migs()
-    assert graphics(found["MIG-first"]) == pytest.approx(0.9)
+    profiles = board.after(5).migs()
+    assert graphics(profiles["MIG-first"]) == pytest.approx(0.9)
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
 
 
-def test_two_that_are_said_to_fill_one_gpu_instance_are_asked_themselves(node: Callable[..., Node]):
-    """Attributes of a driver that are wrong make no two whole instances out of one: sums hold."""
+def test_two_devices_that_both_claim_a_gpu_instance_are_asked_themselves(node: Callable[..., Node]):
+    """Wrong attributes must not make two whole instances of one: sums hold."""
     whole = [one | {"profile": "3g.8gb"} for one in (FIRST, SECOND)]
     board = node(gpu("a", *whole, architecture=9), host_processes=[process(41, "MIG-first", **load(90))])
     board.migs()
-    found = board.after(5).migs()
-    assert {uuid: graphics(each) for uuid, each in found.items()} == pytest.approx(
+    profiles = board.after(5).migs()
+    assert {uuid: graphics(profile) for uuid, profile in profiles.items()} == pytest.approx(
         {"MIG-first": 0.9, "MIG-second": 0}
     )
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
 
 
-def test_a_slot_that_cannot_be_read_costs_its_neighbours_no_meter(node: Callable[..., Node]):
-    """What fills its GPU instance has no neighbour there, whatever is in the slot, also after a change."""
+def test_an_unreadable_slot_costs_its_neighbours_no_meter(node: Callable[..., Node]):
+    """A device that fills its GPU instance has no neighbour in it, also after a change."""
     running = [process(41, "MIG-single", **load(30))]
     other = instance("other", 3, start=3)
     board = node(gpu("a", SINGLE, other, architecture=9), host_processes=running)
     refuse(board.driver, "nvmlDeviceGetUUID", 999, {"MIG-other"})
     board.migs()
-    assert {uuid: graphics(each) for uuid, each in board.after(5).migs().items()} == {
+    assert {uuid: graphics(profile) for uuid, profile in board.after(5).migs().items()} == {
         "MIG-single": pytest.approx(0.3)
     }
     changed = instance("changed", 4, start=4)
     board.driver.become(gpu("a", SINGLE, other, changed, architecture=9), host_processes=running)
     board.after(5).migs()
-    assert {uuid: graphics(each) for uuid, each in board.after(5).migs().items()} == {
+    assert {uuid: graphics(profile) for uuid, profile in board.after(5).migs().items()} == {
         "MIG-single": pytest.approx(0.3),
         "MIG-changed": 0,
     }
 
 
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_SUPPORTED"])
-def test_a_driver_that_takes_no_compute_instances(node: Callable[..., Node], code: str):
-    """Older drivers refuse their handles: nothing is told of them, and they are not asked again."""
+def test_a_driver_that_refuses_compute_instances_is_asked_once(node: Callable[..., Node], code: str):
     board = node(gpu("a", FIRST, SECOND, architecture=9))
     board.driver.fail(code, "nvmlGpmSampleGet", "MIG-first")
     assert [board.after(5).mig(0, alone=False) for _ in range(3)] == [None] * 3
@@ -249,16 +240,15 @@ def test_a_driver_that_takes_no_compute_instances(node: Callable[..., Node], cod
     assert board.calls.failures() == (code == "INVALID_ARGUMENT")
 
 
-def test_support_is_never_asked_of_a_mig_handle(node: Callable[..., Node]):
-    """The parent answers for its instances."""
+def test_support_is_asked_of_the_gpu_never_of_its_mig_devices(node: Callable[..., Node]):
     board = node(gpu("a", SINGLE, architecture=9))
     board.mig(5)
     assert board.driver.asked("nvmlGpmQueryDeviceSupport", "MIG-single") == 0
     assert board.driver.asked("nvmlGpmQueryDeviceSupport", "GPU-a") == 1
 
 
-def test_a_device_cut_anew_begins_anew(node: Callable[..., Node]):
-    """The same uuid with another profile is another device: its buffers are kept, their content is not."""
+def test_a_changed_profile_discards_the_older_sample(node: Callable[..., Node]):
+    """Its buffers are kept."""
     board = node(gpu("a", SINGLE, architecture=9), host_processes=[process(41, "MIG-single", **load(70))])
     board.mig(5)
     assert board.after(5).mig(5) is not None
@@ -271,16 +261,15 @@ def test_a_device_cut_anew_begins_anew(node: Callable[..., Node]):
     assert board.pool.live == 2
 
 
-def test_a_neighbour_that_comes_changes_whose_figures_they_are(node: Callable[..., Node]):
-    """From the GPU instance's samples to the compute instance's own: the two are never compared."""
+def test_a_new_neighbour_discards_the_older_sample(node: Callable[..., Node]):
+    """Samples of the GPU instance and of the compute instance are never compared."""
     board = node(gpu("a", FIRST, SECOND, architecture=9))
     board.mig(0)
     assert board.after(5).mig(0, alone=False) is None
     assert board.after(5).mig(0, alone=False) is not None
 
 
-def test_a_failed_sample_leaves_the_older_one(node: Callable[..., Node]):
-    """The sweep tells nothing, and the next one tells the mean over both intervals."""
+def test_after_a_failed_sample_the_next_window_is_longer(node: Callable[..., Node]):
     board = node(host_processes=[process(41, "GPU-a", load={"shape": "square", "high": 80, "period": 40})])
     board.gpu()
     board.driver.fail("UNKNOWN", "nvmlGpmSampleGet")
@@ -289,8 +278,7 @@ def test_a_failed_sample_leaves_the_older_one(node: Callable[..., Node]):
     assert graphics(board.after(10).gpu()) == pytest.approx(0.6)
 
 
-def test_a_gpu_that_is_lost_keeps_its_buffers(node: Callable[..., Node]):
-    """The loss goes up to the sweep; when the GPU answers again, two buffers are still enough."""
+def test_a_lost_gpu_keeps_its_two_buffers(node: Callable[..., Node]):
     board = node()
     board.gpu()
     board.driver.fail("GPU_IS_LOST", "nvmlGpmSampleGet")
@@ -301,8 +289,7 @@ def test_a_gpu_that_is_lost_keeps_its_buffers(node: Callable[..., Node]):
     assert board.pool.live == 2
 
 
-def test_buffers_of_devices_that_are_gone_are_freed(node: Callable[..., Node]):
-    """What exists keeps its buffers."""
+def test_buffers_of_removed_devices_are_freed(node: Callable[..., Node]):
     board = node(gpu("a", SINGLE, architecture=9))
     board.gpu()
     board.mig(5)
@@ -313,8 +300,7 @@ def test_buffers_of_devices_that_are_gone_are_freed(node: Callable[..., Node]):
     assert board.pool.live == 0
 
 
-def test_nothing_outlives_the_driver(node: Callable[..., Node]):
-    """Buffers are freed before it is shut down; opened anew, none of the old ones is touched."""
+def test_buffers_are_freed_once_before_the_driver_is_closed(node: Callable[..., Node]):
     board = node()
     board.gpu()
     board.reader.free_all(board.calls)
@@ -328,8 +314,7 @@ def test_nothing_outlives_the_driver(node: Callable[..., Node]):
     assert board.pool.live == 0
 
 
-def test_freeing_never_raises(node: Callable[..., Node]):
-    """A driver that is gone cannot take anything back, and nobody is to blame for it."""
+def test_freeing_ignores_a_driver_that_is_gone(node: Callable[..., Node]):
     board = node()
     board.gpu()
     board.driver.fail("DRIVER_NOT_LOADED")
@@ -337,8 +322,8 @@ def test_freeing_never_raises(node: Callable[..., Node]):
     assert not board.calls.errors
 
 
-def test_a_buffer_is_freed_once_whatever_the_driver_answers(node: Callable[..., Node]):
-    """Only a list that grew is asked for again: a second time a buffer would be somebody else's."""
+def test_freeing_is_never_repeated(node: Callable[..., Node]):
+    """A second call could free a buffer of another device."""
     board = node()
     board.gpu()
     real, freed = board.driver.library.nvmlGpmSampleFree, []
@@ -354,8 +339,7 @@ def test_a_buffer_is_freed_once_whatever_the_driver_answers(node: Callable[..., 
     assert not board.pool.misuses
 
 
-def test_a_buffer_that_cannot_be_had_leaves_no_other(node: Callable[..., Node]):
-    """With the second one refused the first is given back, and both are tried again."""
+def test_a_failed_allocation_frees_the_other_buffer(node: Callable[..., Node]):
     board = node()
     real, given = board.driver.library.nvmlGpmSampleAlloc, []
 
@@ -371,8 +355,7 @@ def test_a_buffer_that_cannot_be_had_leaves_no_other(node: Callable[..., Node]):
     assert math.isclose(graphics(board.after(5).gpu()), 0.5)
 
 
-def test_a_driver_that_refuses_the_metrics_is_asked_both_lists_once(node: Callable[..., Node]):
-    """The refusal is remembered, and nothing else that is known of the GPU is forgotten for it."""
+def test_refused_metrics_are_remembered_and_nothing_else_is_forgotten(node: Callable[..., Node]):
     board = node()
     board.driver.fail("NOT_SUPPORTED", "nvmlGpmMetricsGet")
     board.calls.refused("GPU-a", "nvmlDeviceGetFanSpeed")
@@ -383,25 +366,24 @@ def test_a_driver_that_refuses_the_metrics_is_asked_both_lists_once(node: Callab
     assert board.calls.unsupported("GPU-a") == ("nvmlDeviceGetFanSpeed", "nvmlGpmMetricsGet")
 
 
-def test_bytes_over_pcie_are_counted_by_one_meter_for_good(node: Callable[..., Node]):
-    """A GPU with a meter has the meter's count or none, another what it tells itself; links stay as told."""
-    told = {"pcie_transmit": 7 << 32, "nvlink_transmit": 5}
+def test_pcie_bytes_always_come_from_one_counter(node: Callable[..., Node]):
+    """From GPM if the GPU has it, else from its fields; NVLink bytes always from its fields."""
+    from_fields = {"pcie_transmit": 7 << 32, "nvlink_transmit": 5}
     board = node(node=NEW)
     board.gpu()
     profile = board.after(10).gpu()
-    both = counted(board.calls, "GPU-a", told, profile)
+    both = counted(board.calls, "GPU-a", from_fields, profile)
     assert both == {"nvlink_transmit": 5, **profile.bytes_total}
-    assert counted(board.calls, "GPU-a", told, None) == {"nvlink_transmit": 5}
+    assert counted(board.calls, "GPU-a", from_fields, None) == {"nvlink_transmit": 5}
     older = node(gpu("a", architecture=8))
     assert older.gpu() is None
-    assert counted(older.calls, "GPU-a", told, None) == told
+    assert counted(older.calls, "GPU-a", from_fields, None) == from_fields
 
 
 @pytest.mark.parametrize(("code", "for_good"), [("INVALID_ARGUMENT", True), ("UNKNOWN", False)])
-def test_the_newer_metrics_are_given_up_only_when_they_are_refused(
+def test_newer_metrics_are_given_up_after_a_refusal_only(
     node: Callable[..., Node], code: str, for_good: bool
 ):
-    """A driver that refuses the whole list is asked for the oldest from then on, one that stumbles is not."""
     board = node(gpu("a", architecture=10), node=NEW)
     real, stumbles = board.driver.library.nvmlGpmMetricsGet, [getattr(pynvml, f"NVML_ERROR_{code}")]
     board.driver.library.nvmlGpmMetricsGet = lambda struct: stumbles.pop() if stumbles else real(struct)

@@ -1,4 +1,4 @@
-"""What is believed of a profiling metric's numbers, and drivers that stumble over an id they do not know."""
+"""Decoding of GPM metrics, and drivers that fail on an unknown id."""
 
 import math
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
 
 
 def decoded(values: list[tuple[int, float]]) -> Profile:
-    """Decode what a meter tells by the number of the metric."""
+    """Decode values by metric number."""
     return decode((METRICS[number], raw) for number, raw in values)
 
 
@@ -43,44 +43,41 @@ def decoded(values: list[tuple[int, float]]) -> Profile:
         (math.inf, None),
     ],
 )
-def test_which_shares_are_believed(raw: float, share: float | None):
-    """A trifle above all the time is the noise of sampling; what is further off is no measurement."""
+def test_implausible_shares_are_unknown(raw: float, share: float | None):
+    """Slightly above 100 % is the noise of sampling."""
     assert decoded([(SM, raw)]).active.get("sm") == share
 
 
-def test_traffic_is_in_bytes_and_the_directions_are_not_mixed_up():
-    """The driver tells MiB per second, and receives on NVLink before it transmits."""
-    found = decoded([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
-    assert found.rates == {
+def test_traffic_is_in_bytes_per_second_by_direction():
+    """The driver counts MiB, and receives on NVLink before it transmits."""
+    profile = decoded([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
+    assert profile.rates == {
         "pcie_transmit": 1 << 20,
         "pcie_receive": 2 << 20,
         "nvlink_receive": 3.5 * (1 << 20),
     }
-    assert found.bytes_total == {"pcie_transmit": 10**15}
+    assert profile.bytes_total == {"pcie_transmit": 10**15}
 
 
 def test_engines_of_one_kind_are_averaged():
-    """Of the decoders that answered, the mean."""
     assert decoded([(30, 100.0), (31, 50.0), (32, math.nan), (166, 30.0)]).engines == {
         "decoder": 0.75,
         "encoder": pytest.approx(0.3),
     }
 
 
-def test_nothing_answered():
-    """A meter that tells nothing has still been asked."""
+def test_a_profile_without_answers_is_empty():
     assert decoded([]) == Profile(source="gpm")
 
 
-def test_every_metric_is_asked_once():
-    """Ids are plain numbers, and the struct of the oldest binding has room for all of them."""
+def test_every_metric_is_requested_once():
     assert len(OF_GPU) == len(set(OF_GPU)) == len(METRICS) <= 97
     assert all(type(number) is int for number in OF_GPU)
     assert set(OF_COMPUTE_INSTANCE) < set(OF_GPU)
 
 
 class Meter:
-    """A library that knows ``values``; its call fails as a whole, with ``code``, over ids above ``last``."""
+    """A library with ``values`` by metric; its call fails with ``code`` if an id is above ``last``."""
 
     def __init__(self, values: Mapping[int, float], last: int = 1000, code: int = 2) -> None:
         self.values, self.last, self.code = dict(values), last, code
@@ -103,11 +100,11 @@ class Meter:
             struct = reference._obj
             self.asked.append(struct.numMetrics)
             asked = struct.metrics[: struct.numMetrics]
-            if any(each.metricId > self.last for each in asked):
+            if any(entry.metricId > self.last for entry in asked):
                 return self.code
-            for each in asked:
-                if each.metricId in self.values:
-                    each.nvmlReturn, each.value = 0, self.values[each.metricId]
+            for entry in asked:
+                if entry.metricId in self.values:
+                    entry.nvmlReturn, entry.value = 0, self.values[entry.metricId]
             return 0
 
         return metrics
@@ -115,8 +112,8 @@ class Meter:
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED])
 @pytest.mark.parametrize("last", [97, 169])
-def test_an_unknown_id_does_not_spoil_the_others(code: int, last: int):
-    """Where the whole call fails over it, the oldest metrics are asked at once, and only they ever after."""
+def test_an_unknown_metric_does_not_cost_the_others(code: int, last: int):
+    """The oldest metrics are requested at once, and only they from then on."""
     meter = Meter({GRAPHICS: 50.0, ENCODER: 10.0, ELAPSED: 1e9}, last, code)
     meter.read()
     for _ in range(3):
@@ -126,8 +123,7 @@ def test_an_unknown_id_does_not_spoil_the_others(code: int, last: int):
     assert meter.calls.failures() == (code == pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
-def test_newer_metrics_are_not_given_up_over_a_passing_failure():
-    """When the oldest metrics fail too, it was not over an id."""
+def test_newer_metrics_are_kept_when_the_oldest_fail_too():
     meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=-1)
     meter.read()
     assert meter.read() is None
@@ -135,8 +131,7 @@ def test_newer_metrics_are_not_given_up_over_a_passing_failure():
     assert meter.read().cycles == {"sm_elapsed": 10**9}
 
 
-def test_a_reopened_driver_is_asked_for_everything_again():
-    """It may be a newer one."""
+def test_a_reopened_driver_is_asked_for_all_metrics_again():
     meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=97)
     meter.read()
     assert meter.read().cycles == {}
@@ -146,8 +141,8 @@ def test_a_reopened_driver_is_asked_for_everything_again():
     assert meter.read().cycles == {"sm_elapsed": 10**9}
 
 
-def test_an_entry_that_is_left_untouched_is_not_the_answer_before():
-    """The struct is used again for the next device: what that does not answer, it does not have."""
+def test_an_unwritten_entry_does_not_repeat_the_previous_answer():
+    """The struct is used again for the next device."""
     meter = Meter({GRAPHICS: 50.0, DRAM: 20.0})
     meter.read("GPU-a")
     meter.read("GPU-b")
@@ -156,8 +151,7 @@ def test_an_entry_that_is_left_untouched_is_not_the_answer_before():
     assert meter.read("GPU-b").active == {"graphics_engine": 0.5}
 
 
-def test_entries_are_laid_out_as_the_binding_has_them():
-    """Each part of an entry is written and read at the place where the binding's own struct has it."""
+def test_entries_are_packed_as_the_binding_lays_them_out():
     entry = pynvml.c_nvmlGpmMetric_t(metricId=1, nvmlReturn=2, value=3.5)
     assert ENTRY.unpack(bytes(entry)) == (1, 2, 3.5)
     assert ENTRY.pack(1, 2, 3.5) == bytes(entry)

@@ -1,21 +1,9 @@
-"""MIG: devices found at every sweep, facts kept while they are true, slices counted by size."""
+"""MIG: devices devices at every sweep, facts kept while they are true, slices counted by size."""
 
 import pytest
 
 from exporter.model import GpuReading, Memory, MigReading
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, nvml, process, refuse
-
-
-def read(driver: Driver) -> GpuReading:
-    """Return the reading of the one GPU in a first sweep."""
-    return again(Sweeper(nvml(driver.library)))
-
-
-def again(sweeper: Sweeper) -> GpuReading:
-    """Sweep and return the reading of the one GPU."""
-    [reading] = sweeper.sweep()
-    return reading
+from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, process, refuse
 
 
 def migs(reading: GpuReading) -> dict[str, MigReading]:
@@ -24,13 +12,13 @@ def migs(reading: GpuReading) -> dict[str, MigReading]:
     return {mig.uuid: mig for mig in reading.mig}
 
 
-def test_everything_that_a_mig_device_says():
-    """Its place, profile, memory, slices and processes; what only whole GPUs tell is None."""
+def test_every_reading_of_a_mig_device():
+    """Readings of whole GPUs are None."""
     driver = Driver(gpu("a", LARGE), host_processes=[process(41, "MIG-large")])
-    reading = read(driver)
+    reading = driver.read()
     [mig] = reading.mig
-    [found] = mig.processes
-    assert (found.pid, found.memory) == (41, GIB)
+    [running] = mig.processes
+    assert (running.pid, running.memory) == (41, GIB)
     assert mig == MigReading(
         uuid="MIG-large",
         gi=2,
@@ -42,7 +30,7 @@ def test_everything_that_a_mig_device_says():
         instance_slices=3,
         memory_slices=4,
         multiprocessors=42,
-        processes=(found,),
+        processes=(running,),
         bar1=mig.bar1,
         engines=mig.engines,
         gi_profile=9,
@@ -56,48 +44,42 @@ def test_everything_that_a_mig_device_says():
     assert reading.power_milliwatts is not None
 
 
-def test_sparse_slots_are_all_asked():
-    """Devices sit at the slots of their placement; the empty ones between end nothing and are no failure."""
-    sweeper = Sweeper(nvml(Driver(gpu("a", SMALL, LARGE)).library))
-    assert list(migs(again(sweeper))) == ["MIG-large", "MIG-small"]
-    assert not sweeper.calls.errors
-
-
-def test_a_gpu_that_is_cut_anew_is_seen_at_the_next_sweep():
-    """New devices appear with their own facts and the old ones are gone, without a restart or a failure."""
+def test_all_slots_are_read_also_behind_empty_ones():
     driver = Driver(gpu("a", SMALL, LARGE))
-    sweeper = Sweeper(nvml(driver.library))
-    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+    assert list(migs(driver.read())) == ["MIG-large", "MIG-small"]
+    assert not driver.errors()
+
+
+def test_a_new_layout_is_read_in_the_next_sweep():
+    driver = Driver(gpu("a", SMALL, LARGE))
+    assert set(migs(driver.read())) == {"MIG-small", "MIG-large"}
     other = instance(
         "other", gi=2, start=0, profile="2g.4gb", memory_bytes="3712 MiB", size=2, multiprocessors=28
     )
     driver.become(gpu("a", SMALL, other))
-    after = migs(again(sweeper))
+    after = migs(driver.read())
     assert set(after) == {"MIG-small", "MIG-other"}
     assert (after["MIG-other"].profile, after["MIG-other"].instance_slices) == ("2g.4gb", 2)
     assert (after["MIG-other"].multiprocessors, after["MIG-other"].memory.total) == (28, 3712 * MIB)
-    assert not sweeper.calls.errors
+    assert not driver.errors()
     driver.become(gpu("a", SMALL, LARGE))
-    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+    assert set(migs(driver.read())) == {"MIG-small", "MIG-large"}
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-large") == 2
 
 
-def test_ids_and_uuid_that_are_given_again_do_not_bring_old_facts_back():
-    """A device cut anew in the same place may get the same numbers and uuid: its profile tells it apart."""
+def test_reused_ids_and_uuid_do_not_bring_old_facts_back():
+    """The profile differs."""
     driver = Driver(gpu("a", LARGE))
-    sweeper = Sweeper(nvml(driver.library))
-    assert again(sweeper).mig[0].instance_slices == 3
+    assert driver.read().mig[0].instance_slices == 3
     driver.become(gpu("a", LARGE | {"profile": "4g.8gb", "multiprocessors": 56}))
-    [mig] = again(sweeper).mig
+    [mig] = driver.read().mig
     assert (mig.profile, mig.instance_slices, mig.multiprocessors) == ("4g.8gb", 4, 56)
 
 
-def test_fixed_facts_of_a_device_are_asked_once():
-    """What cannot change while it exists is asked at the first sweep; handles until they are kept."""
+def test_fixed_facts_of_a_device_are_read_once():
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
-        again(sweeper)
+        driver.read()
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
     assert driver.asked("nvmlDeviceGetGpuInstanceById", "GPU-a") == 1
     assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 7 + 7 + 6
@@ -108,32 +90,30 @@ PLACING = ("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo")
 
 @pytest.mark.parametrize("function", PLACING)
 @pytest.mark.parametrize("code", ["NO_PERMISSION", "NOT_SUPPORTED", "NOT_FOUND"])
-def test_a_placement_that_is_refused_costs_nothing_else(function: str, code: str):
-    """Where a device lies may be told to the administrator only: it is asked once, and all else is there."""
+def test_a_refused_placement_is_asked_once_and_costs_nothing_else(function: str, code: str):
+    """Only the administrator may see where a device lies."""
     driver = Driver(gpu("a", SMALL))
     driver.fail(code, function)
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
-        [mig] = again(sweeper).mig
+        [mig] = driver.read().mig
         assert (mig.gi_profile, mig.gi_start, mig.gi_size) == (None, None, None)
         assert (mig.instance_slices, mig.memory.total, mig.processes) == (1, 1856 * MIB, ())
     asked = sum(driver.asked(function, device) for device in ("GPU-a", "MIG-small"))
     assert asked == 1
-    assert sweeper.calls.failures() == (code == "NO_PERMISSION")
+    assert driver.sweeper.calls.failures() == (code == "NO_PERMISSION")
 
 
 @pytest.mark.parametrize("function", PLACING)
 @pytest.mark.parametrize("code", ["TIMEOUT", "IN_USE", "UNKNOWN"])
-def test_a_placement_that_failed_is_asked_again(function: str, code: str):
-    """Claims name a device by its placement: one error while it is made must not cost it for its life."""
+def test_a_failed_placement_is_asked_again(function: str, code: str):
+    """Claims name a device by its placement."""
     driver = Driver(gpu("a", SMALL))
     driver.fail(code, function)
-    sweeper = Sweeper(nvml(driver.library))
-    [mig] = again(sweeper).mig
+    [mig] = driver.read().mig
     assert (mig.gi_start, mig.instance_slices) == (None, 1)
     driver.recover()
     for _ in range(2):
-        [mig] = again(sweeper).mig
+        [mig] = driver.read().mig
         assert (mig.gi_start, mig.gi_size) == (6, 1)
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 2
 
@@ -142,8 +122,7 @@ ATTRIBUTES = ("computeInstanceSliceCount", "gpuInstanceSliceCount", "memorySizeM
 
 
 @pytest.mark.parametrize("blank", [0, 2**32 - 1, 2**64 - 1])
-def test_attributes_that_are_blank_are_unknown(blank: int):
-    """No device has no slices, or four billion: neither is an entitlement."""
+def test_implausible_attributes_are_unknown(blank: int):
     driver = Driver(gpu("a", SMALL))
     real = driver.library.nvmlDeviceGetAttributes_v2
 
@@ -154,128 +133,98 @@ def test_attributes_that_are_blank_are_unknown(blank: int):
         return code
 
     driver.library.nvmlDeviceGetAttributes_v2 = attributes
-    [mig] = read(driver).mig
+    [mig] = driver.read().mig
     assert (mig.compute_slices, mig.instance_slices, mig.memory_slices) == (None, None, None)
     assert (mig.multiprocessors, mig.profile, mig.fills_instance) == (None, "1g.2gb", False)
 
 
-def test_an_old_driver_tells_no_placement():
-    """A library without these functions leaves everything else as it is, without an error."""
-    driver = Driver(gpu("a", SMALL), missing=["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
-    sweeper = Sweeper(nvml(driver.library))
-    [mig] = again(sweeper).mig
-    assert (mig.gi_profile, mig.instance_slices) == (None, 1)
-    assert not sweeper.calls.errors
-
-
 def test_facts_that_failed_are_asked_again():
-    """A device whose facts could not be read has its memory now and its facts at the next sweep."""
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2")
-    sweeper = Sweeper(nvml(driver.library))
-    [mig] = again(sweeper).mig
+    [mig] = driver.read().mig
     assert (mig.instance_slices, mig.memory_slices, mig.profile) == (None, None, "1g.2gb")
     assert mig.memory is not None
     driver.recover()
-    assert again(sweeper).mig[0].instance_slices == 1
+    assert driver.read().mig[0].instance_slices == 1
 
 
-def test_what_was_not_supported_is_asked_anew_when_the_gpu_is_cut_differently():
-    """A whole GPU has utilization that a cut one has not; cutting it, or undoing that, starts afresh."""
+def test_unsupported_calls_are_tried_again_after_a_new_layout():
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
     for asked in (1, 1):
-        assert again(sweeper).utilization_percent is None
+        assert driver.read().utilization_percent is None
         assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == asked
     driver.become(gpu("a", LARGE))
-    again(sweeper)
+    driver.read()
     assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 2
     driver.become(gpu("a", mig={"enabled": False}))
-    assert again(sweeper).utilization_percent == 0
+    assert driver.read().utilization_percent == 0
 
 
-def test_mig_that_is_turned_off_while_nothing_was_cut_is_a_change_too():
-    """Utilization comes back when MIG is turned off on a GPU that had no MIG devices."""
+def test_unsupported_calls_are_tried_again_after_mig_is_disabled():
     driver = Driver(gpu("a", mig={"enabled": True}))
-    sweeper = Sweeper(nvml(driver.library))
-    assert again(sweeper).utilization_percent is None
+    assert driver.read().utilization_percent is None
     driver.become(gpu("a", mig={"enabled": False}))
-    assert again(sweeper).utilization_percent == 0
+    assert driver.read().utilization_percent == 0
 
 
-def test_a_device_s_own_unsupported_calls_are_remembered_for_it():
-    """What one MIG device does not support is asked of its neighbour, and again after a change."""
+def test_unsupported_calls_are_remembered_by_mig_device():
     silent = [f"nvmlDeviceGetComputeRunningProcesses_{version}" for version in ("v2", "v3")]
     quiet = SMALL | {"unsupported": silent}
     driver = Driver(gpu("a", quiet, LARGE), host_processes=[process(41, "MIG-large")])
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
-        found = migs(again(sweeper))
+        devices = migs(driver.read())
     assert driver.asked("nvmlDeviceGetComputeRunningProcesses_v3", "MIG-small") == 1
-    assert [process.pid for process in found["MIG-large"].processes] == [41]
+    assert [process.pid for process in devices["MIG-large"].processes] == [41]
     driver.become(gpu("a", SMALL))
-    assert again(sweeper).mig[0].processes == ()
+    assert driver.read().mig[0].processes == ()
 
 
 def test_a_failing_reading_of_a_device_costs_that_reading():
-    """Memory that may not be read leaves processes and facts, and the GPU's own memory."""
     driver = Driver(gpu("a", SMALL, LARGE))
     for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
         driver.fail("NO_PERMISSION", function, "MIG-small")
-    sweeper = Sweeper(nvml(driver.library))
-    found = migs(again(sweeper))
-    assert found["MIG-small"].memory is None
-    assert (found["MIG-small"].processes, found["MIG-small"].memory_slices) == ((), 1)
-    assert found["MIG-large"].memory is not None
-    assert {device for device, _, _ in sweeper.calls.errors} == {"GPU-a"}
+    devices = migs(driver.read())
+    assert devices["MIG-small"].memory is None
+    assert (devices["MIG-small"].processes, devices["MIG-small"].memory_slices) == ((), 1)
+    assert devices["MIG-large"].memory is not None
+    assert {device for device, _, _ in driver.errors()} == {"GPU-a"}
 
 
-def test_parent_memory_without_permission_leaves_the_devices():
-    """Without the right to monitor the GPU its memory is unknown, and with it the size of a memory slice."""
+def test_without_memory_of_the_gpu_memory_slices_are_unknown():
     driver = Driver(gpu("a", SMALL))
     for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
         refuse(driver, function, 4, {"GPU-a"})
-    reading = read(driver)
+    reading = driver.read()
     assert (reading.memory, reading.up) == (None, True)
     assert reading.mig[0].memory.total == 1856 * MIB
     assert (reading.mig[0].memory_slices, reading.mig[0].instance_slices) == (None, 1)
 
 
 @pytest.mark.parametrize(
-    ("board", "instance_mib", "slices"),
+    ("max_slices", "board", "instance_mib", "slices"),
     [
-        ("40 GiB", 4864, 1),
-        ("40 GiB", 9856, 2),
-        ("40 GiB", 40192, 8),
-        ("80 GiB", 81051, 8),
-        ("143771 MiB", 16384, 1),
-        ("143771 MiB", 71424, 4),
+        (7, "40 GiB", 4864, 1),
+        (7, "40 GiB", 9856, 2),
+        (7, "40 GiB", 40192, 8),
+        (7, "80 GiB", 81051, 8),
+        (7, "143771 MiB", 16384, 1),
+        (7, "143771 MiB", 71424, 4),
+        (4, "24 GiB", 5952, 1),
+        (4, "24 GiB", 12032, 2),
+        (4, "24 GiB", 24125, 4),
     ],
 )
-def test_memory_slices_are_counted_by_size(board: str, instance_mib: int, slices: int):
-    """A GPU of 7 compute slices has 8 of memory; an instance's share of it, rounded, is its count."""
+def test_memory_slices_are_counted_by_size(max_slices: int, board: str, instance_mib: int, slices: int):
+    """A GPU of 7 compute slices has 8 of memory, one of 4, such as the A30, has 4."""
     cut = instance("a", gi=1, start=0, size=slices, memory_bytes=f"{instance_mib} MiB")
-    empty = {"memory_reserved": 0, "overhead": 0}
-    assert read(Driver(gpu("a", cut, memory_total=board, **empty))).mig[0].memory_slices == slices
-
-
-@pytest.mark.parametrize(
-    ("profile", "instance_mib", "slices"), [("1g.6gb", 5952, 1), ("2g.12gb", 12032, 2), ("4g.24gb", 24125, 4)]
-)
-def test_a_gpu_of_four_slices(profile: str, instance_mib: int, slices: int):
-    """Where compute is cut in 4, as on an A30, memory is too."""
-    cut = instance("a", gi=1, start=0, profile=profile, size=slices, memory_bytes=f"{instance_mib} MiB")
-    board = {"memory_total": "24 GiB", "memory_reserved": 0, "overhead": 0}
-    driver = Driver(gpu("a", mig={"max_slices": 4, "instances": [cut]}, **board))
-    reading = read(driver)
-    [mig] = reading.mig
-    assert reading.mig_slices == 4
-    assert (mig.instance_slices, mig.memory_slices) == (slices, slices)
-    assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 4
+    sizes = {"memory_total": board, "memory_reserved": 0, "overhead": 0}
+    driver = Driver(gpu("a", mig={"max_slices": max_slices, "instances": [cut]}, **sizes))
+    reading = driver.read()
+    assert (reading.mig_slices, reading.mig[0].memory_slices) == (max_slices, slices)
+    assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == max_slices
 
 
 def test_compute_instances_of_one_gpu_instance_share_its_memory():
-    """Both show the memory of the GPU instance, marked as shared; each has its own slices and processes."""
     halves = [
         LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": f"{size}c.3g.8gb", "multiprocessors": 14 * size}
         for ci, size in ((0, 1), (1, 2))
@@ -283,24 +232,22 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory():
     driver = Driver(
         gpu("a", *halves, SMALL), host_processes=[process(41, "MIG-0"), process(42, "MIG-1", memory="2 GiB")]
     )
-    found = migs(read(driver))
-    assert [found[f"MIG-{ci}"].memory_shared for ci in (0, 1)] == [True, True]
-    assert not found["MIG-small"].memory_shared
-    assert [found[f"MIG-{ci}"].memory.used for ci in (0, 1)] == [3 * GIB, 3 * GIB]
-    assert [found[f"MIG-{ci}"].compute_slices for ci in (0, 1)] == [1, 2]
-    assert [found[f"MIG-{ci}"].instance_slices for ci in (0, 1)] == [3, 3]
-    assert [[each.pid for each in found[f"MIG-{ci}"].processes] for ci in (0, 1)] == [[41], [42]]
+    devices = migs(driver.read())
+    assert [devices[f"MIG-{ci}"].memory_shared for ci in (0, 1)] == [True, True]
+    assert not devices["MIG-small"].memory_shared
+    assert [devices[f"MIG-{ci}"].memory.used for ci in (0, 1)] == [3 * GIB, 3 * GIB]
+    assert [devices[f"MIG-{ci}"].compute_slices for ci in (0, 1)] == [1, 2]
+    assert [devices[f"MIG-{ci}"].instance_slices for ci in (0, 1)] == [3, 3]
+    assert [[one.pid for one in devices[f"MIG-{ci}"].processes] for ci in (0, 1)] == [[41], [42]]
 
 
-def test_uuids_of_old_drivers_are_kept_as_they_are():
-    """Before R470 a MIG device was named after its GPU and its two ids."""
+def test_uuids_of_old_drivers_are_kept():
     name = "MIG-GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f/7/0"
-    assert list(migs(read(Driver(gpu("a", SMALL | {"uuid": name}))))) == [name]
+    assert list(migs(Driver(gpu("a", SMALL | {"uuid": name})).read())) == [name]
 
 
-def test_instances_of_an_old_driver_have_memory_without_reserved():
-    """The first version of the call works on MIG devices too."""
+def test_mig_memory_of_an_old_driver_lacks_reserved():
     driver = Driver(gpu("a", LARGE), missing=["nvmlDeviceGetMemoryInfo_v2"])
-    assert read(driver).mig[0].memory == Memory(
+    assert driver.read().mig[0].memory == Memory(
         total=7424 * MIB, used=16 * MIB, free=7408 * MIB, reserved=None
     )

@@ -1,4 +1,4 @@
-"""MIG devices are kept while the driver tells changes of the layout, and not a sweep longer."""
+"""MIG devices are kept while the driver reports changes of the layout."""
 
 import pytest
 
@@ -20,15 +20,14 @@ def settled(clock: Clock, driver: Driver) -> Polled:
     return polled
 
 
-def found(reading: GpuReading) -> dict[str, str | None]:
+def profiles(reading: GpuReading) -> dict[str, str | None]:
     """Return the profiles of the MIG devices by UUID."""
     assert reading.mig is not None
     assert reading.mig_complete
     return {device.uuid: device.profile for device in reading.mig}
 
 
-def test_identities_are_asked_once_for_each_layout(clock: Clock):
-    """Every sweep asks the empty slots for a handle; UUID and name are asked again within a minute."""
+def test_identities_are_read_once_a_minute_and_empty_slots_in_every_sweep(clock: Clock):
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     for function in (NAME, UUID, "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"):
@@ -36,12 +35,11 @@ def test_identities_are_asked_once_for_each_layout(clock: Clock):
     assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 5
     assert driver.asked(MODE, "GPU-a") == 2
     for _ in range(13):
-        assert set(found(polled.read())) == {"MIG-small", "MIG-large"}
+        assert set(profiles(polled.read())) == {"MIG-small", "MIG-large"}
     assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 14 * 5
     for function, device in ((NAME, "MIG-small"), (UUID, "MIG-large"), (MODE, "GPU-a")):
         assert driver.asked(function, device) == 3
     assert not polled.sweeper.calls.errors
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize(
@@ -54,38 +52,33 @@ def test_identities_are_asked_once_for_each_layout(clock: Clock):
     ids=["same place and UUID", "same place", "another place"],
 )
 def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, object]):
-    """Also if a new device has the slot, the handle and the UUID of the former one: the driver tells it."""
+    """Also if a new device has the slot, handle and UUID of the former one: the driver reports an event."""
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, other))
-    assert found(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
+    assert profiles(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
     assert not polled.sweeper.calls.errors
-    polled.sweeper.close()
 
 
 @pytest.mark.parametrize("cuts", [(SMALL,), (LARGE,), (SMALL, LARGE)], ids=len)
-def test_a_slot_that_is_filled_or_emptied_is_seen_without_an_event(clock: Clock, cuts: tuple[dict, ...]):
-    """A lost event costs nothing where the handles of the slots show the change."""
+def test_a_filled_or_emptied_slot_is_seen_without_an_event(clock: Clock, cuts: tuple[dict, ...]):
     driver = Driver(gpu("a", SMALL, instance("third", gi=9, start=2)))
     polled = settled(clock, driver)
     driver.library.events.happen = lambda _: None
     driver.become(gpu("a", *cuts))
-    assert found(polled.read()) == {str(cut["uuid"]): cut["profile"] for cut in cuts}
-    polled.sweeper.close()
+    assert profiles(polled.read()) == {str(cut["uuid"]): cut["profile"] for cut in cuts}
 
 
 @pytest.mark.parametrize("missing", ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes"])
-def test_without_events_every_sweep_asks_for_all(clock: Clock, missing: str):
-    """A driver that does not tell changes is not relied on."""
+def test_without_events_every_sweep_reads_identities(clock: Clock, missing: str):
     driver = Driver(gpu("a", LARGE), missing=[missing])
     polled = settled(clock, driver)
     assert driver.asked(NAME, "MIG-large") == SETTLED
     driver.become(gpu("a", LARGE | {"profile": "4g.8gb"}))
-    assert found(polled.read()) == {"MIG-large": "4g.8gb"}
+    assert profiles(polled.read()) == {"MIG-large": "4g.8gb"}
 
 
-def test_a_slot_that_fails_is_not_taken_for_what_was_in_it(clock: Clock):
-    """The devices of the other slots are there, and the layout is marked as incomplete."""
+def test_a_failing_slot_makes_the_layout_incomplete(clock: Clock):
     driver = Driver(gpu("a", SMALL))
     polled = settled(clock, driver)
     driver.fail("UNKNOWN", SLOT)
@@ -93,40 +86,36 @@ def test_a_slot_that_fails_is_not_taken_for_what_was_in_it(clock: Clock):
     assert not reading.mig_complete
     assert [(device.uuid, device.memory) for device in reading.mig or ()] == [("MIG-small", None)]
     driver.recover()
-    assert found(polled.read()) == {"MIG-small": "1g.2gb"}
-    polled.sweeper.close()
+    assert profiles(polled.read()) == {"MIG-small": "1g.2gb"}
 
 
-def test_an_identity_that_failed_is_asked_for_again_in_the_next_sweep(clock: Clock):
-    """A profile that could not be read is missing for no longer than the failure."""
+def test_a_failed_identity_is_read_in_the_next_sweep(clock: Clock):
     driver = Driver(gpu("a", SMALL, LARGE))
     driver.fail("UNKNOWN", NAME, "MIG-small")
     polled = settled(clock, driver)
-    assert found(polled.read())["MIG-small"] is None
+    assert profiles(polled.read())["MIG-small"] is None
     driver.recover()
-    assert found(polled.read())["MIG-small"] == "1g.2gb"
-    polled.sweeper.close()
+    assert profiles(polled.read())["MIG-small"] == "1g.2gb"
 
 
 @pytest.mark.parametrize("code", ["UNKNOWN", "NOT_FOUND", "INVALID_ARGUMENT"])
-def test_a_device_that_does_not_answer_is_looked_for_at_once(clock: Clock, code: str):
-    """Its handle may be of a device that is gone; what is still there is read in the same sweep."""
+def test_a_device_that_does_not_answer_makes_its_slot_be_read_at_once(clock: Clock, code: str):
+    """Its handle may be of a device that is gone."""
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     slots = driver.asked(SLOT, "GPU-a")
     driver.fail(code, MEMORY, "MIG-small")
     reading = polled.read()
-    assert set(found(reading)) == {"MIG-small", "MIG-large"}
+    assert set(profiles(reading)) == {"MIG-small", "MIG-large"}
     assert {device.uuid: device.memory is None for device in reading.mig or ()} == {
         "MIG-small": True,
         "MIG-large": False,
     }
     assert driver.asked(SLOT, "GPU-a") == slots + 5 + 7
-    polled.sweeper.close()
 
 
 def reused(driver: Driver) -> None:
-    """Give the handle of a destroyed device to the next one in its place, and report no change."""
+    """Let the next device in a place have the handle of the destroyed one, and report no change."""
     listing, addresses = driver.library._listing, dict[object, int]()
     real = listing._address
 
@@ -138,28 +127,22 @@ def reused(driver: Driver) -> None:
     driver.library.events.happen = lambda _: None
 
 
-def test_a_handle_of_another_device_is_recognised_by_its_size(clock: Clock):
-    """Without an event, a new device with the handle of the former one is seen in the next sweep."""
+def test_a_reused_handle_is_recognised_by_the_size_of_the_device(clock: Clock):
     driver = Driver(gpu("a", SMALL))
     reused(driver)
     driver.become(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, LARGE | {"profile": "4g.8gb", "memory_bytes": "7425 MiB"}))
-    assert found(polled.read()) == {"MIG-small": "1g.2gb", "MIG-large": "4g.8gb"}
-    polled.sweeper.close()
+    assert profiles(polled.read()) == {"MIG-small": "1g.2gb", "MIG-large": "4g.8gb"}
 
 
 @pytest.mark.parametrize("change", [{"profile": "3g.8gb+me"}, {"uuid": "MIG-other"}], ids=str)
-def test_a_handle_of_another_device_of_the_same_size_is_recognised_in_a_minute(
-    clock: Clock, change: dict[str, str]
-):
-    """UUID and name are asked again, for an event that was lost."""
+def test_a_reused_handle_of_the_same_size_is_recognised_in_a_minute(clock: Clock, change: dict[str, str]):
     driver = Driver(gpu("a", SMALL))
     reused(driver)
     driver.become(gpu("a", SMALL, LARGE))
     polled = settled(clock, driver)
     new = LARGE | change
     driver.become(gpu("a", SMALL, new))
-    readings = [found(polled.read()) for _ in range(13)]
+    readings = [profiles(polled.read()) for _ in range(13)]
     assert readings[-1] == {"MIG-small": "1g.2gb", new["uuid"]: new["profile"]}
-    polled.sweeper.close()

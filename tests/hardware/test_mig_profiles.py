@@ -4,13 +4,11 @@ import json
 import re
 from collections.abc import Mapping
 
-import pynvml
 import pytest
 
 from exporter.demo.scenario.catalog import parse
 from exporter.model.mig_profiles import LISTINGS, MigProfile, MigProfiles, listed_profiles
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import MIB, NODE, Clock, Driver, gpu, instance, nvml, sweep
+from tests.hardware.making import MIB, NODE, Clock, Driver, gpu, instance
 
 REPORT = "nvmlDeviceGetGpuInstanceProfileInfoV"
 H100 = {"model": "NVIDIA H100 NVL", "memory_total": "95830 MiB", "architecture": 9}
@@ -26,33 +24,32 @@ SIZES = [
 
 
 def board(name="a", *instances, **changes):
-    """Make a GPU with a MIG mode, disabled unless it has instances, whose driver knows these profiles."""
+    """Return a GPU with a MIG mode, disabled unless it has instances, whose driver knows these profiles."""
     mode = {"enabled": bool(instances), "instances": list(instances), "profiles": SIZES}
     return gpu(name, **{"mig": mode} | changes)
 
 
-def by_name(found: MigProfiles | None) -> Mapping[str, MigProfile]:
+def by_name(reported: MigProfiles | None) -> Mapping[str, MigProfile]:
     """Return the profiles by name."""
-    assert found is not None
-    return {profile.name: profile for profile in found.profiles}
+    assert reported is not None
+    return {profile.name: profile for profile in reported.profiles}
 
 
 def profiles(driver: Driver) -> MigProfiles | None:
     """Return the profiles of the first GPU in a first sweep."""
-    return one(Sweeper(nvml(driver.library)))
+    return one(driver)
 
 
-def one(sweeper: Sweeper) -> MigProfiles | None:
+def one(driver: Driver) -> MigProfiles | None:
     """Sweep and return the profiles of the first GPU."""
-    return next(iter(sweep(sweeper).values())).mig_profiles
+    return next(iter(driver.sweep().values())).mig_profiles
 
 
 @pytest.mark.parametrize("instances", [(), (instance("small", gi=7, start=6),)])
 def test_the_driver_reports_all_profiles_with_and_without_mig_mode(instances):
-    """Each with its own size, also those with a suffix and the one of one slice with twice the memory."""
-    found = profiles(Driver(board("a", *instances)))
-    assert found.source == "driver"
-    assert by_name(found) == {
+    reported = profiles(Driver(board("a", *instances)))
+    assert reported.source == "driver"
+    assert by_name(reported) == {
         size["name"]: MigProfile(
             name=size["name"],
             memory=int(size["memory_bytes"].removesuffix(" MiB")) * MIB,
@@ -63,115 +60,102 @@ def test_the_driver_reports_all_profiles_with_and_without_mig_mode(instances):
     }
 
 
-def test_the_driver_is_asked_once_for_each_model():
-    """A board has some of the profiles: those that it lacks are neither failures nor unsupported calls."""
+def test_the_driver_is_asked_once_per_model():
+    """Profiles that a board lacks are neither failures nor unsupported calls."""
     driver = Driver(board("a"), board("b"))
-    sweeper = Sweeper(nvml(driver.library))
-    first, second = sweep(sweeper).values()
+    first, second = driver.sweep().values()
     assert first.mig_profiles == second.mig_profiles
     asked = driver.asked(REPORT, "GPU-a")
     assert asked
     assert driver.asked(REPORT, "GPU-b") == 0
-    sweep(sweeper)
+    driver.sweep()
     assert driver.asked(REPORT, "GPU-a") == asked
-    assert not sweeper.calls.errors
+    assert not driver.errors()
     assert "nvmlDeviceGetGpuInstanceProfileInfo" not in first.unsupported
 
 
-def test_a_changed_mig_mode_is_asked_about_again():
-    """The driver promises its answers for the lifetime of a mode only; a new partition is no new mode."""
+def test_a_changed_mig_mode_asks_again_and_a_new_partition_does_not():
     driver = Driver(board("a"))
-    sweeper = Sweeper(nvml(driver.library))
-    one(sweeper)
+    one(driver)
     asked = driver.asked(REPORT, "GPU-a")
     driver.become(board("a", instance("small", gi=7, start=6)))
-    assert by_name(one(sweeper))
+    assert by_name(one(driver))
     again = driver.asked(REPORT, "GPU-a")
     assert again == 2 * asked
     driver.become(board("a", instance("other", gi=8, start=5)))
-    one(sweeper)
+    one(driver)
     assert driver.asked(REPORT, "GPU-a") == again
 
 
-def test_a_lost_gpu_has_the_profiles_that_it_had():
-    """They are facts of the model."""
+def test_a_lost_gpu_keeps_its_profiles():
     driver = Driver(board("a"))
-    sweeper = Sweeper(nvml(driver.library))
-    before = one(sweeper)
+    before = one(driver)
     driver.fail("GPU_IS_LOST", device="GPU-a")
-    [lost] = sweep(sweeper).values()
+    lost = driver.read()
     assert (lost.up, lost.mig_profiles) == (False, before)
 
 
-def test_without_a_mig_mode_there_are_none():
-    """Not even those of the table: this GPU cannot be partitioned here."""
+def test_without_a_mig_mode_there_are_no_profiles():
     driver = Driver(gpu("a", **H100))
     assert profiles(driver) is None
     assert driver.asked(REPORT, "GPU-a") == 0
 
 
 def test_a_driver_without_the_call_leaves_the_table():
-    """By model and memory; a model or a memory that is not listed has no profiles."""
+    """By model and memory."""
     off = {"mig": {"enabled": False}}
     old = {"missing": (REPORT,)}
-    found = profiles(Driver(gpu("a", **H100 | off), **old))
-    assert found.source == "table"
-    assert by_name(found)["1g.12gb"] == MigProfile(
+    reported = profiles(Driver(gpu("a", **H100 | off), **old))
+    assert reported.source == "table"
+    assert by_name(reported)["1g.12gb"] == MigProfile(
         name="1g.12gb", memory=11008 * MIB, multiprocessors=16, instances=7
     )
     assert profiles(Driver(gpu("a", **H100 | off | {"memory_total": "80 GiB"}), **old)) is None
     assert profiles(Driver(gpu("a", **off), **old)) is None
 
 
-def test_a_driver_that_refuses_is_asked_once(clock: Clock):
-    """Who may not see the profiles will not be told later; the refusals are counted, and not for ever."""
+def test_a_refusal_is_counted_once(clock: Clock):
     driver = Driver(gpu("a", **H100 | {"mig": {"enabled": False}}))
-    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.configure(clock=clock.monotonic)
     driver.fail("NO_PERMISSION", REPORT)
-    assert one(sweeper).source == "table"
-    counted = sum(sweeper.calls.errors.values())
+    assert one(driver).source == "table"
+    counted = sum(driver.errors().values())
     for _ in range(3):
         clock.now += 100
-        assert one(sweeper).source == "table"
-    assert sum(sweeper.calls.errors.values()) == counted
+        assert one(driver).source == "table"
+    assert sum(driver.errors().values()) == counted
 
 
-def test_a_driver_that_fails_is_asked_again(clock: Clock):
-    """Until it has answered completely, with the slow readings; the table stands in meanwhile."""
+def test_a_failing_driver_is_asked_again_with_the_slow_readings(clock: Clock):
     driver = Driver(gpu("a", **H100 | {"mig": {"enabled": False, "profiles": SIZES}}))
-    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.configure(clock=clock.monotonic)
     driver.fail("UNKNOWN", REPORT)
-    assert one(sweeper).source == "table"
+    assert one(driver).source == "table"
     driver.recover()
     clock.now += 100
-    assert one(sweeper).source == "driver"
+    assert one(driver).source == "driver"
 
 
-def test_a_gpu_that_fails_does_not_take_the_profiles_of_its_model_along():
-    """Another GPU of the model is asked instead, at once."""
+def test_after_a_failure_another_gpu_of_the_model_is_asked():
     driver = Driver(*(gpu(name, **H100 | {"mig": {"profiles": SIZES}}) for name in "ab"))
-    sweeper = Sweeper(nvml(driver.library))
     driver.fail("UNKNOWN", REPORT, "GPU-a")
-    first, second = sweep(sweeper).values()
+    first, second = driver.sweep().values()
     assert (first.mig_profiles.source, second.mig_profiles.source) == ("table", "driver")
 
 
-def test_a_mig_mode_that_cannot_be_read_leaves_what_is_known():
-    """The profiles stay, also if the library is opened again while the mode cannot be read."""
+def test_an_unreadable_mig_mode_keeps_known_profiles():
     driver = Driver(board("a"))
-    sweeper = Sweeper(nvml(driver.library))
-    before = one(sweeper)
+    before = one(driver)
     driver.fail("UNKNOWN", "nvmlDeviceGetMigMode")
-    assert one(sweeper) == before
-    assert sweeper.close()
-    assert one(sweeper) == before
+    assert one(driver) == before
+    assert driver.sweeper.close()
+    assert one(driver) == before
     driver.recover()
-    assert [one(sweeper), one(sweeper)] == [before, before]
+    assert [one(driver), one(driver)] == [before, before]
 
 
 @pytest.mark.parametrize("name", [b"", b"MIG", b"MIG \xff\xfe", b"1g.2gb", b"MIG 1g.2gb\n", b"x" * 96])
-def test_a_name_that_is_no_profile_is_left_out(name):
-    """It costs only that profile, not the reading of the GPU."""
+def test_an_invalid_name_costs_that_profile(name):
     driver = Driver(board("a"))
     real = getattr(driver.library, REPORT)
 
@@ -182,16 +166,14 @@ def test_a_name_that_is_no_profile_is_left_out(name):
         return code
 
     setattr(driver.library, REPORT, report)
-    sweeper = Sweeper(nvml(driver.library))
-    [reading] = sweep(sweeper).values()
+    reading = driver.read()
     assert reading.up
     assert by_name(reading.mig_profiles).keys() == {size["name"] for size in SIZES} - {"1g.2gb"}
-    assert not sweeper.calls.errors
+    assert not driver.errors()
 
 
 @pytest.mark.parametrize("size", [0, 2**64 - 1])
 def test_an_implausible_size_is_unknown(size):
-    """Sentinels are no bytes."""
     driver = Driver(board("a"))
     real = getattr(driver.library, REPORT)
 
@@ -205,22 +187,9 @@ def test_an_implausible_size_is_unknown(size):
     assert by_name(profiles(driver))["1g.2gb"] == MigProfile(name="1g.2gb")
 
 
-def test_the_fake_driver_speaks_as_the_real_one():
-    """Version 2 of the record, with the name as nvidia-smi prints it; numbers out of range are refused."""
-    driver = Driver(board("a"))
-    sweep(Sweeper(nvml(driver.library)))
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    answer = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, pynvml.NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV2)
-    assert (answer.name, answer.sliceCount, answer.memorySizeMB) == ("MIG 1g.4gb", 1, 3712)
-    for number, code in ((2, pynvml.NVML_ERROR_NOT_SUPPORTED), (99, pynvml.NVML_ERROR_INVALID_ARGUMENT)):
-        with pytest.raises(pynvml.NVMLError) as error:
-            pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
-        assert error.value.value == code
-
-
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: f"{listing.models[0]}-{listing.gibibytes}")
-def test_a_listing_of_the_table_is_plausible(listing):
-    """A profile has less memory than its name says, nowhere near less than half of it, and fits the GPU."""
+def test_listings_of_the_table_are_plausible(listing):
+    """A profile has slightly less memory than its name says, and its instances fit the GPU."""
     rows = LISTINGS[listing]
     for name, mebibytes, multiprocessors, instances in rows:
         named = int(re.fullmatch(r"\dg\.(\d+)gb(?:[+-][a-z.]+)?", name)[1])
@@ -242,18 +211,16 @@ def test_a_listing_of_the_table_is_plausible(listing):
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 95.59, "1g.24gb", 23.625, 46),
     ],
 )
-def test_known_sizes(model, gibibytes, profile, size, multiprocessors):
-    """Those that were measured elsewhere."""
-    found = by_name(listed_profiles(model, round(gibibytes * 2**30)))[profile]
-    assert (found.memory, found.multiprocessors) == (size * 2**30, multiprocessors)
+def test_measured_sizes_are_in_the_table(model, gibibytes, profile, size, multiprocessors):
+    listed = by_name(listed_profiles(model, round(gibibytes * 2**30)))[profile]
+    assert (listed.memory, listed.multiprocessors) == (size * 2**30, multiprocessors)
 
 
-def test_a_scenario_names_its_profiles():
-    """They are read from the document, and by default those that are published for the model."""
+def test_a_scenario_names_its_profiles_or_has_those_of_the_model():
     document = {"name": "t", "node": NODE, "gpus": [board("a"), gpu("b", **H100 | {"mig": {}})]}
-    told, default = parse(json.dumps(document)).gpus
-    assert [size.name for size in told.mig.profiles] == [size["name"] for size in SIZES]
+    named, default = parse(json.dumps(document)).gpus
+    assert [size.name for size in named.mig.profiles] == [size["name"] for size in SIZES]
     assert default.mig.profiles == ()
-    found = profiles(Driver(gpu("b", **H100 | {"mig": {}})))
-    assert found.source == "driver"
-    assert by_name(found) == by_name(listed_profiles("NVIDIA H100 NVL", 95830 * MIB))
+    reported = profiles(Driver(gpu("b", **H100 | {"mig": {}})))
+    assert reported.source == "driver"
+    assert by_name(reported) == by_name(listed_profiles("NVIDIA H100 NVL", 95830 * MIB))

@@ -1,11 +1,10 @@
-"""MIG on a GPU that does not tell how it is cut: what was known stays, marked as incomplete."""
+"""MIG on a GPU whose layout cannot be read: the last known one stays, marked as incomplete."""
 
 import pytest
 
 from exporter.model import GpuReading
-from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
-from tests.hardware.making import LARGE, SMALL, Driver, gpu, instance, nvml, process, refuse, sweep
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, instance, process, refuse
 
 MODE = "nvmlDeviceGetMigMode"
 SLOTS = "nvmlDeviceGetMaxMigDeviceCount"
@@ -17,198 +16,168 @@ SLOT_CALLS = (
 )
 
 
-def again(sweeper: Sweeper) -> GpuReading:
-    """Sweep and return the reading of the one GPU."""
-    [reading] = sweeper.sweep()
-    return reading
-
-
 def layout(reading: GpuReading) -> tuple[bool | None, int | None, list[str] | None, bool]:
     """Return mode, slots, MIG devices, and whether those are all."""
     uuids = None if reading.mig is None else [device.uuid for device in reading.mig]
     return reading.mig_enabled, reading.mig_slices, uuids, reading.mig_complete
 
 
-def test_mig_without_devices_is_not_mig_without_answer():
-    """A GPU that is not cut has none; one that never said how many slots it has has unknown ones."""
+def test_no_mig_devices_and_unknown_mig_devices_differ():
     driver = Driver(gpu("a", mig={"enabled": True}))
-    assert layout(again(Sweeper(nvml(driver.library)))) == (True, 7, [], True)
+    assert layout(driver.read()) == (True, 7, [], True)
+    driver.configure()
     driver.fail("UNKNOWN", SLOTS)
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
-        assert layout(again(sweeper)) == (True, None, None, False)
+        assert layout(driver.read()) == (True, None, None, False)
     driver.recover()
-    assert layout(again(sweeper)) == (True, 7, [], True)
+    assert layout(driver.read()) == (True, 7, [], True)
 
 
-def test_a_mode_that_was_never_told_is_unknown():
-    """It is neither on nor off, until it is told."""
+def test_an_unread_mig_mode_is_unknown():
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", MODE)
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
-        assert layout(again(sweeper)) == (None, None, None, False)
+        assert layout(driver.read()) == (None, None, None, False)
     driver.recover()
-    assert layout(again(sweeper)) == (True, 7, ["MIG-small"], True)
+    assert layout(driver.read()) == (True, 7, ["MIG-small"], True)
 
 
 @pytest.mark.parametrize("function", [MODE, SLOTS])
-def test_a_layout_that_is_not_told_is_that_of_the_last_sweep(function: str):
-    """The MIG devices stay without values, and the GPU's other readings are not touched."""
+def test_an_unreadable_layout_is_that_of_the_last_sweep_without_values(function: str):
     driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
-    sweeper = Sweeper(nvml(driver.library))
-    again(sweeper)
+    driver.read()
     driver.fail("UNKNOWN", function)
     for _ in range(2):
-        reading = again(sweeper)
+        reading = driver.read()
         assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], False)
         assert [(device.memory, device.processes) for device in reading.mig] == [(None, None)] * 2
         assert (reading.processes, reading.process_utilization) == (None, None)
         assert (reading.up, reading.power_milliwatts is not None) == (True, True)
     driver.recover()
-    reading = again(sweeper)
+    reading = driver.read()
     assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], True)
     assert all(device.memory is not None for device in reading.mig)
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
     assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 1
 
 
-def test_a_mode_that_is_not_told_of_a_whole_gpu_is_unknown():
-    """A GPU that was whole has no MIG devices to keep; it may have been cut since."""
+def test_an_unreadable_mode_makes_a_whole_gpu_unknown():
+    """It may have been partitioned since."""
     driver = Driver(gpu("a", mig={"enabled": False}), host_processes=[process(41, "GPU-a")])
-    sweeper = Sweeper(nvml(driver.library))
-    assert layout(again(sweeper)) == (False, None, [], True)
+    assert layout(driver.read()) == (False, None, [], True)
     driver.fail("UNKNOWN", MODE)
-    assert layout(again(sweeper)) == (None, None, None, False)
+    assert layout(driver.read()) == (None, None, None, False)
 
 
 @pytest.mark.parametrize("function", SLOT_CALLS)
 @pytest.mark.parametrize("code", [3, 4, 999])
-def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: str, code: int):
-    """A slot that fails from the start costs its device alone, and only while it fails.
-
-    One that a driver does not support at all is empty; a device that does not say who it is, is there.
-    """
+def test_an_unreadable_slot_hides_no_other_device(function: str, code: int):
+    """A slot call that is not supported at all means an empty slot."""
     driver = Driver(gpu("a", SMALL, LARGE))
     failing = {"MIG-large"}
     refuse(driver, function, code, failing)
-    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
         empty = code == 3 and function == "nvmlDeviceGetMigDeviceHandleByIndex"
-        assert layout(again(sweeper)) == (True, 7, ["MIG-small"], empty)
+        assert layout(driver.read()) == (True, 7, ["MIG-small"], empty)
     failing.clear()
-    assert layout(again(sweeper)) == (True, 7, ["MIG-large", "MIG-small"], True)
+    assert layout(driver.read()) == (True, 7, ["MIG-large", "MIG-small"], True)
 
 
 @pytest.mark.parametrize("code", [4, 999])
-def test_a_device_without_a_name_is_there_all_the_same(code: int):
-    """All devices are told, so that nothing is withheld that needs to know them all."""
+def test_a_device_without_a_profile_name_is_complete(code: int):
     driver = Driver(gpu("a", SMALL, LARGE))
     failing = {"MIG-large"}
     refuse(driver, "nvmlDeviceGetName", code, failing)
-    sweeper = Sweeper(nvml(driver.library))
-    reading = again(sweeper)
+    reading = driver.read()
     assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], True)
     assert [device.profile for device in reading.mig or ()] == [None, "1g.2gb"]
     failing.clear()
-    assert [device.profile for device in again(sweeper).mig or ()] == ["3g.8gb", "1g.2gb"]
+    assert [device.profile for device in driver.read().mig or ()] == ["3g.8gb", "1g.2gb"]
 
 
-def test_a_number_of_slots_that_cannot_be_is_unknown():
-    """Nobody asks for four billion slots one by one."""
+def test_an_implausible_number_of_slots_is_unknown():
     driver = Driver(gpu("a", SMALL))
     driver.library.nvmlDeviceGetMaxMigDeviceCount = tiny.writes(2**32 - 1)
-    assert layout(again(Sweeper(nvml(driver.library)))) == (True, None, None, False)
+    assert layout(driver.read()) == (True, None, None, False)
 
 
 @pytest.mark.parametrize("function", SLOT_CALLS)
 @pytest.mark.parametrize("code", [4, 999])
-def test_a_device_that_is_not_told_any_more_stays_beside_fresh_neighbours(function: str, code: int):
-    """It has no values, its neighbours have theirs, and what it is need not be asked again."""
+def test_a_device_that_becomes_unreadable_stays_without_values(function: str, code: int):
     driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
     failing: set[str] = set()
     refuse(driver, function, code, failing)
-    sweeper = Sweeper(nvml(driver.library))
-    before = again(sweeper)
+    before = driver.read()
     failing.add("MIG-large")
     for _ in range(2):
-        reading = again(sweeper)
+        reading = driver.read()
         assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], False)
         large, small = reading.mig
         assert (large.memory, large.processes, large.profile) == (None, None, "3g.8gb")
         assert small == before.mig[1]
     failing.clear()
-    assert again(sweeper).mig == before.mig
+    assert driver.read().mig == before.mig
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-large") == 1
 
 
-def test_a_device_cut_anew_in_a_known_place_takes_it():
-    """While another slot fails, a new device stands where the old one stood, not beside it."""
+def test_a_new_device_in_a_known_place_replaces_the_old_one():
+    """While another slot fails."""
     driver = Driver(gpu("a", SMALL, LARGE))
     failing: set[str] = set()
     refuse(driver, SLOT_CALLS[0], 999, failing)
-    sweeper = Sweeper(nvml(driver.library))
-    again(sweeper)
+    driver.read()
     failing.add("MIG-small")
     driver.become(gpu("a", SMALL, LARGE | {"uuid": "MIG-other"}))
-    assert layout(again(sweeper)) == (True, 7, ["MIG-other", "MIG-small"], False)
+    assert layout(driver.read()) == (True, 7, ["MIG-other", "MIG-small"], False)
 
 
-def test_devices_that_are_gone_are_gone_while_a_slot_fails():
-    """Only what was last seen in that slot is kept; jobs come and go in the others, with ever new ids."""
+def test_only_the_last_device_of_a_failing_slot_is_kept():
     sick = instance("sick", 6, start=6)
     driver = Driver(gpu("a", sick, instance("job-0", 1, start=0)))
     failing: set[str] = set()
     refuse(driver, SLOT_CALLS[1], 999, failing)
-    sweeper = Sweeper(nvml(driver.library))
-    again(sweeper)
+    driver.read()
     failing.add("MIG-sick")
     for number in range(1, 8):
         job = instance(f"job-{number}", 7 + number, start=number % 6)
         driver.become(gpu("a", sick, job))
-        reading = again(sweeper)
+        reading = driver.read()
         assert {device.uuid for device in reading.mig} == {"MIG-sick", f"MIG-job-{number}"}
         assert [device.uuid for device in reading.mig if device.memory is None] == ["MIG-sick"]
-        assert sweeper.calls.parents == dict.fromkeys({"MIG-sick", f"MIG-job-{number}"}, "GPU-a")
+        assert driver.sweeper.calls.parents == dict.fromkeys({"MIG-sick", f"MIG-job-{number}"}, "GPU-a")
     driver.become(gpu("a", sick))
-    assert layout(again(sweeper)) == (True, 7, ["MIG-sick"], False)
+    assert layout(driver.read()) == (True, 7, ["MIG-sick"], False)
     failing.clear()
     driver.become(gpu("a", mig={"enabled": True}))
-    assert layout(again(sweeper)) == (True, 7, [], True)
+    assert layout(driver.read()) == (True, 7, [], True)
 
 
-def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():
-    """The memory of a GPU instance is not one holder's because its other compute instance is not told."""
+def test_a_device_beside_an_unreadable_one_still_shares_its_memory():
     halves = [LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": "1c.3g.8gb"} for ci in (0, 1)]
     driver = Driver(gpu("a", *halves, SMALL))
     failing: set[str] = set()
     refuse(driver, SLOT_CALLS[1], 999, failing)
-    sweeper = Sweeper(nvml(driver.library))
-    again(sweeper)
+    driver.read()
     failing.add("MIG-1")
-    shared = {device.uuid: device.memory_shared for device in again(sweeper).mig}
+    shared = {device.uuid: device.memory_shared for device in driver.read().mig}
     assert shared == {"MIG-0": True, "MIG-1": True, "MIG-small": False}
 
 
-def test_mig_that_is_turned_off_takes_the_devices_along():
-    """A mode that is told to be off is no lack of an answer."""
+def test_disabling_mig_removes_the_devices():
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
-    again(sweeper)
+    driver.read()
     driver.become(gpu("a", mig={"enabled": False}))
-    assert layout(again(sweeper)) == (False, None, [], True)
+    assert layout(driver.read()) == (False, None, [], True)
 
 
-def test_errors_of_mig_devices_are_those_of_their_gpu():
-    """They are counted with the parent, and whose child a device was is forgotten when it is gone."""
+def test_errors_of_mig_devices_are_counted_for_their_gpu():
     driver = Driver(gpu("a", SMALL), gpu("b", LARGE))
     for name in ("MIG-small", "MIG-large"):
         driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2", name)
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
-    assert {device for device, _, _ in sweeper.calls.errors} == {"GPU-a", "GPU-b"}
-    assert sweeper.calls.parents == {"MIG-small": "GPU-a", "MIG-large": "GPU-b"}
+    driver.sweep()
+    assert {device for device, _, _ in driver.errors()} == {"GPU-a", "GPU-b"}
+    assert driver.sweeper.calls.parents == {"MIG-small": "GPU-a", "MIG-large": "GPU-b"}
     driver.become(gpu("a"), gpu("b", LARGE))
-    sweep(sweeper)
-    assert sweeper.calls.parents == {"MIG-large": "GPU-b"}
-    assert sweeper.calls.failures() == 3
+    driver.sweep()
+    assert driver.sweeper.calls.parents == {"MIG-large": "GPU-b"}
+    assert driver.sweeper.calls.failures() == 3

@@ -5,8 +5,7 @@ import pytest
 from exporter.model import DriverInfo, GpuReading
 from exporter.model.poll_result import OTHER_PIDS
 from exporter.nvml.readings.gpu_processes import ListTrust, list_trust
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import LARGE, Driver, gpu, nvml, process
+from tests.hardware.making import LARGE, Driver, gpu, process
 
 
 def read(version: str, *, machine: bool, cut: bool = False) -> GpuReading:
@@ -14,19 +13,18 @@ def read(version: str, *, machine: bool, cut: bool = False) -> GpuReading:
     node = {"name": "n", "driver_version": version, "nvml_version": "12", "cuda_version": 12000}
     running = process(41, "MIG-large" if cut else "GPU-a", load={"high": 80})
     driver = Driver(gpu("a", LARGE) if cut else gpu("a"), node=node, host_processes=[running])
-    sweeper = Sweeper(nvml(driver.library, machine_pids=lambda: machine))
-    list(sweeper.sweep())
+    driver.configure(machine_pids=lambda: machine)
+    driver.sweep()
     driver.advance(5)
-    [reading] = sweeper.sweep()
-    return reading
+    return driver.read()
 
 
 @pytest.mark.parametrize(
     ("version", "lists", "samples"),
     [("525.105.17", False, False), ("550.90.07", True, False), ("570.124.06", True, True)],
 )
-def test_what_older_drivers_name_by_numbers_of_the_machine_is_left_out(version, lists, samples):
-    """Without a sample nobody is idle, without a list nobody is absent; the GPU's own figures stay."""
+def test_host_pids_of_older_drivers_are_discarded_in_a_container_node(version, lists, samples):
+    """Readings of the GPU itself stay."""
     reading = read(version, machine=False)
     assert (reading.processes is not None, reading.process_utilization is not None) == (lists, samples)
     assert reading.withheld.get("processes") == (None if lists and samples else OTHER_PIDS)
@@ -37,16 +35,14 @@ def test_what_older_drivers_name_by_numbers_of_the_machine_is_left_out(version, 
 
 
 @pytest.mark.parametrize("version", ["470.129.06", "525.105.17", "550.90.07"])
-def test_in_the_machines_own_namespace_all_of_them_are_ours(version):
-    """There an old driver names the right processes."""
+def test_host_pids_are_used_in_the_pid_namespace_of_the_host(version):
     reading = read(version, machine=True)
-    assert ([each.pid for each in reading.processes], reading.process_utilization) == ([41], {41: 80})
+    assert ([one.pid for one in reading.processes], reading.process_utilization) == ([41], {41: 80})
     assert OTHER_PIDS not in reading.withheld.values()
 
 
 @pytest.mark.parametrize("version", [None, "", "unknown", ".1", "²"])
-def test_of_a_driver_without_a_version_nothing_is_trusted(version):
-    """Not to know is no proof."""
+def test_without_a_driver_version_pids_are_not_trusted(version):
     driver = DriverInfo(driver_version=version)
     assert list_trust(driver, machine=False, mode_failed=False) == ListTrust(lists=False, samples=False)
     assert list_trust(driver, machine=True, mode_failed=False) == ListTrust()

@@ -17,12 +17,12 @@ def kinds(polled: Polled, device: str) -> dict[int, set[str]] | None:
     reading = polled.read()
     migs = {mig.uuid: mig.processes for mig in reading.mig or ()}
     processes = migs.get(device, reading.processes)
-    return None if processes is None else {each.pid: set(each.kinds) for each in processes}
+    return None if processes is None else {one.pid: set(one.kinds) for one in processes}
 
 
 @pytest.mark.parametrize("device", BOARDS)
-def test_a_client_of_mps_is_looked_for_where_a_server_may_be(device: str, clock: Clock):
-    """A client works through a server, which is a compute process of the device, and is seen beside it."""
+def test_mps_clients_are_listed_where_there_is_a_compute_process(device: str, clock: Clock):
+    """The MPS server is one."""
     driver = Driver(BOARDS[device])
     polled = Polled(clock, driver)
     for _ in range(POLLS):
@@ -40,10 +40,9 @@ def test_a_client_of_mps_is_looked_for_where_a_server_may_be(device: str, clock:
 @pytest.mark.parametrize(
     ("device", "board"), [("GPU-a", gpu("a")), ("MIG-large", gpu("a", ABLE))], ids=["whole", "+gfx"]
 )
-def test_graphics_are_looked_for_in_every_sweep_where_they_can_be(
+def test_graphics_processes_are_listed_in_every_sweep_where_possible(
     device: str, board: dict[str, object], clock: Clock
 ):
-    """Such a process is seen at once."""
     driver = Driver(board)
     polled = Polled(clock, driver)
     for asked in range(1, POLLS):
@@ -53,7 +52,7 @@ def test_graphics_are_looked_for_in_every_sweep_where_they_can_be(
     assert kinds(polled, device) == {42: {"graphics"}}
 
 
-def test_graphics_are_looked_for_once_a_minute_where_they_cannot_be(clock: Clock):
+def test_graphics_processes_are_listed_once_a_minute_where_impossible(clock: Clock):
     """A profile without +gfx has none."""
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = Polled(clock, driver)
@@ -62,8 +61,7 @@ def test_graphics_are_looked_for_once_a_minute_where_they_cannot_be(clock: Clock
     assert driver.asked(GRAPHICS, "MIG-large") == 2
 
 
-def test_a_device_without_a_known_profile_may_have_graphics(clock: Clock):
-    """Its name could not be read."""
+def test_a_device_with_an_unknown_profile_may_have_graphics(clock: Clock):
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", "nvmlDeviceGetName", "MIG-small")
     polled = Polled(clock, driver)
@@ -72,8 +70,7 @@ def test_a_device_without_a_known_profile_may_have_graphics(clock: Clock):
         assert driver.asked(GRAPHICS, "MIG-small") == asked
 
 
-def test_a_graphics_process_where_there_should_be_none_is_seen_from_then_on(clock: Clock):
-    """A driver that has one shows that the rule does not hold for it, and all devices are asked."""
+def test_an_unexpected_graphics_process_makes_all_devices_be_asked(clock: Clock):
     driver = Driver(gpu("a", SMALL, LARGE))
     polled = Polled(clock, driver)
     polled.poll()

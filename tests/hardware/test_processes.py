@@ -10,8 +10,7 @@ from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.gpu_processes import InstanceIds, read_utilization, running
 from exporter.nvml.readings.samples import SampleReader
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, process, ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
@@ -39,14 +38,13 @@ def listed(
     calls: Calls, total: int | None = None, instance: InstanceIds | None = None
 ) -> dict[int, tuple[Any, set[str]]]:
     """Return memory and kinds of the processes by pid."""
-    found = running(calls, GPU, HANDLE, total, instance)
-    assert found is not None
-    assert len({each.pid for each in found}) == len(found)
-    return {each.pid: (each.memory, set(each.kinds)) for each in found}
+    processes = running(calls, GPU, HANDLE, total, instance)
+    assert processes is not None
+    assert len({one.pid for one in processes}) == len(processes)
+    return {one.pid: (one.memory, set(one.kinds)) for one in processes}
 
 
-def test_the_three_lists_become_one():
-    """A pid stands once, with every list that it was in: the MPS server in one, its clients in another."""
+def test_the_three_lists_are_merged_by_pid():
     calls = installed(
         **{
             COMPUTE: lists(context(50, 30), context(41, 100)),
@@ -73,27 +71,18 @@ def test_the_three_lists_become_one():
         (NOT_AVAILABLE,) * 2 + (None,),
     ],
 )
-def test_one_context_has_one_memory(first: int, second: int, memory: int | None):
-    """Figures of one pid in two lists are not added up; the larger counts, an unknown one does not."""
+def test_the_larger_memory_of_two_lists_counts(first: int, second: int, memory: int | None):
     calls = installed(**{COMPUTE: lists(context(41, first)), GRAPHICS: lists(context(41, second))})
     assert listed(calls) == {41: (memory, {"compute", "graphics"})}
 
 
-def test_a_pid_that_stands_twice_in_one_list_is_one_process():
-    """Some drivers repeat an entry."""
-    calls = installed(**{COMPUTE: lists(context(41, 100), context(41, 100))})
-    assert listed(calls) == {41: (100, {"compute"})}
-
-
-def test_memory_is_held_against_the_device_where_its_size_is_known():
-    """A figure larger than the device is another record's bytes; without a size it cannot be judged."""
+def test_process_memory_beyond_the_device_is_unknown():
     calls = installed(**{COMPUTE: lists(context(41, 1001), context(42, 1000))})
     assert listed(calls, total=1000) == {41: (None, {"compute"}), 42: (1000, {"compute"})}
     assert listed(calls)[41] == (1001, {"compute"})
 
 
-def test_an_empty_list_is_an_answer():
-    """Nobody there is a fact, and no failure."""
+def test_an_empty_list_is_an_observation():
     calls = installed(**{COMPUTE: lists(), GRAPHICS: lists(), MPS: lists()})
     assert running(calls, GPU, HANDLE, None) == ()
     assert not calls.errors
@@ -101,8 +90,7 @@ def test_an_empty_list_is_an_answer():
 
 @pytest.mark.parametrize("failing", [COMPUTE, GRAPHICS, MPS])
 @pytest.mark.parametrize("code", [NO_PERMISSION, UNKNOWN])
-def test_a_list_that_fails_makes_the_whole_unknown(failing: str, code: int):
-    """Two lists of three may lack somebody, which nobody could tell from the rest."""
+def test_one_failing_list_makes_all_processes_unknown(failing: str, code: int):
     good = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
     calls = installed(**(good | {failing: answers(code)}))
     assert running(calls, GPU, HANDLE, None) is None
@@ -110,7 +98,7 @@ def test_a_list_that_fails_makes_the_whole_unknown(failing: str, code: int):
 
 
 def longer(*records: dict[str, int]) -> Function:
-    """Make the list of a driver whose records have eight bytes more than the binding reads."""
+    """Return the list of a driver whose records have eight bytes more than the binding reads."""
 
     def function(_handle: Any, count: Any, infos: Any) -> int:
         room, count._obj.value = 0 if infos is None else count._obj.value, len(records)
@@ -123,8 +111,8 @@ def longer(*records: dict[str, int]) -> Function:
     return function
 
 
-def test_records_longer_than_the_binding_reads_are_asked_in_their_older_form():
-    """Read at the wrong place they show pids that cannot be; that driver's older list is as it should."""
+def test_records_longer_than_the_binding_reads_are_requested_in_the_older_form():
+    """They show impossible pids."""
     records = context(41, 100), context(42, 60), context(43, 7)
     calls = installed(**{COMPUTE: longer(*records), OLDER: lists(*records)})
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(HANDLE)[1].pid == 0
@@ -135,8 +123,7 @@ def test_records_longer_than_the_binding_reads_are_asked_in_their_older_form():
 
 @pytest.mark.parametrize("pid", [0, 2**32 - 1])
 @pytest.mark.parametrize("name", [COMPUTE, GRAPHICS])
-def test_a_list_with_a_pid_that_cannot_be_is_none(name: str, pid: int):
-    """Where no form of it can be read the processes are unknown, as often as it is asked."""
+def test_a_list_with_an_impossible_pid_is_unknown(name: str, pid: int):
     garbage = lists(context(41), context(pid))
     functions = {COMPUTE: lists(context(41)), name: garbage, name.replace("_v3", "_v2"): garbage}
     calls = installed(**functions)
@@ -145,8 +132,7 @@ def test_a_list_with_a_pid_that_cannot_be_is_none(name: str, pid: int):
 
 
 @pytest.mark.parametrize("missing", [(GRAPHICS,), (MPS,), (GRAPHICS, MPS)])
-def test_lists_that_a_device_does_not_have_are_not_missed(missing: tuple[str, ...]):
-    """Where graphics or MPS are not supported nobody uses them."""
+def test_unsupported_lists_of_graphics_and_mps_are_empty(missing: tuple[str, ...]):
     functions: dict[str, Function] = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
     calls = installed(**(functions | dict.fromkeys(missing, answers(NOT_SUPPORTED))))
     for _ in range(2):
@@ -155,8 +141,7 @@ def test_lists_that_a_device_does_not_have_are_not_missed(missing: tuple[str, ..
 
 
 @pytest.mark.parametrize("functions", [{}, {COMPUTE: answers(NOT_SUPPORTED)}])
-def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
-    """A device that does not list its processes has unknown ones, now and later."""
+def test_without_a_compute_list_processes_are_unknown(functions: dict[str, Function]):
     calls = installed(**functions)
     for _ in range(2):
         assert running(calls, GPU, HANDLE, None) is None
@@ -174,7 +159,6 @@ def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
     ],
 )
 def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool):
-    """Some drivers list the neighbours too; an id that is not told excludes nobody."""
     calls = installed(**{COMPUTE: lists(context(41, gi=gi, ci=ci))})
     assert (41 in listed(calls, instance=InstanceIds(1, 0))) is there
 
@@ -183,84 +167,63 @@ def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool
     ("gi", "known", "there"),
     [(0, (1, 2), None), (2, (1, 2), [41]), (NOBODY, (1, 2), [41, 42]), (0, (), [41]), (0, (0, 1), [41])],
 )
-def test_a_list_of_instances_that_are_not_there_is_none(gi: int, known: tuple[int, ...], there: list[int]):
-    """A driver that leaves the ids at zero does not tell where a process is: nobody is left out for that."""
+def test_a_list_with_ids_of_unknown_instances_is_unknown(gi: int, known: tuple[int, ...], there: list[int]):
+    """Drivers that leave the ids at zero do not say where a process runs."""
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
-    found = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
-    assert there == (None if found is None else [each.pid for each in found])
+    processes = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
+    assert there == (None if processes is None else [one.pid for one in processes])
     assert sum(calls.errors.values()) == (there is None)
 
 
-def test_a_whole_gpu_has_the_processes_of_all_its_instances():
-    """Without an instance nothing is filtered."""
+def test_a_whole_gpu_has_the_processes_of_all_instances():
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42))})
     assert list(listed(calls)) == [41, 42]
 
 
-def test_kinds_on_a_node():
-    """The MPS client, the desktop and the training job of one GPU, as a sweep sees them."""
-    running_there = [
-        process(41, GPU),
-        process(42, GPU, kind="mps", memory="2 GiB"),
-        process(43, GPU, kind="graphics", memory=None),
-    ]
-    driver = Driver(gpu("a"), host_processes=running_there)
-    calls, handle = opened(driver)
-    assert running(calls, GPU, handle, 16 * GIB) == (
-        DeviceProcess(pid=41, memory=GIB, kinds=frozenset({"compute"})),
-        DeviceProcess(pid=42, memory=2 * GIB, kinds=frozenset({"mps"})),
-        DeviceProcess(pid=43, memory=None, kinds=frozenset({"graphics"})),
-    )
-
-
-def opened(driver: Driver) -> tuple[Calls, object]:
-    """Open a driver under the binding; return what asks it, and the handle of its first GPU."""
-    pynvml.nvmlLib = driver.library
-    pynvml.nvmlInit()
-    return Calls(), pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
-def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int | None] | None:
-    """Read these records after a read whose newest sample was at ``since``."""
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([(41, 1001, 30), (42, 1002, 0)], {41: 30, 42: 0}),
+        ([(41, 999, 30), (42, 1001, 20)], {42: 20}),
+        ([(41, 1002, 30), (41, 1001, 90)], {41: 30}),
+        ([(41, 1001, 90), (41, 1002, 30)], {41: 30}),
+        ([(41, 1001, 117)], {41: 100}),
+        ([(41, 1001, 2**32 - 1), (42, 1001, 9)], {41: None, 42: 9}),
+        ([(1 << 22, 1001, 3), ((1 << 22) + 1, 1001, 3)], {1 << 22: 3, (1 << 22) + 1: None}),
+        ([(41, 1001, 30), (0, 0, 0), (0, 0, 0)], {41: 30}),
+    ],
+    ids=[
+        "percent",
+        "old",
+        "newest first",
+        "newest last",
+        "over 100",
+        "implausible",
+        "impossible pid",
+        "empty",
+    ],
+)
+def test_utilization_by_pid_since_the_last_read(
+    records: list[tuple[int, int, int]], expected: dict[int, int | None]
+):
+    """The newest sample of a process counts; old, empty and impossible ones do not."""
     reader = SampleReader(ticking())
-    read_utilization(reader, installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE, ())
-    return read_utilization(reader, installed(**{SAMPLES: samples(*records)}), GPU, HANDLE, ())
-
-
-def test_each_process_has_its_share_of_time():
-    """Percent by pid; who has no record did not run."""
-    assert utilization(sample(41, 1000, 30), sample(42, 1001, 0)) == {41: 30, 42: 0}
+    read_utilization(reader, installed(**{SAMPLES: samples(sample(41, 1000, 1))}), GPU, HANDLE, ())
+    calls = installed(**{SAMPLES: samples(*(sample(*record) for record in records))})
+    assert read_utilization(reader, calls, GPU, HANDLE, ()) == expected
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "expected"),
     [(NOT_FOUND, {}), (0, {}), (NOT_SUPPORTED, None), (NO_PERMISSION, None), (UNKNOWN, None)],
 )
-def test_no_samples_is_not_no_answer(code: int, found: dict[int, int] | None):
-    """When there is nothing newer nobody ran; when the device or the caller cannot tell, it is unknown."""
+def test_no_samples_and_no_answer_differ(code: int, expected: dict[int, int] | None):
     calls = installed(**{SAMPLES: answers(code)})
-    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == found
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == expected
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
-def test_records_from_before_the_last_read_are_dropped():
-    """A driver may repeat what it said before; that is not what happened since."""
-    assert utilization(sample(41, 999, 30), sample(42, 1001, 20), since=1000) == {42: 20}
-
-
-def test_of_two_records_of_a_process_the_newer_counts():
-    """Whatever the order in which they come."""
-    assert utilization(sample(41, 1002, 30), sample(41, 1001, 90)) == {41: 30}
-    assert utilization(sample(41, 1001, 90), sample(41, 1002, 30)) == {41: 30}
-
-
-def test_no_process_runs_more_than_all_the_time():
-    """Averages over uneven windows may come out above 100."""
-    assert utilization(sample(41, 1000, 117)) == {41: 100}
-
-
-def test_each_gpu_is_asked_from_where_its_own_samples_ended():
-    """The newest time stamp of a GPU is passed at its next read; another GPU's clock may lag behind."""
+def test_each_gpu_is_asked_for_samples_since_its_own_last_one():
     asked: list[int] = []
     reader = SampleReader(ticking())
     early = installed(**{SAMPLES: samples(sample(41, 1000, 5), sample(42, 3000, 5), asked=asked)})
@@ -274,7 +237,6 @@ def test_each_gpu_is_asked_from_where_its_own_samples_ended():
 
 
 def test_a_failed_read_does_not_move_the_window():
-    """What happened meanwhile is in the next answer."""
     asked: list[int] = []
     reader = SampleReader(ticking())
     read_utilization(reader, installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE, ())
@@ -285,8 +247,7 @@ def test_a_failed_read_does_not_move_the_window():
     assert asked == [1000]
 
 
-def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
-    """A GPU that comes back under the same uuid starts with the driver's own buffer."""
+def test_time_stamps_of_removed_gpus_are_forgotten():
     asked: list[int] = []
     reader = SampleReader(ticking())
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 5), asked=asked)})
@@ -299,60 +260,36 @@ def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
 
 
 def test_a_process_that_stops_is_idle_from_the_next_read():
-    """On a node: busy while its load is on, absent when nothing newer was sampled."""
     driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
-    calls, handle = opened(driver)
-    reader = SampleReader(ticking())
-    busy = read_utilization(reader, calls, GPU, handle, ())
-    assert busy is not None
-    assert busy[41] > 0
-    assert read_utilization(reader, calls, GPU, handle, ()) == {}
+    assert [driver.read().process_utilization for _ in range(2)] == [{41: 60}, {}]
     driver.advance(10)
-    assert read_utilization(reader, calls, GPU, handle, ())
+    assert driver.read().process_utilization == {41: 60}
 
 
-def test_a_figure_far_beyond_all_the_time_is_unknown():
-    """Garbage is neither a busy process nor an idle one."""
-    assert utilization(sample(41, 1000, 2**32 - 1), sample(42, 1001, 9)) == {41: None, 42: 9}
-
-
-def test_garbage_among_samples_proves_of_nobody_that_it_is_idle():
-    """What a driver told of two zombies: no sample of those that run, two that cannot be, and empty ones."""
+def test_beside_implausible_samples_no_process_is_known_to_be_idle():
+    """A driver reported two zombies, and no samples of the processes that run."""
     zombies = sample(50554, 217_144_956_601_725, 37100), sample(50021, 158_819_300_671_603, 38305)
     calls = installed(**{SAMPLES: samples(*zombies, sample(50017, 49_936, 0), *[sample(0, 0, 0)] * 97)})
     running_there = [DeviceProcess(pid=pid, memory=1, kinds=frozenset({"compute"})) for pid in (41, 50017)]
-    found = read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, running_there)
-    assert found == {41: None, 50554: None, 50021: None, 50017: 0}
+    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, running_there) == {
+        41: None,
+        50554: None,
+        50021: None,
+        50017: 0,
+    }
     assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
 
 
-def test_a_sweep_tells_of_nobody_that_garbage_says_is_idle():
-    """Who is on the list of the GPU, and has no sample beside one that cannot be, is not known to compute."""
+def test_a_sweep_reports_unknown_utilization_beside_implausible_samples():
     driver = Driver(gpu("a"), host_processes=[process(41, GPU), process(42, GPU)])
     setattr(driver.library, SAMPLES, samples(sample(50554, 1000, 37100), sample(42, 1001, 7)))
-    [reading] = Sweeper(nvml(driver.library)).sweep()
-    assert [each.pid for each in reading.processes] == [41, 42]
+    reading = driver.read()
+    assert [one.pid for one in reading.processes] == [41, 42]
     assert reading.process_utilization == {41: None, 42: 7, 50554: None}
     assert reading.withheld["utilization"] == "ImpossibleSample"
 
 
-def test_empty_samples_say_nothing():
-    """A driver may fill up its answer; beside what it tells, who has no sample did not run."""
-    calls = installed(**{SAMPLES: samples(sample(41, 1000, 30), sample(0, 0, 0), sample(0, 0, 0))})
-    assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == {41: 30}
-    assert not calls.errors
-
-
-def test_a_sample_of_a_pid_that_cannot_be_is_garbage():
-    """Linux gives out no such number."""
-    assert utilization(sample(1 << 22, 1000, 3), sample((1 << 22) + 1, 1001, 3)) == {
-        1 << 22: 3,
-        (1 << 22) + 1: None,
-    }
-
-
-def test_a_process_that_several_compute_instances_list_is_nobodys():
-    """A driver that lists all of a GPU instance for each, without ids, would have everybody twice."""
+def test_a_process_listed_by_several_compute_instances_is_attributed_to_none():
     halves = [LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": "1c.3g.8gb"} for ci in (0, 1)]
     driver = Driver(gpu("a", *halves, SMALL))
     there = {"MIG-0": (41, 42), "MIG-1": (42,), "MIG-small": (42,)}
@@ -362,9 +299,8 @@ def test_a_process_that_several_compute_instances_list_is_nobodys():
         return lists(*(context(pid) for pid in there[uuid]))(handle, count, infos)
 
     setattr(driver.library, COMPUTE, listing)
-    [reading] = Sweeper(nvml(driver.library)).sweep()
-    found = {
-        mig.uuid: None if mig.processes is None else [each.pid for each in mig.processes]
-        for mig in reading.mig
+    reading = driver.read()
+    pids = {
+        mig.uuid: None if mig.processes is None else [one.pid for one in mig.processes] for mig in reading.mig
     }
-    assert found == {"MIG-0": None, "MIG-1": None, "MIG-small": [42]}
+    assert pids == {"MIG-0": None, "MIG-1": None, "MIG-small": [42]}

@@ -1,4 +1,4 @@
-"""What a GPU says beside its numbered fields: each call, what its answer means, and how often it is asked."""
+"""Readings of a GPU that are no fields: each call, its answer, and how often it is made."""
 
 import re
 from typing import Any
@@ -10,8 +10,7 @@ from exporter.metrics import GROUPS
 from exporter.model import Bar1, Ecc, EncoderSessions, PcieLink, Repairs
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.device_reader import DeviceReader
-from exporter.nvml.sweep import Sweeper
-from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, nvml, sweep
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes
 
 GPU = "GPU-a"
@@ -26,7 +25,7 @@ def read(calls: Calls, reader: DeviceReader | None = None) -> dict[str, Any]:
 
 
 def several(*values: int) -> Function:
-    """Make a function that writes several numbers by reference."""
+    """Return a function that writes several numbers by reference."""
 
     def function(*arguments: Any) -> int:
         for reference, value in zip(arguments[-len(values) :], values, strict=True):
@@ -36,14 +35,14 @@ def several(*values: int) -> Function:
     return function
 
 
-def by_kind(told: dict[int, int], code: int = NOT_SUPPORTED) -> Function:
-    """Make a function that tells a number for these kinds, and answers with a code for the others."""
+def by_kind(values: dict[int, int], code: int = NOT_SUPPORTED) -> Function:
+    """Return a function that writes these values by kind, and returns a code for other kinds."""
 
     def function(_handle: Any, kind: Any, reference: Any) -> int:
         number = getattr(kind, "value", kind)
-        if number not in told:
+        if number not in values:
             return code
-        reference._obj.value = told[number]
+        reference._obj.value = values[number]
         return 0
 
     return function
@@ -88,8 +87,7 @@ def by_kind(told: dict[int, int], code: int = NOT_SUPPORTED) -> Function:
         ("nvmlDeviceGetFanSpeed", writes(104), {"fan_percent": 104}),
     ],
 )
-def test_what_each_call_tells(name: str, function: Function, expected: dict[str, Any]):
-    """A driver of this one function tells this one reading, and nothing else."""
+def test_each_call_fills_its_reading(name: str, function: Function, expected: dict[str, Any]):
     calls = installed(**{name: function})
     assert read(calls) == expected
     assert not calls.errors
@@ -114,21 +112,20 @@ def test_what_each_call_tells(name: str, function: Function, expected: dict[str,
         (LOCATION, writes(NOTHING_LONG)),
     ],
 )
-def test_what_cannot_be_is_not_told(name: str, function: Function):
-    """Sentinels, shares past the whole and numbers without a meaning are absent: the GPU told nothing."""
+def test_implausible_answers_are_absent(name: str, function: Function):
     assert read(installed(**{name: function})) == {}
 
 
 def test_the_new_name_of_clock_events_is_asked_first():
-    """Both names tell the same mask; the old one is asked of drivers that lack the new one only."""
+    """The old one is asked of drivers that lack the new one only."""
     new, old = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
     assert read(installed(**{new: writes(1), old: writes(2)})) == {"clock_events": 1}
     assert read(installed(**{new: answers(NO_PERMISSION), old: writes(2)})) == {}
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID])
-def test_ecc_errors_by_the_locations_that_a_board_has(code: int):
-    """The others are asked once; a location that is not there is no failure, whatever the driver calls it."""
+def test_ecc_errors_by_location_are_asked_where_a_board_has_them(code: int):
+    """A missing location is no failure, and is asked once."""
     asked = []
 
     def counter(_handle: Any, severity: Any, scope: Any, location: Any, reference: Any) -> int:
@@ -141,8 +138,8 @@ def test_ecc_errors_by_the_locations_that_a_board_has(code: int):
     calls = installed(**{LOCATION: counter})
     reader = DeviceReader()
     for _ in range(3):
-        found = read(calls, reader)
-    assert found == {
+        readings = read(calls, reader)
+    assert readings == {
         "ecc": Ecc(
             by_location={
                 ("corrected", "volatile", "dram"): 2,
@@ -161,8 +158,7 @@ def test_ecc_errors_by_the_locations_that_a_board_has(code: int):
     assert LOCATION not in calls.unsupported(GPU)
 
 
-def test_a_call_is_unsupported_when_it_can_tell_nothing():
-    """One that tells some of its many things is not counted among what this GPU lacks."""
+def test_a_call_is_unsupported_if_it_answers_for_no_argument():
     calls = installed(**{LOCATION: answers(NOT_SUPPORTED), "nvmlDeviceGetClockInfo": by_kind({0: 210})})
     read(calls)
     assert LOCATION in calls.unsupported(GPU)
@@ -180,7 +176,7 @@ FIXED = {
 
 
 def counted(functions: dict[str, Function], asked: list[str]) -> dict[str, Function]:
-    """Note each call of these functions by its name."""
+    """Return functions that add their name to ``asked`` at each call."""
 
     def noting(name: str, function: Function) -> Function:
         def call(*arguments: Any) -> int:
@@ -192,8 +188,7 @@ def counted(functions: dict[str, Function], asked: list[str]) -> dict[str, Funct
     return {name: noting(name, function) for name, function in functions.items()}
 
 
-def test_what_cannot_change_is_asked_once():
-    """It is in every reading, beside what was asked now, and asked again of another driver."""
+def test_fixed_facts_are_read_once():
     asked: list[str] = []
     calls = installed(nvmlDeviceGetEnforcedPowerLimit=writes(250), **counted(FIXED, asked))
     reader = DeviceReader()
@@ -211,8 +206,7 @@ def test_what_cannot_change_is_asked_once():
     assert asked.count("nvmlDeviceGetMaxPcieLinkWidth") == 2
 
 
-def test_what_failed_is_asked_again_alone():
-    """A fact that could not be told at first comes later; the others are not asked for again."""
+def test_a_failed_fact_is_asked_again_alone():
     asked: list[str] = []
     failing = FIXED | {"nvmlDeviceGetMaxPcieLinkWidth": answers(NO_PERMISSION)}
     calls = installed(nvmlDeviceGetPowerUsage=writes(1), **counted(failing, asked))
@@ -223,8 +217,7 @@ def test_what_failed_is_asked_again_alone():
     assert asked.count("nvmlDeviceGetMaxPcieLinkGeneration") == 1
 
 
-def test_what_is_only_remembered_keeps_no_gpu_up():
-    """A GPU that tells nothing now is told nothing of, however much is known of it."""
+def test_remembered_facts_do_not_keep_a_gpu_up():
     power = [0]
 
     def usage(*arguments: Any) -> int:
@@ -237,8 +230,8 @@ def test_what_is_only_remembered_keeps_no_gpu_up():
     assert read(calls, reader) == {}
 
 
-def test_throughput_is_asked_on_request_only():
-    """It keeps the sweep waiting; what the driver calls a KB counts 1024 bytes."""
+def test_pcie_throughput_is_read_on_request_only():
+    """It takes long; the driver's KB is 1024 bytes."""
     asked: list[str] = []
     slow = {"nvmlDeviceGetPcieThroughput": by_kind({0: 10, 1: 20})}
     assert read(installed(**counted(slow, asked))) == {}
@@ -251,27 +244,18 @@ def test_throughput_is_asked_on_request_only():
     assert calls.asked["pcie_throughput"] == 2
 
 
-def test_the_flag_reaches_the_reading(driver: Driver):
-    """A sweep asks for throughput where it was made to, and otherwise not at all."""
-    driver.library.nvmlDeviceGetPcieThroughput = by_kind({0: 3, 1: 4})
-    [plain] = Sweeper(nvml(driver.library)).sweep()
-    assert plain.pcie_throughput == {}
-    [asked] = Sweeper(nvml(driver.library, pcie_throughput=True)).sweep()
-    assert asked.pcie_throughput == {"pcie_transmit": 3 * 1024, "pcie_receive": 4 * 1024}
-
-
 @pytest.mark.parametrize(
-    ("links", "states", "active", "told"),
+    ("links", "states", "active", "expected"),
     [
         (2, {0: 1, 1: 0}, frozenset({0}), 1),
         (2, {0: 1}, None, None),
         (0, {}, frozenset(), 0),
     ],
 )
-def test_the_state_of_links_comes_from_a_call_where_there_is_no_field(
-    links: int, states: dict[int, int], active: frozenset[int] | None, told: int | None
+def test_link_states_come_from_a_call_where_there_is_no_field(
+    links: int, states: dict[int, int], active: frozenset[int] | None, expected: int | None
 ):
-    """An older driver has a call for each link; where one link is not told, how many are active is not."""
+    """One unknown link makes the number of active ones unknown."""
 
     def values(_handle: Any, _count: Any, entries: Any) -> int:
         for entry in entries._obj:
@@ -280,36 +264,32 @@ def test_the_state_of_links_comes_from_a_call_where_there_is_no_field(
         return 0
 
     calls = installed(nvmlDeviceGetFieldValues=values, nvmlDeviceGetNvLinkState=by_kind(states))
-    found, links_up = DeviceReader().read(calls, GPU, HANDLE)
+    readings, links_up = DeviceReader().read(calls, GPU, HANDLE)
     assert links_up == active
-    assert (found["nvlink"].links, found["nvlink"].active) == (links, told)
+    assert (readings["nvlink"].links, readings["nvlink"].active) == (links, expected)
 
 
-def test_every_call_has_a_group_that_there_is(driver: Driver):
-    """Cost and reasons are told by the groups of the metrics, and by no other word."""
+def test_every_call_has_a_known_group(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL, LARGE))
-    sweeper = Sweeper(nvml(driver.library, pcie_throughput=True))
-    readings = sweep(sweeper)
-    assert set(sweeper.calls.asked) <= set(GROUPS)
-    assert set(sweeper.calls.seconds) <= set(GROUPS)
-    assert set(sweeper.calls.driver_microseconds) <= set(GROUPS)
+    driver.configure(pcie_throughput=True)
+    readings = driver.sweep()
+    assert set(driver.sweeper.calls.asked) <= set(GROUPS)
+    assert set(driver.sweeper.calls.seconds) <= set(GROUPS)
+    assert set(driver.sweeper.calls.driver_microseconds) <= set(GROUPS)
     assert all(set(reading.withheld) <= set(GROUPS) for reading in readings.values())
-    assert {"core", "memory", "power", "processes", "modes"} <= set(sweeper.calls.asked)
+    assert {"core", "memory", "power", "processes", "pcie_throughput"} <= set(driver.sweeper.calls.asked)
 
 
-def test_calls_are_counted_with_their_own_group(driver: Driver):
-    """What finds a GPU is no part of what was read of the one before it."""
+def test_calls_are_counted_for_their_own_group(driver: Driver):
     driver.become(gpu("a"), gpu("b"), gpu("c"))
-    sweeper = Sweeper(nvml(driver.library))
     for sweeps in (1, 2):
-        sweep(sweeper)
-        assert sweeper.calls.asked["memory"] == 3 * sweeps
+        driver.sweep()
+        assert driver.sweeper.calls.asked["memory"] == 3 * sweeps
         # The shares of the whole GPU, and those of its processes.
-        assert sweeper.calls.asked["utilization"] == 2 * 3 * sweeps
+        assert driver.sweeper.calls.asked["utilization"] == 2 * 3 * sweeps
 
 
 def test_a_failure_is_the_reason_of_its_group():
-    """What cannot be told says why, by group, and only for as long as it cannot."""
     calls = installed(nvmlDeviceGetPowerUsage=answers(NO_PERMISSION), nvmlDeviceGetPersistenceMode=writes(1))
     calls.begin(GPU)
     read(calls)
@@ -318,26 +298,23 @@ def test_a_failure_is_the_reason_of_its_group():
     assert reasons["bar1"].startswith("not supported")
 
 
-def test_the_numbered_fields_are_one_call_per_gpu_and_sweep(driver: Driver):
-    """Once a GPU is known, a sweep asks for all its fields at once."""
+def test_fields_are_one_call_per_gpu_and_sweep(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
+    driver.sweep()
     before = [driver.asked("nvmlDeviceGetFieldValues", name) for name in ("GPU-a", "GPU-b")]
     for _ in range(3):
-        sweep(sweeper)
+        driver.sweep()
     after = [driver.asked("nvmlDeviceGetFieldValues", name) for name in ("GPU-a", "GPU-b")]
     assert [now - then for now, then in zip(after, before, strict=True)] == [3, 3]
 
 
-def test_a_sweep_settles_to_what_the_gpu_has(driver: Driver):
-    """From the second sweep on each call is one that answered before: facts and refusals cost nothing."""
+def test_facts_and_refusals_cost_no_calls_after_the_first_sweep(driver: Driver):
     clock = Clock()
-    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic))
+    driver.configure(clock=clock.monotonic)
     counts = []
     for _ in range(4):
         before = driver.library.calls.copy()
-        sweep(sweeper)
+        driver.sweep()
         # Too short for what is not read in every sweep.
         clock.now += 2.0
         made = driver.library.calls - before
@@ -346,37 +323,11 @@ def test_a_sweep_settles_to_what_the_gpu_has(driver: Driver):
     assert counts[0] > counts[1] == counts[2] == counts[3]
 
 
-def test_what_was_not_supported_comes_back_when_the_gpu_is_cut_differently(driver: Driver):
-    """Fields and facts that a cut GPU refuses are asked anew once it is whole."""
-    cut = {"value": True}
-    real = driver.library.nvmlDeviceGetFieldValues
-
-    def values(handle: Any, count: Any, entries: Any) -> int:
-        code = real(handle, count, entries)
-        for entry in entries._obj:
-            if entry.fieldId == 143:
-                entry.nvmlReturn = NOT_SUPPORTED if cut["value"] else 0
-                entry.valueType, entry.value.uiVal = 1, 2
-        return int(code)
-
-    driver.library.nvmlDeviceGetFieldValues = values
-    driver.become(gpu("a", SMALL))
-    sweeper = Sweeper(nvml(driver.library))
-    sweep(sweeper)
-    cut["value"] = False
-    unasked = sweep(sweeper)["GPU-a"].repairs
-    assert unasked is None or "uncorrected" not in unasked.remapped_rows
-    driver.become(gpu("a", mig={"enabled": False}))
-    sweep(sweeper)
-    assert sweep(sweeper)["GPU-a"].repairs.remapped_rows["uncorrected"] == 2
-
-
-def test_nothing_is_ever_set(driver: Driver):
-    """Of all that a sweep asks, with everything that can be asked for, nothing changes a GPU."""
+def test_no_sweep_calls_a_function_that_changes_a_gpu(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL, LARGE))
-    sweeper = Sweeper(nvml(driver.library, pcie_throughput=True))
+    driver.configure(pcie_throughput=True)
     for _ in range(2):
-        sweep(sweeper)
+        driver.sweep()
     # Sets of events are sets.
     names = {name for name, _ in driver.library.calls if not name.startswith("nvmlEvent")}
     assert names

@@ -18,13 +18,11 @@ from tests.hardware.polled import Polled
         ((), False),
     ],
 )
-def test_a_path_includes_those_below_it(into: tuple[object, ...], skipped: bool):
-    """A name is a whole word of the path, or several joined by dots."""
+def test_a_skipped_path_includes_those_below_it(into: tuple[object, ...], skipped: bool):
     assert is_skipped(into, {"bar1", "clocks_megahertz.video", "ecc.by_location", "bar", "sm"}) is skipped
 
 
 def test_a_skipped_reading_is_absent_and_not_asked(clock: Clock):
-    """Of GPUs and of MIG devices."""
     driver = Driver(gpu("a", SMALL), gpu("b"))
     names = ("ecc.by_location", "clocks_megahertz.video", "bar1", "temperature_thresholds_celsius")
     readings = Polled(clock, driver, skip=names).poll()

@@ -1,10 +1,8 @@
-"""A library whose start-up code takes its time: other threads of the exporter do not wait for it."""
+"""A library whose start-up code takes its time: other threads of the exporter run meanwhile."""
 
 import ctypes
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from ctypes import CDLL, c_int
 from pathlib import Path
 from typing import Any
@@ -13,45 +11,66 @@ import pytest
 
 from exporter.nvml.driver import library
 from exporter.nvml.driver.library import DriverError, Library
+from tests.hardware.tiny import compiler
+from tests.waiting import wait_until
 
-SECONDS = 2
+# It starts when the file GATE exists. If it held up the thread that makes the file, it would time out.
 SOURCE = """
 #include <unistd.h>
-int started;
-__attribute__((constructor)) static void start(void) { usleep(SECONDS * 1000000); started++; }
+int started, timed_out;
+__attribute__((constructor)) static void start(void)
+{
+    close(open(BEGUN, 0101, 0600));
+    for (int waits = 0; access(GATE, F_OK) != 0; waits++) {
+        if (waits == 60000) { timed_out = 1; break; }
+        usleep(1000);
+    }
+    started++;
+}
 int nvmlInitWithFlags(unsigned flags) { return 0; }
 int nvmlShutdown(void) { return 0; }
 """
-# A thread that sleeps 5 ms at a time has 400 turns in 2 s, and none while it is held up.
-ENOUGH_TURNS = 20
 
 
-def built(folder: Path, name: str = "libslow.so", seconds: float = SECONDS) -> Path:
-    """Compile the library."""
+def built(folder: Path, name: str = "libslow.so") -> Path:
+    """Compile the library; its start-up code waits for the file ``gate`` in the same folder."""
     path = folder / name
-    words = ["cc", "-shared", "-fPIC", f"-DSECONDS={seconds}", "-x", "c", "-", "-o", str(path)]
-    subprocess.run(words, input=SOURCE, text=True, check=True, timeout=60)
+    files = [f'-DGATE="{folder / "gate"}"', f'-DBEGUN="{folder / "begun"}"']
+    command = [compiler(), "-shared", "-fPIC", *files, "-include", "fcntl.h", "-x", "c", "-", "-o", str(path)]
+    subprocess.run(command, input=SOURCE, text=True, check=True)
     return path
 
 
-def turns_during(action: Callable[[], Any]) -> int:
-    """Return how often this thread had its turn while an action ran in another."""
-    thread = threading.Thread(target=action, daemon=True)
-    turns = 0
+def value(path: Path, name: str) -> int:
+    """Return a variable of a library."""
+    return c_int.in_dll(CDLL(str(path)), name).value
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_library_that_starts_slowly_holds_up_no_other_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+):
+    """Whether its path is given or it is found below a driver root; it is started once."""
+    path = built(tmp_path, "libsearched.so.1")
+    monkeypatch.setattr(library, "SONAME", path.name)
+    monkeypatch.setattr(library, "DRIVER_ROOTS", ("/nowhere", str(tmp_path)))
+    opened = Library(path) if named else Library()
+    thread = threading.Thread(target=opened.open, daemon=True)
     thread.start()
-    while thread.is_alive():
-        time.sleep(0.005)
-        turns += 1
-    return turns
+    wait_until((tmp_path / "begun").exists)
+    assert not opened.is_open
+    (tmp_path / "gate").touch()
+    thread.join()
+    assert opened.is_open
+    assert (value(path, "started"), value(path, "timed_out")) == (1, 0)
+    opened.close()
 
 
-def started(path: Path) -> int:
-    """Return how often the start-up code of a library has run."""
-    return c_int.in_dll(CDLL(str(path)), "started").value
-
-
-def without(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
-    """Take away the loader's function: the program itself cannot be looked into, or has none."""
+@pytest.mark.parametrize("error", [None, OSError("no dynamic loader"), TypeError("no name")])
+def test_a_library_is_loaded_without_the_function_of_the_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+):
+    """Not every system lets a program look into itself, or has that function."""
 
     def load(path: str | None) -> Any:
         if path is not None:
@@ -60,56 +79,23 @@ def without(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
             raise error
         return object()
 
-    monkeypatch.setattr(library, "CDLL", load)
-
-
-@pytest.mark.slow
-def test_a_named_library_that_starts_slowly_holds_up_no_other_thread(tmp_path: Path):
-    """It is loaded, initialised and started once."""
     path = built(tmp_path)
-    opened = Library(path)
-    assert turns_during(opened.open) >= ENOUGH_TURNS
-    assert opened.is_open
-    assert started(path) == 1
-    opened.close()
-
-
-@pytest.mark.slow
-def test_a_library_that_is_searched_for_holds_up_no_other_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """It is found below a driver's root, after one that has none."""
-    path = built(tmp_path, "libsearched.so.1")
-    monkeypatch.setattr(library, "SONAME", path.name)
-    monkeypatch.setattr(library, "DRIVER_ROOTS", ("/nowhere", str(tmp_path)))
-    opened = Library()
-    assert turns_during(opened.open) >= ENOUGH_TURNS
-    assert opened.is_open
-    assert started(path) == 1
-    opened.close()
-
-
-@pytest.mark.parametrize("error", [None, OSError("no dynamic loader"), TypeError("no name")])
-def test_without_the_loaders_function_a_library_is_loaded_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
-):
-    """Not every system has it."""
-    path = built(tmp_path, seconds=0)
-    without(monkeypatch, error)
+    (tmp_path / "gate").touch()
+    monkeypatch.setattr(library, "CDLL", load)
     opened = Library(path)
     opened.open()
-    assert started(path) == 1
+    assert value(path, "started") == 1
     opened.close()
 
 
-def test_what_cannot_be_loaded_is_said_as_the_loader_says_it(tmp_path: Path):
-    """Of a file that is none, and of one that is no library."""
-    text = tmp_path / "text.so"
-    text.write_text("no library")
-    for path in (tmp_path / "none.so", text):
-        with pytest.raises(OSError, match=path.name) as caught:
-            ctypes.CDLL(str(path))
-        with pytest.raises(DriverError) as failed:
-            Library(path).open()
-        assert failed.value.reason == "LibraryNotFound"
-        assert str(failed.value) == f"--nvml-library {path} cannot be loaded: {caught.value}"
+@pytest.mark.parametrize("exists", [False, True])
+def test_an_error_of_the_loader_is_reported_in_its_words(tmp_path: Path, exists: bool):
+    path = tmp_path / "text.so"
+    if exists:
+        path.write_text("no library")
+    with pytest.raises(OSError, match=path.name) as loading:
+        ctypes.CDLL(str(path))
+    with pytest.raises(DriverError) as opening:
+        Library(path).open()
+    assert opening.value.reason == "LibraryNotFound"
+    assert str(opening.value) == f"--nvml-library {path} cannot be loaded: {loading.value}"

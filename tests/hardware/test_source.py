@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -14,41 +15,35 @@ from exporter.model import HardwareReading
 from exporter.nvml import NvmlSource
 from exporter.nvml.driver.library import DriverError
 from tests.hardware.making import Driver, gpu, nvml
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 POWER = "nvmlDeviceGetPowerUsage"
-PATIENCE = 5.0
+Workers = Callable[[], list[threading.Thread]]
 
 
 @pytest.fixture
 def three(driver: Driver) -> Driver:
-    """Three GPUs."""
+    """Return a driver of three GPUs."""
     driver.become(*(gpu(name) for name in "abc"))
     return driver
 
 
-def workers() -> list[threading.Thread]:
-    """Return the threads that read the driver."""
-    return [thread for thread in threading.enumerate() if thread.name == "nvml" and thread not in EARLIER]
-
-
-EARLIER: list[threading.Thread] = []
-
-
-@pytest.fixture(autouse=True)
-def _earlier_threads() -> None:
-    EARLIER[:] = [thread for thread in threading.enumerate() if thread.name == "nvml"]
+@pytest.fixture
+def workers() -> Workers:
+    """Return a function that returns the threads that read a driver, but those of earlier tests."""
+    earlier = set(threading.enumerate())
+    return lambda: [
+        thread for thread in threading.enumerate() if thread.name == "nvml" and thread not in earlier
+    ]
 
 
 async def stuck(driver: Driver, source: NvmlSource) -> "asyncio.Task[object]":
     """Start a read and wait until it hangs in the second GPU."""
-    before = driver.asked(POWER, "GPU-b")
+    calls = driver.asked(POWER, "GPU-b")
     driver.hang(POWER, "GPU-b")
     reading = asyncio.ensure_future(source.read())
-    for _ in range(5000):
-        if driver.asked(POWER, "GPU-b") > before:
-            return reading
-        await asyncio.sleep(0.001)
-    raise TimeoutError
+    await wait_until_async(lambda: driver.asked(POWER, "GPU-b") > calls)
+    return reading
 
 
 def published(source: NvmlSource) -> dict[str, float]:
@@ -56,19 +51,17 @@ def published(source: NvmlSource) -> dict[str, float]:
     return {reading.identity.uuid: reading.read_monotonic for reading in source.latest.gpus}
 
 
-async def test_a_sweep_is_read_and_published(three: Driver):
-    """What read returns is what everybody sees."""
+async def test_a_sweep_is_returned_and_published(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     assert source.latest == HardwareReading()
     reading = await source.read()
     assert reading.gpus == source.latest.gpus
-    assert [each.identity.uuid for each in reading.gpus] == ["GPU-a", "GPU-b", "GPU-c"]
+    assert [gpu.identity.uuid for gpu in reading.gpus] == ["GPU-a", "GPU-b", "GPU-c"]
     assert (reading.gpu_count, reading.driver.driver_version, reading.errors) == (3, "550.90.07", {})
     await source.close()
 
 
-async def test_gpus_that_were_read_before_a_hang_are_published(three: Driver):
-    """In the first sweep that is those before the GPU that hangs; the call itself does not come back."""
+async def test_gpus_read_before_a_hang_are_published(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     reading = await stuck(three, source)
     assert list(published(source)) == ["GPU-a"]
@@ -79,7 +72,6 @@ async def test_gpus_that_were_read_before_a_hang_are_published(three: Driver):
 
 
 async def test_in_a_hang_each_gpu_keeps_the_time_of_its_own_reading(three: Driver):
-    """The GPU before the hang is as of now, the others are as old as they are."""
     source = NvmlSource(nvml(library=three.library))
     await source.read()
     before = published(source)
@@ -92,52 +84,42 @@ async def test_in_a_hang_each_gpu_keeps_the_time_of_its_own_reading(three: Drive
     await source.close()
 
 
-async def test_there_is_one_thread_however_often_it_is_polled(three: Driver):
-    """A poll that is given up starts no second thread beside the one that hangs."""
+async def test_reads_that_are_cancelled_start_no_second_thread(three: Driver, workers: Workers):
     source = NvmlSource(nvml(library=three.library))
     reading = await stuck(three, source)
     for _ in range(10):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(source.read(), 0.005)
-    assert len(workers()) == 1
-    assert workers()[0].daemon
+    [thread] = workers()
+    assert thread.daemon
     three.recover()
     await reading
     assert len((await source.read()).gpus) == 3
-    assert len(workers()) == 1
+    assert workers() == [thread]
     await source.close()
 
 
-async def test_a_source_that_is_closed_leaves_nothing_behind(three: Driver):
-    """The driver is shut down once and the thread ends."""
+async def test_closing_shuts_the_driver_down_and_ends_the_thread(three: Driver, workers: Workers):
     source = NvmlSource(nvml(library=three.library))
     await source.read()
-    [thread] = workers()
-    async with asyncio.timeout(PATIENCE):
-        await source.close()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
+    await source.close()
+    await wait_until_async(lambda: not workers())
     assert three.library.opened == 0
 
 
-async def test_a_source_that_was_never_read_can_be_closed(three: Driver):
-    """There is nothing to shut down then."""
-    async with asyncio.timeout(PATIENCE):
-        await NvmlSource(nvml(library=three.library)).close()
+async def test_closing_a_source_that_was_never_read_makes_no_call(three: Driver):
+    await NvmlSource(nvml(library=three.library)).close()
     assert three.library.total_calls == 0
 
 
-async def test_closing_while_the_driver_hangs_can_be_given_up(three: Driver):
-    """Close waits for the driver, so that its caller sets the limit; it is done when the driver is back."""
+async def test_closing_waits_for_the_driver_unless_it_is_cancelled(three: Driver, workers: Workers):
     source = NvmlSource(nvml(library=three.library))
     await stuck(three, source)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(source.close(), 0.02)
-    [thread] = workers()
     three.recover()
-    async with asyncio.timeout(PATIENCE):
-        await source.close()
-    thread.join(PATIENCE)
+    await source.close()
+    await wait_until_async(lambda: not workers())
     assert three.library.opened == 0
 
 
@@ -159,14 +141,12 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 def test_a_program_ends_while_its_driver_hangs():
-    """Nothing waits for the thread that is stuck in the driver."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT_SECONDS,
         check=False,
         cwd=Path(__file__).parents[2],
     )
@@ -181,30 +161,26 @@ async def refusal(source: NvmlSource) -> DriverError:
     return caught.value
 
 
-async def test_a_library_that_does_not_exist_is_named_with_its_flag(tmp_path: Path):
-    """A wrong --nvml-library says which flag and which file."""
+async def test_a_missing_library_is_named_with_its_option(tmp_path: Path):
     path = tmp_path / "libnvidia-ml.so.1"
     error = await refusal(NvmlSource(nvml(path=path)))
     assert error.reason == "LibraryNotFound"
     assert f"--nvml-library {path}" in str(error)
 
 
-async def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
-    """So is a file that the loader cannot read."""
+async def test_a_file_that_is_no_library_is_named_with_its_option(tmp_path: Path):
     path = tmp_path / "libnvidia-ml.so.1"
     path.write_text("no library")
     assert "--nvml-library" in str(await refusal(NvmlSource(nvml(path=path))))
 
 
-async def test_a_library_that_is_no_nvml_is_refused():
-    """A library without NVML's functions is found out when it is opened, and the remedy is told."""
+async def test_a_library_without_nvml_is_refused():
     error = await refusal(NvmlSource(nvml(path=Path(find_library("c") or "libc.so.6"))))
     assert error.reason == "FunctionNotFound"
     assert "--nvml-library" in str(error)
 
 
-async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
-    """Without any library the text names the ways to give the pod one."""
+async def test_without_a_driver_the_error_names_the_remedies(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exporter.nvml.driver.library.SONAME", "libnvidia-ml-that-is-nowhere.so.1")
     error = await refusal(NvmlSource(nvml()))
     assert error.reason == "LibraryNotFound"
@@ -222,16 +198,16 @@ async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.Monke
         ("MEMORY", "Memory", "Memory"),
     ],
 )
-async def test_a_driver_that_cannot_be_opened_says_why(three: Driver, code: str, reason: str, remedy: str):
-    """The reason is the error's name, a stable word to count by; the text is for people."""
+async def test_an_error_on_opening_has_a_reason_and_a_remedy(
+    three: Driver, code: str, reason: str, remedy: str
+):
     three.fail(code, "nvmlInitWithFlags")
     error = await refusal(NvmlSource(nvml(library=three.library)))
     assert error.reason == reason
     assert remedy in str(error)
 
 
-async def test_a_failed_sweep_leaves_what_the_gpus_are(three: Driver):
-    """A driver that answers that it is gone takes all readings along; who its GPUs are is still known."""
+async def test_a_failed_sweep_keeps_the_identities(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     before = await source.read()
     three.fail("DRIVER_NOT_LOADED", "nvmlDeviceGetCount_v2")
@@ -244,7 +220,6 @@ async def test_a_failed_sweep_leaves_what_the_gpus_are(three: Driver):
 
 
 async def test_the_binding_is_left_as_it_was_found(three: Driver):
-    """A library that somebody else gave it comes back after closing, and after a failure to open."""
     others = pynvml.nvmlLib = Driver().library
     source = NvmlSource(nvml(library=three.library))
     await source.read()

@@ -74,7 +74,7 @@ def links(count: int) -> frozenset[int]:
 
 
 def peers(topology: Topology | None) -> Mapping[str, PeerLink]:
-    """Return the peers of a GPU that tells where it sits."""
+    """Return the peers of a GPU with a known topology."""
     assert topology is not None
     return topology.peers
 
@@ -82,8 +82,7 @@ def peers(topology: Topology | None) -> Mapping[str, PeerLink]:
 @pytest.mark.parametrize(
     ("level", "word"), [(0, "PSB"), (10, "PIX"), (20, "PXB"), (30, "PHB"), (40, "NODE"), (50, "SYS")]
 )
-def test_the_way_over_pcie_has_the_word_of_nvidia_smi(level: int, word: str):
-    """What two GPUs have in common at the nearest is told of each of them."""
+def test_pcie_paths_are_named_as_by_nvidia_smi(level: int, word: str):
     node = Node({(1, 2): level})
     calls, reader = node.installed(), TopologyReader()
     read(calls, reader, 1)
@@ -92,15 +91,13 @@ def test_the_way_over_pcie_has_the_word_of_nvidia_smi(level: int, word: str):
     assert node.asked == [("pair", 2, 1)]
 
 
-def test_a_level_that_is_newer_than_the_words_is_unknown():
-    """A pair of which nothing can be said is not among the peers."""
+def test_an_unknown_level_leaves_out_the_peer():
     calls, reader = Node({(1, 2): 35}).installed(), TopologyReader()
     read(calls, reader, 1)
     assert read(calls, reader, 2) is None
 
 
 def test_each_pair_is_asked_once():
-    """Three GPUs are three pairs, however often they are read; a fourth would be asked for alone."""
     node = Node({(1, 2): 10, (1, 3): 40, (2, 3): 50})
     calls, reader = node.installed(), TopologyReader()
     for _ in range(3):
@@ -114,8 +111,7 @@ def test_each_pair_is_asked_once():
     assert peers(read(calls, reader, 1)) == {"GPU-2": PeerLink(pcie="PIX"), "GPU-3": PeerLink(pcie="NODE")}
 
 
-def test_links_that_lead_to_the_other_gpu_are_counted():
-    """Active links by the bus address at their far end, in whatever case that is written."""
+def test_active_links_to_a_gpu_are_counted_by_bus_address():
     one, two = BUSES["GPU-1"], BUSES["GPU-2"]
     wires = {(1, link): (GPU_KIND, two.lower() if link < 2 else BUSES["GPU-3"]) for link in range(3)}
     wires |= {(2, link): (GPU_KIND, one) for link in range(2)}
@@ -128,11 +124,10 @@ def test_links_that_lead_to_the_other_gpu_are_counted():
     assert {name: link.nvlinks for name, link in peers(first).items()} == {"GPU-2": 2, "GPU-3": 1}
     down = read(calls, reader, 1, frozenset({1}))
     assert {name: link.nvlinks for name, link in peers(down).items()} == {"GPU-2": 1, "GPU-3": 0}
-    assert len([each for each in node.asked if each[0] == "kind"]) == 5
+    assert len([call for call in node.asked if call[0] == "kind"]) == 5
 
 
-def test_through_switches_every_gpu_is_reached_by_all_links():
-    """As many as the one with fewer active links has; a GPU without links is not reached so."""
+def test_through_switches_the_gpu_with_fewer_links_counts():
     wires = {(gpu, link): (SWITCH_KIND, SWITCH_BUS) for gpu in (1, 2, 3) for link in range(18)}
     calls, reader = Node({}, wires).installed(), TopologyReader()
     for _ in range(2):
@@ -142,29 +137,27 @@ def test_through_switches_every_gpu_is_reached_by_all_links():
     assert {name: link.nvlinks for name, link in peers(first).items()} == {"GPU-2": 17, "GPU-3": 0}
 
 
-def test_links_to_no_gpu_are_none():
-    """A bridge to a processor is no way to another GPU, and is asked for once."""
+def test_links_to_other_devices_do_not_count_and_are_asked_once():
     wires = {(gpu, 0): (BRIDGE_KIND, "") for gpu in (1, 2)}
     node = Node({}, wires)
     calls, reader = node.installed(), TopologyReader()
     for _ in range(2):
         for number in (1, 2):
-            found = read(calls, reader, number, links(1))
-    assert peers(found) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=0)}
+            topology = read(calls, reader, number, links(1))
+    assert peers(topology) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=0)}
     nameless = reader.read(calls, "GPU-1", c_void_p(1), "", links(1))
     assert peers(nameless)["GPU-2"].nvlinks == peers(read(calls, reader, 2, links(1)))["GPU-1"].nvlinks == 0
-    assert len([each for each in node.asked if each[0] == "kind"]) == 2
+    assert len([call for call in node.asked if call[0] == "kind"]) == 2
 
 
-def test_where_links_are_not_told_their_number_is_unknown():
-    """No zero stands for what a driver does not say."""
+def test_unreported_links_are_unknown():
     calls, reader = Node({}).installed(), TopologyReader()
     read(calls, reader, 1, None)
     assert peers(read(calls, reader, 2, links(0))) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=None)}
 
 
-def test_links_that_are_there_and_not_told_now_do_not_pass_for_pcie():
-    """While nobody says which links are active, the way to a peer is unknown, from both sides."""
+def test_links_that_become_unknown_make_the_peer_unknown():
+    """From both sides: the path does not look like PCIe meanwhile."""
     wires = {(gpu, 0): (SWITCH_KIND, SWITCH_BUS) for gpu in (1, 2)}
     calls, reader = Node({}, wires).installed(), TopologyReader()
     read(calls, reader, 1, links(1))
@@ -174,8 +167,7 @@ def test_links_that_are_there_and_not_told_now_do_not_pass_for_pcie():
     assert peers(read(calls, reader, 1, links(1)))["GPU-2"] == PeerLink(pcie="SYS", nvlinks=1)
 
 
-def test_an_old_driver_tells_direct_links_by_their_address():
-    """Without the call for the kind of a link's far end, the address of a GPU is enough."""
+def test_without_the_kind_of_a_link_its_address_is_enough():
     wires = {(1, 0): (GPU_KIND, BUSES["GPU-2"]), (2, 0): (GPU_KIND, BUSES["GPU-1"])}
     calls = Node({}, wires).installed(nvmlDeviceGetNvLinkRemoteDeviceType=answers(NOT_SUPPORTED))
     reader = TopologyReader()
@@ -185,8 +177,7 @@ def test_an_old_driver_tells_direct_links_by_their_address():
 
 
 @pytest.mark.parametrize("kind", [{}, {"nvmlDeviceGetNvLinkRemoteDeviceType": NOT_SUPPORTED}], ids=str)
-def test_links_to_a_gpu_that_is_not_named_are_not_known_to_lead_elsewhere(kind: dict[str, int]):
-    """Where a driver tells no address at a link's far end, no number of links stands for those there are."""
+def test_links_without_an_address_are_unknown(kind: dict[str, int]):
     wires = {(1, 0): (GPU_KIND, BUSES["GPU-2"]), (2, 0): (GPU_KIND, BUSES["GPU-1"])}
     codes = {"nvmlDeviceGetNvLinkRemotePciInfo_v2": NOT_SUPPORTED} | kind
     calls = Node({}, wires).installed(**{name: answers(code) for name, code in codes.items()})
@@ -196,8 +187,7 @@ def test_links_to_a_gpu_that_is_not_named_are_not_known_to_lead_elsewhere(kind: 
         assert read(calls, reader, 2, links(1)) is None
 
 
-def test_a_far_end_that_failed_is_asked_again():
-    """An error is no answer: how many links there are is known once the driver says so."""
+def test_a_failed_far_end_is_asked_again():
     wires = {(gpu, 0): (SWITCH_KIND, SWITCH_BUS) for gpu in (1, 2)}
     node = Node({}, wires)
     failing = node.installed(nvmlDeviceGetNvLinkRemoteDeviceType=answers(UNKNOWN))
@@ -210,8 +200,7 @@ def test_a_far_end_that_failed_is_asked_again():
 
 
 @pytest.mark.parametrize("code", [LOST, UNKNOWN])
-def test_a_pair_that_fails_costs_that_pair_for_now(code: int):
-    """It may be the other GPU that is lost: this one is not given up for it, and asked again."""
+def test_a_failing_pair_is_asked_again_and_takes_no_gpu_down(code: int):
     node = Node({(1, 2): 10})
     calls, reader = node.installed(), TopologyReader()
     read(calls, reader, 1)
@@ -222,8 +211,7 @@ def test_a_pair_that_fails_costs_that_pair_for_now(code: int):
     assert peers(read(calls, reader, 2)) == {"GPU-1": PeerLink(pcie="PIX")}
 
 
-def test_where_pairs_are_not_supported_they_are_asked_once():
-    """A driver that cannot tell ways costs one question per GPU."""
+def test_unsupported_pairs_are_asked_once_per_gpu():
     node = Node({})
     node.broken = NOT_SUPPORTED
     calls, reader = node.installed(), TopologyReader()
@@ -234,8 +222,7 @@ def test_where_pairs_are_not_supported_they_are_asked_once():
     assert calls.withheld("GPU-3")["topology"].startswith("not supported")
 
 
-def test_a_gpu_that_left_is_nobody_s_peer():
-    """To one that does not answer there is no way, until it is back."""
+def test_a_removed_gpu_is_no_peer_until_it_is_back():
     calls, reader = Node({(1, 2): 10}).installed(), TopologyReader()
     read(calls, reader, 1)
     read(calls, reader, 2)
@@ -245,8 +232,7 @@ def test_a_gpu_that_left_is_nobody_s_peer():
     assert list(peers(read(calls, reader, 2))) == ["GPU-1"]
 
 
-def test_another_driver_is_asked_anew():
-    """Handles of the one before are no use: nothing of it is kept."""
+def test_a_reopened_driver_is_asked_for_pairs_again():
     node = Node({(1, 2): 10})
     calls, reader = node.installed(), TopologyReader()
     for _ in range(2):
@@ -257,7 +243,7 @@ def test_another_driver_is_asked_anew():
 
 
 def mask(*bits: int, asked: list[int] | None = None) -> Any:
-    """Make a function that sets these bits in an array of words."""
+    """Return a function that sets these bits in an array of words."""
 
     def function(_handle: Any, size: int, reference: Any, *_scope: Any) -> int:
         if asked is not None:
@@ -280,21 +266,18 @@ def mask(*bits: int, asked: list[int] | None = None) -> Any:
         ((), ""),
     ],
 )
-def test_processors_are_written_as_linux_writes_them(bits: tuple[int, ...], text: str):
-    """Ranges across the words of the mask, up to the most processors that a kernel can have."""
+def test_cpus_are_written_as_linux_lists(bits: tuple[int, ...], text: str):
     calls = installed(nvmlDeviceGetCpuAffinity=mask(*bits), nvmlDeviceGetMemoryAffinity=mask(0))
     assert read(calls, TopologyReader(), 1) == Topology(numa_node=0, cpus=text)
 
 
-@pytest.mark.parametrize(("nodes", "told"), [((1,), 1), ((200,), 200), ((0, 1), None), ((), None)])
-def test_the_numa_node_is_that_of_the_nearest_memory(nodes: tuple[int, ...], told: int | None):
-    """Where several nodes are equally near, none of them is the GPU's."""
+@pytest.mark.parametrize(("nodes", "expected"), [((1,), 1), ((200,), 200), ((0, 1), None), ((), None)])
+def test_the_numa_node_is_that_of_the_only_nearest_memory(nodes: tuple[int, ...], expected: int | None):
     calls = installed(nvmlDeviceGetCpuAffinity=mask(3), nvmlDeviceGetMemoryAffinity=mask(*nodes))
-    assert read(calls, TopologyReader(), 1) == Topology(numa_node=told, cpus="3")
+    assert read(calls, TopologyReader(), 1) == Topology(numa_node=expected, cpus="3")
 
 
-def test_where_a_gpu_sits_is_asked_until_it_is_told():
-    """Once told it is kept; a failure is asked again."""
+def test_cpus_and_memory_are_asked_for_until_they_are_known():
     asked: list[int] = []
     near = {"nvmlDeviceGetCpuAffinity": mask(3, asked=asked)}
     failing = installed(nvmlDeviceGetMemoryAffinity=answers(UNKNOWN), **near)

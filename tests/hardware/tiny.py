@@ -1,8 +1,9 @@
-"""A driver's library of a few functions written out by hand, to answer as no healthy driver does.
+"""A driver's library of a few functions, which answer as no healthy driver does.
 
 A function gets what the binding would pass to C: out parameters by reference, arrays as they are.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_void_p, cast
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pynvml
 
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import Library
+from tests.tools import lacks
 
 HANDLE = c_void_p(1)
 NOT_AVAILABLE = 2**64 - 1
@@ -20,23 +22,28 @@ Function = Callable[..., int]
 
 
 def installed(**functions: Function) -> Calls:
-    """Open a library of these functions under the binding; return what asks it."""
+    """Open a library of these functions under the binding; return its calls."""
     Library(library=library(**functions)).open()
     return Calls()
 
 
 def library(**functions: Function) -> SimpleNamespace:
-    """Make a library that can be opened and closed, and has these functions."""
+    """Return a library that can be opened and closed, and has these functions."""
     return SimpleNamespace(nvmlInitWithFlags=answers(0), nvmlShutdown=answers(0), **functions)
 
 
+def compiler() -> str:
+    """Return the path of a C compiler; skip the test without one, or fail it in CI."""
+    return shutil.which("cc") or shutil.which("gcc") or lacks("no C compiler is installed")
+
+
 def answers(code: int) -> Function:
-    """Make a function that returns a code and writes nothing."""
+    """Return a function that returns a code and writes nothing."""
     return lambda *_: code
 
 
 def fills(**fields: int) -> Function:
-    """Make a function that fills the struct of its last argument."""
+    """Return a function that fills the struct of its last argument."""
 
     def function(*arguments: Any) -> int:
         for name, value in fields.items():
@@ -47,7 +54,7 @@ def fills(**fields: int) -> Function:
 
 
 def writes(value: Any) -> Function:
-    """Make a function that writes its last argument, a number by reference."""
+    """Return a function that writes its last argument, a number by reference."""
 
     def function(*arguments: Any) -> int:
         arguments[-1]._obj.value = value
@@ -57,7 +64,7 @@ def writes(value: Any) -> Function:
 
 
 def lists(*records: dict[str, int]) -> Function:
-    """Make a process list."""
+    """Return a process list."""
 
     def function(_handle: Any, count: Any, infos: Any) -> int:
         return _give(records, infos, count)
@@ -66,7 +73,7 @@ def lists(*records: dict[str, int]) -> Function:
 
 
 def samples(*records: dict[str, int], asked: list[int] | None = None) -> Function:
-    """Make a list of utilization samples, whatever the time; ``asked`` notes each time stamp passed."""
+    """Return a list of utilization samples; ``asked`` gets the time stamp of each call."""
 
     def function(_handle: Any, infos: Any, count: Any, since: Any) -> int:
         if asked is not None and infos is None:
@@ -88,12 +95,12 @@ def _give(records: Sequence[dict[str, int]], infos: Any, count: Any) -> int:
 
 
 def context(pid: int, memory: int = 1 << 30, gi: int = NOBODY, ci: int = NOBODY) -> dict[str, int]:
-    """Make an entry of a process list."""
+    """Return an entry of a process list."""
     return {"pid": pid, "usedGpuMemory": memory, "gpuInstanceId": gi, "computeInstanceId": ci}
 
 
 def sample(pid: int, at: int, percent: int) -> dict[str, int]:
-    """Make a record of process utilization at a time in microseconds."""
+    """Return a record of process utilization at a time in microseconds."""
     return {"pid": pid, "timeStamp": at, "smUtil": percent}
 
 
@@ -102,6 +109,6 @@ def address(handle: Any) -> int:
     return cast(handle, c_void_p).value or 0
 
 
-def found(reference: Any) -> Any:
+def handle_of(reference: Any) -> Any:
     """Return the device handle that a call has written."""
     return cast(reference, POINTER(c_void_p))[0]

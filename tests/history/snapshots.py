@@ -1,4 +1,4 @@
-"""Snapshots to keep, and a history whose clock is in the hands of the test."""
+"""Snapshots, and a history whose clock the test sets."""
 
 from collections.abc import Mapping
 
@@ -23,13 +23,13 @@ EVERYTHING = Wanted()
 
 
 def holder(name, **fields) -> ContainerRow:
-    """Make a container of the pod ``name``."""
+    """Return a container of the pod ``name``."""
     ref = ContainerRef("ml", name, "main")
     return ContainerRow(holder=ref, device=fields.pop("device", DeviceKey(UUID)), slices=1, **fields)
 
 
 def gpu(uuid=UUID, *, used=None, up=True, **fields) -> GpuRow:
-    """Make a GPU of 40 GiB of which ``used`` bytes are used."""
+    """Return a GPU of 40 GiB of which ``used`` bytes are used."""
     identity = GpuIdentity(index=int(uuid[-1]), uuid=uuid, model="A100", pci_bus_id="", vendor="nvidia")
     rest = {
         name: fields.pop(name)
@@ -43,14 +43,14 @@ def gpu(uuid=UUID, *, used=None, up=True, **fields) -> GpuRow:
 
 
 def snapshot(at, *containers, gpus=(), sequence=1) -> Snapshot:
-    """Make a snapshot of Unix time ``at``."""
+    """Return a snapshot of Unix time ``at``."""
     return Snapshot(
         timestamp=at, sequence=sequence, node=NodeRow(name="node"), gpus=tuple(gpus), containers=containers
     )
 
 
 class Clocked:
-    """A history that believes what time it is told; ``now`` goes along with what is recorded."""
+    """A history with ``now`` as its clock, which follows what is recorded."""
 
     def __init__(self, kept=3600.0, step=5.0, budget=BUDGET) -> None:
         self.now = START
@@ -65,15 +65,15 @@ class Clocked:
         """Record how much memory pods use."""
         self.poll(at, *(holder(name, memory_used=used) for name, used in uses.items()))
 
-    def tell(self, span, *, end=None, points=240, wanted=EVERYTHING) -> Past:
-        """Tell of the past."""
+    def past(self, span, *, end=None, points=240, wanted=EVERYTHING) -> Past:
+        """Return the past that ends now, or at ``end``."""
         return self.history.read_sync(Ask(span=span, end=end, points=points, wanted=wanted))
 
-    def told(self, name, span, *, field="memory_used_bytes", **rest) -> dict[float, float]:
-        """Tell what is known of a field of one pod: numbers by the Unix time at which their steps begin."""
-        past = self.tell(span, **rest)
-        found = [track for track in past.tracks if track.labels.get("pod") == name]
-        values = found[0].values[field] if found else ()
+    def values(self, name, span, *, field="memory_used_bytes", **rest) -> dict[float, float]:
+        """Return the known values of a field of one pod by the Unix time at which their step begins."""
+        past = self.past(span, **rest)
+        tracks = [track for track in past.tracks if track.labels.get("pod") == name]
+        values = tracks[0].values[field] if tracks else ()
         return {
             past.start + place * past.step: value for place, value in enumerate(values) if value is not None
         }

@@ -20,7 +20,7 @@ PUTS = st.lists(
 
 @given(PUTS)
 def test_a_column_holds_what_was_put(puts) -> None:
-    """Whatever comes and goes, in whatever order: each place has its last value in 32 bits, or none."""
+    """Each place has its last value in 32 bits, or none."""
     column, held = Column(SLOTS), array("f", [math.nan]) * SLOTS
     for at, value in puts:
         column.put(at, value)
@@ -29,8 +29,7 @@ def test_a_column_holds_what_was_put(puts) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7.5])
-def test_what_stays_as_it_is_takes_next_to_nothing(value) -> None:
-    """A field that is never known, or that is always the same, has no cell for each slot."""
+def test_a_constant_takes_no_cell_for_each_slot(value) -> None:
     tracemalloc.start()
     column = Column(720)
     for at in range(720):
@@ -40,14 +39,13 @@ def test_what_stays_as_it_is_takes_next_to_nothing(value) -> None:
     assert taken < 720
 
 
-def test_a_large_past_is_written_without_having_all_of_it_as_numbers_of_python() -> None:
-    """Writing the past of a whole node takes about as much memory as the answer, not several times that."""
+def test_writing_a_large_past_takes_little_memory_beyond_the_answer() -> None:
     clocked = Clocked()
     for place in range(300):
         rows = [holder(f"pod-{number}", compute_used=1 / (number + place + 1)) for number in range(20)]
         clocked.poll(START + place * 5, *rows)
     tracemalloc.start()
-    past = clocked.tell(3600, points=720)
+    past = clocked.past(3600, points=720)
     body = history_json(past)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

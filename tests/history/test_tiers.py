@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,10 +12,8 @@ KEPT = st.floats(min_value=300, max_value=168 * 3600)
 STEP = st.floats(min_value=0.1, max_value=3600)
 
 
-@pytest.mark.slow
 @given(KEPT, STEP)
-def test_tiers_cover_what_is_kept(kept, step) -> None:
-    """The coarsest reaches as far as is kept, and none has more slots than a line has points."""
+def test_tiers_cover_the_retention_in_few_slots(kept, step) -> None:
     tiers = tiers_of(kept, step)
     assert tiers[-1].reach >= kept
     assert tiers[0].step >= step
@@ -25,14 +22,13 @@ def test_tiers_cover_what_is_kept(kept, step) -> None:
 
 
 @given(KEPT, STEP, st.floats(min_value=10, max_value=1e6), st.integers(1, 1440), st.floats(1e9, 4e9))
-def test_a_plan_covers_the_span_in_the_steps_allowed(kept, step, span, points, end) -> None:
-    """The last step holds the end, all together are as long as the span, and no more than allowed."""
+def test_a_plan_covers_the_span_in_the_allowed_steps(kept, step, span, points, end) -> None:
     tiers = tiers_of(kept, step)
-    found = plan(tiers, now=end, end=end, span=span, points=points)
-    assert 1 <= found.steps <= points
-    assert found.steps * found.step >= span * 0.999
-    assert found.start <= end < found.end
-    assert found.end - end <= found.step * 1.001
-    before = plan(tiers, now=end + 1, end=end, span=span, points=points)
-    assert before.start < end <= before.end
-    assert math.isclose(found.step, tiers[found.tier].step * found.each)
+    planned = plan(tiers, now=end, end=end, span=span, points=points)
+    assert 1 <= planned.steps <= points
+    assert planned.steps * planned.step >= span * 0.999
+    assert planned.start <= end < planned.end
+    assert planned.end - end <= planned.step * 1.001
+    ending_before = plan(tiers, now=end + 1, end=end, span=span, points=points)
+    assert ending_before.start < end <= ending_before.end
+    assert math.isclose(planned.step, tiers[planned.tier].step * planned.each)

@@ -97,7 +97,6 @@ def differences(config: dict[str, Any], series: Series) -> tuple[list[str], int]
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_the_values_of_a_profile_are_reported(path: Path) -> None:
-    """Of each GPU at least thirty values, and every one of them is the profile's."""
     config = profile(path)
     different, compared = differences(config, _read(path))
     assert not different, "; ".join(different[:12])
@@ -106,7 +105,7 @@ def test_the_values_of_a_profile_are_reported(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_the_values_of_a_busy_node_are_reported(path: Path, tmp_path: Path) -> None:
-    """GPUs of which each has values of its own: none of them is taken for another's."""
+    """Each GPU has its own values: none is taken for another's."""
     config = busy(profile(path))
     different, compared = differences(config, read(written(config, tmp_path)))
     assert not different, "; ".join(different[:12])
@@ -115,7 +114,6 @@ def test_the_values_of_a_busy_node_are_reported(path: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
 def test_every_gpu_of_a_profile_is_identified(path: Path) -> None:
-    """Model, serial number, bus address and VBIOS of each GPU are the profile's."""
     infos = {
         found["uuid"]: found
         for name, labels in _read(path)

@@ -1,4 +1,4 @@
-"""What the files of a board say, and what it means that one is missing, broken or senseless."""
+"""Readings from the files of a board, also from missing, broken and implausible ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +10,10 @@ from exporter.amd.sysfs_file import LONGEST, Files
 from exporter.demo import amd_tree
 from exporter.model import GpuReading
 from exporter.model.readings import Bar1, Ecc, Memory, PcieLink, Topology
-from tests.hardware.amd.tree import GIB, UUID, Tree, hanging, unreadable
+from tests.hardware.amd.tree import GIB, UUID, Tree, unreadable
 
 
-async def test_every_file_in_its_unit(tree: Tree) -> None:
+async def test_every_file_is_read_in_its_unit(tree: Tree) -> None:
     """Bytes, percent, milliwatts from microwatts, degrees from thousandths, megahertz from hertz."""
     tree.card()
     gpu = await tree.gpu()
@@ -32,8 +32,7 @@ async def test_every_file_in_its_unit(tree: Tree) -> None:
     assert (gpu.up, gpu.sweep, gpu.boot_seconds) == (True, 1, 77.5)
 
 
-async def test_errors_of_memories_by_part_and_in_all(tree: Tree) -> None:
-    """The parts of the GPU count for themselves; together they are the GPU's errors."""
+async def test_ecc_errors_by_part_and_in_all(tree: Tree) -> None:
     tree.card(ras__aca_sdma="ue: 0\nce: 5\nde: 0", ras__event_state="current seqno: 0")
     assert (await tree.gpu()).ecc == Ecc(
         errors={("corrected", "volatile"): 11, ("uncorrected", "volatile"): 1},
@@ -49,9 +48,9 @@ async def test_errors_of_memories_by_part_and_in_all(tree: Tree) -> None:
 
 
 async def test_the_file_that_takes_a_second_is_never_read(tree: Tree) -> None:
-    """The driver measures bandwidth for a second before it answers: here, it never would."""
-    hanging(tree.card() / "pcie_bw")
-    assert (await tree.gpu()).up
+    """The driver measures bandwidth for a second before it answers."""
+    unreadable(tree.card() / "pcie_bw")
+    assert (await tree.read()).errors == {}
 
 
 FIELDS: dict[str, tuple[str, Callable[[GpuReading], object]]] = {
@@ -69,118 +68,91 @@ FIELDS: dict[str, tuple[str, Callable[[GpuReading], object]]] = {
 }
 
 
+@pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("name", FIELDS)
-async def test_a_file_that_is_not_there_costs_its_own_reading(tree: Tree, name: str) -> None:
-    """What a board does not have is not known, and no error; all else is read."""
-    (tree.card() / name).unlink()
+async def test_a_missing_or_unreadable_file_costs_its_reading(tree: Tree, name: str, exists: bool) -> None:
+    """An unreadable one is counted, a missing one is no error."""
+    path = tree.card() / name
+    path.unlink()
+    if exists:
+        unreadable(path)
     reading = await tree.read()
-    assert FIELDS[name][1](reading.gpus[0]) is None
-    assert reading.errors == {}
-    others = [
-        read(reading.gpus[0]) for other, (_, read) in FIELDS.items() if FIELDS[other][0] != FIELDS[name][0]
-    ]
-    assert None not in others
-
-
-@pytest.mark.parametrize("name", FIELDS)
-async def test_a_file_that_cannot_be_read_is_counted(tree: Tree, name: str) -> None:
-    """A failure costs its own reading too, and stands among the errors of its GPU."""
-    unreadable(tree.card() / name)
-    reading = await tree.read()
-    assert FIELDS[name][1](reading.gpus[0]) is None
-    assert [(error, count) for (_, _, error), count in reading.errors.items()] == [("EISDIR", 1)]
-    assert [file for _, file, _ in reading.errors] == [f"sysfs {Path(name).name}"]
-    others = [
-        read(reading.gpus[0]) for other, (_, read) in FIELDS.items() if FIELDS[other][0] != FIELDS[name][0]
-    ]
-    assert None not in others
+    counted = {(name, error): count for (_, name, error), count in reading.errors.items()}
+    assert counted == ({(f"sysfs {path.name}", "EISDIR"): 1} if exists else {})
+    lost = FIELDS[name][0]
+    assert {kind for kind, value in FIELDS.values() if value(reading.gpus[0]) is None} == {lost}
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "-", "12.5", "0x10", "1" * 30, "\xff\xfe", "\u0663"])
-async def test_what_is_no_number_is_not_known(tree: Tree, text: str) -> None:
-    """A reading is a whole number or nothing."""
+async def test_a_reading_that_is_no_integer_is_unknown(tree: Tree, text: str) -> None:
     tree.card(gpu_busy_percent=text, mem_info_vram_used=text, pcie_replay_count=text)
     gpu = await tree.gpu()
     assert (gpu.utilization_percent, gpu.memory, gpu.pcie_replays) == (None, None, None)
 
 
-async def test_figures_that_cannot_be_are_not_told(tree: Tree) -> None:
-    """More memory used than there is, and more than all of the time."""
-    tree.card(gpu_busy_percent="101", mem_info_vram_used=str(65 * GIB))
-    gpu = await tree.gpu()
-    assert (gpu.utilization_percent, gpu.memory) == (None, None)
-
-
-async def test_the_second_gpu_of_a_board_has_no_power_of_its_own(tree: Tree) -> None:
-    """It says 0 of its draw and of every limit: the first one is metered for both."""
-    zeros = {f"hwmon__hwmon6__{name}": "0" for name in ("power1_average", "power1_cap", "power1_cap_max")}
-    tree.card(**zeros, hwmon__hwmon6__power1_cap_default="0")
-    gpu = await tree.gpu()
-    assert (gpu.power_milliwatts, gpu.power_parts_milliwatts, gpu.power_limits_milliwatts) == (None, {}, {})
-
-
-async def test_power_as_it_is_now_where_there_is_no_average(tree: Tree) -> None:
-    """From MI300 on the driver tells the power of the moment."""
-    tree.card(hwmon__hwmon6__power1_average=None, hwmon__hwmon6__power1_input="512000000")
-    gpu = await tree.gpu()
-    assert (gpu.power_milliwatts, gpu.power_parts_milliwatts) == (512_000, {"instant": 512_000})
-
-
-async def test_the_hottest_spot_where_the_edge_has_no_sensor(tree: Tree) -> None:
-    """From MI300 on there is no sensor at the edge."""
-    tree.card(hwmon__hwmon6__temp1_label=None, hwmon__hwmon6__temp1_input=None)
-    assert (await tree.gpu()).temperature_celsius == 63
-
-
-async def test_a_fan_that_only_tells_how_it_is_driven(tree: Tree) -> None:
-    """Pulse width goes from 0 to 255."""
-    tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__pwm1="102")
-    assert (await tree.gpu()).fan_percent == 40
-
-
-async def test_a_passive_board_has_no_fan(tree: Tree) -> None:
-    """No speed is not speed 0."""
-    tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__fan1_max=None)
-    assert (await tree.gpu()).fan_percent is None
-
-
-async def test_sensors_of_something_else_are_left_alone(tree: Tree) -> None:
-    """A device can carry monitors of other drivers."""
-    tree.card(hwmon__hwmon6__name="jc42")
-    gpu = await tree.gpu()
-    assert (gpu.power_milliwatts, gpu.temperature_celsius, gpu.clocks_megahertz) == (None, None, {})
+HWMON = "hwmon__hwmon6__"
 
 
 @pytest.mark.parametrize(
-    ("speed", "generation"),
-    [("2.5 GT/s PCIe", 1), ("8.0 GT/s PCIe", 3), ("64.0 GT/s PCIe", 6), ("Unknown", None)],
+    ("changes", "expected"),
+    [
+        # The second GPU of a board reports 0: the first one is measured for both.
+        (
+            dict.fromkeys(("power1_average", "power1_cap", "power1_cap_max", "power1_cap_default"), "0"),
+            {"power_milliwatts": None, "power_parts_milliwatts": {}, "power_limits_milliwatts": {}},
+        ),
+        # From MI300 on there is no average, and no sensor at the edge.
+        (
+            {"power1_average": None, "power1_input": "512000000"},
+            {"power_milliwatts": 512_000, "power_parts_milliwatts": {"instant": 512_000}},
+        ),
+        ({"temp1_label": None, "temp1_input": None}, {"temperature_celsius": 63}),
+        # A fan without speed has a pulse width from 0 to 255; a passive board has none.
+        ({"fan1_input": None, "pwm1": "102"}, {"fan_percent": 40}),
+        ({"fan1_input": None, "fan1_max": None}, {"fan_percent": None}),
+        # The sensors are those of another driver.
+        ({"name": "jc42"}, {"power_milliwatts": None, "temperature_celsius": None, "clocks_megahertz": {}}),
+    ],
+    ids=["second GPU", "instant power", "hotspot", "pulse width", "no fan", "other driver"],
 )
-async def test_the_generation_of_the_link(tree: Tree, speed: str, generation: int | None) -> None:
-    """The kernel prints the speed of a lane."""
-    tree.card(current_link_speed=speed)
-    link = (await tree.gpu()).pcie_link
-    assert link is not None
-    assert link.generation == generation
+async def test_sensors(tree: Tree, changes: dict[str, str | None], expected: dict[str, object]) -> None:
+    tree.card(**{f"{HWMON}{name}": value for name, value in changes.items()})
+    gpu = await tree.gpu()
+    assert {name: getattr(gpu, name) for name in expected} == expected
 
 
-async def test_a_node_without_numa(tree: Tree) -> None:
-    """The kernel says -1 where it does not know the node."""
-    tree.card(numa_node="-1")
-    assert (await tree.gpu()).topology == Topology(numa_node=None, cpus="16-31,48-63")
+@pytest.mark.parametrize(
+    ("changes", "read", "expected"),
+    [
+        ({"gpu_busy_percent": "101"}, lambda gpu: gpu.utilization_percent, None),
+        ({"mem_info_vram_used": str(65 * GIB)}, lambda gpu: gpu.memory, None),
+        ({"current_link_speed": "2.5 GT/s PCIe"}, lambda gpu: gpu.pcie_link.generation, 1),
+        ({"current_link_speed": "8.0 GT/s PCIe"}, lambda gpu: gpu.pcie_link.generation, 3),
+        ({"current_link_speed": "64.0 GT/s PCIe"}, lambda gpu: gpu.pcie_link.generation, 6),
+        ({"current_link_speed": "Unknown"}, lambda gpu: gpu.pcie_link.generation, None),
+        ({"numa_node": "-1"}, lambda gpu: gpu.topology, Topology(numa_node=None, cpus="16-31,48-63")),
+    ],
+)
+async def test_values_that_need_an_interpretation(
+    tree: Tree, changes: dict[str, str], read: Callable[[GpuReading], object], expected: object
+) -> None:
+    tree.card(**changes)
+    assert read(await tree.gpu()) == expected
 
 
-async def test_a_suspended_gpu_is_not_woken_up(tree: Tree) -> None:
-    """Reading a sensor would resume it; here, it would wait for ever."""
+async def test_sensors_of_a_suspended_gpu_are_not_read(tree: Tree) -> None:
+    """Reading one would resume it."""
     device = tree.card(power__runtime_status="suspended")
     for name in ("gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon6/power1_average"):
-        hanging(device / name)
-    gpu = await tree.gpu()
+        unreadable(device / name)
+    reading = await tree.read()
+    (gpu,) = reading.gpus
+    assert reading.errors == {}
     assert (gpu.up, gpu.identity.uuid, gpu.memory, gpu.power_milliwatts) == (True, UUID, None, None)
     assert "suspended" in gpu.withheld["core"]
 
 
-async def test_a_card_that_says_nothing_is_down(tree: Tree) -> None:
-    """Only the bus still knows it: its driver has given it up."""
+async def test_a_card_without_any_reading_is_down(tree: Tree) -> None:
     device = tree.card()
     for name in ("gpu_busy_percent", "mem_busy_percent", "pcie_replay_count"):
         (device / name).unlink()
@@ -190,8 +162,8 @@ async def test_a_card_that_says_nothing_is_down(tree: Tree) -> None:
     assert (gpu.up, gpu.identity.uuid, gpu.pcie_link) == (False, UUID, None)
 
 
-async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
-    """Energy is in the table only; activity, power and heat are there too, and the files go first."""
+async def test_the_metrics_table_fills_missing_files(tree: Tree) -> None:
+    """Files are preferred; energy is in the table only."""
     values = {
         "average_gfx_activity": 33,
         "average_umc_activity": 12,
@@ -214,22 +186,21 @@ async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(("version", "joules"), [(90010, 25), (100300, None)])
-async def test_energy_in_an_unknown_unit_is_not_told(tree: Tree, version: int, joules: int | None) -> None:
-    """Tables before 1.4 do not say what they count in; only of the MI100 and MI200 boards it is known."""
+async def test_energy_in_an_unknown_unit_is_unknown(tree: Tree, version: int, joules: int | None) -> None:
+    """Tables before 1.4 do not name the unit; it is known of MI100 and MI200 only."""
     tree.card(gpu_metrics=amd_tree.table("1.3", {"energy_accumulator": 65536 * 25}))
     tree.node(gfx_target_version=version)
     assert (await tree.gpu()).energy_millijoules == (None if joules is None else joules * 1000)
 
 
-def test_a_file_without_end_is_cut(tree: Tree) -> None:
-    """No file of sysfs is long."""
+def test_a_file_without_end_is_truncated(tree: Tree) -> None:
     path = tree.write("endless", b"1" * (LONGEST + 1))
     content = Files().content(path)
     assert content is not None
     assert len(content) == LONGEST
 
 
-def test_the_place_of_a_card_as_kfd_counts_it() -> None:
-    """Bus and device are the upper bits of sixteen; the function tells partitions apart."""
+def test_the_location_of_a_card_is_that_of_kfd() -> None:
+    """Without the function, which differs between partitions."""
     card = Card(index=0, path=Path(), address="0001:c6:1f.3", render_minor=None)
     assert card.location == (1, 0xC6F8)

@@ -1,4 +1,4 @@
-"""Which AMD GPUs there are, and who they are."""
+"""Which AMD GPUs there are, and their identities."""
 
 import pytest
 
@@ -7,14 +7,13 @@ from tests.hardware.amd.tree import ADDRESS, BOARD, UUID, Tree
 
 
 async def test_a_node_without_gpus_is_no_error(tree: Tree) -> None:
-    """Without a sysfs of graphics there is nothing, and nothing failed."""
     reading = await tree.read()
     assert (reading.gpus, reading.gpu_count, reading.errors) == ((), 0, {})
     assert reading.driver.driver_version is None
 
 
-async def test_who_a_card_is(tree: Tree) -> None:
-    """The UUID is the unique id as ROCm writes it, the PCI address is spelled as for any GPU."""
+async def test_the_identity_of_a_card(tree: Tree) -> None:
+    """The UUID is the unique id as ROCm writes it."""
     tree.card()
     tree.node()
     tree.write("module/amdgpu/version", "6.10.5")
@@ -37,49 +36,45 @@ async def test_who_a_card_is(tree: Tree) -> None:
     ("version", "architecture"),
     [(90402, "gfx942"), (90500, "gfx950"), (110001, "gfx1101"), (100300, "gfx1030"), (0, None)],
 )
-async def test_the_architecture_is_spelled_as_compilers_do(
+async def test_the_architecture_is_written_as_by_compilers(
     tree: Tree, version: int, architecture: str | None
 ) -> None:
-    """The number of KFD has two decimal digits for each part of the name."""
     tree.card()
     tree.node(gfx_target_version=version)
     assert (await tree.gpu()).identity.architecture == architecture
 
 
-@pytest.mark.parametrize("unique_id", [None, "0", "0000000000000000", "none"])
-async def test_a_card_without_unique_id_is_named_by_its_address(tree: Tree, unique_id: str | None) -> None:
-    """Boards for desktops have no unique id, or one of zeros."""
-    tree.card(unique_id=unique_id)
-    assert (await tree.gpu()).identity.uuid == f"GPU-{ADDRESS}"
-
-
-async def test_a_short_unique_id_has_sixteen_digits(tree: Tree) -> None:
-    """Leading zeros count: ROCm writes them."""
-    tree.card(unique_id="0x1c3d5e")
-    assert (await tree.gpu()).identity.uuid == "GPU-00000000001c3d5e"
+def integrated(form: int) -> bytes:
+    """Return the metrics table of integrated graphics, of a format."""
+    return bytes((128, 0, form, 1)) + b"\xff" * 124
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "model"),
-    [(None, "0x740f", "AMD 0x740f"), ("", "0x740f", "AMD 0x740f"), (None, None, "AMD GPU")],
+    ("changes", "uuid", "model"),
+    [
+        ({"unique_id": None}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        ({"unique_id": "0"}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        ({"unique_id": "0000000000000000"}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        ({"unique_id": "none"}, f"GPU-{ADDRESS}", BOARD["product_name"]),
+        # ROCm writes leading zeros.
+        ({"unique_id": "0x1c3d5e"}, "GPU-00000000001c3d5e", BOARD["product_name"]),
+        ({"product_name": None}, UUID, "AMD 0x740f"),
+        ({"product_name": ""}, UUID, "AMD 0x740f"),
+        ({"product_name": None, "device": None}, UUID, "AMD GPU"),
+        ({"product_name": None, "gpu_metrics": integrated(1)}, UUID, "AMD 0x740f"),
+        ({"product_name": None, "gpu_metrics": integrated(2)}, UUID, "AMD integrated graphics 0x740f"),
+    ],
 )
-async def test_a_board_that_does_not_tell_its_name(
-    tree: Tree, name: str | None, device: str | None, model: str
+async def test_a_card_without_unique_id_or_name(
+    tree: Tree, changes: dict[str, str | bytes | None], uuid: str, model: str
 ) -> None:
-    """It is called by the number of its device."""
-    tree.card(product_name=name, device=device)
-    assert (await tree.gpu()).identity.model == model
+    """Its UUID is the address, and its model the device number."""
+    tree.card(**changes)
+    identity = (await tree.gpu()).identity
+    assert (identity.uuid, identity.model) == (uuid, model)
 
 
-@pytest.mark.parametrize(("form", "model"), [(1, "AMD 0x164e"), (2, "AMD integrated graphics 0x164e")])
-async def test_graphics_inside_of_a_processor(tree: Tree, form: int, model: str) -> None:
-    """They have a table of metrics of their own format, and are no board."""
-    table = bytes((128, 0, form, 1)) + b"\xff" * 124
-    tree.card(product_name=None, device="0x164e", gpu_metrics=table)
-    assert (await tree.gpu()).identity.model == model
-
-
-async def test_what_is_no_card_of_amd(tree: Tree) -> None:
+async def test_other_devices_are_no_amd_cards(tree: Tree) -> None:
     """Connectors, the console's card, an old driver, a card given to a virtual machine, and partitions."""
     tree.card(2)
     for name, content in BOARD.items():
@@ -94,12 +89,11 @@ async def test_what_is_no_card_of_amd(tree: Tree) -> None:
     assert [gpu.identity.uuid for gpu in (await tree.read()).gpus] == [UUID]
 
 
-async def test_cards_are_counted_by_their_number(tree: Tree) -> None:
-    """Card 10 comes after card 2, and the index has no holes."""
+async def test_cards_are_sorted_by_number_and_indices_have_no_gaps(tree: Tree) -> None:
     tree.card(10, uevent="DRIVER=amdgpu\nPCI_SLOT_NAME=0001:c6:00.0", unique_id="a" * 16)
     tree.card(2, 136)
-    found = [gpu.identity for gpu in (await tree.read()).gpus]
-    assert [(each.index, each.pci_bus_id) for each in found] == [
+    reading = await tree.read()
+    assert [(gpu.identity.index, gpu.identity.pci_bus_id) for gpu in reading.gpus] == [
         (0, "00000000:19:00.0"),
         (1, "00000001:C6:00.0"),
     ]

@@ -3,10 +3,9 @@
 The module here stands in for the real one, with the functions, arguments and answers that it has.
 """
 
-import asyncio
 import os
+import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,9 @@ import pytest
 
 from exporter.demo import amd_tree
 from exporter.model.readings import Ecc
-from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
+from tests.hardware.amd.conftest import Stuck
+from tests.hardware.amd.tree import ADDRESS, UUID, Tree
+from tests.hardware.hanging import CALL_TIMEOUT
 
 Install = Callable[[str], int]
 STAND_IN = """
@@ -65,7 +66,7 @@ raise KeyError("ROCM_HOME")
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Give what writes a module that is found as amdsmi; it is forgotten afterwards."""
+    """Return a function that writes the module amdsmi."""
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -75,14 +76,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def bare(tree: Tree) -> None:
-    """Write a card that tells neither energy nor errors nor limits."""
+    """Write a first card that reports neither energy nor errors nor limits."""
+    shutil.rmtree(tree.device(), ignore_errors=True)
     limits = ("", "_default", "_min", "_max")
     missing = {f"hwmon__hwmon6__power1_cap{limit}": None for limit in limits}
     tree.card(**missing, ras__umc_err_count=None, ras__gfx_err_count=None)
 
 
-async def test_it_fills_what_the_files_lack(tree: Tree, install: Install) -> None:
-    """Energy in microjoules by its own resolution, errors in all, limits from microwatts."""
+async def test_amdsmi_fills_what_files_lack(tree: Tree, install: Install) -> None:
     install(STAND_IN)
     bare(tree)
     reading = await tree.read()
@@ -94,8 +95,7 @@ async def test_it_fills_what_the_files_lack(tree: Tree, install: Install) -> Non
     assert sys.modules["amdsmi"].CALLS == ["init", "shut down"]
 
 
-async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
-    """The library is asked for what is missing, here the energy alone."""
+async def test_files_are_preferred_to_amdsmi(tree: Tree, install: Install) -> None:
     install(STAND_IN)
     tree.card()
     gpu = await tree.gpu()
@@ -105,8 +105,8 @@ async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
     assert gpu.power_limits_milliwatts["min"] == 0
 
 
-async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tree, install: Install) -> None:
-    """The two count in different units: energy that the table has told once is the table's, or unknown."""
+async def test_energy_never_changes_from_the_table_to_amdsmi(tree: Tree, install: Install) -> None:
+    """The two count in different units."""
     install(STAND_IN)
     table = amd_tree.table("1.6", {"energy_accumulator": 65536 * 25})
     tree.card(gpu_metrics=table)
@@ -114,11 +114,9 @@ async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tre
     for content, energy in ((table, 25_000), (b"", None), (table, 25_000)):
         (tree.device() / "gpu_metrics").write_bytes(content)
         assert (await amd.read()).gpus[0].energy_millijoules == energy
-    await amd.close()
 
 
-async def test_one_question_that_fails_costs_its_own_answer(tree: Tree, install: Install) -> None:
-    """An error, and an answer of another form: both are counted, and the rest is told."""
+async def test_a_failing_function_costs_its_own_reading(tree: Tree, install: Install) -> None:
     install(WITHOUT_ENERGY)
     bare(tree)
     reading = await tree.read()
@@ -132,10 +130,9 @@ async def test_one_question_that_fails_costs_its_own_answer(tree: Tree, install:
 
 
 @pytest.mark.parametrize("content", [NO_NATIVE_HALF, "raise OSError", "amdsmi_init = None", None])
-async def test_a_library_that_does_not_work_costs_nothing(
+async def test_a_library_that_does_not_work_costs_nothing_and_prints_nothing(
     tree: Tree, install: Install, capfd: pytest.CaptureFixture[str], content: str | None
 ) -> None:
-    """It is passed over, and what it prints does not end up in our own output."""
     if content is not None:
         install(content)
     bare(tree)
@@ -145,55 +142,44 @@ async def test_a_library_that_does_not_work_costs_nothing(
 
 
 @pytest.mark.parametrize("function", ["amdsmi_init()", "amdsmi_get_gpu_device_bdf(handle)"])
-async def test_a_library_that_hangs_costs_what_it_alone_would_tell(
-    tree: Tree, install: Install, tmp_path: Path, function: str
+async def test_a_library_that_hangs_costs_its_own_readings_until_it_returns(
+    two: Tree, install: Install, tmp_path: Path, stuck: Stuck, function: str
 ) -> None:
-    """Cards are read without it, whichever it hangs at, and with it once its call has returned."""
-    # Threads of the same name may be left by what ran before in this process.
-    earlier = set(threading.enumerate())
-    stuck = tmp_path / "stuck"
-    hanging(stuck)
-    install(f"{STAND_IN}\ndef {function}:\n    open({str(stuck)!r}).close()\n    return {ADDRESS!r}\n")
-    bare(tree)
-    tree.second()
-    amd = tree.source(call_timeout=0.2)
+    file = stuck.hang(tmp_path / "stuck")
+    file.touch()
+    hang = f"import pathlib; pathlib.Path({str(file)!r}).open().close()"
+    install(f"{STAND_IN}\ndef {function}:\n    {hang}\n    return {ADDRESS!r}\n")
+    bare(two)
+    amd = two.source(call_timeout=CALL_TIMEOUT)
     for _ in range(2):
-        found = await amd.read()
-        assert [gpu.up for gpu in found.gpus] == [True, True]
-        assert found.gpus[0].energy_millijoules is None
-        assert {error for _, _, error in found.errors} == {"Hangs"}
-    (stuck_thread, *_) = (
-        thread for thread in threading.enumerate() if thread.name == "amd" and thread not in earlier
-    )
-    release(stuck)
-    stuck.unlink()
-    stuck.write_text("")
-    await asyncio.to_thread(stuck_thread.join)
+        reading = await amd.read()
+        assert [gpu.up for gpu in reading.gpus] == [True, True]
+        assert reading.gpus[0].energy_millijoules is None
+        assert {error for _, _, error in reading.errors} == {"Hangs"}
+    stuck.release(file)
+    await stuck.settle()
     assert (await amd.read()).gpus[0].energy_millijoules == 30_600
-    await amd.close()
 
 
-async def test_it_is_tried_once(tree: Tree, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that did not work is not imported at every sweep."""
+async def test_a_library_that_failed_is_imported_once(
+    tree: Tree, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRIES", "")
     install("import os\nos.environ['TRIES'] += 'x'\nraise OSError")
     bare(tree)
     amd = tree.source()
     await amd.read()
     await amd.read()
-    await amd.close()
     assert os.environ["TRIES"] == "x"
 
 
-async def test_nothing_is_loaded_where_nothing_lacks_or_no_gpu_is(tree: Tree, install: Install) -> None:
-    """A node without AMD GPUs never sees the library."""
+async def test_a_node_without_amd_gpus_does_not_import_the_library(tree: Tree, install: Install) -> None:
     install(STAND_IN)
     await tree.read()
     assert "amdsmi" not in sys.modules
 
 
-async def test_a_gpu_that_the_library_does_not_know(tree: Tree, install: Install) -> None:
-    """It is matched by its PCI address."""
+async def test_a_gpu_that_amdsmi_does_not_list_has_no_values_from_it(tree: Tree, install: Install) -> None:
     install(STAND_IN.replace(ADDRESS, "0000:99:00.0"))
     bare(tree)
     gpu = await tree.gpu()

@@ -1,4 +1,4 @@
-"""GPUs that are cut: the partitions, what they are called, what is theirs, and who runs in them."""
+"""Partitioned GPUs: names, sizes and processes of the partitions."""
 
 import shutil
 
@@ -11,10 +11,7 @@ from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
 
 @pytest.mark.parametrize("shift", [0, 28])
 async def test_the_eight_partitions_of_an_mi300x(tree: Tree, shift: int) -> None:
-    """The first is named by the card's address, each other by its own device; all are as large.
-
-    Kernels tell them apart by the function number of their location, some by its highest bits.
-    """
+    """Kernels tell them apart by the function number of their location, some by its highest bits."""
     tree.partitions(8, shift=shift)
     gpu = await tree.gpu()
     assert (gpu.mig_enabled, gpu.mig_slices, gpu.mig_complete) == (True, 8, True)
@@ -31,8 +28,7 @@ async def test_the_eight_partitions_of_an_mi300x(tree: Tree, shift: int) -> None
     assert not any(part.memory_shared for part in gpu.mig)
 
 
-async def test_half_a_gpu(tree: Tree) -> None:
-    """A partition of two has half of the memory and of the compute units."""
+async def test_a_partition_of_two_has_half_of_the_gpu(tree: Tree) -> None:
     tree.partitions(2, "NPS2")
     gpu = await tree.gpu()
     assert gpu.mig is not None
@@ -43,8 +39,8 @@ async def test_half_a_gpu(tree: Tree) -> None:
     assert gpu.mig[1].memory == Memory(total=96 * GIB, used=0, free=96 * GIB)
 
 
-async def test_functions_of_one_device_are_gpus_of_their_own(tree: Tree) -> None:
-    """Virtual functions share bus and device: each has its own node, and its own processes."""
+async def test_functions_of_one_device_are_separate_gpus(tree: Tree) -> None:
+    """Virtual functions share bus and device."""
     for number, unique in enumerate((0xA, 0xB)):
         event = f"DRIVER=amdgpu\nPCI_SLOT_NAME=0000:19:00.{number}"
         tree.card(number, 128 + number, uevent=event, unique_id=f"{unique:016x}")
@@ -61,8 +57,7 @@ async def test_functions_of_one_device_are_gpus_of_their_own(tree: Tree) -> None
     assert (second.mig_enabled, second.process_utilization) == (False, {7: 50.0})
 
 
-async def test_one_partition_is_a_whole_gpu(tree: Tree) -> None:
-    """In SPX mode, processes are the GPU's."""
+async def test_a_gpu_in_spx_mode_is_whole(tree: Tree) -> None:
     tree.partitions(1)
     tree.process(7, GIB, 152)
     gpu = await tree.gpu()
@@ -71,8 +66,8 @@ async def test_one_partition_is_a_whole_gpu(tree: Tree) -> None:
     assert gpu.process_utilization == {7: 50.0}
 
 
-async def test_processes_run_in_their_partition(tree: Tree) -> None:
-    """A process has memory where it runs; its share is of the whole GPU's compute units."""
+async def test_processes_are_attributed_to_their_partition(tree: Tree) -> None:
+    """Their share is of the compute units of the whole GPU."""
     tree.partitions(8)
     tree.process(7, 3 * GIB, 38, GPU_ID)
     tree.process(7, 0, 0, GPU_ID + 1)
@@ -87,22 +82,19 @@ async def test_processes_run_in_their_partition(tree: Tree) -> None:
     assert (third.processes, third.process_utilization) == ((), {})
 
 
-async def test_how_busy_each_partition_is(tree: Tree) -> None:
-    """The table of metrics tells it by partition, in their order."""
+async def test_activity_by_partition_comes_from_the_metrics_table(tree: Tree) -> None:
     device = tree.partitions(4)
     tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[10, 30], [0, 0], [100, 99], [7, 8]]))
     assert [part.utilization_percent for part in (await tree.gpu()).mig or ()] == [20, 0, 100, 8]
 
 
-async def test_a_table_of_another_cut_says_nothing_of_this_one(tree: Tree) -> None:
-    """The GPU was cut anew between two reads."""
+async def test_a_table_of_another_partitioning_is_ignored(tree: Tree) -> None:
     device = tree.partitions(4)
     tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[10]] * 8))
     assert {part.utilization_percent for part in (await tree.gpu()).mig or ()} == {None}
 
 
-async def test_partitions_without_kfd_are_not_known(tree: Tree) -> None:
-    """The GPU is cut, into what cannot be told: that is not a GPU without partitions."""
+async def test_partitions_without_kfd_are_unknown(tree: Tree) -> None:
     tree.partitions(8)
     shutil.rmtree(tree.kfd)
     gpu = await tree.gpu()
@@ -110,38 +102,26 @@ async def test_partitions_without_kfd_are_not_known(tree: Tree) -> None:
     assert (gpu.up, gpu.processes) == (True, None)
 
 
-async def test_a_partition_without_name_is_left_out(tree: Tree) -> None:
-    """Nobody could be said to hold it, so the list says that it is not complete."""
+async def test_a_partition_without_name_makes_the_list_incomplete(tree: Tree) -> None:
     tree.partitions(2)
     shutil.rmtree(tree.sys / "devices/platform/amdgpu_xcp_21")
     gpu = await tree.gpu()
     assert ([part.uuid for part in gpu.mig or ()], gpu.mig_complete) == (["0000:19:00.0"], False)
 
 
-async def test_devices_of_partitions_that_are_not_there(tree: Tree) -> None:
-    """A GPU has devices for eight partitions, however it is cut."""
-    tree.partitions(2)
-    assert len((await tree.gpu()).mig or ()) == 2
-
-
-async def test_a_gpu_that_is_cut_anew_is_read_anew(tree: Tree) -> None:
-    """KFD counts up whenever its list changes; until then the list is not read again."""
+async def test_a_new_partitioning_is_read_when_kfd_counts_up(tree: Tree) -> None:
     tree.partitions(2)
     counter = tree.write(tree.kfd / "topology/generation_id", "4")
     source = tree.source()
-    try:
-        assert len((await source.read()).gpus[0].mig or ()) == 2
-        for folder in (tree.kfd / "topology/nodes").iterdir():
-            shutil.rmtree(folder)
-        assert len((await source.read()).gpus[0].mig or ()) == 2
-        tree.write(counter, "5")
-        assert (await source.read()).gpus[0].mig is None
-    finally:
-        await source.close()
+    assert len((await source.read()).gpus[0].mig or ()) == 2
+    for folder in (tree.kfd / "topology/nodes").iterdir():
+        shutil.rmtree(folder)
+    assert len((await source.read()).gpus[0].mig or ()) == 2
+    tree.write(counter, "5")
+    assert (await source.read()).gpus[0].mig is None
 
 
-async def test_memory_of_unknown_use_is_not_known(tree: Tree) -> None:
-    """One process that does not tell spoils the sum of its partition, and of no other."""
+async def test_unknown_memory_of_a_process_makes_its_partition_unknown(tree: Tree) -> None:
     tree.partitions(2)
     tree.process(7, GIB, 3, GPU_ID)
     unreadable(tree.kfd / f"proc/8/vram_{GPU_ID + 1}")
@@ -152,16 +132,14 @@ async def test_memory_of_unknown_use_is_not_known(tree: Tree) -> None:
     assert "processes" in gpu.withheld
 
 
-async def test_more_than_all_memory_is_not_believed(tree: Tree) -> None:
-    """What contradicts itself is not told."""
+async def test_memory_beyond_the_partition_is_unknown(tree: Tree) -> None:
     tree.partitions(2)
     tree.process(7, 97 * GIB, 3, GPU_ID)
     assert ((await tree.gpu()).mig or ())[0].memory is None
 
 
 @pytest.mark.parametrize("heap", ["0", "4"])
-async def test_memory_that_is_no_frame_buffer_does_not_count(tree: Tree, heap: str) -> None:
-    """Nodes have banks of other kinds too."""
+async def test_banks_of_other_kinds_are_not_memory(tree: Tree, heap: str) -> None:
     tree.partitions(2)
     tree.write(tree.kfd / "topology/nodes/1/mem_banks/1/properties", f"heap_type {heap}\nsize_in_bytes 65536")
     tree.write(tree.kfd / "topology/nodes/1/mem_banks/2/properties", "heap_type 2\nsize_in_bytes 4096")
@@ -171,8 +149,7 @@ async def test_memory_that_is_no_frame_buffer_does_not_count(tree: Tree, heap: s
 
 
 @pytest.mark.parametrize("missing", ["location_id", "drm_render_minor"])
-async def test_a_node_that_does_not_say_where_it_sits(tree: Tree, missing: str) -> None:
-    """It is the node of no card, or has no name: either way it is not put in another one's place."""
+async def test_a_kfd_node_without_location_or_name_is_left_out(tree: Tree, missing: str) -> None:
     tree.partitions(4)
     path = tree.kfd / "topology/nodes/2/properties"
     lines = path.read_text().splitlines()
@@ -181,8 +158,7 @@ async def test_a_node_that_does_not_say_where_it_sits(tree: Tree, missing: str) 
     assert names == ["0000:19:00.0", "amdgpu_xcp_22", "amdgpu_xcp_23"]
 
 
-async def test_partitions_that_a_container_may_not_see(tree: Tree) -> None:
-    """KFD refuses the nodes of devices that are not its own: the others are no larger part for that."""
+async def test_partitions_that_a_container_may_not_see_are_left_out(tree: Tree) -> None:
     device = tree.partitions(8)
     tree.process(7, GIB, 38, GPU_ID + 2)
     for number in (1, 2, 4, 5, 6, 7, 8):
@@ -195,4 +171,4 @@ async def test_partitions_that_a_container_may_not_see(tree: Tree) -> None:
     assert part.process_utilization is None
     tree.write(device / "gpu_metrics", amd_tree.table("1.6", {}, [[place] for place in range(8)]))
     gpu = await tree.gpu()
-    assert (gpu.mig_slices, [each.utilization_percent for each in gpu.mig or ()]) == (8, [2])
+    assert (gpu.mig_slices, [part.utilization_percent for part in gpu.mig or ()]) == (8, [2])

@@ -1,8 +1,7 @@
-"""AMD's GPUs as a source: one thread, each card by itself, and what is left of one that does not answer."""
+"""AMD GPUs as a source: one thread, each card by itself, and what is known of one that does not answer."""
 
 import asyncio
 import shutil
-import threading
 
 import pytest
 
@@ -10,159 +9,110 @@ from exporter.amd import AmdSource
 from exporter.amd.amd_source import CardReader
 from exporter.amd.cards import Card
 from exporter.model import GpuReading, HardwareReading
-from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, hanging, release, unreadable
+from tests.hardware.amd.conftest import Stuck
+from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, unreadable
+from tests.hardware.hanging import CALL_TIMEOUT
+from tests.waiting import wait_until_async
 
 OTHER = f"GPU-{'b' * 16}"
 
 
-@pytest.fixture
-def two(tree: Tree) -> Tree:
-    """Give a node with two cards."""
-    tree.card()
-    tree.second()
-    return tree
-
-
 async def published(amd: AmdSource, uuid: str, sweep: int) -> HardwareReading:
-    """Wait until a GPU's reading of a sweep is published."""
-    for _ in range(5000):
-        latest = amd.latest
-        if latest and any(gpu.identity.uuid == uuid and gpu.sweep == sweep for gpu in latest.gpus):
-            return latest
-        await asyncio.sleep(0.001)
-    raise TimeoutError
+    """Return what is published once it has a GPU's reading of a sweep."""
+    await wait_until_async(
+        lambda: any((gpu.identity.uuid, gpu.sweep) == (uuid, sweep) for gpu in amd.latest.gpus)
+    )
+    return amd.latest
 
 
-def threads() -> int:
-    """Count the threads that read cards."""
-    return sum(thread.name == "amd" for thread in threading.enumerate())
-
-
-async def one_thread() -> None:
-    """Wait until the one that was left behind has ended."""
-    for _ in range(5000):
-        if threads() == 1:
-            return
-        await asyncio.sleep(0.001)
-    raise TimeoutError
-
-
-async def test_a_card_that_hangs_does_not_hide_the_one_before(two: Tree) -> None:
-    """What is read is published card by card, while the thread still waits for the next one."""
+async def test_cards_are_published_one_by_one(two: Tree, stuck: Stuck) -> None:
+    """Also while the next one hangs."""
     amd = two.source()
-    stuck = two.device(1) / "mem_info_vram_used"
-    hanging(stuck)
+    file = stuck.hang(two.device(1) / "mem_info_vram_used")
     reading = asyncio.ensure_future(amd.read())
     latest = await published(amd, UUID, 1)
     assert [gpu.identity.uuid for gpu in latest.gpus] == [UUID]
     assert not reading.done()
-    release(stuck)
+    stuck.release(file)
     assert [gpu.identity.uuid for gpu in (await reading).gpus] == [UUID, OTHER]
-    await amd.close()
 
 
-async def test_the_older_reading_stays_while_a_card_hangs(two: Tree) -> None:
-    """A GPU that was known is not gone because it is not read yet."""
+async def test_the_last_reading_of_a_card_stays_while_it_hangs(two: Tree, stuck: Stuck) -> None:
     amd = two.source()
     await amd.read()
-    stuck = two.device(1) / "mem_info_vram_used"
-    hanging(stuck)
+    file = stuck.hang(two.device(1) / "mem_info_vram_used")
     reading = asyncio.ensure_future(amd.read())
     latest = await published(amd, UUID, 2)
     assert {gpu.identity.uuid: gpu.sweep for gpu in latest.gpus} == {UUID: 2, OTHER: 1}
-    release(stuck)
+    stuck.release(file)
     await reading
-    await amd.close()
 
 
-async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) -> None:
-    """The others are read at each sweep, it is down and counted; once its read returns it is read again."""
-    amd = two.source(call_timeout=0.2)
+async def test_a_card_that_hangs_is_down_until_it_answers(two: Tree, stuck: Stuck) -> None:
+    """The other is read in each sweep, and the hang is counted."""
+    amd = two.source(call_timeout=CALL_TIMEOUT)
     await amd.read()
-    stuck = two.device(1) / "mem_info_vram_used"
-    hanging(stuck)
+    file = stuck.hang(two.device(1) / "mem_info_vram_used")
     for sweep in (3, 4):
-        found = await amd.read()
-        well, left_out = found.gpus
-        assert (well.identity.uuid, well.up, well.sweep) == (UUID, True, sweep)
-        assert (left_out.identity.uuid, left_out.up, left_out.memory) == (OTHER, False, None)
-    assert found.errors == {(OTHER, "sysfs mem_info_vram_used", "Hangs"): 2}
-    assert threads() == 2
-    release(stuck)
-    stuck.unlink()
-    stuck.write_text("5\n")
-    await one_thread()
+        reading = await amd.read()
+        healthy, hung = reading.gpus
+        assert (healthy.identity.uuid, healthy.up, healthy.sweep) == (UUID, True, sweep)
+        assert (hung.identity.uuid, hung.up, hung.memory) == (OTHER, False, None)
+    assert reading.errors == {(OTHER, "sysfs mem_info_vram_used", "Hangs"): 2}
+    assert len(stuck.threads()) == 2
+    stuck.release(file)
+    await stuck.settle()
     again = await amd.read()
-    assert {gpu.identity.uuid: (gpu.up, gpu.memory and gpu.memory.used) for gpu in again.gpus}[OTHER] == (
-        True,
-        5,
-    )
-    assert again.errors == found.errors
-    await amd.close()
+    assert [gpu.up and gpu.memory is not None for gpu in again.gpus] == [True, True]
+    assert again.errors == reading.errors
 
 
-async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> None:
-    """What KFD alone knows is missing, the partitions are still there by name, and nothing else is lost."""
+async def test_a_kfd_that_hangs_costs_what_only_kfd_reports(tree: Tree, stuck: Stuck) -> None:
+    """The partitions are still known by name."""
     tree.partitions(2)
-    amd = tree.source(call_timeout=0.2)
+    amd = tree.source(call_timeout=CALL_TIMEOUT)
     (before,) = (await amd.read()).gpus
-    stuck = tree.kfd / "topology/generation_id"
-    hanging(stuck)
-    (found,) = (await amd.read()).gpus
-    assert (found.up, found.memory, found.mig_slices) == (True, before.memory, 2)
-    assert (found.mig_complete, found.processes) == (False, None)
-    assert [(part.uuid, part.memory) for part in found.mig or ()] == [
+    stuck.hang(tree.kfd / "topology/generation_id")
+    (gpu,) = (await amd.read()).gpus
+    assert (gpu.up, gpu.memory, gpu.mig_slices) == (True, before.memory, 2)
+    assert (gpu.mig_complete, gpu.processes) == (False, None)
+    assert [(part.uuid, part.memory) for part in gpu.mig or ()] == [
         ("0000:19:00.0", None),
         ("amdgpu_xcp_21", None),
     ]
-    release(stuck)
-    await amd.close()
 
 
 @pytest.mark.parametrize("name", ["uevent", "vendor"])
-async def test_a_card_that_hangs_while_it_is_looked_for_hides_no_other(two: Tree, name: str) -> None:
-    """It is taken as it was found last."""
-    amd = two.source(call_timeout=0.2)
+async def test_a_known_card_that_hangs_in_discovery_stays(two: Tree, stuck: Stuck, name: str) -> None:
+    amd = two.source(call_timeout=CALL_TIMEOUT)
     before = await amd.read()
-    stuck = two.device(1) / name
-    hanging(stuck)
-    found = await amd.read()
-    assert [(gpu.identity, gpu.up) for gpu in found.gpus] == [(gpu.identity, True) for gpu in before.gpus]
-    assert found.errors == {("", f"sysfs {name}", "Hangs"): 1}
-    release(stuck)
-    await amd.close()
+    stuck.hang(two.device(1) / name)
+    reading = await amd.read()
+    assert [(gpu.identity, gpu.up) for gpu in reading.gpus] == [(gpu.identity, True) for gpu in before.gpus]
+    assert reading.errors == {("", f"sysfs {name}", "Hangs"): 1}
 
 
-async def test_a_card_that_never_said_who_it_is_counts(two: Tree) -> None:
-    """There are as many as there are, though of one nothing is known."""
-    stuck = two.device(1) / "unique_id"
-    hanging(stuck)
-    amd = two.source(call_timeout=0.2)
-    found = await amd.read()
-    assert ([gpu.identity.uuid for gpu in found.gpus], found.gpu_count) == ([UUID], 2)
-    release(stuck)
-    await amd.close()
+async def test_an_unknown_card_that_hangs_is_counted(two: Tree, stuck: Stuck) -> None:
+    stuck.hang(two.device(1) / "unique_id")
+    amd = two.source(call_timeout=CALL_TIMEOUT)
+    reading = await amd.read()
+    assert ([gpu.identity.uuid for gpu in reading.gpus], reading.gpu_count) == ([UUID], 2)
 
 
-async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree) -> None:
-    """What the card itself tells is told on."""
+async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree, stuck: Stuck) -> None:
     tree.card()
     tree.node(1)
     tree.process(7, GIB, 3)
-    stuck = tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy"
-    amd = tree.source(call_timeout=0.2)
+    amd = tree.source(call_timeout=CALL_TIMEOUT)
     (before,) = (await amd.read()).gpus
     assert [process.pid for process in before.processes or ()] == [7]
-    hanging(stuck)
-    (found,) = (await amd.read()).gpus
-    assert (found.up, found.memory, found.processes) == (True, before.memory, None)
-    assert "processes" in found.withheld
-    release(stuck)
-    await amd.close()
+    stuck.hang(tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy")
+    (gpu,) = (await amd.read()).gpus
+    assert (gpu.up, gpu.memory, gpu.processes) == (True, before.memory, None)
+    assert "processes" in gpu.withheld
 
 
-async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is known, and down; next time it is read after the others."""
+async def test_a_card_beyond_its_budget_is_down(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     amd = two.source()
     assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
     with monkeypatch.context() as patched:
@@ -172,11 +122,9 @@ async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: py
     assert (UUID, "sysfs uevent", "TooSlow") not in slow.errors
     assert {error for _, _, error in slow.errors} == {"TooSlow"}
     assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
-    await amd.close()
 
 
-async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that overran its time keeps nobody waiting twice."""
+async def test_a_slow_card_is_read_last(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     amd = two.source()
     read = CardReader.read
 
@@ -189,11 +137,9 @@ async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.Monk
         patched.setattr(CardReader, "read", late)
         await amd.read()
     assert [gpu.identity.uuid for gpu in (await amd.read()).gpus] == [OTHER, UUID]
-    await amd.close()
 
 
-async def test_a_broken_card_takes_no_other_down(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong with one, the others are read, and it is counted."""
+async def test_an_unexpected_exception_costs_one_card(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     read = CardReader.read
 
     def broken(self: CardReader, card: Card, *others: object) -> GpuReading:
@@ -208,21 +154,18 @@ async def test_a_broken_card_takes_no_other_down(two: Tree, monkeypatch: pytest.
     assert reading.errors == {(UUID, "read", "ZeroDivisionError"): 1}
 
 
-async def test_a_card_that_vanishes_is_still_known(two: Tree) -> None:
-    """What was held on it keeps its place; when it is back, it is asked who it is."""
+async def test_a_removed_card_is_down_and_identified_again_when_back(two: Tree) -> None:
     amd = two.source()
     await amd.read()
     shutil.rmtree(two.device(1))
     gone = (await amd.read()).gpus[1]
     assert (gone.identity.uuid, gone.up, gone.memory) == (OTHER, False, None)
     two.second(unique_id="c" * 16)
-    found = await amd.read()
-    assert [(gpu.identity.uuid, gpu.up) for gpu in found.gpus] == [(UUID, True), (f"GPU-{'c' * 16}", True)]
-    await amd.close()
+    reading = await amd.read()
+    assert [(gpu.identity.uuid, gpu.up) for gpu in reading.gpus] == [(UUID, True), (f"GPU-{'c' * 16}", True)]
 
 
-async def test_a_card_that_comes_back_at_another_address_is_one_card(two: Tree) -> None:
-    """It is the card that it was, and nothing is left of it where it sat before."""
+async def test_a_card_that_returns_at_another_address_is_one_card(two: Tree) -> None:
     amd = two.source()
     await amd.read()
     shutil.rmtree(two.device(1))
@@ -235,14 +178,13 @@ async def test_a_card_that_comes_back_at_another_address_is_one_card(two: Tree) 
             (OTHER, "00000000:44:00.0", True),
         ]
         assert reading.gpu_count == 2
-    await amd.close()
 
 
 @pytest.mark.parametrize(
     ("driver", "known"), [("vfio-pci", [UUID]), ("", [UUID, OTHER]), ("amdgpu", [UUID, OTHER])]
 )
-async def test_a_card_that_another_driver_has_is_not_lost(two: Tree, driver: str, known: list[str]) -> None:
-    """Who was given to a virtual machine leaves the node; who has no driver at all may be in trouble."""
+async def test_a_card_of_another_driver_is_not_lost(two: Tree, driver: str, known: list[str]) -> None:
+    """One given to a virtual machine leaves; one without a driver may be broken."""
     amd = two.source()
     await amd.read()
     shutil.rmtree(two.device(1))
@@ -250,11 +192,9 @@ async def test_a_card_that_another_driver_has_is_not_lost(two: Tree, driver: str
     reading = await amd.read()
     assert [gpu.identity.uuid for gpu in reading.gpus] == known
     assert (reading.gpu_count, reading.errors) == (len(known), {})
-    await amd.close()
 
 
-async def test_a_vanished_partitioned_card_keeps_its_partitions(tree: Tree) -> None:
-    """They are known by name, and nothing else is known of them."""
+async def test_a_removed_card_keeps_its_partitions_without_values(tree: Tree) -> None:
     tree.partitions(2)
     amd = tree.source()
     await amd.read()
@@ -264,42 +204,33 @@ async def test_a_vanished_partitioned_card_keeps_its_partitions(tree: Tree) -> N
         ("0000:19:00.0", None, None),
         ("amdgpu_xcp_21", None, None),
     ]
-    await amd.close()
 
 
-async def test_a_failure_does_not_change_who_a_card_is(tree: Tree) -> None:
-    """It was known by its unique id, which cannot be read for once."""
+async def test_an_unreadable_unique_id_does_not_change_the_uuid(tree: Tree) -> None:
     device = tree.card()
     amd = tree.source()
     await amd.read()
     unreadable(device / "unique_id")
     assert (await amd.read()).gpus[0].identity.uuid == UUID
-    await amd.close()
 
 
 async def test_sweeps_are_numbered(tree: Tree) -> None:
-    """Between two consecutive ones no reading was missed."""
     tree.card()
     amd = tree.source()
     assert [(await amd.read()).gpus[0].sweep for _ in range(3)] == [1, 2, 3]
-    await amd.close()
 
 
-async def test_errors_add_up(tree: Tree) -> None:
-    """They count since start."""
+async def test_errors_are_counted_since_start(tree: Tree) -> None:
     unreadable(tree.card() / "gpu_busy_percent")
     amd = tree.source()
     await amd.read()
     assert (await amd.read()).errors == {(UUID, "sysfs gpu_busy_percent", "EISDIR"): 2}
-    await amd.close()
 
 
-async def test_readings_are_dated_by_the_clock(tree: Tree) -> None:
-    """Also those of a card that has gone, of which it is known now that nothing is known."""
+async def test_readings_have_the_time_of_the_clock(tree: Tree) -> None:
     tree.card()
     moments = iter((5.0, 7.0))
     amd = tree.source(clock=lambda: next(moments))
     assert [gpu.read_monotonic for gpu in (await amd.read()).gpus] == [5.0]
     shutil.rmtree(tree.device())
     assert [(gpu.read_monotonic, gpu.up) for gpu in (await amd.read()).gpus] == [(7.0, False)]
-    await amd.close()

@@ -1,12 +1,12 @@
 """A sysfs with AMD GPUs, written by hand: the values are those that the kernel's documentation shows."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 from exporter.amd import AmdOptions, AmdSource
 from exporter.model import GpuReading, HardwareReading
 from exporter.workloads.pid_namespace import counts_machine_pids
+from tests.hardware.making import NEVER_SECONDS
 
 GIB = 1 << 30
 UNIQUE_ID = "4f3a9d7be0c15826"
@@ -66,6 +66,7 @@ class Tree:
         self.sys, self.proc = root / "sys", root / "proc"
         self.kfd = self.sys / "class/kfd/kfd"
         self.proc.mkdir(parents=True)
+        self._sources: list[AmdSource] = []
 
     def write(self, path: Path | str, content: str | bytes) -> Path:
         """Write a file of sysfs; its path is given from there on."""
@@ -148,39 +149,35 @@ class Tree:
 
     def source(self, boot: float | None = 77.5, **options: Any) -> AmdSource:
         """Return a source that reads this tree."""
-        roots = {
+        parts = {
             "sys_root": self.sys,
             "machine_pids": lambda: counts_machine_pids(self.proc),
             "boot_clock": lambda: boot,
+            "call_timeout": NEVER_SECONDS,
+            "card_budget": NEVER_SECONDS,
         }
-        return AmdSource(AmdOptions(**{**roots, "call_timeout": 2.5, "card_budget": 5.0, **options}))
+        self._sources.append(AmdSource(AmdOptions(**(parts | options))))
+        return self._sources[-1]
+
+    async def close(self) -> None:
+        """Close all sources."""
+        while self._sources:
+            await self._sources.pop().close()
 
     async def read(self) -> HardwareReading:
         """Sweep once."""
-        source = self.source()
         try:
-            return await source.read()
+            return await self.source().read()
         finally:
-            await source.close()
+            await self._sources.pop().close()
 
     async def gpu(self) -> GpuReading:
         """Sweep once, and return the only GPU."""
-        (found,) = (await self.read()).gpus
-        return found
+        (gpu,) = (await self.read()).gpus
+        return gpu
 
 
 def unreadable(path: Path) -> None:
-    """Make a file that cannot be read, whoever tries: a folder is none."""
+    """Return a file unreadable, also for root: replace it by a folder."""
     path.unlink(missing_ok=True)
     path.mkdir(parents=True)
-
-
-def hanging(path: Path) -> None:
-    """Make a file that lets its readers wait, as a driver does that resets its GPU."""
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-
-
-def release(path: Path) -> None:
-    """Let the reader of such a file go on: it finds nothing in it."""
-    os.close(os.open(path, os.O_WRONLY))
