@@ -252,7 +252,6 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     assert done.stderr.count("install gpuslice-exporter[kubernetes]") == 1
 
 
-@pytest.mark.slow
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
     """Who does not ask the API pays nothing for the client."""
     code = "import sys, exporter.poll.sources; print([name for name in sys.modules if 'kubernetes_' in name])"

@@ -97,7 +97,6 @@ async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Ap
     assert pauses[:6] == pytest.approx([0.001 * 2**number for number in range(6)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])
 async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) -> None:
     """Without the right to list, or to watch, one line says what to do, and granting it mends it."""
@@ -162,7 +161,6 @@ async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog)
     assert f"dropped {ABOUT}" in caplog.text
 
 
-@pytest.mark.slow
 async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
     """A watch in which only bookmarks come, or that is renewed, proves that nothing changed."""
     async with following(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as told:

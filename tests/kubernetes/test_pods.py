@@ -100,7 +100,6 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
     assert versions == ["0", "5002", None]
 
 
-@pytest.mark.slow
 async def test_pods_that_a_server_told_which_is_away_are_kept_for_a_while(api: Api) -> None:
     """They are known to be of before, and forgotten in the end."""
     async with following_pods(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as pods:
@@ -250,7 +249,6 @@ def test_a_mirror_takes_no_other_pods_place() -> None:
         assert {uid: pod.name for uid, pod in found.items()} == {uid_of("train"): "train"}
 
 
-@pytest.mark.slow
 @given(PODLIKE)
 def test_no_object_is_too_strange(about) -> None:
     """Whatever stands in an object, it is read or left out."""

@@ -129,7 +129,6 @@ async def test_relative_path(kubelet: FakeKubelet, tmp_path: Path, monkeypatch: 
     assert len((await PodResources(relative).read()).allocated) == 2
 
 
-@pytest.mark.slow
 async def test_many_devices(kubelet: FakeKubelet) -> None:
     """All of 250 pods with 48 devices on two NUMA nodes are read, and sorted."""
     kubelet.pods = [

@@ -143,7 +143,6 @@ async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
     assert (await failure(kubelet.socket)).reason == "unavailable"
 
 
-@pytest.mark.slow
 async def test_permission(open_directory: Path) -> None:
     """A socket that our user may not write to names the permission as the reason."""
     kubelet = FakeKubelet(open_directory)

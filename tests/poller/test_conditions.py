@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import pytest
-
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario, catalog
 from exporter.model import Condition, Snapshot
@@ -78,7 +76,6 @@ async def test_a_gpu_that_must_be_reset_is_lost_and_says_why():
     assert set(states(snapshots, 0, "needs_reset").values()) == {False}
 
 
-@pytest.mark.slow
 async def test_the_conditions_of_sick_gpus():
     """Each failure of that node is a condition of its GPU, and of no other."""
     snapshots = await seen(catalog.load("sick-gpus"), (10, 25, *range(40, 400, PERIOD)))
@@ -101,7 +98,6 @@ async def test_the_conditions_of_sick_gpus():
     assert states(snapshots, 5, "needs_reboot")[25] is False
 
 
-@pytest.mark.slow
 async def test_throttling_is_unknown_until_enough_was_observed():
     """Half of the window decides, and both ways."""
     snapshots = await seen(catalog.load("sick-gpus"), range(0, 400, PERIOD))

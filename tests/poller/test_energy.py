@@ -129,7 +129,6 @@ def joules(snapshot: Snapshot) -> dict[tuple[str, str], float]:
     return {(row.holder.pod, row.device.uuid): row.totals.energy_joules or 0.0 for row in snapshot.containers}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("interval", [5, 1])
 @pytest.mark.parametrize(
     ("scenario", "entitled", "part"), [(time_sliced, 1 / 3, 1.0), (cut, 1 / 7, 1 / 7), (whole, 1.0, 1.0)]
@@ -162,7 +161,6 @@ async def test_each_pod_gets_what_it_drew(scenario, entitled, part, interval):
         assert min(last.values()) > uncertain
 
 
-@pytest.mark.slow
 async def test_a_reading_that_fails_loses_nothing():
     """The next one covers its time, and each pod has its part of all of it."""
     failing = {"kind": "nvml_error", "at": 9, "for": 22, "function": ENERGY, "code": "UNKNOWN"}

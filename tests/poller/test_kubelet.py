@@ -37,7 +37,6 @@ def down():
     return KubeletFailure(kind="kubelet_down", at=AWAY, for_=BACK - AWAY)
 
 
-@pytest.mark.slow
 async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
     """The last answer is shown, with its age, until it is stale; then holdings are unknown, not none."""
     async with polled(with_faults("t4-timeslicing", down()), **QUICK) as (node, poller):
@@ -64,7 +63,6 @@ async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
         assert failing(poller.snapshot) == set()
 
 
-@pytest.mark.slow
 async def test_sums_go_on_over_a_silent_kubelet():
     """A container that runs on is the same one afterwards; its use was measured all the time."""
     async with polled(with_faults("a10-mps", down()), **QUICK) as (node, poller):
@@ -108,7 +106,6 @@ async def test_an_exporter_that_starts_before_the_kubelet():
             await until(lambda: bool(holders(poller.snapshot)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -144,7 +141,6 @@ async def test_ids_of_devices_that_are_not_here():
         assert [row.slices for row in rows(snapshot, "free")] == [0]
 
 
-@pytest.mark.slow
 async def test_the_page_can_be_made_of_every_state():
     """Before the first poll, with a kubelet and without."""
     exposition = Exposition(Selection(metric_set="full", dcgm_names="all"), hostname_label="Hostname")

@@ -168,7 +168,6 @@ async def restarted(kubelet: FakeKubelet) -> None:
     kubelet.filled = None
 
 
-@pytest.mark.slow
 async def test_every_moment_of_a_restart():
     """A kubelet polled all through its restart, from no pods over some to all, gives no false number."""
     async with polled(scenario("pods_api"), **QUICK | {"stale_after": 60}) as (node, poller):
@@ -200,7 +199,6 @@ async def test_the_last_holder_of_a_node_leaves_at_the_next_poll(moment: int):
         assert slices(await poller.poll()) == {"thief": 0}
 
 
-@pytest.mark.slow
 async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
     """They may run: for the age at which answers are stale. After it nothing is known, and nothing is 0."""
     async with polled(scenario("pods_api", *restarts(), host_pid=False), **QUICK) as (node, poller):

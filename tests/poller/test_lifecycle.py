@@ -190,7 +190,6 @@ async def test_what_is_wrong_is_named_and_a_restart_asked_for_only_where_it_help
         assert situation.restart in health(snapshot, "nvml").message
 
 
-@pytest.mark.slow
 @each_situation
 async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
     """Nothing has to be restarted or waited for; sums go on, and what was lent is given back in pairs."""
@@ -216,7 +215,6 @@ async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_counts_of_xids_survive_a_reload_of_the_driver():
     """They stand while the driver is away, and the next one is added to them."""
     async with polled(node_of(RELOAD), **QUICK) as (node, poller):
@@ -240,7 +238,6 @@ def absent(place: int, at: float, seconds: float) -> dict[str, Any]:
     return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
 
 
-@pytest.mark.slow
 async def test_a_gpu_that_is_unplugged_leaves_the_page():
     """It is not lost but gone, with its rows and at the next poll; whoever held it is counted unresolved."""
     async with polled(node_of(absent(0, FAULT, 10)), **QUICK) as (node, poller):
@@ -264,7 +261,6 @@ async def test_a_gpu_that_is_unplugged_leaves_the_page():
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
     """The driver is opened anew for it, once, and what holds it is resolved."""
     async with polled(node_of(absent(1, 0, FAULT)), **QUICK) as (node, poller):
@@ -278,7 +274,6 @@ async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
         assert node.nvml.calls[INIT, ""] == 2
 
 
-@pytest.mark.slow
 async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
     """What is unplugged while the driver is away has left when that is back, and is no lost GPU."""
     async with polled(node_of(RELOAD, absent(0, FAULT + 2, 100)), **QUICK) as (node, poller):
@@ -291,7 +286,6 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
         assert ups(await poller.poll()) == [True]
 
 
-@pytest.mark.slow
 async def test_a_slow_start_of_the_driver_holds_up_nothing():
     """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
@@ -310,7 +304,6 @@ async def test_a_slow_start_of_the_driver_holds_up_nothing():
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_an_xid_makes_a_poll_at_once_that_finds_nobody_idle():
     """The page has it long before the next poll is due; use is not 0 for want of new samples."""
     async with polled(node_of(), poll_interval=600.0, stale_after=600.0) as (node, poller):
@@ -356,7 +349,6 @@ def is_released(poller: Poller) -> bool:
     return page_of(poller.snapshot).value("gpuslice_driver_released") == 1
 
 
-@pytest.mark.slow
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
     """Before the next poll it is shut down and all of its handles are freed; later it is opened again."""
     async with releasable(node_of(), poll_interval=20.0) as (node, poller, sources):
@@ -383,7 +375,6 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(tmp_path: Path):
     """A pod that is started while a GPU is being reset does not get in the way."""
     file = tmp_path / "release"

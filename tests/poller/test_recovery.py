@@ -68,7 +68,6 @@ async def test_what_is_old_by_the_clock_goes_whichever_way_the_clock_was_set(jum
         assert not poller.snapshot.gpus
 
 
-@pytest.mark.slow
 async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sums():
     """Its MIG devices are still held: no holder is gone, no counter begins anew, nothing is unresolved."""
     scenario = catalog.load("a100-mig-mixed")
@@ -93,7 +92,6 @@ async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sum
         assert all(a < b < c for a, b, c in zip(*(s.values() for s in sums), strict=True))
 
 
-@pytest.mark.slow
 async def test_a_driver_that_hangs_for_long_takes_no_holder_of_a_mig_device():
     """When readings have become stale, the kubelet's word on who holds what still stands."""
     hang = NvmlHang(kind="nvml_hang", at=FAULT)
@@ -152,7 +150,6 @@ def test_after_a_sweep_that_failed_only_the_last_interval_is_covered():
     assert coverage.advance(reading(3), 10) == (5, {"GPU-a": 5})
 
 
-@pytest.mark.slow
 async def test_what_a_file_says_late_is_not_used_as_of_now() -> None:
     """Use that was asked for in an earlier poll is left out, as while it hangs; the next has it anew."""
     async with polled(catalog.load("hami"), deadline=1.5) as (node, poller):

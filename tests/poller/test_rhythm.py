@@ -79,7 +79,6 @@ class BrokenReading:
         """Have nothing to close."""
 
 
-@pytest.mark.slow
 async def test_a_poll_that_fails_as_a_whole(caplog: pytest.LogCaptureFixture):
     """It is logged with its cause, the page before it stays until it is stale, and then it is empty."""
     caplog.set_level(logging.ERROR)

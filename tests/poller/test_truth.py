@@ -47,7 +47,6 @@ def assert_devices(snapshot: Snapshot, truth: Truth):
         assert rest == device.unattributed + extra
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAR)
 async def test_the_snapshot_is_the_truth(name: str):
     """At any time: the containers, their slices, processes and memory, and the rest of each device."""
@@ -92,7 +91,6 @@ async def test_holders_add_up_to_the_device(name: str):
             assert shared or sum(row.memory_used for row in on_it) + rest == memory.used
 
 
-@pytest.mark.slow
 async def test_pods_come_and_go():
     """A pod is on the page from the poll after it came to the poll after it went; its sums begin anew."""
     async with polled(catalog.load("h100-mixed")) as (node, poller):
@@ -156,7 +154,6 @@ async def test_each_poll_is_a_new_snapshot():
         assert health(second, "nvml").last_success >= health(first, "nvml").last_success
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("late", "share"), [(1.004, 1.0), (2.004, 0.0)])
 async def test_polls_as_far_apart_as_answers_are_shown(late: float, share: float):
     """A poll some milliseconds late is the next one, not a missed one: use, energy and idle times go on."""
@@ -177,7 +174,6 @@ async def test_polls_as_far_apart_as_answers_are_shown(late: float, share: float
             await poller.close()
 
 
-@pytest.mark.slow
 async def test_order_and_evidence():
     """Rows come in a stable order, and what they were made of is kept for those who look closer."""
     async with polled(catalog.load("showcase")) as (node, poller):

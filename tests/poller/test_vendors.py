@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from exporter.demo.scenario import NvmlError, NvmlHang, Scenario, catalog
 from tests.demo.making import gpu, made
 from tests.poller.bench import QUICK, failing, make_stale, polled
@@ -22,7 +20,6 @@ async def test_two_drivers_count_together():
         assert node.driver.nvml_version is not None
 
 
-@pytest.mark.slow
 async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone():
     """Half of the GPUs is no count of all, and the version of AMD's driver is not that of NVIDIA's."""
     hang = NvmlHang(kind="nvml_hang", at=10, for_=10)
@@ -37,7 +34,6 @@ async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone()
         assert up == {("nvidia", False), ("amd", True)}
 
 
-@pytest.mark.slow
 async def test_a_driver_that_is_not_there_is_not_missed_for_what_failed_before():
     """A node of AMD alone counts its GPUs; that NVIDIA's library once failed otherwise is the past."""
     slow = NvmlError(kind="nvml_error", for_=10, function="nvmlInitWithFlags", code="UNKNOWN")
