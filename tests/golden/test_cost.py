@@ -14,7 +14,7 @@ from exporter.exposition import Exposition, Format
 from exporter.metrics import FAMILIES
 from exporter.metrics.selection import SETS, Selection
 from exporter.model import Snapshot
-from tests.golden.story import NODES, golden, scenario, scenes, story, times
+from tests.golden.story import NODES, golden, scenes, story, times
 
 PAGE = Path(__file__).parents[2] / "docs/cost.md"
 LEVELS = {family.name: family.level for family in FAMILIES}
@@ -29,8 +29,6 @@ SHOWN = {
     "mi300x-cpx": "8 MI300X in CPX mode",
     "hami": "GPUs shared by HAMi",
 }
-# The most series of the default page.
-PAGE_LIMITS = {"exclusive": 900, "mig": 2850, "time-slices": 3950}
 # The most series of one entity in core.
 LIMITS = {"gpu": 55, "mig": 13, "vgpu": 8, "container": 17, "mig_profile": 3, "node": 60}
 NAMES = {
@@ -116,7 +114,7 @@ def entities_table(found: dict[str, int]) -> str:
 
 @pytest.mark.slow
 def test_the_page_has_the_numbers_of_now(snapshots, request) -> None:
-    """``pytest tests/golden --update-golden`` writes them."""
+    """``pytest tests/golden --update`` writes them."""
     shown = [core(one) for one in snapshots.values()]
     # A reviewed page is that of core without what describes the process, which is the same on every node.
     own = [line for line in shown[0] if line.startswith(OF_EXPORTER)]
@@ -131,16 +129,9 @@ def test_the_page_has_the_numbers_of_now(snapshots, request) -> None:
             text,
             flags=re.DOTALL,
         )
-    if request.config.getoption("--update-golden", default=False):
+    if request.config.getoption("--update"):
         PAGE.write_text(text)
     assert PAGE.read_text() == text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "limit"), PAGE_LIMITS.items())
-def test_the_default_page_is_within_its_limit(snapshots, name, limit) -> None:
-    """A change that adds series to every node has to take others away."""
-    assert len(page(snapshots[name])) <= limit
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -148,8 +139,3 @@ def test_no_entity_has_more_series_than_its_limit(name) -> None:
     """On every node: a GPU in MIG mode has its free slices on top, and no profiling metrics of its own."""
     found = most(core(story(name).scenes[0].snapshot))
     assert {level: number for level, number in found.items() if number > LIMITS[level]} == {}
-
-
-def test_scenarios_exist() -> None:
-    """What the page shows is measured or comes with the program."""
-    assert all(name in MEASURED or scenario(name) for name in SHOWN)
