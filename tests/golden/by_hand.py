@@ -2,12 +2,12 @@
 
 ``[[container]]`` and ``[[device]]`` are all rows of the page after 10 s; ``[every.container]`` and
 ``[every.device]`` are their defaults. ``gpu`` is the index of a GPU in the scenario (or the name of a device
-without a driver), ``mig`` the index of an instance (or partition) of it; a list of them, or of holders, makes a
-row for each. Memory is in bytes, or written as ``"1536 MiB"``; ``"absent"`` must not be on the page.
+without a driver), ``mig`` the index of an instance (or partition) of it; a list of them, or of holders, makes
+a row for each. Memory is in bytes, or written as ``"1536 MiB"``; ``"absent"`` must not be on the page.
 
 Each ``reading`` is one number of a device: its ``family`` and some of its further ``labels``, in which
-``{gpu:1}`` is the uuid of GPU 1. ``vgpu`` is the index of a vGPU in its GPU's list. The ``value`` is in the base
-unit of the family, or ``[least, most]``.
+``{gpu:1}`` is the uuid of GPU 1. ``vgpu`` is the index of a vGPU in its GPU's list. The ``value`` is in the
+base unit of the family, or ``[least, most]``.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """A fake node under the real poller, and its pages at some moments.
 
 Each node has a folder, with its scenario unless the catalog has it, and one page for each moment:
-``metrics.prom`` after 10 s, ``metrics@45.prom`` after 45 s. Create an empty file of such a name to add a page.
+``metrics.prom`` after 10 s, ``metrics@45.prom`` after 45 s. An empty file of such a name adds a page.
 """
 
 import asyncio
@@ -20,15 +20,19 @@ from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.golden.page import Page
-from tests.waiting import LIMIT_SECONDS
 from tests.truth import Truth, truth_of
+from tests.waiting import LIMIT_SECONDS
 
 HERE = Path(__file__).parent
 NODES = tuple(sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("metrics*.prom"))))
 PERIOD, USUAL = 5, 10
 # A busy machine must not make a poll miss a source, and no call of these nodes hangs.
-PATIENT = Budget.of_interval(PERIOD).patient(LIMIT_SECONDS)._replace(
-    call_timeout=LIMIT_SECONDS, request_timeout=LIMIT_SECONDS, gpu=LIMIT_SECONDS, card=LIMIT_SECONDS
+PATIENT = (
+    Budget.of_interval(PERIOD)
+    .patient(LIMIT_SECONDS)
+    ._replace(
+        call_timeout=LIMIT_SECONDS, request_timeout=LIMIT_SECONDS, gpu=LIMIT_SECONDS, card=LIMIT_SECONDS
+    )
 )
 # Unix time of second 0 of every scenario.
 BEGAN = 1_700_000_000.0

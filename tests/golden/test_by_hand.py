@@ -29,6 +29,7 @@ DEVICE_VALUES = {
     "memory_entitled": "memory_entitled_bytes",
 }
 
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_has_the_numbers_worked_out_by_hand(name: str) -> None:
     (page,) = [scene.page for scene in story(name).scenes if scene.time == USUAL]
@@ -44,7 +45,7 @@ def test_the_page_has_the_numbers_worked_out_by_hand(name: str) -> None:
 
 
 def _check_containers(page: Page, truth: Truth) -> None:
-    """A row for each container that holds or uses a device and for no other, with its numbers and words."""
+    """Check the rows of containers that hold or use a device, and that there is no other."""
     infos = {
         tuple(labels.get(name, "") for name in CONTAINER): labels
         for labels, _ in page.series("gpuslice_container_info")

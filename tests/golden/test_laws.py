@@ -27,7 +27,7 @@ OF_A_GPU_THAT_IS_UP = (
 
 
 def memory_adds_up(scenario: Scenario, scene: Scene) -> None:
-    """Containers + unattributed = used: on every GPU, and on every MIG device that has memory of its own."""
+    """Check containers + unattributed = used on every GPU, and on every MIG device with memory of its own."""
     for key in _answering(scene):
         level, labels = _level(key)
         used = scene.page.value(f"gpuslice_{level}_memory_used_bytes", **labels)
@@ -38,7 +38,7 @@ def memory_adds_up(scenario: Scenario, scene: Scene) -> None:
 
 
 def compute_adds_up(scenario: Scenario, scene: Scene) -> None:
-    """Containers + unattributed = utilization, on every GPU whose driver reports it."""
+    """Check containers + unattributed = utilization on every GPU whose driver reports it."""
     for labels, whole in scene.page.series("gpuslice_gpu_utilization_ratio"):
         held = _sum(scene.page, "gpuslice_container_compute_used_ratio", uuid=labels["uuid"])
         rest = scene.page.value("gpuslice_gpu_unattributed_utilization_ratio", uuid=labels["uuid"])
@@ -56,7 +56,7 @@ def compute_adds_up(scenario: Scenario, scene: Scene) -> None:
 
 
 def memory_never_exceeds_its_peak(scenario: Scenario, scene: Scene) -> None:
-    """The peak is there from the first known use."""
+    """Check that there is a peak from the first known use."""
     for labels, used in scene.page.series("gpuslice_container_memory_used_bytes"):
         peak = scene.page.value("gpuslice_container_memory_peak_bytes", **labels)
         assert peak is not None
@@ -64,7 +64,7 @@ def memory_never_exceeds_its_peak(scenario: Scenario, scene: Scene) -> None:
 
 
 def no_more_time_is_measured_than_held(scenario: Scenario, scene: Scene) -> None:
-    """Each container that holds a device has both sums, also if nothing is measured."""
+    """Check that each container that holds a device has both sums, also if nothing is measured."""
     for part, whole in TIMES:
         held = {str(labels): value for labels, value in scene.page.series(f"gpuslice_container_{whole}")}
         measured = {str(labels): value for labels, value in scene.page.series(f"gpuslice_container_{part}")}
@@ -73,7 +73,7 @@ def no_more_time_is_measured_than_held(scenario: Scenario, scene: Scene) -> None
 
 
 def each_mig_profile_of_a_model_is_there_once(scenario: Scenario, scene: Scene) -> None:
-    """With all of its series, from one source for each model; and only for models that can be partitioned."""
+    """Check for all of its series, from one source for each model, only for models with MIG."""
     models = {labels["model"] for labels, _ in scene.page.series("gpuslice_gpu_info")}
     sizes = [labels for labels, _ in scene.page.series("gpuslice_node_mig_profile_memory_bytes")]
     assert len({(labels["model"], labels["profile"]) for labels in sizes}) == len(sizes)
@@ -83,7 +83,7 @@ def each_mig_profile_of_a_model_is_there_once(scenario: Scenario, scene: Scene) 
 
 
 def slices_and_entitlements_add_up(scenario: Scenario, scene: Scene) -> None:
-    """The slices of the holders are those allocated; their entitlements add up to that of the GPU.
+    """Check that holders' slices are those allocated, and that entitlements add up to that of the GPU.
 
     A container that holds one device through several resources counts for the first of them.
     """
@@ -98,7 +98,7 @@ def slices_and_entitlements_add_up(scenario: Scenario, scene: Scene) -> None:
 
 
 def no_series_is_duplicated(scenario: Scenario, scene: Scene) -> None:
-    """And all numbers are finite."""
+    """Check it, and that all numbers are finite."""
     samples = scene.page.samples
     counts = Counter((name, tuple(sorted(labels.items()))) for name, labels, _ in samples)
     assert not [series for series, count in counts.items() if count > 1]
@@ -106,7 +106,7 @@ def no_series_is_duplicated(scenario: Scenario, scene: Scene) -> None:
 
 
 def memory_and_utilization_of_devices_are_true(scenario: Scenario, scene: Scene) -> None:
-    """A driver that does not report reserved memory counts it as used."""
+    """Check them; a driver that does not report reserved memory counts it as used."""
     for key in _answering(scene):
         level, labels = _level(key)
         truth = scene.truth.devices[key]
@@ -129,7 +129,7 @@ def memory_and_utilization_of_devices_are_true(scenario: Scenario, scene: Scene)
 
 
 def unattributed_memory_is_what_no_pod_uses(scenario: Scenario, scene: Scene) -> None:
-    """If the processes and their memory are known."""
+    """Check it if the processes and their memory are known."""
     if not scene.page.value("gpuslice_process_attribution_available"):
         return
     for key in _answering(scene):
@@ -148,21 +148,21 @@ def a_gpu_that_is_down_has_no_reading_and_no_use(scenario: Scenario, scene: Scen
 
 
 def numbers_of_containers_are_true_or_absent(scenario: Scenario, scene: Scene) -> None:
-    """Slices, processes, bytes and percents."""
+    """Check slices, processes, bytes and percents."""
     for (holder, key), truth in scene.truth.containers.items():
         if _containers_are_distinguished(scenario, holder):
             _check_container(scene.page, dict(zip(ROW, (*holder, *key), strict=True)), truth)
 
 
 def numbers_of_pods_are_true(scenario: Scenario, scene: Scene) -> None:
-    """All that a pod uses of a device is on the page, also if its containers cannot be distinguished."""
+    """Check that a pod's use is on the page, also if its containers cannot be distinguished."""
     if scene.page.value("gpuslice_process_attribution_available"):
         for pod, key in {((ref.namespace, ref.pod), key) for ref, key in scene.truth.containers}:
             _check_pod(scene, pod, key)
 
 
 def every_holder_exists(scenario: Scenario, scene: Scene) -> None:
-    """Every row is of a container that holds or uses the device, or of a pod as a whole."""
+    """Check that every row is of a container that holds or uses the device, or of a pod as a whole."""
     existing = {(*holder, *key) for holder, key in scene.truth.containers}
     existing |= {(holder.namespace, holder.pod, "", *key) for holder, key in scene.truth.containers}
     for labels, _ in scene.page.series("gpuslice_container_info"):
@@ -170,7 +170,7 @@ def every_holder_exists(scenario: Scenario, scene: Scene) -> None:
 
 
 def unresolved_ids_are_counted(scenario: Scenario, scene: Scene) -> None:
-    """By resource; those of other devices than GPUs are not counted."""
+    """Check them by resource; ids of other devices than GPUs are not counted."""
     counts = {
         labels["resource"]: value for labels, value in scene.page.series("gpuslice_allocations_unresolved")
     }

@@ -1,8 +1,8 @@
 """The page of every node, compared with the page that was reviewed.
 
-HELP and TYPE are compared once, in ``families.prom``: a reworded text is one changed line. The page is the one
-without any option, less the names of DCGM; on the nodes of ``WITH_ALL``, which have nearly all series, the page
-of all series is compared too. Numbers of NVML calls are in ``call_budgets.toml`` instead.
+HELP and TYPE are compared once, in ``families.prom``: a reworded text is one changed line. The page is the
+default page, less the names of DCGM; on the nodes of ``WITH_ALL``, which have nearly all series, the page of
+all series is compared too. Numbers of NVML calls are in ``call_budgets.toml`` instead.
 ``pytest tests/golden --update`` writes all of these files.
 """
 
