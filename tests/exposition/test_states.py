@@ -79,14 +79,13 @@ def _never(seconds: float) -> Totals:
         ("active", {"slices": None, "compute_used": 0.05}),
     ],
 )
-def test_the_state_is_what_the_numbers_say(container, state, facts) -> None:
+def test_the_state_follows_from_the_numbers(container, state, facts) -> None:
     """Use without a slice goes first, then use beyond the share, then activity, as far as it is measured."""
     row = container("x", DEVICE, **({"isolation": "hard"} | facts))
     assert judge(row, NOW, idle_after=600).state == state
 
 
-def test_every_state_has_its_words() -> None:
-    """A person reads words, not codes."""
+def test_every_state_has_words() -> None:
     assert set(STATE_WORDS) == {
         "active",
         "quiet",
@@ -108,8 +107,9 @@ def test_every_state_has_its_words() -> None:
         (_never(20), Judgement("idle", "idle", 20)),
     ],
 )
-def test_nobody_who_computed_is_quiet_where_idle_begins_within_a_minute(container, totals, judged) -> None:
-    """A holder is active until it is idle; only one that was never seen computing is quiet before."""
+def test_with_idle_after_less_than_a_minute_only_holders_never_seen_computing_are_quiet(
+    container, totals, judged
+) -> None:
     row = container("x", DEVICE, compute_used=0.0, memory_used=0, totals=totals)
     assert judge(row, NOW, idle_after=20) == judged
 
@@ -127,6 +127,5 @@ def test_nobody_who_computed_is_quiet_where_idle_begins_within_a_minute(containe
         ({"compute_used": None, "totals": _quiet(60)}, None),
     ],
 )
-def test_how_long_it_has_not_computed_is_said_of_quiet_and_idle_holders(container, facts, seconds) -> None:
-    """Active holders have no such time, and without measured compute it is unknown."""
+def test_quiet_and_idle_holders_have_the_time_since_their_last_compute_use(container, facts, seconds) -> None:
     assert judge(container("x", DEVICE, **facts), NOW, idle_after=600).quiet_for == seconds
