@@ -59,8 +59,8 @@ def devices(reading: HardwareReading) -> dict[DeviceKey, tuple[int, int, int | N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mi210", "mi300x-cpx"])
-async def test_the_files_tell_the_truth(name: str) -> None:
-    """At any time: every GPU and partition, its memory and its use."""
+async def test_the_files_agree_with_the_truth(name: str) -> None:
+    """Every GPU and partition, its memory and its use, at some times."""
     async with FakeNode(catalog.load(name), clock=lambda: 0.0) as node:
         amd = source(node)
         for time in TIMES:
@@ -74,8 +74,7 @@ async def test_the_files_tell_the_truth(name: str) -> None:
         await amd.close()
 
 
-async def test_processes_stand_on_their_devices() -> None:
-    """Each process with its memory, and with its part of the GPU's compute units."""
+async def test_a_process_has_its_memory_and_its_share_of_compute_units() -> None:
     process = {"pid": 4242, "device": "{amd:0/part:3}", "memory": "5 GiB", "load": {"high": 50}}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)])
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
@@ -89,8 +88,7 @@ async def test_processes_stand_on_their_devices() -> None:
     assert part.process_utilization == {4242: 6.25}
 
 
-async def test_a_process_that_ends_leaves_the_files() -> None:
-    """Its folder is removed, and returns with it."""
+async def test_the_files_of_a_process_are_removed_and_return_with_it() -> None:
     process = {"pid": 4242, "device": "{amd:0/part:0}", "memory": "5 GiB"}
     fault = {"kind": "process_exit", "pid": 4242, "at": 10, "for": 10}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)], faults=[fault])
@@ -103,8 +101,7 @@ async def test_a_process_that_ends_leaves_the_files() -> None:
     assert there == [True, False, True]
 
 
-async def test_energy_grows_with_power() -> None:
-    """Energy is the integral of power."""
+async def test_energy_is_the_integral_of_power() -> None:
     async with FakeNode(catalog.load("mi210"), clock=lambda: 0.0) as node:
         amd = source(node)
         told = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
@@ -117,7 +114,7 @@ async def _second_gpu(amd: AmdSource, node: FakeNode, time: float) -> GpuReading
     return (await amd.read()).gpus[1]
 
 
-async def test_each_board_has_its_own_sensors() -> None:
+async def test_boards_have_the_sensors_of_their_generation() -> None:
     """Before MI300 power is a mean, and the edge has a sensor; only boards with a fan report its speed."""
     old = BOARD | {"architecture": "gfx90a", "metrics": "1.3"}
     async with FakeNode(made(gpus=[], amd=[old, CUT | {"fan": 30}]), clock=lambda: 0.0) as node:
@@ -131,13 +128,12 @@ async def test_each_board_has_its_own_sensors() -> None:
     assert [gpu.identity.pci_bus_id for gpu in (before, after)] == ["00000000:05:00.0", "00000000:26:00.0"]
 
 
-async def test_a_node_without_amd_has_no_such_files(tmp_path: Path) -> None:
-    """Without AMD GPUs there are no files of AMD."""
+async def test_a_node_without_amd_gpus_has_no_files_of_them(tmp_path: Path) -> None:
     async with FakeNode(made(), root=tmp_path, clock=lambda: 0.0) as node:
         assert not (node.paths.sys_root / "class").exists()
 
 
-def test_what_is_left_out_is_derived():
+def test_omitted_values_are_derived():
     """Addresses, ids and serial numbers; a dumped scenario parses as equal."""
     scenario = made(gpus=[], amd=[BOARD | {"count": 9}])
     assert len({gpu.address for gpu in scenario.amd}) == 9
@@ -146,8 +142,7 @@ def test_what_is_left_out_is_derived():
     assert parse(dump(scenario)) == scenario
 
 
-def test_offers_name_devices_as_they_are_cut():
-    """Whole GPUs by their address, partitions by theirs."""
+def test_offers_have_the_addresses_of_gpus_and_partitions():
     offer = {"resource": "amd.com/{profile}", "of": "amd"}
     halves = CUT | {"mode": "DPX", "memory_mode": "NPS2"}
     whole = CUT | {"mode": "SPX"}
@@ -171,28 +166,24 @@ def test_offers_name_devices_as_they_are_cut():
         ({"mode": "TPX"}, r"amd\[0\]\.mode"),
     ],
 )
-def test_mistakes_are_named(board: dict[str, object], named: str):
-    """Each error has the path of the value."""
+def test_a_mistake_has_the_path_of_its_value(board: dict[str, object], named: str):
     with pytest.raises(ScenarioError, match=named):
         made(gpus=[], amd=[CUT | board])
 
 
-def test_processes_need_room():
-    """A partition has only its part of the memory."""
+def test_processes_must_fit_into_their_partition():
     process = {"device": "{amd:0/part:1}", "memory": "25 GiB"}
     with pytest.raises(ScenarioError, match=r"amd\[0\]: its processes use"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
-def test_a_partition_that_is_not_there():
-    """The error lists the existing references."""
+def test_a_missing_partition_is_an_error_with_the_existing_ones():
     process = {"device": "{amd:0/part:8}"}
     with pytest.raises(ScenarioError, match=r"amd:0/part:7"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
-def test_how_a_gpu_is_cut():
-    """The mode determines the number of partitions."""
+def test_the_mode_determines_the_number_of_partitions():
     modes = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
     for mode, count in modes.items():
         (gpu,) = made(gpus=[], amd=[CUT | {"mode": mode}]).amd

@@ -11,8 +11,7 @@ from tests.demo.making import made
 
 
 @pytest.mark.slow
-def test_the_catalog_lists_what_it_loads():
-    """Every name has a description, and the default is one of them."""
+def test_every_scenario_of_the_catalog_has_a_description():
     scenarios = catalog.scenarios()
     assert tuple(each.name for each in scenarios) == catalog.names()
     assert all(each.description for each in scenarios)
@@ -20,8 +19,7 @@ def test_the_catalog_lists_what_it_loads():
     assert catalog.load() == catalog.load(catalog.DEFAULT)
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
-    """The error lists every scenario, and how to give a file."""
+def test_an_unknown_name_is_an_error_with_the_known_ones():
     with pytest.raises(ScenarioError) as caught:
         catalog.load("t5")
     assert all(name in str(caught.value) for name in catalog.names())

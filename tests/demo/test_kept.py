@@ -127,14 +127,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_files_say_again_what_they_said(case: str, tmp_path: Path):
-    """Known values are the same, and unknown ones stay unknown: they do not become 0."""
+def test_files_are_written_as_they_were_read(case: str, tmp_path: Path):
+    """Known values are the same, and unknown ones do not become 0."""
     system, file = CASES[case]
     assert read_back(system, (file,), tmp_path) == (file,)
 
 
 def test_every_system_with_files_is_kept():
-    """The files of containers of six systems; others are texts by path."""
+    """Other files are texts by path."""
     assert KEEPERS.keys() == READERS.keys()
 
 
@@ -145,22 +145,20 @@ def test_every_system_with_files_is_kept():
     memory=st.integers(1, 1 << 40),
     percent=st.none() | st.integers(0, 300),
 )
-def test_any_cache_of_hami_says_again_what_it_said(tmp_path_factory, limit, share, memory, percent):
-    """For any values of a container with three processes."""
+def test_any_cache_of_hami_is_written_as_it_was_read(tmp_path_factory, limit, share, memory, percent):
     compute = None if percent is None else percent / 100
     told = use(GPU, limit, None if share is None else share / 100, memory, compute)
     file = of_container(told, pids=(7, 8, 9))
     assert read_back("hami", (file,), tmp_path_factory.mktemp("node")) == (file,)
 
 
-def test_files_of_several_containers_stand_beside_each_other(tmp_path: Path):
+def test_the_files_of_several_containers_do_not_replace_each_other(tmp_path: Path):
     """One file has the cards of all gpu-manager containers."""
     files = (of_container(use("0"), name="a"), of_container(use("1"), name="b"))
     assert read_back("gpu-manager", files, tmp_path) == files
 
 
-def test_a_scenario_keeps_them(tmp_path: Path):
-    """Recorded files are a field of the scenario, and exist on its node at any time."""
+def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path: Path):
     file = {"pod_uid": UID, "container": "main", "devices": [{"device": GPU, "memory_limit": "1 GiB"}]}
     scenario = made(kept={"vgpu-manager": [file]})
     assert parse(dump(scenario)) == scenario
@@ -179,7 +177,7 @@ def test_a_scenario_keeps_them(tmp_path: Path):
         ("cgpu", {"container_id": "/etc"}, r"container_id: must match"),
     ],
 )
-def test_what_leads_out_of_a_folder_is_a_mistake(system: str, file: dict, problem: str):
+def test_names_that_leave_their_folder_are_mistakes(system: str, file: dict, problem: str):
     """Names become file names."""
     with pytest.raises(ScenarioError, match=problem):
         made(**document(kept={system: [file]}))

@@ -195,26 +195,22 @@ def error_of(**parts: Any) -> str:
         ),
     ],
 )
-def test_a_mistake_is_named_by_its_path(parts: dict[str, Any], message: str):
-    """An error names the value in the file and what it should be."""
+def test_a_mistake_has_the_path_of_its_value_and_what_it_should_be(parts: dict[str, Any], message: str):
     assert error_of(**parts).startswith(message)
 
 
-def test_text_that_is_no_json_is_refused_with_its_line():
-    """A syntax error has file, line and column."""
+def test_a_syntax_error_has_file_line_and_column():
     with pytest.raises(ScenarioError, match=r"^a\.json: line 2, column 3: is not JSON"):
         parse('{\n  name: "x"}', "a.json")
 
 
 @pytest.mark.parametrize("text", ["[]", '{"name": NaN}', "[" * 100_000, '{"name": 1' + "0" * 5000 + "}", "3"])
-def test_no_text_raises_anything_else(text: str):
-    """Whatever the text, the only error is a ScenarioError that names the source."""
+def test_any_other_text_is_an_error_with_its_file(text: str):
     with pytest.raises(ScenarioError, match=r"^a\.json: "):
         parse(text, "a.json")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
-    """A missing file and one that is not text are refused by name."""
+def test_an_unreadable_file_is_an_error_with_its_path(tmp_path: Path):
     with pytest.raises(ScenarioError, match="No such file"):
         load_file(tmp_path / "no.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")

@@ -19,7 +19,6 @@ from tests.truth import truth_of
 
 
 def by_hand() -> float:
-    """Return 0 at any time."""
     return 0.0
 
 
@@ -44,7 +43,7 @@ async def listed(node: FakeNode, within: float = 5.0) -> dict[tuple[str, str], s
 
 
 def use(node: FakeNode) -> None:
-    """Put the node's driver under the binding."""
+    """Return the use of a device in a file."""
     pynvml.nvmlLib = node.nvml
     pynvml._nvmlGetFunctionPointer_cache.clear()
     pynvml.nvmlInit()
@@ -80,7 +79,7 @@ async def test_every_scenario_runs_and_keeps_its_sums(name: str):
         assert node.time == 180
 
 
-async def test_driver_kubelet_and_files_tell_the_same():
+async def test_driver_kubelet_and_files_agree():
     """The driver's processes have files, the kubelet's ids are those of the driver."""
     async with FakeNode(catalog.load("t4-timeslicing"), clock=by_hand) as node:
         use(node)
@@ -143,7 +142,7 @@ async def test_the_truth_of_mig_devices_and_unknown_ids():
 
 @pytest.mark.slow
 async def test_the_same_seed_gives_the_same_node():
-    """Two nodes of one scenario and seed are alike at every step, with another seed they differ."""
+    """With another seed the node differs."""
 
     async def story(seed: int) -> list[object]:
         async with FakeNode(catalog.load("showcase"), clock=by_hand, seed=seed) as node:
@@ -157,8 +156,7 @@ async def test_the_same_seed_gives_the_same_node():
     assert await story(1) != await story(2)
 
 
-async def test_pods_come_and_go_at_the_kubelet():
-    """The kubelet lists a pod while it exists."""
+async def test_the_kubelet_lists_a_pod_while_it_exists():
     async with FakeNode(catalog.load("h100-mixed"), clock=by_hand) as node:
         seen = []
         for t in (0, 30, 89, 90):
@@ -167,8 +165,7 @@ async def test_pods_come_and_go_at_the_kubelet():
         assert seen == [False, True, True, False]
 
 
-async def test_a_clock_moves_the_node():
-    """Advance brings the node to the time of the clock."""
+async def test_advance_moves_the_node_to_the_time_of_its_clock():
     now = 0.0
     async with FakeNode(made(), clock=lambda: now) as node:
         now = 42.0
@@ -187,8 +184,7 @@ async def test_without_a_clock_time_passes_by_itself():
         assert node.time >= 1
 
 
-async def test_kubelet_faults():
-    """The kubelet stops and returns, rejects, and hangs, each for its time."""
+async def test_the_kubelet_stops_rejects_and_hangs_for_the_time_of_its_faults():
     faults = [
         {"kind": "kubelet_down", "at": 10, "for": 10},
         {"kind": "kubelet_rate_limit", "at": 30, "for": 10},
@@ -207,15 +203,13 @@ async def test_kubelet_faults():
 
 
 async def test_a_node_may_start_without_its_kubelet():
-    """A fault may be active from the start."""
     async with FakeNode(made(faults=[{"kind": "kubelet_down", "for": 5}]), clock=by_hand) as node:
         assert not node.paths.pod_resources_socket.exists()
         await node.step(5)
         assert await listed(node) == {}
 
 
-async def test_paths_lead_to_the_node():
-    """Every path for the exporter exists and belongs to this node."""
+async def test_every_path_for_the_exporter_exists():
     async with FakeNode(catalog.load("a10-mps"), clock=by_hand) as node:
         paths = node.paths
         assert paths.pod_resources_socket.is_socket()
@@ -228,8 +222,7 @@ async def test_paths_lead_to_the_node():
         )
 
 
-async def test_an_old_kubelet_and_no_names():
-    """An old kubelet serves no v1, and a node without the Pods API has no socket for it."""
+async def test_an_old_kubelet_serves_no_v1_and_no_pods_api():
     async with FakeNode(catalog.load("old-driver"), clock=by_hand) as node:
         assert not node.paths.pods_api_socket.exists()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -237,8 +230,7 @@ async def test_an_old_kubelet_and_no_names():
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_nothing_is_left_behind():
-    """After the end no folder, task or hanging thread remains."""
+async def test_no_folder_task_or_hanging_thread_is_left():
     hang = {"kind": "nvml_hang", "function": "nvmlDeviceGetCount_v2"}
     threads = threading.active_count()
     async with FakeNode(made(faults=[hang])) as node:
@@ -254,15 +246,13 @@ async def test_nothing_is_left_behind():
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_given_folder_is_kept(tmp_path: Path):
-    """A given folder is filled and not removed."""
+async def test_a_given_folder_is_not_removed(tmp_path: Path):
     async with FakeNode(made(), root=tmp_path, clock=by_hand):
         pass
     assert (tmp_path / "proc/uptime").exists()
 
 
-async def test_a_start_that_fails_cleans_up(tmp_path: Path):
-    """If the files cannot be written, the error is raised and the kubelet is stopped."""
+async def test_a_start_that_fails_raises_its_error_and_stops_the_kubelet(tmp_path: Path):
     (tmp_path / "proc").write_text("in the way")
     with pytest.raises(FileExistsError):
         await FakeNode(made(), root=tmp_path, clock=by_hand).__aenter__()

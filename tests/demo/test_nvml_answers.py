@@ -17,7 +17,7 @@ def first() -> object:
     return pynvml.nvmlDeviceGetHandleByIndex(0)
 
 
-def test_an_answer_takes_the_place_of_physics(bench: Put):
+def test_a_fixed_answer_replaces_the_simulated_one(bench: Put):
     """It is independent of the load, specific to its arguments, and may be negative."""
     answers = {
         "nvmlDeviceGetPowerUsage": [77_001],
@@ -43,7 +43,7 @@ def test_an_answer_takes_the_place_of_physics(bench: Put):
     assert fields_of(first(), 82, (186, 1), 193, 300) == [61, 5_000, -9, 7]
 
 
-def test_what_is_named_is_not_supported(bench: Put):
+def test_named_calls_and_fields_are_not_supported(bench: Put):
     """A call, a call with these arguments, a field, a field of this scope: others still answer."""
     unsupported = [
         "nvmlDeviceGetPowerUsage",
@@ -64,7 +64,6 @@ def test_what_is_named_is_not_supported(bench: Put):
 
 
 def test_a_mig_device_has_answers_of_its_own(bench: Put):
-    """They differ from those of its parent."""
     name = "nvmlDeviceGetBAR1MemoryInfo"
     cuts = [instance(1, 0, answers={name: [10, 4, 6]}), instance(2, 1, unsupported=[name]), instance(3, 2)]
     bench(made(gpus=[gpu(mig={"instances": cuts})]))
@@ -75,7 +74,6 @@ def test_a_mig_device_has_answers_of_its_own(bench: Put):
 
 
 def test_an_answer_of_the_wrong_length_is_refused(bench: Put):
-    """A call with two results cannot be answered with one number."""
     answers = {"nvmlDeviceGetEncoderUtilization": [1], "nvmlDeviceGetUtilizationRates": [1]}
     bench(made(gpus=[gpu(answers=answers)]))
     for function in (pynvml.nvmlDeviceGetEncoderUtilization, pynvml.nvmlDeviceGetUtilizationRates):
@@ -83,14 +81,12 @@ def test_an_answer_of_the_wrong_length_is_refused(bench: Put):
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetEncoderStats", "nvmlDeviceGetJpgUtilization"])
-def test_a_missing_function_stays_missing(bench: Put, function: str):
-    """A function that an old driver does not have cannot have an answer."""
+def test_a_missing_function_cannot_have_an_answer(bench: Put, function: str):
     bench(made(missing_functions=[function], gpus=[gpu(answers={function: [0, 0, 0, 0]})]))
     assert code_of(getattr(pynvml, function), first()) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
-def test_video(bench: Put):
-    """A process that encodes streams keeps the engines busy while it has work."""
+def test_the_video_engines_are_busy_while_a_process_encodes(bench: Put):
     load = {"shape": "square", "low": 0, "high": 40, "period": 60}
     process = {"device": "{gpu:0}", "streams": 2, "load": load}
     node = bench(made(gpus=[gpu(count=2)], pods=[pod("p", process)]))
@@ -105,7 +101,7 @@ def test_video(bench: Put):
     assert pynvml.nvmlDeviceGetEncoderStats(first()) == (0, 0, 0)
 
 
-def test_engines_that_came_later(bench: Put):
+def test_older_boards_and_drivers_lack_later_engines(bench: Put):
     """JPEG and optical flow came with Turing, and the driver's calls for them with a branch."""
     bench(made(gpus=[gpu(architecture=5)]))
     assert code_of(pynvml.nvmlDeviceGetJpgUtilization, first()) == NOT_SUPPORTED

@@ -40,8 +40,8 @@ def address(handle) -> int:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-def test_an_xid_is_reported_once_when_it_is_time(bench: Put):
-    """A registered set gets one event, with the handle of the GPU and no instance."""
+def test_an_xid_is_reported_once_at_its_time(bench: Put):
+    """With the handle of the GPU, and no instance."""
     node = bench(made(gpus=[gpu(count=2)], faults=[xid(31, "{gpu:1}")]))
     events = waiting(index=1)
     node.step(9)
@@ -55,8 +55,8 @@ def test_an_xid_is_reported_once_when_it_is_time(bench: Put):
     assert nothing(events)
 
 
-def test_an_xid_of_a_mig_device_names_its_instances(bench: Put):
-    """The handle is that of the whole GPU, and the ids are those of the instance."""
+def test_an_xid_of_a_mig_device_has_the_ids_of_its_instances(bench: Put):
+    """And the handle of the whole GPU."""
     cut = gpu(mig={"instances": [instance(3, 0, ci=1)]})
     node = bench(made(gpus=[cut], faults=[xid(43, "{gpu:0/mig:0}")]))
     events = waiting()
@@ -66,8 +66,7 @@ def test_an_xid_of_a_mig_device_names_its_instances(bench: Put):
     assert (data.eventData, data.gpuInstanceId, data.computeInstanceId) == (43, 3, 1)
 
 
-def test_what_occurs_before_the_registration_is_lost(bench: Put):
-    """As with the real driver, only later events are recorded."""
+def test_events_before_the_registration_are_lost(bench: Put):
     node = bench(made(faults=[xid(31), xid(79, at=20)]))
     node.step(10)
     events = waiting()
@@ -76,8 +75,8 @@ def test_what_occurs_before_the_registration_is_lost(bench: Put):
     assert pynvml.nvmlEventSetWait_v2(events, 0).eventData == 79
 
 
-def test_a_gpu_that_is_cut_anew_reports_it(bench: Put):
-    """A new layout is an event of that GPU; an unchanged one is not."""
+def test_a_new_mig_layout_is_an_event_of_its_gpu(bench: Put):
+    """An unchanged one is not."""
     layout = {"kind": "mig_layout", "at": 10, "gpu": 1, "instances": [instance(2, 4)]}
     node = bench(made(gpus=[gpu(count=2, mig={"instances": [instance(1, 0)]})], faults=[layout]))
     events = waiting(MIG_CONFIG, index=1)
@@ -93,8 +92,8 @@ def test_a_gpu_that_is_cut_anew_reports_it(bench: Put):
     assert nothing(events)
 
 
-def test_only_what_a_gpu_supports_can_be_registered(bench: Put):
-    """The mask is that of the board; bits beyond it are refused, and unknown bits are invalid."""
+def test_only_supported_events_can_be_registered(bench: Put):
+    """Bits beyond the board's mask are refused, and unknown bits are invalid."""
     bench(made(gpus=[gpu(), gpu(mig={"enabled": False})]))
     plain, cuttable = map(pynvml.nvmlDeviceGetHandleByIndex, range(2))
     events = pynvml.nvmlEventSetCreate()
@@ -106,8 +105,7 @@ def test_only_what_a_gpu_supports_can_be_registered(bench: Put):
     assert code_of(register, plain, 1 << 40, events) == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-def test_a_mig_device_takes_no_registration(bench: Put):
-    """Events belong to whole GPUs."""
+def test_events_cannot_be_registered_for_a_mig_device(bench: Put):
     bench(made(gpus=[gpu(mig={"instances": [instance(1, 0)]})]))
     mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(0), 0)
     events = pynvml.nvmlEventSetCreate()
@@ -115,8 +113,7 @@ def test_a_mig_device_takes_no_registration(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetSupportedEventTypes, mig) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
-def test_a_board_or_a_driver_can_be_without_events(bench: Put):
-    """Boards have unsupported calls, drivers have missing functions."""
+def test_a_board_or_a_driver_can_lack_events(bench: Put):
     board = gpu(unsupported=["nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"])
     bench(made(gpus=[board], missing_functions=["nvmlEventSetWait_v2"]))
     handle, events = pynvml.nvmlDeviceGetHandleByIndex(0), pynvml.nvmlEventSetCreate()
@@ -126,8 +123,7 @@ def test_a_board_or_a_driver_can_be_without_events(bench: Put):
     assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
-def test_a_wait_blocks_nobody_and_ends_with_the_event(bench: Put):
-    """While one thread waits, others call the driver, and the event ends the wait at once."""
+def test_a_wait_blocks_no_other_call_and_ends_with_the_event(bench: Put):
     node = bench(made())
     events, found = waiting(), []
     thread = threading.Thread(target=lambda: found.append(pynvml.nvmlEventSetWait_v2(events, 10_000)))
@@ -140,8 +136,7 @@ def test_a_wait_blocks_nobody_and_ends_with_the_event(bench: Put):
     assert time.monotonic() - began < 5
 
 
-def test_each_set_gets_what_it_is_registered_for(bench: Put):
-    """Two sets get the same event; a set that is registered for other types does not."""
+def test_each_set_gets_the_events_of_its_registration(bench: Put):
     node = bench(made())
     one, other, errors = waiting(), waiting(), waiting(DOUBLE_BIT)
     gpu_0 = node.nvml.board.gpus[0].address
@@ -154,8 +149,7 @@ def test_each_set_gets_what_it_is_registered_for(bench: Put):
     assert [pynvml.nvmlEventSetWait_v2(errors, 0).eventType for _ in range(2)] == [XID, DOUBLE_BIT]
 
 
-def test_what_would_crash_is_counted(bench: Put):
-    """Freeing twice, waiting on a freed set and freeing under a wait are refused, and counted as misuse."""
+def test_misuse_that_would_crash_is_refused_and_counted(bench: Put):
     node = bench(made())
     events, waited = waiting(), waiting()
     assert node.nvml.events.misuse == {}
@@ -173,8 +167,7 @@ def test_what_would_crash_is_counted(bench: Put):
     assert node.nvml.events.misuse == {"double free": 1, "wait after free": 1, "free under a wait": 1}
 
 
-def test_the_sets_end_with_the_driver(bench: Put):
-    """A driver that is opened again does not know earlier sets."""
+def test_event_sets_end_with_the_driver(bench: Put):
     node = bench(made())
     events = waiting()
     pynvml.nvmlShutdown()
@@ -184,8 +177,7 @@ def test_the_sets_end_with_the_driver(bench: Put):
     assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-def test_a_fault_can_break_the_wait(bench: Put):
-    """Scripted errors apply to waiting as to any other call."""
+def test_a_wait_can_fail_by_a_fault(bench: Put):
     fault = {"kind": "nvml_error", "at": 5, "function": "nvmlEventSetWait_v2", "code": "UNKNOWN"}
     node = bench(made(faults=[fault]))
     events = waiting()
@@ -193,8 +185,7 @@ def test_a_fault_can_break_the_wait(bench: Put):
     assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_UNKNOWN
 
 
-def test_a_scenario_names_devices_that_exist():
-    """The device of an XID may be one of a later layout, and must be one of the node."""
+def test_the_device_of_an_xid_exists_at_some_time():
     layout = {"kind": "mig_layout", "at": 5, "gpu": 0, "instances": [instance(1, 0, uuid="MIG-later")]}
     cut = gpu(mig={"instances": []})
     faults = made(gpus=[cut], faults=[layout, xid(31, "MIG-later")]).faults

@@ -21,8 +21,7 @@ def power(index: int) -> int | str:
         return type(error).__name__
 
 
-def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
-    """A fault is active for its time and on its device only."""
+def test_an_error_is_active_for_its_time_and_its_device_only(bench: Put):
     fault = {
         "kind": "nvml_error",
         "at": 20,
@@ -41,7 +40,6 @@ def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
 
 
 def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench: Put):
-    """Without a function all calls fail, from finding the device to those about its MIG devices."""
     fault = {"kind": "nvml_error", "at": 5, "device": "{gpu:1}", "code": "GPU_IS_LOST"}
     cut = gpu(mig={"instances": [instance(1, 0)]})
     node = bench(made(gpus=[gpu(), cut], faults=[fault]))
@@ -58,7 +56,6 @@ def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench: Put):
 
 
 def test_a_fault_of_one_mig_device_spares_its_parent(bench: Put):
-    """A device of a fault may be a MIG device."""
     fault = {"kind": "nvml_error", "device": "{gpu:0/mig:0}", "code": "NO_PERMISSION"}
     bench(made(gpus=[gpu(mig={"instances": [instance(1, 0), instance(2, 1)]})], faults=[fault]))
     parent = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -71,15 +68,13 @@ def test_a_fault_of_one_mig_device_spares_its_parent(bench: Put):
 
 
 def test_a_driver_that_is_not_loaded_cannot_be_opened(bench: Put):
-    """An error of init is what the binding raises from it."""
     fault = {"kind": "nvml_error", "function": "nvmlInitWithFlags", "code": "DRIVER_NOT_LOADED"}
     bench(made(gpus=[], faults=[fault]), opened=False)
     with pytest.raises(pynvml.NVMLError_DriverNotLoaded):
         pynvml.nvmlInit()
 
 
-def test_a_hang_for_some_time_returns_by_itself(bench: Put):
-    """A call that hangs for a while answers after it."""
+def test_a_hang_for_some_seconds_returns_after_them(bench: Put):
     bench(made(faults=[{"kind": "nvml_hang", "function": POWER, "seconds": 0.05}]))
     before = time.monotonic()
     assert power(0) == 20_000
@@ -98,8 +93,8 @@ def hanging(node: Bench) -> tuple[threading.Thread, list[int | str]]:
 
 
 @pytest.mark.parametrize("ending", ["the fault is over", "released"])
-def test_a_hang_without_end_returns_when(bench: Put, ending: str):
-    """A hung call returns when its fault is over or all are released, and blocks no other call."""
+def test_a_hang_returns_when_its_fault_is_over_or_all_are_released(bench: Put, ending: str):
+    """And blocks no other call."""
     fault = {"kind": "nvml_hang", "function": POWER, "device": "{gpu:0}", "for": 10}
     node = bench(made(gpus=[gpu(count=2)], faults=[fault]))
     thread, answers = hanging(node)
@@ -115,7 +110,7 @@ def test_a_hang_without_end_returns_when(bench: Put, ending: str):
 
 
 def test_calls_are_counted_by_function_and_device(bench: Put):
-    """Every call counts, also if it fails; calls about no device count under ""."""
+    """Also calls that fail; calls about no device count under ""."""
     node = bench(made(gpus=[gpu(count=2, unsupported=[POWER])]))
     uuids = [board.uuid for board in node.scenario.gpus]
     assert [power(0), power(0), power(1)] == ["NVMLError_NotSupported"] * 3
@@ -125,8 +120,8 @@ def test_calls_are_counted_by_function_and_device(bench: Put):
     assert node.nvml.total_calls == 7
 
 
-def test_many_threads_may_call_at_once(bench: Put):
-    """No call is lost if threads call at the same time while the node changes."""
+def test_no_call_of_many_threads_is_lost(bench: Put):
+    """While the node changes."""
     node = bench(made(gpus=[gpu(count=2)]))
     threads = [threading.Thread(target=lambda: [power(1) for _ in range(200)]) for _ in range(8)]
     for thread in threads:

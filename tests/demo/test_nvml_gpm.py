@@ -77,8 +77,9 @@ def busy(**changes: Any) -> dict[str, Any]:
         ({"architecture": 9, "gpm": False}, 0),
     ],
 )
-def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: int):
-    """Boards from Hopper on, unless the scenario sets it; others have no samples."""
+def test_boards_from_hopper_on_have_gpm_unless_the_scenario_sets_it(
+    bench: Put, changes: dict[str, Any], has: int
+):
     bench(made(gpus=[gpu(**changes)]))
     assert pynvml.nvmlGpmQueryDeviceSupport(whole()).isSupportedDevice == has
     sample = pynvml.nvmlGpmSampleAlloc()
@@ -88,8 +89,8 @@ def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: i
         assert code_of(pynvml.nvmlGpmSampleGet, whole(), sample) == UNSUPPORTED
 
 
-def test_the_meter_follows_the_load(bench: Put):
-    """Shares in percent and traffic in MiB/s are the mean of the load between the samples."""
+def test_gpm_metrics_are_the_mean_load_between_the_samples(bench: Put):
+    """Shares in percent, traffic in MiB/s."""
     node = bench(made(node=NEW, **busy(architecture=10, links={"nvlinks": 2, "switch": True})))
     found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
     assert found[GRAPHICS] == pytest.approx(50)
@@ -107,16 +108,16 @@ def test_the_meter_follows_the_load(bench: Put):
     [({}, {ENCODER, ELAPSED, ACTIVE, PCIE_BYTES}), ({"node": NEW}, {ELAPSED, ACTIVE, PCIE_BYTES})],
     ids=["older driver", "Hopper"],
 )
-def test_what_older_drivers_and_boards_lack(bench: Put, node: dict[str, Any], lacking: set[int]):
-    """Encoders and counters came with a later driver, counters with a later board: the others are there."""
+def test_older_drivers_lack_encoders_and_older_boards_counters(
+    bench: Put, node: dict[str, Any], lacking: set[int]
+):
     found = measured(bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
     assert {metric for metric, value in found.items() if value == -UNSUPPORTED} == lacking
     assert found[GRAPHICS] == pytest.approx(50)
     assert found[NVLINK_IN] == 0
 
 
-def test_samples_that_are_too_near(bench: Put):
-    """Without time between two samples their shares are NaN."""
+def test_without_time_between_two_samples_shares_are_nan(bench: Put):
     node = bench(made(**busy()))
     found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample), seconds=0.05)
     assert math.isnan(found[GRAPHICS])
@@ -151,8 +152,7 @@ def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
     assert found[1][PCIE_IN] == -UNSUPPORTED
 
 
-def test_what_the_meter_refuses(bench: Put):
-    """Other versions, empty or mixed samples, MIG handles in the wrong place, instances that are missing."""
+def test_gpm_refuses_invalid_samples_handles_and_versions(bench: Put):
     bench(made(gpus=[gpu(architecture=9, mig=CUT)]))
     older, newer = samples()
     assert code_of(between, older, newer) == INVALID
@@ -165,8 +165,8 @@ def test_what_the_meter_refuses(bench: Put):
     assert code_of(pynvml.nvmlGpmMetricsGet, struct) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 
-def test_buffers_are_accounted_for(bench: Put):
-    """Buffers not freed, freed twice or used after it are counted, and refused instead of crashing."""
+def test_misuse_of_gpm_buffers_is_refused_and_counted(bench: Put):
+    """Instead of crashing."""
     node = bench(made(**busy()))
     pool, (kept, freed) = node.nvml.gpm, samples()
     assert pool.live == 2

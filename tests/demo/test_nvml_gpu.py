@@ -39,7 +39,6 @@ def versioned_temperature(node: Bench, handle: object, version: int) -> tuple[in
 
 
 def test_nothing_answers_before_init_and_after_the_last_shutdown(bench: Put):
-    """Opening is counted, and without it calls are refused."""
     bench(made(), opened=False)
     assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
     pynvml.nvmlInit()
@@ -51,8 +50,7 @@ def test_nothing_answers_before_init_and_after_the_last_shutdown(bench: Put):
     assert code_of(pynvml.nvmlShutdown) == pynvml.NVML_ERROR_UNINITIALIZED
 
 
-def test_versions(node: Bench):
-    """The driver reports its versions and the texts of its errors."""
+def test_the_driver_has_versions_and_texts_of_errors(node: Bench):
     assert pynvml.nvmlSystemGetDriverVersion() == "550.90.07"
     assert pynvml.nvmlSystemGetNVMLVersion() == "12.550.90.07"
     assert pynvml.nvmlSystemGetCudaDriverVersion() == 12040
@@ -64,8 +62,7 @@ def test_versions(node: Bench):
 
 
 @pytest.mark.usefixtures("node")
-def test_devices_are_found_by_index():
-    """An index always returns the same handle, or an error if there is no GPU."""
+def test_an_index_always_returns_the_same_handle():
     handle, other = (pynvml.nvmlDeviceGetHandleByIndex(1) for _ in range(2))
     assert pynvml.nvmlDeviceGetCount() == 2
     assert ctypes.cast(other, ctypes.c_void_p).value == ctypes.cast(handle, ctypes.c_void_p).value
@@ -73,8 +70,7 @@ def test_devices_are_found_by_index():
     assert code_of(pynvml.nvmlDeviceGetUUID, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-def test_identity(node: Bench):
-    """A device reports its identity."""
+def test_a_gpu_has_its_identity(node: Bench):
     board, handle = node.scenario.gpus[1], pynvml.nvmlDeviceGetHandleByIndex(1)
     assert pynvml.nvmlDeviceGetUUID(handle) == board.uuid
     assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test"
@@ -88,7 +84,6 @@ def test_identity(node: Bench):
 
 
 def test_the_old_form_of_a_pci_address_is_short(node: Bench):
-    """The second version of the record has a domain of four digits."""
     info = pynvml.nvmlPciInfo_v2_t()
     assert node.nvml.nvmlDeviceGetPciInfo_v2(first(), ctypes.byref(info)) == 0
     assert info.busId == "0000:07:00.0"
@@ -107,8 +102,7 @@ def test_memory_adds_up_in_both_versions():
     assert bar.bar1Total == bar.bar1Used + bar.bar1Free == 256 * MIB
 
 
-def test_activity_and_heat_follow_the_load(node: Bench):
-    """A GPU at half load has it in every reading, and so has an idle one."""
+def test_all_readings_follow_the_load(node: Bench):
     handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
     node.step(1)
     node.step(200)
@@ -130,8 +124,7 @@ def test_activity_and_heat_follow_the_load(node: Bench):
     assert pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) == 0
 
 
-def test_clocks(node: Bench):
-    """Clocks are high with work, low without, and have a maximum."""
+def test_clocks_depend_on_work_and_have_a_maximum(node: Bench):
     handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
     for kind, at_work, at_rest, most in (
         (pynvml.NVML_CLOCK_SM, 1410, 210, 1410),
@@ -147,14 +140,12 @@ def test_clocks(node: Bench):
 
 
 def test_energy_is_the_integral_of_power(node: Bench):
-    """A hundred seconds at 70 W are 7000 J, and the count never falls."""
     before = pynvml.nvmlDeviceGetTotalEnergyConsumption(first())
     node.step(100)
     assert pynvml.nvmlDeviceGetTotalEnergyConsumption(first()) - before == 7_000_000
 
 
-def test_field_values_carry_their_own_codes(node: Bench):
-    """Known fields have values, others are not supported, each on its own."""
+def test_each_field_value_has_its_own_code(node: Bench):
     node.step(10)
     values = pynvml.nvmlDeviceGetFieldValues(first(), [82, 74, 186, (138, 0)])
     assert [value.nvmlReturn for value in values] == [0, 0, 0, pynvml.NVML_ERROR_NOT_SUPPORTED]
@@ -164,8 +155,7 @@ def test_field_values_carry_their_own_codes(node: Bench):
     assert values[0].timestamp == 1_700_000_010_000_000
 
 
-def test_a_board_without_a_reading_says_not_supported(bench: Put):
-    """Fans, serial, BAR1, memory temperature and named calls are missing if the board has none."""
+def test_missing_readings_of_a_board_are_not_supported(bench: Put):
     bench(made(gpus=[gpu(serial=None, bar1_total=None, unsupported=["nvmlDeviceGetPowerUsage"])]))
     for function in (
         pynvml.nvmlDeviceGetFanSpeed,
@@ -182,15 +172,13 @@ def test_a_board_without_a_reading_says_not_supported(bench: Put):
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(first()) == 0
 
 
-def test_a_text_that_does_not_fit_is_refused(node: Bench):
-    """A buffer that is too small is not overrun."""
+def test_a_buffer_that_is_too_small_is_not_overrun(node: Bench):
     buffer = ctypes.create_string_buffer(8)
     assert node.nvml.nvmlDeviceGetUUID(first(), buffer, 8) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
     assert buffer.value == b""
 
 
-def test_a_missing_function_is_an_old_driver(bench: Put):
-    """The binding reports a function that an old driver does not have."""
+def test_a_missing_function_is_not_found(bench: Put):
     missing = ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"]
     node = bench(made(missing_functions=missing, pods=[pod("p", BUSY | {"device": "{gpu:0}", "pid": 42})]))
     not_found = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
@@ -202,8 +190,7 @@ def test_a_missing_function_is_an_old_driver(bench: Put):
     assert listed(node, "nvmlDeviceGetComputeRunningProcesses_v2", first()) == [42]
 
 
-def test_full_load_meets_the_power_limit(bench: Put):
-    """A GPU at full load draws its power limit, which limits its clocks."""
+def test_full_load_draws_the_power_limit_which_limits_the_clocks(bench: Put):
     bench(made(pods=[pod("p", {"device": "{gpu:0}", "load": {"high": 100}})]))
     assert pynvml.nvmlDeviceGetPowerUsage(first()) == 120_000
     assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(first()) == 4

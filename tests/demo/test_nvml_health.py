@@ -34,8 +34,7 @@ def mig_device() -> object:
     return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(first(), 0)
 
 
-def test_totals_are_the_sum_of_all_places(bench: Put):
-    """Calls and fields agree, and each total is that of its severity and scope."""
+def test_error_totals_are_the_sum_over_all_locations(bench: Put):
     bench(made(gpus=[gpu(health={"errors": ERRORS})]))
     kinds = ((0, 0), (1, 0), (0, 1), (1, 1))
     totals = fields_of(first(), 3, 4, 5, 6)
@@ -49,8 +48,7 @@ def test_totals_are_the_sum_of_all_places(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 2, 0, DRAM) == invalid
 
 
-def test_places_depend_on_the_architecture(bench: Put):
-    """Caches and registers are reported up to Volta, and together from Turing on."""
+def test_error_locations_depend_on_the_architecture(bench: Put):
     bench(made(gpus=[gpu(architecture=5), gpu(architecture=6)]))
     for index, known in ((0, {0, 1, 2, 3, 4, 5, 6}), (1, {DRAM, SRAM})):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -62,8 +60,8 @@ def test_places_depend_on_the_architecture(bench: Put):
 
 
 @pytest.mark.parametrize("ecc", [False, None])
-def test_without_ecc_nothing_is_counted(bench: Put, ecc: bool | None):
-    """A board with ECC off reports it and counts nothing; one without ECC has no mode either."""
+def test_without_ecc_no_errors_are_counted(bench: Put, ecc: bool | None):
+    """A board without ECC has no mode either."""
     bench(made(gpus=[gpu(health={"ecc": ecc})]))
     assert fields_of(first(), 3, 4, 5, 6) == [None] * 4
     assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 0, 0, DRAM) == NOT_SUPPORTED
@@ -73,8 +71,7 @@ def test_without_ecc_nothing_is_counted(bench: Put, ecc: bool | None):
         assert pynvml.nvmlDeviceGetEccMode(first()) == [0, 0]
 
 
-def test_errors_of_a_gpu_that_is_cut(bench: Put):
-    """The GPU reports only aggregate errors, a MIG device only volatile uncorrected ones."""
+def test_with_mig_the_gpu_has_aggregate_errors_and_a_mig_device_volatile_ones(bench: Put):
     bench(made(gpus=[gpu(health={"errors": ERRORS}, mig=CUT)]))
     assert fields_of(first(), 3, 4, 5, 6) == [None, None, 40, 5]
     assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 0, 0, DRAM) == NOT_SUPPORTED
@@ -87,8 +84,7 @@ def test_errors_of_a_gpu_that_is_cut(bench: Put):
             assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, *asked) == NOT_SUPPORTED
 
 
-def test_remapped_rows(bench: Put):
-    """The fields and the histogram exist from Ampere on."""
+def test_remapped_rows_exist_from_ampere_on(bench: Put):
     health = {
         "remapped_rows": {"corrected": 3, "uncorrected": 1},
         "row_remap_pending": True,
@@ -103,22 +99,19 @@ def test_remapped_rows(bench: Put):
 
 
 @pytest.mark.parametrize("board", [{"architecture": 6}, {"mig": CUT}])
-def test_where_rows_are_not_told(bench: Put, board: dict[str, object]):
-    """Boards before Ampere cannot remap rows, and those with MIG instances do not report them."""
+def test_boards_before_ampere_or_with_mig_report_no_remapped_rows(bench: Put, board: dict[str, object]):
     bench(made(gpus=[gpu(**board)]))
     assert fields_of(first(), 142, 143, 144, 145) == [None] * 4
     assert code_of(pynvml.nvmlDeviceGetRowRemapperHistogram, first()) == NOT_SUPPORTED
 
 
-def test_retired_pages(bench: Put):
-    """Before Ampere they are counted by cause."""
+def test_retired_pages_exist_before_ampere(bench: Put):
     health = {"retired_pages": {"single_bit": 2, "double_bit": 1}, "retired_pages_pending": True}
     bench(made(gpus=[gpu(architecture=5, health=health)]))
     assert fields_of(first(), 29, 30, 31) == [2, 1, 1]
 
 
 @pytest.mark.parametrize(("branch", "expected"), [(560, None), (570, 1)])
-def test_what_to_do_about_it(bench: Put, branch: int, expected: int | None):
-    """A newer driver reports the recovery action."""
+def test_newer_drivers_report_the_recovery_action(bench: Put, branch: int, expected: int | None):
     bench(made(node=node_of(branch), gpus=[gpu(health={"recovery_action": "reset"})]))
     assert fields_of(first(), 230) == [expected]

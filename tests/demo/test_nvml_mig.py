@@ -37,8 +37,7 @@ def cut(slot: int) -> object:
     return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent(), slot)
 
 
-def test_slots_are_sparse(node: Bench):
-    """MIG devices have the indexes of their placement; the others are unused."""
+def test_mig_devices_have_the_indexes_of_their_placement(node: Bench):
     assert pynvml.nvmlDeviceGetMigMode(parent()) == [1, 1]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 7
     found = []
@@ -55,8 +54,7 @@ def test_slots_are_sparse(node: Bench):
 
 
 @pytest.mark.usefixtures("node")
-def test_what_a_mig_device_is():
-    """A MIG device reports its profile, ids and slices."""
+def test_a_mig_device_has_its_profile_ids_and_slices():
     handle = cut(4)
     assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test MIG 3g.8gb"
     assert pynvml.nvmlDeviceGetGpuInstanceId(handle) == 2
@@ -79,10 +77,10 @@ def test_what_a_mig_device_is():
         (9, {"profile": "2g.4gb", "size": 2, "engines": {"copy": 5}}, (5, 0, 0, 0)),
     ],
 )
-def test_engines_of_an_instance(
+def test_an_instance_has_the_engines_of_its_profile(
     bench: Put, architecture: int, changes: dict[str, object], engines: tuple[int, ...]
 ):
-    """Hopper gives each slice its own for video; before, some engines go with all slices, or on request."""
+    """Hopper has some for each slice; before, some come with all slices, or on request."""
     bench(made(gpus=[gpu(architecture=architecture, mig={"instances": [instance(1, 0, **changes)]})]))
     found = pynvml.nvmlDeviceGetAttributes(cut(0))
     assert (
@@ -93,8 +91,7 @@ def test_engines_of_an_instance(
     ) == engines
 
 
-def test_where_a_gpu_instance_lies(node: Bench):
-    """A GPU instance has a handle of its own, with its profile and placement."""
+def test_a_gpu_instance_has_its_profile_and_placement(node: Bench):
     instance_handle = pynvml.nvmlDeviceGetGpuInstanceById(parent(), 2)
     info = pynvml.nvmlGpuInstanceGetInfo(instance_handle)
     assert (info.id, info.profileId, info.placement.start, info.placement.size) == (2, 9, 4, 4)
@@ -116,15 +113,17 @@ def test_where_a_gpu_instance_lies(node: Bench):
         ({}, {"profile": "1g.5gb", "gi_profile": 47}, 47),
     ],
 )
-def test_the_numbers_of_profiles(bench: Put, board: dict[str, int], changes: dict[str, object], profile: int):
-    """They are those that nvidia-smi lists for boards of seven and of four slices, or the scenario's own."""
+def test_profile_numbers_are_those_of_nvidia_smi_or_the_scenarios(
+    bench: Put, board: dict[str, int], changes: dict[str, object], profile: int
+):
+    """For boards of seven and of four slices."""
     bench(made(gpus=[gpu(mig={**board, "instances": [instance(1, 0, **changes)]})]))
     info = pynvml.nvmlGpuInstanceGetInfo(pynvml.nvmlDeviceGetGpuInstanceById(parent(), 1))
     assert info.profileId == profile
 
 
 def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
-    """The used and reserved memory of the instances is that of the GPU, plus its own overhead."""
+    """Plus the parent's own overhead."""
     version = pynvml.nvmlMemory_v2
     infos = [pynvml.nvmlDeviceGetMemoryInfo(cut(slot), version=version) for slot in (0, 4)]
     whole = pynvml.nvmlDeviceGetMemoryInfo(parent(), version=version)
@@ -150,8 +149,7 @@ def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
         "ComputeMode",
     ],
 )
-def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
-    """With MIG enabled the whole GPU has no utilization, and no repairs."""
+def test_with_mig_the_gpu_has_no_utilization_and_no_repairs(node: Bench, name: str):
     assert node.gpus[0].gpu.mig_enabled
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
@@ -192,14 +190,15 @@ def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
         ("Architecture", (), 2),
     ],
 )
-def test_what_a_mig_device_does_not_say(node: Bench, name: str, arguments: tuple[object, ...], code: int):
-    """A MIG device has no power, temperature, clocks and utilization."""
+def test_a_mig_device_has_no_power_temperature_clocks_or_utilization(
+    node: Bench, name: str, arguments: tuple[object, ...], code: int
+):
     assert node.gpus[0].gpu.mig_enabled
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), cut(0), *arguments) == code
 
 
-def test_what_stays_with_the_parent(node: Bench):
-    """A GPU with MIG still has power, temperature, clocks and an architecture; it has no instance id."""
+def test_with_mig_the_gpu_keeps_power_clocks_and_architecture(node: Bench):
+    """It has no instance id."""
     assert pynvml.nvmlDeviceGetPowerUsage(parent()) > 20_000
     assert pynvml.nvmlDeviceGetArchitecture(parent()) == 7
     assert pynvml.nvmlDeviceGetClockInfo(parent(), pynvml.NVML_CLOCK_SM) > 210
@@ -217,8 +216,7 @@ def test_power_counts_an_instance_by_its_slices(node: Bench):
     assert node.gpus[0].power_mw == 20_000 + 40_000
 
 
-def test_process_lists_of_parent_and_instances(node: Bench):
-    """The parent lists all processes with their instance, a MIG device its own."""
+def test_the_parent_lists_all_processes_and_a_mig_device_its_own(node: Bench):
     listed = pynvml.nvmlDeviceGetComputeRunningProcesses(parent())
     assert [(each.pid, each.gpuInstanceId, each.computeInstanceId) for each in listed] == [
         (101, 7, 0),
@@ -230,7 +228,7 @@ def test_process_lists_of_parent_and_instances(node: Bench):
 
 
 def test_compute_instances_of_one_gpu_instance_share_its_memory(bench: Put):
-    """Both show the same memory; each lists its own processes and has its own SMs."""
+    """Each has its own processes and SMs."""
     cuts = [
         instance(
             1,
@@ -257,7 +255,7 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory(bench: Put):
 
 
 def test_a_new_layout_invalidates_handles_and_ends_processes(bench: Put):
-    """With a new layout the handle of a destroyed device is refused, and that of a remaining one works."""
+    """The handle of a device that stays works."""
     kept = LAYOUT["instances"][0]
     fault = {"kind": "mig_layout", "at": 10, "for": 10, "gpu": 0, "instances": [kept, instance(2, 4)]}
     node = bench(made(gpus=[gpu(mig=LAYOUT)], pods=PODS, faults=[fault]))
@@ -274,8 +272,7 @@ def test_a_new_layout_invalidates_handles_and_ends_processes(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetUUID, goes) == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-def test_a_gpu_that_could_be_cut_and_is_not(bench: Put):
-    """With MIG disabled a GPU behaves as a whole one and has no MIG devices."""
+def test_with_mig_disabled_a_gpu_is_a_whole_one(bench: Put):
     bench(made(gpus=[gpu(mig={"enabled": False})]))
     assert pynvml.nvmlDeviceGetMigMode(parent()) == [0, 0]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 0
@@ -283,8 +280,7 @@ def test_a_gpu_that_could_be_cut_and_is_not(bench: Put):
     assert pynvml.nvmlDeviceGetUtilizationRates(parent()).gpu == 0
 
 
-def test_handles_are_opaque_and_distinct(node: Bench):
-    """No two devices share a pointer."""
+def test_no_two_devices_share_a_pointer(node: Bench):
     pointers = {ctypes.cast(handle, ctypes.c_void_p).value for handle in (parent(), cut(0), cut(4))}
     assert len(pointers) == 3
     assert None not in pointers

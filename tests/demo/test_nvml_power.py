@@ -27,8 +27,7 @@ def grown(bench: Bench, wanted: Iterable[int], seconds: float) -> list[int]:
     return [now - then for now, then in zip(fields_of(first(), *wanted), before, strict=True)]
 
 
-def test_limits(bench: Put):
-    """The limit that is set is enforced, and is between the minimum and the default."""
+def test_the_power_limit_is_enforced_and_within_its_constraints(bench: Put):
     bench(made(node=node_of(570), gpus=[gpu(power_limit_mw=90_000)], pods=[FULL]))
     assert pynvml.nvmlDeviceGetPowerManagementLimit(first()) == 90_000
     assert pynvml.nvmlDeviceGetEnforcedPowerLimit(first()) == 90_000
@@ -47,14 +46,15 @@ def test_limits(bench: Put):
         ({"architecture": 9, "model": "NVIDIA GH200"}, [120_000, 120_000, 240_000, 14_400, None]),
     ],
 )
-def test_power_by_scope(bench: Put, board: dict[str, object], expected: list[int | None]):
+def test_power_by_scope_depends_on_the_board(
+    bench: Put, board: dict[str, object], expected: list[int | None]
+):
     """Averages came with Ampere's small boards, memory with Hopper, and a module with a processor on it."""
     bench(made(gpus=[gpu(**board)], pods=[FULL]))
     assert fields_of(first(), 185, 186, (186, 1), (185, 2), (186, 2)) == expected
 
 
-def test_thresholds_and_margins(bench: Put):
-    """From Ada on a board counts down to the temperature at which it slows down."""
+def test_boards_from_ada_on_have_a_temperature_margin(bench: Put):
     limits = {"shutdown": 96, "slowdown": 93, "gpu": 88, "memory": 95}
     bench(
         made(
@@ -74,8 +74,7 @@ def test_thresholds_and_margins(bench: Put):
     assert fields_of(old, 193, 194, 195, 196) == [None] * 4
 
 
-def test_an_older_driver_has_no_margin(bench: Put):
-    """The call and the fields came with certain branches of the driver."""
+def test_older_drivers_have_no_temperature_margin(bench: Put):
     bench(made(node=node_of(550), gpus=[gpu(architecture=8)]))
     missing = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
     assert code_of(pynvml.nvmlDeviceGetMarginTemperature, first()) == missing
@@ -84,15 +83,15 @@ def test_an_older_driver_has_no_margin(bench: Put):
     assert fields_of(first(), 186, 193) == [None, None]
 
 
-def test_application_clocks(bench: Put):
-    """They are at the maximum of the board; video clocks follow."""
+def test_application_clocks_are_the_maximum(bench: Put):
+    """Video clocks have none."""
     bench(made())
     assert [pynvml.nvmlDeviceGetApplicationsClock(first(), kind) for kind in (0, 1, 2)] == [1410, 1410, 1215]
     assert code_of(pynvml.nvmlDeviceGetApplicationsClock, first(), 3) == NOT_SUPPORTED
 
 
 def test_time_at_the_power_limit_is_counted(bench: Put):
-    """It grows by the nanoseconds of full load, lowers the clocks, and stays the same when idle."""
+    """It lowers the clocks, and does not grow when idle."""
     node = bench(made(node=node_of(580), pods=[FULL]))
     assert grown(node, (POWER, THERMAL, SOFTWARE, HARDWARE), 20) == [20_000_000_000, 0, 0, 0]
     assert pynvml.nvmlDeviceGetClockInfo(first(), pynvml.NVML_CLOCK_SM) == round(1410 * 0.92)
@@ -113,21 +112,19 @@ def test_a_hot_board_slows_down(bench: Put, base: int, reasons: int, kept: float
     assert seconds == [5 * each for each in expected]
 
 
-def test_no_other_reason_ever_holds_clocks_back(bench: Put):
-    """The remaining counters exist and are 0."""
+def test_other_violation_counters_exist_and_are_0(bench: Put):
     node = bench(made(node=node_of(580), pods=[FULL]))
     assert grown(node, (76, 77, 78, 79, 80, 81, 271), 20) == [0] * 7
 
 
 def test_energy_is_power_over_time(bench: Put):
-    """In ten seconds, 120 W are 1200 J."""
     node = bench(made(pods=[FULL]))
     node.step(10)
     assert pynvml.nvmlDeviceGetTotalEnergyConsumption(first()) == 1_200_000
 
 
-def test_the_states_of_a_board(bench: Put):
-    """A small board rests in a lower state, a large one never does; modes are as the scenario has them."""
+def test_states_and_modes_of_a_board(bench: Put):
+    """A small board rests in a lower state, a large one never does."""
     bench(
         made(
             gpus=[

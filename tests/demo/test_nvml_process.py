@@ -30,7 +30,6 @@ def on_gpu(pid: int, **more: object) -> dict[str, object]:
 
 
 def test_each_kind_of_process_is_in_its_own_list(bench: Put):
-    """Compute, graphics and MPS processes are listed apart, without an instance on a whole GPU."""
     processes = [on_gpu(11, memory="1 GiB"), on_gpu(12, kind="mps"), on_gpu(13, kind="graphics")]
     node = bench(made(pods=[pod("p", *processes)]))
     compute = pynvml.nvmlDeviceGetComputeRunningProcesses(handle())
@@ -43,7 +42,7 @@ def test_each_kind_of_process_is_in_its_own_list(bench: Put):
 
 
 def test_an_unknown_memory_is_the_sentinel(bench: Put):
-    """Memory that the driver cannot report is all ones, which the binding turns into None."""
+    """All ones, which the binding turns into None."""
     bench(made(pods=[pod("p", on_gpu(11, memory=None))]))
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(handle())[0].usedGpuMemory is None
     infos, count = (pynvml.c_nvmlProcessInfo_v2_t * 1)(), ctypes.c_uint(1)
@@ -51,9 +50,7 @@ def test_an_unknown_memory_is_the_sentinel(bench: Put):
     assert infos[0].usedGpuMemory == 2**64 - 1
 
 
-def test_the_first_version_of_a_list_has_a_short_record(bench: Put):
-    """The unversioned call of old drivers fills pid and memory alone."""
-
+def test_the_first_version_of_a_list_has_pid_and_memory_only(bench: Put):
     class ProcessInfoV1(ctypes.Structure):
         _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
 
@@ -64,7 +61,6 @@ def test_the_first_version_of_a_list_has_a_short_record(bench: Put):
 
 
 def test_a_list_too_long_for_its_array_is_refused_with_its_length(bench: Put):
-    """The sizing call and a short array return the required length."""
     node = bench(made(pods=[pod("p", on_gpu(11), on_gpu(12))]))
     count = ctypes.c_uint(0)
     list_processes = node.nvml.nvmlDeviceGetComputeRunningProcesses_v3
@@ -76,16 +72,16 @@ def test_a_list_too_long_for_its_array_is_refused_with_its_length(bench: Put):
 
 
 @pytest.mark.parametrize(("version", "listed"), [("550.90.07", []), ("530.41.03", [11])])
-def test_without_the_hosts_pids_newer_drivers_list_nobody(bench: Put, version: str, listed: list[int]):
-    """From R535 on the lists are empty for a caller with its own pid namespace; samples have host pids."""
+def test_without_host_pids_newer_drivers_list_no_process(bench: Put, version: str, listed: list[int]):
+    """Samples have host pids."""
     node = {"name": "n", "driver_version": version}
     bench(made(node=node, host_pid=False, pods=[pod("p", on_gpu(11, load={"high": 20}))]))
     assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle())] == listed
     assert utilization(0) == {11: (20, 0)}
 
 
-def test_only_newer_samples_are_given(bench: Put):
-    """Samples up to the last one seen are left out; without newer ones the call returns NOT_FOUND."""
+def test_only_newer_samples_are_returned(bench: Put):
+    """Without newer ones the call returns NOT_FOUND."""
     node = bench(made(pods=[pod("p", on_gpu(11, load={"high": 20}))]))
     assert utilization(0) == {11: (20, 0)}
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -96,8 +92,7 @@ def test_only_newer_samples_are_given(bench: Put):
         utilization(START + 5 * SECOND)
 
 
-def test_one_record_for_each_pid_that_ran(bench: Put):
-    """A process that was idle in the window has no record; the others have the mean of theirs."""
+def test_each_process_that_ran_has_one_record_with_its_mean(bench: Put):
     square = {"shape": "square", "low": 0, "high": 80, "period": 20}
     processes = [on_gpu(11, load=square), on_gpu(12), on_gpu(13, load={"high": 10})]
     node = bench(made(pods=[pod("p", *processes)]))
@@ -108,8 +103,7 @@ def test_one_record_for_each_pid_that_ran(bench: Put):
     assert utilization(START + 5 * SECOND) == {13: (10, 15)}
 
 
-def test_a_gpu_on_which_nobody_ran_finds_nothing(bench: Put):
-    """Idle processes have no records."""
+def test_without_a_busy_process_there_are_no_records(bench: Put):
     node = bench(made(pods=[pod("p", on_gpu(11, memory="1 GiB"))]))
     node.step(1)
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -118,7 +112,6 @@ def test_a_gpu_on_which_nobody_ran_finds_nothing(bench: Put):
 
 
 def test_a_sizing_call_that_succeeds_raises_error_zero_in_the_binding(bench: Put):
-    """A driver that answers the sizing call with success and no samples is an error of code 0."""
     fault = {"kind": "nvml_error", "function": "nvmlDeviceGetProcessUtilization", "code": "SUCCESS"}
     bench(made(faults=[fault]))
     with pytest.raises(pynvml.NVMLError) as caught:
@@ -126,8 +119,8 @@ def test_a_sizing_call_that_succeeds_raises_error_zero_in_the_binding(bench: Put
     assert caught.value.value == 0
 
 
-def test_time_on_a_gpu_is_shared_by_demand(bench: Put):
-    """Processes with more demand than the whole get their share of it; the sum is never above 100."""
+def test_compute_time_is_shared_by_demand(bench: Put):
+    """The sum is never above 100."""
     processes = [on_gpu(11, load={"high": 100}), on_gpu(12, load={"high": 50}), on_gpu(13, load={"high": 50})]
     bench(made(pods=[pod("p", *processes)]))
     assert {pid: sm for pid, (sm, _) in utilization(0).items()} == {11: 50, 12: 25, 13: 25}
@@ -135,7 +128,7 @@ def test_time_on_a_gpu_is_shared_by_demand(bench: Put):
 
 
 def test_the_mps_server_has_the_samples_of_its_clients(bench: Put):
-    """Clients have none, as on a real GPU; processes without MPS have their own."""
+    """As on a real GPU; processes without MPS have their own."""
     processes = [on_gpu(11, kind="mps", load={"high": 20}), on_gpu(12, kind="mps", load={"high": 15})]
     server = on_gpu(13, command="nvidia-cuda-mps-server")
     bench(made(pods=[pod("p", *processes, server, on_gpu(14, load={"high": 10}))]))
@@ -143,8 +136,7 @@ def test_the_mps_server_has_the_samples_of_its_clients(bench: Put):
     assert pynvml.nvmlDeviceGetUtilizationRates(handle()).gpu == 45
 
 
-def test_memory_is_given_while_there_is_room(bench: Put):
-    """A late process gets the remaining memory, so that a GPU never uses more than it has."""
+def test_a_late_process_gets_the_remaining_memory(bench: Put):
     late = {"kind": "pod_add", "at": 5, "pod": pod("late", on_gpu(12, memory="14 GiB"))}
     node = bench(made(pods=[pod("p", on_gpu(11, memory="10 GiB"))], faults=[late]))
     node.step(5)
@@ -154,8 +146,7 @@ def test_memory_is_given_while_there_is_room(bench: Put):
     assert listed == {11: 10240 * MIB, 12: (16384 - 512 - 100 - 10240) * MIB}
 
 
-def test_memory_can_move(bench: Put):
-    """A memory curve grows in whole MiB."""
+def test_a_memory_curve_grows_in_whole_mib(bench: Put):
     ramp = {"shape": "ramp", "low": "1 GiB", "high": "3 GiB", "period": 100}
     node = bench(made(pods=[pod("p", on_gpu(11, memory=ramp))]))
     seen = []
@@ -166,7 +157,6 @@ def test_memory_can_move(bench: Put):
 
 
 def test_the_driver_keeps_a_limited_number_of_samples(bench: Put):
-    """New samples replace the oldest."""
     node = bench(made(gpus=[gpu()], pods=[pod("p", on_gpu(11, load={"high": 20}))]))
     for t in range(150):
         node.step(t)

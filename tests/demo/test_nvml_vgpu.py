@@ -61,8 +61,8 @@ def read() -> dict[str, Any]:
     return VgpuReader(ticking()).read(Calls(), "", handle())
 
 
-def test_the_exporter_reads_what_the_scenario_says(bench: Put):
-    """Under the real binding: type, size, use, machine and license of every vGPU that runs."""
+def test_the_exporter_reads_every_running_vgpu(bench: Put):
+    """Type, size, use, machine and license, through the real binding."""
     processes = [manager(41, load={"high": 30}), manager(42, memory="6 MiB")]
     bench(
         host(
@@ -86,16 +86,16 @@ def test_the_exporter_reads_what_the_scenario_says(bench: Put):
     assert (second.sm_percent, second.memory_used, second.licensed) == (0, 6 * MIB, False)
 
 
-def test_more_than_four_gibibytes_pass_the_binding_only_in_part(bench: Put):
-    """The fake writes as many bytes as the library; the binding's variable holds half of them."""
+def test_more_than_four_gibibytes_overflow_the_variable_of_the_binding(bench: Put):
+    """The exporter reads them all."""
     bench(host(vgpu(), host_processes=[manager(memory="9 GiB")]))
     (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
     assert pynvml.nvmlVgpuInstanceGetFbUsage(number) == 1024 * MIB
     assert read()["vgpus"][0].memory_used == 9 * 1024 * MIB
 
 
-def test_a_vgpu_is_there_while_its_process_runs(bench: Put):
-    """A machine that is not started, or has ended, has a mediated device and no vGPU."""
+def test_a_vgpu_exists_while_its_process_runs(bench: Put):
+    """Its mediated device exists before and after."""
     ends = {"kind": "process_exit", "at": 5, "for": 5, "pid": 41}
     node = bench(host(vgpu(), vgpu(OTHER, 0), faults=[ends]))
     seen = []
@@ -105,7 +105,7 @@ def test_a_vgpu_is_there_while_its_process_runs(bench: Put):
     assert seen == [[MDEV], [], [MDEV]]
 
 
-def test_a_number_of_a_vgpu_that_is_gone_is_not_found(bench: Put):
+def test_a_vgpu_that_ended_is_not_found(bench: Put):
     """A machine may end between the list and the call."""
     node = bench(host(vgpu(), faults=[{"kind": "process_exit", "at": 5, "pid": 41}]))
     (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
@@ -117,7 +117,6 @@ def test_a_number_of_a_vgpu_that_is_gone_is_not_found(bench: Put):
 
 
 def test_every_vgpu_has_a_sample_and_only_newer_ones_count(bench: Put):
-    """An idle one has a zero; with no sample newer than the last seen, nothing is found."""
     processes = [manager(41, load={"high": 20}), manager(42)]
     node = bench(host(vgpu(), vgpu(OTHER, 42), host_processes=processes))
     assert utilization(0) == [(20, 0), (0, 0)]
@@ -127,7 +126,7 @@ def test_every_vgpu_has_a_sample_and_only_newer_ones_count(bench: Put):
 
 
 def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench: Put):
-    """A GPU that cannot host vGPUs refuses the call instead."""
+    """A GPU that cannot host vGPUs refuses the call."""
     bench(host(host_processes=[]))
     assert pynvml.nvmlDeviceGetActiveVgpus(handle()) == []
     assert pynvml.nvmlDeviceGetVgpuUtilization(handle(), 0) == []
@@ -136,8 +135,7 @@ def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetActiveVgpus, handle()) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
-def test_a_vgpu_inside_mig_knows_its_instance_and_is_not_metered(bench: Put):
-    """Its process runs on the MIG device."""
+def test_a_vgpu_inside_mig_has_its_instance_and_no_utilization(bench: Put):
     board = {"mig": {"instances": [instance(3, 0)]}}
     bench(host(vgpu(), board=board, host_processes=[manager(device="{gpu:0/mig:0}")]))
     (found,) = read()["vgpus"]
@@ -146,8 +144,7 @@ def test_a_vgpu_inside_mig_knows_its_instance_and_is_not_metered(bench: Put):
 
 
 @pytest.mark.parametrize(("expires", "told"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
-def test_a_guest_has_a_license(bench: Put, expires: str, told: float | None):
-    """With an expiry date, or without one; a guest is not a host."""
+def test_a_guest_has_a_license_with_or_without_an_end(bench: Put, expires: str, told: float | None):
     board = gpu(virtualization="vgpu_guest", license={"product": "vWS", "expires": expires})
     bench(made(gpus=[board]))
     found = read()
@@ -156,8 +153,7 @@ def test_a_guest_has_a_license(bench: Put, expires: str, told: float | None):
     assert found["license"].expires == told
 
 
-def test_a_guest_without_anything_to_license(bench: Put):
-    """The driver reports that licenses are not supported."""
+def test_a_guest_can_lack_licenses(bench: Put):
     bench(made(gpus=[gpu(virtualization="vgpu_guest")]))
     assert read() == {"virtualization": "vgpu_guest", "license": None, "vgpus": None}
 
@@ -171,16 +167,14 @@ def test_a_guest_without_anything_to_license(bench: Put):
         ({"license": {"product": "x", "expires": "never"}}, "gpus[0].license.expires: must look like"),
     ],
 )
-def test_what_cannot_be_is_named(board: dict[str, Any], message: str):
-    """An error has the path of the value; a UUID becomes a file name."""
+def test_an_impossible_vgpu_is_an_error_with_its_path(board: dict[str, Any], message: str):
     mode = {} if message.startswith("gpus[0].virtualization") else {"virtualization": "vgpu_host"}
     with pytest.raises(ScenarioError) as caught:
         made(gpus=[gpu(**mode, **board)], host_processes=[manager()])
     assert message in str(caught.value)
 
 
-def test_a_vgpu_runs_on_its_own_gpu():
-    """Its process cannot be on another."""
+def test_the_process_of_a_vgpu_must_be_on_its_gpu():
     boards = [gpu(virtualization="vgpu_host", vgpus=[vgpu()]), gpu()]
     with pytest.raises(ScenarioError, match=r"gpus\[0\].vgpus\[0\].pid: host process 41 does not"):
         made(gpus=boards, host_processes=[manager(device="{gpu:1}")])
@@ -216,7 +210,6 @@ def test_the_truth_of_a_host():
 
 
 def test_the_truth_of_a_guest_is_that_of_any_time_sliced_gpu():
-    """Inside the machine the pods hold slices of the vGPU as of a whole GPU."""
     truth, mdevs, scenario = asyncio.run(_node("vgpu-guest"))
     key = DeviceKey(scenario.gpus[0].uuid)
     assert not mdevs

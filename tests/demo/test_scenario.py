@@ -12,8 +12,7 @@ from tests.demo.making import MIB, document, gpu, instance, made, pod
 CUT = {"instances": [instance(1, 0), instance(2, 1)]}
 
 
-def test_a_minimal_scenario_is_completed():
-    """Omitted values are derived, and every field is filled."""
+def test_omitted_values_of_a_minimal_scenario_are_derived():
     scenario = made()
     board = scenario.gpus[0]
     assert board.uuid.startswith("GPU-")
@@ -23,20 +22,17 @@ def test_a_minimal_scenario_is_completed():
     assert scenario == made()
 
 
-def test_derived_names_differ_between_scenarios():
-    """Two scenarios do not share uuids."""
+def test_derived_uuids_differ_between_scenarios():
     assert made(name="other").gpus[0].uuid != made().gpus[0].uuid
 
 
 def test_derived_pids_never_collide():
-    """Each process has its own pid, however many there are."""
     crowd = pod("p-{n}", *[{"device": "{gpu:0}"}] * 10) | {"count": 300}
     pids = [each.pid for one in made(pods=[crowd]).pods for each in one.containers[0].processes]
     assert len(set(pids)) == 3000
 
 
-def test_given_names_are_kept():
-    """Given values are not derived."""
+def test_given_values_are_kept():
     container_id, uid = "ab" * 32, "0" * 32
     process = {"pid": 4242, "device": "GPU-x"}
     listed = pod("p", process, container_id=container_id) | {"uid": uid}
@@ -69,8 +65,7 @@ def test_count_makes_copies_with_their_number():
         assert container.processes[0].device == scenario.gpus[number + 1].uuid
 
 
-def test_references_name_gpus_and_mig_instances():
-    """{gpu:i} and {gpu:i/mig:j} are replaced by uuids."""
+def test_references_become_uuids():
     held = pod("p", devices={"r": ["{gpu:0/mig:1}::3", "{gpu:1}"]})
     scenario = made(gpus=[gpu(mig=CUT), gpu()], pods=[held])
     cut = scenario.gpus[0].mig
@@ -94,8 +89,7 @@ def test_references_name_gpus_and_mig_instances():
         ({"ids": ["{gpu:1}"]}, ["{gpu}"]),
     ],
 )
-def test_offers_are_written_out(offer: dict[str, Any], expected: list[str] | None):
-    """Each shorthand expands to the ids of such a device plugin, without empty offers."""
+def test_offers_are_expanded_to_the_ids_of_their_plugin(offer: dict[str, Any], expected: list[str] | None):
     scenario = made(gpus=[gpu(mig=CUT), gpu(minor=3)], offers=[{"resource": "r", **offer}])
     cut = scenario.gpus[0].mig
     assert cut is not None
@@ -112,7 +106,7 @@ def test_offers_are_written_out(offer: dict[str, Any], expected: list[str] | Non
 
 
 def test_an_offer_is_split_by_profile():
-    """{profile} in a resource makes one resource for each profile, with a dot for +."""
+    """With a dot for +."""
     cut = {"instances": [instance(1, 0), instance(2, 1, profile="1g.2gb+me")]}
     scenario = made(gpus=[gpu(mig=cut)], offers=[{"resource": "nvidia.com/mig-{profile}", "of": "mig"}])
     assert [each.resource for each in scenario.offers] == [
@@ -122,7 +116,6 @@ def test_an_offer_is_split_by_profile():
 
 
 def test_compute_instances_smaller_than_their_gpu_instance_are_not_offered():
-    """A device plugin offers only compute instances that fill their GPU instance."""
     cuts = [
         instance(1, 0, ci=0, profile="1c.3g.8gb", memory_bytes="6 GiB", size=4),
         instance(1, 0, ci=1, profile="2c.3g.8gb", memory_bytes="6 GiB", size=4),
@@ -134,8 +127,7 @@ def test_compute_instances_smaller_than_their_gpu_instance_are_not_offered():
     assert [(each.compute_slices, each.gi_slices) for each in mig.instances] == [(1, 3), (2, 3)]
 
 
-def test_every_kind_of_fault_is_read():
-    """Faults are distinguished by their kind, and their references are resolved."""
+def test_every_kind_of_fault_is_parsed():
     kinds = [
         {"kind": "nvml_error", "device": "{gpu:0}", "code": "GPU_IS_LOST"},
         {"kind": "nvml_hang", "function": "nvmlDeviceGetPowerUsage", "at": 5, "for": 2.5},
@@ -159,8 +151,7 @@ def test_every_kind_of_fault_is_read():
     assert parse(dump(scenario)) == scenario
 
 
-def test_dump_gives_the_same_scenario_back():
-    """A complete scenario is dumped so that it parses as equal, with nothing left to derive."""
+def test_a_dumped_scenario_parses_as_equal():
     process = {"device": "{gpu:0/mig:0}", "memory": {"shape": "ramp", "low": "1 MiB", "high": "9 MiB"}}
     scenario = made(
         gpus=[gpu(mig=CUT, serial=None), gpu(fan=30)],
