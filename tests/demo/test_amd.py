@@ -1,7 +1,5 @@
 """The fake node's AMD GPUs: its files, read by the source, against the scenario."""
 
-from pathlib import Path
-
 import pytest
 
 from exporter.amd import AmdOptions, AmdSource
@@ -57,9 +55,8 @@ def devices(reading: HardwareReading) -> dict[DeviceKey, tuple[int, int, int | N
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mi210", "mi300x-cpx"])
-async def test_the_files_agree_with_the_truth(name: str) -> None:
+async def test_the_files_agree_with_the_truth(name):
     """Every GPU and partition, its memory and its use, at some times."""
     async with FakeNode(catalog.load(name), clock=lambda: 0.0) as node:
         amd = source(node)
@@ -74,7 +71,7 @@ async def test_the_files_agree_with_the_truth(name: str) -> None:
         await amd.close()
 
 
-async def test_a_process_has_its_memory_and_its_share_of_compute_units() -> None:
+async def test_a_process_has_its_memory_and_its_share_of_compute_units():
     process = {"pid": 4242, "device": "{amd:0/part:3}", "memory": "5 GiB", "load": {"high": 50}}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)])
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
@@ -88,7 +85,7 @@ async def test_a_process_has_its_memory_and_its_share_of_compute_units() -> None
     assert part.process_utilization == {4242: 6.25}
 
 
-async def test_the_files_of_a_process_are_removed_and_return_with_it() -> None:
+async def test_the_files_of_a_process_are_removed_and_return_with_it():
     process = {"pid": 4242, "device": "{amd:0/part:0}", "memory": "5 GiB"}
     fault = {"kind": "process_exit", "pid": 4242, "at": 10, "for": 10}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)], faults=[fault])
@@ -101,7 +98,7 @@ async def test_the_files_of_a_process_are_removed_and_return_with_it() -> None:
     assert there == [True, False, True]
 
 
-async def test_energy_is_the_integral_of_power() -> None:
+async def test_energy_is_the_integral_of_power():
     async with FakeNode(catalog.load("mi210"), clock=lambda: 0.0) as node:
         amd = source(node)
         told = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
@@ -114,7 +111,7 @@ async def _second_gpu(amd: AmdSource, node: FakeNode, time: float) -> GpuReading
     return (await amd.read()).gpus[1]
 
 
-async def test_boards_have_the_sensors_of_their_generation() -> None:
+async def test_boards_have_the_sensors_of_their_generation():
     """Before MI300 power is a mean, and the edge has a sensor; only boards with a fan report its speed."""
     old = BOARD | {"architecture": "gfx90a", "metrics": "1.3"}
     async with FakeNode(made(gpus=[], amd=[old, CUT | {"fan": 30}]), clock=lambda: 0.0) as node:
@@ -128,7 +125,7 @@ async def test_boards_have_the_sensors_of_their_generation() -> None:
     assert [gpu.identity.pci_bus_id for gpu in (before, after)] == ["00000000:05:00.0", "00000000:26:00.0"]
 
 
-async def test_a_node_without_amd_gpus_has_no_files_of_them(tmp_path: Path) -> None:
+async def test_a_node_without_amd_gpus_has_no_files_of_them(tmp_path):
     async with FakeNode(made(), root=tmp_path, clock=lambda: 0.0) as node:
         assert not (node.paths.sys_root / "class").exists()
 
@@ -166,7 +163,7 @@ def test_offers_have_the_addresses_of_gpus_and_partitions():
         ({"mode": "TPX"}, r"amd\[0\]\.mode"),
     ],
 )
-def test_a_mistake_has_the_path_of_its_value(board: dict[str, object], named: str):
+def test_a_mistake_has_the_path_of_its_value(board, named):
     with pytest.raises(ScenarioError, match=named):
         made(gpus=[], amd=[CUT | board])
 

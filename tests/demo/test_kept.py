@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.demo.files import KEEPERS, SharingFiles
@@ -127,7 +127,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_files_are_written_as_they_were_read(case: str, tmp_path: Path):
+def test_files_are_written_as_they_were_read(case, tmp_path):
     """Known values are the same, and unknown ones do not become 0."""
     system, file = CASES[case]
     assert read_back(system, (file,), tmp_path) == (file,)
@@ -138,7 +138,7 @@ def test_every_system_with_files_is_kept():
     assert KEEPERS.keys() == READERS.keys()
 
 
-@pytest.mark.slow
+@settings(max_examples=50)
 @given(
     limit=st.none() | st.integers(1, 1 << 40),
     share=st.none() | st.integers(1, 99),
@@ -152,13 +152,13 @@ def test_any_cache_of_hami_is_written_as_it_was_read(tmp_path_factory, limit, sh
     assert read_back("hami", (file,), tmp_path_factory.mktemp("node")) == (file,)
 
 
-def test_the_files_of_several_containers_do_not_replace_each_other(tmp_path: Path):
+def test_the_files_of_several_containers_do_not_replace_each_other(tmp_path):
     """One file has the cards of all gpu-manager containers."""
     files = (of_container(use("0"), name="a"), of_container(use("1"), name="b"))
     assert read_back("gpu-manager", files, tmp_path) == files
 
 
-def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path: Path):
+def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path):
     file = {"pod_uid": UID, "container": "main", "devices": [{"device": GPU, "memory_limit": "1 GiB"}]}
     scenario = made(kept={"vgpu-manager": [file]})
     assert parse(dump(scenario)) == scenario
@@ -177,7 +177,7 @@ def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path:
         ("cgpu", {"container_id": "/etc"}, r"container_id: must match"),
     ],
 )
-def test_names_that_leave_their_folder_are_mistakes(system: str, file: dict, problem: str):
+def test_names_that_leave_their_folder_are_mistakes(system, file, problem):
     """Names become file names."""
     with pytest.raises(ScenarioError, match=problem):
         made(**document(kept={system: [file]}))

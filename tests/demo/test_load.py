@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.scenario.pods import HEIGHTS, OFF, Curve, Shape, level, peak
+from exporter.demo.scenario.pods import HEIGHTS, OFF, Curve, level, peak
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from exporter.demo.scenario.pods import HEIGHTS, OFF, Curve, Shape, level, peak
         ("ramp", [10, 30, 50, 70, 10]),
     ],
 )
-def test_each_shape_has_its_heights(shape: Shape, expected: list[int]):
+def test_each_shape_has_its_heights(shape, expected):
     """At every quarter of its period."""
     curve = Curve(shape=shape, low=10, high=90, period=40)
     assert [round(level(curve, t)) for t in (0, 10, 20, 30, 40)] == expected
@@ -60,7 +60,6 @@ CURVES = st.builds(
 )
 
 
-@pytest.mark.slow
 @given(curve=CURVES, t=st.floats(0, 1e6), seed=st.integers(0, 5))
-def test_a_level_is_between_0_and_the_peak(curve: Curve, t: float, seed: int):
+def test_a_level_is_between_0_and_the_peak(curve, t, seed):
     assert 0 <= level(curve, t, "k", seed) <= peak(curve) + 1e-9

@@ -1,6 +1,5 @@
 """Errors of scenarios that cannot be used."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,7 +194,7 @@ def error_of(**parts: Any) -> str:
         ),
     ],
 )
-def test_a_mistake_has_the_path_of_its_value_and_what_it_should_be(parts: dict[str, Any], message: str):
+def test_a_mistake_has_the_path_of_its_value_and_what_it_should_be(parts, message):
     assert error_of(**parts).startswith(message)
 
 
@@ -205,12 +204,12 @@ def test_a_syntax_error_has_file_line_and_column():
 
 
 @pytest.mark.parametrize("text", ["[]", '{"name": NaN}', "[" * 100_000, '{"name": 1' + "0" * 5000 + "}", "3"])
-def test_any_other_text_is_an_error_with_its_file(text: str):
+def test_any_other_text_is_an_error_with_its_file(text):
     with pytest.raises(ScenarioError, match=r"^a\.json: "):
         parse(text, "a.json")
 
 
-def test_an_unreadable_file_is_an_error_with_its_path(tmp_path: Path):
+def test_an_unreadable_file_is_an_error_with_its_path(tmp_path):
     with pytest.raises(ScenarioError, match="No such file"):
         load_file(tmp_path / "no.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")

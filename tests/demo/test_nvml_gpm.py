@@ -7,10 +7,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
+from tests.demo.driver import INVALID, NOT_SUPPORTED, code_of, gpu_at, mig_at
+from tests.demo.making import MIB, Bench, gpu, instance, made, pod
 
-Put = Callable[..., Bench]
-INVALID, UNSUPPORTED = pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED
 GRAPHICS, SM, DRAM, DECODER, ENCODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES = (
     *(1, 2, 10, 30, 166),
     *(21, 60, 248, 249, 256),
@@ -24,16 +23,6 @@ CUT = {
         instance(5, 4, profile="1g.2gb", multiprocessors=16),
     ]
 }
-
-
-def whole() -> Any:
-    """Return the handle of the GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
-def cut(slot: int) -> Any:
-    """Return the handle of a MIG device."""
-    return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(whole(), slot)
 
 
 def samples() -> tuple[Any, Any]:
@@ -77,22 +66,20 @@ def busy(**changes: Any) -> dict[str, Any]:
         ({"architecture": 9, "gpm": False}, 0),
     ],
 )
-def test_boards_from_hopper_on_have_gpm_unless_the_scenario_sets_it(
-    bench: Put, changes: dict[str, Any], has: int
-):
+def test_boards_from_hopper_on_have_gpm_unless_the_scenario_sets_it(bench, changes, has):
     bench(made(gpus=[gpu(**changes)]))
-    assert pynvml.nvmlGpmQueryDeviceSupport(whole()).isSupportedDevice == has
+    assert pynvml.nvmlGpmQueryDeviceSupport(gpu_at()).isSupportedDevice == has
     sample = pynvml.nvmlGpmSampleAlloc()
     if has:
-        pynvml.nvmlGpmSampleGet(whole(), sample)
+        pynvml.nvmlGpmSampleGet(gpu_at(), sample)
     else:
-        assert code_of(pynvml.nvmlGpmSampleGet, whole(), sample) == UNSUPPORTED
+        assert code_of(pynvml.nvmlGpmSampleGet, gpu_at(), sample) == NOT_SUPPORTED
 
 
-def test_gpm_metrics_are_the_mean_load_between_the_samples(bench: Put):
+def test_gpm_metrics_are_the_mean_load_between_the_samples(bench):
     """Shares in percent, traffic in MiB/s."""
     node = bench(made(node=NEW, **busy(architecture=10, links={"nvlinks": 2, "switch": True})))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
+    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample))
     assert found[GRAPHICS] == pytest.approx(50)
     assert 0 < found[SM] < found[GRAPHICS]
     assert found[DECODER] == 0
@@ -108,23 +95,21 @@ def test_gpm_metrics_are_the_mean_load_between_the_samples(bench: Put):
     [({}, {ENCODER, ELAPSED, ACTIVE, PCIE_BYTES}), ({"node": NEW}, {ELAPSED, ACTIVE, PCIE_BYTES})],
     ids=["older driver", "Hopper"],
 )
-def test_older_drivers_lack_encoders_and_older_boards_counters(
-    bench: Put, node: dict[str, Any], lacking: set[int]
-):
-    found = measured(bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
-    assert {metric for metric, value in found.items() if value == -UNSUPPORTED} == lacking
+def test_older_drivers_lack_encoders_and_older_boards_counters(bench, node, lacking):
+    found = measured(bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample))
+    assert {metric for metric, value in found.items() if value == -NOT_SUPPORTED} == lacking
     assert found[GRAPHICS] == pytest.approx(50)
     assert found[NVLINK_IN] == 0
 
 
-def test_without_time_between_two_samples_shares_are_nan(bench: Put):
+def test_without_time_between_two_samples_shares_are_nan(bench):
     node = bench(made(**busy()))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample), seconds=0.05)
+    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample), seconds=0.05)
     assert math.isnan(found[GRAPHICS])
     assert math.isnan(found[PCIE_IN])
 
 
-def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
+def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench):
     """Each is weighted by its slices; by its own handle, a compute instance has no shared metrics."""
     processes = [
         {"device": "{gpu:0/mig:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 90}},
@@ -134,11 +119,11 @@ def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
     node = bench(made(gpus=[board], pods=[pod(f"p{n}", each) for n, each in enumerate(processes)]))
     pairs = [samples() for _ in range(5)]
     gets = [
-        lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample),
-        lambda sample: pynvml.nvmlGpmMigSampleGet(whole(), 1, sample),
-        lambda sample: pynvml.nvmlGpmMigSampleGet(whole(), 5, sample),
-        lambda sample: pynvml.nvmlGpmSampleGet(cut(0), sample),
-        lambda sample: pynvml.nvmlGpmSampleGet(cut(1), sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample),
+        lambda sample: pynvml.nvmlGpmMigSampleGet(gpu_at(), 1, sample),
+        lambda sample: pynvml.nvmlGpmMigSampleGet(gpu_at(), 5, sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(mig_at(0), sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(mig_at(1), sample),
     ]
     for get, (older, _) in zip(gets, pairs, strict=True):
         get(older)
@@ -148,34 +133,34 @@ def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
     found = [between(*pair) for pair in pairs]
     assert [each[GRAPHICS] for each in found] == pytest.approx([(90 + 2 * 30) / 7, 50, 0, 90, 30])
     assert found[1][DRAM] > 0
-    assert {found[3][each] for each in (DRAM, DECODER, PCIE_IN)} == {-UNSUPPORTED}
-    assert found[1][PCIE_IN] == -UNSUPPORTED
+    assert {found[3][each] for each in (DRAM, DECODER, PCIE_IN)} == {-NOT_SUPPORTED}
+    assert found[1][PCIE_IN] == -NOT_SUPPORTED
 
 
-def test_gpm_refuses_invalid_samples_handles_and_versions(bench: Put):
+def test_gpm_refuses_invalid_samples_handles_and_versions(bench):
     bench(made(gpus=[gpu(architecture=9, mig=CUT)]))
     older, newer = samples()
     assert code_of(between, older, newer) == INVALID
-    pynvml.nvmlGpmSampleGet(whole(), older)
-    pynvml.nvmlGpmMigSampleGet(whole(), 1, newer)
+    pynvml.nvmlGpmSampleGet(gpu_at(), older)
+    pynvml.nvmlGpmMigSampleGet(gpu_at(), 1, newer)
     assert code_of(between, older, newer) == INVALID
-    assert code_of(pynvml.nvmlGpmMigSampleGet, whole(), 6, newer) == INVALID
-    assert code_of(pynvml.nvmlGpmQueryDeviceSupport, cut(0)) == INVALID
+    assert code_of(pynvml.nvmlGpmMigSampleGet, gpu_at(), 6, newer) == INVALID
+    assert code_of(pynvml.nvmlGpmQueryDeviceSupport, mig_at(0)) == INVALID
     struct = pynvml.c_nvmlGpmMetricsGet_t()
     assert code_of(pynvml.nvmlGpmMetricsGet, struct) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 
-def test_misuse_of_gpm_buffers_is_refused_and_counted(bench: Put):
+def test_misuse_of_gpm_buffers_is_refused_and_counted(bench):
     """Instead of crashing."""
     node = bench(made(**busy()))
     pool, (kept, freed) = node.nvml.gpm, samples()
     assert pool.live == 2
-    pynvml.nvmlGpmSampleGet(whole(), freed)
+    pynvml.nvmlGpmSampleGet(gpu_at(), freed)
     pynvml.nvmlGpmSampleFree(freed)
     assert (pool.live, pool.misuses) == (1, [])
     assert code_of(pynvml.nvmlGpmSampleFree, freed) == INVALID
-    assert code_of(pynvml.nvmlGpmSampleGet, whole(), freed) == INVALID
+    assert code_of(pynvml.nvmlGpmSampleGet, gpu_at(), freed) == INVALID
     assert code_of(between, freed, kept) == INVALID
     assert (pool.live, pool.misuses) == (1, ["double free", "use after free", "use after free"])
     nowhere = pynvml.c_nvmlGpmSample_t()
-    assert code_of(pynvml.nvmlGpmSampleGet, whole(), nowhere) == INVALID
+    assert code_of(pynvml.nvmlGpmSampleGet, gpu_at(), nowhere) == INVALID

@@ -1,22 +1,14 @@
 """The fake driver on PCIe, NVLink and topology, through the unmodified binding."""
 
-from collections.abc import Callable
-
 import pynvml
 import pytest
 
-from tests.demo.making import Bench, code_of, fields_of, gpu, made, node_of, pod
+from tests.demo.driver import INVALID, NOT_SUPPORTED, code_of, fields_of, gpu_at
+from tests.demo.making import Bench, gpu, made, node_of, pod
 
-Put = Callable[..., Bench]
-NOT_SUPPORTED, INVALID = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT
 ALL = 2**32 - 1
 PCIE = (197, 198)
 NVLINK = ((138, ALL), (139, ALL))
-
-
-def gpu_at(index: int = 0) -> object:
-    """Return the handle of a GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(index)
 
 
 def at_load(percent: int) -> dict[str, object]:
@@ -25,7 +17,7 @@ def at_load(percent: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("architecture", "generation"), [(5, 3), (6, 3), (7, 4), (8, 4), (9, 5), (10, 5)])
-def test_the_pcie_link_has_the_generation_of_the_architecture(bench: Put, architecture: int, generation: int):
+def test_the_pcie_link_has_the_generation_of_the_architecture(bench, architecture, generation):
     """An idle small board lowers it."""
     board = gpu(architecture=architecture, count=2, links={"pcie_width": 8})
     bench(made(gpus=[board], pods=[at_load(10)]))
@@ -36,13 +28,13 @@ def test_the_pcie_link_has_the_generation_of_the_architecture(bench: Put, archit
         assert pynvml.nvmlDeviceGetMaxPcieLinkWidth(gpu_at(index)) == 8
 
 
-def test_a_large_board_keeps_its_link_at_full_speed(bench: Put):
+def test_a_large_board_keeps_its_link_at_full_speed(bench):
     """A slot may limit it."""
     bench(made(gpus=[gpu(memory_temperature=True, links={"pcie_generation": 3})]))
     assert pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu_at()) == 3
 
 
-def test_pcie_counters_grow_at_the_reported_rate(bench: Put):
+def test_pcie_counters_grow_at_the_reported_rate(bench):
     totals = []
     for percent in (0, 20, 80):
         node = bench(made(pods=[at_load(percent)]))
@@ -60,13 +52,13 @@ def test_pcie_counters_grow_at_the_reported_rate(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetPcieThroughput, gpu_at(), 2) == INVALID
 
 
-def test_older_drivers_lack_pcie_byte_counters(bench: Put):
+def test_older_drivers_lack_pcie_byte_counters(bench):
     bench(made(node=node_of(535)))
     assert fields_of(gpu_at(), *PCIE, 74) == [None, None, 0]
 
 
 @pytest.fixture
-def pair(bench: Put) -> Bench:
+def pair(bench) -> Bench:
     """Two GPUs with four links to each other, the second with one down."""
     return bench(
         made(
@@ -99,7 +91,7 @@ def test_each_link_has_a_state_a_speed_and_a_remote_end():
     assert pynvml.nvmlDeviceGetFieldValues(gpu_at(), [(165, 4)])[0].nvmlReturn == INVALID
 
 
-def test_nvlink_traffic_is_in_kib_by_link_and_in_total(pair: Bench):
+def test_nvlink_traffic_is_in_kib_by_link_and_in_total(pair):
     """Links that are down carry nothing."""
     pair.step(10)
     whole = fields_of(gpu_at(), *NVLINK)
@@ -116,7 +108,7 @@ def test_nvlink_errors_are_totals_by_field():
     assert fields_of(gpu_at(), 38, 45, 52, 59) == [5, 4, 3, 2]
 
 
-def test_a_board_without_nvlink_refuses_all_calls_about_links(bench: Put):
+def test_a_board_without_nvlink_refuses_all_calls_about_links(bench):
     bench(made(gpus=[gpu(architecture=6)]))
     asked = fields_of(gpu_at(), 91, 90, (165, 0), *NVLINK, 38, (202, 0))
     assert asked == [None] * 7
@@ -124,7 +116,7 @@ def test_a_board_without_nvlink_refuses_all_calls_about_links(bench: Put):
         assert code_of(getattr(pynvml, f"nvmlDeviceGetNvLink{name}"), gpu_at(), 0) == NOT_SUPPORTED
 
 
-def test_a_remote_end_is_a_switch_or_a_processor(bench: Put):
+def test_a_remote_end_is_a_switch_or_a_processor(bench):
     """Without the address of a GPU."""
     bench(made(gpus=[gpu(links={"nvlinks": 2, "switch": True}), gpu(links={"nvlinks": 2})]))
     assert pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu_at(), 1) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
@@ -135,7 +127,7 @@ def test_a_remote_end_is_a_switch_or_a_processor(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu_at(1), 0) == NOT_SUPPORTED
 
 
-def test_blackwell_counts_bytes_by_link_and_recoveries(bench: Put):
+def test_blackwell_counts_bytes_by_link_and_recoveries(bench):
     """Instead of errors by kind."""
     links = {"nvlinks": 18, "switch": True, "errors": {"recovery": 3, "replay": 8}}
     node = bench(made(node=node_of(580), gpus=[gpu(architecture=10, links=links)], pods=[at_load(40)]))
@@ -148,7 +140,7 @@ def test_blackwell_counts_bytes_by_link_and_recoveries(bench: Put):
     assert fields_of(gpu_at(), 90) == [53_125]
 
 
-def test_with_mig_links_are_up_without_traffic(bench: Put):
+def test_with_mig_links_are_up_without_traffic(bench):
     board = gpu(links={"nvlinks": 2, "switch": True}, mig={"instances": []})
     node = bench(made(gpus=[board]))
     node.step(10)
@@ -164,9 +156,7 @@ def test_with_mig_links_are_up_without_traffic(bench: Put):
         ({}, {"relations": {"{gpu:0}": "PHB"}}, pynvml.NVML_TOPOLOGY_HOSTBRIDGE),
     ],
 )
-def test_the_common_ancestor_is_symmetric(
-    bench: Put, one: dict[str, object], other: dict[str, object], level: int
-):
+def test_the_common_ancestor_is_symmetric(bench, one, other, level):
     """It is in the scenario, or follows from the NUMA nodes."""
     bench(made(gpus=[gpu(links=one), gpu(links=other)]))
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu_at(0), gpu_at(1)) == level
@@ -174,7 +164,7 @@ def test_the_common_ancestor_is_symmetric(
     assert code_of(pynvml.nvmlDeviceGetTopologyCommonAncestor, gpu_at(0), None) == INVALID
 
 
-def test_affinities_are_masks_of_words(bench: Put):
+def test_affinities_are_masks_of_words(bench):
     """Bits past the last word are dropped."""
     links = {"numa_node": 3, "cpus": "0-1,63,64,130"}
     bench(made(gpus=[gpu(links=links), gpu(links={"numa_node": None, "cpus": ""})]))

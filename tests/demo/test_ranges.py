@@ -36,7 +36,6 @@ def test_runs_of_three_ids_and_more_become_ranges():
     assert folded(ids) == ("all", "a12345678", "{0..11}", "0-{00..02}", "GPU-1-7", "GPU-1-8")
 
 
-@pytest.mark.slow
 @given(st.sets(st.from_regex(r"(a|b-|)[0-9]{0,3}", fullmatch=True)))
 def test_expanded_folded_ids_are_the_ids(ids):
     assert sorted(written_out(folded(sorted(ids)), "")) == sorted(ids)

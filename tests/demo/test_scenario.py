@@ -1,13 +1,12 @@
 """Reading and writing scenarios."""
 
 import json
-from typing import Any
 
 import pytest
 
 from exporter.demo.scenario import MigLayout, PodAdd
 from exporter.demo.scenario.catalog import dump, parse
-from tests.demo.making import MIB, document, gpu, instance, made, pod
+from tests.demo.making import MIB, gpu, instance, made, pod
 
 CUT = {"instances": [instance(1, 0), instance(2, 1)]}
 
@@ -27,9 +26,9 @@ def test_derived_uuids_differ_between_scenarios():
 
 
 def test_derived_pids_never_collide():
-    crowd = pod("p-{n}", *[{"device": "{gpu:0}"}] * 10) | {"count": 300}
+    crowd = pod("p-{n}", *[{"device": "{gpu:0}"}] * 10) | {"count": 100}
     pids = [each.pid for one in made(pods=[crowd]).pods for each in one.containers[0].processes]
-    assert len(set(pids)) == 3000
+    assert len(set(pids)) == 1000
 
 
 def test_given_values_are_kept():
@@ -89,7 +88,7 @@ def test_references_become_uuids():
         ({"ids": ["{gpu:1}"]}, ["{gpu}"]),
     ],
 )
-def test_offers_are_expanded_to_the_ids_of_their_plugin(offer: dict[str, Any], expected: list[str] | None):
+def test_offers_are_expanded_to_the_ids_of_their_plugin(offer, expected):
     scenario = made(gpus=[gpu(mig=CUT), gpu(minor=3)], offers=[{"resource": "r", **offer}])
     cut = scenario.gpus[0].mig
     assert cut is not None
@@ -165,8 +164,3 @@ def test_a_dumped_scenario_parses_as_equal():
     assert parse(text) == scenario
     assert "{gpu" not in text
     assert json.loads(text)["gpus"][0]["serial"] is None
-
-
-def test_the_document_of_the_tests_is_sound():
-    """The default parts of these tests are a valid scenario."""
-    assert parse(json.dumps(document())).name == "test"

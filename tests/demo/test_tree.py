@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.present import present
-from exporter.demo.scenario import CgroupStyle, Scenario
+from exporter.demo.scenario import Scenario
 from exporter.demo.tree import OWN_CONTAINER_ID, Tree
 from exporter.workloads.places import read_running
 from tests.demo.making import made, pod
@@ -76,21 +76,19 @@ def stat(root: Path, pid: int) -> list[str]:
         ("relative", "guaranteed", f"/../../../kubepods-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope"),
     ],
 )
-def test_cgroup_paths_are_those_of_the_kubelet_and_runtime(
-    tmp_path: Path, style: CgroupStyle, qos: str, expected: str
-):
+def test_cgroup_paths_are_those_of_the_kubelet_and_runtime(tmp_path, style, qos, expected):
     planted(made(cgroup=style, pods=[held(qos)]), tmp_path)
     assert cgroup(tmp_path, 4242) == f"0::{expected}"
 
 
-def test_cgroup_v1_has_a_line_for_each_hierarchy(tmp_path: Path):
+def test_cgroup_v1_has_a_line_for_each_hierarchy(tmp_path):
     planted(made(cgroup="cgroupfs-v1", pods=[held()]), tmp_path)
     lines = (tmp_path / "proc/4242/cgroup").read_text().splitlines()
     assert lines[0] == f"12:memory:/kubepods/burstable/pod{UID}/{CONTAINER}"
     assert lines[-1] == "0::/"
 
 
-def test_with_host_pids_pid_1_is_systemd(tmp_path: Path):
+def test_with_host_pids_pid_1_is_systemd(tmp_path):
     host = {"pid": 900, "device": "{gpu:0}", "command": "Xorg", "cgroup": "/system.slice/gdm.service"}
     planted(made(pods=[held()], host_processes=[host]), tmp_path)
     assert cgroup(tmp_path, 1) == "0::/init.scope"
@@ -107,13 +105,13 @@ def test_with_host_pids_pid_1_is_systemd(tmp_path: Path):
     ]
 
 
-def test_from_a_cgroup_namespace_the_host_is_above(tmp_path: Path):
+def test_from_a_cgroup_namespace_the_host_is_above(tmp_path):
     planted(made(cgroup="relative", pods=[held()]), tmp_path)
     assert cgroup(tmp_path, 1) == "0::/../../../../init.scope"
 
 
 @pytest.mark.parametrize("style", ["systemd", "relative"])
-def test_without_host_pids_there_is_only_the_exporter(tmp_path: Path, style: CgroupStyle):
+def test_without_host_pids_there_is_only_the_exporter(tmp_path, style):
     planted(made(host_pid=False, cgroup=style, pods=[held()]), tmp_path)
     assert sorted(path.name for path in (tmp_path / "proc").iterdir()) == ["1", "stat", "uptime"]
     assert (OWN_CONTAINER_ID in cgroup(tmp_path, 1)) == (style == "systemd")
@@ -121,7 +119,7 @@ def test_without_host_pids_there_is_only_the_exporter(tmp_path: Path, style: Cgr
         assert cgroup(tmp_path, 1) == "0::/"
 
 
-def test_the_files_of_a_process_agree(tmp_path: Path):
+def test_the_files_of_a_process_agree(tmp_path):
     """Also with brackets in the name."""
     planted(made(pods=[held()]), tmp_path)
     folder = tmp_path / "proc/4242"
@@ -136,20 +134,20 @@ def test_the_files_of_a_process_agree(tmp_path: Path):
     assert "btime 1700000000" in (tmp_path / "proc/stat").read_text()
 
 
-def test_uptime_follows_the_scenario(tmp_path: Path):
+def test_uptime_follows_the_scenario(tmp_path):
     scenario = made(pods=[held()])
     planted(scenario, tmp_path, t=6)
     assert float((tmp_path / "proc/uptime").read_text().split()[0]) == 5006
 
 
-def test_no_process_is_older_than_the_machine(tmp_path: Path):
+def test_no_process_is_older_than_the_machine(tmp_path):
     tree = Tree(made(pods=[held()]), tmp_path, booted=0, uptime=30)
     tree.create()
     tree.step(present(made(pods=[held()]), 0))
     assert int(stat(tmp_path, 4242)[19]) == TICKS
 
 
-def test_the_files_of_a_pod_are_removed_and_return_with_a_new_start_time(tmp_path: Path):
+def test_the_files_of_a_pod_are_removed_and_return_with_a_new_start_time(tmp_path):
     scenario = made(pods=[held()], faults=[{"kind": "pod_delete", "pod": "ml/p", "at": 10, "for": 20}])
     tree = planted(scenario, tmp_path)
     logs = tmp_path / "var/log/pods"
@@ -162,7 +160,7 @@ def test_the_files_of_a_pod_are_removed_and_return_with_a_new_start_time(tmp_pat
     assert (logs / f"ml_p_{UID}/main").is_dir()
 
 
-def test_a_reused_pid_has_another_start_time(tmp_path: Path):
+def test_a_reused_pid_has_another_start_time(tmp_path):
     """Its files are replaced atomically."""
     scenario = made(pods=[held()], faults=[{"kind": "process_exit", "pid": 4242, "at": 10, "for": 5}])
     tree = planted(scenario, tmp_path)
@@ -174,14 +172,12 @@ def test_a_reused_pid_has_another_start_time(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("identity", "there"), [("pods_api", True), ("pod_logs", True), ("none", False)])
-def test_pod_logs_exist_unless_the_scenario_has_no_source_of_names(
-    tmp_path: Path, identity: str, there: bool
-):
+def test_pod_logs_exist_unless_the_scenario_has_no_source_of_names(tmp_path, identity, there):
     planted(made(identity=identity, pods=[held()]), tmp_path)
     assert (tmp_path / f"var/log/pods/ml_p_{UID}/main").exists() == there
 
 
-def test_the_version_of_the_kernel_module_is_in_sysfs(tmp_path: Path):
+def test_the_version_of_the_kernel_module_is_in_sysfs(tmp_path):
     """It is missing without the module."""
     planted(made(), tmp_path / "a")
     assert (tmp_path / "a/sys/module/nvidia/version").read_text() == "550.90.07\n"
@@ -190,7 +186,7 @@ def test_the_version_of_the_kernel_module_is_in_sysfs(tmp_path: Path):
     assert (tmp_path / "b/sys/module").is_dir()
 
 
-def test_a_pod_has_a_sandbox_and_each_of_its_containers_a_process(tmp_path: Path):
+def test_a_pod_has_a_sandbox_and_each_of_its_containers_a_process(tmp_path):
     """Containers without a GPU process run too, init containers have ended."""
     held_by = pod("a", {"memory": "1 GiB", "pid": 4242}, devices={"nvidia.com/gpu": ["{gpu:0}"]})
     held_by["containers"] += [{"name": "sidecar"}, {"name": "setup", "init": True}]
