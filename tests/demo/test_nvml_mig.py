@@ -119,63 +119,58 @@ def test_memory_of_instances_adds_up_to_the_parents(node):
     assert node.gpus[0].used == whole.used
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_with_mig_the_gpu_has_no_utilization_and_no_repairs(node):
+    assert node.gpus[0].gpu.mig_enabled
+    rates = (
         "UtilizationRates",
         "EncoderUtilization",
         "DecoderUtilization",
         "JpgUtilization",
         "OfaUtilization",
-        "EncoderStats",
-        "RowRemapperHistogram",
-        "ComputeMode",
-    ],
-)
-def test_with_mig_the_gpu_has_no_utilization_and_no_repairs(node, name):
-    assert node.gpus[0].gpu.mig_enabled
-    assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), gpu_at()) == NOT_SUPPORTED
+    )
+    for name in (*rates, "EncoderStats", "RowRemapperHistogram", "ComputeMode"):
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), gpu_at()) == NOT_SUPPORTED, name
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "code"),
-    [
-        ("UtilizationRates", (), 3),
-        ("EncoderUtilization", (), 3),
-        ("DecoderUtilization", (), 3),
-        ("ProcessUtilization", (0,), 3),
-        ("PowerUsage", (), 3),
-        ("EnforcedPowerLimit", (), 3),
-        ("TotalEnergyConsumption", (), 3),
-        ("Temperature", (0,), 3),
-        ("FanSpeed", (), 3),
-        ("ClockInfo", (0,), 3),
-        ("PcieReplayCounter", (), 3),
-        ("CurrentClocksEventReasons", (), 3),
-        ("FieldValues", ([83],), 3),
-        ("PowerManagementDefaultLimit", (), 3),
-        ("PowerManagementLimitConstraints", (), 3),
-        ("TemperatureThreshold", (0,), 3),
-        ("MaxClockInfo", (0,), 3),
-        ("ApplicationsClock", (0,), 3),
-        ("JpgUtilization", (), 3),
-        ("EncoderStats", (), 3),
-        ("CurrPcieLinkGeneration", (), 3),
-        ("PcieThroughput", (0,), 3),
-        ("NvLinkState", (0,), 3),
-        ("EccMode", (), 3),
-        ("PerformanceState", (), 3),
-        ("PersistenceMode", (), 3),
-        ("AccountingMode", (), 3),
-        ("CpuAffinity", (2,), 3),
-        ("VbiosVersion", (), 3),
-        ("MigMode", (), 3),
-        ("Architecture", (), 2),
-    ],
-)
-def test_a_mig_device_has_no_power_temperature_clocks_or_utilization(node, name, arguments, code):
-    assert node.gpus[0].gpu.mig_enabled
-    assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), mig_at(0), *arguments) == code
+NOT_OF_A_MIG_DEVICE = {
+    "UtilizationRates": (),
+    "EncoderUtilization": (),
+    "DecoderUtilization": (),
+    "JpgUtilization": (),
+    "EncoderStats": (),
+    "ProcessUtilization": (0,),
+    "PowerUsage": (),
+    "EnforcedPowerLimit": (),
+    "PowerManagementDefaultLimit": (),
+    "PowerManagementLimitConstraints": (),
+    "TotalEnergyConsumption": (),
+    "Temperature": (0,),
+    "TemperatureThreshold": (0,),
+    "FanSpeed": (),
+    "ClockInfo": (0,),
+    "MaxClockInfo": (0,),
+    "ApplicationsClock": (0,),
+    "CurrentClocksEventReasons": (),
+    "PerformanceState": (),
+    "PcieReplayCounter": (),
+    "CurrPcieLinkGeneration": (),
+    "PcieThroughput": (0,),
+    "NvLinkState": (0,),
+    "FieldValues": ([83],),
+    "EccMode": (),
+    "PersistenceMode": (),
+    "AccountingMode": (),
+    "CpuAffinity": (2,),
+    "VbiosVersion": (),
+    "MigMode": (),
+}
+
+
+@pytest.mark.usefixtures("node")
+def test_a_mig_device_has_no_power_temperature_clocks_or_utilization():
+    for name, arguments in NOT_OF_A_MIG_DEVICE.items():
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), mig_at(0), *arguments) == NOT_SUPPORTED, name
+    assert code_of(pynvml.nvmlDeviceGetArchitecture, mig_at(0)) == INVALID
 
 
 def test_with_mig_the_gpu_keeps_power_clocks_and_architecture(node):
