@@ -1,47 +1,8 @@
-"""The series under DCGM's names: units, labels, and each device once."""
+"""Edges of the series under DCGM's names; their usual page is in dcgm_page.txt."""
 
 from dataclasses import replace
 
-import pytest
-
 from exporter.model import ContainerRow, DeviceKey, Memory
-
-GPU = {
-    "gpu": "0",
-    "UUID": "GPU-shared",
-    "pci_bus_id": "00000000:00:00.0",
-    "device": "nvidia1",
-    "modelName": "NVIDIA A100-SXM4-40GB",
-    "Hostname": "gpu-node-07",
-    "DCGM_FI_DRIVER_VERSION": "570.86",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("SM_CLOCK", 1410),
-        ("MEM_CLOCK", 1215),
-        ("MEMORY_TEMP", 60),
-        ("GPU_TEMP", 54),
-        ("POWER_USAGE", 61.234),
-        ("TOTAL_ENERGY_CONSUMPTION", 123_456_789),
-        ("PCIE_REPLAY_COUNTER", 2),
-        ("GPU_UTIL", 37),
-        ("MEM_COPY_UTIL", 7),
-        ("FAN_SPEED", 30),
-        ("FB_TOTAL", 40960),
-        ("FB_FREE", 29696),
-        ("FB_USED", 10240),
-        ("FB_RESERVED", 1024),
-        ("FB_USED_PERCENT", 0.25641),
-    ],
-)
-def test_units_are_those_of_dcgm(full, values, name, value) -> None:
-    """Clocks are MHz, energy mJ, memory MiB, utilization percent; FB_USED_PERCENT is a ratio nevertheless."""
-    samples = values(full)[f"DCGM_FI_DEV_{name}"]
-
-    assert value == samples[tuple(sorted(GPU.items()))]
 
 
 def test_memory_is_floored_to_whole_mebibytes(full, values) -> None:
@@ -62,16 +23,6 @@ def test_a_gpu_without_usable_memory_has_no_used_percent(full, values) -> None:
     assert "DCGM_FI_DEV_FB_USED_PERCENT" not in values(replace(full, gpus=(gpu,)))
 
 
-def test_in_mig_mode_memory_is_printed_for_each_gpu_instance_and_power_for_the_gpu(full, values) -> None:
-    samples = values(full)
-    memory = [dict(labels) for labels in samples["DCGM_FI_DEV_FB_USED"] if ("UUID", "GPU-mig") in labels]
-    power = [dict(labels) for labels in samples["DCGM_FI_DEV_POWER_USAGE"] if ("UUID", "GPU-mig") in labels]
-
-    assert [(one["GPU_I_PROFILE"], one["GPU_I_ID"]) for one in memory] == [("3g.20gb", "1"), ("3g.20gb", "2")]
-    assert len(power) == 1
-    assert "GPU_I_ID" not in power[0]
-
-
 def test_a_gpu_in_mig_mode_prints_its_own_memory_if_its_instances_report_none(full, values) -> None:
     migs = tuple(replace(mig, reading=replace(mig.reading, memory=None)) for mig in full.migs)
 
@@ -79,19 +30,6 @@ def test_a_gpu_in_mig_mode_prints_its_own_memory_if_its_instances_report_none(fu
 
     assert len(samples) == 2
     assert all("GPU_I_ID" not in dict(labels) for labels in samples)
-
-
-def test_compute_instances_of_one_gpu_instance_print_its_memory_once(full, values) -> None:
-    """Under the profile of the GPU instance."""
-    migs = tuple(
-        replace(mig, reading=replace(mig.reading, gi=1, ci=ci, memory_shared=True, profile="1c.3g.20gb"))
-        for ci, mig in enumerate(full.migs)
-    )
-
-    samples = values(replace(full, migs=migs))["DCGM_FI_DEV_FB_USED"]
-
-    (instance,) = [dict(labels) for labels in samples if ("GPU_I_ID", "1") in labels]
-    assert instance["GPU_I_PROFILE"] == "3g.20gb"
 
 
 def test_a_device_names_a_container_only_if_exactly_one_holds_it(full, values) -> None:
@@ -146,28 +84,6 @@ def test_the_node_label_is_configurable_and_an_unknown_driver_version_is_no_labe
     reading = replace(bare.gpus[0].reading, temperature_celsius=40)
     warm = replace(bare, gpus=(replace(bare.gpus[0], reading=reading),))
     assert "DCGM_FI_DRIVER_VERSION" not in dict(next(iter(values(warm)["DCGM_FI_DEV_GPU_TEMP"])))
-
-
-@pytest.mark.parametrize(
-    ("names", "present", "absent"),
-    [
-        ("default", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP"], ["DCGM_FI_DEV_FB_TOTAL", "dcgm_gpu_temp"]),
-        ("all", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_TOTAL"], ["dcgm_gpu_temp"]),
-        ("off", ["gpuslice_gpu_up"], ["DCGM_FI_DEV_GPU_TEMP"]),
-        (
-            "only",
-            ["DCGM_FI_DEV_GPU_TEMP", "gpuslice_collector_success", "gpuslice_build_info"],
-            ["gpuslice_gpu_up", "gpuslice_mig_holders", "gpuslice_container_slices", "DCGM_FI_DEV_FB_TOTAL"],
-        ),
-        ("legacy", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP", "dcgm_gpu_temp"], []),
-    ],
-)
-def test_dcgm_names_can_be_added_left_out_or_be_the_only_ones(full, values, names, present, absent) -> None:
-    """Series about the exporter's health are always there."""
-    samples = values(full, dcgm_names=names)
-
-    assert set(present) <= set(samples)
-    assert not set(absent) & set(samples)
 
 
 def test_a_device_names_a_job_only_if_it_has_exactly_one(full, values) -> None:

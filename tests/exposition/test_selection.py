@@ -1,4 +1,4 @@
-"""The sets of series: what is in each, and that who reads a series finds it."""
+"""The sets of series, and the rules, dashboards and queries that read them."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ OPTIONAL = {"gpuslice_container_claim_info"}
 
 
 def names(selection: Selection) -> list[str]:
-    """List the names of the families of a selection."""
+    """Return the names of the families of a selection."""
     return [family.name for family in selection.families()]
 
 
@@ -44,13 +44,13 @@ def test_rules_and_dashboards_read_series_of_their_set_only(path, metric_set) ->
 @pytest.mark.parametrize("folder", OF_CODE)
 def test_queries_of_the_program_read_series_of_core_only(folder) -> None:
     """But for a column that may be missing."""
-    texts = [spelled(path.read_text()) for path in (ROOT / folder).glob("*.py")]
+    texts = [with_prefixes(path.read_text()) for path in (ROOT / folder).glob("*.py")]
     assert any("gpuslice_gpu_up" in text for text in texts)
     assert set().union(*(beyond(text, "core") for text in texts)) <= OPTIONAL
 
 
-def spelled(code: str) -> str:
-    """Write the prefixes of names out that a module keeps in constants."""
+def with_prefixes(code: str) -> str:
+    """Return the code with the prefixes of names that are constants of the module written out."""
     for constant, prefix in re.findall(r'^(_\w+) = "(gpuslice_\w*_)"$', code, re.MULTILINE):
         code = code.replace(f"{{{constant}}}", prefix)
     return code
@@ -85,6 +85,12 @@ def test_the_default_names_of_dcgm_are_the_25_of_dcgm_exporter(dcgm_names, expec
     chosen = [name for name in names(Selection(dcgm_names=dcgm_names)) if name.lower().startswith("dcgm_")]
     assert chosen == [family.name for family in expected]
     assert len(DEFAULT) == 25
+
+
+def test_only_names_of_dcgm_means_no_other_series_of_devices() -> None:
+    native = {name for name in names(Selection(dcgm_names="only")) if name.startswith("gpuslice_")}
+    assert "gpuslice_collector_success" in native
+    assert not {"gpuslice_gpu_up", "gpuslice_mig_holders", "gpuslice_container_slices"} & native
 
 
 def test_the_allowlist_adds_and_the_denylist_wins() -> None:
