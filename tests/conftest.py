@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update",
         action="store_true",
-        help="overwrite golden pages, budgets and tables instead of comparing with them; review the diff in git",
+        help="overwrite reviewed pages and budgets instead of comparing with them; review the diff in git",
     )
 
 

@@ -42,17 +42,17 @@ def source(node: FakeNode) -> AmdSource:
 
 def devices(reading: HardwareReading) -> dict[DeviceKey, tuple[int, int, int | None]]:
     """Return total and used memory of each device, and its use in percent of itself."""
-    found = {}
+    by_key = {}
     for gpu in reading.gpus:
         uuid = gpu.identity.uuid
         assert gpu.memory is not None
         busy = None if gpu.mig_enabled else gpu.utilization_percent
-        found[DeviceKey(uuid)] = gpu.memory.total, gpu.memory.used, busy
+        by_key[DeviceKey(uuid)] = gpu.memory.total, gpu.memory.used, busy
         for part in gpu.mig or ():
             assert part.memory is not None
             key = DeviceKey(uuid, part.uuid)
-            found[key] = part.memory.total, part.memory.used, part.utilization_percent
-    return found
+            by_key[key] = part.memory.total, part.memory.used, part.utilization_percent
+    return by_key
 
 
 @pytest.mark.parametrize("name", ["mi210", "mi300x-cpx"])
@@ -66,7 +66,8 @@ async def test_the_files_agree_with_the_truth(name):
             truth = truth_of(node).devices
             assert reading.errors == {}
             assert devices(reading) == {
-                key: (each.memory_total, each.memory_used, each.sm_percent) for key, each in truth.items()
+                key: (device.memory_total, device.memory_used, device.sm_percent)
+                for key, device in truth.items()
             }
         await amd.close()
 
@@ -91,19 +92,19 @@ async def test_the_files_of_a_process_are_removed_and_return_with_it():
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)], faults=[fault])
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         folder = node.paths.sys_root / "class/kfd/kfd/proc/4242"
-        there = []
+        existing = []
         for time in (0, 15, 25):
             await node.step(time)
-            there.append(folder.is_dir())
-    assert there == [True, False, True]
+            existing.append(folder.is_dir())
+    assert existing == [True, False, True]
 
 
 async def test_energy_is_the_integral_of_power():
     async with FakeNode(catalog.load("mi210"), clock=lambda: 0.0) as node:
         amd = source(node)
-        told = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
+        readings = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
         await amd.close()
-    assert [gpu.energy_millijoules for gpu in told] == [None, 4_100_000, 6_150_000]
+    assert [gpu.energy_millijoules for gpu in readings] == [None, 4_100_000, 6_150_000]
 
 
 async def _second_gpu(amd: AmdSource, node: FakeNode, time: float) -> GpuReading:
@@ -144,7 +145,7 @@ def test_offers_have_the_addresses_of_gpus_and_partitions():
     halves = CUT | {"mode": "DPX", "memory_mode": "NPS2"}
     whole = CUT | {"mode": "SPX"}
     scenario = made(gpus=[], amd=[halves, whole], offers=[offer])
-    assert {each.resource: each.ids for each in scenario.offers} == {
+    assert {offer.resource: offer.ids for offer in scenario.offers} == {
         "amd.com/dpx_nps2": ("0000:05:00.0", "amdgpu_xcp_0"),
         "amd.com/spx_nps1": ("0000:26:00.0",),
     }

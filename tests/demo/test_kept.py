@@ -62,9 +62,9 @@ def read_back(system: str, files: tuple[ContainerFile, ...], root: Path) -> tupl
         run=root / "runai",
         kubelet=root / "var/lib/kubelet",
     )
-    found = READERS[system](roots)
-    assert found.problems == ()
-    return tuple(sorted(found.containers, key=repr))
+    files_read = READERS[system](roots)
+    assert files_read.problems == ()
+    return tuple(sorted(files_read.containers, key=repr))
 
 
 CASES = {
@@ -83,7 +83,7 @@ CASES = {
             use(GPU, None, 0.3, GIB, 0.4), replace(use(SECOND, None, 0.3, GIB, None), memory_only=True)
         ),
     ),
-    "hami, nobody runs": ("hami", of_container(use(GPU, GIB, 0.3, 0, 0.0), pids=())),
+    "hami, no process": ("hami", of_container(use(GPU, GIB, 0.3, 0, 0.0), pids=())),
     "hami, not begun": ("hami", of_container()),
     "hami, a claim": (
         "hami",
@@ -147,8 +147,8 @@ def test_every_system_with_files_is_kept():
 )
 def test_any_cache_of_hami_is_written_as_it_was_read(tmp_path_factory, limit, share, memory, percent):
     compute = None if percent is None else percent / 100
-    told = use(GPU, limit, None if share is None else share / 100, memory, compute)
-    file = of_container(told, pids=(7, 8, 9))
+    device = use(GPU, limit, None if share is None else share / 100, memory, compute)
+    file = of_container(device, pids=(7, 8, 9))
     assert read_back("hami", (file,), tmp_path_factory.mktemp("node")) == (file,)
 
 
@@ -170,7 +170,7 @@ def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path)
 @pytest.mark.parametrize(
     ("system", "file", "problem"),
     [
-        ("nobody", {}, "nobody is not a system with files"),
+        ("unknown", {}, "unknown is not a system with files"),
         ("hami", {"pod_uid": "../../x"}, r"kept\.hami\[0\]\.pod_uid: must match"),
         ("hami", {"pod_uid": UID, "container": "a/b"}, r"kept\.hami\[0\]\.container: must match"),
         ("runai", {"pod_uid": UID, "devices": [{"device": ".."}]}, r"devices\[0\]\.device: must match"),

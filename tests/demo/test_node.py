@@ -96,7 +96,7 @@ async def test_driver_kubelet_and_files_agree():
             for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
                 assert (node.paths.proc_root / str(process.pid) / "cgroup").exists()
         assert ids["infer-1", "nvidia.com/gpu"] == {f"{node.scenario.gpus[1].uuid}::{n}" for n in (0, 3, 7)}
-        assert {each.partition("::")[0] for group in ids.values() for each in group} <= uuids
+        assert {device_id.partition("::")[0] for group in ids.values() for device_id in group} <= uuids
         assert len(node.kubelet.offered) == 40
 
 
@@ -133,7 +133,7 @@ async def test_the_truth_of_mig_devices_and_unknown_ids():
     mig = scenario.gpus[0].mig
     assert mig is not None
     whole = DeviceKey(scenario.gpus[0].uuid)
-    first, second = (DeviceKey(whole.uuid, each.uuid) for each in mig.instances)
+    first, second = (DeviceKey(whole.uuid, device.uuid) for device in mig.instances)
     assert truth.unresolved == {"r": 2}
     assert truth.devices[first].memory_used == truth.devices[second].memory_used == 1025 * MIB
     assert truth.devices[first].unattributed == MIB
@@ -218,7 +218,7 @@ async def test_every_path_for_the_exporter_exists():
         assert (paths.proc_root / "uptime").is_file()
         assert (paths.sys_root / "module/nvidia/version").is_file()
         assert re.match(
-            r"vision_detector-0_[0-9a-f-]{36}$", min(each.name for each in paths.pod_log_dir.iterdir())
+            r"vision_detector-0_[0-9a-f-]{36}$", min(path.name for path in paths.pod_log_dir.iterdir())
         )
 
 

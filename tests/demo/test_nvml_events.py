@@ -145,7 +145,7 @@ def test_each_set_gets_the_events_of_its_registration(bench):
     one, other, errors = waiting(), waiting(), waiting(DOUBLE_BIT)
     gpu_0 = node.nvml.board.gpus[0].address
     node.nvml.events.happen(Happening(device=gpu_0, type=XID, data=45))
-    assert [pynvml.nvmlEventSetWait_v2(each, 0).eventData for each in (one, other)] == [45, 45]
+    assert [pynvml.nvmlEventSetWait_v2(event_set, 0).eventData for event_set in (one, other)] == [45, 45]
     assert nothing(errors)
     pynvml.nvmlDeviceRegisterEvents(gpu_at(), XID, errors)
     for kind in (XID, DOUBLE_BIT):

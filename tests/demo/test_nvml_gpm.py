@@ -39,7 +39,7 @@ def between(older: Any, newer: Any) -> dict[int, float | int]:
         struct.metrics[place].metricId = number
     pynvml.nvmlGpmMetricsGet(struct)
     answers = struct.metrics[: len(ALL)]
-    return {each.metricId: -each.nvmlReturn if each.nvmlReturn else each.value for each in answers}
+    return {metric.metricId: -metric.nvmlReturn if metric.nvmlReturn else metric.value for metric in answers}
 
 
 def measured(bench: Bench, get: Callable[[Any], Any], seconds: float = 10) -> dict[int, float | int]:
@@ -79,15 +79,15 @@ def test_boards_from_hopper_on_have_gpm_unless_the_scenario_sets_it(bench, chang
 def test_gpm_metrics_are_the_mean_load_between_the_samples(bench):
     """Shares in percent, traffic in MiB/s."""
     node = bench(made(node=NEW, **busy(architecture=10, links={"nvlinks": 2, "switch": True})))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample))
-    assert found[GRAPHICS] == pytest.approx(50)
-    assert 0 < found[SM] < found[GRAPHICS]
-    assert found[DECODER] == 0
+    metrics = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample))
+    assert metrics[GRAPHICS] == pytest.approx(50)
+    assert 0 < metrics[SM] < metrics[GRAPHICS]
+    assert metrics[DECODER] == 0
     totals = node.gpus[0].totals
-    assert found[PCIE_BYTES] == totals["pcie_receive"] > 0
-    assert found[PCIE_IN] == pytest.approx(totals["pcie_receive"] / MIB / 10)
-    assert found[NVLINK_IN] == pytest.approx(totals["nvlink_receive"] / MIB / 10)
-    assert found[ACTIVE] / found[ELAPSED] == pytest.approx(found[SM] / 100)
+    assert metrics[PCIE_BYTES] == totals["pcie_receive"] > 0
+    assert metrics[PCIE_IN] == pytest.approx(totals["pcie_receive"] / MIB / 10)
+    assert metrics[NVLINK_IN] == pytest.approx(totals["nvlink_receive"] / MIB / 10)
+    assert metrics[ACTIVE] / metrics[ELAPSED] == pytest.approx(metrics[SM] / 100)
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,19 @@ def test_gpm_metrics_are_the_mean_load_between_the_samples(bench):
     ids=["older driver", "Hopper"],
 )
 def test_older_drivers_lack_encoders_and_older_boards_counters(bench, node, lacking):
-    found = measured(bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample))
-    assert {metric for metric, value in found.items() if value == -NOT_SUPPORTED} == lacking
-    assert found[GRAPHICS] == pytest.approx(50)
-    assert found[NVLINK_IN] == 0
+    metrics = measured(
+        bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample)
+    )
+    assert {metric for metric, value in metrics.items() if value == -NOT_SUPPORTED} == lacking
+    assert metrics[GRAPHICS] == pytest.approx(50)
+    assert metrics[NVLINK_IN] == 0
 
 
 def test_without_time_between_two_samples_shares_are_nan(bench):
     node = bench(made(**busy()))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample), seconds=0.05)
-    assert math.isnan(found[GRAPHICS])
-    assert math.isnan(found[PCIE_IN])
+    metrics = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample), seconds=0.05)
+    assert math.isnan(metrics[GRAPHICS])
+    assert math.isnan(metrics[PCIE_IN])
 
 
 def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench):
@@ -130,11 +132,11 @@ def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench):
     node.step(10)
     for get, (_, newer) in zip(gets, pairs, strict=True):
         get(newer)
-    found = [between(*pair) for pair in pairs]
-    assert [each[GRAPHICS] for each in found] == pytest.approx([(90 + 2 * 30) / 7, 50, 0, 90, 30])
-    assert found[1][DRAM] > 0
-    assert {found[3][each] for each in (DRAM, DECODER, PCIE_IN)} == {-NOT_SUPPORTED}
-    assert found[1][PCIE_IN] == -NOT_SUPPORTED
+    by_pair = [between(*pair) for pair in pairs]
+    assert [metrics[GRAPHICS] for metrics in by_pair] == pytest.approx([(90 + 2 * 30) / 7, 50, 0, 90, 30])
+    assert by_pair[1][DRAM] > 0
+    assert {by_pair[3][number] for number in (DRAM, DECODER, PCIE_IN)} == {-NOT_SUPPORTED}
+    assert by_pair[1][PCIE_IN] == -NOT_SUPPORTED
 
 
 def test_gpm_refuses_invalid_samples_handles_and_versions(bench):

@@ -134,9 +134,9 @@ def test_clocks_depend_on_work_and_have_a_maximum(node):
 
 
 def test_energy_is_the_integral_of_power(node):
-    before = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at())
+    earlier = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at())
     node.step(100)
-    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at()) - before == 7_000_000
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at()) - earlier == 7_000_000
 
 
 def test_each_field_value_has_its_own_code(node):

@@ -38,14 +38,14 @@ def test_pcie_counters_grow_at_the_reported_rate(bench):
     totals = []
     for percent in (0, 20, 80):
         node = bench(made(pods=[at_load(percent)]))
-        found = [fields_of(gpu_at(), *PCIE)]
+        counters = [fields_of(gpu_at(), *PCIE)]
         for time in (5, 7, 30):
             node.step(time)
-            found.append(fields_of(gpu_at(), *PCIE))
-        assert found == sorted(found)
+            counters.append(fields_of(gpu_at(), *PCIE))
+        assert counters == sorted(counters)
         rates = [pynvml.nvmlDeviceGetPcieThroughput(gpu_at(), direction) for direction in (0, 1)]
-        assert [rate * 1024 * 30 for rate in rates] == pytest.approx(found[-1], rel=1e-4)
-        totals.append(found[-1])
+        assert [rate * 1024 * 30 for rate in rates] == pytest.approx(counters[-1], rel=1e-4)
+        totals.append(counters[-1])
     assert totals[0] == [0, 0]
     assert totals[1][0] * 4 == totals[2][0] > 0
     assert totals[1][1] * 4 == totals[2][1] > totals[2][0]

@@ -22,22 +22,22 @@ PODS = [
 
 @pytest.fixture
 def node(bench) -> Bench:
-    """One GPU partitioned into 1g and 3g, a process on each."""
+    """One GPU partitioned into 1g and 3g, a process on process."""
     return bench(made(gpus=[gpu(mig=LAYOUT, fan=20)], pods=PODS))
 
 
 def test_mig_devices_have_the_indexes_of_their_placement(node):
     assert pynvml.nvmlDeviceGetMigMode(gpu_at()) == [1, 1]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu_at()) == 7
-    found = []
+    uuids = []
     for slot in range(7):
         try:
-            found.append((slot, pynvml.nvmlDeviceGetUUID(mig_at(slot))))
+            uuids.append((slot, pynvml.nvmlDeviceGetUUID(mig_at(slot))))
         except pynvml.NVMLError_NotFound:
             continue
     mig = node.scenario.gpus[0].mig
     assert mig is not None
-    assert found == [(0, mig.instances[0].uuid), (4, mig.instances[1].uuid)]
+    assert uuids == [(0, mig.instances[0].uuid), (4, mig.instances[1].uuid)]
     assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu_at(), 7) == INVALID
 
 
@@ -68,12 +68,12 @@ def test_a_mig_device_has_its_profile_ids_and_slices():
 def test_an_instance_has_the_engines_of_its_profile(bench, architecture, changes, engines):
     """Hopper has some for each slice; before, some come with all slices, or on request."""
     bench(made(gpus=[gpu(architecture=architecture, mig={"instances": [instance(1, 0, **changes)]})]))
-    found = pynvml.nvmlDeviceGetAttributes(mig_at(0))
+    attributes = pynvml.nvmlDeviceGetAttributes(mig_at(0))
     assert (
-        found.sharedCopyEngineCount,
-        found.sharedDecoderCount,
-        found.sharedJpegCount,
-        found.sharedOfaCount,
+        attributes.sharedCopyEngineCount,
+        attributes.sharedDecoderCount,
+        attributes.sharedJpegCount,
+        attributes.sharedOfaCount,
     ) == engines
 
 
@@ -192,12 +192,12 @@ def test_power_counts_an_instance_by_its_slices(node):
 
 def test_the_parent_lists_all_processes_and_a_mig_device_its_own(node):
     listed = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())
-    assert [(each.pid, each.gpuInstanceId, each.computeInstanceId) for each in listed] == [
+    assert [(process.pid, process.gpuInstanceId, process.computeInstanceId) for process in listed] == [
         (101, 7, 0),
         (102, 2, 0),
     ]
     own = pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(4))
-    assert [(each.pid, each.usedGpuMemory) for each in own] == [(102, 3 * 1024 * MIB)]
+    assert [(process.pid, process.usedGpuMemory) for process in own] == [(102, 3 * 1024 * MIB)]
     assert node.nvml.calls["nvmlDeviceGetComputeRunningProcesses_v3", node.scenario.gpus[0].uuid] == 2
 
 
@@ -222,7 +222,7 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory(bench):
     bench(made(gpus=[gpu(mig={"instances": cuts})], pods=pods))
     for slot, pid, slices in ((0, 201, 1), (1, 202, 2)):
         assert pynvml.nvmlDeviceGetMemoryInfo(mig_at(slot)).used == 3 * 1024 * MIB
-        assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(slot))] == [pid]
+        assert [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(slot))] == [pid]
         attributes = pynvml.nvmlDeviceGetAttributes(mig_at(slot))
         assert (attributes.computeInstanceSliceCount, attributes.gpuInstanceSliceCount) == (slices, 3)
     assert pynvml.nvmlDeviceGetMemoryInfo(gpu_at()).used == (3 * 1024 + 100 + 512) * MIB
@@ -234,7 +234,7 @@ def test_a_new_layout_invalidates_handles_and_ends_processes(bench):
     fault = {"kind": "mig_layout", "at": 10, "for": 10, "gpu": 0, "instances": [kept, instance(2, 4)]}
     node = bench(made(gpus=[gpu(mig=LAYOUT)], pods=PODS, faults=[fault]))
     stays, goes = mig_at(0), mig_at(4)
-    before = pynvml.nvmlDeviceGetUUID(goes)
+    uuid = pynvml.nvmlDeviceGetUUID(goes)
     node.step(10)
     assert pynvml.nvmlDeviceGetGpuInstanceId(stays) == 7
     for name in ("UUID", "MemoryInfo", "GpuInstanceId", "ComputeRunningProcesses"):
@@ -242,7 +242,7 @@ def test_a_new_layout_invalidates_handles_and_ends_processes(bench):
     assert pynvml.nvmlDeviceGetName(mig_at(4)) == "NVIDIA Test MIG 1g.2gb"
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(4)) == []
     node.step(20)
-    assert pynvml.nvmlDeviceGetUUID(mig_at(4)) == before
+    assert pynvml.nvmlDeviceGetUUID(mig_at(4)) == uuid
     assert code_of(pynvml.nvmlDeviceGetUUID, goes) == INVALID
 
 

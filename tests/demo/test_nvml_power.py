@@ -14,11 +14,11 @@ POWER, THERMAL, SOFTWARE, HARDWARE = 74, 75, 269, 270
 
 def grown(bench: Bench, wanted: Iterable[int], seconds: float) -> list[int]:
     """Return the increase of fields over a few steps."""
-    before = fields_of(gpu_at(), *wanted)
+    earlier = fields_of(gpu_at(), *wanted)
     start = bench.gpus[0].seconds
     for part in range(1, 5):
         bench.step(start + seconds * part / 4)
-    return [now - then for now, then in zip(fields_of(gpu_at(), *wanted), before, strict=True)]
+    return [now - then for now, then in zip(fields_of(gpu_at(), *wanted), earlier, strict=True)]
 
 
 def test_the_power_limit_is_enforced_and_within_its_constraints(bench):
@@ -100,7 +100,7 @@ def test_a_hot_board_slows_down(bench, base, reasons, kept, expected):
     assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu_at()) == reasons
     assert pynvml.nvmlDeviceGetClockInfo(gpu_at(), pynvml.NVML_CLOCK_SM) == round(1410 * kept)
     seconds = [count / 10**9 for count in grown(node, (THERMAL, SOFTWARE, HARDWARE), 5)]
-    assert seconds == [5 * each for each in expected]
+    assert seconds == [5 * share for share in expected]
 
 
 def test_other_violation_counters_exist_and_are_0(bench):
@@ -120,8 +120,8 @@ def test_states_and_modes_of_a_board(bench):
         )
     )
     small, large, cut = map(gpu_at, range(3))
-    assert [pynvml.nvmlDeviceGetPerformanceState(each) for each in (small, large)] == [8, 0]
-    assert [pynvml.nvmlDeviceGetPersistenceMode(each) for each in (small, large)] == [0, 1]
-    assert [pynvml.nvmlDeviceGetAccountingMode(each) for each in (small, large, cut)] == [1, 0, 0]
-    assert [pynvml.nvmlDeviceGetDisplayActive(each) for each in (small, large)] == [1, 0]
+    assert [pynvml.nvmlDeviceGetPerformanceState(board) for board in (small, large)] == [8, 0]
+    assert [pynvml.nvmlDeviceGetPersistenceMode(board) for board in (small, large)] == [0, 1]
+    assert [pynvml.nvmlDeviceGetAccountingMode(board) for board in (small, large, cut)] == [1, 0, 0]
+    assert [pynvml.nvmlDeviceGetDisplayActive(board) for board in (small, large)] == [1, 0]
     assert pynvml.nvmlDeviceGetVbiosVersion(small) == "92.00.5C.00.02"

@@ -15,7 +15,7 @@ START = int(WALL) * SECOND
 def utilization(last_seen: int) -> dict[int, tuple[int, int]]:
     """Return pid → (percent, seconds after the start)."""
     samples = pynvml.nvmlDeviceGetProcessUtilization(gpu_at(), last_seen)
-    return {each.pid: (each.smUtil, (each.timeStamp - START) // SECOND) for each in samples}
+    return {process.pid: (process.smUtil, (process.timeStamp - START) // SECOND) for process in samples}
 
 
 def on_gpu(pid: int, **more: object) -> dict[str, object]:
@@ -27,11 +27,11 @@ def test_each_kind_of_process_is_in_its_own_list(bench):
     processes = [on_gpu(11, memory="1 GiB"), on_gpu(12, kind="mps"), on_gpu(13, kind="graphics")]
     node = bench(made(pods=[pod("p", *processes)]))
     compute = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())
-    assert [(each.pid, each.usedGpuMemory, each.gpuInstanceId) for each in compute] == [
+    assert [(process.pid, process.usedGpuMemory, process.gpuInstanceId) for process in compute] == [
         (11, 1024 * MIB, 0xFFFFFFFF)
     ]
-    assert [each.pid for each in pynvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu_at())] == [12]
-    assert [each.pid for each in pynvml.nvmlDeviceGetGraphicsRunningProcesses(gpu_at())] == [13]
+    assert [process.pid for process in pynvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu_at())] == [12]
+    assert [process.pid for process in pynvml.nvmlDeviceGetGraphicsRunningProcesses(gpu_at())] == [13]
     assert listed(node, "nvmlDeviceGetGraphicsRunningProcesses_v2", gpu_at()) == [13]
 
 
@@ -70,7 +70,7 @@ def test_without_host_pids_newer_drivers_list_no_process(bench, version, listed)
     """Samples have host pids."""
     node = {"name": "n", "driver_version": version}
     bench(made(node=node, host_pid=False, pods=[pod("p", on_gpu(11, load={"high": 20}))]))
-    assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())] == listed
+    assert [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())] == listed
     assert utilization(0) == {11: (20, 0)}
 
 
@@ -136,7 +136,10 @@ def test_a_late_process_gets_the_remaining_memory(bench):
     node.step(5)
     info = pynvml.nvmlDeviceGetMemoryInfo(gpu_at(), version=pynvml.nvmlMemory_v2)
     assert info.free == 0
-    listed = {each.pid: each.usedGpuMemory for each in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())}
+    listed = {
+        process.pid: process.usedGpuMemory
+        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())
+    }
     assert listed == {11: 10240 * MIB, 12: (16384 - 512 - 100 - 10240) * MIB}
 
 

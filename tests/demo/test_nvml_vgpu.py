@@ -47,7 +47,7 @@ def host(*vgpus: dict[str, Any], **parts: Any) -> Any:
 def utilization(last_seen: int) -> list[tuple[int, int]]:
     """Return (percent, seconds after the start) of every vGPU."""
     samples = pynvml.nvmlDeviceGetVgpuUtilization(gpu_at(), last_seen)
-    return [(each.smUtil.uiVal, (each.timeStamp - START) // SECOND) for each in samples]
+    return [(sample.smUtil.uiVal, (sample.timeStamp - START) // SECOND) for sample in samples]
 
 
 def read() -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_a_vgpu_exists_while_its_process_runs(bench):
     seen = []
     for t in (0, 5, 10):
         node.step(t)
-        seen.append([found.mdev_uuid for found in read()["vgpus"]])
+        seen.append([running.mdev_uuid for running in read()["vgpus"]])
     assert seen == [[MDEV], [], [MDEV]]
 
 
@@ -132,19 +132,19 @@ def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench):
 def test_a_vgpu_inside_mig_has_its_instance_and_no_utilization(bench):
     board = {"mig": {"instances": [instance(3, 0)]}}
     bench(host(vgpu(), board=board, host_processes=[manager(device="{gpu:0/mig:0}")]))
-    (found,) = read()["vgpus"]
-    assert (found.gi, found.sm_percent, found.memory_used) == (3, None, 1024 * MIB)
+    (inside,) = read()["vgpus"]
+    assert (inside.gi, inside.sm_percent, inside.memory_used) == (3, None, 1024 * MIB)
     assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, gpu_at(), 0) == NOT_SUPPORTED
 
 
-@pytest.mark.parametrize(("expires", "told"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
-def test_a_guest_has_a_license_with_or_without_an_end(bench, expires, told):
+@pytest.mark.parametrize(("expires", "timestamp"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
+def test_a_guest_has_a_license_with_or_without_an_end(bench, expires, timestamp):
     board = gpu(virtualization="vgpu_guest", license={"product": "vWS", "expires": expires})
     bench(made(gpus=[board]))
-    found = read()
-    assert (found["virtualization"], found["vgpus"]) == ("vgpu_guest", None)
-    assert (found["license"].product, found["license"].licensed) == ("vWS", True)
-    assert found["license"].expires == told
+    reading = read()
+    assert (reading["virtualization"], reading["vgpus"]) == ("vgpu_guest", None)
+    assert (reading["license"].product, reading["license"].licensed) == ("vWS", True)
+    assert reading["license"].expires == timestamp
 
 
 def test_a_guest_can_lack_licenses(bench):
@@ -207,7 +207,7 @@ def test_the_truth_of_a_guest_is_that_of_any_time_sliced_gpu():
     truth, mdevs, scenario = asyncio.run(_node("vgpu-guest"))
     key = DeviceKey(scenario.gpus[0].uuid)
     assert not mdevs
-    assert {ref.pod: found.slices for (ref, _), found in truth.containers.items()} == {
+    assert {ref.pod: container.slices for (ref, _), container in truth.containers.items()} == {
         "ranker-0": 1,
         "lab-0": 1,
         "lab-1": 1,

@@ -27,7 +27,7 @@ def test_derived_uuids_differ_between_scenarios():
 
 def test_derived_pids_never_collide():
     crowd = pod("p-{n}", *[{"device": "{gpu:0}"}] * 10) | {"count": 100}
-    pids = [each.pid for one in made(pods=[crowd]).pods for each in one.containers[0].processes]
+    pids = [process.pid for a_pod in made(pods=[crowd]).pods for process in a_pod.containers[0].processes]
     assert len(set(pids)) == 1000
 
 
@@ -46,7 +46,7 @@ def test_claims_are_completed():
     claim = {"device": "gpu-0", "name": "shared"}
     pods = [pod(name, claims=[claim]) for name in ("a", "b")]
     pods.append(pod("c", claims=[claim | {"namespace": "other", "driver": "gpu.amd.com", "uid": "0" * 32}]))
-    first, second, third = (each.containers[0].claims[0] for each in made(pods=pods).pods)
+    first, second, third = (a_pod.containers[0].claims[0] for a_pod in made(pods=pods).pods)
     assert first == second
     assert (first.namespace, first.pool) == ("ml", made().node.name)
     assert first.cdi == f"k8s.gpu.nvidia.com/claim={first.uid}-gpu-0"
@@ -57,9 +57,9 @@ def test_count_makes_copies_with_their_number():
     """A template is repeated, and {n} in it is the number of the copy."""
     held = pod("p-{n}", {"memory": "1 GiB"}, devices={"nvidia.com/gpu": ["{gpu:{n+1}}"]})
     scenario = made(gpus=[gpu(count=3)], pods=[held | {"count": 2}])
-    assert [each.name for each in scenario.pods] == ["p-0", "p-1"]
-    for number, each in enumerate(scenario.pods):
-        container = each.containers[0]
+    assert [a_pod.name for a_pod in scenario.pods] == ["p-0", "p-1"]
+    for number, a_pod in enumerate(scenario.pods):
+        container = a_pod.containers[0]
         assert container.devices == {"nvidia.com/gpu": (scenario.gpus[number + 1].uuid,)}
         assert container.processes[0].device == scenario.gpus[number + 1].uuid
 
@@ -101,14 +101,14 @@ def test_offers_are_expanded_to_the_ids_of_their_plugin(offer, expected):
     if expected is None:
         assert scenario.offers == ()
     else:
-        assert [list(each.ids) for each in scenario.offers] == [[each.format(**known) for each in expected]]
+        assert [list(offer.ids) for offer in scenario.offers] == [[form.format(**known) for form in expected]]
 
 
 def test_an_offer_is_split_by_profile():
     """With a dot for +."""
     cut = {"instances": [instance(1, 0), instance(2, 1, profile="1g.2gb+me")]}
     scenario = made(gpus=[gpu(mig=cut)], offers=[{"resource": "nvidia.com/mig-{profile}", "of": "mig"}])
-    assert [each.resource for each in scenario.offers] == [
+    assert [offer.resource for offer in scenario.offers] == [
         "nvidia.com/mig-1g.2gb",
         "nvidia.com/mig-1g.2gb.me",
     ]
@@ -123,7 +123,10 @@ def test_compute_instances_smaller_than_their_gpu_instance_are_not_offered():
     assert scenario.offers == ()
     mig = scenario.gpus[0].mig
     assert mig is not None
-    assert [(each.compute_slices, each.gi_slices) for each in mig.instances] == [(1, 3), (2, 3)]
+    assert [(mig_device.compute_slices, mig_device.gi_slices) for mig_device in mig.instances] == [
+        (1, 3),
+        (2, 3),
+    ]
 
 
 def test_every_kind_of_fault_is_parsed():
@@ -140,7 +143,7 @@ def test_every_kind_of_fault_is_parsed():
     ]
     held = pod("p", {"pid": 77, "device": "{gpu:0/mig:0}"})
     scenario = made(gpus=[gpu(mig=CUT)], pods=[held], faults=kinds)
-    assert [each.kind for each in scenario.faults] == [kind["kind"] for kind in kinds]
+    assert [fault.kind for fault in scenario.faults] == [kind["kind"] for kind in kinds]
     assert (scenario.faults[1].at, scenario.faults[1].for_) == (5.0, 2.5)
     added, layout = scenario.faults[6], scenario.faults[7]
     assert isinstance(added, PodAdd)

@@ -19,9 +19,9 @@ GIB = 1024 * MIB
 
 def read(tmp_path: Path, reader, meter, shares, *processes):
     """Write the file of one container at time 0, and read it; its pod is ``uid-p`` of container main."""
-    one = pod("p", *processes)
-    one["containers"][0] |= {"meter": meter, "shares": shares}
-    bench = Bench(made(gpus=[gpu(count=2)], pods=[one]))
+    a_pod = pod("p", *processes)
+    a_pod["containers"][0] |= {"meter": meter, "shares": shares}
+    bench = Bench(made(gpus=[gpu(count=2)], pods=[a_pod]))
     SharingFiles(bench.scenario, tmp_path).step(present(bench.scenario, 0), bench.gpus)
     roots = Roots(
         **dict.fromkeys(Roots.__dataclass_fields__, tmp_path)
@@ -31,14 +31,14 @@ def read(tmp_path: Path, reader, meter, shares, *processes):
             "vgpu_manager": tmp_path / "etc/vgpu-manager",
         }
     )
-    found = reader(roots)
-    assert found.problems == ()
-    (file,) = found.containers
+    files = reader(roots)
+    assert files.problems == ()
+    (file,) = files.containers
     assert (file.pod_uid, file.container) == (
         bench.scenario.pods[0].uid,
         bench.scenario.pods[0].containers[0].name,
     )
-    return file, [each.uuid for each in bench.scenario.gpus]
+    return file, [board.uuid for board in bench.scenario.gpus]
 
 
 @pytest.mark.parametrize("layout", [layout.name for layout in LAYOUTS])
@@ -68,8 +68,8 @@ def test_devices_in_a_cache_are_in_the_drivers_order_without_limits_that_differ(
 
     file, uuids = read(tmp_path, read_hami, {"kind": "hami"}, shares, process)
 
-    told = [(each.device, each.memory_limit, each.memory_used) for each in file.devices]
-    assert told == [(uuids[0], None, 0), (uuids[1], None, 512 * MIB)]
+    devices = [(use.device, use.memory_limit, use.memory_used) for use in file.devices]
+    assert devices == [(uuids[0], None, 0), (uuids[1], None, 512 * MIB)]
 
 
 def test_files_of_vgpu_manager_have_each_device_at_the_place_of_its_gpu(tmp_path):

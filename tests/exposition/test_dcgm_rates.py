@@ -9,7 +9,7 @@ from exporter.poll.several_readings import NvlinkRates, nvlink_bytes_per_second
 
 
 def gpu(at: float, sent: int | None, received: int | None, *, uuid: str = "GPU-a") -> GpuReading:
-    """Make a reading at a moment of the monotonic clock."""
+    """Return a reading at a time of the monotonic clock."""
     traffic = {"nvlink_transmit": sent, "nvlink_receive": received}
     return GpuReading(
         identity=GpuIdentity(uuid=uuid, index=0),

@@ -1,4 +1,4 @@
-"""The JSON and CSV twins: names from the table, null and empty for what is not known."""
+"""A snapshot as JSON and CSV: names from the table, null and empty for unknown values."""
 
 import csv
 import io

@@ -34,8 +34,8 @@ def test_fifty_concurrent_callers_get_the_same_bytes_rendered_and_compressed_onc
         zipped = [pool.submit(page.gzipped, Format.TEXT) for _ in range(50)]
         bodies = [pool.submit(page.body, Format.TEXT) for _ in range(50)]
 
-    assert len({id(each.result()) for each in zipped}) == 1
-    assert len({id(each.result()) for each in bodies}) == 1
+    assert len({id(request.result()) for request in zipped}) == 1
+    assert len({id(request.result()) for request in bodies}) == 1
     assert own.bodies == 1
 
 

@@ -111,10 +111,10 @@ def test_json_has_pod_labels_under_their_own_names_and_csv_has_none(full):
 
 def test_label_strings_are_cached_as_long_as_the_pod_exists(bare):
     exposition = Exposition()
-    before = replace(bare, pods=(pod(("team", "vision")),))
+    labelled = replace(bare, pods=(pod(("team", "vision")),))
     exposition.page(bare).body(Format.TEXT)
     alone = exposition.cached_labels()
-    exposition.page(before).body(Format.TEXT)
+    exposition.page(labelled).body(Format.TEXT)
     assert exposition.cached_labels() == alone + 1
     for _ in range(2):
         exposition.page(bare).body(Format.TEXT)

@@ -57,21 +57,21 @@ def with_prefixes(code: str) -> str:
 
 
 def test_each_set_contains_the_smaller_ones() -> None:
-    core, standard, full = (names(Selection(metric_set=each)) for each in SETS)
+    core, standard, full = (names(Selection(metric_set=metric_set)) for metric_set in SETS)
     assert set(core) < set(standard) < set(full)
     assert [name for name in full if name.startswith("gpuslice_")] == [family.name for family in FAMILIES]
 
 
 def test_core_has_only_the_clocks_that_alerts_read(full, parse) -> None:
     clocks = {
-        each: [
+        metric_set: [
             dict(labels)["clock"]
             for name, labels in parse(
-                Exposition(Selection(metric_set=each)).page(full).body(Format.TEXT), Format.TEXT
+                Exposition(Selection(metric_set=metric_set)).page(full).body(Format.TEXT), Format.TEXT
             )
             if name == "gpuslice_gpu_clock_hertz"
         ]
-        for each in SETS
+        for metric_set in SETS
     }
     assert set(clocks["core"]) <= {"sm", "memory"} < set(clocks["standard"])
     assert clocks["standard"] == clocks["full"]

@@ -1,4 +1,4 @@
-"""The text twin: what a person reads in a terminal."""
+"""A snapshot as text for a terminal."""
 
 from dataclasses import replace
 from pathlib import Path

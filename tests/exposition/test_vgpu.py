@@ -98,6 +98,6 @@ def test_a_license_without_an_end_has_no_expiry():
 def test_a_vgpu_is_identified_by_the_uuid_of_its_gpu_and_its_own():
     row = VgpuRow(uuid="GPU-a", reading=VgpuReading(uuid="v"))
     snapshot = Snapshot(timestamp=0.0, sequence=1, node=NodeRow(name="n"), vgpus=(row,))
-    assert [(each.names, each.values, each.row) for each in ENTITIES["vgpu"](snapshot)] == [
+    assert [(entity.names, entity.values, entity.row) for entity in ENTITIES["vgpu"](snapshot)] == [
         (("node", "gpu", "uuid", "vgpu_uuid"), ("n", "", "GPU-a", "v"), row)
     ]

@@ -266,8 +266,8 @@ def _reserved_as_used(scene: Scene, level: str, labels: Labels, key: DeviceKey) 
 def _containers_are_distinguished(scenario: Scenario, holder: ContainerRef) -> bool:
     """Whether the node's source of pod names knows in which container of a pod a process runs."""
     pods = (*scenario.pods, *(fault.pod for fault in scenario.faults if isinstance(fault, PodAdd)))
-    same = (pod for pod in pods if (pod.namespace, pod.name) == (holder.namespace, holder.pod))
-    return scenario.identity == "pods_api" or all(len(pod.containers) == 1 for pod in same)
+    namesakes = (pod for pod in pods if (pod.namespace, pod.name) == (holder.namespace, holder.pod))
+    return scenario.identity == "pods_api" or all(len(pod.containers) == 1 for pod in namesakes)
 
 
 def _check_container(page: Page, labels: Labels, truth: ContainerTruth) -> None:

@@ -66,7 +66,7 @@ PLACES = {
     "own pod, monitor": (f"/../crio-conmon-{ID}.scope", CgroupPlace(own_pod=True)),
     "the reader's own": ("/", NOWHERE),
     "host container, relative": (f"/../../../../system.slice/docker-{ID}.scope", CONTAINER_ONLY),
-    "host container beside the reader's slice": (f"/../system.slice/docker-{ID}.scope", CONTAINER_ONLY),
+    "host container next to the reader's slice": (f"/../system.slice/docker-{ID}.scope", CONTAINER_ONLY),
     "plain docker": (f"/system.slice/docker-{ID}.scope/init", CONTAINER_ONLY),
     "podman": (f"/machine.slice/libpod-{ID}.scope/container", CONTAINER_ONLY),
     "podman of a user": (

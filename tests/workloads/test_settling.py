@@ -31,7 +31,7 @@ def place(tmp_path, path, pods=PODS) -> ProcessPlace:
     table = ProcessTable(tmp_path, own_pod_uid=OWN)
     workloads = Workloads(
         places=table.read({100: None}),
-        pods=None if pods is None else {each.uid: each for each in pods},
+        pods=None if pods is None else {a_pod.uid: a_pod for a_pod in pods},
         process_view=True,
     )
     return place_by_pods(workloads, OWN).places[100]
@@ -58,7 +58,7 @@ def test_a_container_of_no_known_pod_is_in_an_unknown_one(tmp_path, path):
 
 
 def test_without_container_ids_siblings_are_in_the_own_pod(tmp_path):
-    names = tuple(replace(each, container_ids={}) for each in PODS)
+    names = tuple(replace(a_pod, container_ids={}) for a_pod in PODS)
     assert place(tmp_path, f"/../{EXPORTER}", names).pod_uid == OWN
     assert place(tmp_path, f"/../{EXPORTER}", None).pod_uid == OWN
     assert place(tmp_path, f"/../{EXPORTER}").pod_uid == OWN
@@ -82,5 +82,5 @@ def test_pods_around_a_node_that_is_a_container_do_not_count(tmp_path):
 def test_processes_with_a_known_place_keep_it(tmp_path):
     assert place(tmp_path, "/system.slice/x.service").pod_uid is None
     assert place(tmp_path, f"/kubepods/burstable/pod{TRAIN}/{MAIN}") == PLACED
-    gone = Workloads(places={100: UNKNOWN}, pods={each.uid: each for each in PODS}, process_view=True)
+    gone = Workloads(places={100: UNKNOWN}, pods={a_pod.uid: a_pod for a_pod in PODS}, process_view=True)
     assert place_by_pods(gone, OWN) is gone
