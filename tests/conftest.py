@@ -41,11 +41,11 @@ _HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, sign
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--update-golden``."""
+    """Add ``--update``."""
     parser.addoption(
-        "--update-golden",
+        "--update",
         action="store_true",
-        help="overwrite reviewed pages and numbers instead of comparing with them; review the diff in git",
+        help="overwrite reviewed pages and budgets instead of comparing with them; review the diff in git",
     )
 
 

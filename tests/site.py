@@ -1,4 +1,4 @@
-"""The site of a node in tests, with a history of its own."""
+"""The web site of a node in tests, with its own history."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def site_of(
     past: History | None = None,
     advise: Advise = lambda _snapshot, _only: (),
 ) -> Site:
-    """Make the site of the snapshot that ``current`` returns."""
+    """Return the site of the snapshot that ``current`` returns."""
     history = past or History(6 * 3600, 5)
     return Site(
         pages=RenderCache(

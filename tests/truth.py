@@ -1,7 +1,7 @@
-"""What is so on a fake node, told from the scenario alone: the answer that an exporter must come to.
+"""The truth of a fake node, derived from its scenario alone: what an exporter must report.
 
-It knows more than any driver tells: the use of single processes on an Ampere MIG instance, the memory of
-a process whose figure the driver withholds from the lists it gives out.
+It has more than any driver reports: the use of single processes on an Ampere MIG instance, and the memory of
+a process that the driver withholds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,8 @@ from exporter.model import ContainerRef, DeviceKey
 class DeviceTruth:
     """A GPU or a MIG device, memory in bytes: total = used + free + reserved.
 
-    ``unattributed`` is what of ``memory_used`` no container of a pod holds; a MIG device shows the
-    memory of its whole GPU instance. ``sm_percent`` is the sum over its processes, None for a GPU that
-    is cut into MIG devices.
+    ``unattributed`` is the part of ``memory_used`` that no container of a pod uses; a MIG device shows the
+    memory of its whole GPU instance. ``sm_percent`` is the sum over its processes, None for a GPU with MIG.
     """
 
     memory_total: int
@@ -36,10 +35,10 @@ class DeviceTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerTruth:
-    """A container on a device: ``slices`` it holds (0: it only uses it), bytes, and percent of the device.
+    """A container on a device: its slices (0: it uses the device only), bytes, and percent of the device.
 
-    ``memory`` is None when the driver cannot tell that of one of its processes. What a virtual machine in
-    the container uses through its vGPU is the container's, its process on the host is not.
+    ``memory`` is None if the driver does not report that of one of its processes. The use of a virtual
+    machine in the container through its vGPU belongs to the container, its process on the host does not.
     """
 
     slices: int
@@ -52,7 +51,7 @@ class ContainerTruth:
 class Truth:
     """The node at ``time`` seconds of the scenario.
 
-    ``unresolved`` counts by resource the allocated ids that mean no device of the node.
+    ``unresolved`` are the numbers of allocated ids that are no device of the node, by resource.
     """
 
     time: float
@@ -62,7 +61,7 @@ class Truth:
 
 
 def truth_of(node: FakeNode) -> Truth:
-    """Return what is so at the time at which the node stands."""
+    """Return the truth of the node at its current time."""
     now, gpus = node.now, (*node.gpus, *node.amd)
     held, unresolved = _held(now)
     of_vgpus = guests(now, gpus)
@@ -123,7 +122,7 @@ def _containers(
 def _on_npus(
     now: Present, held: Mapping[tuple[ContainerRef, DeviceKey], int]
 ) -> dict[tuple[ContainerRef, DeviceKey], ContainerTruth]:
-    """Return the containers on NPUs, which are not simulated: their meters contain what is used."""
+    """Return the containers on NPUs, which are not simulated: their use is in their meters."""
     used = {
         _reference(pod, container): sum(writers.used(container.meter))
         for pod, container in _all_containers(now.pods)
@@ -137,11 +136,11 @@ def _on_npus(
 
 
 def _container(slices: int, processes: list[ProcessState]) -> ContainerTruth:
-    told = all(process.memory_known for process in processes)
+    all_known = all(process.memory_known for process in processes)
     return ContainerTruth(
         slices=slices,
         processes=sum(process.running.pod is not None for process in processes),
-        memory=sum(process.memory for process in processes) if told else None,
+        memory=sum(process.memory for process in processes) if all_known else None,
         sm_percent=sum(process.sm for process in processes),
     )
 
@@ -170,18 +169,20 @@ def _devices(
 def _instances(
     state: GpuState, of_vgpus: Mapping[int, ContainerRef]
 ) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
-    for key, _, cut in keys((state.gpu,)):
-        if cut is None:
+    for key, _, mig in keys((state.gpu,)):
+        if mig is None:
             continue
-        used = next(each.used for each in state.instances if each.instance is cut)
-        inside = [each for each in state.processes if each.instance and each.instance.gi == cut.gi]
-        own = [each for each in inside if each.instance is cut]
+        used = next(instance.used for instance in state.instances if instance.instance is mig)
+        inside = [
+            process for process in state.processes if process.instance and process.instance.gi == mig.gi
+        ]
+        own = [process for process in inside if process.instance is mig]
         yield (
             key,
             DeviceTruth(
-                memory_total=cut.memory_bytes,
+                memory_total=mig.memory_bytes,
                 memory_used=used,
-                memory_reserved=cut.reserved,
+                memory_reserved=mig.reserved,
                 unattributed=used - _of_pods(tuple(inside), of_vgpus),
                 sm_percent=sum(process.sm for process in own),
             ),

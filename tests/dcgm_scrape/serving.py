@@ -1,4 +1,4 @@
-"""A dcgm-exporter as far as HTTP goes: a real server that hands out what a test gives it."""
+"""A real HTTP server in place of a dcgm-exporter."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def serving(answer: Answer | bytes, **headers: str) -> AsyncIterator[str]:
-    """Serve a page, or what a handler makes, at /metrics on a free port; give its URL."""
+    """Serve a page, or the answers of a handler, at /metrics on a free port; yield its URL."""
 
     async def hand_out(_request: web.Request) -> web.StreamResponse:
         return web.Response(body=answer, headers=headers)
@@ -28,7 +28,7 @@ async def serving(answer: Answer | bytes, **headers: str) -> AsyncIterator[str]:
 
 
 def page(*samples: str) -> bytes:
-    """Give a page of samples, each family with the head that dcgm-exporter puts before it."""
+    """Return a page of samples, each family with the header that dcgm-exporter prints."""
     names = dict.fromkeys(sample.partition("{")[0] for sample in samples)
     lines: list[str] = []
     for name in names:
@@ -38,8 +38,8 @@ def page(*samples: str) -> bytes:
 
 
 def sample(field: str, value: object, uuid: str = "GPU-1", **labels: object) -> str:
-    """Give a line as dcgm-exporter prints it, for a field of profiling or another in full."""
+    """Return a line as dcgm-exporter prints it, for a field of profiling, or for any by its full name."""
     name = field if field.upper().startswith("DCGM_") else f"DCGM_FI_PROF_{field}"
-    found = {"gpu": 0, "UUID": uuid, "device": "nvidia0", "modelName": "NVIDIA A100-SXM4-40GB"} | labels
-    inside = ",".join(f'{key}="{text}"' for key, text in found.items())
+    of_sample = {"gpu": 0, "UUID": uuid, "device": "nvidia0", "modelName": "NVIDIA A100-SXM4-40GB"} | labels
+    inside = ",".join(f'{key}="{text}"' for key, text in of_sample.items())
     return f"{name}{{{inside}}} {value}"

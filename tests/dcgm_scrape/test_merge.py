@@ -1,4 +1,4 @@
-"""What a dcgm-exporter says goes where the driver said nothing, and nowhere else."""
+"""Readings of a dcgm-exporter fill in what the driver does not report, and nothing else."""
 
 from dataclasses import replace
 
@@ -24,25 +24,24 @@ def _merged(gpu: GpuReading, profiles: dict) -> GpuReading:
     return merged
 
 
-def test_a_gpu_without_a_meter_of_its_own_gets_the_profile() -> None:
-    """Before Hopper the driver has none; the GPU is found by its UUID."""
+def test_a_gpu_without_a_profile_of_its_driver_gets_that_of_its_uuid() -> None:
+    """Drivers have none before Hopper."""
     gpu = GpuReading(identity=IDENTITY)
 
     assert _merged(gpu, {("GPU-1", None): _dcgm(sm=0.5)}).profiling == _dcgm(sm=0.5)
     assert _merged(gpu, {("GPU-2", None): _dcgm(sm=0.5)}) == gpu
 
 
-def test_the_driver_is_not_contradicted() -> None:
-    """A value of the driver stays, and only what it lacks is filled in."""
+def test_values_of_the_driver_stay_and_missing_ones_are_added() -> None:
     own = Profile(source="gpm", active={"sm": 0.4}, rates={"pcie_transmit": 10.0})
-    told = Profile(
+    scraped = Profile(
         source="dcgm",
         active={"sm": 0.9, "dram": 0.2},
         rates={"pcie_transmit": 99.0, "pcie_receive": 5.0},
         engines={"decoder": 0.3},
     )
 
-    merged = _merged(GpuReading(identity=IDENTITY, profiling=own), {("GPU-1", None): told})
+    merged = _merged(GpuReading(identity=IDENTITY, profiling=own), {("GPU-1", None): scraped})
 
     assert merged.profiling == Profile(
         source="gpm",
@@ -53,13 +52,13 @@ def test_the_driver_is_not_contradicted() -> None:
 
 
 @pytest.mark.parametrize("own", [None, Profile(source="gpm", cycles={"sm_elapsed": 20})])
-def test_what_counts_never_changes_between_the_two(own: Profile | None) -> None:
-    """A count that DCGM has read before the driver's own failed would look like a counter that fell."""
-    told = Profile(
+def test_counters_of_dcgm_never_replace_those_of_the_driver(own: Profile | None) -> None:
+    """If the driver's fail for a moment, another count would look like a counter that fell."""
+    scraped = Profile(
         source="dcgm", active={"sm": 0.5}, cycles={"sm_active": 8}, bytes_total={"pcie_receive": 9}
     )
     metered = GpuReading(identity=IDENTITY, profiling=own, mig=(_mig("MIG-a", 7, profiling=own),))
-    page = {("GPU-1", None): told, ("GPU-1", 7): told}
+    page = {("GPU-1", None): scraped, ("GPU-1", 7): scraped}
 
     merged = _merged(metered, page)
     bare = _merged(replace(metered, unsupported=("nvmlGpmQueryDeviceSupport",), profiling=None), page)
@@ -67,11 +66,10 @@ def test_what_counts_never_changes_between_the_two(own: Profile | None) -> None:
     counted = {} if own is None else {"sm_elapsed": 20}
     for profile in (merged.profiling, merged.mig[0].profiling):
         assert (profile.active, profile.cycles, profile.bytes_total) == ({"sm": 0.5}, counted, {})
-    assert bare.profiling == told
+    assert bare.profiling == scraped
 
 
-def test_mig_devices_get_the_profile_of_their_instance() -> None:
-    """A device that fills its GPU instance is found by the GPU's UUID and the instance's id."""
+def test_a_mig_device_that_fills_its_gpu_instance_gets_its_profile() -> None:
     gpu = GpuReading(identity=IDENTITY, mig=(_mig("MIG-a", 7), _mig("MIG-b", 9, slices=3, of=3)))
 
     merged = _merged(gpu, {("GPU-1", 7): _dcgm(sm=0.1), ("GPU-1", 9): _dcgm(sm=0.9)})
@@ -80,8 +78,7 @@ def test_mig_devices_get_the_profile_of_their_instance() -> None:
     assert merged.profiling is None
 
 
-def test_devices_that_share_an_instance_get_nothing() -> None:
-    """The profile of a GPU instance says nothing about which of its compute instances was busy."""
+def test_compute_instances_that_share_a_gpu_instance_get_no_profile() -> None:
     gpu = GpuReading(
         identity=IDENTITY, mig=(_mig("MIG-a", 7, 0, 1, 2), _mig("MIG-b", 7, 1, 1, 2), _mig("MIG-c", 8))
     )
@@ -91,8 +88,8 @@ def test_devices_that_share_an_instance_get_nothing() -> None:
     assert [mig.profiling for mig in merged.mig] == [None, None, _dcgm(sm=0.2)]
 
 
-def test_a_device_that_does_not_fill_its_instance_gets_nothing() -> None:
-    """Shares of a larger instance are not its shares; nor are they where the sizes are not known."""
+def test_a_device_that_does_not_fill_its_gpu_instance_gets_no_profile() -> None:
+    """Nor if the sizes are unknown."""
     gpu = GpuReading(
         identity=IDENTITY, mig=(_mig("MIG-a", 7, slices=1, of=3), _mig("MIG-b", 8, slices=None, of=None))
     )
@@ -102,10 +99,10 @@ def test_a_device_that_does_not_fill_its_instance_gets_nothing() -> None:
     assert merged == gpu
 
 
-def test_a_device_that_was_not_told_costs_its_neighbours_nothing() -> None:
-    """What fills its GPU instance has no neighbour there; what stands there bare may no longer exist."""
-    told = _mig("MIG-a", 7, memory=MEMORY)
-    gpu = GpuReading(identity=IDENTITY, mig=(told, _mig("MIG-b", 8)), mig_complete=False)
+def test_with_an_incomplete_list_only_devices_with_readings_get_a_profile() -> None:
+    """A device without readings may no longer exist."""
+    complete = _mig("MIG-a", 7, memory=MEMORY)
+    gpu = GpuReading(identity=IDENTITY, mig=(complete, _mig("MIG-b", 8)), mig_complete=False)
 
     merged = _merged(gpu, {("GPU-1", 7): _dcgm(sm=0.1), ("GPU-1", 8): _dcgm(sm=0.2)})
 
@@ -113,8 +110,8 @@ def test_a_device_that_was_not_told_costs_its_neighbours_nothing() -> None:
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_several_that_are_said_to_fill_one_instance_get_nothing(complete: bool) -> None:
-    """A driver whose attributes are wrong must not make two whole instances out of one."""
+def test_two_devices_that_both_fill_one_instance_get_no_profile(complete: bool) -> None:
+    """A driver with wrong attributes must not make two whole instances of one."""
     mig = (_mig("MIG-a", 7, 0, memory=MEMORY), _mig("MIG-b", 7, 1, memory=MEMORY))
     gpu = GpuReading(identity=IDENTITY, mig=mig, mig_complete=complete)
 
@@ -122,14 +119,12 @@ def test_several_that_are_said_to_fill_one_instance_get_nothing(complete: bool) 
 
 
 def test_a_lost_gpu_stays_unknown() -> None:
-    """Of a GPU that the driver lost, an older page of a dcgm-exporter proves nothing."""
     lost = GpuReading(identity=IDENTITY, up=False, mig=None)
 
     assert _merged(lost, {("GPU-1", None): _dcgm(sm=0.1)}) == lost
 
 
 def test_unknown_mig_devices_stay_unknown() -> None:
-    """A GPU whose MIG devices could not be listed does not look as if it had none."""
     gpu = GpuReading(identity=IDENTITY, mig=None)
 
     assert _merged(gpu, {("GPU-1", None): _dcgm(sm=0.1)}).mig is None

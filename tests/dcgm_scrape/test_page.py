@@ -1,6 +1,4 @@
-"""Each series of profiling is read for what it is, under every name and label it has had."""
-
-import math
+"""Series of profiling are read under every name and label that they have had."""
 
 import pytest
 
@@ -50,22 +48,22 @@ def _profile(*samples: str) -> Profile:
 
 @pytest.mark.parametrize("names", [OLD, NEW], ids=["old", "new"])
 def test_shares_are_read_by_old_and_new_names(names) -> None:
-    """Each field of DCGM is the same activity before and after DCGM 4.6 renamed it."""
+    """DCGM 4.6 renamed its fields."""
     lines = [sample(name, f"{number / 100:f}") for number, name in enumerate(names)]
 
     assert _profile(*lines).active == {key: number / 100 for number, key in enumerate(names.values())}
     assert list(OLD.values()) == list(NEW.values())
 
 
-def test_the_names_of_its_first_version_are_read() -> None:
-    """The compatible file of counters has the fields in lower case and the label uuid."""
+def test_names_of_the_first_version_of_dcgm_exporter_are_read() -> None:
+    """In lower case, with the label uuid."""
     line = f'dcgm_fi_prof_gr_engine_active{{gpu="0",uuid="GPU-9",device="nvidia0"}} {0.5:f}'
 
     assert _reading(line).profiles["GPU-9", None].active == {"graphics_engine": 0.5}
 
 
 def test_traffic_is_a_rate() -> None:
-    """Bytes per second, whether the page calls them a gauge or a counter; transmitted is by the GPU."""
+    """In bytes per second, whether the page has a gauge or a counter."""
     lines = (
         sample("PCIE_TX_BYTES", 3_000_000_000),
         sample("PCIE_RX_BYTES", 2),
@@ -86,7 +84,6 @@ def test_traffic_is_a_rate() -> None:
 
 @pytest.mark.parametrize("form", ["{}{}_ACTIVE", "{}_UTIL_{}_RATIO"])
 def test_engines_of_a_kind_are_averaged(form) -> None:
-    """The share of decoders is that of all decoders that were told."""
     lines = [
         sample(form.format("NVDEC", 0), "1.0"),
         sample(form.format("NVDEC", 4), "0.5"),
@@ -97,8 +94,7 @@ def test_engines_of_a_kind_are_averaged(form) -> None:
     assert _profile(*lines).engines == {"decoder": 0.75, "jpeg": 0.25, "ofa": 0.0}
 
 
-def test_counters_are_whole_numbers() -> None:
-    """Cycles and bytes since start are kept to the last digit."""
+def test_counters_are_exact_integers() -> None:
     profile = _profile(
         sample("SM_CYCLES_ELAPSED_TOTAL", 2**60 + 1),
         sample("SM_CYCLES_ACTIVE_TOTAL", 7),
@@ -110,8 +106,7 @@ def test_counters_are_whole_numbers() -> None:
     assert not profile.active
 
 
-def test_instances_of_mig_are_devices_of_their_own() -> None:
-    """A GPU instance is told by the UUID of its GPU and its id; a whole GPU beside it is another device."""
+def test_gpu_instances_are_devices_of_their_own() -> None:
     reading = _reading(
         sample("SM_ACTIVE", "0.1", GPU_I_PROFILE="1g.5gb", GPU_I_ID=7),
         sample("SM_ACTIVE", "0.2", GPU_I_PROFILE="1g.5gb", GPU_I_ID=13),
@@ -140,8 +135,7 @@ def test_instances_of_mig_are_devices_of_their_own() -> None:
         *(f"{140737488355328.0 + kind:f}" for kind in range(4)),
     ],
 )
-def test_what_is_no_share_is_left_out(value) -> None:
-    """Blanks of every kind, and shares of more than everything, leave no reading behind."""
+def test_blanks_and_shares_above_one_are_left_out(value) -> None:
     assert _profile(sample("SM_ACTIVE", value), sample("DRAM_ACTIVE", "0.5")).active == {"dram": 0.5}
 
 
@@ -150,19 +144,17 @@ def test_what_is_no_share_is_left_out(value) -> None:
 )
 @pytest.mark.parametrize("field", ["PCIE_TX_BYTES", "SM_CYCLES_ACTIVE_TOTAL"])
 def test_blanks_are_neither_rates_nor_counts(field, value) -> None:
-    """A field that DCGM has no value for is not known."""
     reading = _reading(sample(field, value))
 
     assert reading.profiles == {}
 
 
-def test_a_share_just_above_everything_is_everything() -> None:
-    """Sampling and rounding may put a share a hair above one."""
+def test_a_share_just_above_one_is_one() -> None:
+    """From sampling and rounding."""
     assert _profile(sample("SM_ACTIVE", "1.004000")).active == {"sm": 1.0}
 
 
-def test_a_series_per_pod_counts_once() -> None:
-    """On a shared GPU each pod has the series of the whole GPU; that is one reading."""
+def test_equal_series_of_several_pods_are_one_reading() -> None:
     profile = _profile(
         sample("SM_ACTIVE", "0.5", namespace="a", pod="one", container="main"),
         sample("SM_ACTIVE", "0.5", namespace="a", pod="two", container="main", vgpu="1"),
@@ -171,21 +163,20 @@ def test_a_series_per_pod_counts_once() -> None:
     assert profile.active == {"sm": 0.5}
 
 
-def test_series_that_contradict_each_other_are_not_believed() -> None:
-    """Of two values for the same thing neither is taken, and a third does not decide."""
+def test_contradicting_series_are_left_out() -> None:
+    """A third value does not decide."""
     profile = _profile(
         sample("SM_ACTIVE", "0.5", pod="one"),
         sample("SM_ACTIVE", "0.6", pod="two"),
         sample("SM_ACTIVE", "0.6", pod="three"),
         sample("SM_UTIL_RATIO", "0.6"),
-        sample("DRAM_ACTIVE", "0.1"),
+        sample("DRAM_ACTIVE", "0.123457"),
     )
 
-    assert profile.active == {"dram": 0.1}
+    assert profile.active == {"dram": 0.123457}
 
 
-def test_what_belongs_to_no_device_is_left_out() -> None:
-    """A series needs the UUID of its GPU, and an instance a number."""
+def test_series_without_a_device_are_left_out() -> None:
     reading = _reading(
         sample("SM_ACTIVE", "0.5", uuid=""),
         sample("SM_ACTIVE", "0.5", GPU_I_ID="all"),
@@ -193,8 +184,3 @@ def test_what_belongs_to_no_device_is_left_out() -> None:
     )
 
     assert (reading.profiles, reading.unreadable) == ({}, 0)
-
-
-def test_values_keep_six_digits() -> None:
-    """Nothing is rounded on the way."""
-    assert math.isclose(_profile(sample("SM_ACTIVE", "0.123457")).active["sm"], 0.123457, abs_tol=1e-12)

@@ -1,12 +1,7 @@
 """Parts of scenarios, and a bench to put them on: machine and driver, with time set by hand."""
 
-import ctypes
 import json
-from collections.abc import Callable
 from typing import Any
-
-import pynvml
-import pytest
 
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
@@ -92,25 +87,3 @@ def node_of(branch: int) -> dict[str, Any]:
 def made(**parts: Any) -> Scenario:
     """Return the scenario of a document with these parts."""
     return parse(json.dumps(document(**parts)), "test.json")
-
-
-def code_of(function: Callable[..., object], *arguments: object) -> int:
-    """Return the code of the error that a call of the binding raises."""
-    with pytest.raises(pynvml.NVMLError) as caught:
-        function(*arguments)
-    return int(caught.value.value)
-
-
-def fields_of(handle: object, *wanted: int | tuple[int, int]) -> list[int | None]:
-    """Return field values by number or (number, scope), None for one that is not supported."""
-    entries = pynvml.nvmlDeviceGetFieldValues(handle, list(wanted))
-    assert {entry.nvmlReturn for entry in entries} <= {0, pynvml.NVML_ERROR_NOT_SUPPORTED}
-    members = {1: "uiVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
-    return [None if entry.nvmlReturn else getattr(entry.value, members[entry.valueType]) for entry in entries]
-
-
-def listed(bench: Bench, function: str, handle: object) -> list[int]:
-    """Return the pids of a process list, also one without a wrapper in the binding."""
-    infos, count = (pynvml.c_nvmlProcessInfo_v2_t * 8)(), ctypes.c_uint(8)
-    assert getattr(bench.nvml, function)(handle, ctypes.byref(count), infos) == pynvml.NVML_SUCCESS
-    return [infos[place].pid for place in range(count.value)]

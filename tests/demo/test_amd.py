@@ -1,7 +1,5 @@
 """The fake node's AMD GPUs: its files, read by the source, against the scenario."""
 
-from pathlib import Path
-
 import pytest
 
 from exporter.amd import AmdOptions, AmdSource
@@ -44,23 +42,22 @@ def source(node: FakeNode) -> AmdSource:
 
 def devices(reading: HardwareReading) -> dict[DeviceKey, tuple[int, int, int | None]]:
     """Return total and used memory of each device, and its use in percent of itself."""
-    found = {}
+    by_key = {}
     for gpu in reading.gpus:
         uuid = gpu.identity.uuid
         assert gpu.memory is not None
         busy = None if gpu.mig_enabled else gpu.utilization_percent
-        found[DeviceKey(uuid)] = gpu.memory.total, gpu.memory.used, busy
+        by_key[DeviceKey(uuid)] = gpu.memory.total, gpu.memory.used, busy
         for part in gpu.mig or ():
             assert part.memory is not None
             key = DeviceKey(uuid, part.uuid)
-            found[key] = part.memory.total, part.memory.used, part.utilization_percent
-    return found
+            by_key[key] = part.memory.total, part.memory.used, part.utilization_percent
+    return by_key
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mi210", "mi300x-cpx"])
-async def test_the_files_tell_the_truth(name: str) -> None:
-    """At any time: every GPU and partition, its memory and its use."""
+async def test_the_files_agree_with_the_truth(name):
+    """Every GPU and partition, its memory and its use, at some times."""
     async with FakeNode(catalog.load(name), clock=lambda: 0.0) as node:
         amd = source(node)
         for time in TIMES:
@@ -69,13 +66,13 @@ async def test_the_files_tell_the_truth(name: str) -> None:
             truth = truth_of(node).devices
             assert reading.errors == {}
             assert devices(reading) == {
-                key: (each.memory_total, each.memory_used, each.sm_percent) for key, each in truth.items()
+                key: (device.memory_total, device.memory_used, device.sm_percent)
+                for key, device in truth.items()
             }
         await amd.close()
 
 
-async def test_processes_stand_on_their_devices() -> None:
-    """Each process with its memory, and with its part of the GPU's compute units."""
+async def test_a_process_has_its_memory_and_its_share_of_compute_units():
     process = {"pid": 4242, "device": "{amd:0/part:3}", "memory": "5 GiB", "load": {"high": 50}}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)])
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
@@ -89,27 +86,25 @@ async def test_processes_stand_on_their_devices() -> None:
     assert part.process_utilization == {4242: 6.25}
 
 
-async def test_a_process_that_ends_leaves_the_files() -> None:
-    """Its folder is removed, and returns with it."""
+async def test_the_files_of_a_process_are_removed_and_return_with_it():
     process = {"pid": 4242, "device": "{amd:0/part:0}", "memory": "5 GiB"}
     fault = {"kind": "process_exit", "pid": 4242, "at": 10, "for": 10}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)], faults=[fault])
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         folder = node.paths.sys_root / "class/kfd/kfd/proc/4242"
-        there = []
+        existing = []
         for time in (0, 15, 25):
             await node.step(time)
-            there.append(folder.is_dir())
-    assert there == [True, False, True]
+            existing.append(folder.is_dir())
+    assert existing == [True, False, True]
 
 
-async def test_energy_grows_with_power() -> None:
-    """Energy is the integral of power."""
+async def test_energy_is_the_integral_of_power():
     async with FakeNode(catalog.load("mi210"), clock=lambda: 0.0) as node:
         amd = source(node)
-        told = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
+        readings = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
         await amd.close()
-    assert [gpu.energy_millijoules for gpu in told] == [None, 4_100_000, 6_150_000]
+    assert [gpu.energy_millijoules for gpu in readings] == [None, 4_100_000, 6_150_000]
 
 
 async def _second_gpu(amd: AmdSource, node: FakeNode, time: float) -> GpuReading:
@@ -117,7 +112,7 @@ async def _second_gpu(amd: AmdSource, node: FakeNode, time: float) -> GpuReading
     return (await amd.read()).gpus[1]
 
 
-async def test_each_board_has_its_own_sensors() -> None:
+async def test_boards_have_the_sensors_of_their_generation():
     """Before MI300 power is a mean, and the edge has a sensor; only boards with a fan report its speed."""
     old = BOARD | {"architecture": "gfx90a", "metrics": "1.3"}
     async with FakeNode(made(gpus=[], amd=[old, CUT | {"fan": 30}]), clock=lambda: 0.0) as node:
@@ -131,13 +126,12 @@ async def test_each_board_has_its_own_sensors() -> None:
     assert [gpu.identity.pci_bus_id for gpu in (before, after)] == ["00000000:05:00.0", "00000000:26:00.0"]
 
 
-async def test_a_node_without_amd_has_no_such_files(tmp_path: Path) -> None:
-    """Without AMD GPUs there are no files of AMD."""
+async def test_a_node_without_amd_gpus_has_no_files_of_them(tmp_path):
     async with FakeNode(made(), root=tmp_path, clock=lambda: 0.0) as node:
         assert not (node.paths.sys_root / "class").exists()
 
 
-def test_what_is_left_out_is_derived():
+def test_omitted_values_are_derived():
     """Addresses, ids and serial numbers; a dumped scenario parses as equal."""
     scenario = made(gpus=[], amd=[BOARD | {"count": 9}])
     assert len({gpu.address for gpu in scenario.amd}) == 9
@@ -146,13 +140,12 @@ def test_what_is_left_out_is_derived():
     assert parse(dump(scenario)) == scenario
 
 
-def test_offers_name_devices_as_they_are_cut():
-    """Whole GPUs by their address, partitions by theirs."""
+def test_offers_have_the_addresses_of_gpus_and_partitions():
     offer = {"resource": "amd.com/{profile}", "of": "amd"}
     halves = CUT | {"mode": "DPX", "memory_mode": "NPS2"}
     whole = CUT | {"mode": "SPX"}
     scenario = made(gpus=[], amd=[halves, whole], offers=[offer])
-    assert {each.resource: each.ids for each in scenario.offers} == {
+    assert {offer.resource: offer.ids for offer in scenario.offers} == {
         "amd.com/dpx_nps2": ("0000:05:00.0", "amdgpu_xcp_0"),
         "amd.com/spx_nps1": ("0000:26:00.0",),
     }
@@ -171,28 +164,24 @@ def test_offers_name_devices_as_they_are_cut():
         ({"mode": "TPX"}, r"amd\[0\]\.mode"),
     ],
 )
-def test_mistakes_are_named(board: dict[str, object], named: str):
-    """Each error has the path of the value."""
+def test_a_mistake_has_the_path_of_its_value(board, named):
     with pytest.raises(ScenarioError, match=named):
         made(gpus=[], amd=[CUT | board])
 
 
-def test_processes_need_room():
-    """A partition has only its part of the memory."""
+def test_processes_must_fit_into_their_partition():
     process = {"device": "{amd:0/part:1}", "memory": "25 GiB"}
     with pytest.raises(ScenarioError, match=r"amd\[0\]: its processes use"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
-def test_a_partition_that_is_not_there():
-    """The error lists the existing references."""
+def test_a_missing_partition_is_an_error_with_the_existing_ones():
     process = {"device": "{amd:0/part:8}"}
     with pytest.raises(ScenarioError, match=r"amd:0/part:7"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
-def test_how_a_gpu_is_cut():
-    """The mode determines the number of partitions."""
+def test_the_mode_determines_the_number_of_partitions():
     modes = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
     for mode, count in modes.items():
         (gpu,) = made(gpus=[], amd=[CUT | {"mode": mode}]).amd

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.demo.files import KEEPERS, SharingFiles
@@ -62,9 +62,9 @@ def read_back(system: str, files: tuple[ContainerFile, ...], root: Path) -> tupl
         run=root / "runai",
         kubelet=root / "var/lib/kubelet",
     )
-    found = READERS[system](roots)
-    assert found.problems == ()
-    return tuple(sorted(found.containers, key=repr))
+    files_read = READERS[system](roots)
+    assert files_read.problems == ()
+    return tuple(sorted(files_read.containers, key=repr))
 
 
 CASES = {
@@ -83,7 +83,7 @@ CASES = {
             use(GPU, None, 0.3, GIB, 0.4), replace(use(SECOND, None, 0.3, GIB, None), memory_only=True)
         ),
     ),
-    "hami, nobody runs": ("hami", of_container(use(GPU, GIB, 0.3, 0, 0.0), pids=())),
+    "hami, no process": ("hami", of_container(use(GPU, GIB, 0.3, 0, 0.0), pids=())),
     "hami, not begun": ("hami", of_container()),
     "hami, a claim": (
         "hami",
@@ -127,40 +127,38 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_files_say_again_what_they_said(case: str, tmp_path: Path):
-    """Known values are the same, and unknown ones stay unknown: they do not become 0."""
+def test_files_are_written_as_they_were_read(case, tmp_path):
+    """Known values are the same, and unknown ones do not become 0."""
     system, file = CASES[case]
     assert read_back(system, (file,), tmp_path) == (file,)
 
 
 def test_every_system_with_files_is_kept():
-    """The files of containers of six systems; others are texts by path."""
+    """Other files are texts by path."""
     assert KEEPERS.keys() == READERS.keys()
 
 
-@pytest.mark.slow
+@settings(max_examples=50)
 @given(
     limit=st.none() | st.integers(1, 1 << 40),
     share=st.none() | st.integers(1, 99),
     memory=st.integers(1, 1 << 40),
     percent=st.none() | st.integers(0, 300),
 )
-def test_any_cache_of_hami_says_again_what_it_said(tmp_path_factory, limit, share, memory, percent):
-    """For any values of a container with three processes."""
+def test_any_cache_of_hami_is_written_as_it_was_read(tmp_path_factory, limit, share, memory, percent):
     compute = None if percent is None else percent / 100
-    told = use(GPU, limit, None if share is None else share / 100, memory, compute)
-    file = of_container(told, pids=(7, 8, 9))
+    device = use(GPU, limit, None if share is None else share / 100, memory, compute)
+    file = of_container(device, pids=(7, 8, 9))
     assert read_back("hami", (file,), tmp_path_factory.mktemp("node")) == (file,)
 
 
-def test_files_of_several_containers_stand_beside_each_other(tmp_path: Path):
+def test_the_files_of_several_containers_do_not_replace_each_other(tmp_path):
     """One file has the cards of all gpu-manager containers."""
     files = (of_container(use("0"), name="a"), of_container(use("1"), name="b"))
     assert read_back("gpu-manager", files, tmp_path) == files
 
 
-def test_a_scenario_keeps_them(tmp_path: Path):
-    """Recorded files are a field of the scenario, and exist on its node at any time."""
+def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path):
     file = {"pod_uid": UID, "container": "main", "devices": [{"device": GPU, "memory_limit": "1 GiB"}]}
     scenario = made(kept={"vgpu-manager": [file]})
     assert parse(dump(scenario)) == scenario
@@ -172,14 +170,14 @@ def test_a_scenario_keeps_them(tmp_path: Path):
 @pytest.mark.parametrize(
     ("system", "file", "problem"),
     [
-        ("nobody", {}, "nobody is not a system with files"),
+        ("unknown", {}, "unknown is not a system with files"),
         ("hami", {"pod_uid": "../../x"}, r"kept\.hami\[0\]\.pod_uid: must match"),
         ("hami", {"pod_uid": UID, "container": "a/b"}, r"kept\.hami\[0\]\.container: must match"),
         ("runai", {"pod_uid": UID, "devices": [{"device": ".."}]}, r"devices\[0\]\.device: must match"),
         ("cgpu", {"container_id": "/etc"}, r"container_id: must match"),
     ],
 )
-def test_what_leads_out_of_a_folder_is_a_mistake(system: str, file: dict, problem: str):
+def test_names_that_leave_their_folder_are_mistakes(system, file, problem):
     """Names become file names."""
     with pytest.raises(ScenarioError, match=problem):
         made(**document(kept={system: [file]}))

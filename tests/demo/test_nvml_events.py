@@ -2,8 +2,6 @@
 
 import ctypes
 import threading
-import time
-from collections.abc import Callable
 
 import pynvml
 import pytest
@@ -12,10 +10,13 @@ from exporter.demo.nvml.call import NO_INSTANCE
 from exporter.demo.nvml.events import Happening
 from exporter.demo.scenario import XidEvent
 from exporter.demo.scenario.codec import ScenarioError
-from tests.demo.making import Bench, code_of, gpu, instance, made
+from tests.demo.driver import INVALID, MISSING, NOT_SUPPORTED, code_of, gpu_at, mig_at
+from tests.demo.making import Bench, gpu, instance, made
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-Put = Callable[..., Bench]
 XID, DOUBLE_BIT, MIG_CONFIG = 0x8, 0x2, 0x100
+# Milliseconds, and longer than any test.
+FOR_EVER = 3_600_000
 
 
 def xid(code: int, device: str = "{gpu:0}", at: float = 10, **facts) -> dict:
@@ -26,8 +27,13 @@ def xid(code: int, device: str = "{gpu:0}", at: float = 10, **facts) -> dict:
 def waiting(mask: int = XID, index: int = 0):
     """Register a GPU with a new event set; return the set."""
     events = pynvml.nvmlEventSetCreate()
-    pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(index), mask, events)
+    pynvml.nvmlDeviceRegisterEvents(gpu_at(index), mask, events)
     return events
+
+
+def is_waited_on(node: Bench) -> bool:
+    """Return whether a thread waits for events."""
+    return any(event_set.waits for event_set in node.nvml.events._sets.values())
 
 
 def nothing(events) -> bool:
@@ -40,8 +46,8 @@ def address(handle) -> int:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-def test_an_xid_is_reported_once_when_it_is_time(bench: Put):
-    """A registered set gets one event, with the handle of the GPU and no instance."""
+def test_an_xid_is_reported_once_at_its_time(bench):
+    """With the handle of the GPU, and no instance."""
     node = bench(made(gpus=[gpu(count=2)], faults=[xid(31, "{gpu:1}")]))
     events = waiting(index=1)
     node.step(9)
@@ -49,25 +55,24 @@ def test_an_xid_is_reported_once_when_it_is_time(bench: Put):
     node.step(10)
     node.step(11)
     data = pynvml.nvmlEventSetWait_v2(events, 0)
-    assert address(data.device) == address(pynvml.nvmlDeviceGetHandleByIndex(1))
+    assert address(data.device) == address(gpu_at(1))
     assert (data.eventType, data.eventData) == (XID, 31)
     assert (data.gpuInstanceId, data.computeInstanceId) == (NO_INSTANCE, NO_INSTANCE)
     assert nothing(events)
 
 
-def test_an_xid_of_a_mig_device_names_its_instances(bench: Put):
-    """The handle is that of the whole GPU, and the ids are those of the instance."""
+def test_an_xid_of_a_mig_device_has_the_ids_of_its_instances(bench):
+    """And the handle of the whole GPU."""
     cut = gpu(mig={"instances": [instance(3, 0, ci=1)]})
     node = bench(made(gpus=[cut], faults=[xid(43, "{gpu:0/mig:0}")]))
     events = waiting()
     node.step(10)
     data = pynvml.nvmlEventSetWait_v2(events, 0)
-    assert address(data.device) == address(pynvml.nvmlDeviceGetHandleByIndex(0))
+    assert address(data.device) == address(gpu_at())
     assert (data.eventData, data.gpuInstanceId, data.computeInstanceId) == (43, 3, 1)
 
 
-def test_what_occurs_before_the_registration_is_lost(bench: Put):
-    """As with the real driver, only later events are recorded."""
+def test_events_before_the_registration_are_lost(bench):
     node = bench(made(faults=[xid(31), xid(79, at=20)]))
     node.step(10)
     events = waiting()
@@ -76,8 +81,8 @@ def test_what_occurs_before_the_registration_is_lost(bench: Put):
     assert pynvml.nvmlEventSetWait_v2(events, 0).eventData == 79
 
 
-def test_a_gpu_that_is_cut_anew_reports_it(bench: Put):
-    """A new layout is an event of that GPU; an unchanged one is not."""
+def test_a_new_mig_layout_is_an_event_of_its_gpu(bench):
+    """An unchanged one is not."""
     layout = {"kind": "mig_layout", "at": 10, "gpu": 1, "instances": [instance(2, 4)]}
     node = bench(made(gpus=[gpu(count=2, mig={"instances": [instance(1, 0)]})], faults=[layout]))
     events = waiting(MIG_CONFIG, index=1)
@@ -87,105 +92,93 @@ def test_a_gpu_that_is_cut_anew_reports_it(bench: Put):
     data = pynvml.nvmlEventSetWait_v2(events, 0)
     assert (data.eventType, address(data.device)) == (
         MIG_CONFIG,
-        address(pynvml.nvmlDeviceGetHandleByIndex(1)),
+        address(gpu_at(1)),
     )
     node.step(11)
     assert nothing(events)
 
 
-def test_only_what_a_gpu_supports_can_be_registered(bench: Put):
-    """The mask is that of the board; bits beyond it are refused, and unknown bits are invalid."""
+def test_only_supported_events_can_be_registered(bench):
+    """Bits beyond the board's mask are refused, and unknown bits are invalid."""
     bench(made(gpus=[gpu(), gpu(mig={"enabled": False})]))
-    plain, cuttable = map(pynvml.nvmlDeviceGetHandleByIndex, range(2))
+    plain, cuttable = map(gpu_at, range(2))
     events = pynvml.nvmlEventSetCreate()
     register = pynvml.nvmlDeviceRegisterEvents
     assert pynvml.nvmlDeviceGetSupportedEventTypes(plain) & (XID | MIG_CONFIG) == XID
     assert pynvml.nvmlDeviceGetSupportedEventTypes(cuttable) & (XID | MIG_CONFIG) == XID | MIG_CONFIG
     register(cuttable, MIG_CONFIG, events)
-    assert code_of(register, plain, XID | MIG_CONFIG, events) == pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert code_of(register, plain, 1 << 40, events) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(register, plain, XID | MIG_CONFIG, events) == NOT_SUPPORTED
+    assert code_of(register, plain, 1 << 40, events) == INVALID
 
 
-def test_a_mig_device_takes_no_registration(bench: Put):
-    """Events belong to whole GPUs."""
+def test_events_cannot_be_registered_for_a_mig_device(bench):
     bench(made(gpus=[gpu(mig={"instances": [instance(1, 0)]})]))
-    mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(0), 0)
+    mig = mig_at(0)
     events = pynvml.nvmlEventSetCreate()
-    assert code_of(pynvml.nvmlDeviceRegisterEvents, mig, XID, events) == pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert code_of(pynvml.nvmlDeviceGetSupportedEventTypes, mig) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceRegisterEvents, mig, XID, events) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetSupportedEventTypes, mig) == NOT_SUPPORTED
 
 
-def test_a_board_or_a_driver_can_be_without_events(bench: Put):
-    """Boards have unsupported calls, drivers have missing functions."""
+def test_a_board_or_a_driver_can_lack_events(bench):
     board = gpu(unsupported=["nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"])
     bench(made(gpus=[board], missing_functions=["nvmlEventSetWait_v2"]))
-    handle, events = pynvml.nvmlDeviceGetHandleByIndex(0), pynvml.nvmlEventSetCreate()
-    unsupported = pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert code_of(pynvml.nvmlDeviceGetSupportedEventTypes, handle) == unsupported
-    assert code_of(pynvml.nvmlDeviceRegisterEvents, handle, XID, events) == unsupported
-    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    handle, events = gpu_at(), pynvml.nvmlEventSetCreate()
+    assert code_of(pynvml.nvmlDeviceGetSupportedEventTypes, handle) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceRegisterEvents, handle, XID, events) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == MISSING
 
 
-def test_a_wait_blocks_nobody_and_ends_with_the_event(bench: Put):
-    """While one thread waits, others call the driver, and the event ends the wait at once."""
+def test_a_wait_blocks_no_other_call_and_ends_with_the_event(bench):
     node = bench(made())
-    events, found = waiting(), []
-    thread = threading.Thread(target=lambda: found.append(pynvml.nvmlEventSetWait_v2(events, 10_000)))
-    began = time.monotonic()
+    events, received = waiting(), []
+    thread = threading.Thread(target=lambda: received.append(pynvml.nvmlEventSetWait_v2(events, FOR_EVER)))
     thread.start()
+    wait_until(lambda: is_waited_on(node))
     assert pynvml.nvmlDeviceGetCount() == 1
     node.nvml.events.happen(Happening(device=node.nvml.board.gpus[0].address, type=XID, data=13))
-    thread.join(5)
-    assert [data.eventData for data in found] == [13]
-    assert time.monotonic() - began < 5
+    thread.join(LIMIT_SECONDS)
+    assert [data.eventData for data in received] == [13]
 
 
-def test_each_set_gets_what_it_is_registered_for(bench: Put):
-    """Two sets get the same event; a set that is registered for other types does not."""
+def test_each_set_gets_the_events_of_its_registration(bench):
     node = bench(made())
     one, other, errors = waiting(), waiting(), waiting(DOUBLE_BIT)
     gpu_0 = node.nvml.board.gpus[0].address
     node.nvml.events.happen(Happening(device=gpu_0, type=XID, data=45))
-    assert [pynvml.nvmlEventSetWait_v2(each, 0).eventData for each in (one, other)] == [45, 45]
+    assert [pynvml.nvmlEventSetWait_v2(event_set, 0).eventData for event_set in (one, other)] == [45, 45]
     assert nothing(errors)
-    pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), XID, errors)
+    pynvml.nvmlDeviceRegisterEvents(gpu_at(), XID, errors)
     for kind in (XID, DOUBLE_BIT):
         node.nvml.events.happen(Happening(device=gpu_0, type=kind))
     assert [pynvml.nvmlEventSetWait_v2(errors, 0).eventType for _ in range(2)] == [XID, DOUBLE_BIT]
 
 
-def test_what_would_crash_is_counted(bench: Put):
-    """Freeing twice, waiting on a freed set and freeing under a wait are refused, and counted as misuse."""
+def test_misuse_that_would_crash_is_refused_and_counted(bench):
     node = bench(made())
     events, waited = waiting(), waiting()
     assert node.nvml.events.misuse == {}
     pynvml.nvmlEventSetFree(events)
-    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert code_of(pynvml.nvmlEventSetFree, events) == invalid
-    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == invalid
-    thread = threading.Thread(target=code_of, args=(pynvml.nvmlEventSetWait_v2, waited, 10_000))
+    assert code_of(pynvml.nvmlEventSetFree, events) == INVALID
+    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == INVALID
+    thread = threading.Thread(target=code_of, args=(pynvml.nvmlEventSetWait_v2, waited, FOR_EVER))
     thread.start()
-    while not node.nvml.calls["nvmlEventSetWait_v2", ""] > 1:
-        time.sleep(0.001)
-    time.sleep(0.02)
+    wait_until(lambda: is_waited_on(node))
     pynvml.nvmlEventSetFree(waited)
-    thread.join(5)
+    thread.join(LIMIT_SECONDS)
     assert node.nvml.events.misuse == {"double free": 1, "wait after free": 1, "free under a wait": 1}
 
 
-def test_the_sets_end_with_the_driver(bench: Put):
-    """A driver that is opened again does not know earlier sets."""
+def test_event_sets_end_with_the_driver(bench):
     node = bench(made())
     events = waiting()
     pynvml.nvmlShutdown()
     assert len(node.nvml.events) == 0
     assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_UNINITIALIZED
     pynvml.nvmlInit()
-    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == INVALID
 
 
-def test_a_fault_can_break_the_wait(bench: Put):
-    """Scripted errors apply to waiting as to any other call."""
+def test_a_wait_can_fail_by_a_fault(bench):
     fault = {"kind": "nvml_error", "at": 5, "function": "nvmlEventSetWait_v2", "code": "UNKNOWN"}
     node = bench(made(faults=[fault]))
     events = waiting()
@@ -193,8 +186,7 @@ def test_a_fault_can_break_the_wait(bench: Put):
     assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_UNKNOWN
 
 
-def test_a_scenario_names_devices_that_exist():
-    """The device of an XID may be one of a later layout, and must be one of the node."""
+def test_the_device_of_an_xid_exists_at_some_time():
     layout = {"kind": "mig_layout", "at": 5, "gpu": 0, "instances": [instance(1, 0, uuid="MIG-later")]}
     cut = gpu(mig={"instances": []})
     faults = made(gpus=[cut], faults=[layout, xid(31, "MIG-later")]).faults

@@ -2,27 +2,26 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 import pynvml
 import pytest
 
+from tests.demo.driver import gpu_at
 from tests.demo.making import Bench, gpu, instance, made
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-Put = Callable[..., Bench]
 POWER = "nvmlDeviceGetPowerUsage"
 
 
 def power(index: int) -> int | str:
     """Return the power of a GPU, or the name of the error."""
     try:
-        return int(pynvml.nvmlDeviceGetPowerUsage(pynvml.nvmlDeviceGetHandleByIndex(index)))
+        return int(pynvml.nvmlDeviceGetPowerUsage(gpu_at(index)))
     except pynvml.NVMLError as error:
         return type(error).__name__
 
 
-def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
-    """A fault is active for its time and on its device only."""
+def test_an_error_is_active_for_its_time_and_its_device_only(bench):
     fault = {
         "kind": "nvml_error",
         "at": 20,
@@ -40,15 +39,14 @@ def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
     assert seen == [good, good, bad, bad, good]
 
 
-def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench: Put):
-    """Without a function all calls fail, from finding the device to those about its MIG devices."""
+def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench):
     fault = {"kind": "nvml_error", "at": 5, "device": "{gpu:1}", "code": "GPU_IS_LOST"}
     cut = gpu(mig={"instances": [instance(1, 0)]})
     node = bench(made(gpus=[gpu(), cut], faults=[fault]))
-    mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(1), 0)
+    mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu_at(1), 0)
     node.step(5)
     for call in (
-        lambda: pynvml.nvmlDeviceGetHandleByIndex(1),
+        lambda: gpu_at(1),
         lambda: pynvml.nvmlDeviceGetMemoryInfo(mig),
     ):
         with pytest.raises(pynvml.NVMLError_GpuIsLost):
@@ -57,11 +55,10 @@ def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench: Put):
     assert power(0) == 20_000
 
 
-def test_a_fault_of_one_mig_device_spares_its_parent(bench: Put):
-    """A device of a fault may be a MIG device."""
+def test_a_fault_of_one_mig_device_spares_its_parent(bench):
     fault = {"kind": "nvml_error", "device": "{gpu:0/mig:0}", "code": "NO_PERMISSION"}
     bench(made(gpus=[gpu(mig={"instances": [instance(1, 0), instance(2, 1)]})], faults=[fault]))
-    parent = pynvml.nvmlDeviceGetHandleByIndex(0)
+    parent = gpu_at()
     assert pynvml.nvmlDeviceGetMemoryInfo(parent).total
     good = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 1)
     assert pynvml.nvmlDeviceGetMemoryInfo(good).total
@@ -70,20 +67,18 @@ def test_a_fault_of_one_mig_device_spares_its_parent(bench: Put):
         pynvml.nvmlDeviceGetMemoryInfo(bad)
 
 
-def test_a_driver_that_is_not_loaded_cannot_be_opened(bench: Put):
-    """An error of init is what the binding raises from it."""
+def test_a_driver_that_is_not_loaded_cannot_be_opened(bench):
     fault = {"kind": "nvml_error", "function": "nvmlInitWithFlags", "code": "DRIVER_NOT_LOADED"}
     bench(made(gpus=[], faults=[fault]), opened=False)
     with pytest.raises(pynvml.NVMLError_DriverNotLoaded):
         pynvml.nvmlInit()
 
 
-def test_a_hang_for_some_time_returns_by_itself(bench: Put):
-    """A call that hangs for a while answers after it."""
+def test_a_hang_for_some_seconds_returns_after_them(bench):
     bench(made(faults=[{"kind": "nvml_hang", "function": POWER, "seconds": 0.05}]))
-    before = time.monotonic()
+    began = time.monotonic()
     assert power(0) == 20_000
-    assert time.monotonic() - before >= 0.05
+    assert time.monotonic() - began >= 0.05
 
 
 def hanging(node: Bench) -> tuple[threading.Thread, list[int | str]]:
@@ -91,15 +86,13 @@ def hanging(node: Bench) -> tuple[threading.Thread, list[int | str]]:
     answers: list[int | str] = []
     thread = threading.Thread(target=lambda: answers.append(power(0)))
     thread.start()
-    deadline = time.monotonic() + 5
-    while not node.nvml.calls[POWER, node.scenario.gpus[0].uuid] and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_until(lambda: node.nvml.calls[POWER, node.scenario.gpus[0].uuid])
     return thread, answers
 
 
 @pytest.mark.parametrize("ending", ["the fault is over", "released"])
-def test_a_hang_without_end_returns_when(bench: Put, ending: str):
-    """A hung call returns when its fault is over or all are released, and blocks no other call."""
+def test_a_hang_returns_when_its_fault_is_over_or_all_are_released(bench, ending):
+    """And blocks no other call."""
     fault = {"kind": "nvml_hang", "function": POWER, "device": "{gpu:0}", "for": 10}
     node = bench(made(gpus=[gpu(count=2)], faults=[fault]))
     thread, answers = hanging(node)
@@ -109,13 +102,13 @@ def test_a_hang_without_end_returns_when(bench: Put, ending: str):
         node.nvml.release()
     else:
         node.step(10)
-    thread.join(5)
+    thread.join(LIMIT_SECONDS)
     assert answers == [20_000]
     assert power(0) == 20_000
 
 
-def test_calls_are_counted_by_function_and_device(bench: Put):
-    """Every call counts, also if it fails; calls about no device count under ""."""
+def test_calls_are_counted_by_function_and_device(bench):
+    """Also calls that fail; calls about no device count under ""."""
     node = bench(made(gpus=[gpu(count=2, unsupported=[POWER])]))
     uuids = [board.uuid for board in node.scenario.gpus]
     assert [power(0), power(0), power(1)] == ["NVMLError_NotSupported"] * 3
@@ -125,8 +118,8 @@ def test_calls_are_counted_by_function_and_device(bench: Put):
     assert node.nvml.total_calls == 7
 
 
-def test_many_threads_may_call_at_once(bench: Put):
-    """No call is lost if threads call at the same time while the node changes."""
+def test_no_call_of_many_threads_is_lost(bench):
+    """While the node changes."""
     node = bench(made(gpus=[gpu(count=2)]))
     threads = [threading.Thread(target=lambda: [power(1) for _ in range(200)]) for _ in range(8)]
     for thread in threads:

@@ -7,10 +7,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
+from tests.demo.driver import INVALID, NOT_SUPPORTED, code_of, gpu_at, mig_at
+from tests.demo.making import MIB, Bench, gpu, instance, made, pod
 
-Put = Callable[..., Bench]
-INVALID, UNSUPPORTED = pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED
 GRAPHICS, SM, DRAM, DECODER, ENCODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES = (
     *(1, 2, 10, 30, 166),
     *(21, 60, 248, 249, 256),
@@ -24,16 +23,6 @@ CUT = {
         instance(5, 4, profile="1g.2gb", multiprocessors=16),
     ]
 }
-
-
-def whole() -> Any:
-    """Return the handle of the GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
-def cut(slot: int) -> Any:
-    """Return the handle of a MIG device."""
-    return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(whole(), slot)
 
 
 def samples() -> tuple[Any, Any]:
@@ -50,7 +39,7 @@ def between(older: Any, newer: Any) -> dict[int, float | int]:
         struct.metrics[place].metricId = number
     pynvml.nvmlGpmMetricsGet(struct)
     answers = struct.metrics[: len(ALL)]
-    return {each.metricId: -each.nvmlReturn if each.nvmlReturn else each.value for each in answers}
+    return {metric.metricId: -metric.nvmlReturn if metric.nvmlReturn else metric.value for metric in answers}
 
 
 def measured(bench: Bench, get: Callable[[Any], Any], seconds: float = 10) -> dict[int, float | int]:
@@ -77,29 +66,28 @@ def busy(**changes: Any) -> dict[str, Any]:
         ({"architecture": 9, "gpm": False}, 0),
     ],
 )
-def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: int):
-    """Boards from Hopper on, unless the scenario sets it; others have no samples."""
+def test_boards_from_hopper_on_have_gpm_unless_the_scenario_sets_it(bench, changes, has):
     bench(made(gpus=[gpu(**changes)]))
-    assert pynvml.nvmlGpmQueryDeviceSupport(whole()).isSupportedDevice == has
+    assert pynvml.nvmlGpmQueryDeviceSupport(gpu_at()).isSupportedDevice == has
     sample = pynvml.nvmlGpmSampleAlloc()
     if has:
-        pynvml.nvmlGpmSampleGet(whole(), sample)
+        pynvml.nvmlGpmSampleGet(gpu_at(), sample)
     else:
-        assert code_of(pynvml.nvmlGpmSampleGet, whole(), sample) == UNSUPPORTED
+        assert code_of(pynvml.nvmlGpmSampleGet, gpu_at(), sample) == NOT_SUPPORTED
 
 
-def test_the_meter_follows_the_load(bench: Put):
-    """Shares in percent and traffic in MiB/s are the mean of the load between the samples."""
+def test_gpm_metrics_are_the_mean_load_between_the_samples(bench):
+    """Shares in percent, traffic in MiB/s."""
     node = bench(made(node=NEW, **busy(architecture=10, links={"nvlinks": 2, "switch": True})))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
-    assert found[GRAPHICS] == pytest.approx(50)
-    assert 0 < found[SM] < found[GRAPHICS]
-    assert found[DECODER] == 0
+    metrics = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample))
+    assert metrics[GRAPHICS] == pytest.approx(50)
+    assert 0 < metrics[SM] < metrics[GRAPHICS]
+    assert metrics[DECODER] == 0
     totals = node.gpus[0].totals
-    assert found[PCIE_BYTES] == totals["pcie_receive"] > 0
-    assert found[PCIE_IN] == pytest.approx(totals["pcie_receive"] / MIB / 10)
-    assert found[NVLINK_IN] == pytest.approx(totals["nvlink_receive"] / MIB / 10)
-    assert found[ACTIVE] / found[ELAPSED] == pytest.approx(found[SM] / 100)
+    assert metrics[PCIE_BYTES] == totals["pcie_receive"] > 0
+    assert metrics[PCIE_IN] == pytest.approx(totals["pcie_receive"] / MIB / 10)
+    assert metrics[NVLINK_IN] == pytest.approx(totals["nvlink_receive"] / MIB / 10)
+    assert metrics[ACTIVE] / metrics[ELAPSED] == pytest.approx(metrics[SM] / 100)
 
 
 @pytest.mark.parametrize(
@@ -107,23 +95,23 @@ def test_the_meter_follows_the_load(bench: Put):
     [({}, {ENCODER, ELAPSED, ACTIVE, PCIE_BYTES}), ({"node": NEW}, {ELAPSED, ACTIVE, PCIE_BYTES})],
     ids=["older driver", "Hopper"],
 )
-def test_what_older_drivers_and_boards_lack(bench: Put, node: dict[str, Any], lacking: set[int]):
-    """Encoders and counters came with a later driver, counters with a later board: the others are there."""
-    found = measured(bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
-    assert {metric for metric, value in found.items() if value == -UNSUPPORTED} == lacking
-    assert found[GRAPHICS] == pytest.approx(50)
-    assert found[NVLINK_IN] == 0
+def test_older_drivers_lack_encoders_and_older_boards_counters(bench, node, lacking):
+    metrics = measured(
+        bench(made(**node, **busy())), lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample)
+    )
+    assert {metric for metric, value in metrics.items() if value == -NOT_SUPPORTED} == lacking
+    assert metrics[GRAPHICS] == pytest.approx(50)
+    assert metrics[NVLINK_IN] == 0
 
 
-def test_samples_that_are_too_near(bench: Put):
-    """Without time between two samples their shares are NaN."""
+def test_without_time_between_two_samples_shares_are_nan(bench):
     node = bench(made(**busy()))
-    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample), seconds=0.05)
-    assert math.isnan(found[GRAPHICS])
-    assert math.isnan(found[PCIE_IN])
+    metrics = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample), seconds=0.05)
+    assert math.isnan(metrics[GRAPHICS])
+    assert math.isnan(metrics[PCIE_IN])
 
 
-def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
+def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench):
     """Each is weighted by its slices; by its own handle, a compute instance has no shared metrics."""
     processes = [
         {"device": "{gpu:0/mig:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 90}},
@@ -133,49 +121,48 @@ def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
     node = bench(made(gpus=[board], pods=[pod(f"p{n}", each) for n, each in enumerate(processes)]))
     pairs = [samples() for _ in range(5)]
     gets = [
-        lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample),
-        lambda sample: pynvml.nvmlGpmMigSampleGet(whole(), 1, sample),
-        lambda sample: pynvml.nvmlGpmMigSampleGet(whole(), 5, sample),
-        lambda sample: pynvml.nvmlGpmSampleGet(cut(0), sample),
-        lambda sample: pynvml.nvmlGpmSampleGet(cut(1), sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(gpu_at(), sample),
+        lambda sample: pynvml.nvmlGpmMigSampleGet(gpu_at(), 1, sample),
+        lambda sample: pynvml.nvmlGpmMigSampleGet(gpu_at(), 5, sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(mig_at(0), sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(mig_at(1), sample),
     ]
     for get, (older, _) in zip(gets, pairs, strict=True):
         get(older)
     node.step(10)
     for get, (_, newer) in zip(gets, pairs, strict=True):
         get(newer)
-    found = [between(*pair) for pair in pairs]
-    assert [each[GRAPHICS] for each in found] == pytest.approx([(90 + 2 * 30) / 7, 50, 0, 90, 30])
-    assert found[1][DRAM] > 0
-    assert {found[3][each] for each in (DRAM, DECODER, PCIE_IN)} == {-UNSUPPORTED}
-    assert found[1][PCIE_IN] == -UNSUPPORTED
+    by_pair = [between(*pair) for pair in pairs]
+    assert [metrics[GRAPHICS] for metrics in by_pair] == pytest.approx([(90 + 2 * 30) / 7, 50, 0, 90, 30])
+    assert by_pair[1][DRAM] > 0
+    assert {by_pair[3][number] for number in (DRAM, DECODER, PCIE_IN)} == {-NOT_SUPPORTED}
+    assert by_pair[1][PCIE_IN] == -NOT_SUPPORTED
 
 
-def test_what_the_meter_refuses(bench: Put):
-    """Other versions, empty or mixed samples, MIG handles in the wrong place, instances that are missing."""
+def test_gpm_refuses_invalid_samples_handles_and_versions(bench):
     bench(made(gpus=[gpu(architecture=9, mig=CUT)]))
     older, newer = samples()
     assert code_of(between, older, newer) == INVALID
-    pynvml.nvmlGpmSampleGet(whole(), older)
-    pynvml.nvmlGpmMigSampleGet(whole(), 1, newer)
+    pynvml.nvmlGpmSampleGet(gpu_at(), older)
+    pynvml.nvmlGpmMigSampleGet(gpu_at(), 1, newer)
     assert code_of(between, older, newer) == INVALID
-    assert code_of(pynvml.nvmlGpmMigSampleGet, whole(), 6, newer) == INVALID
-    assert code_of(pynvml.nvmlGpmQueryDeviceSupport, cut(0)) == INVALID
+    assert code_of(pynvml.nvmlGpmMigSampleGet, gpu_at(), 6, newer) == INVALID
+    assert code_of(pynvml.nvmlGpmQueryDeviceSupport, mig_at(0)) == INVALID
     struct = pynvml.c_nvmlGpmMetricsGet_t()
     assert code_of(pynvml.nvmlGpmMetricsGet, struct) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 
-def test_buffers_are_accounted_for(bench: Put):
-    """Buffers not freed, freed twice or used after it are counted, and refused instead of crashing."""
+def test_misuse_of_gpm_buffers_is_refused_and_counted(bench):
+    """Instead of crashing."""
     node = bench(made(**busy()))
     pool, (kept, freed) = node.nvml.gpm, samples()
     assert pool.live == 2
-    pynvml.nvmlGpmSampleGet(whole(), freed)
+    pynvml.nvmlGpmSampleGet(gpu_at(), freed)
     pynvml.nvmlGpmSampleFree(freed)
     assert (pool.live, pool.misuses) == (1, [])
     assert code_of(pynvml.nvmlGpmSampleFree, freed) == INVALID
-    assert code_of(pynvml.nvmlGpmSampleGet, whole(), freed) == INVALID
+    assert code_of(pynvml.nvmlGpmSampleGet, gpu_at(), freed) == INVALID
     assert code_of(between, freed, kept) == INVALID
     assert (pool.live, pool.misuses) == (1, ["double free", "use after free", "use after free"])
     nowhere = pynvml.c_nvmlGpmSample_t()
-    assert code_of(pynvml.nvmlGpmSampleGet, whole(), nowhere) == INVALID
+    assert code_of(pynvml.nvmlGpmSampleGet, gpu_at(), nowhere) == INVALID

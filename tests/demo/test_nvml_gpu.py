@@ -1,29 +1,23 @@
 """The fake driver on whole GPUs, through the unmodified binding."""
 
 import ctypes
-from collections.abc import Callable
 
 import pynvml
 import pytest
 
-from tests.demo.making import MIB, Bench, code_of, gpu, listed, made, pod
+from tests.demo.driver import INVALID, MISSING, NOT_SUPPORTED, code_of, gpu_at, listed
+from tests.demo.making import MIB, Bench, gpu, made, pod
 
 BUSY = {"memory": "4 GiB", "load": {"high": 50}}
-Put = Callable[..., Bench]
 
 
 @pytest.fixture
-def node(bench: Put) -> Bench:
+def node(bench) -> Bench:
     """Two GPUs; on the first a busy process of a pod."""
     board = gpu(
         count=2, fan=30, serial="S-{n}", memory_temperature=True, pcie_replays=7, compute_mode="prohibited"
     )
     return bench(made(gpus=[board], pods=[pod("p", BUSY | {"device": "{gpu:0}"})]))
-
-
-def first() -> object:
-    """Return the handle of the first GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
 
 
 class TemperatureV1(ctypes.Structure):
@@ -38,8 +32,7 @@ def versioned_temperature(node: Bench, handle: object, version: int) -> tuple[in
     return node.nvml.nvmlDeviceGetTemperatureV(handle, ctypes.byref(record)), record.temperature
 
 
-def test_nothing_answers_before_init_and_after_the_last_shutdown(bench: Put):
-    """Opening is counted, and without it calls are refused."""
+def test_nothing_answers_before_init_and_after_the_last_shutdown(bench):
     bench(made(), opened=False)
     assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
     pynvml.nvmlInit()
@@ -51,8 +44,7 @@ def test_nothing_answers_before_init_and_after_the_last_shutdown(bench: Put):
     assert code_of(pynvml.nvmlShutdown) == pynvml.NVML_ERROR_UNINITIALIZED
 
 
-def test_versions(node: Bench):
-    """The driver reports its versions and the texts of its errors."""
+def test_the_driver_has_versions_and_texts_of_errors(node):
     assert pynvml.nvmlSystemGetDriverVersion() == "550.90.07"
     assert pynvml.nvmlSystemGetNVMLVersion() == "12.550.90.07"
     assert pynvml.nvmlSystemGetCudaDriverVersion() == 12040
@@ -64,18 +56,16 @@ def test_versions(node: Bench):
 
 
 @pytest.mark.usefixtures("node")
-def test_devices_are_found_by_index():
-    """An index always returns the same handle, or an error if there is no GPU."""
-    handle, other = (pynvml.nvmlDeviceGetHandleByIndex(1) for _ in range(2))
+def test_an_index_always_returns_the_same_handle():
+    handle, other = (gpu_at(1) for _ in range(2))
     assert pynvml.nvmlDeviceGetCount() == 2
     assert ctypes.cast(other, ctypes.c_void_p).value == ctypes.cast(handle, ctypes.c_void_p).value
-    assert code_of(pynvml.nvmlDeviceGetHandleByIndex, 2) == pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert code_of(pynvml.nvmlDeviceGetUUID, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetHandleByIndex, 2) == INVALID
+    assert code_of(pynvml.nvmlDeviceGetUUID, None) == INVALID
 
 
-def test_identity(node: Bench):
-    """A device reports its identity."""
-    board, handle = node.scenario.gpus[1], pynvml.nvmlDeviceGetHandleByIndex(1)
+def test_a_gpu_has_its_identity(node):
+    board, handle = node.scenario.gpus[1], gpu_at(1)
     assert pynvml.nvmlDeviceGetUUID(handle) == board.uuid
     assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test"
     assert pynvml.nvmlDeviceGetMinorNumber(handle) == 1
@@ -87,29 +77,27 @@ def test_identity(node: Bench):
     assert (info.domain, info.bus, info.device) == (0, 0x0F, 0)
 
 
-def test_the_old_form_of_a_pci_address_is_short(node: Bench):
-    """The second version of the record has a domain of four digits."""
+def test_the_old_form_of_a_pci_address_is_short(node):
     info = pynvml.nvmlPciInfo_v2_t()
-    assert node.nvml.nvmlDeviceGetPciInfo_v2(first(), ctypes.byref(info)) == 0
+    assert node.nvml.nvmlDeviceGetPciInfo_v2(gpu_at(), ctypes.byref(info)) == 0
     assert info.busId == "0000:07:00.0"
 
 
 @pytest.mark.usefixtures("node")
 def test_memory_adds_up_in_both_versions():
     """Used memory excludes reserved memory in the second version and includes it in the first."""
-    new = pynvml.nvmlDeviceGetMemoryInfo(first(), version=pynvml.nvmlMemory_v2)
-    old = pynvml.nvmlDeviceGetMemoryInfo(first())
+    new = pynvml.nvmlDeviceGetMemoryInfo(gpu_at(), version=pynvml.nvmlMemory_v2)
+    old = pynvml.nvmlDeviceGetMemoryInfo(gpu_at())
     assert (new.total, new.reserved, new.used) == (16384 * MIB, 512 * MIB, (4096 + 100) * MIB)
     assert new.total == new.used + new.free + new.reserved
     assert (old.total, old.used, old.free) == (new.total, new.used + new.reserved, new.free)
-    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, first(), 1) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
-    bar = pynvml.nvmlDeviceGetBAR1MemoryInfo(first())
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu_at(), 1) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    bar = pynvml.nvmlDeviceGetBAR1MemoryInfo(gpu_at())
     assert bar.bar1Total == bar.bar1Used + bar.bar1Free == 256 * MIB
 
 
-def test_activity_and_heat_follow_the_load(node: Bench):
-    """A GPU at half load has it in every reading, and so has an idle one."""
-    handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
+def test_all_readings_follow_the_load(node):
+    handle, idle = gpu_at(), gpu_at(1)
     node.step(1)
     node.step(200)
     assert pynvml.nvmlDeviceGetUtilizationRates(handle).gpu == 50
@@ -123,16 +111,15 @@ def test_activity_and_heat_follow_the_load(node: Bench):
     assert pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU) == 51
     assert versioned_temperature(node, handle, 0x0100000C) == (0, 51)
     assert versioned_temperature(node, handle, 0x0200000C)[0] == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
-    assert code_of(pynvml.nvmlDeviceGetTemperature, handle, 5) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetTemperature, handle, 5) == INVALID
     assert pynvml.nvmlDeviceGetFanSpeed(handle) == pynvml.nvmlDeviceGetFanSpeed_v2(handle, 0) == 51
     assert pynvml.nvmlDeviceGetPcieReplayCounter(handle) == 7
     assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(idle) == 1
     assert pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) == 0
 
 
-def test_clocks(node: Bench):
-    """Clocks are high with work, low without, and have a maximum."""
-    handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
+def test_clocks_depend_on_work_and_have_a_maximum(node):
+    handle, idle = gpu_at(), gpu_at(1)
     for kind, at_work, at_rest, most in (
         (pynvml.NVML_CLOCK_SM, 1410, 210, 1410),
         (pynvml.NVML_CLOCK_GRAPHICS, 1410, 210, 1410),
@@ -142,30 +129,27 @@ def test_clocks(node: Bench):
         assert pynvml.nvmlDeviceGetClockInfo(handle, kind) == at_work
         assert pynvml.nvmlDeviceGetClockInfo(idle, kind) == at_rest
         assert pynvml.nvmlDeviceGetMaxClockInfo(handle, kind) == most
-    assert code_of(pynvml.nvmlDeviceGetClockInfo, handle, 9) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetClockInfo, handle, 9) == INVALID
     assert node.gpus[0].utilization == 50
 
 
-def test_energy_is_the_integral_of_power(node: Bench):
-    """A hundred seconds at 70 W are 7000 J, and the count never falls."""
-    before = pynvml.nvmlDeviceGetTotalEnergyConsumption(first())
+def test_energy_is_the_integral_of_power(node):
+    earlier = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at())
     node.step(100)
-    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(first()) - before == 7_000_000
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at()) - earlier == 7_000_000
 
 
-def test_field_values_carry_their_own_codes(node: Bench):
-    """Known fields have values, others are not supported, each on its own."""
+def test_each_field_value_has_its_own_code(node):
     node.step(10)
-    values = pynvml.nvmlDeviceGetFieldValues(first(), [82, 74, 186, (138, 0)])
-    assert [value.nvmlReturn for value in values] == [0, 0, 0, pynvml.NVML_ERROR_NOT_SUPPORTED]
-    assert values[0].value.uiVal == pynvml.nvmlDeviceGetTemperature(first(), 0) + 6
+    values = pynvml.nvmlDeviceGetFieldValues(gpu_at(), [82, 74, 186, (138, 0)])
+    assert [value.nvmlReturn for value in values] == [0, 0, 0, NOT_SUPPORTED]
+    assert values[0].value.uiVal == pynvml.nvmlDeviceGetTemperature(gpu_at(), 0) + 6
     assert values[1].value.ullVal == 0
-    assert values[2].value.uiVal == pynvml.nvmlDeviceGetPowerUsage(first())
+    assert values[2].value.uiVal == pynvml.nvmlDeviceGetPowerUsage(gpu_at())
     assert values[0].timestamp == 1_700_000_010_000_000
 
 
-def test_a_board_without_a_reading_says_not_supported(bench: Put):
-    """Fans, serial, BAR1, memory temperature and named calls are missing if the board has none."""
+def test_missing_readings_of_a_board_are_not_supported(bench):
     bench(made(gpus=[gpu(serial=None, bar1_total=None, unsupported=["nvmlDeviceGetPowerUsage"])]))
     for function in (
         pynvml.nvmlDeviceGetFanSpeed,
@@ -176,34 +160,30 @@ def test_a_board_without_a_reading_says_not_supported(bench: Put):
         pynvml.nvmlDeviceGetAttributes,
         pynvml.nvmlDeviceGetGpuInstanceId,
     ):
-        assert code_of(function, first()) == pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, first(), 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert pynvml.nvmlDeviceGetFieldValues(first(), [82])[0].nvmlReturn == pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(first()) == 0
+        assert code_of(function, gpu_at()) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu_at(), 0) == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetFieldValues(gpu_at(), [82])[0].nvmlReturn == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu_at()) == 0
 
 
-def test_a_text_that_does_not_fit_is_refused(node: Bench):
-    """A buffer that is too small is not overrun."""
+def test_a_buffer_that_is_too_small_is_not_overrun(node):
     buffer = ctypes.create_string_buffer(8)
-    assert node.nvml.nvmlDeviceGetUUID(first(), buffer, 8) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+    assert node.nvml.nvmlDeviceGetUUID(gpu_at(), buffer, 8) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
     assert buffer.value == b""
 
 
-def test_a_missing_function_is_an_old_driver(bench: Put):
-    """The binding reports a function that an old driver does not have."""
+def test_a_missing_function_is_not_found(bench):
     missing = ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"]
     node = bench(made(missing_functions=missing, pods=[pod("p", BUSY | {"device": "{gpu:0}", "pid": 42})]))
-    not_found = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, first(), pynvml.nvmlMemory_v2) == not_found
-    assert pynvml.nvmlDeviceGetMemoryInfo(first()).total == 16384 * MIB
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu_at(), pynvml.nvmlMemory_v2) == MISSING
+    assert pynvml.nvmlDeviceGetMemoryInfo(gpu_at()).total == 16384 * MIB
     # The newer bindings have an error of their own for this.
     with pytest.raises(getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError)):
-        pynvml.nvmlDeviceGetComputeRunningProcesses(first())
-    assert listed(node, "nvmlDeviceGetComputeRunningProcesses_v2", first()) == [42]
+        pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())
+    assert listed(node, "nvmlDeviceGetComputeRunningProcesses_v2", gpu_at()) == [42]
 
 
-def test_full_load_meets_the_power_limit(bench: Put):
-    """A GPU at full load draws its power limit, which limits its clocks."""
+def test_full_load_draws_the_power_limit_which_limits_the_clocks(bench):
     bench(made(pods=[pod("p", {"device": "{gpu:0}", "load": {"high": 100}})]))
-    assert pynvml.nvmlDeviceGetPowerUsage(first()) == 120_000
-    assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(first()) == 4
+    assert pynvml.nvmlDeviceGetPowerUsage(gpu_at()) == 120_000
+    assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu_at()) == 4

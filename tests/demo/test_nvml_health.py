@@ -1,15 +1,13 @@
 """The fake driver on errors of the memories and on repairs, through the unmodified binding."""
 
-from collections.abc import Callable
 from itertools import product
 
 import pynvml
 import pytest
 
-from tests.demo.making import Bench, code_of, fields_of, gpu, instance, made, node_of
+from tests.demo.driver import INVALID, NOT_SUPPORTED, code_of, fields_of, gpu_at, mig_at
+from tests.demo.making import gpu, instance, made, node_of
 
-Put = Callable[..., Bench]
-NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 L1, DRAM, SRAM = (
     pynvml.NVML_MEMORY_LOCATION_L1_CACHE,
     pynvml.NVML_MEMORY_LOCATION_DRAM,
@@ -24,36 +22,23 @@ ERRORS = {
 CUT = {"instances": [instance(1, 0)]}
 
 
-def first() -> object:
-    """Return the handle of the first GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
-def mig_device() -> object:
-    """Return the handle of its first MIG device."""
-    return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(first(), 0)
-
-
-def test_totals_are_the_sum_of_all_places(bench: Put):
-    """Calls and fields agree, and each total is that of its severity and scope."""
+def test_error_totals_are_the_sum_over_all_locations(bench):
     bench(made(gpus=[gpu(health={"errors": ERRORS})]))
     kinds = ((0, 0), (1, 0), (0, 1), (1, 1))
-    totals = fields_of(first(), 3, 4, 5, 6)
+    totals = fields_of(gpu_at(), 3, 4, 5, 6)
     assert totals == [3, 0, 40, 5]
     assert totals == [
-        sum(pynvml.nvmlDeviceGetMemoryErrorCounter(first(), *kind, place) for place in (DRAM, SRAM))
+        sum(pynvml.nvmlDeviceGetMemoryErrorCounter(gpu_at(), *kind, place) for place in (DRAM, SRAM))
         for kind in kinds
     ]
-    assert pynvml.nvmlDeviceGetEccMode(first()) == [1, 1]
-    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 2, 0, DRAM) == invalid
+    assert pynvml.nvmlDeviceGetEccMode(gpu_at()) == [1, 1]
+    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, gpu_at(), 2, 0, DRAM) == INVALID
 
 
-def test_places_depend_on_the_architecture(bench: Put):
-    """Caches and registers are reported up to Volta, and together from Turing on."""
+def test_error_locations_depend_on_the_architecture(bench):
     bench(made(gpus=[gpu(architecture=5), gpu(architecture=6)]))
     for index, known in ((0, {0, 1, 2, 3, 4, 5, 6}), (1, {DRAM, SRAM})):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        handle = gpu_at(index)
         for place in range(8):
             if place in known:
                 assert pynvml.nvmlDeviceGetMemoryErrorCounter(handle, 0, 0, place) == 0
@@ -62,33 +47,31 @@ def test_places_depend_on_the_architecture(bench: Put):
 
 
 @pytest.mark.parametrize("ecc", [False, None])
-def test_without_ecc_nothing_is_counted(bench: Put, ecc: bool | None):
-    """A board with ECC off reports it and counts nothing; one without ECC has no mode either."""
+def test_without_ecc_no_errors_are_counted(bench, ecc):
+    """A board without ECC has no mode either."""
     bench(made(gpus=[gpu(health={"ecc": ecc})]))
-    assert fields_of(first(), 3, 4, 5, 6) == [None] * 4
-    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 0, 0, DRAM) == NOT_SUPPORTED
+    assert fields_of(gpu_at(), 3, 4, 5, 6) == [None] * 4
+    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, gpu_at(), 0, 0, DRAM) == NOT_SUPPORTED
     if ecc is None:
-        assert code_of(pynvml.nvmlDeviceGetEccMode, first()) == NOT_SUPPORTED
+        assert code_of(pynvml.nvmlDeviceGetEccMode, gpu_at()) == NOT_SUPPORTED
     else:
-        assert pynvml.nvmlDeviceGetEccMode(first()) == [0, 0]
+        assert pynvml.nvmlDeviceGetEccMode(gpu_at()) == [0, 0]
 
 
-def test_errors_of_a_gpu_that_is_cut(bench: Put):
-    """The GPU reports only aggregate errors, a MIG device only volatile uncorrected ones."""
+def test_with_mig_the_gpu_has_aggregate_errors_and_a_mig_device_volatile_ones(bench):
     bench(made(gpus=[gpu(health={"errors": ERRORS}, mig=CUT)]))
-    assert fields_of(first(), 3, 4, 5, 6) == [None, None, 40, 5]
-    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 0, 0, DRAM) == NOT_SUPPORTED
-    assert pynvml.nvmlDeviceGetMemoryErrorCounter(first(), 0, 1, DRAM) == 40
+    assert fields_of(gpu_at(), 3, 4, 5, 6) == [None, None, 40, 5]
+    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, gpu_at(), 0, 0, DRAM) == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetMemoryErrorCounter(gpu_at(), 0, 1, DRAM) == 40
     for severity, scope, place in product((0, 1), (0, 1), (DRAM, SRAM)):
-        asked = (mig_device(), severity, scope, place)
+        asked = (mig_at(0), severity, scope, place)
         if (severity, scope, place) == (1, 0, SRAM):
             assert pynvml.nvmlDeviceGetMemoryErrorCounter(*asked) == 0
         else:
             assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, *asked) == NOT_SUPPORTED
 
 
-def test_remapped_rows(bench: Put):
-    """The fields and the histogram exist from Ampere on."""
+def test_remapped_rows_exist_from_ampere_on(bench):
     health = {
         "remapped_rows": {"corrected": 3, "uncorrected": 1},
         "row_remap_pending": True,
@@ -96,29 +79,26 @@ def test_remapped_rows(bench: Put):
         "retired_pages": {"single_bit": 9},
     }
     bench(made(gpus=[gpu(health=health)]))
-    assert fields_of(first(), 142, 143, 144, 145) == [3, 1, 1, 0]
-    banks = pynvml.nvmlDeviceGetRowRemapperHistogram(first())
+    assert fields_of(gpu_at(), 142, 143, 144, 145) == [3, 1, 1, 0]
+    banks = pynvml.nvmlDeviceGetRowRemapperHistogram(gpu_at())
     assert (banks.max, banks.high, banks.partial, banks.low, banks.none) == (600, 0, 2, 0, 1)
-    assert fields_of(first(), 29, 30, 31) == [None] * 3
+    assert fields_of(gpu_at(), 29, 30, 31) == [None] * 3
 
 
 @pytest.mark.parametrize("board", [{"architecture": 6}, {"mig": CUT}])
-def test_where_rows_are_not_told(bench: Put, board: dict[str, object]):
-    """Boards before Ampere cannot remap rows, and those with MIG instances do not report them."""
+def test_boards_before_ampere_or_with_mig_report_no_remapped_rows(bench, board):
     bench(made(gpus=[gpu(**board)]))
-    assert fields_of(first(), 142, 143, 144, 145) == [None] * 4
-    assert code_of(pynvml.nvmlDeviceGetRowRemapperHistogram, first()) == NOT_SUPPORTED
+    assert fields_of(gpu_at(), 142, 143, 144, 145) == [None] * 4
+    assert code_of(pynvml.nvmlDeviceGetRowRemapperHistogram, gpu_at()) == NOT_SUPPORTED
 
 
-def test_retired_pages(bench: Put):
-    """Before Ampere they are counted by cause."""
+def test_retired_pages_exist_before_ampere(bench):
     health = {"retired_pages": {"single_bit": 2, "double_bit": 1}, "retired_pages_pending": True}
     bench(made(gpus=[gpu(architecture=5, health=health)]))
-    assert fields_of(first(), 29, 30, 31) == [2, 1, 1]
+    assert fields_of(gpu_at(), 29, 30, 31) == [2, 1, 1]
 
 
 @pytest.mark.parametrize(("branch", "expected"), [(560, None), (570, 1)])
-def test_what_to_do_about_it(bench: Put, branch: int, expected: int | None):
-    """A newer driver reports the recovery action."""
+def test_newer_drivers_report_the_recovery_action(bench, branch, expected):
     bench(made(node=node_of(branch), gpus=[gpu(health={"recovery_action": "reset"})]))
-    assert fields_of(first(), 230) == [expected]
+    assert fields_of(gpu_at(), 230) == [expected]

@@ -1,22 +1,14 @@
 """The fake driver on PCIe, NVLink and topology, through the unmodified binding."""
 
-from collections.abc import Callable
-
 import pynvml
 import pytest
 
-from tests.demo.making import Bench, code_of, fields_of, gpu, made, node_of, pod
+from tests.demo.driver import INVALID, NOT_SUPPORTED, code_of, fields_of, gpu_at
+from tests.demo.making import Bench, gpu, made, node_of, pod
 
-Put = Callable[..., Bench]
-NOT_SUPPORTED, INVALID = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT
 ALL = 2**32 - 1
 PCIE = (197, 198)
 NVLINK = ((138, ALL), (139, ALL))
-
-
-def gpu_at(index: int = 0) -> object:
-    """Return the handle of a GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(index)
 
 
 def at_load(percent: int) -> dict[str, object]:
@@ -25,8 +17,8 @@ def at_load(percent: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("architecture", "generation"), [(5, 3), (6, 3), (7, 4), (8, 4), (9, 5), (10, 5)])
-def test_the_pcie_link(bench: Put, architecture: int, generation: int):
-    """A board has its architecture's generation, of which a small one makes use only when it works."""
+def test_the_pcie_link_has_the_generation_of_the_architecture(bench, architecture, generation):
+    """An idle small board lowers it."""
     board = gpu(architecture=architecture, count=2, links={"pcie_width": 8})
     bench(made(gpus=[board], pods=[at_load(10)]))
     for index, now in ((0, generation), (1, 1)):
@@ -36,39 +28,37 @@ def test_the_pcie_link(bench: Put, architecture: int, generation: int):
         assert pynvml.nvmlDeviceGetMaxPcieLinkWidth(gpu_at(index)) == 8
 
 
-def test_a_large_board_keeps_its_link_up(bench: Put):
-    """It is at full speed without any load, and a slot may hold it back."""
+def test_a_large_board_keeps_its_link_at_full_speed(bench):
+    """A slot may limit it."""
     bench(made(gpus=[gpu(memory_temperature=True, links={"pcie_generation": 3})]))
     assert pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu_at()) == 3
 
 
-def test_pcie_traffic_follows_the_load(bench: Put):
-    """The counters grow with the load at the rate that is told, and never fall."""
+def test_pcie_counters_grow_at_the_reported_rate(bench):
     totals = []
     for percent in (0, 20, 80):
         node = bench(made(pods=[at_load(percent)]))
-        found = [fields_of(gpu_at(), *PCIE)]
+        counters = [fields_of(gpu_at(), *PCIE)]
         for time in (5, 7, 30):
             node.step(time)
-            found.append(fields_of(gpu_at(), *PCIE))
-        assert found == sorted(found)
+            counters.append(fields_of(gpu_at(), *PCIE))
+        assert counters == sorted(counters)
         rates = [pynvml.nvmlDeviceGetPcieThroughput(gpu_at(), direction) for direction in (0, 1)]
-        assert [rate * 1024 * 30 for rate in rates] == pytest.approx(found[-1], rel=1e-4)
-        totals.append(found[-1])
+        assert [rate * 1024 * 30 for rate in rates] == pytest.approx(counters[-1], rel=1e-4)
+        totals.append(counters[-1])
     assert totals[0] == [0, 0]
     assert totals[1][0] * 4 == totals[2][0] > 0
     assert totals[1][1] * 4 == totals[2][1] > totals[2][0]
     assert code_of(pynvml.nvmlDeviceGetPcieThroughput, gpu_at(), 2) == INVALID
 
 
-def test_byte_counters_came_with_a_driver(bench: Put):
-    """An older branch does not know these fields."""
+def test_older_drivers_lack_pcie_byte_counters(bench):
     bench(made(node=node_of(535)))
     assert fields_of(gpu_at(), *PCIE, 74) == [None, None, 0]
 
 
 @pytest.fixture
-def pair(bench: Put) -> Bench:
+def pair(bench) -> Bench:
     """Two GPUs with four links to each other, the second with one down."""
     return bench(
         made(
@@ -89,8 +79,7 @@ def pair(bench: Put) -> Bench:
 
 
 @pytest.mark.usefixtures("pair")
-def test_links_and_where_they_lead():
-    """Each link has a state, a speed and another end."""
+def test_each_link_has_a_state_a_speed_and_a_remote_end():
     assert fields_of(gpu_at(), 91, 90, (165, 3)) == [4, 25_000, 1]
     assert fields_of(gpu_at(1), 91, 90, (165, 3)) == [4, 25_000, 0]
     assert [pynvml.nvmlDeviceGetNvLinkState(gpu_at(1), link) for link in range(4)] == [1, 1, 1, 0]
@@ -102,8 +91,8 @@ def test_links_and_where_they_lead():
     assert pynvml.nvmlDeviceGetFieldValues(gpu_at(), [(165, 4)])[0].nvmlReturn == INVALID
 
 
-def test_nvlink_traffic(pair: Bench):
-    """In KiB, by link and over all; links that are down carry nothing."""
+def test_nvlink_traffic_is_in_kib_by_link_and_in_total(pair):
+    """Links that are down carry nothing."""
     pair.step(10)
     whole = fields_of(gpu_at(), *NVLINK)
     assert whole == [4 * 25_000 * 10**6 * 3 // 20 * 10 // 1024] * 2
@@ -115,13 +104,11 @@ def test_nvlink_traffic(pair: Bench):
 
 
 @pytest.mark.usefixtures("pair")
-def test_nvlink_errors():
-    """In total, by field."""
+def test_nvlink_errors_are_totals_by_field():
     assert fields_of(gpu_at(), 38, 45, 52, 59) == [5, 4, 3, 2]
 
 
-def test_a_board_without_nvlink(bench: Put):
-    """All calls and fields about links are refused."""
+def test_a_board_without_nvlink_refuses_all_calls_about_links(bench):
     bench(made(gpus=[gpu(architecture=6)]))
     asked = fields_of(gpu_at(), 91, 90, (165, 0), *NVLINK, 38, (202, 0))
     assert asked == [None] * 7
@@ -129,8 +116,8 @@ def test_a_board_without_nvlink(bench: Put):
         assert code_of(getattr(pynvml, f"nvmlDeviceGetNvLink{name}"), gpu_at(), 0) == NOT_SUPPORTED
 
 
-def test_links_through_a_switch(bench: Put):
-    """The other end is a switch, without the address of a GPU; if it is neither, it is a processor."""
+def test_a_remote_end_is_a_switch_or_a_processor(bench):
+    """Without the address of a GPU."""
     bench(made(gpus=[gpu(links={"nvlinks": 2, "switch": True}), gpu(links={"nvlinks": 2})]))
     assert pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu_at(), 1) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
     address = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu_at(), 1).busId
@@ -140,8 +127,8 @@ def test_links_through_a_switch(bench: Put):
     assert code_of(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu_at(1), 0) == NOT_SUPPORTED
 
 
-def test_the_counters_of_blackwell(bench: Put):
-    """Bytes by link and recoveries take the place of errors by kind."""
+def test_blackwell_counts_bytes_by_link_and_recoveries(bench):
+    """Instead of errors by kind."""
     links = {"nvlinks": 18, "switch": True, "errors": {"recovery": 3, "replay": 8}}
     node = bench(made(node=node_of(580), gpus=[gpu(architecture=10, links=links)], pods=[at_load(40)]))
     node.step(10)
@@ -153,8 +140,7 @@ def test_the_counters_of_blackwell(bench: Put):
     assert fields_of(gpu_at(), 90) == [53_125]
 
 
-def test_a_gpu_that_is_cut_has_no_use_for_its_links(bench: Put):
-    """The links are up, and nothing passes over them."""
+def test_with_mig_links_are_up_without_traffic(bench):
     board = gpu(links={"nvlinks": 2, "switch": True}, mig={"instances": []})
     node = bench(made(gpus=[board]))
     node.step(10)
@@ -170,18 +156,16 @@ def test_a_gpu_that_is_cut_has_no_use_for_its_links(bench: Put):
         ({}, {"relations": {"{gpu:0}": "PHB"}}, pynvml.NVML_TOPOLOGY_HOSTBRIDGE),
     ],
 )
-def test_what_two_gpus_have_in_common(
-    bench: Put, one: dict[str, object], other: dict[str, object], level: int
-):
-    """The scenario gives it for either of them, or it follows from their NUMA nodes; it is symmetric."""
+def test_the_common_ancestor_is_symmetric(bench, one, other, level):
+    """It is in the scenario, or follows from the NUMA nodes."""
     bench(made(gpus=[gpu(links=one), gpu(links=other)]))
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu_at(0), gpu_at(1)) == level
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu_at(1), gpu_at(0)) == level
     assert code_of(pynvml.nvmlDeviceGetTopologyCommonAncestor, gpu_at(0), None) == INVALID
 
 
-def test_processors_and_memory_nearby(bench: Put):
-    """They are masks of words; bits past the last word are dropped."""
+def test_affinities_are_masks_of_words(bench):
+    """Bits past the last word are dropped."""
     links = {"numa_node": 3, "cpus": "0-1,63,64,130"}
     bench(made(gpus=[gpu(links=links), gpu(links={"numa_node": None, "cpus": ""})]))
     assert list(pynvml.nvmlDeviceGetCpuAffinity(gpu_at(), 3)) == [3 | 1 << 63, 1, 4]

@@ -1,14 +1,13 @@
 """The fake driver on GPUs with MIG, through the unmodified binding."""
 
 import ctypes
-from collections.abc import Callable
 
 import pynvml
 import pytest
 
-from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
+from tests.demo.driver import INVALID, NOT_FOUND, NOT_SUPPORTED, code_of, gpu_at, mig_at
+from tests.demo.making import MIB, Bench, gpu, instance, made, pod
 
-Put = Callable[..., Bench]
 LAYOUT = {
     "instances": [
         instance(7, 0, overhead="8 MiB"),
@@ -22,42 +21,29 @@ PODS = [
 
 
 @pytest.fixture
-def node(bench: Put) -> Bench:
-    """One GPU partitioned into 1g and 3g, a process on each."""
+def node(bench) -> Bench:
+    """One GPU partitioned into 1g and 3g, a process on process."""
     return bench(made(gpus=[gpu(mig=LAYOUT, fan=20)], pods=PODS))
 
 
-def parent() -> object:
-    """Return the handle of the GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
-def cut(slot: int) -> object:
-    """Return the handle of a MIG device."""
-    return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent(), slot)
-
-
-def test_slots_are_sparse(node: Bench):
-    """MIG devices have the indexes of their placement; the others are unused."""
-    assert pynvml.nvmlDeviceGetMigMode(parent()) == [1, 1]
-    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 7
-    found = []
+def test_mig_devices_have_the_indexes_of_their_placement(node):
+    assert pynvml.nvmlDeviceGetMigMode(gpu_at()) == [1, 1]
+    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu_at()) == 7
+    uuids = []
     for slot in range(7):
         try:
-            found.append((slot, pynvml.nvmlDeviceGetUUID(cut(slot))))
+            uuids.append((slot, pynvml.nvmlDeviceGetUUID(mig_at(slot))))
         except pynvml.NVMLError_NotFound:
             continue
     mig = node.scenario.gpus[0].mig
     assert mig is not None
-    assert found == [(0, mig.instances[0].uuid), (4, mig.instances[1].uuid)]
-    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent(), 7) == invalid
+    assert uuids == [(0, mig.instances[0].uuid), (4, mig.instances[1].uuid)]
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu_at(), 7) == INVALID
 
 
 @pytest.mark.usefixtures("node")
-def test_what_a_mig_device_is():
-    """A MIG device reports its profile, ids and slices."""
-    handle = cut(4)
+def test_a_mig_device_has_its_profile_ids_and_slices():
+    handle = mig_at(4)
     assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test MIG 3g.8gb"
     assert pynvml.nvmlDeviceGetGpuInstanceId(handle) == 2
     assert pynvml.nvmlDeviceGetComputeInstanceId(handle) == 0
@@ -79,30 +65,26 @@ def test_what_a_mig_device_is():
         (9, {"profile": "2g.4gb", "size": 2, "engines": {"copy": 5}}, (5, 0, 0, 0)),
     ],
 )
-def test_engines_of_an_instance(
-    bench: Put, architecture: int, changes: dict[str, object], engines: tuple[int, ...]
-):
-    """Hopper gives each slice its own for video; before, some engines go with all slices, or on request."""
+def test_an_instance_has_the_engines_of_its_profile(bench, architecture, changes, engines):
+    """Hopper has some for each slice; before, some come with all slices, or on request."""
     bench(made(gpus=[gpu(architecture=architecture, mig={"instances": [instance(1, 0, **changes)]})]))
-    found = pynvml.nvmlDeviceGetAttributes(cut(0))
+    attributes = pynvml.nvmlDeviceGetAttributes(mig_at(0))
     assert (
-        found.sharedCopyEngineCount,
-        found.sharedDecoderCount,
-        found.sharedJpegCount,
-        found.sharedOfaCount,
+        attributes.sharedCopyEngineCount,
+        attributes.sharedDecoderCount,
+        attributes.sharedJpegCount,
+        attributes.sharedOfaCount,
     ) == engines
 
 
-def test_where_a_gpu_instance_lies(node: Bench):
-    """A GPU instance has a handle of its own, with its profile and placement."""
-    instance_handle = pynvml.nvmlDeviceGetGpuInstanceById(parent(), 2)
+def test_a_gpu_instance_has_its_profile_and_placement(node):
+    instance_handle = pynvml.nvmlDeviceGetGpuInstanceById(gpu_at(), 2)
     info = pynvml.nvmlGpuInstanceGetInfo(instance_handle)
     assert (info.id, info.profileId, info.placement.start, info.placement.size) == (2, 9, 4, 4)
     assert pynvml.nvmlDeviceGetUUID(info.device) == node.scenario.gpus[0].uuid
-    assert code_of(pynvml.nvmlDeviceGetGpuInstanceById, parent(), 9) == pynvml.NVML_ERROR_NOT_FOUND
-    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert code_of(pynvml.nvmlGpuInstanceGetInfo, cut(4)) == invalid
-    assert code_of(pynvml.nvmlDeviceGetUUID, instance_handle) == invalid
+    assert code_of(pynvml.nvmlDeviceGetGpuInstanceById, gpu_at(), 9) == NOT_FOUND
+    assert code_of(pynvml.nvmlGpuInstanceGetInfo, mig_at(4)) == INVALID
+    assert code_of(pynvml.nvmlDeviceGetUUID, instance_handle) == INVALID
 
 
 @pytest.mark.parametrize(
@@ -116,121 +98,111 @@ def test_where_a_gpu_instance_lies(node: Bench):
         ({}, {"profile": "1g.5gb", "gi_profile": 47}, 47),
     ],
 )
-def test_the_numbers_of_profiles(bench: Put, board: dict[str, int], changes: dict[str, object], profile: int):
-    """They are those that nvidia-smi lists for boards of seven and of four slices, or the scenario's own."""
+def test_profile_numbers_are_those_of_nvidia_smi_or_the_scenarios(bench, board, changes, profile):
+    """For boards of seven and of four slices."""
     bench(made(gpus=[gpu(mig={**board, "instances": [instance(1, 0, **changes)]})]))
-    info = pynvml.nvmlGpuInstanceGetInfo(pynvml.nvmlDeviceGetGpuInstanceById(parent(), 1))
+    info = pynvml.nvmlGpuInstanceGetInfo(pynvml.nvmlDeviceGetGpuInstanceById(gpu_at(), 1))
     assert info.profileId == profile
 
 
-def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
-    """The used and reserved memory of the instances is that of the GPU, plus its own overhead."""
+def test_memory_of_instances_adds_up_to_the_parents(node):
+    """Plus the parent's own overhead."""
     version = pynvml.nvmlMemory_v2
-    infos = [pynvml.nvmlDeviceGetMemoryInfo(cut(slot), version=version) for slot in (0, 4)]
-    whole = pynvml.nvmlDeviceGetMemoryInfo(parent(), version=version)
+    infos = [pynvml.nvmlDeviceGetMemoryInfo(mig_at(slot), version=version) for slot in (0, 4)]
+    whole = pynvml.nvmlDeviceGetMemoryInfo(gpu_at(), version=version)
     assert [info.used for info in infos] == [(1024 + 8) * MIB, 3072 * MIB]
     assert [info.reserved for info in infos] == [0, 16 * MIB]
     assert all(info.total == info.used + info.free + info.reserved for info in [*infos, whole])
     assert whole.used == sum(info.used for info in infos) + 100 * MIB
     assert whole.reserved == sum(info.reserved for info in infos) + 512 * MIB
-    assert pynvml.nvmlDeviceGetBAR1MemoryInfo(cut(0)).bar1Total == 256 * MIB
+    assert pynvml.nvmlDeviceGetBAR1MemoryInfo(mig_at(0)).bar1Total == 256 * MIB
     assert node.gpus[0].used == whole.used
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_with_mig_the_gpu_has_no_utilization_and_no_repairs(node):
+    assert node.gpus[0].gpu.mig_enabled
+    rates = (
         "UtilizationRates",
         "EncoderUtilization",
         "DecoderUtilization",
         "JpgUtilization",
         "OfaUtilization",
-        "EncoderStats",
-        "RowRemapperHistogram",
-        "ComputeMode",
-    ],
-)
-def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
-    """With MIG enabled the whole GPU has no utilization, and no repairs."""
-    assert node.gpus[0].gpu.mig_enabled
-    assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    )
+    for name in (*rates, "EncoderStats", "RowRemapperHistogram", "ComputeMode"):
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), gpu_at()) == NOT_SUPPORTED, name
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "code"),
-    [
-        ("UtilizationRates", (), 3),
-        ("EncoderUtilization", (), 3),
-        ("DecoderUtilization", (), 3),
-        ("ProcessUtilization", (0,), 3),
-        ("PowerUsage", (), 3),
-        ("EnforcedPowerLimit", (), 3),
-        ("TotalEnergyConsumption", (), 3),
-        ("Temperature", (0,), 3),
-        ("FanSpeed", (), 3),
-        ("ClockInfo", (0,), 3),
-        ("PcieReplayCounter", (), 3),
-        ("CurrentClocksEventReasons", (), 3),
-        ("FieldValues", ([83],), 3),
-        ("PowerManagementDefaultLimit", (), 3),
-        ("PowerManagementLimitConstraints", (), 3),
-        ("TemperatureThreshold", (0,), 3),
-        ("MaxClockInfo", (0,), 3),
-        ("ApplicationsClock", (0,), 3),
-        ("JpgUtilization", (), 3),
-        ("EncoderStats", (), 3),
-        ("CurrPcieLinkGeneration", (), 3),
-        ("PcieThroughput", (0,), 3),
-        ("NvLinkState", (0,), 3),
-        ("EccMode", (), 3),
-        ("PerformanceState", (), 3),
-        ("PersistenceMode", (), 3),
-        ("AccountingMode", (), 3),
-        ("CpuAffinity", (2,), 3),
-        ("VbiosVersion", (), 3),
-        ("MigMode", (), 3),
-        ("Architecture", (), 2),
-    ],
-)
-def test_what_a_mig_device_does_not_say(node: Bench, name: str, arguments: tuple[object, ...], code: int):
-    """A MIG device has no power, temperature, clocks and utilization."""
-    assert node.gpus[0].gpu.mig_enabled
-    assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), cut(0), *arguments) == code
+NOT_OF_A_MIG_DEVICE = {
+    "UtilizationRates": (),
+    "EncoderUtilization": (),
+    "DecoderUtilization": (),
+    "JpgUtilization": (),
+    "EncoderStats": (),
+    "ProcessUtilization": (0,),
+    "PowerUsage": (),
+    "EnforcedPowerLimit": (),
+    "PowerManagementDefaultLimit": (),
+    "PowerManagementLimitConstraints": (),
+    "TotalEnergyConsumption": (),
+    "Temperature": (0,),
+    "TemperatureThreshold": (0,),
+    "FanSpeed": (),
+    "ClockInfo": (0,),
+    "MaxClockInfo": (0,),
+    "ApplicationsClock": (0,),
+    "CurrentClocksEventReasons": (),
+    "PerformanceState": (),
+    "PcieReplayCounter": (),
+    "CurrPcieLinkGeneration": (),
+    "PcieThroughput": (0,),
+    "NvLinkState": (0,),
+    "FieldValues": ([83],),
+    "EccMode": (),
+    "PersistenceMode": (),
+    "AccountingMode": (),
+    "CpuAffinity": (2,),
+    "VbiosVersion": (),
+    "MigMode": (),
+}
 
 
-def test_what_stays_with_the_parent(node: Bench):
-    """A GPU with MIG still has power, temperature, clocks and an architecture; it has no instance id."""
-    assert pynvml.nvmlDeviceGetPowerUsage(parent()) > 20_000
-    assert pynvml.nvmlDeviceGetArchitecture(parent()) == 7
-    assert pynvml.nvmlDeviceGetClockInfo(parent(), pynvml.NVML_CLOCK_SM) > 210
-    assert pynvml.nvmlDeviceGetComputeMode(cut(0)) == pynvml.NVML_COMPUTEMODE_DEFAULT
+@pytest.mark.usefixtures("node")
+def test_a_mig_device_has_no_power_temperature_clocks_or_utilization():
+    for name, arguments in NOT_OF_A_MIG_DEVICE.items():
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), mig_at(0), *arguments) == NOT_SUPPORTED, name
+    assert code_of(pynvml.nvmlDeviceGetArchitecture, mig_at(0)) == INVALID
+
+
+def test_with_mig_the_gpu_keeps_power_clocks_and_architecture(node):
+    """It has no instance id."""
+    assert pynvml.nvmlDeviceGetPowerUsage(gpu_at()) > 20_000
+    assert pynvml.nvmlDeviceGetArchitecture(gpu_at()) == 7
+    assert pynvml.nvmlDeviceGetClockInfo(gpu_at(), pynvml.NVML_CLOCK_SM) > 210
+    assert pynvml.nvmlDeviceGetComputeMode(mig_at(0)) == pynvml.NVML_COMPUTEMODE_DEFAULT
     for name in ("GpuInstanceId", "ComputeInstanceId", "Attributes"):
-        assert (
-            code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_INVALID_ARGUMENT
-        )
-    assert code_of(pynvml.nvmlDeviceGetProcessUtilization, parent(), 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
-    assert node.gpus[0].power_mw == pynvml.nvmlDeviceGetPowerUsage(parent())
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), gpu_at()) == INVALID
+    assert code_of(pynvml.nvmlDeviceGetProcessUtilization, gpu_at(), 0) == NOT_SUPPORTED
+    assert node.gpus[0].power_mw == pynvml.nvmlDeviceGetPowerUsage(gpu_at())
 
 
-def test_power_counts_an_instance_by_its_slices(node: Bench):
+def test_power_counts_an_instance_by_its_slices(node):
     """One slice and three slices of seven, each at 70 %, are 40 % of the GPU."""
     assert node.gpus[0].power_mw == 20_000 + 40_000
 
 
-def test_process_lists_of_parent_and_instances(node: Bench):
-    """The parent lists all processes with their instance, a MIG device its own."""
-    listed = pynvml.nvmlDeviceGetComputeRunningProcesses(parent())
-    assert [(each.pid, each.gpuInstanceId, each.computeInstanceId) for each in listed] == [
+def test_the_parent_lists_all_processes_and_a_mig_device_its_own(node):
+    listed = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu_at())
+    assert [(process.pid, process.gpuInstanceId, process.computeInstanceId) for process in listed] == [
         (101, 7, 0),
         (102, 2, 0),
     ]
-    own = pynvml.nvmlDeviceGetComputeRunningProcesses(cut(4))
-    assert [(each.pid, each.usedGpuMemory) for each in own] == [(102, 3 * 1024 * MIB)]
+    own = pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(4))
+    assert [(process.pid, process.usedGpuMemory) for process in own] == [(102, 3 * 1024 * MIB)]
     assert node.nvml.calls["nvmlDeviceGetComputeRunningProcesses_v3", node.scenario.gpus[0].uuid] == 2
 
 
-def test_compute_instances_of_one_gpu_instance_share_its_memory(bench: Put):
-    """Both show the same memory; each lists its own processes and has its own SMs."""
+def test_compute_instances_of_one_gpu_instance_share_its_memory(bench):
+    """Each has its own processes and SMs."""
     cuts = [
         instance(
             1,
@@ -249,43 +221,41 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory(bench: Put):
     ]
     bench(made(gpus=[gpu(mig={"instances": cuts})], pods=pods))
     for slot, pid, slices in ((0, 201, 1), (1, 202, 2)):
-        assert pynvml.nvmlDeviceGetMemoryInfo(cut(slot)).used == 3 * 1024 * MIB
-        assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(cut(slot))] == [pid]
-        attributes = pynvml.nvmlDeviceGetAttributes(cut(slot))
+        assert pynvml.nvmlDeviceGetMemoryInfo(mig_at(slot)).used == 3 * 1024 * MIB
+        assert [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(slot))] == [pid]
+        attributes = pynvml.nvmlDeviceGetAttributes(mig_at(slot))
         assert (attributes.computeInstanceSliceCount, attributes.gpuInstanceSliceCount) == (slices, 3)
-    assert pynvml.nvmlDeviceGetMemoryInfo(parent()).used == (3 * 1024 + 100 + 512) * MIB
+    assert pynvml.nvmlDeviceGetMemoryInfo(gpu_at()).used == (3 * 1024 + 100 + 512) * MIB
 
 
-def test_a_new_layout_invalidates_handles_and_ends_processes(bench: Put):
-    """With a new layout the handle of a destroyed device is refused, and that of a remaining one works."""
+def test_a_new_layout_invalidates_handles_and_ends_processes(bench):
+    """The handle of a device that stays works."""
     kept = LAYOUT["instances"][0]
     fault = {"kind": "mig_layout", "at": 10, "for": 10, "gpu": 0, "instances": [kept, instance(2, 4)]}
     node = bench(made(gpus=[gpu(mig=LAYOUT)], pods=PODS, faults=[fault]))
-    stays, goes = cut(0), cut(4)
-    before = pynvml.nvmlDeviceGetUUID(goes)
+    stays, goes = mig_at(0), mig_at(4)
+    uuid = pynvml.nvmlDeviceGetUUID(goes)
     node.step(10)
     assert pynvml.nvmlDeviceGetGpuInstanceId(stays) == 7
     for name in ("UUID", "MemoryInfo", "GpuInstanceId", "ComputeRunningProcesses"):
-        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), goes) == pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert pynvml.nvmlDeviceGetName(cut(4)) == "NVIDIA Test MIG 1g.2gb"
-    assert pynvml.nvmlDeviceGetComputeRunningProcesses(cut(4)) == []
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), goes) == INVALID
+    assert pynvml.nvmlDeviceGetName(mig_at(4)) == "NVIDIA Test MIG 1g.2gb"
+    assert pynvml.nvmlDeviceGetComputeRunningProcesses(mig_at(4)) == []
     node.step(20)
-    assert pynvml.nvmlDeviceGetUUID(cut(4)) == before
-    assert code_of(pynvml.nvmlDeviceGetUUID, goes) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert pynvml.nvmlDeviceGetUUID(mig_at(4)) == uuid
+    assert code_of(pynvml.nvmlDeviceGetUUID, goes) == INVALID
 
 
-def test_a_gpu_that_could_be_cut_and_is_not(bench: Put):
-    """With MIG disabled a GPU behaves as a whole one and has no MIG devices."""
+def test_with_mig_disabled_a_gpu_is_a_whole_one(bench):
     bench(made(gpus=[gpu(mig={"enabled": False})]))
-    assert pynvml.nvmlDeviceGetMigMode(parent()) == [0, 0]
-    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 0
-    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent(), 0) == pynvml.NVML_ERROR_NOT_FOUND
-    assert pynvml.nvmlDeviceGetUtilizationRates(parent()).gpu == 0
+    assert pynvml.nvmlDeviceGetMigMode(gpu_at()) == [0, 0]
+    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu_at()) == 0
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu_at(), 0) == NOT_FOUND
+    assert pynvml.nvmlDeviceGetUtilizationRates(gpu_at()).gpu == 0
 
 
-def test_handles_are_opaque_and_distinct(node: Bench):
-    """No two devices share a pointer."""
-    pointers = {ctypes.cast(handle, ctypes.c_void_p).value for handle in (parent(), cut(0), cut(4))}
+def test_no_two_devices_share_a_pointer(node):
+    pointers = {ctypes.cast(handle, ctypes.c_void_p).value for handle in (gpu_at(), mig_at(0), mig_at(4))}
     assert len(pointers) == 3
     assert None not in pointers
     assert len(node.nvml.board.by_address) == 3

@@ -1,7 +1,6 @@
 """vGPUs on the fake driver: the host's list and utilization, the guest's license, and mistakes."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ from exporter.nvml.driver.calls import Calls
 from exporter.nvml.vgpu import VgpuReader
 from exporter.sharing.kubevirt import host_devices
 from tests.attribution.build import held
-from tests.demo.making import MIB, WALL, Bench, code_of, gpu, instance, made
+from tests.demo.driver import INVALID, NOT_FOUND, NOT_SUPPORTED, code_of, gpu_at
+from tests.demo.making import MIB, WALL, gpu, instance, made
 from tests.hardware.making import ticking
 from tests.sharing.build import allocations
 from tests.truth import truth_of
 
-Put = Callable[..., Bench]
 MDEV = "c73f1fa6-489e-4834-9476-d70dabd98c40"
 OTHER = "3b356d38-854e-48be-b376-00c72c7d119c"
 SECOND = 1_000_000
@@ -45,24 +44,19 @@ def host(*vgpus: dict[str, Any], **parts: Any) -> Any:
     return made(gpus=[board], **({"host_processes": [manager()]} | parts))
 
 
-def handle() -> Any:
-    """Return the handle of the GPU."""
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
-
-
 def utilization(last_seen: int) -> list[tuple[int, int]]:
     """Return (percent, seconds after the start) of every vGPU."""
-    samples = pynvml.nvmlDeviceGetVgpuUtilization(handle(), last_seen)
-    return [(each.smUtil.uiVal, (each.timeStamp - START) // SECOND) for each in samples]
+    samples = pynvml.nvmlDeviceGetVgpuUtilization(gpu_at(), last_seen)
+    return [(sample.smUtil.uiVal, (sample.timeStamp - START) // SECOND) for sample in samples]
 
 
 def read() -> dict[str, Any]:
     """Read the GPU as the exporter does."""
-    return VgpuReader(ticking()).read(Calls(), "", handle())
+    return VgpuReader(ticking()).read(Calls(), "", gpu_at())
 
 
-def test_the_exporter_reads_what_the_scenario_says(bench: Put):
-    """Under the real binding: type, size, use, machine and license of every vGPU that runs."""
+def test_the_exporter_reads_every_running_vgpu(bench):
+    """Type, size, use, machine and license, through the real binding."""
     processes = [manager(41, load={"high": 30}), manager(42, memory="6 MiB")]
     bench(
         host(
@@ -86,78 +80,74 @@ def test_the_exporter_reads_what_the_scenario_says(bench: Put):
     assert (second.sm_percent, second.memory_used, second.licensed) == (0, 6 * MIB, False)
 
 
-def test_more_than_four_gibibytes_pass_the_binding_only_in_part(bench: Put):
-    """The fake writes as many bytes as the library; the binding's variable holds half of them."""
+def test_more_than_four_gibibytes_overflow_the_variable_of_the_binding(bench):
+    """The exporter reads them all."""
     bench(host(vgpu(), host_processes=[manager(memory="9 GiB")]))
-    (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
+    (number,) = pynvml.nvmlDeviceGetActiveVgpus(gpu_at())
     assert pynvml.nvmlVgpuInstanceGetFbUsage(number) == 1024 * MIB
     assert read()["vgpus"][0].memory_used == 9 * 1024 * MIB
 
 
-def test_a_vgpu_is_there_while_its_process_runs(bench: Put):
-    """A machine that is not started, or has ended, has a mediated device and no vGPU."""
+def test_a_vgpu_exists_while_its_process_runs(bench):
+    """Its mediated device exists before and after."""
     ends = {"kind": "process_exit", "at": 5, "for": 5, "pid": 41}
     node = bench(host(vgpu(), vgpu(OTHER, 0), faults=[ends]))
     seen = []
     for t in (0, 5, 10):
         node.step(t)
-        seen.append([found.mdev_uuid for found in read()["vgpus"]])
+        seen.append([running.mdev_uuid for running in read()["vgpus"]])
     assert seen == [[MDEV], [], [MDEV]]
 
 
-def test_a_number_of_a_vgpu_that_is_gone_is_not_found(bench: Put):
+def test_a_vgpu_that_ended_is_not_found(bench):
     """A machine may end between the list and the call."""
     node = bench(host(vgpu(), faults=[{"kind": "process_exit", "at": 5, "pid": 41}]))
-    (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
+    (number,) = pynvml.nvmlDeviceGetActiveVgpus(gpu_at())
     kind = pynvml.nvmlVgpuInstanceGetType(number)
     node.step(5)
-    assert code_of(pynvml.nvmlVgpuInstanceGetUUID, number) == pynvml.NVML_ERROR_NOT_FOUND
+    assert code_of(pynvml.nvmlVgpuInstanceGetUUID, number) == NOT_FOUND
     assert pynvml.nvmlVgpuTypeGetName(kind) == "NVIDIA Test-4Q"
-    assert code_of(pynvml.nvmlVgpuTypeGetName, kind + 1) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlVgpuTypeGetName, kind + 1) == INVALID
 
 
-def test_every_vgpu_has_a_sample_and_only_newer_ones_count(bench: Put):
-    """An idle one has a zero; with no sample newer than the last seen, nothing is found."""
+def test_every_vgpu_has_a_sample_and_only_newer_ones_count(bench):
     processes = [manager(41, load={"high": 20}), manager(42)]
     node = bench(host(vgpu(), vgpu(OTHER, 42), host_processes=processes))
     assert utilization(0) == [(20, 0), (0, 0)]
-    assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, handle(), START) == pynvml.NVML_ERROR_NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, gpu_at(), START) == NOT_FOUND
     node.step(5)
     assert utilization(START) == [(20, 5), (0, 5)]
 
 
-def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench: Put):
-    """A GPU that cannot host vGPUs refuses the call instead."""
+def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench):
+    """A GPU that cannot host vGPUs refuses the call."""
     bench(host(host_processes=[]))
-    assert pynvml.nvmlDeviceGetActiveVgpus(handle()) == []
-    assert pynvml.nvmlDeviceGetVgpuUtilization(handle(), 0) == []
+    assert pynvml.nvmlDeviceGetActiveVgpus(gpu_at()) == []
+    assert pynvml.nvmlDeviceGetVgpuUtilization(gpu_at(), 0) == []
     bench(made())
-    assert pynvml.nvmlDeviceGetVirtualizationMode(handle()) == pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE
-    assert code_of(pynvml.nvmlDeviceGetActiveVgpus, handle()) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetVirtualizationMode(gpu_at()) == pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE
+    assert code_of(pynvml.nvmlDeviceGetActiveVgpus, gpu_at()) == NOT_SUPPORTED
 
 
-def test_a_vgpu_inside_mig_knows_its_instance_and_is_not_metered(bench: Put):
-    """Its process runs on the MIG device."""
+def test_a_vgpu_inside_mig_has_its_instance_and_no_utilization(bench):
     board = {"mig": {"instances": [instance(3, 0)]}}
     bench(host(vgpu(), board=board, host_processes=[manager(device="{gpu:0/mig:0}")]))
-    (found,) = read()["vgpus"]
-    assert (found.gi, found.sm_percent, found.memory_used) == (3, None, 1024 * MIB)
-    assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, handle(), 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    (inside,) = read()["vgpus"]
+    assert (inside.gi, inside.sm_percent, inside.memory_used) == (3, None, 1024 * MIB)
+    assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, gpu_at(), 0) == NOT_SUPPORTED
 
 
-@pytest.mark.parametrize(("expires", "told"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
-def test_a_guest_has_a_license(bench: Put, expires: str, told: float | None):
-    """With an expiry date, or without one; a guest is not a host."""
+@pytest.mark.parametrize(("expires", "timestamp"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
+def test_a_guest_has_a_license_with_or_without_an_end(bench, expires, timestamp):
     board = gpu(virtualization="vgpu_guest", license={"product": "vWS", "expires": expires})
     bench(made(gpus=[board]))
-    found = read()
-    assert (found["virtualization"], found["vgpus"]) == ("vgpu_guest", None)
-    assert (found["license"].product, found["license"].licensed) == ("vWS", True)
-    assert found["license"].expires == told
+    reading = read()
+    assert (reading["virtualization"], reading["vgpus"]) == ("vgpu_guest", None)
+    assert (reading["license"].product, reading["license"].licensed) == ("vWS", True)
+    assert reading["license"].expires == timestamp
 
 
-def test_a_guest_without_anything_to_license(bench: Put):
-    """The driver reports that licenses are not supported."""
+def test_a_guest_can_lack_licenses(bench):
     bench(made(gpus=[gpu(virtualization="vgpu_guest")]))
     assert read() == {"virtualization": "vgpu_guest", "license": None, "vgpus": None}
 
@@ -171,16 +161,14 @@ def test_a_guest_without_anything_to_license(bench: Put):
         ({"license": {"product": "x", "expires": "never"}}, "gpus[0].license.expires: must look like"),
     ],
 )
-def test_what_cannot_be_is_named(board: dict[str, Any], message: str):
-    """An error has the path of the value; a UUID becomes a file name."""
+def test_an_impossible_vgpu_is_an_error_with_its_path(board, message):
     mode = {} if message.startswith("gpus[0].virtualization") else {"virtualization": "vgpu_host"}
     with pytest.raises(ScenarioError) as caught:
         made(gpus=[gpu(**mode, **board)], host_processes=[manager()])
     assert message in str(caught.value)
 
 
-def test_a_vgpu_runs_on_its_own_gpu():
-    """Its process cannot be on another."""
+def test_the_process_of_a_vgpu_must_be_on_its_gpu():
     boards = [gpu(virtualization="vgpu_host", vgpus=[vgpu()]), gpu()]
     with pytest.raises(ScenarioError, match=r"gpus\[0\].vgpus\[0\].pid: host process 41 does not"):
         made(gpus=boards, host_processes=[manager(device="{gpu:1}")])
@@ -216,11 +204,10 @@ def test_the_truth_of_a_host():
 
 
 def test_the_truth_of_a_guest_is_that_of_any_time_sliced_gpu():
-    """Inside the machine the pods hold slices of the vGPU as of a whole GPU."""
     truth, mdevs, scenario = asyncio.run(_node("vgpu-guest"))
     key = DeviceKey(scenario.gpus[0].uuid)
     assert not mdevs
-    assert {ref.pod: found.slices for (ref, _), found in truth.containers.items()} == {
+    assert {ref.pod: container.slices for (ref, _), container in truth.containers.items()} == {
         "ranker-0": 1,
         "lab-0": 1,
         "lab-1": 1,

@@ -2,8 +2,6 @@
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
@@ -13,9 +11,10 @@ from exporter.demo.present import present
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.catalog import dump, parse
 from exporter.demo.tree import Tree
-from tests.demo.making import Bench, code_of, gpu, made, pod
+from tests.demo.driver import code_of, gpu_at
+from tests.demo.making import gpu, made, pod
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-Put = Callable[..., Bench]
 DRIVER = "sys/bus/pci/drivers/nvidia"
 RELOAD = {"kind": "driver_reload", "at": 10, "for": 10}
 
@@ -32,7 +31,7 @@ def listed() -> list[str]:
 
 def _uuid(index: int) -> str:
     try:
-        return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+        return str(pynvml.nvmlDeviceGetUUID(gpu_at(index)))
     except pynvml.NVMLError as error:
         return type(error).__name__
 
@@ -43,11 +42,11 @@ def reopen() -> None:
     pynvml.nvmlInit()
 
 
-def test_a_gpu_that_goes_is_lost_until_the_library_is_opened_anew(bench: Put):
-    """It keeps its index and is lost, even when it returns; the next init lists the GPUs that are present."""
+def test_a_removed_gpu_is_lost_until_the_library_is_opened_again(bench):
+    """It keeps its index, even when it returns."""
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
     a, b = (board.uuid for board in node.scenario.gpus)
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    handle = gpu_at()
     node.step(10)
     assert listed() == ["NVMLError_GpuIsLost", b]
     lost = pynvml.NVML_ERROR_GPU_IS_LOST
@@ -59,16 +58,14 @@ def test_a_gpu_that_goes_is_lost_until_the_library_is_opened_anew(bench: Put):
     assert listed() == [a, b]
 
 
-def test_without_a_gpu_the_others_move_up_when_the_library_is_opened(bench: Put):
-    """The index of a GPU is its place among those that are present."""
+def test_the_index_of_a_gpu_counts_those_present_when_the_library_is_opened(bench):
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
     node.step(10)
     reopen()
     assert listed() == [node.scenario.gpus[1].uuid]
 
 
-def test_a_gpu_that_comes_is_not_listed_before_the_library_is_opened_anew(bench: Put):
-    """An open library keeps the GPUs of its init."""
+def test_an_added_gpu_is_listed_once_the_library_is_opened_again(bench):
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(1, 0, 10)]))
     a, b = (board.uuid for board in node.scenario.gpus)
     node.step(10)
@@ -77,23 +74,19 @@ def test_a_gpu_that_comes_is_not_listed_before_the_library_is_opened_anew(bench:
     assert listed() == [a, b]
 
 
-def test_what_counts_begins_anew_with_a_gpu_that_is_plugged_in_again(bench: Put):
-    """Its energy starts at 0; that of another GPU continues."""
+def test_counters_of_a_gpu_restart_when_it_returns(bench):
+    """Those of another GPU continue."""
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
     for t in (5, 10, 20, 21):
         node.step(t)
     reopen()
-    energy = [
-        pynvml.nvmlDeviceGetTotalEnergyConsumption(pynvml.nvmlDeviceGetHandleByIndex(index))
-        for index in range(2)
-    ]
+    energy = [pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu_at(index)) for index in range(2)]
     assert energy == [20_000, 21 * 20_000]
 
 
-def test_while_the_driver_is_away_nothing_answers(bench: Put):
-    """An open library returns UNINITIALIZED, and none can be opened; buffers and sets can be freed."""
+def test_without_the_driver_every_call_fails_but_buffers_and_sets_can_be_freed(bench):
     node = bench(made(gpus=[gpu(architecture=9)], faults=[RELOAD]))
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    handle = gpu_at()
     sample, events = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlEventSetCreate()
     node.step(10)
     for call, arguments in (
@@ -114,11 +107,11 @@ def test_while_the_driver_is_away_nothing_answers(bench: Put):
     assert pynvml.nvmlDeviceGetCount() == 1
 
 
-def test_a_library_that_was_open_before_a_reload_stays_useless_after_it(bench: Put):
-    """It has to be initialised again; earlier event sets get nothing any more."""
+def test_after_a_reload_an_open_library_must_be_initialised_again(bench):
+    """Earlier event sets get no more events."""
     node = bench(made(faults=[RELOAD, {"kind": "xid", "at": 20, "device": "{gpu:0}", "xid": 79}]))
     events = pynvml.nvmlEventSetCreate()
-    pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), 0x8, events)
+    pynvml.nvmlDeviceRegisterEvents(gpu_at(), 0x8, events)
     node.step(10)
     node.step(20)
     assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
@@ -127,26 +120,25 @@ def test_a_library_that_was_open_before_a_reload_stays_useless_after_it(bench: P
     assert pynvml.nvmlDeviceGetCount() == 1
 
 
-def test_what_counts_begins_anew_with_the_driver(bench: Put):
-    """The energy of a GPU counts from the load of its driver."""
+def test_energy_counts_from_the_load_of_the_driver(bench):
     node = bench(made(faults=[RELOAD]))
     for t in (8, 10, 19, 20, 22):
         node.step(t)
     reopen()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    handle = gpu_at()
     assert pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) == 3 * 20_000
 
 
-def test_a_slow_start_blocks_who_starts_it_and_nobody_else(bench: Put):
-    """The init of the driver can be slow."""
-    hang = {"kind": "nvml_hang", "function": "nvmlInitWithFlags", "seconds": 0.1}
+def test_a_slow_init_blocks_its_caller_only(bench):
+    hang = {"kind": "nvml_hang", "function": "nvmlInitWithFlags"}
     node = bench(made(faults=[hang]), opened=False)
     thread = threading.Thread(target=pynvml.nvmlInit)
-    began = time.monotonic()
     thread.start()
+    wait_until(lambda: node.nvml.calls["nvmlInitWithFlags", ""])
     node.step(1)
-    thread.join(5)
-    assert time.monotonic() - began >= 0.1
+    assert node.nvml.opened == 0
+    node.nvml.release()
+    thread.join(LIMIT_SECONDS)
     assert node.nvml.opened == 1
 
 
@@ -157,8 +149,8 @@ def busy(*faults: dict[str, object]) -> Scenario:
 
 
 @pytest.mark.parametrize(("fault", "ended"), [(absent(0, 10, 10), {100}), (RELOAD, {100, 101})])
-def test_what_runs_on_a_gpu_ends_with_it_and_is_started_again(fault: dict[str, object], ended: set[int]):
-    """Afterwards the process is younger, and the pod is the same."""
+def test_processes_of_a_removed_gpu_end_and_are_started_again(fault, ended):
+    """In the same pod."""
     scenario = busy(fault)
     assert {running.process.pid for running in present(scenario, 10).running} == {100, 101} - ended
     assert len(present(scenario, 10).pods) == 2
@@ -173,8 +165,7 @@ def bound(root: Path) -> list[str] | None:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else None
 
 
-def test_the_files_show_which_gpus_the_driver_is_bound_to(tmp_path: Path):
-    """A link to the device of each GPU that is present, named as in sysfs."""
+def test_sysfs_has_a_link_for_each_gpu_the_driver_is_bound_to(tmp_path):
     boards = [gpu(pci_bus_id="00000000:07:00.0"), gpu(pci_bus_id="00000001:0F:00.0")]
     scenario = made(gpus=boards, faults=[absent(1, 10, 10)])
     tree = Tree(scenario, tmp_path, booted=0, uptime=30)
@@ -188,8 +179,7 @@ def test_the_files_show_which_gpus_the_driver_is_bound_to(tmp_path: Path):
     assert os.path.realpath(tmp_path / DRIVER / both[1]) == str(tmp_path / "sys/devices/pci0001:00" / both[1])
 
 
-def test_the_files_of_a_driver_go_and_come_with_it(tmp_path: Path):
-    """While it is not loaded, its version and its devices do not exist."""
+def test_the_files_of_the_driver_exist_while_it_is_loaded(tmp_path):
     scenario = made(faults=[RELOAD])
     tree = Tree(scenario, tmp_path, booted=0, uptime=30)
     tree.create()
@@ -201,11 +191,10 @@ def test_the_files_of_a_driver_go_and_come_with_it(tmp_path: Path):
     assert seen == [(True, True), (False, False), (False, False), (True, True)]
 
 
-def test_events_settle_when_they_were_taken_and_dealt_with(bench: Put):
-    """They are settled once the taker of the last one waits again."""
+def test_events_are_settled_once_their_taker_waits_again(bench):
     node = bench(made(faults=[{"kind": "xid", "at": 10, "device": "{gpu:0}", "xid": 31}]))
     events = pynvml.nvmlEventSetCreate()
-    pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), 0x8, events)
+    pynvml.nvmlDeviceRegisterEvents(gpu_at(), 0x8, events)
     assert node.nvml.events.settle(0)
     node.step(10)
     assert not node.nvml.events.settle(0)

@@ -19,9 +19,9 @@ GIB = 1024 * MIB
 
 def read(tmp_path: Path, reader, meter, shares, *processes):
     """Write the file of one container at time 0, and read it; its pod is ``uid-p`` of container main."""
-    one = pod("p", *processes)
-    one["containers"][0] |= {"meter": meter, "shares": shares}
-    bench = Bench(made(gpus=[gpu(count=2)], pods=[one]))
+    a_pod = pod("p", *processes)
+    a_pod["containers"][0] |= {"meter": meter, "shares": shares}
+    bench = Bench(made(gpus=[gpu(count=2)], pods=[a_pod]))
     SharingFiles(bench.scenario, tmp_path).step(present(bench.scenario, 0), bench.gpus)
     roots = Roots(
         **dict.fromkeys(Roots.__dataclass_fields__, tmp_path)
@@ -31,22 +31,19 @@ def read(tmp_path: Path, reader, meter, shares, *processes):
             "vgpu_manager": tmp_path / "etc/vgpu-manager",
         }
     )
-    found = reader(roots)
-    assert found.problems == ()
-    (file,) = found.containers
+    files = reader(roots)
+    assert files.problems == ()
+    (file,) = files.containers
     assert (file.pod_uid, file.container) == (
         bench.scenario.pods[0].uid,
         bench.scenario.pods[0].containers[0].name,
     )
-    return file, [each.uuid for each in bench.scenario.gpus]
+    return file, [board.uuid for board in bench.scenario.gpus]
 
 
 @pytest.mark.parametrize("layout", [layout.name for layout in LAYOUTS])
-def test_caches_of_hami_are_what_its_library_writes(layout, tmp_path):
-    """In every layout: limits of the share, and what processes use, by their pids.
-
-    Only the later ones have the load of idle processes.
-    """
+def test_caches_of_hami_have_limits_and_use_by_pid_in_every_layout(layout, tmp_path):
+    """Only later layouts have the load of idle processes."""
     share = {"device": "{gpu:1}", "memory": "2 GiB", "cores": 40}
     busy = {"pid": 77, "device": "{gpu:1}", "memory": "1 GiB", "load": {"high": 30}}
     idle = {"pid": 78, "device": "{gpu:1}", "memory": "300 MiB"}
@@ -65,19 +62,18 @@ def test_caches_of_hami_are_what_its_library_writes(layout, tmp_path):
     assert file.pids == (77, 78)
 
 
-def test_limits_in_a_cache_stand_in_the_order_of_the_shares(tmp_path):
-    """Devices are in the driver's order, so that different limits cannot be assigned to them."""
+def test_devices_in_a_cache_are_in_the_drivers_order_without_limits_that_differ(tmp_path):
     shares = [{"device": "{gpu:1}", "memory": "2 GiB"}, {"device": "{gpu:0}", "memory": "1 GiB"}]
     process = {"pid": 77, "device": "{gpu:1}", "memory": "512 MiB"}
 
     file, uuids = read(tmp_path, read_hami, {"kind": "hami"}, shares, process)
 
-    told = [(each.device, each.memory_limit, each.memory_used) for each in file.devices]
-    assert told == [(uuids[0], None, 0), (uuids[1], None, 512 * MIB)]
+    devices = [(use.device, use.memory_limit, use.memory_used) for use in file.devices]
+    assert devices == [(uuids[0], None, 0), (uuids[1], None, 512 * MIB)]
 
 
-def test_files_of_vgpu_manager_are_what_its_plugin_writes(tmp_path):
-    """Each device has the place of its GPU; a policy of none does not limit compute."""
+def test_files_of_vgpu_manager_have_each_device_at_the_place_of_its_gpu(tmp_path):
+    """A policy of none does not limit compute."""
     share = {"device": "{gpu:1}", "memory": "2 GiB", "cores": 40}
     limited, uuids = read(tmp_path / "a", read_vgpu_manager, {"kind": "vgpu-manager"}, [share])
     meter = {"kind": "vgpu-manager", "layout": "none"}
@@ -87,8 +83,7 @@ def test_files_of_vgpu_manager_are_what_its_plugin_writes(tmp_path):
     assert free.devices == (DeviceUse(device=uuids[1], memory_limit=2 * GIB),)
 
 
-def test_files_of_npus_tell_what_the_meter_lists(tmp_path):
-    """NPUs are not simulated: their use is in the scenario."""
+def test_files_of_npus_have_the_use_that_the_scenario_lists(tmp_path):
     share = {"device": "npu-0", "memory": "8 GiB"}
     file, _ = read(tmp_path, read_vnpu, {"kind": "hami-vnpu", "layout": "1024,512"}, [share])
 

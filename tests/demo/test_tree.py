@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.present import present
-from exporter.demo.scenario import CgroupStyle, Scenario
+from exporter.demo.scenario import Scenario
 from exporter.demo.tree import OWN_CONTAINER_ID, Tree
 from exporter.workloads.places import read_running
 from tests.demo.making import made, pod
@@ -76,22 +76,19 @@ def stat(root: Path, pid: int) -> list[str]:
         ("relative", "guaranteed", f"/../../../kubepods-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope"),
     ],
 )
-def test_cgroups_are_spelled_as_on_real_nodes(tmp_path: Path, style: CgroupStyle, qos: str, expected: str):
-    """Each style has the path of its kubelet and runtime."""
+def test_cgroup_paths_are_those_of_the_kubelet_and_runtime(tmp_path, style, qos, expected):
     planted(made(cgroup=style, pods=[held(qos)]), tmp_path)
     assert cgroup(tmp_path, 4242) == f"0::{expected}"
 
 
-def test_the_first_cgroup_version_has_a_line_for_each_hierarchy(tmp_path: Path):
-    """On an old node every controller has the path, and the unified line is empty."""
+def test_cgroup_v1_has_a_line_for_each_hierarchy(tmp_path):
     planted(made(cgroup="cgroupfs-v1", pods=[held()]), tmp_path)
     lines = (tmp_path / "proc/4242/cgroup").read_text().splitlines()
     assert lines[0] == f"12:memory:/kubepods/burstable/pod{UID}/{CONTAINER}"
     assert lines[-1] == "0::/"
 
 
-def test_with_the_hosts_pids_the_first_process_is_systemd(tmp_path: Path):
-    """The first process is the host's, and host processes are in services."""
+def test_with_host_pids_pid_1_is_systemd(tmp_path):
     host = {"pid": 900, "device": "{gpu:0}", "command": "Xorg", "cgroup": "/system.slice/gdm.service"}
     planted(made(pods=[held()], host_processes=[host]), tmp_path)
     assert cgroup(tmp_path, 1) == "0::/init.scope"
@@ -108,15 +105,13 @@ def test_with_the_hosts_pids_the_first_process_is_systemd(tmp_path: Path):
     ]
 
 
-def test_seen_from_a_namespace_the_host_is_above(tmp_path: Path):
-    """The relative style shows the host's groups four levels up."""
+def test_from_a_cgroup_namespace_the_host_is_above(tmp_path):
     planted(made(cgroup="relative", pods=[held()]), tmp_path)
     assert cgroup(tmp_path, 1) == "0::/../../../../init.scope"
 
 
 @pytest.mark.parametrize("style", ["systemd", "relative"])
-def test_without_the_hosts_pids_there_is_only_the_exporter(tmp_path: Path, style: CgroupStyle):
-    """The first process is the exporter in its container, and no other exists."""
+def test_without_host_pids_there_is_only_the_exporter(tmp_path, style):
     planted(made(host_pid=False, cgroup=style, pods=[held()]), tmp_path)
     assert sorted(path.name for path in (tmp_path / "proc").iterdir()) == ["1", "stat", "uptime"]
     assert (OWN_CONTAINER_ID in cgroup(tmp_path, 1)) == (style == "systemd")
@@ -124,8 +119,8 @@ def test_without_the_hosts_pids_there_is_only_the_exporter(tmp_path: Path, style
         assert cgroup(tmp_path, 1) == "0::/"
 
 
-def test_the_files_of_a_process_agree(tmp_path: Path):
-    """Name, pid and start time are in the fields of proc(5), also with brackets in the name."""
+def test_the_files_of_a_process_agree(tmp_path):
+    """Also with brackets in the name."""
     planted(made(pods=[held()]), tmp_path)
     folder = tmp_path / "proc/4242"
     fields = stat(tmp_path, 4242)
@@ -139,23 +134,20 @@ def test_the_files_of_a_process_agree(tmp_path: Path):
     assert "btime 1700000000" in (tmp_path / "proc/stat").read_text()
 
 
-def test_the_clock_runs_with_the_scenario(tmp_path: Path):
-    """Uptime is in seconds of the machine."""
+def test_uptime_follows_the_scenario(tmp_path):
     scenario = made(pods=[held()])
     planted(scenario, tmp_path, t=6)
     assert float((tmp_path / "proc/uptime").read_text().split()[0]) == 5006
 
 
-def test_nothing_starts_before_the_machine(tmp_path: Path):
-    """On a machine that has just been started, old processes are as old as it."""
+def test_no_process_is_older_than_the_machine(tmp_path):
     tree = Tree(made(pods=[held()]), tmp_path, booted=0, uptime=30)
     tree.create()
     tree.step(present(made(pods=[held()]), 0))
     assert int(stat(tmp_path, 4242)[19]) == TICKS
 
 
-def test_pods_come_and_go(tmp_path: Path):
-    """The files of a deleted pod are removed; when it returns, it has a new start time."""
+def test_the_files_of_a_pod_are_removed_and_return_with_a_new_start_time(tmp_path):
     scenario = made(pods=[held()], faults=[{"kind": "pod_delete", "pod": "ml/p", "at": 10, "for": 20}])
     tree = planted(scenario, tmp_path)
     logs = tmp_path / "var/log/pods"
@@ -168,8 +160,8 @@ def test_pods_come_and_go(tmp_path: Path):
     assert (logs / f"ml_p_{UID}/main").is_dir()
 
 
-def test_a_process_that_is_started_again_is_younger(tmp_path: Path):
-    """A pid that is used again has another start time, in files that are replaced atomically."""
+def test_a_reused_pid_has_another_start_time(tmp_path):
+    """Its files are replaced atomically."""
     scenario = made(pods=[held()], faults=[{"kind": "process_exit", "pid": 4242, "at": 10, "for": 5}])
     tree = planted(scenario, tmp_path)
     tree.step(present(scenario, 12))
@@ -180,14 +172,13 @@ def test_a_process_that_is_started_again_is_younger(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("identity", "there"), [("pods_api", True), ("pod_logs", True), ("none", False)])
-def test_pod_logs_are_there_unless_nothing_names_pods(tmp_path: Path, identity: str, there: bool):
-    """A node has a log folder for each pod, but not in a scenario without a source of names."""
+def test_pod_logs_exist_unless_the_scenario_has_no_source_of_names(tmp_path, identity, there):
     planted(made(identity=identity, pods=[held()]), tmp_path)
     assert (tmp_path / f"var/log/pods/ml_p_{UID}/main").exists() == there
 
 
-def test_the_driver_leaves_its_version(tmp_path: Path):
-    """The kernel module's version is in sysfs, and missing without the module."""
+def test_the_version_of_the_kernel_module_is_in_sysfs(tmp_path):
+    """It is missing without the module."""
     planted(made(), tmp_path / "a")
     assert (tmp_path / "a/sys/module/nvidia/version").read_text() == "550.90.07\n"
     planted(made(node={"name": "n"}, gpus=[]), tmp_path / "b")
@@ -195,8 +186,8 @@ def test_the_driver_leaves_its_version(tmp_path: Path):
     assert (tmp_path / "b/sys/module").is_dir()
 
 
-def test_a_pod_has_a_sandbox_and_each_of_its_containers_a_process(tmp_path: Path):
-    """Containers without a GPU process run too, init containers have ended, sandboxes are called pause."""
+def test_a_pod_has_a_sandbox_and_each_of_its_containers_a_process(tmp_path):
+    """Containers without a GPU process run too, init containers have ended."""
     held_by = pod("a", {"memory": "1 GiB", "pid": 4242}, devices={"nvidia.com/gpu": ["{gpu:0}"]})
     held_by["containers"] += [{"name": "sidecar"}, {"name": "setup", "init": True}]
     planted(made(pods=[held_by]), tmp_path)

@@ -162,7 +162,7 @@ def _container(name: str, key: DeviceKey, **facts) -> ContainerRow:
 
 @pytest.fixture(scope="session")
 def container() -> Callable[..., ContainerRow]:
-    """Make the row of a container with every field known; keywords replace fields."""
+    """Return a function for the row of a container with every field known; keywords replace fields."""
     return _container
 
 
@@ -260,11 +260,11 @@ def parse() -> Callable[[bytes, Format], dict]:
     def read(page: bytes, fmt: Format) -> dict:
         families = (parse_openmetrics if fmt.openmetrics else parse_text)(page.decode())
         samples = [sample for family in families for sample in family.samples]
-        found = {
+        values = {
             (_printed(sample.name), tuple(sorted(sample.labels.items()))): sample.value for sample in samples
         }
-        assert len(found) == len(samples)
-        return found
+        assert len(values) == len(samples)
+        return values
 
     return read
 

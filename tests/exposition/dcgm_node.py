@@ -202,10 +202,10 @@ def _xid(device: str, xid: int, count: int, ago: float, mig: str = "") -> EventC
 
 
 def _event(device: str, xid: int, ago: float, mig: str = "") -> EventRow:
-    found = DeviceEvent(
+    event = DeviceEvent(
         at=NOW - ago, uuid=f"GPU-{device}", kind="xid", mig_uuid=mig and f"MIG-{mig}", xid=xid
     )
-    return EventRow(event=found)
+    return EventRow(event=event)
 
 
 WHOLE = _gpu(

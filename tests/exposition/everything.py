@@ -7,108 +7,42 @@ from exporter.model import (
     Bar1,
     C2c,
     Cost,
-    Ecc,
     EncoderSessions,
     EventCount,
     Fabric,
-    License,
     Memory,
-    Nvlink,
-    PcieLink,
     PeerLink,
-    Profile,
-    Repairs,
     Topology,
     VgpuReading,
 )
+from tests.exposition.dcgm_node import EVERYTHING, NOW
+from tests.exposition.dcgm_node import PROFILE as WITHOUT_ENGINES
 
-NOW = 1_700_000_000.0
+PROFILE = replace(WITHOUT_ENGINES, engines={"encoder": 0.1, "decoder": 0.2, "jpeg": 0.3, "ofa": 0.4})
 
-PROFILE = Profile(
-    source="gpm",
-    active={
-        "graphics_engine": 0.5,
-        "sm": 0.4,
-        "sm_occupancy": 0.3,
-        "tensor": 0.2,
-        "tensor_dfma": 0.01,
-        "tensor_hmma": 0.15,
-        "tensor_dmma": 0.02,
-        "tensor_imma": 0.03,
-        "dram": 0.25,
-        "fp64": 0.04,
-        "fp32": 0.05,
-        "fp16": 0.06,
-        "integer": 0.07,
-    },
-    engines={"encoder": 0.1, "decoder": 0.2, "jpeg": 0.3, "ofa": 0.4},
-    rates={
-        "pcie_transmit": 1e6,
-        "pcie_receive": 2e6,
-        "nvlink_transmit": 3e6,
-        "nvlink_receive": 4e6,
-    },
-    cycles={
-        "sm_elapsed": 1000,
-        "sm_active": 500,
-        "mma": 90,
-        "dmma": 10,
-        "hmma": 20,
-        "imma": 30,
-        "dfma": 40,
-        "integer": 50,
-        "fp64": 60,
-        "fp32": 70,
-        "fp16": 80,
-    },
-    bytes_total={"pcie_transmit": 111, "pcie_receive": 222},
-)
+# What the rows of GPUs in tests set by themselves.
+_OF_ROWS = {
+    *("memory", "utilization_percent", "memory_copy_percent", "power_milliwatts", "energy_millijoules"),
+    *("temperature_celsius", "memory_temperature_celsius", "clocks_megahertz", "fan_percent"),
+    *("pcie_replays", "compute_mode", "mig_enabled"),
+}
 
-READINGS: dict[str, Any] = {
-    "bar1": Bar1(total=256 << 20, used=3 << 20),
-    "engine_percent": {"encoder": 11, "decoder": 12, "jpeg": 13, "ofa": 14},
+# The readings that DCGM's names print, and all others.
+READINGS: dict[str, Any] = {name: value for name, value in EVERYTHING.items() if name not in _OF_ROWS} | {
     "encoder_sessions": EncoderSessions(count=2, average_fps=60, average_latency_microseconds=1500),
     "profiling": PROFILE,
-    "power_parts_milliwatts": {"average": 60_000, "instant": 62_000, "module": 90_000, "memory": 9_000},
-    "power_limits_milliwatts": {
-        "enforced": 400_000,
-        "configured": 390_000,
-        "default": 400_000,
-        "min": 100_000,
-        "max": 450_000,
-    },
     "temperature_margin_celsius": 31,
-    "temperature_limits_celsius": {"shutdown": -8, "slowdown": -2, "memory": 0, "gpu": 0},
-    "temperature_thresholds_celsius": {"shutdown": 92, "slowdown": 89, "memory": 95, "gpu": 85},
-    "clocks_max_megahertz": {"sm": 1980, "memory": 2619, "graphics": 1980, "video": 1545},
-    "clocks_application_megahertz": {"sm": 1410, "memory": 1215},
-    "clock_events": 0x4 | 0x20,
-    "violations_nanoseconds": {
-        "power": 1_500_000_000,
-        "thermal": 2_000_000_000,
-        "sync_boost": 1,
-        "board_limit": 2,
-        "low_utilization": 3,
-        "reliability": 4,
-        "application_clocks": 5,
-        "base_clocks": 6,
-        "software_thermal": 7,
-        "hardware_thermal": 8,
-        "power_brake": 9,
-    },
-    "pcie_link": PcieLink(generation=4, width=16, max_generation=5, max_width=16),
-    "pcie_throughput": {"pcie_transmit": 1024, "pcie_receive": 2048},
     "traffic_bytes": {
         "pcie_transmit": 10,
         "pcie_receive": 20,
         "nvlink_transmit": 30,
         "nvlink_receive": 40,
     },
-    "nvlink": Nvlink(
+    "nvlink": replace(
+        EVERYTHING["nvlink"],
         links=12,
         active=11,
         megabytes_per_second=25_000,
-        errors={"crc_flit": 1, "crc_data": 2, "replay": 3, "recovery": 4},
         packet_errors={"malformed": 1, "symbol": 2},
         recoveries={"successful": 3, "failed": 0},
         bit_error_ratios={"effective": 0.0, "symbol": 1.2e-07},
@@ -129,52 +63,13 @@ READINGS: dict[str, Any] = {
     ),
     "protected_memory": Memory(total=8 << 30, used=3 << 30, free=5 << 30),
     "mig_pending": True,
-    "ecc": Ecc(
-        enabled=True,
-        pending=True,
-        errors={
-            ("corrected", "volatile"): 1,
-            ("uncorrected", "volatile"): 2,
-            ("corrected", "aggregate"): 3,
-            ("uncorrected", "aggregate"): 4,
-        },
-        by_location={
-            (severity, scope, location): place
-            for severity in ("corrected", "uncorrected")
-            for scope in ("volatile", "aggregate")
-            for place, location in enumerate(
-                (
-                    "l1_cache",
-                    "l2_cache",
-                    "dram",
-                    "register_file",
-                    "texture_memory",
-                    "sram",
-                    "cbu",
-                    "shared_memory",
-                )
-            )
-        },
-    ),
-    "repairs": Repairs(
-        remapped_rows={"corrected": 1, "uncorrected": 2},
-        row_remap_pending=True,
-        row_remap_failure=False,
-        row_banks={"max": 600, "high": 30, "partial": 8, "low": 2, "none": 0},
-        retired_pages={"single_bit": 5, "double_bit": 6},
-        retired_pages_pending=True,
-        channel_repair_pending=False,
-        tpc_repair_pending=True,
-    ),
+    "ecc": replace(EVERYTHING["ecc"], pending=True),
+    "repairs": replace(EVERYTHING["repairs"], channel_repair_pending=False, tpc_repair_pending=True),
     "recovery_action": "reset",
-    "performance_state": 2,
-    "persistence": True,
     "accounting": False,
     "display_active": False,
     "virtualization": "vgpu_host",
-    "license": License(
-        product="NVIDIA RTX Virtual Workstation", licensed=True, state="licensed", expires=NOW
-    ),
+    "license": replace(EVERYTHING["license"], state="licensed", expires=NOW),
     "vgpus": (
         VgpuReading(
             uuid="vgpu-1",
@@ -198,7 +93,7 @@ READINGS: dict[str, Any] = {
     ),
 }
 
-# Where the driver counts no traffic, a meter's rates are all there is.
+# Rates are printed only without counters.
 WITHOUT_COUNTERS: dict[str, Any] = {"traffic_bytes": {}, "profiling": replace(PROFILE, bytes_total={})}
 
 MIG_READINGS: dict[str, Any] = {

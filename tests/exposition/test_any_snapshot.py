@@ -1,9 +1,8 @@
-"""Any values of the rows give output that its reader can parse."""
+"""Output for any values of the rows can be parsed."""
 
 import json
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.exposition import Exposition, Format
@@ -86,18 +85,13 @@ SNAPSHOT = st.builds(
 )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
+@settings(max_examples=60)
 @given(snapshot=SNAPSHOT)
-def test_every_page_parses_and_has_no_series_twice(parse, fmt, snapshot) -> None:
-    """The parser reads any page; the reader of these tests refuses a duplicate series."""
-    assert parse(Exposition().page(snapshot).body(fmt), fmt)
-
-
-@pytest.mark.slow
-@given(snapshot=SNAPSHOT)
-def test_every_twin_can_be_sent(snapshot) -> None:
-    """JSON is strict JSON, and CSV and text can be encoded, for any row."""
+def test_every_page_parses_without_duplicates_and_json_csv_and_text_can_be_sent(parse, snapshot) -> None:
+    """The parser of these tests refuses a duplicate series, and JSON is strict."""
+    page = Exposition().page(snapshot)
+    for fmt in (Format.TEXT, Format.OPENMETRICS):
+        assert parse(page.body(fmt), fmt)
     assert json.dumps(snapshot_json(snapshot), allow_nan=False)
     assert snapshot_csv(snapshot).encode()
     assert snapshot_text(snapshot).encode()

@@ -1,7 +1,7 @@
-"""What public dashboards and rules ask of dcgm-exporter, this exporter answers.
+"""Public dashboards and rules for dcgm-exporter find their series here.
 
-``dcgm_dashboards.json`` holds their expressions. Labels that Prometheus or its configuration adds are left
-to them: ``instance``, and the ``exported_`` before the pod labels of a target that has its own.
+``dcgm_dashboards.json`` holds their expressions. Prometheus or its configuration adds ``instance``, and
+``exported_`` before the pod labels of a target with its own.
 """
 
 import json
@@ -17,12 +17,8 @@ from exporter.metrics.selection import Selection
 from tests.exposition.dcgm_node import NODE
 
 DASHBOARDS = json.loads(Path(__file__).with_name("dcgm_dashboards.json").read_text(encoding="utf-8"))
-EXPRESSIONS = [
-    pytest.param(expression, id=f"{number}-{expression}")
-    for number, dashboard in enumerate(DASHBOARDS)
-    for expression in dashboard["expressions"]
-]
-# dcgm-exporter's own dashboard groups by this one, which the exporter writes in capital letters.
+EXPRESSIONS = sorted({expression for dashboard in DASHBOARDS for expression in dashboard["expressions"]})
+# dcgm-exporter's own dashboard groups by it, while dcgm-exporter prints UUID.
 MISSPELT = {"uuid"}
 SELECTOR = re.compile(r"\b((?:DCGM|dcgm)_\w+)(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
@@ -62,11 +58,11 @@ def _series(snapshot) -> dict[str, list[dict[str, str]]]:
 def _matches(labels: dict[str, str], matcher: tuple[str, str, str]) -> bool:
     """Return whether Prometheus would select a series; a dashboard variable matches any value."""
     label, operator, value = matcher
-    found = labels.get(label, "")
+    present = labels.get(label, "")
     if value.startswith("$"):
-        return bool(found)
-    same = found == value if operator in {"=", "!="} else re.fullmatch(value, found) is not None
-    return same == (operator in {"=", "=~"})
+        return bool(present)
+    equal = present == value if operator in {"=", "!="} else re.fullmatch(value, present) is not None
+    return equal == (operator in {"=", "=~"})
 
 
 @pytest.fixture(scope="module")
@@ -75,32 +71,34 @@ def series() -> dict[str, list[dict[str, str]]]:
     return _series(NODE)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_every_selector_finds_series(series, expression) -> None:
-    """Each name is on the page, with series that its matchers take."""
-    selectors = list(_selectors(expression))
+def test_every_selector_finds_series(series) -> None:
+    """Each name is on the page, with series that its matchers select."""
+    for expression in EXPRESSIONS:
+        selectors = list(_selectors(expression))
+        assert selectors, expression
+        for name, matchers in selectors:
+            candidates = series.get(name, [])
+            assert any(all(_matches(labels, matcher) for matcher in matchers) for labels in candidates), (
+                expression,
+                name,
+            )
 
-    assert selectors
-    for name, matchers in selectors:
-        assert any(all(_matches(labels, each) for each in matchers) for labels in series.get(name, [])), name
 
-
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_series_can_be_grouped_as_they_are(series, expression) -> None:
-    """Every label that an expression groups by is on a series that it selects.
-
-    Those of an instance may be missing: what belongs to a whole GPU is printed once, and is one group.
-    """
-    labels = {
-        label for selector in _selectors(expression) for found in series[selector.name] for label in found
-    }
-    grouped = [
-        label.strip().removeprefix("exported_")
-        for labels_text in GROUPING.findall(expression)
-        for label in labels_text.split(",")
-    ]
-
-    assert set(grouped) <= labels | {"GPU_I_ID", "GPU_I_PROFILE"} | MISSPELT
+def test_series_have_every_label_that_an_expression_groups_by(series) -> None:
+    """Those of an instance may be missing: a series of a whole GPU is printed once, and is one group."""
+    for expression in EXPRESSIONS:
+        labels = {
+            label
+            for selector in _selectors(expression)
+            for present in series[selector.name]
+            for label in present
+        }
+        grouped = {
+            label.strip().removeprefix("exported_")
+            for group in GROUPING.findall(expression)
+            for label in group.split(",")
+        }
+        assert grouped <= labels | {"GPU_I_ID", "GPU_I_PROFILE"} | MISSPELT, expression
 
 
 @pytest.mark.parametrize(
@@ -112,6 +110,6 @@ def test_series_can_be_grouped_as_they_are(series, expression) -> None:
         ("dcgm_fb_used", "dcgm_fb_free"),
     ],
 )
-def test_two_fields_can_be_calculated_with(series, one, other) -> None:
-    """Fields of one group have the same labels on every device, so that one can be divided by the other."""
+def test_fields_of_one_group_have_the_same_labels(series, one, other) -> None:
+    """One can be divided by the other."""
     assert series[one] == series[other]

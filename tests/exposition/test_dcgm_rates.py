@@ -9,7 +9,7 @@ from exporter.poll.several_readings import NvlinkRates, nvlink_bytes_per_second
 
 
 def gpu(at: float, sent: int | None, received: int | None, *, uuid: str = "GPU-a") -> GpuReading:
-    """Make a reading at a moment of the monotonic clock."""
+    """Return a reading at a time of the monotonic clock."""
     traffic = {"nvlink_transmit": sent, "nvlink_receive": received}
     return GpuReading(
         identity=GpuIdentity(uuid=uuid, index=0),
@@ -32,12 +32,11 @@ def gpu(at: float, sent: int | None, received: int | None, *, uuid: str = "GPU-a
     ids=["both directions", "idle", "no time", "sent fell", "received fell", "new counter", "lost counter"],
 )
 def test_a_rate_is_the_difference_of_both_directions_over_the_time(before, now, rate) -> None:
-    """A counter that is missing or fell has no rate; one that did not change has an observed rate of zero."""
+    """A missing counter or one that fell has no rate; an unchanged one has a rate of zero."""
     assert nvlink_bytes_per_second(before, now) == rate
 
 
-def test_rates_follow_the_sweeps() -> None:
-    """The first sweep has none; one that was not read again keeps its rate; a gap is averaged over."""
+def test_a_rate_is_kept_until_the_next_reading_and_averaged_over_a_gap() -> None:
     rates = NvlinkRates()
 
     assert rates.advance([gpu(10, 0, 0)]) == {}
@@ -46,8 +45,8 @@ def test_rates_follow_the_sweeps() -> None:
     assert rates.advance([gpu(40, 700, 0)]) == {"GPU-a": 30.0}
 
 
-def test_a_gpu_that_is_lost_or_gone_starts_anew() -> None:
-    """Nothing is known of the time in between, and other GPUs keep their rates."""
+def test_a_gpu_that_was_lost_has_no_rate_over_the_gap() -> None:
+    """Other GPUs keep their rates."""
     rates = NvlinkRates()
     rates.advance([gpu(10, 0, 0), gpu(10, 0, 0, uuid="GPU-b")])
 

@@ -1,11 +1,11 @@
-"""Under DCGM's names, too, what is not known is absent, and never a 0 or a sentinel."""
+"""Under DCGM's names, too, an unknown value is absent, and never a 0 or a sentinel."""
 
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.exposition import Exposition, Format
@@ -61,33 +61,29 @@ def _one(reading: GpuReading | None, **facts: Any) -> Snapshot:
 
 
 @pytest.mark.parametrize("facts", HOLLOW.values(), ids=HOLLOW)
-def test_a_gpu_that_says_nothing_has_no_series(facts) -> None:
-    """Neither an empty reading nor one of empty parts makes a number; only the model is named."""
-    found = _samples(_one(GpuReading(identity=IDENTITY, **facts)))
+def test_a_gpu_without_known_values_has_no_series_but_its_model(facts) -> None:
+    assert _samples(_one(GpuReading(identity=IDENTITY, **facts))) == {
+        'dcgm_gpu_info{gpu="0",uuid="GPU-x"}': "1"
+    }
 
-    assert found == {'dcgm_gpu_info{gpu="0",uuid="GPU-x"}': "1"}
 
-
-def test_an_instance_that_says_nothing_has_no_series() -> None:
-    """A MIG device of which nothing is known is not on the page."""
+def test_a_mig_device_without_known_values_has_no_series() -> None:
     mig = MigRow(device=DeviceKey("GPU-x", "MIG-x"), reading=MigReading(uuid="MIG-x", gi=1, ci=0))
 
-    found = _samples(replace(_one(GpuReading(identity=IDENTITY)), migs=(mig,)))
+    samples = _samples(replace(_one(GpuReading(identity=IDENTITY)), migs=(mig,)))
 
-    assert not [labels for labels in found if "GPU_I_ID" in labels]
+    assert not [labels for labels in samples if "GPU_I_ID" in labels]
 
 
-@pytest.mark.parametrize("family", [*DCGM, *LEGACY], ids=lambda family: family.name)
-def test_no_row_makes_a_number_of_nothing(family) -> None:
-    """Asked of a GPU without a reading, every row answers that it does not know."""
-    [entity] = {"dcgm": entities("Hostname"), "dcgm_legacy": legacy_entities}[family.level](_one(None))
-    known = family.value(entity.row) if isinstance(family, Family) else list(family.samples(entity.row))
-
-    assert known in (None, []) or family.name == "dcgm_gpu_info"
+def test_no_family_has_a_value_for_a_gpu_without_a_reading() -> None:
+    for family in (*DCGM, *LEGACY):
+        [entity] = {"dcgm": entities("Hostname"), "dcgm_legacy": legacy_entities}[family.level](_one(None))
+        value = family.value(entity.row) if isinstance(family, Family) else list(family.samples(entity.row))
+        assert value in (None, []) or family.name == "dcgm_gpu_info", family.name
 
 
 def _knock_out(value: Any, draw: Any) -> Any:
-    """Forget some of what a reading knows: fields become None, mappings lose keys."""
+    """Return a part of a reading with less in it: fields become None, mappings lose keys."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if draw(st.booleans())}
     if is_dataclass(value) and not isinstance(value, (Memory, Bar1)):
@@ -103,11 +99,10 @@ def _knock_out(value: Any, draw: Any) -> Any:
     return None
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(data=st.data())
-def test_forgetting_takes_series_away_and_changes_none(data) -> None:
-    """Whatever part of a reading is missing, the other numbers stay as they are and no new one appears."""
-    before = _samples(replace(NODE, gpus=(WHOLE,), migs=()))
+def test_a_missing_part_of_a_reading_removes_its_series_and_changes_no_other(data) -> None:
+    complete = _samples(replace(NODE, gpus=(WHOLE,), migs=()))
     kept = {
         name: EVERYTHING[name]
         if data.draw(st.booleans(), label=name)
@@ -118,4 +113,4 @@ def test_forgetting_takes_series_away_and_changes_none(data) -> None:
 
     after = _samples(replace(NODE, gpus=(replace(WHOLE, reading=reading),), migs=()))
 
-    assert after.items() <= before.items()
+    assert after.items() <= complete.items()

@@ -9,13 +9,13 @@ from exporter.metrics.dcgm import DCGM, LEGACY
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-def test_the_committed_page_is_in_step() -> None:
-    """docs/metrics.md is made from the tables; ``gpuslice-exporter metrics > docs/metrics.md`` updates it."""
+def test_the_committed_page_is_generated_from_the_tables() -> None:
+    """Update it with ``gpuslice-exporter metrics > docs/metrics.md``."""
     assert metrics_markdown() == PAGE.read_text(encoding="utf-8")
 
 
-def test_every_series_is_on_the_page() -> None:
-    """Each family is on the page once, with its help text and the GPUs and modes that have it."""
+def test_every_family_is_on_the_page_once() -> None:
+    """With its help text, and the GPUs and modes that have it."""
     lines = metrics_markdown().splitlines()
 
     for family in (*FAMILIES, *DCGM, *LEGACY):

@@ -19,16 +19,15 @@ def count(xid: int | None, number: int = 1, mig: str = "", kind: str = "xid") ->
 
 def samples(family, *events: EventCount, row: GpuRow = ROW) -> dict:
     """Return the samples of a family; none is a duplicate."""
-    found = list(family.samples(replace(row, events=events)))
-    assert len(found) == len(dict(found))
-    return dict(found)
+    counts = list(family.samples(replace(row, events=events)))
+    assert len(counts) == len(dict(counts))
+    return dict(counts)
 
 
 def test_errors_are_counted_by_code_and_instance() -> None:
-    """Each code is a series of its own, for the whole GPU and for each of its MIG devices."""
-    found = samples(ERRORS, count(31, 2), count(31, 3, mig="MIG-1"), count(79))
+    counts = samples(ERRORS, count(31, 2), count(31, 3, mig="MIG-1"), count(79))
 
-    assert {labels: value for labels, value in found.items() if value} == {
+    assert {labels: value for labels, value in counts.items() if value} == {
         ("", "31", "application"): 2,
         ("MIG-1", "31", "application"): 3,
         ("", "79", "reboot"): 1,
@@ -36,19 +35,17 @@ def test_errors_are_counted_by_code_and_instance() -> None:
 
 
 def test_a_watched_gpu_has_a_total_that_starts_at_zero() -> None:
-    """Of single codes nothing is said before their first error: there are hundreds."""
+    """A single code has no series before its first error: there are hundreds."""
     assert TOTAL.value(ROW) == 0
     assert samples(ERRORS) == {}
 
 
 def test_the_total_has_the_errors_of_all_codes_and_of_mig_devices() -> None:
-    """It is one series for each GPU, so that no sum counts an error twice."""
     events = (count(31, 2), count(94, 3, mig="MIG-1"), count(None, 5, kind="mig_config"))
     assert TOTAL.value(replace(ROW, events=events)) == 5
 
 
-def test_of_a_gpu_that_is_not_watched_nothing_is_claimed() -> None:
-    """What occurred stays counted; that nothing else did is not known."""
+def test_an_unwatched_gpu_has_no_zero_of_errors_but_keeps_counted_ones() -> None:
     row = replace(ROW, watched=False)
 
     assert TOTAL.value(row) is None
@@ -57,8 +54,7 @@ def test_of_a_gpu_that_is_not_watched_nothing_is_claimed() -> None:
     assert WATCHED.value(ROW) == 1
 
 
-def test_the_time_of_the_last_error_has_no_zero() -> None:
-    """Only what occurred has a time."""
+def test_only_errors_that_occurred_have_a_time() -> None:
     assert samples(TIMES) == {}
     assert samples(TIMES, count(48, 5), count(94, mig="MIG-1")) == {
         ("", "48", "reset"): 105.0,
@@ -66,8 +62,7 @@ def test_the_time_of_the_last_error_has_no_zero() -> None:
     }
 
 
-def test_other_events_are_counted_by_their_word() -> None:
-    """Events without a code are in the other family, and XIDs are not."""
+def test_events_without_a_code_are_counted_by_kind_in_a_family_of_their_own() -> None:
     events = (count(48), count(None, 4, kind="double_bit_ecc"), count(None, 1, kind="mig_config"))
 
     assert samples(EVENTS, *events) == {("double_bit_ecc",): 4, ("mig_config",): 1}
@@ -76,7 +71,7 @@ def test_other_events_are_counted_by_their_word() -> None:
 
 @pytest.mark.parametrize("reading", [None, GpuReading(identity=IDENTITY, up=False)])
 def test_a_lost_gpu_keeps_its_events(reading) -> None:
-    """The event that a GPU fell off the bus is still printed after it did."""
+    """The XID of a GPU that fell off the bus is printed after it did."""
     row = replace(ROW, reading=reading, watched=False)
 
     assert samples(ERRORS, count(79), row=row) == {("", "79", "reboot"): 1}

@@ -1,4 +1,4 @@
-"""The JSON and CSV twins: names from the table, null and empty for what is not known."""
+"""A snapshot as JSON and CSV: names from the table, null and empty for unknown values."""
 
 import csv
 import io
@@ -27,20 +27,19 @@ def _rows(text: str) -> list[dict[str, str]]:
 
 def test_json_has_every_family_under_its_name(full) -> None:
     """Each family is a field of the records of its level, info series as their labels."""
-    found = snapshot_json(full)
+    document = snapshot_json(full)
 
     for family in FAMILIES:
-        record = found["node"] if family.level == "node" else found[LISTS[family.level]][0]
+        record = document["node"] if family.level == "node" else document[LISTS[family.level]][0]
         listed = isinstance(family, Family) or family.several
         names = family.labels if family.type == "info" and not listed else [field_name(family)]
         assert set(names) <= set(record)
 
 
-def test_json_values_are_those_of_the_page(full) -> None:
-    """Numbers are in base units, identity is text, and families with labels are objects."""
-    found = snapshot_json(full)
+def test_json_has_base_units_text_identities_and_objects_by_label(full) -> None:
+    document = snapshot_json(full)
 
-    gpu, container = found["gpus"][0], found["containers"][2]
+    gpu, container = document["gpus"][0], document["containers"][2]
     assert (gpu["uuid"], gpu["gpu"], gpu["model"]) == ("GPU-shared", "0", "NVIDIA A100-SXM4-40GB")
     assert gpu["clock_hertz"] == {"sm": 1_410_000_000, "memory": 1_215_000_000, "video": 1_545_000_000}
     assert gpu["peer"][0] == {"peer_uuid": "GPU-peer", "link": "NV12", "pcie": "NODE"}
@@ -48,13 +47,13 @@ def test_json_values_are_those_of_the_page(full) -> None:
     assert gpu["utilization_ratio"] == 0.37
     assert (container["pod"], container["mig_uuid"], container["slices"]) == ("train-0", "MIG-a", 1)
     assert container["isolation"] == "hard"
-    assert found["node"]["nvml_errors_total"][""] == {"nvmlInit": {"Timeout": 1}}
-    assert found["collectors"][1]["message"].startswith("The kubelet did not answer")
-    assert found["collectors"][1]["errors_total"] == {"timeout": 3}
+    assert document["node"]["nvml_errors_total"][""] == {"nvmlInit": {"Timeout": 1}}
+    assert document["collectors"][1]["message"].startswith("The kubelet did not answer")
+    assert document["collectors"][1]["errors_total"] == {"timeout": 3}
 
 
-def test_json_has_the_processes_with_whose_they_are(full) -> None:
-    """A process has its container, a process of the host has none; an unknown value is null."""
+def test_json_has_processes_with_their_containers(full) -> None:
+    """A process of the host has none; an unknown value is null."""
     rows = (
         ProcessRow(
             device=DeviceKey("GPU-a", "MIG-a"),
@@ -68,10 +67,10 @@ def test_json_has_the_processes_with_whose_they_are(full) -> None:
         ),
         ProcessRow(device=DeviceKey("GPU-a"), pid=9, place="host"),
     )
-    found = snapshot_json(replace(full, processes=rows, processes_left_out=3))
+    document = snapshot_json(replace(full, processes=rows, processes_left_out=3))
 
-    assert found["processes_left_out"] == 3
-    assert found["processes"] == [
+    assert document["processes_left_out"] == 3
+    assert document["processes"] == [
         {
             "uuid": "GPU-a",
             "mig_uuid": "MIG-a",
@@ -85,14 +84,14 @@ def test_json_has_the_processes_with_whose_they_are(full) -> None:
             "memory_used_bytes": 1 << 30,
             "compute_used_ratio": 0.25,
         },
-        dict.fromkeys(found["processes"][0]) | {"uuid": "GPU-a", "pid": 9, "kinds": [], "place": "host"},
+        dict.fromkeys(document["processes"][0]) | {"uuid": "GPU-a", "pid": 9, "kinds": [], "place": "host"},
     ]
-    assert "\x1b" not in json.dumps(found)
+    assert "\x1b" not in json.dumps(document)
 
 
-def test_json_has_null_for_what_is_not_known(bare) -> None:
-    """Every plain value of a node about which nothing is known is null, or observed; none is missing."""
-    found = snapshot_json(bare)
+def test_json_has_null_for_every_unknown_value(bare) -> None:
+    """None of them is missing."""
+    document = snapshot_json(bare)
 
     observed = {
         "process_attribution_available",
@@ -105,15 +104,14 @@ def test_json_has_null_for_what_is_not_known(bare) -> None:
     }
     for family in FAMILIES:
         if isinstance(family, Family) and field_name(family) not in observed and family.level != "pod":
-            record = found["node"] if family.level == "node" else found[LISTS[family.level]][0]
+            record = document["node"] if family.level == "node" else document[LISTS[family.level]][0]
             assert record[field_name(family)] is None
-    assert found["gpus"][0]["serial"] is None
-    assert found["gpus"][0]["compute_mode"] is None
-    assert found["gpus"][0]["mig_compute_slices"] == {"used": None, "free": None}
+    assert document["gpus"][0]["serial"] is None
+    assert document["gpus"][0]["compute_mode"] is None
+    assert document["gpus"][0]["mig_compute_slices"] == {"used": None, "free": None}
 
 
-def test_json_has_events_with_those_whom_they_hit(full) -> None:
-    """An XID has its meaning, the action, and the containers that held the device at that moment."""
+def test_json_has_events_with_their_meaning_and_the_containers_of_that_moment(full) -> None:
     event = DeviceEvent(at=5.0, uuid="GPU-mig", mig_uuid="MIG-a", kind="xid", xid=31)
     other = DeviceEvent(at=6.0, uuid="GPU-mig", kind="mig_config")
     rows = (EventRow(event=event, holders=(ContainerRef("ml", "train-0", "main"),)), EventRow(event=other))
@@ -132,8 +130,7 @@ def test_json_has_events_with_those_whom_they_hit(full) -> None:
     )
 
 
-def test_json_is_json(full, container) -> None:
-    """A number that JSON does not have (NaN, infinities) is null, and any name can be written."""
+def test_json_has_null_for_nan_and_infinity_and_takes_any_name(full, container) -> None:
     row = replace(
         container("x", full.containers[0].device), compute_used=float("nan"), compute_entitled=float("inf")
     )
@@ -148,7 +145,6 @@ def test_json_is_json(full, container) -> None:
 
 
 def test_csv_has_a_column_for_every_family_of_containers(full) -> None:
-    """The header names labels, info labels and families; rows follow in order."""
     rows = _rows(snapshot_csv(full))
 
     assert [row["pod"] for row in rows] == ["nb-anna", "nb-li", "train-0"]
@@ -162,8 +158,7 @@ def test_csv_has_a_column_for_every_family_of_containers(full) -> None:
     assert rows[2]["mig_uuid"] == "MIG-a"
 
 
-def test_csv_without_containers_is_its_header(full, bare) -> None:
-    """A node without containers still has the columns, and unknown cells are empty."""
+def test_csv_without_containers_is_its_header_and_unknown_cells_are_empty(full, bare) -> None:
     header = snapshot_csv(full).splitlines()[0]
 
     assert [header] == snapshot_csv(replace(full, containers=())).splitlines()
@@ -171,8 +166,8 @@ def test_csv_without_containers_is_its_header(full, bare) -> None:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@cmd", "\tx", "\rx"])
-def test_csv_is_not_run_by_a_spreadsheet(full, container, name) -> None:
-    """Text that begins like a formula begins with an apostrophe instead; numbers stay numbers."""
+def test_csv_has_no_formulas_for_a_spreadsheet(full, container, name) -> None:
+    """Text that begins like a formula gets an apostrophe; numbers stay numbers."""
     row = replace(
         container("x", full.containers[0].device), holder=ContainerRef("ml", name, "c"), compute_used=-0.5
     )
@@ -183,8 +178,7 @@ def test_csv_is_not_run_by_a_spreadsheet(full, container, name) -> None:
     assert read["compute_used_ratio"] == "-0.5"
 
 
-def test_csv_quotes_what_would_break_a_row(full, container) -> None:
-    """Commas, quotes and newlines in names stay inside their cell; undecodable bytes are replaced."""
+def test_csv_quotes_separators_and_replaces_undecodable_bytes(full, container) -> None:
     row = replace(container("x", full.containers[0].device), holder=ContainerRef('a,"b', "c\nd", "e\udc80"))
 
     text = snapshot_csv(replace(full, containers=(row,)))

@@ -52,12 +52,11 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,imag
     ],
 )
 def test_the_format_is_what_the_client_prefers(accept, fmt) -> None:
-    """OpenMetrics is for clients that want it more than any plain text; all others read text 0.0.4."""
+    """OpenMetrics is for clients that prefer it to any plain text; all others get text 0.0.4."""
     assert fmt is choose_format(accept)
 
 
-def test_content_types() -> None:
-    """Each format has the content type that Prometheus knows it by."""
+def test_each_format_has_the_content_type_of_prometheus() -> None:
     assert TEXT.content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert OPENMETRICS.content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert OLD.content_type == "application/openmetrics-text; version=0.0.1; charset=utf-8"
@@ -82,13 +81,12 @@ def test_content_types() -> None:
         ("gzipped", False),
     ],
 )
-def test_gzip_is_sent_only_where_it_is_taken(accept_encoding, accepted) -> None:
-    """An encoding counts as taken unless its quality is 0; no header means no encoding."""
+def test_gzip_is_sent_only_to_clients_that_accept_it(accept_encoding, accepted) -> None:
+    """An encoding is accepted unless its quality is 0; no header means no encoding."""
     assert accepted is accepts_gzip(accept_encoding)
 
 
 @given(header=st.text(max_size=200) | st.text("*/,;=q01.tex plain", max_size=60))
-def test_any_header_gets_an_answer(header) -> None:
-    """No header, however broken, is an error."""
+def test_no_header_is_an_error(header) -> None:
     assert choose_format(header) in Format
     assert accepts_gzip(header) in {True, False}

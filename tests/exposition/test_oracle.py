@@ -1,10 +1,10 @@
-"""Our renderer and prometheus_client print the same, for any labels and any numbers."""
+"""The renderer prints the same as prometheus_client, for any labels and any numbers."""
 
 import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -23,6 +23,7 @@ from exporter.metrics.dcgm import DCGM
 from exporter.model import ContainerRef
 
 FORMATS = [Format.TEXT, Format.OPENMETRICS]
+EXAMPLES = settings(max_examples=60)
 
 
 class TableCollector:
@@ -55,8 +56,8 @@ class TableCollector:
         for names, values, row in self._entities[family.level](self._snapshot):
             own = {name: text for name, text in zip(names, values, strict=True) if text}
             plain = isinstance(family, Family)
-            found = [((), family.value(row))] if plain else family.samples(row)
-            for more, value in found:
+            samples = [((), family.value(row))] if plain else family.samples(row)
+            for more, value in samples:
                 extra = {name: text for name, text in zip(family.labels, more, strict=True) if text}
                 if value is not None:
                     yield own | extra, value
@@ -72,10 +73,8 @@ def _ours(page: dict) -> dict:
     return {key: value for key, value in page.items() if not key[0].startswith(("process_", "python_"))}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_same_samples_as_the_client_library(full, parse, fmt) -> None:
-    """The page has exactly the samples that prometheus_client prints for the same families."""
     expected = parse(_by_client(full, fmt), fmt)
 
     page = _ours(parse(Exposition().page(full).body(fmt), fmt))
@@ -90,9 +89,9 @@ def test_types_and_help_texts_are_those_of_the_client_library(full, fmt) -> None
     """HELP and TYPE lines agree with prometheus_client's, but for counters under DCGM's names."""
     expected = _headers(_by_client(full, fmt))
 
-    found = _headers(Exposition().page(full).body(fmt))
+    ours = _headers(Exposition().page(full).body(fmt))
 
-    differing = {line for line in expected if line not in found}
+    differing = {line for line in expected if line not in ours}
     assert all(line.startswith("# TYPE DCGM_") and not fmt.openmetrics for line in differing)
 
 
@@ -103,24 +102,24 @@ def _headers(page: bytes) -> list[str]:
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fmt", FORMATS)
-@given(names=st.lists(st.tuples(TEXT, TEXT, TEXT), unique=True, max_size=4))
+@EXAMPLES
+@given(fmt=st.sampled_from(FORMATS), names=st.lists(st.tuples(TEXT, TEXT, TEXT), unique=True, max_size=4))
 def test_any_label_value_comes_back_from_the_parser(full, bare, parse, fmt, names) -> None:
-    """A label value with any character of Unicode reads back as it was."""
     rows = tuple(replace(full.containers[0], holder=ContainerRef(*name)) for name in names)
 
     page = parse(Exposition().page(replace(bare, containers=rows)).body(fmt), fmt)
 
-    # An empty label is one that is not there.
-    found = [dict(labels) for name, labels in page if name == "gpuslice_container_slices"]
-    told = [tuple(row.get(label, "") for label in ("namespace", "pod", "container")) for row in found]
-    assert sorted(names) == sorted(told)
+    rows = [dict(labels) for name, labels in page if name == "gpuslice_container_slices"]
+    # An empty label is absent.
+    read = [tuple(row.get(label, "") for label in ("namespace", "pod", "container")) for row in rows]
+    assert sorted(names) == sorted(read)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fmt", FORMATS)
-@given(name=st.text(st.characters(categories=["Cs", "Lu", "Po"]), min_size=1, max_size=8))
+@EXAMPLES
+@given(
+    fmt=st.sampled_from(FORMATS),
+    name=st.text(st.characters(categories=["Cs", "Lu", "Po"]), min_size=1, max_size=8),
+)
 def test_undecodable_names_become_replacement_characters(full, bare, parse, fmt, name) -> None:
     """A lone surrogate never breaks a page: it reads as U+FFFD."""
     row = replace(full.containers[0], holder=ContainerRef("ml", name, "main"))
@@ -131,16 +130,15 @@ def test_undecodable_names_become_replacement_characters(full, bare, parse, fmt,
     assert [expected] == [dict(labels)["pod"] for key, labels in page if key == "gpuslice_container_slices"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fmt", FORMATS)
-@given(value=st.floats() | st.integers())
+@EXAMPLES
+@given(fmt=st.sampled_from(FORMATS), value=st.floats() | st.integers())
 def test_any_number_comes_back_from_the_parser(full, bare, parse, fmt, value) -> None:
-    """A number reads back the same, whatever its size, with NaN and the infinities."""
+    """NaN and the infinities too."""
     row = replace(full.containers[0], compute_used=value)
 
     page = parse(Exposition().page(replace(bare, containers=(row,))).body(fmt), fmt)
 
-    (found,) = [
+    (read,) = [
         number for (name, _), number in page.items() if name == "gpuslice_container_compute_used_ratio"
     ]
-    assert float(found) == float(value) or (math.isnan(found) and math.isnan(value))
+    assert float(read) == float(value) or (math.isnan(read) and math.isnan(value))

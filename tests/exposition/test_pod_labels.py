@@ -53,14 +53,13 @@ def series(page: dict) -> list[dict[str, str]]:
         ([], []),
     ],
 )
-def test_names_are_those_of_kube_state_metrics(names, expected):
-    """What a name of a label may not hold is an underscore; names that become one are numbered."""
+def test_label_names_are_those_of_kube_state_metrics(names, expected):
+    """Characters that are not allowed become an underscore; names that become equal are numbered."""
     assert label_names(tuple(names)) == tuple(expected)
 
 
 @given(names=st.lists(st.text(max_size=8), unique=True, max_size=8).map(sorted))
-def test_any_names_become_different_names_that_prometheus_takes(names):
-    """No sample has a label twice, and each name is valid, whatever the labels are called."""
+def test_any_names_become_different_valid_names(names):
     spelled = label_names(tuple(names))
     assert len(set(spelled)) == len(names)
     assert all(NAME.fullmatch(name) for name in spelled)
@@ -68,7 +67,7 @@ def test_any_names_become_different_names_that_prometheus_takes(names):
 
 @pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
 def test_each_pod_has_one_series_with_its_own_labels(bare, parse, fmt):
-    """Labels differ from pod to pod, and two pods with the same name differ by UID."""
+    """Two pods with the same name differ by UID."""
     pods = (
         pod(("app.kubernetes.io/name", "notebook"), ("team", 'vi"sion')),
         pod(("team", ""), uid="uid-old"),
@@ -89,7 +88,6 @@ def test_each_pod_has_one_series_with_its_own_labels(bare, parse, fmt):
 
 
 def test_without_labels_there_is_no_series(full, bare, parse):
-    """A snapshot without labels has the page that it had before there were any."""
     page = Exposition().page(bare).body(Format.TEXT)
     assert b"gpuslice_pod_labels" not in page
     left_out = parse(
@@ -98,8 +96,7 @@ def test_without_labels_there_is_no_series(full, bare, parse):
     assert series(left_out) == []
 
 
-def test_json_has_labels_under_their_own_names(full):
-    """JSON can have any name, so that none is changed there; CSV has the containers only."""
+def test_json_has_pod_labels_under_their_own_names_and_csv_has_none(full):
     assert snapshot_json(full)["pods"] == [
         {
             "namespace": "ml",
@@ -112,13 +109,12 @@ def test_json_has_labels_under_their_own_names(full):
     assert snapshot_csv(full) == snapshot_csv(replace(full, pods=()))
 
 
-def test_label_strings_are_kept_while_the_pod_is_there(bare):
-    """The string of a pod's labels is rendered once, and dropped when the pod is gone."""
+def test_label_strings_are_cached_as_long_as_the_pod_exists(bare):
     exposition = Exposition()
-    before = replace(bare, pods=(pod(("team", "vision")),))
+    labelled = replace(bare, pods=(pod(("team", "vision")),))
     exposition.page(bare).body(Format.TEXT)
     alone = exposition.cached_labels()
-    exposition.page(before).body(Format.TEXT)
+    exposition.page(labelled).body(Format.TEXT)
     assert exposition.cached_labels() == alone + 1
     for _ in range(2):
         exposition.page(bare).body(Format.TEXT)

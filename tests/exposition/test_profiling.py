@@ -19,16 +19,15 @@ def gpu(up=True, **values) -> GpuRow:
 
 def printed(row, families=GPU_PROFILING) -> dict:
     """Return the values of the families for a row: numbers, and the labels of info families."""
-    found = {}
+    values = {}
     for family in families:
         value = list(family.samples(row)) if family.type == "info" else family.value(row)
-        found |= {family.name: value} if value not in (None, []) else {}
-    return found
+        values |= {family.name: value} if value not in (None, []) else {}
+    return values
 
 
 @pytest.mark.parametrize("up", [True, False])
-def test_a_meter_is_printed_while_its_gpu_answers(up):
-    """Shares, engines and cycles under the names of their parts, with the name of the meter."""
+def test_a_profile_is_printed_while_its_gpu_answers(up):
     profile = Profile(source="gpm", active={"sm": 0.5}, engines={"ofa": 0.1}, cycles={"mma": 7})
     expected = {
         "gpuslice_gpu_profiling_info": [(("gpm",), 1)],
@@ -39,28 +38,27 @@ def test_a_meter_is_printed_while_its_gpu_answers(up):
     assert printed(gpu(up, profiling=profile)) == (expected if up else {})
 
 
-def test_a_rate_is_printed_without_a_byte_counter():
-    """Prometheus can compute the rate of a counter itself, over any range."""
+def test_a_rate_is_printed_only_without_a_byte_counter():
+    """Prometheus can compute the rate of a counter over any range."""
     profile = Profile(source="gpm", rates=RATES)
-    found = printed(gpu(profiling=profile, traffic_bytes={"pcie_transmit": 9}))
-    del found["gpuslice_gpu_profiling_info"]
-    assert found == {
+    values = printed(gpu(profiling=profile, traffic_bytes={"pcie_transmit": 9}))
+    del values["gpuslice_gpu_profiling_info"]
+    assert values == {
         "gpuslice_gpu_pcie_transmit_bytes_total": 9,
         "gpuslice_gpu_nvlink_receive_bytes_per_second": 7.0,
     }
 
 
-def test_bytes_come_from_one_counter():
-    """The bytes of another meter, which started at another time, never replace those of the driver."""
+def test_bytes_of_a_profile_never_replace_those_of_the_driver():
+    """They started at another time."""
     profile = Profile(source="dcgm", rates=RATES, bytes_total={"pcie_transmit": 9})
-    found = printed(gpu(profiling=profile, traffic_bytes={"nvlink_receive": 12}))
-    assert "gpuslice_gpu_pcie_transmit_bytes_total" not in found
-    assert found["gpuslice_gpu_nvlink_receive_bytes_total"] == 12
+    values = printed(gpu(profiling=profile, traffic_bytes={"nvlink_receive": 12}))
+    assert "gpuslice_gpu_pcie_transmit_bytes_total" not in values
+    assert values["gpuslice_gpu_nvlink_receive_bytes_total"] == 12
     assert printed(gpu(traffic_bytes={"pcie_receive": 3})) == {"gpuslice_gpu_pcie_receive_bytes_total": 3}
 
 
-def test_a_mig_device_has_the_rows_of_a_gpu_but_its_links():
-    """PCIe, NVLink and the counts of cycles are the whole GPU's."""
+def test_a_mig_device_has_the_families_of_a_gpu_except_links_and_cycles():
     names = {
         family.name.replace("_gpu_", "_mig_")
         for family in GPU_PROFILING

@@ -9,8 +9,7 @@ PART = ROWS.of(lambda row: row.part, "memory")
 KNOWN, UNKNOWN = SimpleNamespace(part=SimpleNamespace(bytes=7, name="ab")), SimpleNamespace(part=None)
 
 
-def test_a_row_has_the_prefix_level_and_group_of_its_builder() -> None:
-    """A row states its name, its help and its value; its builder adds the rest."""
+def test_a_family_has_the_prefix_level_and_group_of_its_builder() -> None:
     family = PART.gauge("bytes", "Bytes.", lambda part: part.bytes)
 
     assert (family.name, family.type, family.level, family.group) == ("acme_bytes", "gauge", "gpu", "memory")
@@ -18,8 +17,7 @@ def test_a_row_has_the_prefix_level_and_group_of_its_builder() -> None:
     assert PART.of(lambda part: part.name).group == "memory"
 
 
-def test_a_value_is_read_from_the_part() -> None:
-    """A record without the part has no value, and the whole record is the part of the first builder."""
+def test_a_record_without_the_part_has_no_value() -> None:
     family = PART.gauge("bytes", "Bytes.", lambda part: part.bytes)
 
     assert [family.value(row) for row in (KNOWN, UNKNOWN)] == [7, None]
@@ -27,8 +25,7 @@ def test_a_value_is_read_from_the_part() -> None:
     assert ROWS.gauge("known", "Known.", lambda row: int(row.part is not None)).value(UNKNOWN) == 0
 
 
-def test_samples_are_read_from_the_part() -> None:
-    """A record without the part has no samples, under no label."""
+def test_a_record_without_the_part_has_no_samples() -> None:
     by_name = PART.gauge_by("by_name{name}", "By name.", lambda part: keyed({part.name: part.bytes}, 2))
 
     assert (by_name.name, by_name.labels) == ("acme_by_name", ("name",))
@@ -36,8 +33,7 @@ def test_samples_are_read_from_the_part() -> None:
     assert list(by_name.samples(UNKNOWN)) == []
 
 
-def test_information_is_a_sample_of_one() -> None:
-    """An info family has a sample for its names or for each of several things, and none without a name."""
+def test_an_info_family_has_a_sample_of_1_for_each_name() -> None:
     info = PART.info("info{name}", "Name.", lambda part: word(part.name))
     several = PART.infos("letters_info{letter}", "Letters.", lambda part: ((letter,) for letter in part.name))
 

@@ -1,4 +1,4 @@
-"""The sets of series: what is in each, and that who reads a series finds it."""
+"""The sets of series, and the rules, dashboards and queries that read them."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ OPTIONAL = {"gpuslice_container_claim_info"}
 
 
 def names(selection: Selection) -> list[str]:
-    """List the names of the families of a selection."""
+    """Return the names of the families of a selection."""
     return [family.name for family in selection.families()]
 
 
@@ -37,44 +37,41 @@ def beyond(text: str, metric_set: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("path", "metric_set"), READERS.items())
-def test_readers_find_their_series_in_their_set(path, metric_set) -> None:
-    """No rule and no panel reads what the set that it is made for lacks."""
+def test_rules_and_dashboards_read_series_of_their_set_only(path, metric_set) -> None:
     assert beyond((ROOT / path).read_text(), metric_set) == set()
 
 
 @pytest.mark.parametrize("folder", OF_CODE)
-def test_the_fleet_and_history_read_core(folder) -> None:
-    """Queries of the program itself are right with the default set, but for a column that may be missing."""
-    texts = [spelled(path.read_text()) for path in (ROOT / folder).glob("*.py")]
+def test_queries_of_the_program_read_series_of_core_only(folder) -> None:
+    """But for a column that may be missing."""
+    texts = [with_prefixes(path.read_text()) for path in (ROOT / folder).glob("*.py")]
     assert any("gpuslice_gpu_up" in text for text in texts)
     assert set().union(*(beyond(text, "core") for text in texts)) <= OPTIONAL
 
 
-def spelled(code: str) -> str:
-    """Write the prefixes of names out that a module keeps in constants."""
+def with_prefixes(code: str) -> str:
+    """Return the code with the prefixes of names that are constants of the module written out."""
     for constant, prefix in re.findall(r'^(_\w+) = "(gpuslice_\w*_)"$', code, re.MULTILINE):
         code = code.replace(f"{{{constant}}}", prefix)
     return code
 
 
-def test_each_set_has_what_smaller_ones_have() -> None:
-    """A larger set adds series and changes none."""
-    core, standard, full = (names(Selection(metric_set=each)) for each in SETS)
+def test_each_set_contains_the_smaller_ones() -> None:
+    core, standard, full = (names(Selection(metric_set=metric_set)) for metric_set in SETS)
     assert set(core) < set(standard) < set(full)
     assert [name for name in full if name.startswith("gpuslice_")] == [family.name for family in FAMILIES]
 
 
-def test_core_has_a_part_of_an_enumeration(full, parse) -> None:
-    """Clocks, reasons and counts that no alert reads are in the larger sets."""
+def test_core_has_only_the_clocks_that_alerts_read(full, parse) -> None:
     clocks = {
-        each: [
+        metric_set: [
             dict(labels)["clock"]
             for name, labels in parse(
-                Exposition(Selection(metric_set=each)).page(full).body(Format.TEXT), Format.TEXT
+                Exposition(Selection(metric_set=metric_set)).page(full).body(Format.TEXT), Format.TEXT
             )
             if name == "gpuslice_gpu_clock_hertz"
         ]
-        for each in SETS
+        for metric_set in SETS
     }
     assert set(clocks["core"]) <= {"sm", "memory"} < set(clocks["standard"])
     assert clocks["standard"] == clocks["full"]
@@ -84,11 +81,16 @@ def test_core_has_a_part_of_an_enumeration(full, parse) -> None:
     ("dcgm_names", "expected"),
     [("default", DEFAULT), ("all", DCGM), ("only", DEFAULT), ("off", ()), ("legacy", (*DEFAULT, *LEGACY))],
 )
-def test_names_of_dcgm(dcgm_names, expected) -> None:
-    """The default names are the 25 of dcgm-exporter's default-counters.csv."""
-    found = [name for name in names(Selection(dcgm_names=dcgm_names)) if name.lower().startswith("dcgm_")]
-    assert found == [family.name for family in expected]
+def test_the_default_names_of_dcgm_are_the_25_of_dcgm_exporter(dcgm_names, expected) -> None:
+    chosen = [name for name in names(Selection(dcgm_names=dcgm_names)) if name.lower().startswith("dcgm_")]
+    assert chosen == [family.name for family in expected]
     assert len(DEFAULT) == 25
+
+
+def test_only_names_of_dcgm_means_no_other_series_of_devices() -> None:
+    native = {name for name in names(Selection(dcgm_names="only")) if name.startswith("gpuslice_")}
+    assert "gpuslice_collector_success" in native
+    assert not {"gpuslice_gpu_up", "gpuslice_mig_holders", "gpuslice_container_slices"} & native
 
 
 def test_the_allowlist_adds_and_the_denylist_wins() -> None:
@@ -97,14 +99,14 @@ def test_the_allowlist_adds_and_the_denylist_wins() -> None:
         map(re.compile, ("gpuslice_gpu_fan_.*", "DCGM_FI_DEV_FAN_SPEED", "gpuslice_gpu_clock_hertz"))
     )
     deny = tuple(map(re.compile, ("DCGM_.*", "gpuslice_gpu_u")))
-    found = names(Selection(allow=allow, deny=deny))
-    assert "gpuslice_gpu_fan_ratio" in found
-    assert "gpuslice_gpu_up" in found
-    assert not [name for name in found if name.startswith("DCGM_")]
+    chosen = names(Selection(allow=allow, deny=deny))
+    assert "gpuslice_gpu_fan_ratio" in chosen
+    assert "gpuslice_gpu_up" in chosen
+    assert not [name for name in chosen if name.startswith("DCGM_")]
 
 
-def test_a_family_that_is_allowed_has_all_its_samples() -> None:
-    """Core has two of the clocks; by its name the family comes whole."""
+def test_an_allowed_family_has_all_its_samples() -> None:
+    """Core has two of the clocks."""
     allow = (re.compile("gpuslice_gpu_clock_hertz"),)
     chosen = {family.name: family for family in Selection(allow=allow).families()}
     assert chosen["gpuslice_gpu_clock_hertz"] in FAMILIES

@@ -17,86 +17,57 @@ def _never(seconds: float) -> Totals:
     return Totals(first_seen=NOW - seconds, last_active=NOW - seconds)
 
 
+OVER = {"memory_used": 11, "memory_entitled": 10}
+NOT_COMPUTING = {"compute_used": 0.0}
+
+
 @pytest.mark.parametrize(
     ("state", "facts"),
     [
         ("active", {"compute_used": 0.05}),
         ("active", {"compute_used": 0.05, "totals": None}),
         ("active", {"compute_used": 0.05, "totals": _quiet(9000)}),
-        ("active", {"compute_used": 0.0, "totals": _quiet(0)}),
-        ("active", {"compute_used": 0.0, "totals": _quiet(59.9)}),
-        ("quiet", {"compute_used": 0.0, "totals": _quiet(60)}),
-        ("quiet", {"compute_used": 0.0, "totals": _quiet(599.9)}),
-        ("quiet", {"compute_used": 0.0, "totals": _never(0)}),
-        ("quiet", {"compute_used": 0.0, "totals": _never(599.9)}),
-        ("idle-memory", {"compute_used": 0.0, "totals": _never(600)}),
-        ("idle-memory", {"compute_used": 0.0, "totals": _quiet(600)}),
-        ("idle", {"compute_used": 0.0, "totals": _quiet(600), "memory_used": 0}),
-        ("idle", {"compute_used": 0.0, "totals": _quiet(600), "memory_used": None}),
-        ("over-share", {"memory_used": 11, "memory_entitled": 10}),
-        ("over-share", {"memory_used": 11, "memory_entitled": 10, "compute_used": None}),
-        (
-            "over-share",
-            {"memory_used": 11, "memory_entitled": 10, "compute_used": 0.0, "totals": _quiet(9000)},
-        ),
+        ("active", NOT_COMPUTING | {"totals": _quiet(0)}),
+        ("active", NOT_COMPUTING | {"totals": _quiet(59.9)}),
+        ("quiet", NOT_COMPUTING | {"totals": _quiet(60)}),
+        ("quiet", NOT_COMPUTING | {"totals": _quiet(599.9)}),
+        ("quiet", NOT_COMPUTING | {"totals": _never(0)}),
+        ("quiet", NOT_COMPUTING | {"totals": _never(599.9)}),
+        ("idle-memory", NOT_COMPUTING | {"totals": _never(600)}),
+        ("idle-memory", NOT_COMPUTING | {"totals": _quiet(600)}),
+        ("idle", NOT_COMPUTING | {"totals": _quiet(600), "memory_used": 0}),
+        ("idle", NOT_COMPUTING | {"totals": _quiet(600), "memory_used": None}),
+        ("over-share", OVER),
+        ("over-share", OVER | {"compute_used": None}),
+        ("over-share", OVER | NOT_COMPUTING | {"totals": _quiet(9000)}),
         ("over-share", {"compute_used": 0.5, "compute_entitled": 0.1}),
-        ("over-share", {"memory_used": 11, "memory_entitled": 10, "isolation": ""}),
-        ("over-notional", {"memory_used": 11, "memory_entitled": 10, "isolation": "none"}),
-        (
-            "over-notional",
-            {"memory_used": 11, "memory_entitled": 10, "compute_used": None, "isolation": "none"},
-        ),
-        (
-            "idle-memory",
-            {
-                "memory_used": 11,
-                "memory_entitled": 10,
-                "compute_used": 0.0,
-                "totals": _quiet(9000),
-                "isolation": "none",
-            },
-        ),
-        (
-            "over-notional",
-            {
-                "memory_used": 11,
-                "memory_entitled": 10,
-                "compute_used": 0.0,
-                "totals": _quiet(599),
-                "isolation": "none",
-            },
-        ),
+        ("over-share", OVER | {"isolation": ""}),
+        ("over-notional", OVER | {"isolation": "none"}),
+        ("over-notional", OVER | {"compute_used": None, "isolation": "none"}),
+        ("idle-memory", OVER | NOT_COMPUTING | {"totals": _quiet(9000), "isolation": "none"}),
+        ("over-notional", OVER | NOT_COMPUTING | {"totals": _quiet(599), "isolation": "none"}),
         ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "isolation": "none"}),
         ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "sharing": "mps"}),
-        ("over-share", {"memory_used": 11, "memory_entitled": 10, "sharing": "mps"}),
+        ("over-share", OVER | {"sharing": "mps"}),
         ("active", {"compute_used": 0.34, "compute_entitled": 1 / 3}),
         ("active", {"compute_used": 0.5, "compute_entitled": None, "memory_entitled": None}),
         ("unheld", {"slices": 0}),
         ("unheld", {"slices": 0, "compute_used": None, "memory_used": 99, "memory_entitled": 1}),
         ("unknown", {"compute_used": None}),
-        ("unknown", {"compute_used": 0.0, "totals": None}),
-        ("unknown", {"compute_used": 0.0, "totals": Totals(first_seen=0.0)}),
+        ("unknown", NOT_COMPUTING | {"totals": None}),
+        ("unknown", NOT_COMPUTING | {"totals": Totals(first_seen=0.0)}),
         ("active", {"slices": None, "compute_used": 0.05}),
     ],
 )
-def test_the_state_is_what_the_numbers_say(container, state, facts) -> None:
+def test_the_state_follows_from_the_numbers(container, state, facts) -> None:
     """Use without a slice goes first, then use beyond the share, then activity, as far as it is measured."""
     row = container("x", DEVICE, **({"isolation": "hard"} | facts))
     assert judge(row, NOW, idle_after=600).state == state
 
 
-def test_every_state_has_its_words() -> None:
-    """A person reads words, not codes."""
-    assert set(STATE_WORDS) == {
-        "active",
-        "quiet",
-        "idle",
-        "idle-memory",
-        "over-share",
-        "over-notional",
-        "unheld",
-        "unknown",
-    }
+def test_every_state_has_words() -> None:
+    words = "active quiet idle idle-memory over-share over-notional unheld unknown"
+    assert set(STATE_WORDS) == set(words.split())
 
 
 @pytest.mark.parametrize(
@@ -108,8 +79,9 @@ def test_every_state_has_its_words() -> None:
         (_never(20), Judgement("idle", "idle", 20)),
     ],
 )
-def test_nobody_who_computed_is_quiet_where_idle_begins_within_a_minute(container, totals, judged) -> None:
-    """A holder is active until it is idle; only one that was never seen computing is quiet before."""
+def test_with_idle_after_less_than_a_minute_only_holders_never_seen_computing_are_quiet(
+    container, totals, judged
+) -> None:
     row = container("x", DEVICE, compute_used=0.0, memory_used=0, totals=totals)
     assert judge(row, NOW, idle_after=20) == judged
 
@@ -127,6 +99,5 @@ def test_nobody_who_computed_is_quiet_where_idle_begins_within_a_minute(containe
         ({"compute_used": None, "totals": _quiet(60)}, None),
     ],
 )
-def test_how_long_it_has_not_computed_is_said_of_quiet_and_idle_holders(container, facts, seconds) -> None:
-    """Active holders have no such time, and without measured compute it is unknown."""
+def test_quiet_and_idle_holders_have_the_time_since_their_last_compute_use(container, facts, seconds) -> None:
     assert judge(container("x", DEVICE, **facts), NOW, idle_after=600).quiet_for == seconds

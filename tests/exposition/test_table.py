@@ -25,21 +25,25 @@ OBSERVED = {
     "gpuslice_container_info",
 }
 """Families with a value for an entity as soon as it exists."""
+OF_A_LOST_GPU = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_condition", "gpuslice_gpu_job_info"}
+CLOCK_EVENTS = ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
 
 BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
     r"_(up|slices|unhealthy|cordoned|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_(nvlinks|c2c_links)(_active)?$"
-    r"|_(labels|pods|rows|banks|pages|instances|pending|failure|engines|sessions)$"
+    r"|_(labels|pods|rows|banks|pages|instances|pending|failure|engines|sessions|unsupported)$"
     r"|_(enabled|active|state|mode|action|condition|watched|licensed|blind|problem|ready)$"
 )
-
-each_family = pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
-each_native = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
 def _text(snapshot) -> str:
     return Exposition().page(snapshot).body(Format.TEXT).decode()
+
+
+def _with_samples(text: str) -> set[str]:
+    """Return the names of the samples of a page."""
+    return set(re.findall(r"^(\w+)[ {]", text, re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
@@ -48,62 +52,46 @@ def known(full) -> str:
     return _text(full)
 
 
-@pytest.fixture(scope="module")
-def unknown(bare) -> str:
-    """Return the page of the node with every value unknown."""
-    return _text(bare)
+def test_every_family_has_a_sample_if_everything_is_known(known) -> None:
+    assert {family.name for family in ALL} <= _with_samples(known)
 
 
-@pytest.fixture(scope="module")
-def lost(full) -> set[str]:
-    """Return the pages of the full node with its GPUs down, by their reading and without a reading."""
-    down = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)
-    gone = tuple(replace(gpu, reading=None) for gpu in full.gpus)
-    return {_text(replace(full, gpus=gpus, migs=())) for gpus in (down, gone)}
+def test_a_family_without_a_known_value_has_no_sample_and_no_header(bare) -> None:
+    page, names = _text(bare), {family.name for family in ALL}
+
+    assert _with_samples(page) & names == OBSERVED
+    assert set(re.findall(r"^# (?:HELP|TYPE) (\w+) ", page, re.MULTILINE)) & names == OBSERVED
 
 
-@each_family
-def test_a_known_value_is_printed(known, family) -> None:
-    """Every family has a sample where everything is known."""
-    assert re.search(rf"^{family.name}[ {{]", known, re.MULTILINE)
-
-
-@each_family
-def test_an_unknown_value_is_absent(unknown, family) -> None:
-    """A family without any known value prints nothing: no sample, no HELP, no TYPE."""
-    assert (family.name in OBSERVED) == (f" {family.name} " in unknown)
-    assert (family.name in OBSERVED) == bool(re.search(rf"^{family.name}[ {{]", unknown, re.MULTILINE))
-
-
-def test_before_the_first_poll_no_process_view_is_claimed(bare) -> None:
-    """Before the first poll it is unknown whether processes are visible."""
+def test_before_the_first_poll_it_is_unknown_whether_processes_are_visible(bare) -> None:
     assert "gpuslice_process_attribution_available" not in _text(replace(bare, sequence=0))
 
 
-@each_family
-def test_a_lost_gpu_says_nothing_but_its_name(lost, family) -> None:
-    """A GPU that does not answer has only its identity, its state and the slices that are held on it."""
-    of_events = family.group == "events" or family.name.startswith(
-        ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
-    )
-    identity = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_condition", "gpuslice_gpu_job_info"}
-    printed = family.name in identity or family.group == "sharing"
-    from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not printed))
-    if from_driver:
-        assert not any(f"\n{family.name}{{" in text for text in lost)
-    assert all(re.search(r'gpuslice_gpu_up\{.*uuid="GPU-shared"\} 0\n', text) for text in lost)
+def test_a_lost_gpu_has_only_its_identity_its_state_and_its_allocated_slices(full) -> None:
+    read = {
+        family.name
+        for family in ALL
+        if family.group != "events" and not family.name.startswith(CLOCK_EVENTS)
+        if family.level == "dcgm"
+        or (family.level == "gpu" and family.name not in OF_A_LOST_GPU and family.group != "sharing")
+    }
+    down = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)
+    gone = tuple(replace(gpu, reading=None) for gpu in full.gpus)
+    for gpus in (down, gone):
+        page = _text(replace(full, gpus=gpus, migs=()))
+        assert _with_samples(page) & read == set()
+        assert re.search(r'gpuslice_gpu_up\{.*uuid="GPU-shared"\} 0\n', page)
 
 
-def test_no_label_is_one_that_prometheus_gives_itself() -> None:
-    """No family has a label of the target, which it would replace if labels are honoured."""
+def test_no_family_has_a_label_of_the_target() -> None:
+    """Prometheus would replace the target's if labels are honoured."""
     labels = {label for family in ALL if isinstance(family, LabelledFamily) for label in family.labels}
 
     assert labels
     assert not labels & {"job", "instance", "cluster", "__name__", "le", "quantile"}
 
 
-def test_names_are_unique_and_apart_from_the_exporters_own() -> None:
-    """No two families share a name, neither with each other nor with those of the process itself."""
+def test_names_are_unique_also_among_those_of_the_process() -> None:
     own = {metric.name for metric in SelfMetrics().registry.collect()}
     names = [family.name for family in ALL]
 
@@ -111,42 +99,25 @@ def test_names_are_unique_and_apart_from_the_exporters_own() -> None:
     assert not own & {name.removesuffix("_info").removesuffix("_total") for name in names}
 
 
-@each_native
-def test_names_follow_the_conventions(family) -> None:
-    """Names are snake case under one prefix, with _total on counters only and _info on identity only."""
-    assert re.fullmatch(r"gpuslice_[a-z0-9]+(_[a-z0-9]+)*", family.name)
-    assert (family.type == "counter") == family.name.endswith("_total")
-    assert (family.type == "info") == family.name.endswith("_info")
-    assert not re.search(r"percent|mebi|mega|milli|_mb|_mhz|_count$|_sum$|_bucket$", family.name)
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    """Snake case under one prefix, _total on counters only, _info on identity only, and base units."""
+    for family in FAMILIES:
+        assert re.fullmatch(r"gpuslice_[a-z0-9]+(_[a-z0-9]+)*", family.name)
+        assert (family.type == "counter") == family.name.endswith("_total"), family.name
+        assert (family.type == "info") == family.name.endswith("_info"), family.name
+        assert not re.search(r"percent|mebi|mega|milli|_mb|_mhz|_count$|_sum$|_bucket$", family.name)
+        without_unit = family.type == "gauge" and not family.name.endswith(BASE_UNITS)
+        assert not without_unit or COUNTS.search(family.name), family.name
 
 
-@each_native
-def test_units_are_base_units(family) -> None:
-    """A name that is not a count ends in a base unit."""
-    name = family.name.removesuffix("_total")
-
-    assert (
-        family.type == "info"
-        or name.endswith(BASE_UNITS)
-        or COUNTS.search(name)
-        or family.type == "counter"
-        or (family.name == "gpuslice_nvml_unsupported")
-    )
+def test_help_is_a_sentence_without_characters_to_escape() -> None:
+    assert [family.name for family in ALL if not re.fullmatch(r'[^\n\\"]+\.', family.help)] == []
 
 
-@each_family
-def test_help_is_one_sentence_of_plain_text(family) -> None:
-    """Help texts are there, end with a full stop and need no escaping."""
-    assert family.help.endswith(".")
-    assert not re.search(r'[\n\\"]', family.help)
-
-
-@each_native
-def test_labels_of_a_family_are_not_those_of_its_level(family) -> None:
-    """No label name can be on a sample twice."""
-    labels = (*LEVEL_LABELS[family.level], *family.labels)
-
-    assert len(labels) == len(set(labels))
+def test_labels_of_a_family_differ_from_those_of_its_level() -> None:
+    for family in FAMILIES:
+        labels = (*LEVEL_LABELS[family.level], *family.labels)
+        assert len(labels) == len(set(labels)), family.name
 
 
 @pytest.mark.parametrize("level", LEVEL_LABELS)
@@ -160,16 +131,11 @@ def test_field_names_are_unique_within_a_level(level) -> None:
     assert len(fields) == len(set(fields))
 
 
-@each_native
-def test_info_is_always_one(known, family) -> None:
-    """A series that carries names has the value 1."""
-    lines = [line for line in known.splitlines() if line.startswith(f"{family.name}{{")]
+def test_info_series_have_the_value_1_and_flags_1_or_0(known) -> None:
+    infos = [line for line in known.splitlines() if re.match(r"gpuslice_(?!build)\w+_info\{", line)]
 
-    assert family.type != "info" or (lines and all(line.endswith("} 1") for line in lines))
-
-
-def test_no_value_function_gives_a_boolean(known) -> None:
-    """Truth is printed as 1 and 0."""
+    assert infos
+    assert [line for line in infos if not line.endswith("} 1")] == []
     assert "True" not in known
     assert "False" not in known
     assert all(isinstance(family, Family) or family.labels for family in ALL)

@@ -1,4 +1,4 @@
-"""The text twin: what a person reads in a terminal."""
+"""A snapshot as text for a terminal."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +12,13 @@ from exporter.model import ContainerRef, DeviceKey, Raised, SliceCount
 NOW = 1_700_000_003.0
 
 
-def test_a_node_reads_like_this(full) -> None:
-    """Node, GPUs, MIG devices, holders with their state, the rest, totals, and what fails."""
+def test_the_text_of_a_node_is_the_reviewed_one(full) -> None:
     expected = (Path(__file__).parent / "node.txt").read_text(encoding="utf-8")
 
     assert snapshot_text(full, now=NOW) == expected
 
 
 def test_unknown_is_a_dash_and_never_a_zero(bare) -> None:
-    """A node about which nothing is known shows no number but the index of its GPU and its MIG device."""
     text = snapshot_text(bare, now=NOW).replace(UNKNOWN, "_")
 
     assert "memory _ / _ GiB · utilization _ % · _ W · _ °C · slices _ · _ holders" in text
@@ -38,8 +36,8 @@ def test_unknown_is_a_dash_and_never_a_zero(bare) -> None:
     assert " 0.0 " not in text
 
 
-def test_a_gpu_that_does_not_answer_says_so_and_its_holders_stay(full) -> None:
-    """A lost GPU shows no old numbers, but its holders, also on MIG devices that are gone."""
+def test_a_lost_gpu_has_no_old_numbers_and_keeps_its_holders(full) -> None:
+    """Also those on MIG devices that are gone."""
     gpus = tuple(replace(gpu, reading=None, raised={}) for gpu in full.gpus)
 
     text = snapshot_text(replace(full, gpus=gpus, migs=()), now=NOW)
@@ -48,8 +46,8 @@ def test_a_gpu_that_does_not_answer_says_so_and_its_holders_stay(full) -> None:
     assert "  MIG MIG-a · not listed by the driver\n    ml/train-0/main" in text
 
 
-def test_what_is_wrong_with_a_gpu_is_on_its_line(full) -> None:
-    """Also if it does not answer, which is said once."""
+def test_conditions_of_a_gpu_are_on_its_line(full) -> None:
+    """Not answering is there once."""
     raised = {name: Raised(since=NOW, causes=("why",)) for name in ("lost", "needs_reboot")}
     lost = replace(full.gpus[0], reading=None, raised=raised)
 
@@ -59,23 +57,20 @@ def test_what_is_wrong_with_a_gpu_is_on_its_line(full) -> None:
 
 
 @pytest.mark.parametrize(("health", "shown"), [("Unhealthy", 1), ("Healthy", 0), ("Unknown", 0), ("", 0)])
-def test_a_holder_whose_device_kubernetes_reports_unhealthy_says_so(full, health: str, shown: int) -> None:
-    """In the line of the holder; that it is healthy is not news."""
+def test_a_holder_of_a_device_reported_unhealthy_says_so(full, health: str, shown: int) -> None:
     first, *others = full.containers
     text = snapshot_text(replace(full, containers=(replace(first, health=health), *others)), now=NOW)
 
     assert text.count(", reported as Unhealthy\n") == text.count("reported as") == shown
 
 
-def test_holders_of_a_gpu_that_is_not_seen_are_listed(full) -> None:
-    """A container on a device that the driver does not list is not lost from the table."""
+def test_holders_of_an_unlisted_gpu_are_shown(full) -> None:
     text = snapshot_text(replace(full, gpus=full.gpus[1:]), now=NOW)
 
     assert "GPU-shared · not listed by the driver\n    ml/nb-anna/main" in text
 
 
-def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
-    """A total has ≥ if a part of it is unknown."""
+def test_a_sum_with_an_unknown_part_is_a_lower_bound(full) -> None:
     gpus = (replace(full.gpus[0], reading=None, slices=(SliceCount("r", None, 1),)), full.gpus[1])
 
     text = snapshot_text(replace(full, gpus=gpus), now=NOW)
@@ -85,7 +80,7 @@ def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
 
 
 def test_units_of_several_resources_are_not_added_up(full) -> None:
-    """A GPU that is shared in units of two kinds shows each; the node then counts its GPUs, as its page."""
+    """The node then counts its GPUs, as its page does."""
     kinds = (SliceCount("a/core", 100, 60), SliceCount("a/memory", None, 8192))
     shared = replace(full.gpus[0], sharing="mgpu", holders=2, slices=kinds)
     free = replace(shared, holders=0, slices=(SliceCount("a/core", 100, 0), SliceCount("a/memory", None, 0)))
@@ -97,8 +92,7 @@ def test_units_of_several_resources_are_not_added_up(full) -> None:
     assert "Total: 1 held of 2 GPUs, mGPU 60 of 200 core, 8192 memory · memory" in text
 
 
-def test_resources_of_one_name_are_told_by_all_of_it(full) -> None:
-    """Two that differ in their domains only are not taken for one."""
+def test_resources_that_differ_only_in_their_domain_have_their_full_names(full) -> None:
     kinds = (SliceCount("a/memory", 15, 8), SliceCount("b/memory", 15, 1))
     shared = replace(full.gpus[0], sharing="gpushare", holders=2, slices=kinds)
 
@@ -110,7 +104,6 @@ def test_resources_of_one_name_are_told_by_all_of_it(full) -> None:
 
 @pytest.mark.parametrize(("sharing", "word"), [("mps", "mps"), ("unknown", "sharing unknown")])
 def test_an_unknown_sharing_mode_has_its_noun(full, sharing, word) -> None:
-    """The word alone would not say what is unknown."""
     gpus = (replace(full.gpus[0], sharing=sharing), *full.gpus[1:])
 
     first = next(
@@ -121,7 +114,6 @@ def test_an_unknown_sharing_mode_has_its_noun(full, sharing, word) -> None:
 
 
 def test_a_node_without_gpus_has_no_totals(full) -> None:
-    """Nothing to add up is not a row of zeros."""
     text = snapshot_text(replace(full, gpus=(), migs=(), containers=()), now=NOW)
 
     assert "Total" not in text
@@ -131,8 +123,8 @@ def test_a_node_without_gpus_has_no_totals(full) -> None:
 @pytest.mark.parametrize(
     "name", ["\x1b[31mred", "a\nb", "a\rb", "\x9b2J", "\u202eevil", "\udc80", "\u2028", "\x07"]
 )
-def test_names_never_steer_the_terminal(full, container, name) -> None:
-    """Control, bidi and separator characters in names are shown as escapes."""
+def test_names_never_control_the_terminal(full, container, name) -> None:
+    """Control, bidi and separator characters are escaped."""
     row = replace(
         container("x", full.containers[0].device), holder=ContainerRef(name, name, name), resource=name
     )
@@ -148,13 +140,11 @@ def test_names_never_steer_the_terminal(full, container, name) -> None:
     assert printable(name) in text
 
 
-def test_demo_cannot_be_missed(full) -> None:
-    """Invented data is called so."""
+def test_a_demo_is_labelled_as_such(full) -> None:
     assert "\nDEMO: " in snapshot_text(replace(full, demo=True), now=NOW)
 
 
-def test_use_without_holding_and_unknown_slices(full, container) -> None:
-    """A container that holds nothing has no slices; one with unknown holdings has a dash."""
+def test_a_container_without_slices_has_none_and_one_with_unknown_slices_a_dash(full, container) -> None:
     device = DeviceKey("GPU-shared")
     rows = (container("thief", device, slices=0), container("maybe", device, slices=None))
 
@@ -166,8 +156,7 @@ def test_use_without_holding_and_unknown_slices(full, container) -> None:
     assert maybe.split()[1] == UNKNOWN
 
 
-def test_the_clock_is_used_where_no_time_is_given(full) -> None:
-    """Read without a time, the age is that of the wall clock."""
+def test_without_a_time_the_age_is_that_of_the_wall_clock(full) -> None:
     assert " d " in snapshot_text(full).splitlines()[0]
 
 
@@ -176,20 +165,17 @@ def test_the_clock_is_used_where_no_time_is_given(full) -> None:
     [(-5, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")],
 )
 def test_durations_have_two_units(seconds, text) -> None:
-    """Time spans are written with their two largest units."""
     assert text == duration(seconds)
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(None, UNKNOWN), (0, "0.0"), (1, "<0.1"), (1024**3, "1.0"), (80 * 1024**3, "80.0")]
 )
-def test_a_little_memory_is_not_none(size, text) -> None:
-    """Bytes that would round to zero are written as less than the least figure."""
+def test_a_little_memory_is_not_zero(size, text) -> None:
     assert text == gibibytes(size)
 
 
-def test_totals_of_nothing_known() -> None:
-    """A sum of unknowns is unknown; a sum of no parts is zero."""
+def test_a_total_of_unknown_parts_is_unknown_and_of_no_parts_zero() -> None:
     assert total_text([None, None], str) == UNKNOWN
     assert total_text([], str) == "0"
     assert total_text([1, None], str) == "≥ 1"

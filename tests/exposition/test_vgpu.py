@@ -23,13 +23,13 @@ IDENTITY = GpuIdentity(uuid="GPU-a", index=0)
 
 def printed(families: Any, row: Any) -> dict[str, Any]:
     """Return the values of the families of a level for a row, without the absent ones."""
-    found = {}
+    shown = {}
     for family in families:
         if isinstance(family, Family):
-            found[family.name] = family.value(row)
+            shown[family.name] = family.value(row)
         if isinstance(family, LabelledFamily):
-            found[family.name] = [values for values, number in family.samples(row) if number is not None]
-    return {name.removeprefix("gpuslice_"): value for name, value in found.items() if value not in (None, [])}
+            shown[family.name] = [values for values, number in family.samples(row) if number is not None]
+    return {name.removeprefix("gpuslice_"): value for name, value in shown.items() if value not in (None, [])}
 
 
 def gpu(**reading: Any) -> dict[str, Any]:
@@ -38,7 +38,6 @@ def gpu(**reading: Any) -> dict[str, Any]:
 
 
 def test_a_vgpu_with_every_value():
-    """Shares are of the physical GPU, a flag is 1 or 0, and the info has the pod of the virtual machine."""
     reading = VgpuReading(
         uuid="v",
         mdev_uuid="m",
@@ -66,15 +65,14 @@ def test_a_vgpu_with_every_value():
     }
 
 
-def test_a_vgpu_without_values():
-    """It has its info; no number and no label is invented."""
+def test_a_vgpu_without_values_has_its_info_only():
     row = VgpuRow(uuid="GPU-a", reading=VgpuReading(uuid="v"))
     assert printed(VGPU, row) == {"vgpu_info": [("",) * 6]}
 
 
 @pytest.mark.parametrize(("vgpus", "count"), [((), 0), ((VgpuReading(uuid="v"),), 1)])
 def test_a_host_counts_its_vgpus(vgpus: tuple[VgpuReading, ...], count: int):
-    """None of them is a zero on a host, and nothing elsewhere."""
+    """Zero on a host without any, absent elsewhere."""
     assert gpu(virtualization="vgpu_host", vgpus=vgpus) == {
         "gpu_virtualization_info": [("vgpu_host",)],
         "gpu_vgpus": count,
@@ -83,8 +81,7 @@ def test_a_host_counts_its_vgpus(vgpus: tuple[VgpuReading, ...], count: int):
     assert gpu() == {}
 
 
-def test_the_license_of_a_guest():
-    """A license without an end has no day on which it ends."""
+def test_a_license_without_an_end_has_no_expiry():
     guest_license = License(product="vWS", licensed=True, state="licensed", expires=1.5)
     assert gpu(license=guest_license) == {
         "gpu_vgpu_license_info": [("vWS", "licensed")],
@@ -98,10 +95,9 @@ def test_the_license_of_a_guest():
     assert gpu(license=guest_license, up=False) == {}
 
 
-def test_vgpus_are_a_level_of_their_own():
-    """Each is identified by the UUID of its GPU and its own."""
+def test_a_vgpu_is_identified_by_the_uuid_of_its_gpu_and_its_own():
     row = VgpuRow(uuid="GPU-a", reading=VgpuReading(uuid="v"))
     snapshot = Snapshot(timestamp=0.0, sequence=1, node=NodeRow(name="n"), vgpus=(row,))
-    assert [(each.names, each.values, each.row) for each in ENTITIES["vgpu"](snapshot)] == [
+    assert [(entity.names, entity.values, entity.row) for entity in ENTITIES["vgpu"](snapshot)] == [
         (("node", "gpu", "uuid", "vgpu_uuid"), ("n", "", "GPU-a", "v"), row)
     ]

@@ -1,14 +1,13 @@
-"""Reading ``truth.toml``: what a person worked out from a node's scenario with paper and pencil.
+"""Reading ``truth.toml``: the numbers of a page, worked out from the node's scenario with pencil and paper.
 
-``[[container]]`` and ``[[device]]`` are the rows that the page must have after 10 s, all of them and no
-others; ``[every.container]`` and ``[every.device]`` hold for each that does not say otherwise. ``gpu`` is
-the index of a GPU (or the name of a device that no driver of ours reads) and ``mig`` the place of an instance
-(or partition) in the scenario; a list of them, or of holders, makes a row for each. Memory is in bytes, or
-written as ``"1536 MiB"``; ``"absent"`` must not be on the page.
+``[[container]]`` and ``[[device]]`` are all rows of the page after 10 s; ``[every.container]`` and
+``[every.device]`` are their defaults. ``gpu`` is the index of a GPU in the scenario (or the name of a device
+without a driver), ``mig`` the index of an instance (or partition) of it; a list of them, or of holders, makes
+a row for each. Memory is in bytes, or written as ``"1536 MiB"``; ``"absent"`` must not be on the page.
 
-Each ``reading`` is one number that a device itself has to say: its ``family`` and what matters of its further
-``labels``, where ``{gpu:1}`` stands for the uuid of GPU 1. ``vgpu`` is the place of a vGPU in its GPU's list.
-The ``value`` is in the base unit of the family, ``[least, most]`` where it can only be bounded.
+Each ``reading`` is one number of a device: its ``family`` and some of its further ``labels``, in which
+``{gpu:1}`` is the uuid of GPU 1. ``vgpu`` is the index of a vGPU in its GPU's list. The ``value`` is in the
+base unit of the family, or ``[least, most]``.
 """
 
 import itertools
@@ -35,11 +34,11 @@ Labels = dict[str, str]
 class Truth:
     """The containers by (namespace, pod, container, uuid, mig_uuid), and the devices by key.
 
-    The readings are triples: the name of the family, all labels that were told, and the value.
+    The readings are triples: the name of the family, the labels given, and the value.
     """
 
-    def __init__(self, path: Path, told: Scenario) -> None:
-        self._gpus = (*told.gpus, *gpus_of(told.amd))
+    def __init__(self, path: Path, scenario: Scenario) -> None:
+        self._gpus = (*scenario.gpus, *gpus_of(scenario.amd))
         document = tomllib.loads(path.read_text())
         every = document.get("every", {})
         self.containers = {
@@ -60,31 +59,26 @@ class Truth:
         return DeviceKey(gpu.uuid, gpu.mig.instances[row["mig"]].uuid)
 
     def _labels(self, row: Row) -> Labels:
-        """Return the labels that the device brings, and those that were written out."""
+        """Return the labels of the device, and those that are written out."""
         key = self._key(row)
         labels = {"uuid": key.uuid}
         if key.mig_uuid:
             labels["mig_uuid"] = key.mig_uuid
         if "vgpu" in row:
             labels["vgpu_uuid"] = vgpu_uuid(self._gpus[row["gpu"]].vgpus[row["vgpu"]])
-        return labels | {name: self._spelled(word) for name, word in row.get("labels", {}).items()}
+        return labels | {name: self._with_uuids(value) for name, value in row.get("labels", {}).items()}
 
-    def _spelled(self, word: str) -> str:
-        return _GPU.sub(lambda found: self._gpus[int(found[1])].uuid, word)
-
-
-def has_readings(path: Path) -> bool:
-    """Say whether somebody worked out what the devices themselves have to say."""
-    return "reading" in tomllib.loads(path.read_text())
+    def _with_uuids(self, value: str) -> str:
+        return _GPU.sub(lambda match: self._gpus[int(match[1])].uuid, value)
 
 
-def number(told: float | str) -> float | None:
-    """Read what was written down: a number, a fraction, mebibytes, or None for what must be absent."""
-    if told == ABSENT:
+def number(written: float | str) -> float | None:
+    """Return a number that is written as such, as a fraction or in mebibytes; None if it must be absent."""
+    if written == ABSENT:
         return None
-    if not isinstance(told, str):
-        return told
-    value, _, unit = told.partition(" ")
+    if not isinstance(written, str):
+        return written
+    value, _, unit = written.partition(" ")
     return float(Fraction(value)) * (MEBIBYTE if unit == "MiB" else 1)
 
 

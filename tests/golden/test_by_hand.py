@@ -1,4 +1,4 @@
-"""The pages against what a person worked out from the scenarios: who holds and uses what, what boards say."""
+"""The pages against numbers worked out by hand from the scenarios: holders, their use, and GPU readings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,12 +7,11 @@ import pytest
 
 from exporter.metrics import FAMILIES, LEVEL_LABELS
 from exporter.model import DeviceKey
-from tests.golden.by_hand import ABSENT, Row, Truth, has_readings, number
+from tests.golden.by_hand import ABSENT, Row, Truth, number
 from tests.golden.page import Labels, Page
 from tests.golden.story import HERE, USUAL, story
 
 NAMES = tuple(sorted(path.parent.name for path in HERE.glob("*/truth.toml")))
-WITH_READINGS = tuple(name for name in NAMES if has_readings(HERE / name / "truth.toml"))
 LABELS = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
 CONTAINER = ("namespace", "pod", "container", "uuid", "mig_uuid")
 VALUES = {
@@ -30,55 +29,39 @@ DEVICE_VALUES = {
     "memory_entitled": "memory_entitled_bytes",
 }
 
-each_name = pytest.mark.parametrize("name", NAMES)
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_has_the_numbers_worked_out_by_hand(name: str) -> None:
+    (page,) = [scene.page for scene in story(name).scenes if scene.time == USUAL]
+    truth = Truth(HERE / name / "truth.toml", story(name).scenario)
+
+    _check_containers(page, truth)
+    _check_devices(page, truth)
+    for family, labels, expected in truth.readings:
+        # A name or a label that nothing has would be absent from every page.
+        assert labels.keys() <= LABELS[family], family
+        shown = [value for _, value in page.series(family, **labels)]
+        assert _agrees(shown, expected), (family, labels, shown, expected)
 
 
-def _scene(name: str) -> tuple[Page, Truth]:
-    told = story(name)
-    (page,) = [scene.page for scene in told.scenes if scene.time == USUAL]
-    return page, Truth(HERE / name / "truth.toml", told.scenario)
-
-
-@each_name
-def test_the_holders_are_those_worked_out(name: str) -> None:
-    """The page has a row for each container that holds or uses a device, and for no other."""
-    page, truth = _scene(name)
-    rows = {
-        tuple(labels.get(each, "") for each in CONTAINER)
+def _check_containers(page: Page, truth: Truth) -> None:
+    """Check the rows of containers that hold or use a device, and that there is no other."""
+    infos = {
+        tuple(labels.get(name, "") for name in CONTAINER): labels
         for labels, _ in page.series("gpuslice_container_info")
     }
-
-    assert rows == set(truth.containers)
-
-
-@each_name
-def test_the_numbers_of_containers_are_those_worked_out(name: str) -> None:
-    """Slices, entitlements and use of every container are what the arithmetic says."""
-    page, truth = _scene(name)
-
+    assert infos.keys() == truth.containers.keys()
     for key, row in truth.containers.items():
         labels = dict(zip(CONTAINER, key, strict=True))
         for field, family in VALUES.items():
             if field in row:
                 _compare(page, f"gpuslice_container_{family}", labels, row[field])
-
-
-@each_name
-def test_the_words_about_containers_are_those_worked_out(name: str) -> None:
-    """Each row says by which resource, how, and how well kept apart the container shares the device."""
-    page, truth = _scene(name)
-
-    for key, row in truth.containers.items():
-        shown = page.labels("gpuslice_container_info", **dict(zip(CONTAINER, key, strict=True)))
         for word in ("resource", "sharing", "isolation"):
-            assert shown.get(word, "") == row[word], (key, word)
+            assert infos[key].get(word, "") == row[word], (key, word)
 
 
-@each_name
-def test_the_devices_are_those_worked_out(name: str) -> None:
-    """Every GPU and MIG device is there, with its holders, its slices and what belongs to nobody."""
-    page, truth = _scene(name)
-
+def _check_devices(page: Page, truth: Truth) -> None:
+    """Every GPU and MIG device with its holders, slices and unattributed memory, and how a GPU is shared."""
     assert set(truth.devices) == set(_devices(page))
     for key, row in truth.devices.items():
         level, labels = ("mig", key._asdict()) if key.mig_uuid else ("gpu", {"uuid": key.uuid})
@@ -86,43 +69,23 @@ def test_the_devices_are_those_worked_out(name: str) -> None:
             if field in row:
                 _compare(page, f"gpuslice_{level}_{family}", labels, row[field])
         _compare_slices(page, level, labels, row)
-
-
-@each_name
-def test_the_sharing_of_gpus_is_that_worked_out(name: str) -> None:
-    """Each GPU says how it is shared, and how many of its compute slices are used and free."""
-    page, truth = _scene(name)
-
-    for key, row in truth.devices.items():
-        if not key.mig_uuid:
+        if level == "gpu":
             assert page.labels("gpuslice_gpu_info", uuid=key.uuid)["sharing"] == row["sharing"]
-            used_and_free = [
+            states = [
                 page.value("gpuslice_gpu_mig_compute_slices", uuid=key.uuid, state=state)
                 for state in ("used", "free")
             ]
-            assert used_and_free == row.get("mig_slices", [None, None])
+            assert states == row.get("mig_slices", [None, None])
 
 
-@pytest.mark.parametrize("name", WITH_READINGS)
-def test_the_readings_are_those_worked_out(name: str) -> None:
-    """Limits, links, clocks, errors, repairs and meters are those of the boards; nothing else is there."""
-    page, truth = _scene(name)
-
-    for family, labels, told in truth.readings:
-        # A name or a label that nothing has would be absent from every page.
-        assert labels.keys() <= LABELS[family], family
-        shown = [value for _, value in page.series(family, **labels)]
-        assert _agrees(shown, told), (family, labels, shown, told)
-
-
-def _agrees(shown: list[float], told: Any) -> bool:
-    """Compare the values of the series with none, with one number, or with the bounds of one."""
-    if told == ABSENT:
+def _agrees(shown: list[float], expected: Any) -> bool:
+    """Whether there is no series, one with this number, or one within these bounds."""
+    if expected == ABSENT:
         return not shown
-    if isinstance(told, list):
-        least, most = told
+    if isinstance(expected, list):
+        least, most = expected
         return len(shown) == 1 and bool(least <= shown[0] <= most)
-    return shown == [pytest.approx(number(told), rel=1e-12)]
+    return shown == [pytest.approx(number(expected), rel=1e-12)]
 
 
 def _devices(page: Page) -> Iterator[DeviceKey]:
@@ -132,8 +95,8 @@ def _devices(page: Page) -> Iterator[DeviceKey]:
         yield DeviceKey(labels["uuid"], labels["mig_uuid"])
 
 
-def _compare(page: Page, family: str, labels: Labels, told: float | str) -> None:
-    expected = number(told)
+def _compare(page: Page, family: str, labels: Labels, written: float | str) -> None:
+    expected = number(written)
     shown = page.value(family, **labels)
     assert shown == (None if expected is None else pytest.approx(expected, rel=1e-12)), (family, labels)
 
@@ -143,5 +106,5 @@ def _compare_slices(page: Page, level: str, labels: Labels, row: Row) -> None:
         shown = {
             series["resource"]: value for series, value in page.series(f"gpuslice_{level}_{family}", **labels)
         }
-        told = {resource: counts[which] for resource, counts in row["slices"].items()}
-        assert shown == {resource: count for resource, count in told.items() if count != ABSENT}, labels
+        expected = {resource: counts[which] for resource, counts in row["slices"].items()}
+        assert shown == {resource: count for resource, count in expected.items() if count != ABSENT}, labels

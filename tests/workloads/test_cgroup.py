@@ -1,4 +1,5 @@
-import time
+"""Places of processes by the text of their cgroup files."""
+
 from dataclasses import replace
 
 import pytest
@@ -65,7 +66,7 @@ PLACES = {
     "own pod, monitor": (f"/../crio-conmon-{ID}.scope", CgroupPlace(own_pod=True)),
     "the reader's own": ("/", NOWHERE),
     "host container, relative": (f"/../../../../system.slice/docker-{ID}.scope", CONTAINER_ONLY),
-    "host container beside the reader's slice": (f"/../system.slice/docker-{ID}.scope", CONTAINER_ONLY),
+    "host container next to the reader's slice": (f"/../system.slice/docker-{ID}.scope", CONTAINER_ONLY),
     "plain docker": (f"/system.slice/docker-{ID}.scope/init", CONTAINER_ONLY),
     "podman": (f"/machine.slice/libpod-{ID}.scope/container", CONTAINER_ONLY),
     "podman of a user": (
@@ -109,44 +110,41 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["", " (deleted)"])
-@pytest.mark.parametrize("prefix", ["0::", "4:memory:", "1:name=systemd:", "3:cpu,cpuacct:"])
 @pytest.mark.parametrize(("path", "place"), PLACES.values(), ids=PLACES.keys())
-def test_place_of_path(path, place, prefix, suffix):
-    """Each known path gives its pod and container, in v1 and v2, while it lives and once it is removed."""
-    assert place == parse_cgroup(f"{prefix}{path}{suffix}\n")
+def test_each_known_path_has_its_pod_and_container(path, place):
+    """In v1 and v2, while it exists and once it is removed."""
+    for prefix in ("0::", "4:memory:", "1:name=systemd:", "3:cpu,cpuacct:"):
+        assert parse_cgroup(f"{prefix}{path}\n") == parse_cgroup(f"{prefix}{path} (deleted)\n") == place
 
 
 @pytest.mark.parametrize("v2_first", [True, False])
-def test_hybrid_file_is_read_for_its_best_line(v2_first):
-    """A pod that only the v1 hierarchies know is found, wherever the line of the service stands."""
+def test_a_hybrid_file_is_read_by_its_best_line(v2_first):
+    """A pod that only v1 hierarchies know is found, wherever the v2 line is."""
     lines = [f"4:memory:{BURSTABLE}/cri-containerd-{ID}.scope", "0::/system.slice/containerd.service"]
     assert parse_cgroup("\n".join(reversed(lines) if v2_first else lines)) == IN_POD
 
 
-def test_line_with_container_beats_line_with_pod_only():
-    """A hierarchy that stops at the pod does not hide the container that another one names."""
-    assert parse_cgroup(f"2:pids:/kubepods/pod{UID}\n1:cpu:/kubepods/pod{UID}/{ID}\n0::/\n") == IN_POD
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"2:pids:/kubepods/pod{UID}\n1:cpu:/kubepods/pod{UID}/{ID}\n0::/\n", IN_POD),
+        (f"2:pids:/docker/{OUTER}\n1:cpu:/kubepods/pod{UID}\n", POD_ONLY),
+        (f"2:pids:/docker/{OUTER}\n1:cpu:/../{ID}\n", SIBLING),
+    ],
+)
+def test_of_several_hierarchies_the_one_that_knows_most_counts(text, place):
+    """A container in a pod, then a pod, then a sibling in the own pod, then a container without a pod."""
+    assert parse_cgroup(text) == place
 
 
-def test_pod_beats_container_without_pod():
-    """A pod in one hierarchy beats a bare container in another."""
-    assert parse_cgroup(f"2:pids:/docker/{OUTER}\n1:cpu:/kubepods/pod{UID}\n") == POD_ONLY
-
-
-def test_own_pod_beats_container_without_pod():
-    """A sibling in one hierarchy beats a bare container in another."""
-    assert parse_cgroup(f"2:pids:/docker/{OUTER}\n1:cpu:/../{ID}\n") == SIBLING
-
-
-def test_innermost_pod_counts():
-    """On a node that runs inside a pod of another cluster, the pod of this node counts."""
+def test_the_innermost_pod_counts():
+    """This node runs inside a pod of another cluster."""
     path = f"/kubepods/pod{OTHER_UID}/{OUTER}/kubelet/kubepods/burstable/pod{UID}/{ID}"
     assert parse_cgroup(f"0::{path}\n") == replace(IN_POD, outer=((OTHER_UID, OUTER),))
 
 
-def test_pods_around_a_pod_are_told_from_the_next_one_outwards():
-    """Each has the first container below it, if it has one."""
+def test_the_pods_around_a_pod_are_listed_from_the_inside_out():
+    """Each with the first container below it, if there is one."""
     path = f"/kubepods/pod{UID}/kubepods/pod{OTHER_UID}/{OUTER}/docker/{'a' * 64}/kubepods/pod{'5' * 32}/{ID}"
     assert parse_cgroup(f"0::{path}\n") == CgroupPlace("5" * 32, ID, outer=((OTHER_UID, OUTER), (UID, None)))
 
@@ -162,43 +160,27 @@ def test_pods_around_a_pod_are_told_from_the_next_one_outwards():
         (f"0::/kubepods/pod{UID}/{ID}\n", False),
     ],
 )
-def test_what_may_be_said_of_a_process_that_ends(text, left):
-    """Where there are hierarchies of v1, they alone are rewritten, and they alone tell."""
+def test_a_process_has_left_its_cgroups_if_its_v1_hierarchies_are_at_the_root(text, left):
+    """Of a process that ends only these are rewritten."""
     assert has_left(text) == left
 
 
 @pytest.mark.parametrize("text", ["", "\n", "::", "0::", "no colon at all", "\0\0", "0::/\udcff"])
-def test_text_that_is_no_cgroup_file_gives_nowhere(text):
-    """Empty, torn and foreign text is a place without pod and container."""
+def test_text_that_is_not_a_cgroup_file_has_no_place(text):
     assert parse_cgroup(text) == NOWHERE
 
 
 FRAGMENTS = st.sampled_from(
     [
-        "0::",
-        "/",
-        "..",
-        "pod",
-        UID,
-        UNDERSCORED,
-        STATIC,
-        ID,
-        "-",
-        "_",
-        ":",
-        ".slice",
-        "conmon-",
-        "\n",
-        "a",
-        " ",
+        *("0::", "/", "..", "pod", UID, UNDERSCORED, STATIC, ID),
+        *("-", "_", ":", ".slice", "conmon-", "\n", "a", " "),
     ]
 )
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(), st.lists(FRAGMENTS, max_size=40).map("".join)))
 def test_any_text_gives_a_well_formed_place(text):
-    """No text raises, and whatever is found has the shape of a uid and of an id and stood in the text."""
+    """A uid and an id have their shape and are parts of the text."""
     place = parse_cgroup(text)
     assert place.pod_uid is None or len(place.pod_uid) in (32, 36)
     assert place.pod_uid is None or place.pod_uid in text.replace("_", "-")
@@ -207,28 +189,25 @@ def test_any_text_gives_a_well_formed_place(text):
 
 
 @given(st.text(alphabet="abc/.-_:", max_size=60), st.text(alphabet="/.-_", max_size=10))
-@settings(max_examples=50, deadline=None)
-def test_prefix_of_the_path_does_not_matter(prefix, sub_cgroup):
-    """A pod is found under any custom root and with any cgroups below the container."""
+@settings(max_examples=50)
+def test_a_pod_is_found_below_any_root_and_above_any_cgroups(prefix, sub_cgroup):
     assert parse_cgroup(f"0::/{prefix}/kubepods/pod{UID}/{ID}/{sub_cgroup}\n") == IN_POD
 
 
-HOSTILE = {
-    "pods": "pod" * 700_000,
-    "hex": "a" * 2_000_000,
-    "almost ids": ("a" * 63 + "-") * 30_000,
-    "almost uids": ("pod" + "a" * 31) * 60_000,
-    "steps up": "/.." * 700_000,
-    "sibling without end": "/../" + "a" * 2_000_000 + "-",
-    "monitors": ("conmon-" + "a" * 64) * 30_000,
-    "lines": "0::/\n" * 400_000,
-    "colons": ":" * 2_000_000,
-}
+HOSTILE = (
+    "pod" * 350_000,
+    "a" * 1_000_000,
+    ("a" * 63 + "-") * 15_000,
+    ("pod" + "a" * 31) * 30_000,
+    "/.." * 350_000,
+    "/../" + "a" * 1_000_000 + "-",
+    ("conmon-" + "a" * 64) * 15_000,
+    "0::/\n" * 200_000,
+    ":" * 1_000_000,
+)
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_lines_take_linear_time(text):
-    """Two million hostile characters are read within seconds, where a quadratic reader takes hours."""
-    start = time.process_time()
-    parse_cgroup(f"0::{text}")
-    assert time.process_time() - start < 5
+def test_hostile_lines_take_linear_time():
+    """A quadratic reader would take hours, and exceed the limit of all tests."""
+    for text in HOSTILE:
+        assert parse_cgroup(f"0::{text}").pod_uid in (None, "a" * 32)

@@ -1,3 +1,5 @@
+"""Pods by the names of their log directories."""
+
 import os
 import tempfile
 from contextlib import contextmanager
@@ -16,13 +18,13 @@ OTHER_ID = "beef" * 16
 
 
 def pod(uid, namespace, name, *containers):
-    """Give the identity of a pod whose container ids are not known."""
+    """Return a pod."""
     return PodIdentity(uid=uid, namespace=namespace, name=name, containers=containers)
 
 
 @contextmanager
 def unprivileged():
-    """Drop the rights of root, whom no file mode can stop."""
+    """Drop the rights of root, which ignores file modes."""
     user = os.geteuid()
     os.seteuid(user or 65534)
     try:
@@ -33,27 +35,25 @@ def unprivileged():
 
 @pytest.fixture
 def open_folder():
-    """Give a folder that everybody may enter, unlike pytest's own."""
+    """Return a folder that all users may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
 def test_pods_are_listed_with_their_containers(tmp_path):
-    """A directory per pod and one per container below it give namespace, name, uid and containers."""
     (tmp_path / f"team-a_train-0_{UID}" / "main").mkdir(parents=True)
     (tmp_path / f"team-a_train-0_{UID}" / "istio-proxy").mkdir()
     assert (pod(UID, "team-a", "train-0", "istio-proxy", "main"),) == read_pod_logs(tmp_path).pods
 
 
-def test_static_pod_has_a_hash_for_a_uid(tmp_path):
-    """A static pod is known by the hash that its cgroup carries too."""
+def test_a_static_pod_has_a_hash_as_its_uid(tmp_path):
+    """As in its cgroup."""
     (tmp_path / f"kube-system_etcd-node.example.com_{STATIC}").mkdir()
     assert (pod(STATIC, "kube-system", "etcd-node.example.com"),) == read_pod_logs(tmp_path).pods
 
 
-def test_order_is_by_namespace_name_and_uid(tmp_path):
-    """The order does not depend on that of the directory."""
+def test_pods_are_in_the_order_of_namespace_name_and_uid(tmp_path):
     for name in (f"b_a_{UID}", f"a_z_{UID}", f"a-a_b_{STATIC}", f"a_c_{UID}"):
         (tmp_path / name).mkdir()
     expected = [
@@ -81,13 +81,11 @@ def test_order_is_by_namespace_name_and_uid(tmp_path):
     ],
 )
 def test_other_directories_are_ignored(tmp_path, name):
-    """Whatever is not named like a pod is not one."""
     (tmp_path / name).mkdir()
     assert read_pod_logs(tmp_path).pods == ()
 
 
 def test_files_and_links_are_ignored(tmp_path):
-    """A file named like a pod, a link and a link to itself are no pods, nor are they containers."""
     (tmp_path / f"a_file_{UID}").touch()
     (tmp_path / f"a_loop_{UID}").symlink_to(f"a_loop_{UID}")
     folder = tmp_path / f"a_pod_{UID}"
@@ -98,8 +96,8 @@ def test_files_and_links_are_ignored(tmp_path):
     assert (pod(UID, "a", "pod", "main"),) == read_pod_logs(tmp_path).pods
 
 
-def test_links_to_docker_logs_give_container_ids(tmp_path):
-    """Where docker keeps the logs, the links carry the id of each start of a container."""
+def test_links_to_logs_of_docker_have_container_ids(tmp_path):
+    """One for each start of a container."""
     container = tmp_path / f"a_pod_{UID}" / "main"
     container.mkdir(parents=True)
     (container / "0.log").symlink_to(f"/var/lib/docker/containers/{ID}/{ID}-json.log")
@@ -111,8 +109,7 @@ def test_links_to_docker_logs_give_container_ids(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["absent", "file"])
-def test_unreadable_root_is_an_error_with_a_remedy(tmp_path, name):
-    """A root that cannot be listed is named, together with what to do about it."""
+def test_an_unreadable_root_is_an_error_with_a_remedy(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=rf"{name}: .*/var/log/pods there, or set --pod-log-dir"):
         read_pod_logs(tmp_path / name)
@@ -123,8 +120,7 @@ def test_unreadable_root_is_an_error_with_a_remedy(tmp_path, name):
     [("", 0o000, ()), ("main", 0o000, ("main",)), ("main", 0o444, ("main",))],
     ids=["pod", "container", "links"],
 )
-def test_unreadable_directory_costs_only_what_it_holds(open_folder, locked, mode, containers):
-    """A pod whose directory, or whose container's, is closed keeps its name, and its neighbour everything."""
+def test_an_unreadable_directory_hides_only_its_own_content(open_folder, locked, mode, containers):
     for name in (f"a_closed_{UID}", f"a_open_{OTHER_UID}"):
         (open_folder / name / "main").mkdir(parents=True)
         link = open_folder / name / "main" / "0.log"
@@ -139,7 +135,6 @@ def test_unreadable_directory_costs_only_what_it_holds(open_folder, locked, mode
 
 
 def test_pods_are_indexed_by_uid(tmp_path):
-    """Pods are found by uid."""
     (tmp_path / f"a_c_{UID}").mkdir()
     (tmp_path / f"a_d_{OTHER_UID}").mkdir()
     index = index_pods(read_pod_logs(tmp_path).pods)
@@ -147,8 +142,8 @@ def test_pods_are_indexed_by_uid(tmp_path):
 
 
 @pytest.mark.parametrize("youngest", [UID, OTHER_UID])
-def test_of_two_pods_of_one_name_the_youngest_has_it(tmp_path, youngest):
-    """What a pod left behind that was made anew under its name is not the new one's."""
+def test_of_two_pods_with_one_name_the_youngest_counts(tmp_path, youngest):
+    """The other directory was left behind by a deleted pod."""
     for age, uid in enumerate((youngest, OTHER_UID if youngest == UID else UID)):
         directory = tmp_path / f"a_c_{uid}"
         directory.mkdir()
@@ -159,8 +154,8 @@ def test_of_two_pods_of_one_name_the_youngest_has_it(tmp_path, youngest):
 
 
 @pytest.mark.parametrize("known", [UID, OTHER_UID])
-def test_of_two_pods_of_one_name_the_one_that_is_known_has_it(tmp_path, known):
-    """What is removed below the directory of the one before makes that the last to be changed."""
+def test_of_two_pods_with_one_name_the_known_one_counts(tmp_path, known):
+    """Removing files from the old directory makes it the last changed."""
     for uid in (UID, OTHER_UID):
         directory = tmp_path / f"a_c_{uid}"
         directory.mkdir()
@@ -170,8 +165,7 @@ def test_of_two_pods_of_one_name_the_one_that_is_known_has_it(tmp_path, known):
 
 
 @pytest.mark.parametrize("known", [{UID, OTHER_UID}, {STATIC}])
-def test_knowing_both_or_neither_leaves_the_name_to_the_youngest(tmp_path, known):
-    """Only where one of the two is known does that decide."""
+def test_if_both_or_neither_are_known_the_youngest_counts(tmp_path, known):
     for changed, uid in ((1000, UID), (2000, OTHER_UID)):
         directory = tmp_path / f"a_c_{uid}"
         directory.mkdir()

@@ -1,4 +1,4 @@
-"""What the objects of pods tell of processes that their cgroups do not."""
+"""Places of processes by the objects of pods, if their cgroups are not enough."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ MAIN, SIDE, EXPORTER, NESTED = "a" * 64, "b" * 64, "c" * 64, "d" * 64
 
 
 def pod(uid, name, **containers) -> PodIdentity:
-    """Return a pod with the ids of its containers."""
+    """Return a pod."""
     ids = {container_id: container for container, container_id in containers.items()}
     return PodIdentity(uid=uid, namespace="ml", name=name, containers=tuple(containers), container_ids=ids)
 
@@ -26,15 +26,15 @@ UNKNOWN = ProcessPlace(pid=100, known=False)
 
 
 def place(tmp_path, path, pods=PODS) -> ProcessPlace:
-    """Return where the process of a path runs, as the pods tell it."""
+    """Return the place of a process with this cgroup, by the pods."""
     write_process(tmp_path, 100, path)
     table = ProcessTable(tmp_path, own_pod_uid=OWN)
-    found = Workloads(
+    workloads = Workloads(
         places=table.read({100: None}),
-        pods=None if pods is None else {each.uid: each for each in pods},
+        pods=None if pods is None else {a_pod.uid: a_pod for a_pod in pods},
         process_view=True,
     )
-    return place_by_pods(found, OWN).places[100]
+    return place_by_pods(workloads, OWN).places[100]
 
 
 @pytest.mark.parametrize(
@@ -47,44 +47,40 @@ def place(tmp_path, path, pods=PODS) -> ProcessPlace:
         f"/../crio-{MAIN}.scope",
     ],
 )
-def test_a_kubelet_without_cgroups_of_pods(tmp_path, path):
-    """The container's id is in the object of its pod: it is neither the reader's own nor the host's."""
+def test_a_container_id_in_a_pods_object_places_its_processes(tmp_path, path):
     assert place(tmp_path, path) == PLACED
 
 
 @pytest.mark.parametrize("path", [f"/k8s.io/{NESTED}", f"/../{NESTED}", f"/../crio-{NESTED}.scope"])
-def test_a_container_that_no_pod_has_is_in_a_pod_that_is_not_known(tmp_path, path):
-    """It may have come since the pods were told."""
+def test_a_container_of_no_known_pod_is_in_an_unknown_one(tmp_path, path):
+    """It may be newer than the list of pods."""
     assert not place(tmp_path, path).known
 
 
-def test_containers_beside_the_reader_are_its_own_where_no_ids_are_told(tmp_path):
-    """As by the names of folders of logs."""
-    names = tuple(replace(each, container_ids={}) for each in PODS)
+def test_without_container_ids_siblings_are_in_the_own_pod(tmp_path):
+    names = tuple(replace(a_pod, container_ids={}) for a_pod in PODS)
     assert place(tmp_path, f"/../{EXPORTER}", names).pod_uid == OWN
     assert place(tmp_path, f"/../{EXPORTER}", None).pod_uid == OWN
     assert place(tmp_path, f"/../{EXPORTER}").pod_uid == OWN
 
 
-def test_a_pod_in_a_pod_is_the_outer_one(tmp_path):
-    """The node's kubelet knows nothing of pods that a kubelet in one of its own has started."""
+def test_of_nested_pods_the_outer_one_counts_unless_the_inner_is_known(tmp_path):
     path = f"/kubepods/burstable/pod{TRAIN}/{MAIN}/kubepods/besteffort/pod{INNER}/{NESTED}"
     assert place(tmp_path, path) == PLACED
     known = (*PODS, pod(INNER, "inner", main=NESTED))
     assert place(tmp_path, path, known).pod_uid == INNER
 
 
-def test_a_pod_of_a_node_that_is_a_container_is_its_own(tmp_path):
-    """The pods around the node are another cluster's, of which this one knows nothing."""
+def test_pods_around_a_node_that_is_a_container_do_not_count(tmp_path):
+    """They belong to another cluster."""
     path = f"/kubepods/pod{INNER}/{NESTED}/kubelet/kubepods/burstable/pod{TRAIN}/{MAIN}"
     assert (place(tmp_path, path).pod_uid, place(tmp_path, path).container_id) == (TRAIN, MAIN)
     unnamed = place(tmp_path, path, PODS[1:])
     assert (unnamed.known, unnamed.pod_uid) == (True, TRAIN)
 
 
-def test_what_is_sure_stays_as_it_is(tmp_path):
-    """A process of the host, and one whose pod is known."""
+def test_processes_with_a_known_place_keep_it(tmp_path):
     assert place(tmp_path, "/system.slice/x.service").pod_uid is None
     assert place(tmp_path, f"/kubepods/burstable/pod{TRAIN}/{MAIN}") == PLACED
-    gone = Workloads(places={100: UNKNOWN}, pods={each.uid: each for each in PODS}, process_view=True)
+    gone = Workloads(places={100: UNKNOWN}, pods={a_pod.uid: a_pod for a_pod in PODS}, process_view=True)
     assert place_by_pods(gone, OWN) is gone

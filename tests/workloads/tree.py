@@ -19,9 +19,9 @@ def write_stat(
     """Write ``stat`` of a process that started ``start`` seconds after boot."""
     folder = root / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
-    before = [state, str(parent), *["0"] * 4, str(flags), *["0"] * 12]
+    ahead = [state, str(parent), *["0"] * 4, str(flags), *["0"] * 12]
     behind = ["1", "2", "18446744073709551615", *["0"] * 27]
-    fields = [*before, str(round(start * TICKS)), *behind]
+    fields = [*ahead, str(round(start * TICKS)), *behind]
     (folder / "stat").write_text(f"{pid} ({comm}) {' '.join(fields)}\n")
 
 
