@@ -1,7 +1,6 @@
-"""The base and its components are valid, ask for no more than they need, and agree with the program."""
+"""The base and its components ask for no more than they need, and agree with the program."""
 
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -11,18 +10,11 @@ from alerts.reference_pages import settings_page
 from exporter.config import Settings, load_settings
 from exporter.model import NodeRow, Snapshot
 from exporter.web import make_app
-from tests.deploy.rendering import COMPONENTS, SINCE, composed, container, only, pod_spec
-from tests.deploy.schemas import NEWEST, OLDEST, validate
-from tests.deploy.tools import ROOT
+from tests.deploy.render import AFTER
+from tests.deploy.rendering import COMPONENTS, composed, container, kinds, only, pod_spec, rendered, template
 from tests.site import site_of
+from tests.tools import ROOT
 
-# A component that changes what another one brings is used after it.
-AFTER = {"client-certificates": ("web-config",)}
-VARIANTS = [
-    (),
-    *((*AFTER.get(component, ()), component) for component in COMPONENTS),
-    ("nvidia-runtime", "mig-monitor", "pods-api"),
-]
 READABLE_FROM_HOST = {
     (): {"/var/lib/kubelet/pod-resources", "/var/log/pods"},
     ("pods-api",): {"/var/lib/kubelet/pod-resources", "/var/log/pods", "/var/lib/kubelet/pods-api"},
@@ -39,36 +31,31 @@ FILES = {
     "hami-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/hami-core-gpu.project-hami.io"}),
     "dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.nvidia.com"}),
 }
-READABLE_FROM_HOST |= {(name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items()}
-
-
-# API groups without a schema here: test_overlays_monitoring.py compares their specs.
-NO_SCHEMA = ("azmonitoring.coreos.com/", "monitoring.googleapis.com/", "operator.victoriametrics.com/")
+READABLE_FROM_HOST |= {
+    (name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items() if name not in AFTER
+}
+READABLE_FROM_HOST["hami", "hami-dra"] = READABLE_FROM_HOST["hami",] | FILES["hami-dra"][1]
 
 
 def _defaults() -> Settings:
     return load_settings({}, {})
 
 
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
-@pytest.mark.parametrize("components", VARIANTS, ids="+".join)
-def test_every_object_is_valid(components, version) -> None:
-    """Kubernetes, old and new, and those who define the other kinds, know every field of every object."""
-    validate(
-        [each for each in composed(*components) if not each["apiVersion"].startswith(NO_SCHEMA)],
-        max(version, *(SINCE.get(component, version) for component in components), version),
-    )
+def _alone(component: str) -> tuple[str, ...]:
+    """Return a component with those that it has to follow."""
+    return (*AFTER.get(component, ()), component)
 
 
-@pytest.mark.slow
-def test_all_objects_lie_in_the_one_namespace() -> None:
-    """What is namespaced names the namespace that the base makes, which admits pods on the host's pids."""
-    objects = composed("gke", "prometheus-rules", "dashboards", "network-policy", "service-monitor")
-    namespace = only(objects, "Namespace")["metadata"]
-    others = [each["metadata"]["namespace"] for each in objects if each["kind"] != "Namespace"]
+def test_all_objects_are_in_the_one_namespace() -> None:
+    """Each namespaced object has the namespace of the base, which admits pods that share the host's pids."""
+    namespace = only(composed(), "Namespace")["metadata"]
+    of_cluster = {"Namespace", "ClusterRole", "ClusterRoleBinding", "ClusterPodMonitoring", "ClusterRules"}
+    objects = [each for name in COMPONENTS for each in composed(*_alone(name))]
 
     assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
-    assert set(others) == {namespace["name"]}
+    assert {each["metadata"]["namespace"] for each in objects if each["kind"] not in of_cluster - {"x"}} == {
+        namespace["name"]
+    }
 
 
 def test_the_container_is_root_without_rights() -> None:
