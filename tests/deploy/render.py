@@ -189,9 +189,7 @@ def render() -> dict[str, str]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         texts = list(pool.map(lambda make: committed_form(make()), makers.values()))
     digests = "".join(f"{digest}  {path}\n" for path, digest in input_digests().items())
-    return {f"{name}.yaml": text for name, text in zip(makers, texts, strict=True)} | {
-        INPUTS.name: digests
-    }
+    return {f"{name}.yaml": text for name, text in zip(makers, texts, strict=True)} | {INPUTS.name: digests}
 
 
 def main() -> None:

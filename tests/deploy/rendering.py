@@ -85,6 +85,13 @@ def container(objects: list[Manifest]) -> Manifest:
     return exporter
 
 
+def node_selector_terms(objects: list[Manifest]) -> list[Manifest]:
+    """Return the terms of which a node must fulfil one to get a pod."""
+    affinity = pod_spec(objects)["affinity"]["nodeAffinity"]
+    terms: list[Manifest] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return terms
+
+
 def scrape_annotations(objects: list[Manifest]) -> set[str]:
     """Return the annotations by which a Prometheus without an operator finds the pods."""
     annotations = template(objects)["metadata"].get("annotations", {})

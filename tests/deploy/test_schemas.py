@@ -36,7 +36,9 @@ CONSTRAINTS = {
     "kind": "SecurityContextConstraints",
     "metadata": {"name": "exporter"},
     **dict.fromkeys(("allowHostDirVolumePlugin", "allowHostPID", "readOnlyRootFilesystem"), True),
-    **dict.fromkeys(("allowHostIPC", "allowHostNetwork", "allowHostPorts", "allowPrivilegedContainer"), False),
+    **dict.fromkeys(
+        ("allowHostIPC", "allowHostNetwork", "allowHostPorts", "allowPrivilegedContainer"), False
+    ),
     **dict.fromkeys(("allowedCapabilities", "defaultAddCapabilities", "priority")),
     "requiredDropCapabilities": ["ALL"],
     "volumes": ["hostPath"],
