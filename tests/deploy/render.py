@@ -1,7 +1,7 @@
 """Renders deploy/ with kustomize and helm into tests/deploy/rendered: ``make rendered``.
 
-Tests read these files, so that most of them need neither program. Contents that are committed elsewhere, rules and
-dashboards, are replaced by the path of that file, and the version of the project by a word, so that a change of
+Tests read these files, so that most of them need neither program. Rules and dashboards, which are committed
+elsewhere, are replaced by the path of their file, and the version of the project by a word: a change of
 either changes no rendering.
 """
 
@@ -40,7 +40,7 @@ COMPOSITIONS: list[tuple[str, tuple[str, ...]]] = [
     ("base", ("pods-api", "hami")),
     ("overlays/openshift", ("web-config", "kubernetes-api")),
 ]
-# Examples for any platform say so in their first line. Those that are overlays too are rendered with this platform.
+# Examples for any platform say so in their first line. If they are overlays, they are rendered with PLATFORM.
 BESIDE = sorted(
     name for name, path in EXAMPLES.items() if path.read_text().startswith("# Use with the file of")
 )
@@ -62,6 +62,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """Refuses a duplicate key, as some readers of manifests do; others take the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Manifest:
+        """Return the mapping. ValueError: a key is duplicate."""
         keys = [key.value for key, _ in node.value]
         if len(keys) != len(set(keys)):
             duplicate = next(key for key in keys if keys.count(key) > 1)
@@ -136,7 +137,7 @@ def committed_form(objects: Iterable[Manifest]) -> str:
 
 
 def _shortened(each: Manifest) -> Manifest:
-    """Return an object with paths in place of the contents of rules and dashboards; ValueError: they differ."""
+    """Return an object with paths instead of rules and dashboards. ValueError: their contents differ."""
     kind, name = each["kind"], each["metadata"]["name"]
     if source := RULE_KINDS.get(kind):
         (rules,) = objects_in((ROOT / source).read_text())
@@ -157,8 +158,8 @@ def _compare(rendered: Any, written: Any, what: str, source: str) -> None:
 def input_digests() -> dict[str, str]:
     """Return the digest of each file that a rendering is made from.
 
-    Of YAML outside the templates only the content counts, so comments can change. The chart's schema only refuses
-    values; a test validates the examples by it.
+    Comments of YAML can change, except in templates. The chart's schema can only refuse values; a test
+    validates the examples by it.
     """
     folders = ("base", "components", "overlays", "charts/gpuslice-exporter/templates")
     paths = [path for folder in folders for path in (DEPLOY / folder).rglob("*") if path.is_file()]

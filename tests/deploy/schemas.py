@@ -1,4 +1,4 @@
-"""Checks that objects are strictly valid: each field is defined by Kubernetes or by the resource's definition."""
+"""Checks that objects are strictly valid: Kubernetes or the definition of the kind has each field."""
 
 import json
 import re
@@ -29,7 +29,7 @@ OF_OPERATORS = {
     "keda.sh": _MODELS / "keda/_schemas/ComGithubKedacoreKedaV2ApisKeda",
 }
 _READER = Path(__file__).with_name("operator_schemas.mjs")
-# Kinds that are neither in Kubernetes nor in a package of npm, by the definition that their project publishes.
+# Kinds that are neither in Kubernetes nor in a package of npm, by the definition of their project.
 _OTHERS = {("security.openshift.io/v1", "SecurityContextConstraints"): SECURITY_CONTEXT_CONSTRAINTS}
 
 
@@ -40,8 +40,8 @@ class InvalidError(Exception):
 def validate(objects: Iterable[Manifest], version: str = NEWEST) -> None:
     """Raise InvalidError for objects that are not strictly valid in a version of Kubernetes.
 
-    Kinds from outside Kubernetes, of the Prometheus Operator, KEDA and OpenShift, have one version here. Objects of
-    the operators need node and the schemas of npm, so a test that validates them is marked ``tools``.
+    Kinds of the Prometheus Operator, KEDA and OpenShift have one version here. A test that validates objects
+    of the operators is marked ``tools``: it needs node and schemas of npm.
     """
     texts: dict[str, list[str]] = {}
     for each in objects:

@@ -27,8 +27,8 @@ PLATFORMS = sorted(EXAMPLES.keys() - set(BESIDE))
 # Without a network policy that lets nothing out next to what needs the API server, and with one monitor.
 ALL_BESIDE = [name for name in BESIDE if name not in {"network-policy", "pod-monitor"}]
 
-# Declared differences: names of objects of the whole cluster, of rules and of dashboards; labels by which Helm and
-# kube-prometheus-stack select; the annotation with the scheme for a Prometheus without an operator.
+# Declared differences: names of objects of the whole cluster, of rules and of dashboards; labels by which
+# Helm and kube-prometheus-stack select; the annotation with the scheme for a Prometheus without operator.
 NAMES = {
     "gpuslice-gpuslice-exporter": "gpuslice-exporter",
     r'(PrometheusRule.{1,400}?"name": )"gpuslice-exporter"': r'\1"gpuslice"',
@@ -40,7 +40,7 @@ ADDED = re.compile(
 
 
 def _comparable(objects: list[Manifest]) -> dict[str, Any]:
-    """Return objects by kind and name, without the Namespace, declared differences, and the order of lists."""
+    """Return objects by kind and name, without the Namespace, declared differences and the order of lists."""
     comparable = {}
     for each in objects:
         text = _text(_plain(each))

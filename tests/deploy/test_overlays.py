@@ -90,7 +90,7 @@ def _rights(objects: list[Manifest]) -> dict[str, Any]:
 
 
 def _takes(objects: list[Manifest], labels: dict[str, str]) -> bool:
-    """Return whether the DaemonSet's affinity takes a node with these labels, as the scheduler evaluates it."""
+    """Return whether the DaemonSet's affinity takes a node with these labels, as the scheduler does."""
     holds = {
         "Exists": lambda rule: rule["key"] in labels,
         "In": lambda rule: labels.get(rule["key"]) in rule["values"],
