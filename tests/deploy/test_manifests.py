@@ -219,3 +219,13 @@ def test_amd_nodes_are_added_to_those_of_the_base() -> None:
     assert mixed[: len(base)] == base
     assert added
     assert all("amd" in key or "1002" in key for key in added)
+
+
+def test_each_permission_is_explained() -> None:
+    """docs/security.md has a row for each, and names components that exist."""
+    text = (ROOT / "docs/security.md").read_text()
+    rows = set(re.findall(r"^\| `?([^|`]+?)`? *\|", text, re.MULTILINE))
+    paths = {volume["hostPath"]["path"] for volume in pod_spec(composed())["volumes"]}
+
+    assert {"uid 0", "hostPID: true", "NVIDIA container runtime", *paths} <= rows
+    assert set(re.findall(r"`components/([\w-]+)`", text)) <= set(COMPONENTS)
