@@ -65,7 +65,7 @@ def test_the_holders_of_the_example(printed: dict[str, Any]) -> None:
 
 
 def test_the_sums_of_the_example(printed: dict[str, Any]) -> None:
-    """The unattributed part and the whole are the program's, and the parts of the page add up to its whole."""
+    """The rest and the whole are the program's, and the parts on the page add up to the whole."""
     gpu = printed["gpus"][0]
     rows = {cells[0]: numbers([cells[1], cells[3]]) for cells in table("What comes out")}
     whole, rest = rows.pop("**the GPU**"), rows["unattributed"]
