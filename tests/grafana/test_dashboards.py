@@ -35,7 +35,8 @@ SCREENS = (1366, 1600, 1920)
 PANELS = '[data-testid^="data-testid Panel header"]'
 # The truncated parts of a panel: its title, texts of tables, and tables that must be scrolled sideways. The
 # handle that changes the width of a column reaches beyond its heading.
-TRUNCATED = """panel => [...panel.querySelectorAll('h2, h2 *, [role="table"] *, [role="grid"], [role="grid"] *')]
+TRUNCATED = """panel => [
+    ...panel.querySelectorAll('h2, h2 *, [role="table"] *, [role="grid"], [role="grid"] *')]
     .filter(each => each.role !== "columnheader" && each.scrollWidth > each.clientWidth + 2)
     .filter(each => each.clientWidth > 0 && getComputedStyle(each).overflowX !== "visible")
     .map(each => `${each.innerText.slice(0, 60)} (${each.clientWidth} of ${each.scrollWidth} pixels)`)"""
