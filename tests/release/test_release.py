@@ -190,14 +190,13 @@ async def test_labels_of_the_node_open_and_close_the_window() -> None:
 
 
 async def test_a_label_that_stays_expires() -> None:
-    """A manager may die: its label counts for a while, and again once it changes."""
-    async with api_server() as api:
-        api.label(nvidia_com__mig_config_state="pending")
-        async with following_labels(api, by_label=0.2) as release:
-            await wait_until_async(lambda: release._label_reason and not release.reason(), "it expires")
-            # The next one does not expire before it is seen.
-            release._by_label = 3600.0
-            await api.nodes.watching.wait()
-            api.label(nvidia_com__mig_config_state="pending", unrelated="1")
-            api.label(nvidia_com__mig_config_state="rebooting")
-            await _reason_becomes(release, "nvidia.com/mig.config.state is rebooting")
+    """A manager may die: its label counts for a while, and again once it changes; other labels may change."""
+    state = "nvidia.com/mig.config.state"
+    async with started(by_label=0.05) as release:
+        release.set_labels({state: "pending"})
+        assert release.reason() == f"{state} is pending"
+        await _reason_becomes(release, "")
+        release.set_labels({state: "pending", "unrelated": "1"})
+        assert release.reason() == ""
+        release.set_labels({state: "rebooting", "unrelated": "1"})
+        assert release.reason() == f"{state} is rebooting"
