@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-under-load compat mock grafana cluster coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench bench-fleet image lock clean
+.PHONY: help demo test test-all test-under-load compat mock grafana cluster coverage lint docs site rules dashboards chart rendered stack screenshots faults fuzz soak bench bench-fleet image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -94,6 +94,9 @@ dashboards: $(DEV) ## write the dashboards from the code in dashboards/
 
 chart: $(DEV) ## write the chart's schema, table of values, rules and dashboards; after rules and dashboards
 	$(BIN)/python -m deploy.charts
+
+rendered: $(DEV) ## render overlays, components and the chart's examples for the tests; needs helm and kustomize
+	$(BIN)/python -m tests.deploy.render
 
 stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; PORT=9100 sets the first port
 	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT))

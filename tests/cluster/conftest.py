@@ -6,9 +6,7 @@ The chart is installed once for each source of pods: Kubernetes API, and kubelet
 import json
 import os
 import platform
-import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,10 +16,12 @@ from typing import Any
 import pytest
 
 from tests.cluster import images, node
-from tests.cluster.node import ROOT, Node, until
+from tests.cluster.node import Node
 from tests.cluster.plugin import Plugin
 from tests.cluster.truth import Exporter, Holder, slices, tasks
 from tests.image.engine import require_engine
+from tests.tools import ROOT
+from tests.waiting import wait_until
 
 WHOLE, SHARED = "GPU-0a1b2c3d-0000-4000-8000-000000000001", "GPU-0a1b2c3d-0000-4000-8000-000000000002"
 REPLICAS = tuple(f"{SHARED}::{number}" for number in range(8))
@@ -32,7 +32,7 @@ CHART = ROOT / "deploy/charts/gpuslice-exporter"
 
 
 def container(name: str, *, whole: int = 0, shared: int = 0, seconds: int = 0, **more: Any) -> dict[str, Any]:
-    """Return a container that holds so many devices, and ends after some seconds if these are not 0."""
+    """Return a container with a number of devices; it ends after ``seconds`` unless these are 0."""
     limits = {"nvidia.com/gpu": whole, "nvidia.com/gpu.shared": shared}
     return {
         "name": name,
@@ -53,8 +53,8 @@ def pod(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
+# The minor versions of Kubernetes that first have these by default.
 PODS_API, SIDECARS, HEALTH = 37, 29, 36
-"""The minor versions of Kubernetes that first have these by default."""
 
 
 def pods(minor: int) -> tuple[dict[str, Any], ...]:
@@ -87,15 +87,17 @@ class Cluster:
         """Create pods, and wait until they run."""
         self.apply(*pods)
         names = [f"pod/{each['metadata']['name']}" for each in pods]
-        self.node.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+        self.node.kubectl("wait", "--for=condition=Ready", "--timeout=120s", *names)
 
     def delete(self, name: str) -> None:
         """Delete a pod at once, and wait until its object is gone and its containers have ended."""
         self.node.kubectl("delete", "pod", name, "--force", "--grace-period=0")
-        until(f"{name} has ended", lambda: all(each.pod != f"default/{name}" for each in tasks(self.node)))
+        wait_until(
+            lambda: all(each.pod != f"default/{name}" for each in tasks(self.node)), f"{name} has ended"
+        )
 
     def use(self, *processes: tuple[str, int, int, int]) -> None:
-        """Let the driver list these processes and no others: UUID, pid, MiB, percent."""
+        """Make the driver list only these processes: UUID, pid, MiB, percent."""
         order = (WHOLE, SHARED)
         lines = [f"{order.index(uuid)} {pid} {mib} {percent}\n" for uuid, pid, mib, percent in processes]
         place = self.node.folder / "driver" / LIBRARIES / "processes"
@@ -104,32 +106,25 @@ class Cluster:
 
     def settled(self) -> dict[Holder, int]:
         """Wait until each exporter reports the holders that containerd runs, and return these."""
-        deadline = time.monotonic() + 20
-        while True:
-            held = slices(tasks(self.node))
-            reported = {each.release: each.slices() for each in self.exporters}
-            if reported == dict.fromkeys(reported, held):
-                return held
-            assert time.monotonic() < deadline, (held, reported)
-            time.sleep(0.5)
 
-    def expect(self, name: str, samples: Mapping[tuple[str, ...], float], *, seconds: float = 20) -> None:
+        def agreed() -> tuple[dict[Holder, int]] | None:
+            held = slices(tasks(self.node))
+            return (held,) if all(each.slices() == held for each in self.exporters) else None
+
+        (held,) = wait_until(agreed, "the exporters report the holders that containerd runs")
+        return held
+
+    def expect(self, name: str, samples: Mapping[tuple[str, ...], float]) -> None:
         """Wait until each exporter has these samples of a series, and no others."""
-        deadline = time.monotonic() + seconds
-        while True:
-            reported = {each.release: each.samples(name) for each in self.exporters}
-            if reported == dict.fromkeys(reported, samples):
-                return
-            assert time.monotonic() < deadline, (name, samples, reported)
-            time.sleep(0.2)
+        wait_until(
+            lambda: all(each.samples(name) == samples for each in self.exporters), f"{name} is {samples}"
+        )
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Run the cluster: 40 seconds, or some minutes if the image must be built."""
-    require_engine()
-    if missing := [name for name in ("containerd", "ctr", "nsenter", "gcc") if shutil.which(name) is None]:
-        pytest.fail(f"not installed: {', '.join(missing)} (make cluster installs them)")
+    """Run the cluster; it starts in 40 seconds, or some minutes if the image must be built."""
+    require_engine("containerd", "ctr", "nsenter", "gcc")
     with ExitStack() as stack:
         running = stack.enter_context(node.running(ROOT / os.environ["CLUSTER"], images.HOLD))
         for archive in (images.hold(running.folder), images.exporter(running.folder)):
@@ -140,7 +135,7 @@ def cluster() -> Iterator[Cluster]:
         plugins = {name: Plugin(kubelet, name, ids, NUMA_NODES) for name, ids in RESOURCES.items()}
         for plugin in plugins.values():
             stack.callback(plugin.close)
-        until("the devices are allocatable", lambda: _allocatable(running), seconds=90)
+        wait_until(lambda: _allocatable(running), "the devices are allocatable")
         made = Cluster(running, plugins, _exporters(running))
         made.run(*pods(running.minor))
         yield made
@@ -151,7 +146,7 @@ def _compile(folder: Path) -> None:
     names = [f'-D{name}="{uuid}"' for name, uuid in (("WHOLE", WHOLE), ("SHARED", SHARED))]
     source = Path(__file__).with_name("driver.c")
     command = ["gcc", "-shared", "-fPIC", "-O1", *names, "-o", folder / "libnvidia-ml.so.1", source]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True)
 
 
 def _allocatable(running: Node) -> bool:
@@ -165,13 +160,12 @@ def _exporters(running: Node) -> tuple[Exporter, ...]:
     sources = {"api": "kubernetesApi"} | ({"pods": "podsApi"} if running.minor >= PODS_API else {})
     for release, source in sources.items():
         _install(running, release, source)
-    # helm does not wait for the first pod of a DaemonSet, of which some may be unavailable.
-    return tuple(
-        Exporter(
-            running, release, until(f"{release} is ready", lambda release=release: _address(running, release))
-        )
+    # helm does not wait for the first pod of a DaemonSet.
+    addresses = {
+        release: wait_until(lambda release=release: _address(running, release), f"{release} is ready")
         for release in sources
-    )
+    }
+    return tuple(Exporter(running, release, address) for release, address in addresses.items())
 
 
 def _install(running: Node, release: str, source: str) -> None:

@@ -1,4 +1,5 @@
-/* The only program in the image of workloads, and of sandboxes: it sleeps until it is told to end, or for a time. */
+/* The only program in the image of workloads and sandboxes: it sleeps until a signal, or for a time. SIGALRM ends it
+   with exit code 0. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 """A node of a real cluster on this machine: etcd, API server, controllers, scheduler, containerd, kubelet.
 
-All run in a mount and a network namespace of their own, with their files below one folder. Of the machine
-nothing is changed but a control group of the node's own. Their PID namespace is the machine's. There is no
-registry: images are imported.
+All run in a mount and a network namespace of their own, with their files below one folder; their PID
+namespace is the machine's. They only add a control group to the machine. There is no registry: images are
+imported.
 """
 
 import json
@@ -11,39 +11,26 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.cluster.files import ADDRESS, NAME, SERVICE, hierarchies, make_control_groups, setup, write
 from tests.scratch import DISK
-
-ROOT = Path(__file__).parents[2]
-T = TypeVar("T")
-
-
-def until(what: str, look: Callable[[], T | None], *, seconds: float = 60, pause: float = 0.2) -> T:
-    """Return the first thing that is seen, or fail after some seconds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if (seen := look()) is not None and seen is not False:
-            return seen
-        time.sleep(pause)
-    return pytest.fail(f"not within {seconds:.0f} s: {what}")
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that runs. ``folder`` has its files and logs, ``programs`` those of Kubernetes."""
+    """A node that runs."""
 
-    folder: Path
-    programs: Path
+    folder: Path  # of its files and logs
+    programs: Path  # the folder with those of Kubernetes
     first: int  # the pid of a process in its namespaces, which sleeps
     running: dict[str, subprocess.Popen[bytes]]
 
@@ -61,11 +48,9 @@ class Node:
         """Return the command that runs another one on the node."""
         return ["nsenter", f"--target={self.first}", "--mount", "--net", "--", *map(str, words)]
 
-    def output(self, *words: str | Path, given: str | None = None, timeout: float = 60) -> str:
+    def output(self, *words: str | Path, given: str | None = None) -> str:
         """Return what a command on the node prints; its failure fails the test."""
-        done = subprocess.run(
-            self.command(*words), input=given, capture_output=True, text=True, check=False, timeout=timeout
-        )
+        done = subprocess.run(self.command(*words), input=given, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.fail(f"{shlex.join(map(str, words))}: {done.stderr[-2000:]}")
         return done.stdout
@@ -89,7 +74,7 @@ class Node:
 
     def kubectl(self, *words: str, given: str | None = None) -> str:
         """Return the output of kubectl."""
-        return self.output(self.programs / "kubectl", self.access, *words, given=given, timeout=100)
+        return self.output(self.programs / "kubectl", self.access, *words, given=given)
 
     def objects(self, kind: str, *words: str) -> list[dict[str, Any]]:
         """Return the objects of a kind that the API server has."""
@@ -97,7 +82,7 @@ class Node:
 
     def ctr(self, *words: str | Path) -> str:
         """Return what containerd's client prints about containers of Kubernetes."""
-        return self.output("ctr", "--namespace=k8s.io", *words, timeout=300)
+        return self.output("ctr", "--namespace=k8s.io", *words)
 
     def start_kubelet(self) -> None:
         """Start the kubelet."""
@@ -112,7 +97,7 @@ class Node:
         )
 
     def start_control_plane(self) -> None:
-        """Start etcd, the API server and those who ask it, and wait until it answers."""
+        """Start etcd, the API server and its clients, and wait until it answers."""
         folder = self.folder
         self.start("etcd", f"--data-dir={folder}/etcd", "--unsafe-no-fsync", "--log-level=warn")
         self.start_api_server()
@@ -138,17 +123,16 @@ class Node:
             f"--service-account-key-file={folder}/key",
             f"--service-account-signing-key-file={folder}/key",
         )
-        until("the API server answers", self._api_answers, seconds=120)
+        wait_until(self._api_answers, "the API server answers")
 
     def _api_answers(self) -> bool:
         words = (self.programs / "kubectl", self.access, "get", "--raw=/readyz")
-        done = subprocess.run(self.command(*words), capture_output=True, check=False, timeout=60)
-        return done.returncode == 0
+        return subprocess.run(self.command(*words), capture_output=True, check=False).returncode == 0
 
 
 @contextmanager
 def running(programs: Path, pause: str) -> Iterator[Node]:
-    """Run containerd and the control plane; ``pause`` is the image of sandboxes, which is to be imported."""
+    """Run containerd and the control plane; the image ``pause``, of sandboxes, must be imported."""
     with ExitStack() as stack:
         # The path of a socket has a hundred characters at most.
         folder = Path(mkdtemp(prefix="gpuslice-cluster-", dir=DISK))
@@ -158,7 +142,7 @@ def running(programs: Path, pause: str) -> Iterator[Node]:
         started: dict[str, subprocess.Popen[bytes]] = {}
         process = subprocess.Popen(["unshare", "--mount", "--net", "sh", "-c", setup(folder)])
         stack.callback(_end, folder, process, started)
-        until("the namespaces are ready", (folder / "ready").exists)
+        wait_until((folder / "ready").exists, "the namespaces are ready")
         node = Node(folder, programs, process.pid, started)
         node.start("containerd", f"--config={folder}/containerd.toml")
         node.start_control_plane()
@@ -166,7 +150,7 @@ def running(programs: Path, pause: str) -> Iterator[Node]:
 
 
 def _end(folder: Path, first: subprocess.Popen[bytes], started: dict[str, subprocess.Popen[bytes]]) -> None:
-    """End all processes of the node: ours, those of containerd that outlive it, and containers."""
+    """End all processes of the node: ours, those that outlive containerd, and containers."""
     for process in reversed(started.values()):
         process.kill()
         process.wait()
@@ -185,11 +169,11 @@ def _end(folder: Path, first: subprocess.Popen[bytes], started: dict[str, subpro
 
 def _apart(first: int) -> list[int]:
     """Return the processes in the mount namespace of a process, none if that is this one's."""
-    found = {int(path.name): _mounts(path) for path in Path("/proc").glob("[0-9]*")}
-    mounts = found.get(first, "")
-    return (
-        [] if mounts in {"", _mounts(Path("/proc/self"))} else [pid for pid in found if found[pid] == mounts]
-    )
+    namespaces = {int(path.name): _mounts(path) for path in Path("/proc").glob("[0-9]*")}
+    namespace = namespaces.get(first, "")
+    if namespace in {"", _mounts(Path("/proc/self"))}:
+        return []
+    return [pid for pid, each in namespaces.items() if each == namespace]
 
 
 def _mounts(process: Path) -> str:
@@ -201,7 +185,7 @@ def _mounts(process: Path) -> str:
 def _remove(folder: Path) -> None:
     for hierarchy in hierarchies():
         for path, _, _ in os.walk(hierarchy / folder.name, topdown=False):
-            until(f"the control group {path} is empty", lambda path=path: _gone(Path(path)), seconds=20)
+            wait_until(lambda path=path: _gone(Path(path)), f"the control group {path} is empty")
     shutil.rmtree(folder)
 
 

@@ -1,4 +1,4 @@
-"""A device plugin: offers ids of a resource to the kubelet, and can mark some of them unhealthy.
+"""A device plugin: offers ids of a resource to the kubelet, and can mark them unhealthy.
 
 Messages: kubernetes/kubelet ``pkg/apis/deviceplugin/v1beta1/api.proto``
 (https://github.com/kubernetes/kubelet/blob/master/pkg/apis/deviceplugin/v1beta1/api.proto).
@@ -14,7 +14,7 @@ import grpc
 
 from podresources.messages import classes
 
-# What containerd keeps of an allocation: the ids, as NVIDIA's plugin passes them on.
+# The variable with the allocated ids in containerd's record of a container, as NVIDIA's plugin sets it.
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _MESSAGES: dict[str, Any] = classes(
     "deviceplugin",
@@ -54,7 +54,7 @@ class Plugin:
         self._thread.start()
 
     def mark_unhealthy(self, *ids: str) -> None:
-        """Tell the kubelet that these ids are unhealthy, and all others healthy."""
+        """Report these ids as unhealthy, and all others as healthy."""
         with self._changed:
             self._unhealthy = frozenset(ids)
             self._changed.notify_all()
@@ -75,7 +75,7 @@ class Plugin:
                 try:
                     self._register()
                 except grpc.RpcError:
-                    # It is starting, or has stopped: the next turn tries again.
+                    # The kubelet is starting, or has stopped: try again.
                     self._socket.unlink(missing_ok=True)
         if server is not None:
             server.stop(None).wait()
@@ -99,20 +99,20 @@ class Plugin:
         request = _MESSAGES["RegisterRequest"](
             version="v1beta1", endpoint=self._socket.name, resource_name=self._resource
         )
-        # Whoever fails once is not to wait for longer and longer.
+        # Otherwise gRPC would wait longer after each failure.
         options = [("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(f"unix:{self._kubelet}", options) as channel:
-            channel.unary_unary("/v1beta1.Registration/Register")(request.SerializeToString(), timeout=5)
+            channel.unary_unary("/v1beta1.Registration/Register")(request.SerializeToString(), timeout=60)
 
     def _list_and_watch(self, _request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-        told = None
+        reported = None
         while context.is_active():
             with self._changed:
-                if told == self._unhealthy:
+                if reported == self._unhealthy:
                     self._changed.wait(1)
                     continue
-                told = self._unhealthy
-            yield self._devices(told)
+                reported = self._unhealthy
+            yield self._devices(reported)
 
     def _devices(self, unhealthy: frozenset[str]) -> bytes:
         topology = {"nodes": [{"ID": node} for node in self._nodes]}
@@ -123,6 +123,6 @@ class Plugin:
         return bytes(_MESSAGES["ListAndWatchResponse"](devices=devices).SerializeToString())
 
     def _allocate(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
-        asked = _MESSAGES["AllocateRequest"].FromString(request).container_requests
-        given = [{"envs": [{"key": VARIABLE, "value": ",".join(each.devices_ids)}]} for each in asked]
-        return bytes(_MESSAGES["AllocateResponse"](container_responses=given).SerializeToString())
+        requests = _MESSAGES["AllocateRequest"].FromString(request).container_requests
+        responses = [{"envs": [{"key": VARIABLE, "value": ",".join(each.devices_ids)}]} for each in requests]
+        return bytes(_MESSAGES["AllocateResponse"](container_responses=responses).SerializeToString())

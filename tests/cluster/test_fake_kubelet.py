@@ -14,7 +14,7 @@ from podresources import messages
 from tests.cluster.conftest import NUMA_NODES, PODS_API, RESOURCES, Cluster
 from tests.cluster.truth import Task, tasks
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.tools, pytest.mark.timeout(900)]
 
 Answers = dict[str, bytes]
 
@@ -24,7 +24,7 @@ def _ask(root: Path) -> Answers:
     for method, (socket, _) in CALLS.items():
         options = [("grpc.default_authority", "localhost")]
         with grpc.insecure_channel(f"unix:{root / socket}", options) as channel:
-            answers[method] = channel.unary_unary(method)(b"", timeout=10)
+            answers[method] = channel.unary_unary(method)(b"", timeout=60)
     return answers
 
 
@@ -40,10 +40,10 @@ async def _fake(root: Path, pods: list[Pod], sidecars: frozenset[str]) -> Answer
         await kubelet.stop()
 
 
-def _pod(item: dict[str, Any], found: list[Task]) -> Pod:
+def _pod(item: dict[str, Any], running: list[Task]) -> Pod:
     metadata, spec, status = item["metadata"], item["spec"], item["status"]
     name = f"{metadata['namespace']}/{metadata['name']}"
-    given = {each.container: each.devices for each in found if each.pod == name}
+    given = {each.container: each.devices for each in running if each.pod == name}
     states = [*status["containerStatuses"], *status.get("initContainerStatuses", ())]
     ids = {each["name"]: each.get("containerID", "").rpartition("/")[2] for each in states}
     return Pod(
@@ -114,9 +114,9 @@ async def test_the_fake_kubelet_answers_as_the_real_one(cluster: Cluster, tmp_pa
     """About the same pods both report the same devices, NUMA nodes, ids, states, limits and health."""
     if cluster.node.minor < PODS_API:
         pytest.skip(f"the fake kubelet answers as one of Kubernetes 1.{PODS_API}")
-    found = tasks(cluster.node)
+    running = tasks(cluster.node)
     items = cluster.node.objects("pods")
-    pods = [_pod(item, found) for item in items]
+    pods = [_pod(item, running) for item in items]
 
     real = await asyncio.to_thread(_ask, cluster.node.folder / "kubelet")
     fake = await _fake(tmp_path, pods, _sidecars(items))

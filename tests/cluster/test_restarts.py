@@ -7,11 +7,11 @@ import pytest
 from tests.cluster.conftest import Cluster
 from tests.cluster.truth import Holder
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.tools, pytest.mark.timeout(900)]
 
 
 def _watch(cluster: Cluster, held: dict[Holder, int], seconds: float) -> list[object]:
-    """Look at the holders for some seconds, and return what was wrong."""
+    """Compare the holders for some seconds, and return the differences."""
     wrong: list[object] = []
     entitled: dict[tuple[str, Holder], float] = {}
     deadline = time.monotonic() + seconds
@@ -30,7 +30,7 @@ def _watch(cluster: Cluster, held: dict[Holder, int], seconds: float) -> list[ob
 
 
 def test_no_holder_is_lost_while_the_kubelet_restarts(cluster: Cluster) -> None:
-    """While it is away and learns its pods again, each look finds all holders, and counters go on."""
+    """Holders stay while it is away and learns its pods again, and counters never decrease."""
     held = cluster.settled()
     cluster.node.kill("kubelet")
     wrong = _watch(cluster, held, 3)
@@ -43,7 +43,7 @@ def test_no_holder_is_lost_while_the_kubelet_restarts(cluster: Cluster) -> None:
 
 
 def test_no_holder_is_lost_while_the_api_server_is_away_and_the_kubelet_restarts(cluster: Cluster) -> None:
-    """A kubelet without an API server lists no pods: holders whose containers run stay, beyond a minute."""
+    """A kubelet without an API server lists no pods: holders with running containers stay for minutes."""
     held = cluster.settled()
     cluster.node.kill("kube-apiserver")
     cluster.node.kill("kubelet")
@@ -52,6 +52,6 @@ def test_no_holder_is_lost_while_the_api_server_is_away_and_the_kubelet_restarts
         assert _watch(cluster, held, 75) == []
     finally:
         cluster.node.start_api_server()
-    # A kubelet asks an API server that was away again after up to a minute.
-    cluster.expect("unlisted_pods", {("",): 0}, seconds=90)
+    # A kubelet retries an API server that was away within a minute.
+    cluster.expect("unlisted_pods", {("",): 0})
     assert cluster.settled() == held

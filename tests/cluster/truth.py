@@ -1,4 +1,4 @@
-"""What containerd runs on a real node, and what the exporter reports of it."""
+"""The containers that containerd runs on a real node, and the exporter's reports on them."""
 
 import json
 from collections import Counter
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster.node import Node, until
+from tests.cluster.node import Node
 from tests.cluster.plugin import VARIABLE
+from tests.waiting import wait_until
 
 PORT = 9836
 
@@ -42,14 +43,10 @@ class Task:
 def tasks(node: Node) -> list[Task]:
     """Return the containers of pods that run, without their sandboxes."""
     rows = [line.split() for line in node.ctr("tasks", "list").splitlines()[1:]]
-    found = [
-        (int(pid), json.loads(node.ctr("containers", "info", name)))
-        for name, pid, state in rows
-        if state == "RUNNING"
-    ]
-    return [
-        _task(pid, info) for pid, info in found if info["Labels"]["io.cri-containerd.kind"] == "container"
-    ]
+    running = [(int(pid), name) for name, pid, state in rows if state == "RUNNING"]
+    infos = [(pid, json.loads(node.ctr("containers", "info", name))) for pid, name in running]
+    kind = "io.cri-containerd.kind"
+    return [_task(pid, info) for pid, info in infos if info["Labels"][kind] == "container"]
 
 
 def _task(pid: int, info: dict[str, Any]) -> Task:
@@ -67,19 +64,22 @@ def _task(pid: int, info: dict[str, Any]) -> Task:
 
 
 def task(node: Node, pod: str, container: str, *, instead_of: str = "") -> Task:
-    """Return a container of the namespace ``default`` with another id, waiting until it runs."""
+    """Wait until a container of the namespace ``default`` runs, with another id, and return it."""
 
     def running() -> Task | None:
-        found = [each for each in tasks(node) if (each.pod, each.container) == (f"default/{pod}", container)]
-        return next((each for each in found if each.id != instead_of), None)
+        name = (f"default/{pod}", container)
+        running = [each for each in tasks(node) if (each.pod, each.container) == name]
+        return next((each for each in running if each.id != instead_of), None)
 
-    return until(f"{pod}/{container} runs", running)
+    return wait_until(running, f"{pod}/{container} runs")
 
 
-def slices(found: list[Task]) -> dict[Holder, int]:
+def slices(running: list[Task]) -> dict[Holder, int]:
     """Return the number of devices that each container has of each GPU."""
     held = [
-        Holder(each.pod, each.uid, each.container, _gpu(device)) for each in found for device in each.devices
+        Holder(each.pod, each.uid, each.container, _gpu(device))
+        for each in running
+        for device in each.devices
     ]
     return dict(Counter(held))
 
@@ -90,11 +90,11 @@ def _gpu(device: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """A release of the chart; ``address`` is that of its pod."""
+    """A release of the chart."""
 
     node: Node
     release: str
-    address: str
+    address: str  # of its pod
 
     def fetch(self, path: str) -> str:
         """Return the body of a response with status 200."""

@@ -1,4 +1,4 @@
-"""Renders the chart by the real helm: examples, other values, and what it says where it refuses."""
+"""Renders the chart with values that no example has, and shows the message if it refuses them: needs helm."""
 
 import copy
 import json
@@ -10,21 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.rendering import DEPLOY, Manifest, objects_in
+from tests.deploy.render import CHART, EXAMPLES, objects_in
+from tests.deploy.rendering import Manifest
 from tests.deploy.schemas import NEWEST
 from tests.deploy.tools import tool
 
-CHART = DEPLOY / "charts/gpuslice-exporter"
-EXAMPLES = {path.stem: path for path in sorted(CHART.glob("examples/*.yaml"))}
-# Those that are for any platform say so, and the others are a platform's.
-BESIDE = sorted(
-    name for name, path in EXAMPLES.items() if path.read_text().startswith("# Use with the file of")
-)
 RELEASE = NAMESPACE = "gpuslice"
-# A helm that was built from source takes itself for one of an old Kubernetes.
+# A helm that was built from source assumes an old Kubernetes.
 _KUBERNETES = ("--kube-version", NEWEST)
 
-# Every feature at once, but for those that exclude each other.
+# Every feature at once, except those that exclude each other.
 EVERYTHING = {
     "image": {"digest": "sha256:" + "0" * 64},
     "imagePullSecrets": [{"name": "registry"}],
@@ -58,19 +53,19 @@ EVERYTHING = {
 def chart(
     *examples: str, values: Any = None, release: str = RELEASE, namespace: str = NAMESPACE
 ) -> list[Manifest]:
-    """Give the objects of a release with values files of these names, and values over them."""
+    """Return the objects of a release with examples and with values that override them."""
     given = "" if values is None else json.dumps(values)
     return copy.deepcopy(_objects(examples, given, release, namespace))
 
 
 def everything() -> list[Manifest]:
-    """Give the objects of a release that uses every feature of the chart."""
+    """Return the objects of a release that uses every feature of the chart."""
     return chart(values=EVERYTHING, namespace="elsewhere")
 
 
-def refusal(values: Any, *options: str) -> str:
-    """Give what helm says of values that the chart refuses; rendering them fails the test."""
-    done = template(CHART, (), json.dumps(values), *options)
+def refusal(values: Any) -> str:
+    """Return helm's message about values that the chart refuses; if they are rendered, the test fails."""
+    done = template(CHART, (), json.dumps(values))
     if done.returncode == 0:
         pytest.fail(f"rendered: {values}")
     return done.stderr
@@ -92,35 +87,11 @@ def lint(*examples: str) -> subprocess.CompletedProcess[str]:
 
 
 def helm(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    """Run helm, with a text to read."""
+    """Run helm with a text as its standard input."""
     command = [tool("helm"), *map(str, arguments)]
-    # It ends before collecting garbage pays, which is a fifth of its time.
+    # It ends before collecting garbage pays, which takes a fifth of its time.
     environ = os.environ | {"GOGC": "off"}
-    return subprocess.run(
-        command, input=given, env=environ, capture_output=True, text=True, check=False, timeout=100
-    )
-
-
-def named(objects: list[Manifest], kind: str, name: str) -> Manifest:
-    """Give the object of a kind whose name ends so."""
-    (found,) = [each for each in objects if each["kind"] == kind and each["metadata"]["name"].endswith(name)]
-    return found
-
-
-def mount_paths(spec: Manifest) -> dict[str, str]:
-    """Give where each volume of a pod's only container is mounted."""
-    (only_one,) = spec["containers"]
-    return {each["name"]: each["mountPath"] for each in only_one["volumeMounts"]}
-
-
-def environment(container: Manifest) -> dict[str, str]:
-    """Give the variables of a container that have a value."""
-    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
-
-
-def selectors(objects: list[Manifest]) -> list[Any]:
-    """Give what chooses pods, which must never change from one version of a release to the next."""
-    return [each["spec"].get("selector") for each in objects if "selector" in each.get("spec", {})]
+    return subprocess.run(command, input=given, env=environ, capture_output=True, text=True, check=False)
 
 
 @cache

@@ -1,8 +1,8 @@
-"""What runs inside the container: the program, with the driver of a fake node, of which all else is outside.
+"""Runs inside the container: the program with the driver of a fake node whose other parts are outside.
 
-``python -m tests.deploy.inside SCENARIO SECONDS serve|tell``: settings come from the environment as always.
-``tell`` prints an object: what ``snapshot`` says as JSON and as series, what ``doctor --json`` says, and the
-``bounds`` that the kernel keeps this process in.
+``python -m tests.deploy.inside SCENARIO SECONDS serve|report``: settings come from the environment.
+``report`` prints an object: the output of ``snapshot`` as JSON and as series, that of ``doctor --json``, and
+the ``bounds`` that the kernel sets for this process.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from exporter.doctor.checks import examine
 
 
 def driver(scenario: Scenario, second: float) -> FakeNvml:
-    """Make the driver's library as it is at that second; it stands still."""
+    """Return the driver's library as it is at that second; its time does not pass."""
     library = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
     now = present(scenario, second)
     library.show(Machine(0).step(now, time.time()), now.nvml_faults, loaded=now.loaded)
     return library
 
 
-async def tell(node: Node) -> dict[str, Any]:
-    """Poll once, and say what was found in each form."""
+async def report(node: Node) -> dict[str, Any]:
+    """Poll once, and return each form of the result."""
     snapshot, evidence = await poll_once(node)
     everything = replace(node.settings, metric_set="full", dcgm_names="all")
     return {
@@ -47,7 +47,7 @@ async def tell(node: Node) -> dict[str, Any]:
 
 
 def bounds() -> dict[str, Any]:
-    """Say what the kernel lets this process do: rights, system calls, and where it may write."""
+    """Return what the kernel allows this process: rights, system calls, and where it may write."""
     lines = (line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
     status = {
         name: value for name, value in lines if name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "Uid")
@@ -56,7 +56,7 @@ def bounds() -> dict[str, Any]:
     return {
         "status": status,
         "writable": [place for _, place, _, how, *_ in mounts if "rw" in how.split(",")],
-        # What this program does not do, and who takes it over could.
+        # The program does none of this, but an attacker who takes it over could.
         "processes": sum(entry.name.isdecimal() for entry in Path("/proc").iterdir()),
         "can signal pid 1": _can(lambda: os.kill(1, 0)),
         "can read the environment of pid 1": _can(Path("/proc/1/environ").read_bytes),
@@ -88,9 +88,8 @@ def main(name: str, second: str, command: str) -> None:
 
         asyncio.run(serve(node, _announce))
     else:
-        json.dump(asyncio.run(tell(node)), sys.stdout)
+        json.dump(asyncio.run(report(node)), sys.stdout)
 
 
 if __name__ == "__main__":
-    assert Path(__file__).exists()
     main(*sys.argv[1:])

@@ -1,92 +1,118 @@
-"""Renders deploy/ by the real kustomize, and finds the parts that tests look at."""
+"""Reads what ``make rendered`` wrote, and finds the parts that tests look at.
+
+The text of a dashboard and the spec of a rules object are the path of the file with that content.
+"""
 
 import copy
-import json
-import os
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
-import yaml
+from exporter import __version__
+from tests.deploy.render import (
+    COMPONENTS,
+    DEPLOY,
+    OVERLAYS,
+    RENDERED,
+    VERSION_MARK,
+    Manifest,
+    composition_name,
+    objects_in,
+)
 
-from tests.deploy.tools import ROOT, output
+__all__ = ["COMPONENTS", "DEPLOY", "OVERLAYS", "Manifest", "objects_in"]
 
-DEPLOY = ROOT / "deploy"
-OVERLAYS = sorted(path.parent.name for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
-COMPONENTS = sorted(path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml"))
-# The first Kubernetes that knows the kinds of an overlay or component.
+# The first Kubernetes that has the kinds of an overlay or component.
 SINCE = dict.fromkeys(("gpu-cluster", "admin-claim"), "1.34.0")
-
-Manifest = dict[str, Any]
-
-
-# Rules and dashboards are long: where PyYAML has libyaml they are read ten times as fast.
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """Refuses a key that is there twice, as some of those do who read manifests; others take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Manifest:
-        keys = [key.value for key, _ in node.value]
-        if len(keys) != len(set(keys)):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            message = f"line {node.start_mark.line + 1}: {twice} is there twice"
-            raise ValueError(message)
-        found: Manifest = super().construct_mapping(node, deep)
-        return found
 
 
 def overlay(name: str) -> list[Manifest]:
-    """Give the objects of ``deploy/overlays/NAME``."""
-    return copy.deepcopy(_built(DEPLOY / "overlays" / name))
+    """Return the objects of ``deploy/overlays/NAME``."""
+    return rendered(f"overlays/{name}")
 
 
 def composed(*components: str, of: str = "base") -> list[Manifest]:
-    """Give the objects of the base, or of ``overlays/NAME``, with components, as an own overlay has them."""
-    return copy.deepcopy(_composed(components, of))
+    """Return the objects of the base, or of ``overlays/NAME``, with components.
+
+    tests/deploy/render.py lists the combinations.
+    """
+    return rendered(f"components/{composition_name(components, of)}")
 
 
-def kustomized(own: Manifest) -> list[Manifest]:
-    """Give the objects of a kustomization whose paths are those of a folder beside ``deploy/``."""
-    with TemporaryDirectory() as scratch:
+def example(name: str = "default") -> list[Manifest]:
+    """Return the objects of the chart with an example, or without values."""
+    return rendered(f"chart/{name}")
 
-        def here(paths: list[str]) -> list[str]:
-            return [os.path.relpath(DEPLOY / path, scratch) for path in paths]
 
-        related = {key: here(own.get(key, [])) for key in ("resources", "components")}
-        (Path(scratch) / "kustomization.yaml").write_text(json.dumps(own | related))
-        return objects_in(output("kustomize", "build", scratch))
+def rendered(name: str) -> list[Manifest]:
+    """Return the objects of a file of ``make rendered``."""
+    return copy.deepcopy(_read(name))
 
 
 def only(objects: list[Manifest], kind: str) -> Manifest:
-    """Give the one object of a kind."""
-    (found,) = [each for each in objects if each["kind"] == kind]
-    return found
+    """Return the one object of a kind."""
+    (wanted,) = [each for each in objects if each["kind"] == kind]
+    return wanted
+
+
+def named(objects: list[Manifest], kind: str, suffix: str) -> Manifest:
+    """Return the object of a kind whose name ends with a suffix."""
+    (wanted,) = [
+        each for each in objects if each["kind"] == kind and each["metadata"]["name"].endswith(suffix)
+    ]
+    return wanted
+
+
+def kinds(objects: list[Manifest]) -> set[str]:
+    """Return the kinds of objects."""
+    return {each["kind"] for each in objects}
+
+
+def template(objects: list[Manifest]) -> Manifest:
+    """Return the template of the DaemonSet's pods."""
+    pods: Manifest = only(objects, "DaemonSet")["spec"]["template"]
+    return pods
 
 
 def pod_spec(objects: list[Manifest]) -> Manifest:
-    """Give the specification of the DaemonSet's pods."""
-    spec: Manifest = only(objects, "DaemonSet")["spec"]["template"]["spec"]
+    """Return the spec of the DaemonSet's pods."""
+    spec: Manifest = template(objects)["spec"]
     return spec
 
 
 def container(objects: list[Manifest]) -> Manifest:
-    """Give the one container of the DaemonSet's pods."""
-    found: Manifest
-    (found,) = pod_spec(objects)["containers"]
-    return found
+    """Return the one container of the DaemonSet's pods."""
+    exporter: Manifest
+    (exporter,) = pod_spec(objects)["containers"]
+    return exporter
 
 
-def objects_in(text: str) -> list[Manifest]:
-    """Read the objects of a file or of what a program prints."""
-    return [each for each in yaml.load_all(text, _Loader) if each]
+def node_selector_terms(objects: list[Manifest]) -> list[Manifest]:
+    """Return the terms of which a node must fulfil one to get a pod."""
+    affinity = pod_spec(objects)["affinity"]["nodeAffinity"]
+    terms: list[Manifest] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return terms
+
+
+def scrape_annotations(objects: list[Manifest]) -> set[str]:
+    """Return the annotations by which a Prometheus without an operator finds the pods."""
+    annotations = template(objects)["metadata"].get("annotations", {})
+    return {name for name in annotations if name.startswith("prometheus.io/")}
+
+
+def environment(container: Manifest) -> dict[str, str]:
+    """Return the variables of a container that have a value."""
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
+def mount_paths(spec: Manifest) -> dict[str, str]:
+    """Return where each volume of a pod's only container is mounted."""
+    (only_container,) = spec["containers"]
+    return {each["name"]: each["mountPath"] for each in only_container["volumeMounts"]}
 
 
 @cache
-def _built(folder: Path) -> list[Manifest]:
-    return objects_in(output("kustomize", "build", folder))
-
-
-@cache
-def _composed(components: tuple[str, ...], of: str) -> list[Manifest]:
-    chosen = [f"../deploy/components/{name}" for name in components]
-    return kustomized({"resources": [f"../deploy/{of}"], "components": chosen})
+def _read(name: str) -> list[Manifest]:
+    path = RENDERED / f"{name}.yaml"
+    if not path.exists():
+        message = f"{path} is missing: add it to tests/deploy/render.py if it is new, and run make rendered"
+        raise FileNotFoundError(message)
+    return objects_in(path.read_text().replace(VERSION_MARK, __version__))

@@ -1,7 +1,6 @@
-"""Whether objects are strictly valid: each field is one of Kubernetes or of the resource's definition."""
+"""Checks that objects are strictly valid: Kubernetes or the definition of the kind has each field."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterable
@@ -11,27 +10,26 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate
-import pytest
 from jsonschema import Draft202012Validator
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
 from tests.deploy.openshift import SECURITY_CONTEXT_CONSTRAINTS
 from tests.deploy.rendering import Manifest
-from tests.deploy.tools import TOOLS, tool
+from tests.tools import TOOLS, lacks, tool
 
 VERSIONS = kubernetes_validate.utils.all_versions()
 OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 
 _MODELS = TOOLS / "node_modules/@kubernetes-models"
 # Files of schemas by API group: how their names begin, before version and kind.
-_OF_OPERATORS = {
+OF_OPERATORS = {
     "monitoring.coreos.com": _MODELS
     / "prometheus-operator/_schemas/ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoring",
     "keda.sh": _MODELS / "keda/_schemas/ComGithubKedacoreKedaV2ApisKeda",
 }
 _READER = Path(__file__).with_name("operator_schemas.mjs")
-# What is neither in Kubernetes nor in a package of npm, by the definition that its project publishes.
+# Kinds that are neither in Kubernetes nor in a package of npm, by the definition of their project.
 _OTHERS = {("security.openshift.io/v1", "SecurityContextConstraints"): SECURITY_CONTEXT_CONSTRAINTS}
 
 
@@ -42,17 +40,17 @@ class InvalidError(Exception):
 def validate(objects: Iterable[Manifest], version: str = NEWEST) -> None:
     """Raise InvalidError for objects that are not strictly valid in a version of Kubernetes.
 
-    What is defined outside Kubernetes, for the Prometheus Operator, KEDA and OpenShift, has one version here.
-    Without the schemas of an operator a test that validates its objects is skipped, but fails in CI.
+    Kinds of the Prometheus Operator, KEDA and OpenShift have one version here. A test that validates objects
+    of the operators is marked ``tools``: it needs node and schemas of npm.
     """
     texts: dict[str, list[str]] = {}
     for each in objects:
         texts.setdefault(each["apiVersion"].partition("/")[0], []).append(json.dumps(each, sort_keys=True))
-    for group, found in texts.items():
-        if group in _OF_OPERATORS:
-            _check_operator(group, tuple(found))
+    for group, of_group in texts.items():
+        if group in OF_OPERATORS:
+            _check_operator(group, tuple(of_group))
         else:
-            for text in found:
+            for text in of_group:
                 _check(text, version)
 
 
@@ -74,7 +72,7 @@ def _check(text: str, version: str) -> None:
 
 @cache
 def _validator(kind: str, api_version: str, version: str) -> Draft202012Validator:
-    """Make what ``kubernetes_validate`` makes for each object anew, once for each kind."""
+    """Return a validator, made once for each kind: ``kubernetes_validate`` makes one for each object."""
     if other := _OTHERS.get((api_version, kind)):
         return Draft202012Validator(other)
     # apps/v1 is in apps-v1, rbac.authorization.k8s.io/v1 in rbac-v1.
@@ -95,22 +93,20 @@ def _schema(name: str, version: str) -> Any:
 
 @cache
 def _check_operator(group: str, texts: tuple[str, ...]) -> None:
-    """Check all objects of an API group at once: starting node costs more than the rest."""
+    """Check all objects of an API group at once: starting node takes longer than the rest."""
     done = subprocess.run(
         [tool("node"), _READER, _operator_schemas(group)],
         input=f"[{','.join(texts)}]",
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     if complaints := json.loads(done.stdout):
         raise InvalidError("\n".join(complaints))
 
 
 def _operator_schemas(group: str) -> Path:
-    prefix = _OF_OPERATORS[group]
-    if prefix.parent.is_dir():
-        return prefix
-    say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-    return say(f"the schemas of {group} are not there (scripts/install-tools)")
+    prefix = OF_OPERATORS[group]
+    if not prefix.parent.is_dir():
+        lacks(f"the schemas of {group} are not installed (scripts/install-tools)")
+    return prefix

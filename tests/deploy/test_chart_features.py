@@ -1,4 +1,4 @@
-"""What each value changes in the objects, where no overlay shows it."""
+"""What each value changes in the objects, if no overlay shows it."""
 
 import json
 from typing import Any
@@ -6,23 +6,33 @@ from typing import Any
 import pytest
 
 from exporter.config import load_settings
-from tests.deploy.charts import chart, environment, mount_paths, named
-from tests.deploy.rendering import Manifest, container, only, pod_spec
+from tests.deploy.charts import chart
+from tests.deploy.rendering import (
+    Manifest,
+    container,
+    environment,
+    example,
+    kinds,
+    mount_paths,
+    named,
+    node_selector_terms,
+    only,
+    pod_spec,
+    scrape_annotations,
+    template,
+)
 
 DIGEST = "sha256:" + "a" * 64
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
-def _daemon_set(**values: Any) -> Manifest:
-    return only(chart(values=values), "DaemonSet")
+def _node_labels(objects: list[Manifest]) -> list[tuple[str, list[str] | None]]:
+    """Return the label of each kind of nodes, with its values."""
+    rules = [term["matchExpressions"][0] for term in node_selector_terms(objects)]
+    return [(rule["key"], rule.get("values")) for rule in rules]
 
 
-def _terms(objects: list[Manifest]) -> list[tuple[str, list[str] | None]]:
-    affinity = pod_spec(objects)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    first = [term["matchExpressions"][0] for term in affinity["nodeSelectorTerms"]]
-    return [(rule["key"], rule.get("values")) for rule in first]
-
-
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("image", "name"),
     [
@@ -31,7 +41,7 @@ def _terms(objects: list[Manifest]) -> list[tuple[str, list[str] | None]]:
     ],
 )
 def test_the_image_is_named_by_tag_or_digest(image, name) -> None:
-    """A digest stands in place of the tag, and a registry for all charts before a name without one."""
+    """A digest replaces the tag, and a registry for all charts is used if the name has none."""
     shared = {"imageRegistry": "all.example", "imagePullSecrets": ["t", {"name": "s"}]}
     objects = chart("hub", values={"image": image, "imagePullSecrets": [{"name": "s"}], "global": shared})
     specs = [each["spec"]["template"]["spec"] for each in objects if "template" in each.get("spec", {})]
@@ -41,8 +51,9 @@ def test_the_image_is_named_by_tag_or_digest(image, name) -> None:
     assert all(spec["imagePullSecrets"] == [{"name": "s"}, {"name": "t"}] for spec in specs)
 
 
+@pytest.mark.tools
 def test_another_root_of_the_kubelet_moves_all_of_its_files() -> None:
-    """Whatever lies below the kubelet's root comes from there, and is mounted where the program looks."""
+    """Each is still mounted where the program looks."""
     values = {"kubeletRoot": "/mnt/kubelet", "podsApi": {"enabled": True}}
     spec = pod_spec(chart("hami-dra", "dra", values=values))
     paths = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"]}
@@ -56,11 +67,12 @@ def test_another_root_of_the_kubelet_moves_all_of_its_files() -> None:
     assert mounts["pod-resources"] == str(load_settings({}, {}).pod_resources_socket.parent)
 
 
+@pytest.mark.tools
 def test_the_port_follows_the_option() -> None:
-    """Container, annotation and probes go where the exporter is told to listen; the Service need not."""
+    """Those of container, annotation and probes; the Service has a name."""
     objects = chart(values={"config": {"listen": "[::]:9900"}})
     rendered = container(objects)
-    annotations = only(objects, "DaemonSet")["spec"]["template"]["metadata"]["annotations"]
+    annotations = template(objects)["metadata"]["annotations"]
 
     assert [port["containerPort"] for port in rendered["ports"]] == [9900]
     assert load_settings({}, environment(rendered)).listen.port == 9900
@@ -69,35 +81,34 @@ def test_the_port_follows_the_option() -> None:
     assert only(objects, "Service")["spec"]["ports"][0]["targetPort"] == "metrics"
 
 
-@pytest.mark.slow
-def test_marks_of_nodes_are_added_and_taken_away() -> None:
-    """A label of one's own stands beside those of the chart, ``null`` takes one away, and an affinity all."""
+@pytest.mark.tools
+def test_labels_of_nodes_are_added_and_removed() -> None:
+    """A user's label is added to those of the chart, ``null`` removes one, and an affinity replaces all."""
     own = {"gpuNodes": {"example.com/gpu": "*", "cloud.google.com/gke-accelerator": None}}
     affinity = {"podAntiAffinity": {}}
+    before, after = map(str, _node_labels(example())), map(str, _node_labels(chart(values=own)))
 
-    before, after = _terms(chart()), _terms(chart(values=own))
-    assert set(map(str, after)) - set(map(str, before)) == {str(("example.com/gpu", None))}
-    assert set(map(str, before)) - set(map(str, after)) == {str(("cloud.google.com/gke-accelerator", None))}
+    assert set(before) ^ set(after) == {
+        str(("example.com/gpu", None)),
+        str(("cloud.google.com/gke-accelerator", None)),
+    }
     assert pod_spec(chart(values={"affinity": affinity}))["affinity"] == affinity
-    assert _terms(chart(values={"gpuNodes": None})) == [
+    assert _node_labels(chart(values={"gpuNodes": None})) == [
         ("nvidia.com/gpu.deploy.dcgm-exporter", ["paused-for-driver-upgrade", "paused-for-mig-change"])
     ]
 
 
-@pytest.mark.slow
-def test_a_monitor_takes_the_annotations_away() -> None:
-    """A Prometheus that goes by annotations would scrape each node a second time."""
-
-    def annotations(**values: Any) -> set[str]:
-        found = _daemon_set(**values)["spec"]["template"]["metadata"]["annotations"]
-        return {name for name in found if name.startswith("prometheus.io/")}
-
-    assert annotations() == {"prometheus.io/scrape", "prometheus.io/port"}
-    assert annotations(podMonitor={"enabled": True}) == annotations(scrapeAnnotations=False) == set()
+@pytest.mark.tools
+def test_a_monitor_removes_the_annotations() -> None:
+    """A Prometheus that discovers pods by annotations would scrape each node a second time."""
+    assert scrape_annotations(example()) == {"prometheus.io/scrape", "prometheus.io/port"}
+    assert not scrape_annotations(chart(values={"podMonitor": {"enabled": True}}))
+    assert not scrape_annotations(chart(values={"scrapeAnnotations": False}))
 
 
-def test_a_monitor_is_open_to_every_field() -> None:
-    """Further fields of endpoint and spec are handed on, and stand over the chart's."""
+@pytest.mark.tools
+def test_a_monitor_takes_every_field() -> None:
+    """Further fields of endpoint and spec are passed on, and override the chart's."""
     monitor = {
         "enabled": True,
         "scrapeTimeout": "10s",
@@ -114,6 +125,7 @@ def test_a_monitor_is_open_to_every_field() -> None:
     assert spec["sampleLimit"] == 5000
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("values", "differs"),
     [
@@ -132,20 +144,21 @@ def test_a_monitor_is_open_to_every_field() -> None:
     ],
     ids=["hostPID", "hostNetwork", "uid", "mig", "privileged", "volumes"],
 )
-def test_openshift_allows_what_the_pods_ask_for(values, differs) -> None:
-    """Its constraints follow the other values, and nothing else in them changes."""
+def test_openshift_allows_what_the_pods_need(values, differs) -> None:
+    """Its constraints follow the other values; nothing else in them changes."""
 
     def constraints(**more: Any) -> Manifest:
         return only(chart(values={"openshift": {"enabled": True}, **more}), "SecurityContextConstraints")
 
     before, after = constraints(), constraints(**values)
     changed = {key: after[key] for key in after if after[key] != before[key]}
-    # As text, for which a number with a point is another one.
+    # As text: a number with a point would be another one.
     assert json.dumps(changed, sort_keys=True) == json.dumps(differs, sort_keys=True)
 
 
-def test_an_account_and_roles_of_ones_own_are_used() -> None:
-    """With an account that exists and roles that somebody else makes the chart makes none."""
+@pytest.mark.tools
+def test_an_existing_account_and_roles_are_used() -> None:
+    """The chart makes none."""
     values = {
         "serviceAccount": {"create": False, "name": "mine"},
         "rbac": {"create": False},
@@ -153,13 +166,14 @@ def test_an_account_and_roles_of_ones_own_are_used() -> None:
     }
     objects = chart(values=values)
 
-    assert {each["kind"] for each in objects} == {"DaemonSet", "Service"}
+    assert kinds(objects) == {"DaemonSet", "Service"}
     assert pod_spec(objects)["serviceAccountName"] == "mine"
     assert pod_spec(objects)["automountServiceAccountToken"] is True
 
 
-def test_a_network_policy_for_nobody_lets_nobody_in() -> None:
-    """An empty list of peers is not taken for everybody, as Kubernetes does; a way out may be opened."""
+@pytest.mark.tools
+def test_a_network_policy_without_peers_lets_nothing_in() -> None:
+    """Kubernetes reads an empty list of peers as all peers. A way out may be opened."""
     policy = {"enabled": True, "from": [], "egress": [{"ports": [{"port": 6443}]}]}
     spec = only(chart(values={"networkPolicy": policy}), "NetworkPolicy")["spec"]
 
@@ -168,8 +182,8 @@ def test_a_network_policy_for_nobody_lets_nobody_in() -> None:
 
 
 def test_the_hub_has_no_rights() -> None:
-    """It is not root, sees nothing of the node, has no token and no GPU, and writes nowhere."""
-    objects = chart("hub")
+    """It is not root, sees nothing of the node, has no token and no GPU, and cannot write."""
+    objects = example("hub")
     spec = named(objects, "Deployment", "-hub")["spec"]["template"]["spec"]
     (rendered,) = spec["containers"]
 
@@ -185,15 +199,17 @@ def test_the_hub_has_no_rights() -> None:
     assert named(objects, "Service", "-hub")["spec"]["ports"][0]["targetPort"] == rendered["ports"][0]["name"]
 
 
+@pytest.mark.tools
 def test_openshift_chooses_the_user_of_the_hub() -> None:
-    """It would not admit a pod that asks for a user or a group by number."""
+    """It would not admit a pod that names a user or a group by number."""
     hub = named(chart("openshift", "hub"), "Deployment", "-hub")["spec"]["template"]["spec"]
 
     assert hub["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def test_values_that_hand_on_are_handed_on() -> None:
-    """What Kubernetes has a word for stands in the objects as it was given."""
+@pytest.mark.tools
+def test_values_of_kubernetes_are_passed_on() -> None:
+    """The objects have them as they were given."""
     given = {
         "podLabels": {"a": "b"},
         "podAnnotations": {"c": "d"},
@@ -211,10 +227,10 @@ def test_values_that_hand_on_are_handed_on() -> None:
     }
     objects = chart(values=given)
     daemon_set, spec, rendered = only(objects, "DaemonSet"), pod_spec(objects), container(objects)
-    template = daemon_set["spec"]["template"]["metadata"]
+    pods = template(objects)["metadata"]
 
-    assert template["labels"].items() >= {"a": "b", "team": "x"}.items()
-    assert (template["annotations"]["c"], daemon_set["metadata"]["annotations"]) == ("d", {"e": "f"})
+    assert pods["labels"].items() >= {"a": "b", "team": "x"}.items()
+    assert (pods["annotations"]["c"], daemon_set["metadata"]["annotations"]) == ("d", {"e": "f"})
     assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "gpu"}
     assert spec["tolerations"] == given["tolerations"]
     assert "priorityClassName" not in spec

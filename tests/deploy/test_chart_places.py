@@ -1,11 +1,22 @@
-"""What the chart creates for each place where Prometheus runs: the objects of kustomize's components."""
+"""The chart makes the same objects as kustomize's components for each place where Prometheus runs."""
 
 from typing import Any
 
 import pytest
 
 from tests.deploy.charts import chart, refusal
-from tests.deploy.rendering import Manifest, composed, only
+from tests.deploy.rendering import (
+    Manifest,
+    composed,
+    kinds,
+    objects_in,
+    only,
+    scrape_annotations,
+    template,
+)
+from tests.tools import ROOT
+
+pytestmark = pytest.mark.tools
 
 # The component of each place, and the kinds of its monitor and its rules.
 PLACES = {
@@ -22,46 +33,32 @@ def _rendered(place: str, **values: Any) -> list[Manifest]:
     return chart(values={"monitoring": {"place": place}, **enabled, **values})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_the_monitor_is_that_of_the_component(place: str) -> None:
-    """But for its selector, which names the release as well."""
-    component, kind, _ = PLACES[place]
+    """Except for its selector, which names the release too. No object of another place is made."""
+    component, kind, rules = PLACES[place]
     objects = _rendered(place)
     own, other = only(objects, kind), only(composed(component), kind)
     selector, expected = own["spec"].pop("selector"), other["spec"].pop("selector")
 
-    assert own["apiVersion"] == other["apiVersion"]
-    assert own["spec"] == other["spec"]
+    assert (own["apiVersion"], own["spec"]) == (other["apiVersion"], other["spec"])
     assert selector["matchLabels"].items() > expected["matchLabels"].items()
-    assert selector["matchLabels"].items() <= (
-        only(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
-    )
+    assert selector["matchLabels"].items() <= template(objects)["metadata"]["labels"].items()
     assert own["metadata"].get("namespace") == other["metadata"].get("namespace")
+    of_places = {each for _, *of_place in PLACES.values() for each in of_place}
+    assert kinds(objects) & of_places == {kind, rules} - {None}
+    assert not scrape_annotations(objects)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", WITH_RULES)
 def test_the_rules_are_those_of_the_component(place: str) -> None:
-    """All groups, in the place's object."""
     component, _, kind = PLACES[place]
-    components = [component] if place != "prometheus-operator" else ["prometheus-rules"]
-    own, other = only(_rendered(place), kind), only(composed(*components), kind)
+    component = "prometheus-rules" if place == "prometheus-operator" else component
+    own, other = only(_rendered(place), kind), only(composed(component), kind)
+    (written,) = objects_in((ROOT / other["spec"]).read_text())
 
-    assert own["apiVersion"] == other["apiVersion"]
-    assert own["spec"] == other["spec"]
+    assert (own["apiVersion"], own["spec"]) == (other["apiVersion"], written["spec"])
     assert own["metadata"].get("namespace") == other["metadata"].get("namespace")
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_no_object_of_another_place_is_created(place: str) -> None:
-    """And pods are not found by annotations as well."""
-    objects = _rendered(place)
-    others = {kind for _, *kinds in PLACES.values() for kind in kinds} - set(PLACES[place])
-
-    assert not others & {each["kind"] for each in objects}
-    annotations = only(objects, "DaemonSet")["spec"]["template"]["metadata"].get("annotations", {})
-    assert not [name for name in annotations if name.startswith("prometheus.io/")]
 
 
 MONITOR = {
@@ -72,8 +69,7 @@ MONITOR = {
 }
 
 
-def test_victoria_metrics_has_its_own_names_of_fields() -> None:
-    """Three differ from the Prometheus Operator's."""
+def test_victoria_metrics_has_other_names_of_fields() -> None:
     spec = only(_rendered("victoria-metrics", podMonitor=MONITOR), "VMPodScrape")["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]
 
@@ -82,9 +78,7 @@ def test_victoria_metrics_has_its_own_names_of_fields() -> None:
     assert endpoint["scrapeTimeout"] == "10s"
 
 
-@pytest.mark.slow
-def test_google_has_its_own_names_of_fields() -> None:
-    """And no relabeling of targets."""
+def test_google_has_other_names_of_fields_and_no_relabeling_of_targets() -> None:
     spec = only(_rendered("google", podMonitor=MONITOR), "ClusterPodMonitoring")["spec"]
     (endpoint,) = spec["endpoints"]
 
@@ -98,7 +92,7 @@ def test_google_has_its_own_names_of_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"monitoring": {"place": "thanos"}}, "/monitoring/place"),
         (
@@ -111,6 +105,6 @@ def test_google_has_its_own_names_of_fields() -> None:
         ),
     ],
 )
-def test_what_a_place_does_not_have_is_refused(values: dict[str, Any], said: str) -> None:
-    """A place that there is not, its rules or its ServiceMonitor."""
-    assert said in refusal(values)
+def test_a_place_without_the_object_is_refused(values: dict[str, Any], message: str) -> None:
+    """An unknown place, Azure's rules, Google's ServiceMonitor."""
+    assert message in refusal(values)

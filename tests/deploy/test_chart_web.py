@@ -1,4 +1,4 @@
-"""Certificates and passwords of the chart: what the program reads, and what probes and monitors do then."""
+"""Certificates and passwords of the chart: the program reads them, probes and monitors use them."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,10 @@ import pytest
 
 from exporter.config import load_settings
 from exporter.web.auth.web_config import parse_web_config
-from tests.deploy.charts import chart, environment, mount_paths, named
-from tests.deploy.rendering import container, only, pod_spec
+from tests.deploy.charts import chart
+from tests.deploy.rendering import container, environment, mount_paths, named, only, pod_spec, template
+
+pytestmark = pytest.mark.tools
 
 HASH = "$2y$10$" + "a" * 53
 TLS = {"cert_file": "/etc/gpuslice/tls/tls.crt", "key_file": "/etc/gpuslice/tls/tls.key"}
@@ -20,17 +22,15 @@ CLIENTS = {
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
-def test_the_web_configuration_of_the_values_is_one_that_the_program_reads() -> None:
-    """The Secret that the chart makes lies where the option says, and the program understands it."""
+def test_the_program_reads_the_web_configuration_of_the_values() -> None:
+    """The chart's Secret is mounted where the option says."""
     content = {"tls_server_config": TLS | CLIENTS, "basic_auth_users": {"prometheus": HASH}}
     web = {"content": content, "tlsSecret": "cert", "clientCaSecret": "ca"}
     objects = chart(values={"webConfig": web})
     secret, rendered = only(objects, "Secret"), container(objects)
     path = load_settings({}, environment(rendered)).web_config
-    mounts, volumes = (
-        mount_paths(pod_spec(objects)),
-        {each["name"]: each for each in pod_spec(objects)["volumes"]},
-    )
+    mounts = mount_paths(pod_spec(objects))
+    volumes = {each["name"]: each for each in pod_spec(objects)["volumes"]}
     read = parse_web_config(secret["stringData"][path.name].encode(), path.parent)
 
     assert read.tls.client_auth == "RequireAndVerifyClientCert"
@@ -52,41 +52,37 @@ def test_the_web_configuration_of_the_values_is_one_that_the_program_reads() -> 
         ({"content": {"tls_server_config": TLS | CLIENTS}}, {}, None, "https"),
         ({"scheme": "https"}, {"web-config": "/own/web.yml"}, HTTPS, "https"),
     ],
-    ids=["password", "tls", "client certificates", "a file of one's own"],
+    ids=["password", "tls", "client certificates", "the user's file"],
 )
-def test_probes_and_monitor_go_by_what_the_port_speaks(web, config, probe, scheme) -> None:
-    """With TLS both ask by HTTPS; where the kubelet is asked for a certificate, probes only connect."""
+def test_probes_and_monitor_use_the_scheme_of_the_port(web, config, probe, scheme) -> None:
+    """With TLS both use HTTPS; if clients need certificates, probes only connect."""
     monitor = {"enabled": True, "endpoint": {"basicAuth": {}}}
     objects = chart(values={"webConfig": web, "config": config, "podMonitor": monitor})
     (endpoint,) = only(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
-    asked = [container(objects)[name] for name in PROBES]
 
     assert endpoint.get("scheme") == scheme
-    for each in asked:
+    for each in (container(objects)[name] for name in PROBES):
         http = each.get("httpGet")
         assert (http and {key: http[key] for key in http.keys() - {"path"}}) == probe
         assert ("tcpSocket" in each) is (probe is None)
 
 
 def test_pods_are_replaced_when_the_web_configuration_changes() -> None:
-    """The template of the pods carries a sum of the Secret's content, and nothing of it."""
+    """The template of the pods has a checksum of the Secret's content, but not the content."""
 
     def annotations(burst: int) -> dict[str, str]:
         content = {"rate_limit": {"interval": "1s", "burst": burst}}
-        daemon_set = only(chart(values={"webConfig": {"content": content}}), "DaemonSet")
-        found: dict[str, str] = daemon_set["spec"]["template"]["metadata"]["annotations"]
-        return found
+        return dict(template(chart(values={"webConfig": {"content": content}}))["metadata"]["annotations"])
 
     assert annotations(1) != annotations(2)
     assert "burst" not in json.dumps(annotations(1))
 
 
 def test_the_hub_reads_its_own_secret() -> None:
-    """Not being root, it reads the Secret by its group, and its probes ask by HTTPS."""
+    """It is not root, so it reads the Secret through its group; its probes use HTTPS."""
     web = {"existingSecret": "hub-web", "scheme": "https"}
-    spec = named(chart("hub", values={"hub": {"webConfig": web}}), "Deployment", "-hub")["spec"]["template"][
-        "spec"
-    ]
+    hub = named(chart("hub", values={"hub": {"webConfig": web}}), "Deployment", "-hub")
+    spec = hub["spec"]["template"]["spec"]
     (rendered,), (volume,) = spec["containers"], spec["volumes"]
     path = load_settings({}, environment(rendered)).web_config
 

@@ -1,28 +1,30 @@
-"""The base and its components are valid, ask for no more than they need, and agree with the program."""
+"""The base and its components ask for no more than they need, and agree with the program."""
 
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from alerts.reference_pages import settings_page
-from exporter.config import Settings, load_settings
+from exporter import __version__
+from exporter.config import load_settings
 from exporter.model import NodeRow, Snapshot
 from exporter.web import make_app
-from tests.deploy.rendering import COMPONENTS, SINCE, composed, container, only, pod_spec
-from tests.deploy.schemas import NEWEST, OLDEST, validate
-from tests.deploy.tools import ROOT
+from tests.deploy.render import AFTER
+from tests.deploy.rendering import (
+    COMPONENTS,
+    composed,
+    container,
+    example,
+    node_selector_terms,
+    only,
+    pod_spec,
+    template,
+)
 from tests.site import site_of
+from tests.tools import ROOT
 
-# A component that changes what another one brings is used after it.
-AFTER = {"client-certificates": ("web-config",)}
-VARIANTS = [
-    (),
-    *((*AFTER.get(component, ()), component) for component in COMPONENTS),
-    ("nvidia-runtime", "mig-monitor", "pods-api"),
-]
 READABLE_FROM_HOST = {
     (): {"/var/lib/kubelet/pod-resources", "/var/log/pods"},
     ("pods-api",): {"/var/lib/kubelet/pod-resources", "/var/log/pods", "/var/lib/kubelet/pods-api"},
@@ -39,40 +41,31 @@ FILES = {
     "hami-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/hami-core-gpu.project-hami.io"}),
     "dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.nvidia.com"}),
 }
-READABLE_FROM_HOST |= {(name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items()}
+READABLE_FROM_HOST |= {
+    (name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items() if name not in AFTER
+}
+READABLE_FROM_HOST["hami", "hami-dra"] = READABLE_FROM_HOST["hami",] | FILES["hami-dra"][1]
 
 
-# API groups without a schema here: test_overlays_monitoring.py compares their specs.
-NO_SCHEMA = ("azmonitoring.coreos.com/", "monitoring.googleapis.com/", "operator.victoriametrics.com/")
+def _alone(component: str) -> tuple[str, ...]:
+    """Return a component with those that it has to follow."""
+    return (*AFTER.get(component, ()), component)
 
 
-def _defaults() -> Settings:
-    return load_settings({}, {})
-
-
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
-@pytest.mark.parametrize("components", VARIANTS, ids="+".join)
-def test_every_object_is_valid(components, version) -> None:
-    """Kubernetes, old and new, and those who define the other kinds, know every field of every object."""
-    validate(
-        [each for each in composed(*components) if not each["apiVersion"].startswith(NO_SCHEMA)],
-        max(version, *(SINCE.get(component, version) for component in components), version),
-    )
-
-
-@pytest.mark.slow
-def test_all_objects_lie_in_the_one_namespace() -> None:
-    """What is namespaced names the namespace that the base makes, which admits pods on the host's pids."""
-    objects = composed("gke", "prometheus-rules", "dashboards", "network-policy", "service-monitor")
-    namespace = only(objects, "Namespace")["metadata"]
-    others = [each["metadata"]["namespace"] for each in objects if each["kind"] != "Namespace"]
+def test_all_objects_are_in_the_one_namespace() -> None:
+    """Each namespaced object has the namespace of the base, which admits pods that share the host's pids."""
+    namespace = only(composed(), "Namespace")["metadata"]
+    of_cluster = {"Namespace", "ClusterRole", "ClusterRoleBinding", "ClusterPodMonitoring", "ClusterRules"}
+    of_cluster |= {"SecurityContextConstraints"}
+    objects = [each for name in COMPONENTS for each in composed(*_alone(name))]
 
     assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
-    assert set(others) == {namespace["name"]}
+    namespaces = {each["metadata"]["namespace"] for each in objects if each["kind"] not in of_cluster}
+    assert namespaces == {namespace["name"]}
 
 
 def test_the_container_is_root_without_rights() -> None:
-    """The base gives the container no capability, no way to gain one, no writable root, no free syscalls."""
+    """No capability, no way to gain one, no writable root, and filtered system calls."""
     objects = composed()
 
     assert container(objects)["securityContext"] == {
@@ -89,25 +82,15 @@ def test_the_container_is_root_without_rights() -> None:
 
 
 def test_only_the_pid_namespace_is_the_hosts() -> None:
-    """The pod shares the node's pids, and neither its network nor its interprocess communication."""
     spec = pod_spec(composed())
 
     assert spec["hostPID"] is True
     assert not {"hostNetwork", "hostIPC", "initContainers", "ephemeralContainers"} & spec.keys()
 
 
-def test_nothing_can_talk_to_the_api_server() -> None:
-    """No token is mounted, and no role exists."""
-    objects = composed()
-
-    assert pod_spec(objects)["automountServiceAccountToken"] is False
-    assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
-    assert {each["kind"] for each in objects} == {"Namespace", "ServiceAccount", "DaemonSet", "Service"}
-
-
 @pytest.mark.parametrize("components", READABLE_FROM_HOST, ids="+".join)
-def test_directories_of_the_host_are_mounted_read_only_where_they_are(components) -> None:
-    """A volume is a directory that must exist, at the same path inside, and can only be read."""
+def test_directories_of_the_host_are_mounted_read_only_at_the_same_path(components) -> None:
+    """A volume is a directory that must exist."""
     objects = composed(*components)
     volumes = {each["name"]: each["hostPath"] for each in pod_spec(objects)["volumes"]}
     mounts = {each["name"]: each for each in container(objects)["volumeMounts"]}
@@ -120,28 +103,21 @@ def test_directories_of_the_host_are_mounted_read_only_where_they_are(components
 
 
 def test_mounts_are_where_the_program_looks() -> None:
-    """The defaults of the settings lie in the directories that are mounted."""
-    settings = _defaults()
+    """The defaults of the settings are in the directories that the base and the components mount."""
+    settings = load_settings({}, {})
     mounted = {each["mountPath"] for each in container(composed("pods-api"))["volumeMounts"]}
 
-    assert {
+    assert mounted == {
         str(settings.pod_resources_socket.parent),
         str(settings.pods_api_socket.parent),
         str(settings.pod_log_dir),
-    } == mounted
+    }
+    for setting, paths in FILES.values():
+        assert any(Path(path).is_relative_to(getattr(settings, setting)) for path in paths), setting
 
 
-@pytest.mark.parametrize("component", FILES)
-def test_files_of_sharing_systems_are_where_the_program_looks(component) -> None:
-    """The directory of a component is the default of its setting, or lies in it."""
-    setting, paths = FILES[component]
-    root = getattr(_defaults(), setting)
-
-    assert any(Path(path).is_relative_to(root) for path in paths)
-
-
-def test_the_environment_is_what_something_reads() -> None:
-    """Each variable is read: by the program, or by the NVIDIA container runtime."""
+def test_each_variable_is_read() -> None:
+    """By the program, or by the NVIDIA container runtime."""
     variables = {each["name"]: each for each in container(composed("mig-monitor"))["env"]}
     own = {name for name in variables if name.startswith("GPUSLICE_")}
 
@@ -160,7 +136,6 @@ def test_the_environment_is_what_something_reads() -> None:
 
 
 def test_probes_ask_for_routes_of_the_program() -> None:
-    """Each probe asks the port that is listened on by default for a path that exists."""
     exporter = container(composed())
     app = make_app(site_of(lambda: Snapshot(timestamp=0.0, sequence=0, node=NodeRow(name="node"))))
     routes = {route.resource.canonical for route in app.router.routes()}
@@ -170,24 +145,24 @@ def test_probes_ask_for_routes_of_the_program() -> None:
     assert [probe["path"] for probe in probes] == ["/-/healthy", "/-/healthy", "/-/ready"]
     assert {probe["path"] for probe in probes} <= routes
     assert {probe["port"] for probe in probes} == {port["name"]}
-    assert port["containerPort"] == _defaults().listen.port
+    assert port["containerPort"] == load_settings({}, {}).listen.port
 
 
 def test_prometheus_finds_every_node() -> None:
-    """The headless service and the annotations lead to the container's port, node by node."""
+    """The headless service and the annotations lead to the container's port on each node."""
     objects = composed()
-    service, template = only(objects, "Service")["spec"], only(objects, "DaemonSet")["spec"]["template"]
+    service, pods = only(objects, "Service")["spec"], template(objects)["metadata"]
     (port,) = container(objects)["ports"]
     (service_port,) = service["ports"]
 
     assert service["clusterIP"] == "None"
-    assert service["selector"].items() <= template["metadata"]["labels"].items()
+    assert service["selector"].items() <= pods["labels"].items()
     assert (service_port["targetPort"], service_port["port"]) == (port["name"], port["containerPort"])
-    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
+    assert pods["annotations"]["prometheus.io/port"] == str(port["containerPort"])
 
 
-def test_no_gpu_is_taken() -> None:
-    """The exporter asks for a little CPU and memory, within a limit of memory, and for no GPU."""
+def test_no_gpu_is_requested() -> None:
+    """Only a little CPU and memory, with a limit of memory."""
     resources = container(composed())["resources"]
 
     assert resources["requests"].keys() == {"cpu", "memory"}
@@ -195,16 +170,15 @@ def test_no_gpu_is_taken() -> None:
 
 
 def test_the_image_has_the_version_of_the_project() -> None:
-    """The tag in the kustomization is the version in pyproject.toml."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    """In kustomize and in the chart."""
+    images = {container(objects)["image"] for objects in (composed(), example())}
 
-    assert container(composed())["image"] == f"{project['name']}:{project['version']}"
+    assert images == {f"gpuslice-exporter:{__version__}"}
 
 
-def test_the_driver_is_let_go_while_it_is_exchanged() -> None:
-    """Whatever marks a node as one with a GPU, the pod leaves it while the GPU Operator pauses its own."""
-    affinity = pod_spec(composed())["affinity"]["nodeAffinity"]
-    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+def test_the_pod_leaves_a_node_while_the_driver_is_replaced() -> None:
+    """Whichever label marks the node as one with a GPU: the GPU Operator pauses its own pods by these."""
+    terms = node_selector_terms(composed())
     pauses = [pause for term in terms for pause in term["matchExpressions"][1:]]
 
     assert Counter((pause["key"], pause["operator"]) for pause in pauses) == {
@@ -217,8 +191,8 @@ def test_the_driver_is_let_go_while_it_is_exchanged() -> None:
     }
 
 
-def test_the_nvidia_runtime_is_left_to_a_component() -> None:
-    """The base names no runtime class, for a class that a cluster lacks keeps pods from being made."""
+def test_the_nvidia_runtime_class_comes_with_a_component() -> None:
+    """The base names no runtime class: a class that a cluster lacks keeps pods from being created."""
     assert "runtimeClassName" not in pod_spec(composed())
     assert pod_spec(composed("nvidia-runtime"))["runtimeClassName"] == "nvidia"
 
@@ -226,10 +200,10 @@ def test_the_nvidia_runtime_is_left_to_a_component() -> None:
 def test_components_that_widen_rights_widen_only_these() -> None:
     """Monitoring MIG adds a capability, SELinux a type; device nodes of GKE and AMD need privileges."""
     plain = container(composed())["securityContext"]
-    context = {name: container(composed(name))["securityContext"] for name in COMPONENTS}
+    contexts = {name: container(composed(*_alone(name)))["securityContext"] for name in COMPONENTS}
     privileged = {"privileged": True, "allowPrivilegeEscalation": True}
 
-    assert {name: each for name, each in context.items() if each != plain} == {
+    assert {name: context for name, context in contexts.items() if context != plain} == {
         "amd": plain | privileged,
         "gke": plain | privileged,
         "mig-monitor": plain | {"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}},
@@ -237,14 +211,21 @@ def test_components_that_widen_rights_widen_only_these() -> None:
     }
 
 
-def test_nodes_of_amd_are_added_to_those_of_the_base() -> None:
-    """The component for AMD takes no node away: on a mixed cluster one DaemonSet serves both."""
+def test_amd_nodes_are_added_to_those_of_the_base() -> None:
+    """On a mixed cluster one DaemonSet serves both."""
+    base, mixed = node_selector_terms(composed()), node_selector_terms(composed("amd"))
+    added = [rule["key"] for term in mixed[len(base) :] for rule in term["matchExpressions"]]
 
-    def terms(*components: str) -> list:
-        affinity = pod_spec(composed(*components))["affinity"]["nodeAffinity"]
-        return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-
-    assert terms("amd")[: len(terms())] == terms()
-    added = [rule["key"] for term in terms("amd")[len(terms()) :] for rule in term["matchExpressions"]]
+    assert mixed[: len(base)] == base
     assert added
     assert all("amd" in key or "1002" in key for key in added)
+
+
+def test_each_permission_is_explained() -> None:
+    """docs/security.md has a row for each, and names components that exist."""
+    text = (ROOT / "docs/security.md").read_text()
+    rows = set(re.findall(r"^\| `?([^|`]+?)`? *\|", text, re.MULTILINE))
+    paths = {volume["hostPath"]["path"] for volume in pod_spec(composed())["volumes"]}
+
+    assert {"uid 0", "hostPID: true", "NVIDIA container runtime", *paths} <= rows
+    assert set(re.findall(r"`components/([\w-]+)`", text)) <= set(COMPONENTS)

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from alerts.reference_pages import settings_page
-from tests.deploy.rendering import COMPONENTS, OVERLAYS, Manifest, container, kustomized, objects_in, only
+from tests.deploy import render
+from tests.deploy.rendering import COMPONENTS, OVERLAYS, Manifest, container, objects_in, only
 from tests.deploy.schemas import NEWEST, OLDEST, validate
-from tests.deploy.tools import ROOT
+from tests.deploy.tools import ROOT, tool
 
 PAGE = (ROOT / "docs/deploy.md").read_text()
 
@@ -19,13 +20,12 @@ def _examples() -> list[Manifest]:
 
 
 def test_every_overlay_and_component_is_on_the_page() -> None:
-    """Somebody who looks for a platform or a feature finds its name."""
     assert [name for name in OVERLAYS if f"`overlays/{name}`" not in PAGE] == []
     assert [name for name in COMPONENTS if f"`components/{name}`" not in PAGE] == []
 
 
 def test_the_page_names_nothing_that_does_not_exist() -> None:
-    """Overlays, components, variables and files on the page are there."""
+    """No overlay, component, variable or file."""
     assert set(re.findall(r"\boverlays/([\w-]+)", PAGE)) <= set(OVERLAYS)
     assert set(re.findall(r"\bcomponents/([\w-]+)", PAGE)) <= set(COMPONENTS)
     assert set(re.findall(r"GPUSLICE_[A-Z_]+", PAGE)) <= set(re.findall(r"GPUSLICE_[A-Z_]+", settings_page()))
@@ -44,21 +44,34 @@ def test_the_page_says_what_was_never_tried() -> None:
     assert f"of Kubernetes {oldest} to {newest}" in PAGE
 
 
+def test_examples_name_places_that_exist() -> None:
+    """The quick part of the next test."""
+    paths = [
+        path for each in _examples() for key in ("resources", "components") for path in each.get(key, ())
+    ]
+
+    assert paths
+    assert [path for path in paths if not (ROOT / "deploy" / path).exists()] == []
+
+
+@pytest.mark.tools
 @pytest.mark.parametrize("example", _examples(), ids="+".join)
 def test_an_example_builds_and_is_valid(example: Manifest) -> None:
-    """Saved in a folder of the clone it gives valid objects; a part of one does on the base."""
-    objects = kustomized({"resources": ["../deploy/base"], **example})
+    """In a folder of the clone it gives valid objects; a part of a kustomization does on the base."""
+    tool("kustomize")
+    objects = render.kustomize({"resources": ["../deploy/base"], **example})
 
     validate(objects)
     for image in example.get("images", ()):
         assert container(objects)["image"] == f"{image['newName']}:{image['newTag']}"
 
 
-@pytest.mark.slow
-def test_the_example_of_an_own_overlay_reaches_every_object() -> None:
+@pytest.mark.tools
+def test_the_example_of_a_users_overlay_reaches_every_object() -> None:
     """Prometheus's label is on all, dashboards go to Grafana's namespace, and the scrape is encrypted."""
+    tool("kustomize")
     (example,) = (each for each in _examples() if "labels" in each)
-    objects = kustomized(example)
+    objects = render.kustomize(example)
     namespaces = {
         kind: {each["metadata"].get("namespace") for each in objects if each["kind"] == kind}
         for kind in ("ConfigMap", "DaemonSet")
@@ -70,6 +83,5 @@ def test_the_example_of_an_own_overlay_reaches_every_object() -> None:
 
 
 def test_every_folder_has_a_kustomization() -> None:
-    """No folder of overlays or components is one that nothing can use."""
     for parent, names in {"overlays": OVERLAYS, "components": COMPONENTS}.items():
         assert sorted(path.name for path in Path(ROOT / "deploy" / parent).iterdir()) == names

@@ -1,4 +1,4 @@
-"""The roles for the API server: they let the program do all that it does there, and not one verb more."""
+"""The roles for the API server allow all that the program does there, and no other verb."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,16 +8,15 @@ import pytest
 from aiohttp import web
 
 from exporter.kubernetes import Cluster
-from tests.deploy.charts import NAMESPACE, chart
-from tests.deploy.confined import objects_of
-from tests.deploy.rendering import Manifest, only, pod_spec
-from tests.deploy.tools import ROOT
+from tests.deploy.rendering import Manifest, composed, example, kinds, only, pod_spec
 from tests.kubernetes.api import NODE, Api, a_pod, uid_of
-from tests.kubernetes.following import QUICK, until
+from tests.kubernetes.following import QUICK
+from tests.tools import ROOT
+from tests.waiting import wait_until_async
 
 FOLLOWED = {"kubernetes-api": {"nodes", "pods"}, "node-labels": {"nodes"}}
-# Where the core API has its objects: /api/v1/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]].
-PLACE = re.compile(
+# Paths of the core API: /api/v1/[namespaces/NS/]RESOURCE[/NAME[/SUBRESOURCE]].
+PATH = re.compile(
     r"/api/v1/(?:namespaces/[^/]+/(?=[^/]))?(?P<resource>\w+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
 )
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -25,7 +24,7 @@ SELECTORS = {"pods": f"spec.nodeName={NODE}", "nodes": f"metadata.name={NODE}"}
 
 
 class Guarded(Api):
-    """An API server that lets through what a role allows, and notes what was asked: resource and verb."""
+    """An API server that allows what a role allows, and records the requests: resource and verb."""
 
     def __init__(self, role: Manifest) -> None:
         super().__init__()
@@ -34,7 +33,7 @@ class Guarded(Api):
         self.selected: set[tuple[str, str]] = set()
 
     async def start(self) -> None:
-        """Listen to every path and every method."""
+        """Serve every path and every method."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._guard)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
@@ -52,14 +51,14 @@ class Guarded(Api):
 
 
 def _attributes(request: web.Request) -> tuple[str, str]:
-    """Name resource and verb as the API server does before it looks at roles."""
-    place = PLACE.fullmatch(request.path)
-    if place is None:
+    """Return the resource and verb that the API server compares with roles."""
+    path = PATH.fullmatch(request.path)
+    if path is None:
         return request.path, request.method.lower()
-    resource = place["resource"] + (place["sub"] or "")
+    resource = path["resource"] + (path["sub"] or "")
     if request.method in VERBS:
         return resource, VERBS[request.method]
-    if place["name"]:
+    if path["name"]:
         return resource, "get"
     return resource, "watch" if request.query.get("watch") in ("1", "true", "True") else "list"
 
@@ -71,15 +70,15 @@ def _granted(role: Manifest) -> Iterator[tuple[str, str]]:
         yield from ((resource, verb) for resource in rule["resources"] for verb in rule["verbs"])
 
 
-@pytest.fixture(scope="module", params=FOLLOWED)
+@pytest.fixture(params=FOLLOWED)
 def component(request: pytest.FixtureRequest) -> tuple[str, Manifest]:
-    """Give a component that lets the API server be asked, and its role."""
-    return request.param, only(objects_of(request.param), "ClusterRole")
+    """Return a component for the API server, and its role."""
+    return request.param, only(composed(request.param), "ClusterRole")
 
 
 @asynccontextmanager
 async def guarded(role: Manifest):
-    """Run the server and what asks it."""
+    """Run the server and its client."""
     api = Guarded(role)
     api.pods.put(a_pod("train"))
     await api.start()
@@ -94,7 +93,7 @@ async def guarded(role: Manifest):
 
 
 async def _go_through_everything(api: Guarded, followed: Cluster, labels: list, resources: set[str]) -> None:
-    """Let happen what can: changes, watches that end, versions that are forgotten, a server that restarts."""
+    """Change objects, end watches, expire versions, and restart the server."""
     kept = [api.nodes, api.pods] if "pods" in resources else [api.nodes]
 
     async def all_watched() -> None:
@@ -103,7 +102,7 @@ async def _go_through_everything(api: Guarded, followed: Cluster, labels: list, 
 
     await all_watched()
     api.label(nvidia_com__mig_config_state="pending")
-    await until(lambda: labels[-1].get("nvidia.com/mig.config.state") == "pending")
+    await wait_until_async(lambda: labels[-1].get("nvidia.com/mig.config.state") == "pending")
     for each in kept:
         each.watching.clear()
         each.end_watches()
@@ -112,23 +111,22 @@ async def _go_through_everything(api: Guarded, followed: Cluster, labels: list, 
         each.watching.clear()
         each.expired = True
         each.end_watches()
-    await until(lambda: not any(each.expired for each in kept))
+    await wait_until_async(lambda: not any(each.expired for each in kept))
     await all_watched()
     await api.stop()
     await api.start()
     await all_watched()
     api.label(done="yes")
-    await until(lambda: labels[-1] == {"done": "yes"})
+    await wait_until_async(lambda: labels[-1] == {"done": "yes"})
     if "pods" in resources:
         api.pods.put(a_pod("late"))
-        await until(lambda: uid_of("late") in followed.pods.pods)
+        await wait_until_async(lambda: uid_of("late") in followed.pods.pods)
         api.pods.delete(uid_of("train"))
-        await until(lambda: followed.pods.pods.keys() == {uid_of("late")})
+        await wait_until_async(lambda: followed.pods.pods.keys() == {uid_of("late")})
 
 
-@pytest.mark.slow
-async def test_a_role_is_what_the_program_makes_use_of(component: tuple[str, Manifest]) -> None:
-    """Through everything that can happen to a watch it asks for each verb of the role, and is let through."""
+async def test_the_program_uses_each_verb_of_its_role(component: tuple[str, Manifest]) -> None:
+    """Whatever happens to a watch, it needs no other."""
     name, role = component
     async with guarded(role) as (api, followed, labels):
         await _go_through_everything(api, followed, labels, FOLLOWED[name])
@@ -136,54 +134,51 @@ async def test_a_role_is_what_the_program_makes_use_of(component: tuple[str, Man
 
         assert api.asked & api.allowed == api.allowed
         assert api.allowed == {(resource, verb) for resource in FOLLOWED[name] for verb in ("list", "watch")}
-        # The role for labels alone does not let it see pods: it asks, is refused, and goes on.
+        # The role for labels alone does not allow pods: the request is refused, and the program goes on.
         assert refused == ({("pods", "list")} if name == "node-labels" else set())
         assert followed.node.labels == {"done": "yes"}
         assert (followed.pods is None) == (name == "node-labels")
 
 
-@pytest.mark.slow
-def test_the_chart_gives_the_same_rights(component: tuple[str, Manifest]) -> None:
-    """The example of the same name grants what the component grants, to the account of its own pods alone."""
+def test_the_chart_grants_the_same_rights(component: tuple[str, Manifest]) -> None:
+    """To the account of its own pods alone."""
     name, role = component
-    objects = chart(name)
+    objects = example(name)
     binding, account = only(objects, "ClusterRoleBinding"), pod_spec(objects)["serviceAccountName"]
 
     assert only(objects, "ClusterRole")["rules"] == role["rules"]
     assert binding["roleRef"]["name"] == only(objects, "ClusterRole")["metadata"]["name"]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
-    assert not {"Role", "RoleBinding"} & {each["kind"] for each in objects}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "gpuslice"}]
+    assert not {"Role", "RoleBinding"} & kinds(objects)
 
 
-async def test_it_asks_for_its_own_node_only(component: tuple[str, Manifest]) -> None:
-    """A role cannot be narrowed to a node, so each question is: the node's pods, and the node."""
-    _, role = component
-    async with guarded(role) as (api, _, _):
-        await until(lambda: {resource for resource, _ in api.selected} == {"nodes", "pods"})
+async def test_it_asks_for_its_own_node_only() -> None:
+    """A role cannot be restricted to a node, so each request is: the node's pods, and the node."""
+    async with guarded(only(composed("kubernetes-api"), "ClusterRole")) as (api, _, _):
+        await wait_until_async(lambda: {resource for resource, _ in api.selected} == {"nodes", "pods"})
 
         assert api.selected == set(SELECTORS.items())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["list", "watch"])
 @pytest.mark.parametrize("resource", ["nodes", "pods"])
 async def test_each_verb_is_needed(resource: str, verb: str) -> None:
-    """Without any one of them something is not followed, and the program names the right that is missing."""
-    role = only(objects_of("kubernetes-api"), "ClusterRole")
+    """Without one of them the program names the missing right."""
+    role = only(composed("kubernetes-api"), "ClusterRole")
     less = [
         {"apiGroups": [""], "resources": [each], "verbs": [other]}
         for each, other in _granted(role)
         if (each, other) != (resource, verb)
     ]
     async with guarded({"rules": less}) as (_, followed, _):
-        await until(lambda: bool(followed.failures))
+        await wait_until_async(lambda: bool(followed.failures))
         (failure,) = followed.failures
 
         assert f"list and watch {resource}" in failure
 
 
-def test_nothing_else_can_ask() -> None:
-    """The API server's client is imported in one place, which the followers of pods and node go through."""
+def test_one_module_has_the_client_of_the_api_server() -> None:
+    """The followers of pods and node use it."""
     importing = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "exporter").rglob("*.py")
@@ -194,11 +189,9 @@ def test_nothing_else_can_ask() -> None:
 
 
 def test_the_base_has_no_role() -> None:
-    """By itself the program can ask the API server nothing: no role, no binding, no token."""
-    objects = objects_of()
+    """No binding, and no token in the pod either."""
+    objects = composed()
 
-    assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {
-        each["kind"] for each in objects
-    }
+    assert kinds(objects) == {"Namespace", "ServiceAccount", "DaemonSet", "Service"}
     assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
-    assert only(objects, "DaemonSet")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert pod_spec(objects)["automountServiceAccountToken"] is False

@@ -1,4 +1,4 @@
-"""The units for machines without Kubernetes are valid and confined; jobs of Slurm are noted."""
+"""The units for machines without Kubernetes are valid and confined; the scripts for Slurm record jobs."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.golden.page import Page
 UNITS = ROOT / "deploy/systemd"
 PAGE = (ROOT / "docs/systemd.md").read_text()
 NAMES = ("gpuslice-exporter", "gpuslice-hub")
-# systemd's own judgement, from 0.0 for a service that can do nothing to 10.0 for one that nothing holds.
+# systemd's own measure, from 0.0 for a service that can do nothing to 10.0 for one without limits.
 MOST_EXPOSED = {"gpuslice-exporter": 1.6, "gpuslice-hub": 1.1}
 
 
@@ -36,38 +36,37 @@ def _variables(name: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_knows_every_line_of_the_units(name, tmp_path) -> None:
-    """Its own check has nothing to object to; the program stands in for where it will be installed."""
     text = (UNITS / f"{name}.service").read_text()
     installed, command = "/opt/gpuslice-exporter/bin/gpuslice-exporter", shutil.which("true")
     assert installed in text
     unit = tmp_path / f"{name}.service"
     unit.write_text(text.replace(installed, command))
 
-    done = subprocess.run(
-        [tool("systemd-analyze"), "verify", unit], capture_output=True, text=True, check=False, timeout=30
-    )
+    done = _verify(unit)
 
     assert [line for line in done.stderr.splitlines() if name in line] == []
     assert done.returncode == 0
 
 
-def test_the_check_notices_a_misspelt_line(tmp_path) -> None:
-    """A setting that systemd does not have is objected to."""
+@pytest.mark.tools
+def test_systemd_reports_a_misspelt_line(tmp_path) -> None:
     unit = tmp_path / "wrong.service"
     unit.write_text("[Service]\nExecStart=/bin/true\nProtectSytem=strict\n")
 
-    done = subprocess.run(
-        [tool("systemd-analyze"), "verify", unit], capture_output=True, text=True, check=False, timeout=30
-    )
-
-    assert "ProtectSytem" in done.stderr
+    assert "ProtectSytem" in _verify(unit).stderr
 
 
+def _verify(unit: Path) -> subprocess.CompletedProcess[str]:
+    words = [tool("systemd-analyze"), "verify", unit]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.tools
 @pytest.mark.parametrize("name", NAMES)
-def test_the_exposure_is_what_the_page_says(name) -> None:
-    """Systemd's own judgement of the unit is no worse than the figure on the page."""
+def test_the_exposure_is_that_of_the_page(name) -> None:
     threshold = MOST_EXPOSED[name]
 
     output(
@@ -82,8 +81,8 @@ def test_the_exposure_is_what_the_page_says(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_is_one_of_the_program(name) -> None:
-    """The unit starts the program with a command that it has, and with options that it has."""
+def test_the_program_has_the_command_of_the_unit(name) -> None:
+    """And its options."""
     (command,) = _unit(name)["ExecStart"]
     _, *arguments = command.split()
 
@@ -108,8 +107,8 @@ def test_the_sample_variables_are_settings(name) -> None:
     assert f"/etc/default/{name}" in (UNITS / f"{name}.default").read_text()
 
 
-def test_the_sample_file_names_places_that_the_machine_has() -> None:
-    """The files of jobs and of release windows lie where tmpfiles makes room, and where the scripts write."""
+def test_the_sample_file_names_directories_that_exist() -> None:
+    """Those of jobs and release windows, which systemd-tmpfiles makes and the scripts write to."""
     config = yaml.safe_load((UNITS / "config.yaml").read_text())
     made = re.findall(r"^d (\S+)", (UNITS / "tmpfiles.conf").read_text(), re.MULTILINE)
 
@@ -118,11 +117,12 @@ def test_the_sample_file_names_places_that_the_machine_has() -> None:
     assert all(config["job-mapping-dir"] in path.read_text() for path in (UNITS / "slurm").iterdir())
 
 
-def test_users_and_directories_are_made_as_the_files_say(tmp_path) -> None:
-    """Systemd's tools make the unit's user and the directories, whose owner is root."""
+@pytest.mark.tools
+def test_systemd_makes_the_user_and_the_directories(tmp_path) -> None:
+    """Root owns the directories."""
     (tmp_path / "etc").mkdir()
     text = (UNITS / "tmpfiles.conf").read_text()
-    # Where this test is not root's, neither are the directories.
+    # The user of the test may be another.
     own = tmp_path / "tmpfiles.conf"
     own.write_text(text.replace(" root root ", f" {os.getuid()} {os.getgid()} "))
     output("systemd-sysusers", f"--root={tmp_path}", UNITS / "sysusers.conf")
@@ -135,7 +135,7 @@ def test_users_and_directories_are_made_as_the_files_say(tmp_path) -> None:
 
 
 def test_the_page_names_every_file() -> None:
-    """Each file in the folder is on the page, and each file of the folder that the page names exists."""
+    """And each file that it names exists."""
     files = {path.relative_to(UNITS).as_posix() for path in UNITS.rglob("*") if path.is_file()}
 
     assert {name for name in files if f"`{name}`" not in PAGE} == set()
@@ -144,19 +144,18 @@ def test_the_page_names_every_file() -> None:
 
 
 def _slurm(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess:
-    # As slurmd does: no search path, and little else.
+    # As slurmd does: no search path and few variables.
     return subprocess.run(
         [UNITS / f"slurm/{script}.sh"],
         env={"GPUSLICE_JOB_MAPPING_DIR": str(folder)} | environment,
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
     )
 
 
-def test_a_job_is_noted_while_it_runs(tmp_path) -> None:
-    """The prolog puts a job on each of its GPUs, and the epilog takes it away from all; others stay."""
+def test_a_job_is_recorded_while_it_runs(tmp_path) -> None:
+    """The prolog adds a job to each of its GPUs, and the epilog removes it from all; others stay."""
     _slurm("prolog", tmp_path, SLURM_JOB_ID="71", SLURM_JOB_GPUS="0,2")
     _slurm("prolog", tmp_path, SLURM_JOB_ID="7", SLURM_JOB_GPUS="2")
     both = read_jobs(tmp_path)
@@ -170,8 +169,8 @@ def test_a_job_is_noted_while_it_runs(tmp_path) -> None:
     assert both.problems == one.problems == ()
 
 
-def test_jobs_that_start_at_once_are_all_noted(tmp_path) -> None:
-    """Prologs and epilogs that run side by side lose no job and leave none."""
+def test_jobs_that_start_at_the_same_time_are_all_recorded(tmp_path) -> None:
+    """Concurrent prologs and epilogs lose no job and leave none."""
     prologs = [["prolog", str(job)] for job in range(8)]
 
     def run(calls: list[list[str]]) -> None:
@@ -182,7 +181,7 @@ def test_jobs_that_start_at_once_are_all_noted(tmp_path) -> None:
             )
             for script, job in calls
         ]
-        assert [each.wait(timeout=30) for each in running] == [0] * len(calls)
+        assert [each.wait() for each in running] == [0] * len(calls)
 
     run(prologs[:4])
     run([*prologs[4:], *(["epilog", job] for _, job in prologs[:4])])
@@ -191,8 +190,8 @@ def test_jobs_that_start_at_once_are_all_noted(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("script", ["prolog", "epilog"])
-def test_nobody_else_can_hold_the_lock(script, tmp_path) -> None:
-    """Who can open a file can lock it, and keep jobs from being noted: this one is for its owner only."""
+def test_only_the_owner_can_hold_the_lock(script, tmp_path) -> None:
+    """Any user who can open the file could lock it and block the scripts."""
     _slurm(script, tmp_path, SLURM_JOB_ID="7", SLURM_JOB_GPUS="0")
 
     assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o600
@@ -204,8 +203,8 @@ def test_nobody_else_can_hold_the_lock(script, tmp_path) -> None:
     [{}, {"SLURM_JOB_ID": "7"}, {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "../1,GPU-0,"}],
     ids=["nothing", "no GPU", "no index"],
 )
-def test_no_job_is_held_up(script, environment, tmp_path) -> None:
-    """Without a job, a GPU, or a directory that can be written, they succeed and write nothing else."""
+def test_no_job_is_blocked(script, environment, tmp_path) -> None:
+    """Without a job, a GPU, or a writable directory, the scripts succeed and write nothing else."""
     blocked = tmp_path / "file/jobs"
     blocked.parent.write_text("not a directory")
 
@@ -214,9 +213,7 @@ def test_no_job_is_held_up(script, environment, tmp_path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.name not in {"file", "jobs", ".lock"}] == []
 
 
-@pytest.mark.slow
-def test_the_exporter_shows_what_the_scripts_write(tmp_path) -> None:
-    """A fake node whose jobs the prolog has noted names the job on its GPU."""
+def test_the_exporter_reports_the_jobs_that_the_scripts_record(tmp_path) -> None:
     _slurm("prolog", tmp_path, SLURM_JOB_ID="4711", SLURM_JOB_GPUS="1")
 
     page = subprocess.run(
@@ -226,7 +223,6 @@ def test_the_exporter_shows_what_the_scripts_write(tmp_path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     ).stdout
 
     shown = Page(page)

@@ -1,7 +1,7 @@
-"""A real systemd, alone in namespaces of its own, does what docs/systemd.md says and runs the units.
+"""A real systemd in namespaces of its own runs the commands of docs/systemd.md and the units.
 
-Its /etc, /opt and /usr/local are this machine's with a layer above that is thrown away, its network is a
-loopback of its own. In place of an environment that pip made, /opt has a script that runs this tree.
+Its /etc, /opt and /usr/local are this machine's with a layer above that is discarded, its network is a
+loopback. Instead of an environment of pip, /opt has a script that runs this tree.
 """
 
 import json
@@ -9,24 +9,23 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from sysconfig import get_path
 
 import pytest
 
-from tests.deploy.tools import ROOT, tool
 from tests.golden.page import Page
+from tests.tools import ROOT, lacks, tool
+from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.tools
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 UNITS = ROOT / "deploy/systemd"
 SOURCE = "/run/program/source"
 MADE_ENVIRONMENT = re.compile(r"python3 -m venv|/bin/pip install|ln -sf")
-SECONDS = 40
 BOOT = """
 set -e
 mount --make-rprivate /
@@ -52,21 +51,21 @@ PROGRAM = f"""#!/bin/sh
 export PYTHONPATH={SOURCE}:/run/program/libraries LD_LIBRARY_PATH=/run/program/python/lib
 exec /run/program/python/bin/{PYTHON} -m exporter "$@"
 """
-TARGET = "[Unit]\nDescription=What the units of a whole system wait for\nDefaultDependencies=no\n"
+TARGET = "[Unit]\nDescription=A target of a whole system\nDefaultDependencies=no\n"
 TARGETS = ("basic", "sysinit", "shutdown", "network", "multi-user", "sockets", "timers", "paths")
 
 
 def as_root() -> list[str]:
-    """Give what makes a command root's; skip where nothing does."""
+    """Return the prefix that runs a command as root."""
     if os.geteuid() == 0:
         return []
     if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("only root can boot a systemd")
+        lacks("only root can boot a systemd")
     return ["sudo", "-n", "--preserve-env=FOLDER,SOURCE,PYTHON,LIBRARIES"]
 
 
 class Machine:
-    """A booted systemd, by the pid under which this machine knows it."""
+    """A booted systemd; ``pid`` is its pid on this machine."""
 
     def __init__(self, pid: int, root: list[str]) -> None:
         self.pid = pid
@@ -74,33 +73,33 @@ class Machine:
         self._enter = [*root, "nsenter", f"--target={pid}", *spaces]
 
     def run(self, *command: str) -> str:
-        """Run a command in there and give what it prints; one that fails, fails the test."""
-        done = subprocess.run(
-            [*self._enter, "--wdns=/", *command], capture_output=True, text=True, check=False, timeout=SECONDS
-        )
+        """Return what a command in there prints; its failure fails the test."""
+        words = [*self._enter, "--wdns=/", *command]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.fail(f"{command}: {done.stderr or done.stdout}\n{self.log()}")
         return done.stdout
 
     def log(self) -> str:
-        """Give what the units have said."""
-        told = [*self._enter, "sh", "-c", "cat /run/*.log; systemctl --no-pager --full status '*gpuslice*'"]
-        return subprocess.run(told, capture_output=True, text=True, check=False).stdout
+        """Return the output and the status of the units."""
+        logs = "cat /run/*.log; systemctl --no-pager --full status '*gpuslice*'"
+        words = [*self._enter, "sh", "-c", logs]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
     def properties(self, unit: str) -> dict[str, str]:
-        """Give the properties of a unit."""
+        """Return the properties of a unit."""
         shown = self.run("systemctl", "show", unit).splitlines()
         return dict(line.split("=", 1) for line in shown if "=" in line)
 
     def page(self, url: str) -> str:
-        """Get a page, as soon as anybody answers there."""
-        ask = f'import urllib.request as u; print(u.urlopen("{url}", timeout=5).read().decode())'
-        retry = f"until /run/program/python/bin/{PYTHON} -c '{ask}' 2>/run/ask.log; do sleep 0.5; done"
-        return self.run("timeout", "20", "sh", "-c", retry)
+        """Return a page once there is an answer."""
+        code = f'import urllib.request as u; print(u.urlopen("{url}", timeout=60).read().decode())'
+        fetch = f"/run/program/python/bin/{PYTHON} -c '{code}' 2>/run/fetch.log"
+        return self.run("timeout", "120", "sh", "-c", f"until {fetch}; do sleep 0.5; done")
 
 
 def commands(heading: str) -> list[str]:
-    """Give the commands that docs/systemd.md has below a heading, but for those that make the environment."""
+    """Return the commands of a section of docs/systemd.md, without those that make the environment."""
     page = (ROOT / "docs/systemd.md").read_text()
     (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
@@ -108,16 +107,8 @@ def commands(heading: str) -> list[str]:
     return [line for line in lines if not MADE_ENVIRONMENT.search(line)]
 
 
-def wait_for(found: Callable[[], object]) -> None:
-    """Wait until something is there."""
-    end = time.monotonic() + SECONDS
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def child_of(pid: int) -> int | None:
-    """Give the one child of a process, if it has one; commands that make the place ready come and go."""
+    """Return the child of a process, if it has one; those of the shell that prepares the boot end soon."""
     with suppress(FileNotFoundError, ProcessLookupError):
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return int(text.split()[0]) if text.strip() else None
@@ -125,7 +116,7 @@ def child_of(pid: int) -> int | None:
 
 
 def first_process(pid: int) -> int | None:
-    """Give the process below that is systemd by now."""
+    """Return the descendant that is systemd, once it is."""
     while (child := child_of(pid)) is not None:
         pid = child
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -136,7 +127,7 @@ def first_process(pid: int) -> int | None:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory) -> Iterator[Machine]:
-    """Boot, and install what the page says; a fake node runs as a third unit, confined as the first."""
+    """Boot, and install as the page says; a fake node runs as a third unit, confined as the first."""
     for program in ("systemd-analyze", "systemd-sysusers", "nsenter", "ip"):
         tool(program)
     assert SYSTEMD.exists()
@@ -150,11 +141,10 @@ def machine(tmp_path_factory) -> Iterator[Machine]:
     assert demo != serve
     (folder / "units/gpuslice-demo.service").write_text(demo)
     for name in ("exporter", "hub", "demo"):
-        logged = folder / f"units/gpuslice-{name}.service.d"
-        logged.mkdir()
-        (logged / "log.conf").write_text(
-            f"[Service]\nStandardOutput=append:/run/{name}.log\nStandardError=inherit\n"
-        )
+        log = f"[Service]\nStandardOutput=append:/run/{name}.log\nStandardError=inherit\n"
+        drop_in = folder / f"units/gpuslice-{name}.service.d/log.conf"
+        drop_in.parent.mkdir()
+        drop_in.write_text(log)
     spaces = ["--mount", "--pid", "--fork", "--kill-child", "--cgroup", "--ipc", "--uts", "--net"]
     places = {"FOLDER": folder, "SOURCE": ROOT, "PYTHON": sys.base_prefix, "LIBRARIES": get_path("purelib")}
     with (folder / "boot.log").open("w") as log:
@@ -166,32 +156,32 @@ def machine(tmp_path_factory) -> Iterator[Machine]:
             stderr=log,
         )
     try:
-        wait_for(lambda: process.poll() is not None or first_process(process.pid))
+        wait_until(lambda: process.poll() is not None or first_process(process.pid), "systemd runs")
         assert process.poll() is None, (folder / "boot.log").read_text()
         booted = Machine(first_process(process.pid) or 0, root)
-        # Only root sees the files of others' processes.
-        there = [*root, "test", "-e", f"/proc/{booted.pid}/root/run/systemd/private"]
-        wait_for(lambda: subprocess.run(there, check=False).returncode == 0 or process.poll())
+        # Only root sees the files of other users' processes.
+        socket = [*root, "test", "-e", f"/proc/{booted.pid}/root/run/systemd/private"]
+        wait_until(lambda: subprocess.run(socket, check=False).returncode == 0, "systemd has its socket")
         for command in commands("Installing"):
             booted.run("sh", "-c", f"cd {SOURCE} && {command}")
         booted.run("systemctl", "start", "gpuslice-demo.service")
         yield booted
     finally:
-        # The shell's own kill is always there.
+        # The shell has a kill of its own.
         kill = f"kill -KILL {first_process(process.pid) or process.pid}"
         subprocess.run([*root, "sh", "-c", kill], check=False)
-        process.wait(timeout=10)
+        process.wait()
 
 
 def confinement(machine: Machine, unit: str) -> dict[str, str]:
-    """Give what the kernel says of the unit's process: its user, rights and filters."""
+    """Return the user, rights and filters of the unit's process."""
     pid = machine.properties(unit)["MainPID"]
     lines = machine.run("cat", f"/proc/{pid}/status").splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
 def test_the_exporter_serves_after_the_commands_of_the_page(machine) -> None:
-    """Installed as told, it answers at its port and reads the files of jobs that its settings name."""
+    """It answers at its port and reads the files of jobs that its settings name."""
     machine.page("http://127.0.0.1:9836/-/ready")
     page = machine.page("http://127.0.0.1:9836/metrics")
 
@@ -200,7 +190,7 @@ def test_the_exporter_serves_after_the_commands_of_the_page(machine) -> None:
 
 
 def test_the_fake_node_is_read_under_the_same_confinement(machine) -> None:
-    """A fake node's sockets, process table, threads and files do with the calls that are let through."""
+    """A fake node's sockets, process table, threads and files need only the allowed system calls."""
     machine.page("http://127.0.0.1:9900/-/ready")
     page = machine.page("http://127.0.0.1:9900/metrics")
     failed = re.findall(r'^gpuslice_collector_success\{collector="(\w+)"\} 0', page, re.MULTILINE)
@@ -211,13 +201,13 @@ def test_the_fake_node_is_read_under_the_same_confinement(machine) -> None:
 
 
 def test_the_hub_serves(machine) -> None:
-    """With no Prometheus behind it, it still answers, on the port of its sample file."""
+    """Without a Prometheus, on the port of its sample file."""
     assert machine.page("http://127.0.0.1:9837/-/healthy")
 
 
 @pytest.mark.parametrize("unit", ["gpuslice-exporter.service", "gpuslice-hub.service"])
 def test_the_process_is_a_plain_user_without_rights(machine, unit) -> None:
-    """The kernel confirms: a user of its own, no capability, no way to gain one, a filter of calls."""
+    """By the kernel: a user of its own, no capability, no way to gain one, a filter of calls."""
     status = confinement(machine, unit)
 
     assert int(status["Uid"].split()[0]) == int(machine.run("id", "-u", "gpuslice-exporter"))
@@ -226,15 +216,15 @@ def test_the_process_is_a_plain_user_without_rights(machine, unit) -> None:
 
 
 def test_memory_stays_far_below_the_limit(machine) -> None:
-    """A busy fake node of several GPUs takes less than two thirds of what the unit may have."""
+    """A busy fake node of several GPUs takes less than two thirds of the unit's limit."""
     machine.page("http://127.0.0.1:9900/")
     limit = int(machine.properties("gpuslice-exporter.service")["MemoryMax"])
 
     assert int(confinement(machine, "gpuslice-demo.service")["VmHWM"].split()[0]) * 1024 < limit * 2 / 3
 
 
-def test_beside_a_kubelet_it_is_root_without_capabilities(machine) -> None:
-    """The drop-in changes the user and nothing else: not even root's power over others' files is left."""
+def test_with_a_kubelet_it_is_root_without_capabilities(machine) -> None:
+    """The drop-in changes only the user: root cannot read other users' files either."""
     for command in commands("With a kubelet"):
         machine.run("sh", "-c", f"cd {SOURCE} && {command}")
     machine.page("http://127.0.0.1:9836/-/healthy")
@@ -245,9 +235,9 @@ def test_beside_a_kubelet_it_is_root_without_capabilities(machine) -> None:
 
 
 @pytest.mark.parametrize("unit", ["gpuslice-demo.service", "gpuslice-hub.service"])
-def test_it_ends_when_told_to(machine, unit) -> None:
-    """Stopping takes a signal, not a kill, and counts as success."""
+def test_it_ends_by_a_signal(machine, unit) -> None:
+    """Not by a kill, and with success."""
     machine.run("systemctl", "stop", unit)
-    ended = machine.properties(unit)
+    properties = machine.properties(unit)
 
-    assert (ended["Result"], ended["ExecMainStatus"]) == ("success", "0"), json.dumps(ended)
+    assert (properties["Result"], properties["ExecMainStatus"]) == ("success", "0"), json.dumps(properties)

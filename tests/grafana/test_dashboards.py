@@ -18,14 +18,14 @@ import pytest
 from playwright.sync_api import Browser, Page, Response, sync_playwright
 
 from tests.browser.site import chromium
+from tests.tools import ROOT
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = Path(os.environ["GRAFANA"]) / "bin"
 DASHBOARDS = sorted(path.stem for path in (ROOT / "dashboards/json").glob("*.json"))
-START_SECONDS, LOAD_SECONDS = 180.0, 90.0
-# Rules over ten minutes have values, and Prometheus has a few samples of everything.
+LOAD_SECONDS = 300.0
+# After this time rules over ten minutes have values, and Prometheus has a few samples of everything.
 DATA_SECONDS = float(os.environ.get("GRAFANA_DATA_SECONDS", "120"))
-# Without a request for so long, a dashboard is loaded.
+# A dashboard is loaded once it has sent no request for this time.
 QUIET_SECONDS = 3.0
 VIEWPORT = {"width": 1600, "height": 6000}
 PICTURES = os.environ.get("PICTURES", "")
@@ -33,13 +33,14 @@ PICTURES = os.environ.get("PICTURES", "")
 WIDTHS, LONGEST = {1600: "", 1366: "-narrow"}, 1800
 SCREENS = (1366, 1600, 1920)
 PANELS = '[data-testid^="data-testid Panel header"]'
-# Before and after rows had names.
-# What is cut off in a panel: its title, texts of tables, and tables that have to be scrolled sideways. The
+# The truncated parts of a panel: its title, texts of tables, and tables that must be scrolled sideways. The
 # handle that changes the width of a column reaches beyond its heading.
-CUT = """panel => [...panel.querySelectorAll('h2, h2 *, [role="table"] *, [role="grid"], [role="grid"] *')]
+TRUNCATED = """panel => [
+    ...panel.querySelectorAll('h2, h2 *, [role="table"] *, [role="grid"], [role="grid"] *')]
     .filter(each => each.role !== "columnheader" && each.scrollWidth > each.clientWidth + 2)
     .filter(each => each.clientWidth > 0 && getComputedStyle(each).overflowX !== "visible")
     .map(each => `${each.innerText.slice(0, 60)} (${each.clientWidth} of ${each.scrollWidth} pixels)`)"""
+# Before and after Grafana had names for rows.
 FOLDED = '.dashboard-row--collapsed > button, [aria-label^="Expand row"]'
 BROKEN = '[data-testid*="Panel status error"], [aria-label="Panel status"]'
 
@@ -68,10 +69,10 @@ def _stack() -> Iterator[str]:
                 address = urlsplit(match[1])
                 yield f"{address.scheme}://{address.netloc}"
                 return
-        raise AssertionError("the stack has no Grafana: its words are above")
+        raise AssertionError("the stack has no Grafana: its output is above")
     finally:
         process.terminate()
-        process.communicate(timeout=START_SECONDS)
+        process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +84,12 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-def _loaded(page: Page, asked: list[float]) -> None:
-    """Wait until the page has panels and has asked for nothing for a while."""
+def _wait_until_loaded(page: Page, requests: list[float]) -> None:
+    """Wait until the page has panels and has sent no request for QUIET_SECONDS."""
     end = time.monotonic() + LOAD_SECONDS
     while time.monotonic() < end:
         page.wait_for_timeout(250)
-        if page.locator(PANELS).count() and time.monotonic() - asked[-1] > QUIET_SECONDS:
+        if page.locator(PANELS).count() and time.monotonic() - requests[-1] > QUIET_SECONDS:
             return
     raise AssertionError(f"{page.url} is not loaded after {LOAD_SECONDS:g} s")
 
@@ -104,40 +105,41 @@ def _take_pictures(page: Page, name: str) -> None:
     page.set_viewport_size(VIEWPORT)
 
 
-def _cut(page: Page) -> list[str]:
-    """Return what is cut off in tables on screens of several widths."""
-    found = []
+def _truncated(page: Page) -> list[str]:
+    """Return the truncated parts of panels on screens of several widths."""
+    truncated = []
     for width in SCREENS:
         page.set_viewport_size(VIEWPORT | {"width": width})
         page.wait_for_timeout(2000)
         for panel in page.locator(PANELS).all():
             title = str(panel.get_attribute("data-testid")).removeprefix("data-testid Panel header ")
-            found += [f"{width} pixels, {title}: {text!r}" for text in panel.evaluate(CUT)]
-    return found
+            truncated += [f"{width} pixels, {title}: {text!r}" for text in panel.evaluate(TRUNCATED)]
+    return truncated
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.tools
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_dashboard_draws(grafana: str, browser: Browser, name: str, theme: str, tmp_path: Path) -> None:
-    """Rows unfolded: no panel has an error, no request fails, and no table is cut off on usual screens."""
+    """With all rows: no panel has an error, no request fails, and no table is truncated on usual screens."""
     page = browser.new_context(viewport=VIEWPORT).new_page()
-    asked, failed = [time.monotonic()], []
+    requests, failed = [time.monotonic()], []
 
     def answered(response: Response) -> None:
-        asked.append(time.monotonic())
+        requests.append(time.monotonic())
         if "/api/" in response.url and response.status >= 400:
             failed.append(f"{response.status} for {response.url}: {response.request.post_data or ''}"[:600])
 
     page.on("response", answered)
     page.goto(f"{grafana}/d/{name}?from=now-15m&to=now&theme={theme}&kiosk")
-    _loaded(page, asked)
+    _wait_until_loaded(page, requests)
     if PICTURES:
         _take_pictures(page, f"{name.replace('gpuslice', 'dashboard')}-{theme}")
     while (folded := page.locator(FOLDED)).count():
         folded.first.click()
         page.wait_for_timeout(400)
-    _loaded(page, asked)
+    _wait_until_loaded(page, requests)
     page.screenshot(path=tmp_path / f"{name}-{theme}.png")
     titles = [
         panel.get_attribute("data-testid")
@@ -146,6 +148,6 @@ def test_a_dashboard_draws(grafana: str, browser: Browser, name: str, theme: str
     ]
     assert not failed, "\n".join(failed)
     assert not titles
-    cut = _cut(page)
-    assert not cut, "\n".join(cut)
+    truncated = _truncated(page)
+    assert not truncated, "\n".join(truncated)
     page.context.close()

@@ -1,4 +1,4 @@
-"""Builds the image from this tree: on a Debian made here, and from wheels fetched before."""
+"""Builds the image from this tree: on a Debian that is made here, and from downloaded wheels."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from tests.image.engine import CACHE, ROOT, buildah, digest_of, has_image, locked, output
 from tests.scratch import DISK
 
-# The Debian and the Python of the default base, which is made of both by others.
+# The Debian and the Python of the default base image.
 SUITE, PYTHON = "trixie", "3.13"
 BASE = ["--variant=minbase", "--include=ca-certificates,python3,python3-venv", SUITE]
 LOCKS = [ROOT / "deploy/image" / f"{name}.lock" for name in ("requirements", "build")]
@@ -24,13 +24,13 @@ WHEELS = "/wheels-of-the-host"
 
 
 def base() -> str:
-    """Give the name of the base image; the first time it is made by debootstrap, in a minute."""
+    """Return the name of the base image; the first time debootstrap makes it, in a minute."""
     key = hashlib.sha256(" ".join(BASE).encode()).hexdigest()[:16]
     name = f"localhost/gpuslice-base:{key}"
     with locked("base", meanwhile=wheels):
         if not has_image(name):
             with TemporaryDirectory(dir=DISK) as folder:
-                output("debootstrap", *BASE, f"{folder}/root", timeout=550)
+                output("debootstrap", *BASE, f"{folder}/root")
                 _import(Path(folder), name)
     return name
 
@@ -45,7 +45,7 @@ def _import(folder: Path, name: str) -> None:
 
 
 def wheels() -> Path:
-    """Give a folder with the files that the lock files name, fetched by this machine's pip."""
+    """Return a folder with the files of the lock files, downloaded by this machine's pip."""
     key = f"{digest_of(*LOCKS)}-{PYTHON}"
     folder = CACHE / "wheels" / key
     with locked("wheels"):
@@ -60,12 +60,12 @@ def wheels() -> Path:
 
 
 def tree(folder: Path, time: int | None = None) -> Path:
-    """Copy what the build may see to a folder of its own, which stands still while it builds.
+    """Copy the build context to a folder, so that it does not change during the build.
 
-    ``time``, if given, is that of all files, in seconds since 1970.
+    ``time`` is that of all files, in seconds since 1970.
     """
-    let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
-    for name in (*let_through, "Dockerfile", ".dockerignore"):
+    included = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
+    for name in (*included, "Dockerfile", ".dockerignore"):
         source, place = ROOT / name, folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -80,18 +80,18 @@ def tree(folder: Path, time: int | None = None) -> Path:
 
 
 def image() -> str:
-    """Give the name of the image of this tree; one that was built of the same files is taken again."""
-    # A test will ask for the second one.
+    """Return the name of the image of this tree; one of the same files is used again."""
+    # A test will need the second one.
     return _built("image", NAME, meanwhile=again)
 
 
 def again() -> str:
-    """Give the name of an image built a second time, from a copy of the tree with other times."""
+    """Return the name of an image that is built again, from a copy of the tree with other times."""
     return _built("again", f"{NAME}-again", time=0)
 
 
 def with_client() -> str:
-    """Give the name of the image of this tree that has the client of the Kubernetes API too."""
+    """Return the name of the image of this tree with the client of the Kubernetes API."""
     return _built("client", f"{NAME}-client", extras="kubernetes")
 
 

@@ -1,13 +1,12 @@
-"""The image of this tree, built once for all tests that look at it."""
+"""The image of this tree, built once for all tests."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.image import building
-from tests.image.engine import podman, require_engine
+from tests.image.engine import output, podman, require_engine
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +18,6 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def unpacked(image: str) -> Iterator[Path]:
-    """Give the root file system of the image, to be read only."""
-    mounted = subprocess.run(
-        podman("image", "mount", image), check=True, capture_output=True, text=True, timeout=60
-    )
-    yield Path(mounted.stdout.strip())
-    subprocess.run(podman("image", "unmount", image), check=True, capture_output=True, timeout=60)
+    """Return the root file system of the image; tests must not change it."""
+    yield Path(output(*podman("image", "mount", image)).strip())
+    output(*podman("image", "unmount", image))

@@ -1,10 +1,9 @@
 """A GPU node below a folder: a kubelet, the logs of pods, a driver's library; and a real process of a pod.
 
-Its process and that one's cgroup are this machine's, so that a container sees them as it sees a node's.
+The process and its cgroup are this machine's, so that a container sees them as those of a node.
 """
 
 import asyncio
-import os
 import shutil
 import subprocess
 import threading
@@ -14,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
-import pytest
-
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Container, Pod
 from tests.scratch import DISK
+from tests.tools import tool
 
 GPU, MIG = "GPU-0", "MIG-a"
 CONTAINER = "c0ffee" * 10 + "0001"
@@ -39,18 +37,18 @@ OFFERED = (
     ("nvidia.com/mig-4g.20gb", MIG),
     ("nvidia.com/mig-1c.3g.20gb", "MIG-b"),
 )
-# A cgroup of the first kind of hierarchy that the machine has; the program looks for the pod in all of them.
+# The pod gets a cgroup in the first of these that the machine has; the program looks in all of them.
 HIERARCHIES = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 DRIVER = Path(__file__).with_name("driver.c")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Files as they lie on a node are below ``root``; ``driver`` is what its runtime would inject."""
+    """A node that runs."""
 
-    root: Path
-    driver: Path
-    holder: int
+    root: Path  # of its files
+    driver: Path  # the library that its runtime would inject
+    holder: int  # the pid of the pod's process
 
 
 @contextmanager
@@ -70,14 +68,14 @@ def running_node() -> Iterator[Node]:
 
 @contextmanager
 def _serving(kubelet: FakeKubelet) -> Iterator[None]:
-    """Serve in a loop of its own, since these tests wait for programs."""
+    """Serve in an event loop of its own, since the tests wait for programs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(kubelet.start(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(kubelet.start(), loop).result()
         yield
-        asyncio.run_coroutine_threadsafe(kubelet.stop(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(kubelet.stop(), loop).result()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -86,7 +84,7 @@ def _serving(kubelet: FakeKubelet) -> Iterator[None]:
 
 @contextmanager
 def _pod_process() -> Iterator[int]:
-    """Run a process in a cgroup with the name that a kubelet gives it."""
+    """Run a process in a cgroup with a kubelet's name."""
     hierarchy = next(path for path in HIERARCHIES if (path / "cgroup.procs").exists())
     cgroup = hierarchy / "kubepods/burstable" / f"pod{POD.uid}" / CONTAINER
     cgroup.mkdir(parents=True)
@@ -98,16 +96,13 @@ def _pod_process() -> Iterator[int]:
         process.kill()
         process.wait()
         cgroup.rmdir()
-        # The folders above may be others' too.
+        # Others may use the folders above.
         with suppress(OSError):
             for folder in list(cgroup.parents)[:3]:
                 folder.rmdir()
 
 
 def _compiled(library: Path, holder: int) -> Path:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("no C compiler on PATH")
-    command = [compiler, "-shared", "-fPIC", "-O1", f"-DHOLDER={holder}", "-o", library, DRIVER]
-    subprocess.run(command, check=True, timeout=60)
+    command = [tool("gcc", "cc"), "-shared", "-fPIC", "-O1", f"-DHOLDER={holder}", "-o", library, DRIVER]
+    subprocess.run(command, check=True)
     return library

@@ -1,9 +1,8 @@
-"""Runs the image by podman as a kubelet would by the DaemonSet: the options come from the manifest."""
+"""Runs the image with podman as a kubelet would: the options come from the DaemonSet's manifest."""
 
 import json
 import platform
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,29 +11,23 @@ from uuid import uuid4
 
 import pytest
 
-from tests.image.engine import podman
+from tests.image.engine import output, podman, run
 from tests.image.node import Node
+from tests.waiting import wait_until
 
 NODE_NAME = "gpu-node-1"
 FIELDS = {"spec.nodeName": NODE_NAME, "metadata.uid": "0b6f1c1e-7c9e-4a53-8f6b-6b1f2e2d9a10"}
-# Where NVIDIA's container runtime puts the driver's library in an image of Debian's.
+# The path of the driver's library in a Debian image with NVIDIA's container runtime.
 DRIVER = f"/usr/lib/{platform.machine()}-linux-gnu/libnvidia-ml.so.1"
 UNITS = {"Mi": "m", "Gi": "g"}
-# The keys that become options here: with any other one the manifest would not be what is run.
-KNOWN = {
-    "pod security": {"runAsUser", "runAsGroup", "seccompProfile"},
-    "container security": {
-        "privileged",
-        "allowPrivilegeEscalation",
-        "readOnlyRootFilesystem",
-        "capabilities",
-    },
-}
+# The keys that become options here; with any other one the container would not be that of the manifest.
+OF_PODS = {"runAsUser", "runAsGroup", "seccompProfile"}
+OF_CONTAINERS = {"privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}
 FETCH = (
     "import sys, urllib.request, urllib.error\n"
     "opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))\n"
     "opener.addheaders = [('Accept', 'text/html,*/*;q=0.8')]\n"
-    "try: answer = opener.open(sys.argv[1], timeout=10)\n"
+    "try: answer = opener.open(sys.argv[1])\n"
     "except urllib.error.HTTPError as error: answer = error\n"
     "except OSError: sys.exit(0)\n"
     "print(answer.status, answer.read().decode(), end='')\n"
@@ -43,10 +36,10 @@ Spec = dict[str, Any]
 
 
 def options(spec: Spec, node: Node, *, driver: bool = True) -> list[str]:
-    """Give podman's options for a pod of that specification, with or without the driver's library."""
+    """Return podman's options for a pod of that spec, with or without the driver's library."""
     (container,) = spec["containers"]
     return [
-        # A machine that may not raise limits cannot give podman's own.
+        # podman's own limits need the right to raise limits.
         *("--ulimit=nofile=1024:4096", "--ulimit=nproc=4096:4096", "--network=none"),
         *_restrictions(spec.get("securityContext", {}), container.get("securityContext", {})),
         *(["--pid=host"] if spec.get("hostPID") else []),
@@ -58,17 +51,13 @@ def options(spec: Spec, node: Node, *, driver: bool = True) -> list[str]:
 
 
 def _restrictions(pod: Spec, own: Spec) -> list[str]:
-    assert pod.keys() <= KNOWN["pod security"]
-    assert own.keys() <= KNOWN["container security"]
-    # What podman takes when nothing is said is what the runtimes of Kubernetes call RuntimeDefault.
-    seccomp = (
-        []
-        if pod.get("seccompProfile") == {"type": "RuntimeDefault"}
-        else ["--security-opt=seccomp=unconfined"]
-    )
+    assert pod.keys() <= OF_PODS
+    assert own.keys() <= OF_CONTAINERS
+    # podman's default is what the runtimes of Kubernetes call RuntimeDefault.
+    default = pod.get("seccompProfile") == {"type": "RuntimeDefault"}
     return [
         *([f"--user={pod['runAsUser']}:{pod.get('runAsGroup', 0)}"] if "runAsUser" in pod else []),
-        *seccomp,
+        *([] if default else ["--security-opt=seccomp=unconfined"]),
         *(["--privileged"] if own.get("privileged") else []),
         *(["--security-opt=no-new-privileges"] if own.get("allowPrivilegeEscalation") is False else []),
         *(["--read-only", "--read-only-tmpfs=false"] if own.get("readOnlyRootFilesystem") else []),
@@ -94,18 +83,17 @@ def _volumes(spec: Spec, container: Spec, node: Node) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A container that runs, ``spec`` being its pod's."""
+    """A container that runs."""
 
     name: str
-    spec: Spec
+    spec: Spec  # of its pod
 
     def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run another program in it, under the same restrictions."""
-        words = podman("exec", self.name, *command)
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        return run(*podman("exec", self.name, *command))
 
     def fetch(self, path: str) -> tuple[int, str]:
-        """Ask the server from inside; the status is 0 where nothing answers."""
+        """Return the status and body of a response to a client inside; 0 without a response."""
         done = self.execute("python", "-c", FETCH, f"http://127.0.0.1:{self.port}{path}")
         assert done.returncode == 0, done.stderr
         status, _, body = done.stdout.partition(" ")
@@ -119,45 +107,35 @@ class Running:
         return number
 
     def inspect(self) -> Spec:
-        """Give what podman knows of it."""
-        words = podman("inspect", self.name)
-        (found,) = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
-        return dict(found)
+        """Return podman's description of it."""
+        (description,) = json.loads(output(*podman("inspect", self.name)))
+        return dict(description)
 
 
 @contextmanager
 def running(image: str, spec: Spec, node: Node) -> Iterator[Running]:
     """Run the image's own command until it is ready, and stop it at the end."""
     name = f"gpuslice-{uuid4().hex}"
-    words = podman("run", "--detach", "--name", name, *options(spec, node), image)
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    output(*podman("run", "--detach", "--name", name, *options(spec, node), image))
     pod = Running(name=name, spec=spec)
     try:
         _wait(pod)
         yield pod
     finally:
-        subprocess.run(podman("rm", "--force", "--time=2", name), check=True, capture_output=True, timeout=60)
+        output(*podman("rm", "--force", "--time=2", name))
 
 
 def _wait(pod: Running) -> None:
     path = pod.spec["containers"][0]["readinessProbe"]["httpGet"]["path"]
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
-        if not pod.inspect()["State"]["Running"] or pod.fetch(path)[0] == 200:
-            break
-        time.sleep(0.3)
-    else:
-        pytest.fail("the container does not become ready")
+    wait_until(
+        lambda: not pod.inspect()["State"]["Running"] or pod.fetch(path)[0] == 200, "the container is ready"
+    )
     if not pod.inspect()["State"]["Running"]:
-        words = podman("logs", pod.name)
-        pytest.fail(
-            f"the container ended: {subprocess.run(words, capture_output=True, text=True, check=False)}"
-        )
+        pytest.fail(f"the container ended: {run(*podman('logs', pod.name))}")
 
 
 def once(
     image: str, spec: Spec, node: Node, *command: str, driver: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of the program's commands to its end instead."""
-    words = podman("run", "--rm", *options(spec, node, driver=driver), image, *command)
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    """Run one of the program's commands to its end."""
+    return run(*podman("run", "--rm", *options(spec, node, driver=driver), image, *command))

@@ -1,7 +1,7 @@
-"""The image for arm64 runs under QEMU: that of this machine, with compiled files for arm64 instead.
+"""The image for arm64 runs under QEMU: the image of this machine with compiled files for arm64.
 
-They come from the same packages of Debian and from the same locked distributions. docs/decisions.md explains
-why the image is not built for arm64 here.
+They are from the same packages of Debian and the same locked distributions. docs/decisions.md explains why
+the image is not built for arm64 here.
 """
 
 import json
@@ -23,9 +23,10 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from tests.image.building import LOCKS, PYTHON, SUITE, wheels
 from tests.image.engine import CACHE, digest_of, locked, output, podman, require_engine
 from tests.image.test_image import LOADABLE
+from tests.tools import tool
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.tools,
     pytest.mark.timeout(900),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="replaces the compiled files of amd64"),
 ]
@@ -61,12 +62,12 @@ print(json.dumps([platform.machine(), sorted(loaded), failed]))
 
 @pytest.fixture(scope="module")
 def arm64(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Compose the image; give podman's words that run its Python by the emulator."""
+    """Compose the image; yield podman's words that run its Python by the emulator."""
     require_engine("apt-get", "dpkg-deb", EMULATOR)
     root = tmp_path_factory.mktemp("arm64")
     missing = _compose(unpacked, root, _parts(_fetched(unpacked)))
     assert not missing, f"neither Debian nor the wheels have these for arm64: {missing}"
-    emulator = [f"--volume={shutil.which(EMULATOR)}:/emulator:ro", f"--env=QEMU_CPU={PROCESSOR}"]
+    emulator = [f"--volume={tool(EMULATOR)}:/emulator:ro", f"--env=QEMU_CPU={PROCESSOR}"]
     yield [*emulator, "--rootfs", str(root), "/emulator", "/opt/gpuslice/bin/python"]
     shutil.rmtree(root)
 
@@ -124,14 +125,14 @@ def _parts(folder: Path) -> Parts:
             parts |= {f"{SITE}/{name}": archive.read(name) for name in archive.namelist() if ".so" in name}
     for package in folder.glob("*.deb"):
         command = ["dpkg-deb", "--fsys-tarfile", package]
-        data = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        data = subprocess.run(command, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=BytesIO(data)) as archive:
             parts |= dict(_members(archive))
     return {path: data for path, data in parts.items() if data[:4] == ELF and data[18:20] == MACHINE}
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
-    """Yield all files by path, and those that a link of a library in the same folder leads to."""
+    """Yield all files by path, and the targets of a library's links in the same folder."""
     for member in archive:
         library_link = member.issym() and "/" not in member.linkname and ".so." in member.linkname
         file = archive.extractfile(member) if member.isfile() or library_link else None
@@ -168,10 +169,7 @@ def _translated(path: str) -> str:
 def _run(where: list[str], *arguments: str) -> str:
     """Run a Python of an image, by podman's words for it; return what it prints."""
     limits = ("--network=none", "--read-only", "--ulimit=nofile=1024:4096", "--ulimit=nproc=4096:4096")
-    words = podman("run", "--rm", *limits, *where, *arguments)
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=400)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    return output(*podman("run", "--rm", *limits, *where, *arguments))
 
 
 def _series(page: str) -> list[str]:
@@ -179,12 +177,11 @@ def _series(page: str) -> list[str]:
 
 
 def test_it_starts(arm64: list[str]):
-    """The program prints its version."""
     assert _run(arm64, PROGRAM, "--version").startswith("gpuslice-exporter ")
 
 
 def test_each_compiled_module_loads(image: str, arm64: list[str]):
-    """Those of Python and the distributions that load on this machine load on arm64, and none fails."""
+    """Of Python and the distributions: the same that load on this machine, and none fails."""
     machine, loaded, failed = json.loads(_run(arm64, "-c", LOAD_ALL))
 
     assert (machine, failed) == ("aarch64", [])
@@ -193,12 +190,11 @@ def test_each_compiled_module_loads(image: str, arm64: list[str]):
 
 
 def test_libraries_of_a_driver_are_found(arm64: list[str]):
-    """The loader finds the libraries that a driver's library is linked to."""
     assert int(_run(arm64, "-c", LOADABLE)) > 100
 
 
-def test_it_polls_a_node_with_grace(image: str, arm64: list[str]):
-    """One poll of binding, kubelet and files has the series that it has on this machine."""
+def test_it_polls_a_node_with_grace_processors(image: str, arm64: list[str]):
+    """With the same series as on this machine."""
     series = _series(_run(arm64, PROGRAM, *SNAPSHOT))
 
     assert series == _series(_run(["--entrypoint=python", image], PROGRAM, *SNAPSHOT))

@@ -1,8 +1,7 @@
-"""The image runs as the DaemonSet runs it: under its restrictions, with its mounts, by its probes."""
+"""The image runs as in the DaemonSet: with its restrictions, mounts and probes."""
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,19 @@ from typing import Any
 import pytest
 
 from tests.deploy.rendering import composed, pod_spec
-from tests.image.engine import podman, require_engine
+from tests.image.engine import output, podman, require_engine
 from tests.image.node import CONTAINER, GPU, POD, Node, running_node
 from tests.image.pod import NODE_NAME, Running, Spec, once, running
 
-# The first test of a run waits for the image, which takes minutes where nothing is cached.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+# The first test of a run waits for the image, for minutes if nothing is cached.
+pytestmark = [pytest.mark.tools, pytest.mark.timeout(900)]
 
 WRITE = "import sys; open(sys.argv[1] + '/written', 'w')"
 
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    """Run a node, whose process has a cgroup that only root can make."""
+    """Run a node; only root can make the cgroup of its process."""
     require_engine()
     with running_node() as node:
         yield node
@@ -30,7 +29,7 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def spec() -> Spec:
-    """Give what a pod of the DaemonSet is on a kubelet that serves the Pods API."""
+    """Return the spec of the pods on a kubelet with the Pods API."""
     return pod_spec(composed("pods-api"))
 
 
@@ -42,13 +41,13 @@ def pod(image: str, spec: Spec, node: Node) -> Iterator[Running]:
 
 
 def _status(pod: Running) -> dict[str, str]:
-    """Read what the kernel says of the program's process."""
+    """Return the kernel's status of the program's process."""
     lines = Path(f"/proc/{pod.inspect()['State']['Pid']}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
-def test_the_program_runs_as_root_without_any_power_of_root(pod: Running):
-    """The process has uid 0, no capability in any set, may gain none, and is under a seccomp filter."""
+def test_the_program_is_root_without_capabilities(pod: Running):
+    """It cannot gain any, and has a seccomp filter."""
     status = _status(pod)
 
     assert status["Uid"].split() == status["Gid"].split() == ["0"] * 4
@@ -57,8 +56,8 @@ def test_the_program_runs_as_root_without_any_power_of_root(pod: Running):
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
 
 
-def test_the_program_can_write_nowhere(pod: Running):
-    """The root, the folder for temporary files and each mount of the manifest refuse a new file."""
+def test_the_program_cannot_write(pod: Running):
+    """Not to the root, the folder for temporary files, or a mount of the manifest."""
     mounts = [mount["mountPath"] for mount in pod.spec["containers"][0]["volumeMounts"]]
 
     for folder in ("", "/tmp", "/root", "/run", "/opt/gpuslice", *mounts):
@@ -67,7 +66,7 @@ def test_the_program_can_write_nowhere(pod: Running):
 
 
 def test_page_metrics_and_probes_answer(pod: Running):
-    """Asked from inside, the page, /metrics and the paths of all three probes answer with 200."""
+    """With 200, to a client inside."""
     container = pod.spec["containers"][0]
     probes = {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")}
 
@@ -78,8 +77,7 @@ def test_page_metrics_and_probes_answer(pod: Running):
     assert f'uuid="{GPU}"' in answers["/metrics"][1]
 
 
-def test_the_page_gets_its_charts(pod: Running):
-    """The address under which the page asks for the script of its charts answers with that script."""
+def test_the_page_loads_the_script_of_its_charts(pod: Running):
     _, page = pod.fetch("/")
     (address, *_) = [word for word in page.split('"') if word.endswith("plotly.min.js")]
 
@@ -90,7 +88,7 @@ def test_the_page_gets_its_charts(pod: Running):
 
 
 def test_a_process_of_the_node_is_found_in_its_pod(pod: Running):
-    """What the driver says of a real process of the machine is told as its pod's and container's."""
+    """The driver's memory of a real process of the machine is that of its pod and container."""
     _, metrics = pod.fetch("/metrics")
 
     labels = f'namespace="{POD.namespace}",pod="{POD.name}",container="worker"'
@@ -100,16 +98,12 @@ def test_a_process_of_the_node_is_found_in_its_pod(pod: Running):
 
 
 def test_the_health_check_of_the_image_succeeds(pod: Running):
-    """The command that engines without probes run says that the container is healthy."""
-    done = subprocess.run(
-        podman("healthcheck", "run", pod.name), capture_output=True, check=False, timeout=60
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Engines without probes run it."""
+    output(*podman("healthcheck", "run", pod.name))
 
 
-def test_the_kernel_holds_it_to_the_memory_of_the_manifest(pod: Running):
-    """The program has not met the limit of its memory, which the container really has."""
+def test_the_container_has_the_limit_of_memory(pod: Running):
+    """The program has not reached it."""
     (container,) = pod.spec["containers"]
     limit = int(container["resources"]["limits"]["memory"].removesuffix("Mi")) << 20
 
@@ -125,7 +119,7 @@ def _doctor(*arguments: Any, **options: Any) -> tuple[int, dict[str, dict[str, s
 
 
 def test_the_doctor_finds_all_well(image: str, spec: Spec, node: Node):
-    """On a whole node no check is worse than OK, but for what the hardware does not give."""
+    """Except what the hardware does not have."""
     code, checks, text = _doctor(image, spec, node)
 
     assert code == 0, text
@@ -134,32 +128,31 @@ def test_the_doctor_finds_all_well(image: str, spec: Spec, node: Node):
     assert {name: checks[name]["status"] for name in needed} == dict.fromkeys(needed, "OK")
 
 
-def _ailing(checks: dict[str, dict[str, str]]) -> set[str]:
+def _problems(checks: dict[str, dict[str, str]]) -> set[str]:
     return {name for name, check in checks.items() if check["status"] not in ("OK", "absent")}
 
 
-def test_the_doctor_names_the_mount_that_lacks(image: str, spec: Spec, node: Node):
-    """Without the kubelet's directory it is that socket that is missing, and what to mount."""
+def test_the_doctor_names_the_missing_mount(image: str, spec: Spec, node: Node):
     (container,) = spec["containers"]
     mounts = [mount for mount in container["volumeMounts"] if mount["name"] != "pod-resources"]
     code, checks, text = _doctor(image, spec | {"containers": [container | {"volumeMounts": mounts}]}, node)
 
     assert code == 3, text
-    assert _ailing(checks) == {"pod-resources"}
+    assert _problems(checks) == {"pod-resources"}
     assert "/var/lib/kubelet/pod-resources" in checks["pod-resources"]["remedy"]
 
 
 def test_the_doctor_asks_for_the_pid_namespace_of_the_host(image: str, spec: Spec, node: Node):
-    """Without hostPID it is the view of processes that is missing, and it names that setting."""
+    """If the view of processes is missing without it."""
     code, checks, text = _doctor(image, spec | {"hostPID": False}, node)
 
     assert code == 3, text
-    assert _ailing(checks) == {"processes"}
+    assert _problems(checks) == {"processes"}
     assert "hostPID: true" in checks["processes"]["remedy"]
 
 
 def test_the_doctor_says_how_to_get_the_driver_into_the_container(image: str, spec: Spec, node: Node):
-    """Where no runtime has injected the driver it says so, and names the runtime class and the variable."""
+    """If no runtime has injected it: by the runtime class and the variable."""
     code, checks, text = _doctor(image, spec, node, driver=False)
 
     assert code == 3, text
@@ -167,27 +160,24 @@ def test_the_doctor_says_how_to_get_the_driver_into_the_container(image: str, sp
     assert "runtimeClassName nvidia and NVIDIA_VISIBLE_DEVICES=all" in checks["driver"]["found"]
 
 
-def test_it_ends_at_once_when_asked_to(image: str, spec: Spec, node: Node):
-    """At the signal with which Kubernetes ends pods it ends by itself, within the pod's grace period."""
+def test_it_ends_by_the_signal_of_kubernetes(image: str, spec: Spec, node: Node):
+    """By itself: the grace period is long enough on any machine."""
     with running(image, spec, node) as pod:
-        grace = str(spec["terminationGracePeriodSeconds"])
-        subprocess.run(podman("stop", "--time", grace, pod.name), check=True, capture_output=True, timeout=60)
+        output(*podman("stop", "--time=120", pod.name))
 
         assert pod.inspect()["State"]["ExitCode"] == 0
 
 
 def test_the_demo_needs_only_a_folder_for_temporary_files(image: str):
-    """A fake node is polled in the same image, with nothing but a folder in memory that can be written."""
+    """In the same image, with nothing else that is writable."""
     limits = ["--ulimit=nofile=1024:4096", "--ulimit=nproc=4096:4096"]
     confined = ["--rm", "--network=none", "--read-only", "--cap-drop=all", "--tmpfs=/tmp", *limits]
     words = podman("run", *confined, image, "snapshot", "--scenario", "a100-mig-mixed")
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
 
-    assert done.returncode == 0, done.stderr
-    assert "A100" in done.stdout
+    assert "A100" in output(*words)
 
 
-def test_the_cgroup_of_the_pod_is_the_machines(node: Node):
-    """The process that stands for a pod's is where a kubelet would have put it."""
+def test_the_cgroup_of_the_pod_is_the_kubelets(node: Node):
+    """That of the process on the machine."""
     assert f"pod{POD.uid}/{CONTAINER}" in Path(f"/proc/{node.holder}/cgroup").read_text()
     assert os.getuid() == 0

@@ -1,4 +1,4 @@
-"""Which distributions go into the image: what the program needs, with the extras that it is built with."""
+"""The distributions in the image are those of the program and of the extras that it is built with."""
 
 import os
 import re
@@ -10,9 +10,10 @@ from zipfile import ZipFile
 import pytest
 
 from tests.image import building
-from tests.image.engine import ROOT, require_engine
+from tests.image.engine import require_engine
+from tests.tools import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.tools
 
 PRUNE = """
 import sys
@@ -28,7 +29,7 @@ CLIENT = {"kubernetes_asyncio", "python_dateutil", "urllib3", "six"}
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Unpack what is looked at of all that the lock file names, and the program's metadata, as pip does."""
+    """Unpack the needed files of the locked distributions, and the program's metadata, as pip does."""
     require_engine()
     site = tmp_path / "lib/python3.13/site-packages"
     for wheel in building.wheels().glob("*.whl"):
@@ -48,7 +49,7 @@ def _install_program(site: Path) -> None:
 def _prune(site: Path, *extras: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "deploy/image")}
     words = [sys.executable, "-c", PRUNE, site.parents[2], *extras]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
 
 def _pruned(site: Path, *extras: str) -> set[str]:
@@ -57,8 +58,8 @@ def _pruned(site: Path, *extras: str) -> set[str]:
     return {path.name.partition("-")[0].lower() for path in site.glob("*.dist-info")}
 
 
-def test_without_extras_there_is_nothing_of_theirs(site: Path):
-    """The client of the Kubernetes API and what only it needs are left out, and what builds the image."""
+def test_without_extras_their_distributions_are_removed(site: Path):
+    """The client of the Kubernetes API with its own requirements, and the tools of the build."""
     left = _pruned(site)
 
     assert {"grpcio", "aiohttp", "yarl", "plotly"} <= left
@@ -66,16 +67,15 @@ def test_without_extras_there_is_nothing_of_theirs(site: Path):
     assert not (site / "kubernetes_asyncio").exists()
 
 
-def test_an_extra_brings_what_it_needs(site: Path):
-    """With the kubernetes extra that client is there, with all that it needs."""
+def test_an_extra_keeps_its_distributions(site: Path):
     left = _pruned(site, "kubernetes")
 
     assert left >= CLIENT
     assert (site / "kubernetes_asyncio").is_dir()
 
 
-def test_an_extra_that_does_not_exist_ends_the_build(tmp_path: Path):
-    """A misspelt extra does not make an image that lacks what was asked for; what there is is named."""
+def test_an_unknown_extra_ends_the_build(tmp_path: Path):
+    """The message names the extras."""
     site = tmp_path / "lib/python3.13/site-packages"
     _install_program(site)
 

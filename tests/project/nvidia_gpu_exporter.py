@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stands in for nvidia_gpu_exporter: reads the memory of the first GPU every 5 s, and serves it."""
+"""A small nvidia_gpu_exporter: reads the memory of the first GPU every 5 s, and serves it."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ parser.add_argument("--collect.backend", dest="backend", choices=["nvml"])
 parser.add_argument("--collect.interval", dest="interval", choices=["5s"])
 arguments = parser.parse_args()
 if arguments.version:
-    # Like the real one, not on the standard output.
+    # As the real one does, not on the standard output.
     sys.stderr.write("nvidia_gpu_exporter, version 0\n  go version: none\n")
     sys.exit()
 driver, memory = CDLL("libnvidia-ml.so.1"), (c_ulonglong * 3)()

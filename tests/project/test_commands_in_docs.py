@@ -1,58 +1,87 @@
-"""Every command in README.md and in the quick start is run.
+"""Every command in the documentation names what exists; those of README.md and the quick start are run.
 
-They are run by bash as they stand, in their order, in a folder that looks like a checkout. Programs that
-would need a cluster, a container engine, root or the network have a stand-in in ``stand_ins/``, and each says
-there what it does instead, and why; one that is asked for anything else fails.
+They are run by bash as they are, in their order, in a folder that looks like a checkout. Programs that would
+need a cluster, a container engine, root or the network have a stand-in in ``stand_ins/``, which explains what
+it does instead; it fails if it is given any other command.
 """
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 
-from tests.deploy.tools import tool
-from tests.end_to_end.programs import free_port, get, until
+from tests.end_to_end.programs import free_port, get
+from tests.project.documented_commands import PAGES, WrongCommandError, blocks, check, commands
+from tests.tools import ROOT, tool
+from tests.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 STAND_INS = Path(__file__).with_name("stand_ins")
-PAGES = ("README.md", "docs/quickstart.md")
-# What blocks of other languages hold is not typed into a shell.
-OTHERS = {"text", "promql"}
-# These serve until they are told to end.
+RUN_PAGES = ("README.md", "docs/quickstart.md")
+# Blocks in these languages are not typed into a shell.
+OTHER_LANGUAGES = {"text", "promql"}
+# These serve until they are ended.
 SERVES = re.compile(r"make demo\b.*|docker run .*|(sudo )?gpuslice/bin/gpuslice-exporter( demo)?")
-# The doctor tells by its code what it found, and nothing is said here of this machine.
-MAY_END_WITH = {"gpuslice-exporter doctor": {0, 1, 3}}
+# The doctor's exit code depends on this machine.
+EXIT_CODES = {"gpuslice-exporter doctor": {0, 1, 3}}
+COMMANDS = list(dict.fromkeys(command for page in RUN_PAGES for command in commands(page)))
 
 
-def _blocks(page: str) -> list[tuple[str, str]]:
-    """List the blocks of code of a page, with their languages."""
-    tokens = MarkdownIt("commonmark").parse((ROOT / page).read_text())
-    return [(token.info, token.content) for token in tokens if token.type in {"fence", "code_block"}]
+@pytest.mark.parametrize("page", [page for page in PAGES if any(commands(page))])
+def test_commands_name_what_exists(page: str) -> None:
+    """Options, targets, paths, values of the chart, objects, ports and routes."""
+    for command in commands(page):
+        check(command)
 
 
-def _commands() -> Iterator[str]:
-    """List the commands of all pages, each once, without their comments."""
-    for page in PAGES:
-        for language, text in _blocks(page):
-            if language == "console":
-                whole = re.sub(r"\\\n", "", text)
-                yield from (
-                    re.sub(r" +# .*", "", line) for line in re.findall(r"^\$ (.*)", whole, re.MULTILINE)
-                )
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("gpuslice-exporter snapshott", "invalid choice"),
+        ("gpuslice-exporter doctor --jsn", "unrecognized arguments: --jsn"),
+        ("gpuslice-exporter serve --poll-interval soon", "poll-interval"),
+        ("gpuslice-exporter snapshot --scenario nowhere", "no scenario nowhere"),
+        ("kubectl gpuslice --detailss", "unrecognized arguments"),
+        ("kubectl -n gpuslice rollout status ds/gpuslice", "no object ds/gpuslice"),
+        ("kubectl -n gpuslice port-forward ds/gpuslice-exporter 9400", "no port 9400"),
+        ("kubectl -n gpuslice exec ds/gpuslice-exporter -- gpuslice-exporter docter", "invalid choice"),
+        ("kubectl apply -k deploy/overlays/nowhere", "no deploy/overlays/nowhere"),
+        ("kubectl apply -k deploy/image", "no kustomization in deploy/image"),
+        ("kubectl label namespace gpuslice resource.kubernetes.io/admin-access=false", "no label"),
+        ("helm install gpuslice deploy/charts", "no chart in deploy/charts"),
+        (
+            "helm upgrade gpuslice deploy/charts/gpuslice-exporter --set config.poll=1s",
+            "no value config.poll",
+        ),
+        ("helm install gpuslice deploy/charts/gpuslice-exporter --sets a=b", "no option of helm --sets"),
+        ("docker build --build-arg EXTRA=kubernetes .", "no argument EXTRA"),
+        ("docker run --rm gpuslice-exporter:0.1.0 dem", "invalid choice"),
+        ("make nothing", "no target nothing"),
+        ("make demo SCENARIOS=showcase", "no variable SCENARIOS"),
+        ("curl -s http://localhost:9836/api/v2/snapshot", "no path /api/v2/snapshot"),
+        ("python3 -m nowhere", "no module nowhere"),
+        ("sudo rm -rf gpuslice", "rm is not known here"),
+    ],
+)
+def test_a_wrong_command_is_noticed(command: str, reason: str) -> None:
+    with pytest.raises(WrongCommandError, match=re.escape(reason)):
+        check(command)
 
 
-COMMANDS = list(dict.fromkeys(_commands()))
+@pytest.mark.parametrize("page", RUN_PAGES)
+def test_each_block_of_commands_has_prompts(page: str) -> None:
+    """Its language says that it has commands, and each starts with ``$``."""
+    assert {language for language, _ in blocks(page)} <= {"console", *OTHER_LANGUAGES}
+    assert all(text.startswith("$ ") for language, text in blocks(page) if language == "console")
 
 
 class Terminal:
-    """A folder like a checkout, an environment, and the one program that is left running there."""
+    """A folder like a checkout, an environment, and the program that still runs there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -71,10 +100,10 @@ class Terminal:
                 "DEMO_PORT": str(self._port),
             }
         )
-        self._left: subprocess.Popen[str] | None = None
+        self._serving: subprocess.Popen[bytes] | None = None
 
     def run(self, command: str) -> str:
-        """Run a command, give its output; the test fails where it does."""
+        """Return the output of a command; its failure fails the test."""
         if SERVES.fullmatch(command):
             return self._serve(command)
         done = subprocess.run(
@@ -84,17 +113,16 @@ class Terminal:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
         )
-        allowed = next((codes for end, codes in MAY_END_WITH.items() if command.endswith(end)), {0})
+        allowed = next((codes for end, codes in EXIT_CODES.items() if command.endswith(end)), {0})
         if done.returncode not in allowed:
             pytest.fail(f"{command} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-2000:]}")
         return done.stdout
 
     def _serve(self, command: str) -> str:
-        """Start a command, wait until it answers, and leave it running for those that come after."""
+        """Start a command, wait for its page, and leave it running for the next commands."""
         self.end()
-        self._left = subprocess.Popen(
+        self._serving = subprocess.Popen(
             ("bash", "-c", f"exec {command}"),
             cwd=self._folder,
             env=self._environment,
@@ -102,25 +130,31 @@ class Terminal:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        _, page = until(lambda: get(f"http://127.0.0.1:{self._port}/"), f"{command} answers")
-        return page.decode()
+        return wait_until(lambda: _page(self._port), f"{command} answers")
 
     def end(self) -> None:
-        """End what is running as Ctrl-C does; the test fails where that is an error."""
-        if self._left is not None:
-            left, self._left = self._left, None
-            os.killpg(left.pid, signal.SIGINT)
+        """End the program that serves as Ctrl-C does; if that is an error, the test fails."""
+        if self._serving is not None:
+            process, self._serving = self._serving, None
+            os.killpg(process.pid, signal.SIGINT)
             try:
-                # Of a make that is interrupted the signal is told, whatever its program ended with.
-                assert left.wait(30) in {0, -signal.SIGINT}, left.args
+                # An interrupted make ends by the signal, whatever the exit code of its program.
+                assert process.wait() in {0, -signal.SIGINT}, process.args
             finally:
-                if left.poll() is None:
-                    os.killpg(left.pid, signal.SIGKILL)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _page(port: int) -> str | None:
+    try:
+        return get(f"http://127.0.0.1:{port}/")[1].decode()
+    except (OSError, HTTPException):
+        return None
 
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """Open a terminal in which the commands are typed one after the other."""
+    """Return a terminal in which the commands are typed in their order."""
     opened = Terminal(tmp_path_factory.mktemp("checkout"))
     yield opened
     opened.end()
@@ -128,29 +162,22 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 @pytest.fixture(scope="module")
 def printed(terminal: Terminal) -> dict[str, str]:
-    """Run all commands in their order; give what each printed."""
+    """Return the output of each command, run in their order."""
     return {command: terminal.run(command) for command in COMMANDS}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_command_hides(page: str) -> None:
-    """Each block of code says its language, and none is indented: what is typed stands behind a ``$``."""
-    blocks = _blocks(page)
-
-    assert {language for language, _ in blocks} <= {"console", *OTHERS}
-    assert all(text.startswith("$ ") for language, text in blocks if language == "console")
-
-
 @pytest.mark.slow
+@pytest.mark.tools
 def test_the_commands_work(printed: dict[str, str]) -> None:
-    """All of them were run and ended well, and what serves the page of a node has served it."""
+    """All ended without an error, and those that serve a node served its page."""
     assert printed.keys() == set(COMMANDS)
     assert all("gpu-node-1" in page for command, page in printed.items() if command.endswith("demo"))
 
 
 @pytest.mark.slow
-def test_what_is_asked_of_the_demo_is_answered(printed: dict[str, str]) -> None:
-    """The three questions of the quick start get text, series and JSON."""
+@pytest.mark.tools
+def test_the_demo_answers_the_requests(printed: dict[str, str]) -> None:
+    """The three requests of the quick start get text, series and JSON."""
     text, series, document = (page for command, page in printed.items() if command.startswith("curl "))
 
     assert "HOLDER" in text
@@ -159,8 +186,9 @@ def test_what_is_asked_of_the_demo_is_answered(printed: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_installed_is_the_image_that_was_named(printed: dict[str, str]) -> None:
-    """Helm's DaemonSets have the image of the registry in the command, and kubectl's has an image too."""
+@pytest.mark.tools
+def test_the_installed_image_is_the_one_in_the_command(printed: dict[str, str]) -> None:
+    """Helm's DaemonSets have the image of the command's registry, and kubectl makes a DaemonSet too."""
     charts = [text for command, text in printed.items() if command.startswith("helm install")]
     overlays = [
         text for command, text in printed.items() if command.startswith("kubectl apply --server-side -k")
@@ -170,33 +198,3 @@ def test_what_is_installed_is_the_image_that_was_named(printed: dict[str, str]) 
     assert overlays
     assert all("registry.example.com/gpuslice-exporter:" in text for text in charts)
     assert all("kind: DaemonSet" in text for text in overlays)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "kubectl -n gpuslice delete ds/gpuslice-exporter",
-        "kubectl -n gpuslice rollout status ds/gpuslice",
-        "kubectl -n gpuslice port-forward ds/gpuslice-exporter 9400",
-        "kubectl apply --server-side -k deploy/overlays/nowhere",
-        "kubectl label namespace gpuslice resource.kubernetes.io/admin-access=false",
-        "helm install gpuslice deploy/charts/nowhere",
-        "helm uninstall gpuslice",
-        "docker push registry.example.com/gpuslice-exporter",
-        "make nothing",
-        "python3 -m http.server",
-    ],
-)
-def test_what_cannot_be_run_fails(terminal: Terminal, command: str) -> None:
-    """A command that nothing here stands in for, or that names what there is not, is no silent success."""
-    with pytest.raises(pytest.fail.Exception, match="ended with"):
-        terminal.run(command)
-
-
-@pytest.mark.parametrize("path", sorted(STAND_INS.iterdir()), ids=lambda path: path.name)
-def test_each_stand_in_says_why(path: Path) -> None:
-    """Its second line is a comment, it can be run, and some command needs it."""
-    assert path.read_text().splitlines()[1].startswith("# ")
-    assert os.access(path, os.X_OK)
-    assert any(re.search(rf"\b{path.name}\b", command) for command in COMMANDS)
-    assert path.name in {"docker", "helm", "kubectl", "sudo"} or shutil.which(path.name)

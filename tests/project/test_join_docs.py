@@ -1,4 +1,4 @@
-"""The example of docs/join.md is what the program prints of that fake node."""
+"""The example of docs/join.md is the program's output for that fake node."""
 
 import json
 import re
@@ -17,7 +17,7 @@ NUMBER = re.compile(r"[*]*([\d.]+) (?:MiB|GPU|%)[*]*")
 
 
 def table(heading: str) -> list[list[str]]:
-    """Return the cells of the example's table that follows a bold heading, without its head."""
+    """Return the cells of the example's table below a bold heading, without the table's head."""
     text = EXAMPLE.partition(f"**{heading}")[2]
     lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert lines is not None
@@ -25,23 +25,21 @@ def table(heading: str) -> list[list[str]]:
 
 
 def numbers(cells: Sequence[str]) -> list[float]:
-    """Return the amounts in cells that have one and nothing else."""
-    found = [NUMBER.fullmatch(cell) for cell in cells]
-    return [float(number[1]) for number in found if number is not None]
+    """Return the amounts in cells that have only one."""
+    matches = [NUMBER.fullmatch(cell) for cell in cells]
+    return [float(number[1]) for number in matches if number is not None]
 
 
 @pytest.fixture(scope="module")
 def printed() -> dict[str, Any]:
-    """Run the command of the example; give what it found, as JSON."""
+    """Return the output of the example's command, as JSON."""
     (command,) = re.findall(r"^\$ gpuslice-exporter (.*)$", EXAMPLE, re.MULTILINE)
     done = subprocess.run(
         (sys.executable, "-m", "exporter", *command.split(), "--format", "json"),
         capture_output=True,
         check=True,
-        timeout=60,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return dict(json.loads(done.stdout))
 
 
 def on_gpu(printed: Mapping[str, Any], kind: str, index: int) -> list[dict[str, Any]]:
@@ -50,9 +48,8 @@ def on_gpu(printed: Mapping[str, Any], kind: str, index: int) -> list[dict[str, 
     return [row for row in printed[kind] if row["uuid"] == uuid]
 
 
-@pytest.mark.slow
 def test_the_holders_of_the_example(printed: dict[str, Any]) -> None:
-    """Each row has the use and the entitlement that the program prints of that pod."""
+    """Their use and entitlement."""
     rows = {
         f"`{row['namespace']}/{row['pod']}`": [
             row["memory_used_bytes"] / MEBIBYTE,
@@ -67,9 +64,8 @@ def test_the_holders_of_the_example(printed: dict[str, Any]) -> None:
     assert {name: written[name] for name in written if name.startswith("`")} == rows
 
 
-@pytest.mark.slow
 def test_the_sums_of_the_example(printed: dict[str, Any]) -> None:
-    """The rest and the whole are the program's, and the parts of the page add up to its whole."""
+    """The rest and the whole are the program's, and the parts on the page add up to the whole."""
     gpu = printed["gpus"][0]
     rows = {cells[0]: numbers([cells[1], cells[3]]) for cells in table("What comes out")}
     whole, rest = rows.pop("**the GPU**"), rows["unattributed"]
@@ -80,7 +76,7 @@ def test_the_sums_of_the_example(printed: dict[str, Any]) -> None:
 
 
 def test_the_processes_of_the_example(printed: dict[str, Any]) -> None:
-    """The driver's list is the one on the page, and each process is in the pod that is said."""
+    """The driver's list is the one on the page, with the pod of each process."""
     listed = {
         (
             f"`{row['command']}`",
@@ -98,7 +94,7 @@ def test_the_processes_of_the_example(printed: dict[str, Any]) -> None:
 
 
 def test_the_user_without_a_slice(printed: dict[str, Any]) -> None:
-    """What the page says of the pod that holds nothing is what its row has."""
+    """The page has the numbers of the pod without an allocation."""
     (row,) = [row for row in on_gpu(printed, "containers", 3) if row["pod"] == "shell-oskar"]
     use = f"{row['memory_used_bytes'] // MEBIBYTE} MiB and {row['compute_used_ratio']:.2f} GPU"
 
@@ -107,7 +103,7 @@ def test_the_user_without_a_slice(printed: dict[str, Any]) -> None:
 
 
 def test_rules_that_are_named_exist() -> None:
-    """Each rule that code, tests or pages name by its number is on the page."""
+    """Code, tests and pages name rules by their numbers."""
     root = Path(__file__).parents[2]
     files = [
         *(root / "exporter").rglob("*.py"),

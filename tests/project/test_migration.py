@@ -1,9 +1,8 @@
-"""The page on coming from another exporter agrees with the tables, and with a node that has every reading."""
+"""The page on migration agrees with the tables, and with a node that has every reading."""
 
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -14,14 +13,14 @@ from exporter.commands.metrics import metrics_markdown
 from exporter.exposition import Exposition, Format
 from exporter.metrics.dcgm import DCGM
 from tests.exposition.dcgm_node import NODE
+from tests.tools import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
 LISTED = ROOT / "tests/exposition/dcgm_fields.txt"
 ROW = re.compile(r"^\| `(DCGM_\w+)` \| (yes)? ?\| `([^`]+)`(?:, `([^`]+)`)? \| (.*) \|$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 SELECTOR = re.compile(r"(\w+)(?:\{(.*)\})?")
-# How dcgm-exporter's number is made of ours, where one number is enough.
+# The conversion of our number into dcgm-exporter's, if one number is enough.
 CONVERSIONS = {
     "the same": lambda value: value,
     "÷ 10^6": lambda value: value / 10**6,
@@ -35,7 +34,7 @@ Labels = dict[str, str]
 
 
 class Row(NamedTuple):
-    """One row: the old name, whether it is there by default, our series of a GPU and of MIG, and how."""
+    """The old name, "yes" if it is exported by default, our series of a GPU and of MIG, the conversion."""
 
     name: str
     default: str
@@ -56,7 +55,7 @@ ROWS = [Row(*found) for found in ROW.findall(PAGE)]
 
 @pytest.fixture(scope="module")
 def samples() -> dict[str, list[Sample]]:
-    """Give the samples of a node with every reading, under both kinds of names, by name."""
+    """Return the samples of a node with every reading, under both kinds of names, by name."""
     page = Exposition().page(NODE).body(Format.TEXT).decode()
     found: dict[str, list[Sample]] = {}
     for name, labels, value in re.findall(r"^(\w+)\{(.*)\} (\S+)$", page, re.MULTILINE):
@@ -71,7 +70,7 @@ def _ours(samples: dict[str, list[Sample]], selector: str, **labels: str) -> lis
 
 
 def _pairs(samples: dict[str, list[Sample]], row: Row) -> Iterator[tuple[float, float]]:
-    """Give dcgm-exporter's number and ours for each device that has the first."""
+    """Yield dcgm-exporter's number and ours for each device that has the first."""
     migs = {
         (mig.labels["uuid"], mig.labels["gi"]): mig.labels["mig_uuid"] for mig in samples["gpuslice_mig_info"]
     }
@@ -79,35 +78,34 @@ def _pairs(samples: dict[str, list[Sample]], row: Row) -> Iterator[tuple[float, 
         uuid, instance = theirs.labels["UUID"], theirs.labels.get("GPU_I_ID")
         more = {"xid": theirs.labels["xid"]} if "xid" in theirs.labels else {}
         if instance is None:
-            found = _ours(samples, row.gpu, uuid=uuid, **more)
+            values = _ours(samples, row.gpu, uuid=uuid, **more)
         else:
-            found = _ours(samples, row.mig or row.gpu, uuid=uuid, mig_uuid=migs[uuid, instance], **more)
-        for value in found:
+            values = _ours(samples, row.mig or row.gpu, uuid=uuid, mig_uuid=migs[uuid, instance], **more)
+        for value in values:
             yield theirs.value, value
 
 
 def test_every_name_has_its_row() -> None:
-    """All names that are printed stand in the table, once, in their order."""
+    """Once, in the order of the table in the code."""
     assert [row.name for row in ROWS] == [family.name for family in DCGM]
 
 
 def test_names_by_default_are_those_of_its_list() -> None:
-    """What is marked as being there by default is in dcgm-exporter's lists."""
     listed = {line.split()[0] for line in LISTED.read_text().splitlines() if line and line[0] != "#"}
 
     assert sum(row.default == "yes" for row in ROWS) == 25
     assert {row.name for row in ROWS if row.default} <= listed
 
 
-def test_every_field_of_its_lists_is_spoken_of() -> None:
-    """Fields that are not printed here have an answer too."""
+def test_every_field_of_its_lists_is_on_the_page() -> None:
+    """Also those that are not exported."""
     fields = [line.split()[0] for line in LISTED.read_text().splitlines() if line and line[0] != "#"]
 
     assert [field for field in fields if f"`{field}`" not in PAGE] == []
 
 
 def test_our_series_on_the_page_exist() -> None:
-    """Each series of ours that is named, anywhere on the page, is in the reference with those labels."""
+    """In the reference, with the labels of the page."""
     reference = metrics_markdown()
     known = dict(re.findall(r"^\| `(gpuslice_\w+)` \| \w+ \| (.*?) \|", reference, re.MULTILINE))
 
@@ -121,19 +119,16 @@ def test_our_series_on_the_page_exist() -> None:
         )
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.how in CONVERSIONS], ids=lambda row: row.name)
-def test_the_number_is_made_as_the_row_says(row, samples) -> None:
-    """On every device of the node, our number, converted, is the one under the old name."""
-    convert = CONVERSIONS[row.how]
-    pairs = list(_pairs(samples, row))
-
-    assert pairs
-    for theirs, ours in pairs:
-        assert convert(ours) == pytest.approx(theirs, rel=1e-9), row.name
+def test_our_converted_number_is_the_one_under_the_old_name(samples) -> None:
+    """On every device of the node, for every row with a conversion."""
+    for row in (row for row in ROWS if row.how in CONVERSIONS):
+        pairs = list(_pairs(samples, row))
+        assert pairs, row.name
+        for theirs, ours in pairs:
+            assert CONVERSIONS[row.how](ours) == pytest.approx(theirs, rel=1e-9), row.name
 
 
 def test_a_series_of_mig_has_the_number_of_its_instance(samples) -> None:
-    """For some rows the second series is what an instance was compared with."""
     (row,) = [row for row in ROWS if row.name == "DCGM_FI_DEV_FB_USED"]
     instances = [each for each in samples[row.name] if "GPU_I_ID" in each.labels]
     whole = samples | {row.name: instances}
@@ -143,8 +138,8 @@ def test_a_series_of_mig_has_the_number_of_its_instance(samples) -> None:
     assert not list(_pairs(whole, row._replace(mig="")))
 
 
-def test_rows_in_words_are_few() -> None:
-    """Only what is no single number is told in words."""
+def test_few_conversions_are_described_in_words() -> None:
+    """Those that are not of a single number."""
     words = [row.name for row in ROWS if row.how not in CONVERSIONS]
 
     assert len(words) < 20
@@ -152,7 +147,7 @@ def test_rows_in_words_are_few() -> None:
 
 
 def test_our_settings_on_the_page_exist() -> None:
-    """Each flag in the right column is an option, and each value of our chart is in its values."""
+    """Each flag in the right column is an option, and each value one of the chart."""
     flags, values = _settings_tables()
     options = set(re.findall(r"`(--[\w-]+)`", settings_page()))
     chart = yaml.safe_load((ROOT / "deploy/charts/gpuslice-exporter/values.yaml").read_text())
@@ -167,7 +162,7 @@ def test_our_settings_on_the_page_exist() -> None:
 
 
 def _settings_tables() -> tuple[str, str]:
-    """Give the right columns of the two tables of settings, as text."""
+    """Return the right columns of the two tables of settings, as text."""
     (section,) = re.findall(r"^### Settings\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
     tables = [block for block in section.strip().split("\n\n") if block.startswith("|")]
     first, second = ("\n".join(line.split(" | ")[-1] for line in block.splitlines()[2:]) for block in tables)

@@ -1,4 +1,4 @@
-"""The site of the documentation is built without a warning, is whole, and asks nobody for anything."""
+"""The site of the documentation is built without a warning, is complete, and loads nothing from elsewhere."""
 
 import re
 import subprocess
@@ -13,39 +13,25 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs/architecture.md"
 PICTURE = ROOT / "docs/images/architecture.svg"
-# Made for all pages together: the search, and what leads from the address of the site to its first page.
-MADE = {"search.html", "genindex.html", "index.html"}
+# Generated pages: the search, and the redirect from the site's address to its first page.
+GENERATED = {"search.html", "genindex.html", "index.html"}
 SVG = "{http://www.w3.org/2000/svg}"
-# What a browser fetches by itself, and where links lead.
+# Addresses that a browser fetches by itself, and those of links.
 FETCHED = re.compile(
     r'<(?:script|img|iframe|source|link)\b[^>]*?\s(?:src|href)="([^"]*)"|url\(["\']?([^"\')]*)|@import'
 )
-LED_TO = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
+LINKS = re.compile(r'<a\b[^>]*?\shref="([^"]*)"')
 IDS = re.compile(r'\sid="([^"]*)"')
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as ``make site`` does; the first warning is an error there, and here all are told."""
+    """Build the site as ``make site`` does."""
     folder = tmp_path_factory.mktemp("site")
-    command = (
-        sys.executable,
-        "-m",
-        "sphinx",
-        "--quiet",
-        "--fail-on-warning",
-        "--nitpicky",
-        "-c",
-        "docs/site",
-    )
-    done = subprocess.run(
-        [*command, "--doctree-dir", folder / "doctrees", ".", folder / "html"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    options = ("--quiet", "--fail-on-warning", "--nitpicky", "-c", "docs/site")
+    words = [sys.executable, "-m", "sphinx", *options, "--doctree-dir", folder / "doctrees"]
+    words += [".", folder / "html"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     return folder / "html"
 
@@ -56,14 +42,14 @@ def _text(path: Path) -> str:
 
 
 def _pages(site: Path) -> dict[str, Path]:
-    """Find the pages that were written by people, by their place."""
+    """Return the pages that are not generated, by path."""
     pages = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
-    return {place: path for place, path in pages.items() if place not in MADE}
+    return {place: path for place, path in pages.items() if place not in GENERATED}
 
 
 @pytest.mark.slow
 def test_every_page_is_on_the_site(site: Path) -> None:
-    """Whatever is in docs, the runbooks, the chart's README, the guide for contributors and the changelog."""
+    """Docs, runbooks, the chart's README, the guide for contributors and the changelog."""
     kinds = (
         "docs/*.md",
         "alerts/runbooks/*.md",
@@ -80,7 +66,7 @@ def test_every_page_is_on_the_site(site: Path) -> None:
 
 @pytest.mark.slow
 def test_every_page_is_in_the_sidebar(site: Path) -> None:
-    """From the first page each other one is one click away."""
+    """Of the first page."""
     first = site / "docs/index.html"
     (sidebar,) = re.findall(r'<div class="sidebar-tree">(.*?)</ul>\s*</div>', _text(first), re.DOTALL)
     places = {(first.parent / href).resolve() for href in re.findall(r'href="([^"#]+)"', sidebar)}
@@ -90,7 +76,6 @@ def test_every_page_is_in_the_sidebar(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_address_of_the_site_leads_to_its_first_page(site: Path) -> None:
-    """``index.html`` sends everyone to a page that is there."""
     (target,) = re.findall(r'url=([^"]+)"', _text(site / "index.html"))
 
     assert (site / target).is_file()
@@ -98,7 +83,7 @@ def test_the_address_of_the_site_leads_to_its_first_page(site: Path) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
-    """Scripts, styles, fonts and pictures of all pages and styles are files of the site."""
+    """Scripts, styles, fonts and pictures are files of the site."""
     files = [path for path in site.rglob("*") if path.suffix in {".html", ".css"}]
     fetched = {(path, one or other) for path in files for one, other in FETCHED.findall(_text(path))}
     wanted = {
@@ -112,11 +97,11 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
-    """Pages and anchors that are linked to exist."""
+def test_every_link_within_the_site_has_a_target(site: Path) -> None:
+    """A page, and the anchor in it."""
     broken = set()
     for path in _pages(site).values():
-        for link in LED_TO.findall(_text(path)):
+        for link in LINKS.findall(_text(path)):
             place, _, anchor = link.partition("#")
             target = (path.parent / unquote(place)).resolve() if place else path
             outside = re.match(r"\w+:", link) is not None
@@ -132,8 +117,7 @@ def _ids(path: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_links_out_of_the_pages_lead_into_the_repository(site: Path) -> None:
-    """A link to a file that is no page leads to its source, which is there."""
+def test_links_to_sources_name_files_of_the_repository(site: Path) -> None:
     sources = {
         link
         for path in _pages(site).values()
@@ -147,7 +131,6 @@ def test_links_out_of_the_pages_lead_into_the_repository(site: Path) -> None:
 
 
 def test_the_picture_names_modules_that_exist() -> None:
-    """What stands in code letters in the picture of the architecture is in the repository."""
     texts = [each.text or "" for each in ET.parse(PICTURE).iter(f"{SVG}text") if each.get("class") == "code"]  # noqa: S314 - it is ours
     names = {name for text in texts for name in text.split()}
 
@@ -161,8 +144,8 @@ def _module(name: str) -> bool:
     )
 
 
-def test_the_page_of_the_architecture_names_what_exists() -> None:
-    """Each path on it is one of the repository, also those that are short for one in exporter/."""
+def test_the_page_of_the_architecture_names_paths_that_exist() -> None:
+    """In the repository, or in exporter/."""
     paths = re.findall(r"`((?:[\w.-]+/)+[\w.-]*|\w+\.py)`", _text(ARCHITECTURE))
 
     assert paths

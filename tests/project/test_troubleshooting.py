@@ -1,24 +1,21 @@
-"""docs/troubleshooting.md holds what it says: every code of the doctor is there, and each name exists."""
+"""docs/troubleshooting.md has every code of the doctor, and each name on it exists."""
 
 import re
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from alerts.reference_pages import settings_page
 from alerts.thresholds import load_thresholds
 from exporter.doctor import DOCUMENTATION, TROUBLESHOOTING
 from tests.commands.doctor_bench import FINDINGS
+from tests.tools import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 SYMPTOMS, CODES = PAGE.split("\n## Codes of the doctor\n")
 SECTION = re.compile(r"^### (\S+)\n\n(\w+): ", re.MULTILINE)
-# What is said in the doctor's own table, so that a pod's user need not open this page to be helped.
-SAID = PAGE + "".join(f"\n{finding.remedy}" for finding in FINDINGS.values())
+# With the remedies that the doctor prints.
+TEXTS = PAGE + "".join(f"\n{finding.remedy}" for finding in FINDINGS.values())
 SERIES = re.compile(r"\bgpuslice_[a-z_]+\b")
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 # Options of other programs that the page names.
@@ -31,69 +28,60 @@ VALUE = re.compile(
 
 
 def test_every_code_has_a_section() -> None:
-    """Each finding is explained once, under its code, with the word that its line has; nothing else is."""
+    """One for each finding, with its status, and no other."""
     sections = SECTION.findall(CODES)
     assert dict(sections) == {code: finding.status for code, finding in FINDINGS.items()}
     assert len(sections) == len(FINDINGS) == CODES.count("\n### ")
 
 
 def anchors(text: str) -> list[str]:
-    """Give the anchors that the headings of a page have."""
+    """Return the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     return [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
 
 
 def test_the_address_that_the_doctor_prints_is_this_page() -> None:
-    """It is below the repository that the runbooks of the alerts are in, and a heading is its own anchor."""
+    """In the repository of the alerts' runbooks; each code is an anchor."""
     base = load_thresholds().rules.runbook_url.partition("/alerts/")[0]
     assert f"{base}/docs" == DOCUMENTATION
     assert (ROOT / TROUBLESHOOTING.removeprefix(f"{base}/")).read_text() == PAGE
     assert FINDINGS.keys() <= set(anchors(PAGE))
 
 
-def test_headings_can_be_linked_to() -> None:
-    """No two have the same anchor."""
-    found = anchors(PAGE)
-    assert len(set(found)) == len(found)
+def test_no_two_headings_have_the_same_anchor() -> None:
+    assert len(set(anchors(PAGE))) == len(anchors(PAGE))
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)\s]*#[^)\s]+)\)", PAGE))))
-def test_links_lead_to_headings(link: str) -> None:
-    """A link with an anchor is to a heading that exists."""
-    page, _, anchor = link.partition("#")
-    text = (ROOT / "docs" / page).read_text() if page else PAGE
-    assert anchor in anchors(text)
+def test_links_name_headings_that_exist() -> None:
+    links = sorted(set(re.findall(r"\]\(([^)\s]*)#([^)\s]+)\)", PAGE)))
+    texts = {page: (ROOT / "docs" / page).read_text() if page else PAGE for page, _ in links}
+
+    assert links
+    assert [(page, anchor) for page, anchor in links if anchor not in anchors(texts[page])] == []
 
 
 def test_series_exist() -> None:
-    """Each is in the reference."""
-    assert set(SERIES.findall(SAID)) <= set(SERIES.findall((ROOT / "docs/metrics.md").read_text()))
+    assert set(SERIES.findall(TEXTS)) <= set(SERIES.findall((ROOT / "docs/metrics.md").read_text()))
 
 
 def test_options_exist() -> None:
-    """Each is one of the exporter's, or of a program that the page names."""
+    """The exporter or another program has each."""
     ours = set(OPTION.findall(settings_page()))
-    assert set(OPTION.findall(SAID)) - OTHERS <= ours
+    assert set(OPTION.findall(TEXTS)) - OTHERS <= ours
 
 
 def test_places_in_deploy_exist() -> None:
-    """Each component and overlay is there, under the name that the page and the doctor have for it."""
-    named = set(PLACE.findall(SAID))
+    """Each component and overlay."""
+    named = set(PLACE.findall(TEXTS))
     assert named
     assert {name for name in named if not (ROOT / "deploy" / name / "kustomization.yaml").exists()} == set()
 
 
-@cache
-def chart() -> dict[str, Any]:
-    """Read the values of the chart."""
-    found: dict[str, Any] = yaml.safe_load((ROOT / "deploy/charts/gpuslice-exporter/values.yaml").read_text())
-    return found
-
-
-@pytest.mark.parametrize("path", sorted(set(VALUE.findall(PAGE))))
-def test_values_of_the_chart_exist(path: str) -> None:
-    """Each is in the chart's values by that path."""
-    at: Any = chart()
-    for part in path.split("."):
-        assert part in at
-        at = at[part]
+def test_values_of_the_chart_exist() -> None:
+    """By their paths."""
+    values = yaml.safe_load((ROOT / "deploy/charts/gpuslice-exporter/values.yaml").read_text())
+    for path in set(VALUE.findall(PAGE)):
+        place: Any = values
+        for part in path.split("."):
+            assert part in place, path
+            place = place[part]

@@ -1,4 +1,4 @@
-"""The wheel and the archive of sources hold the whole program, and pip installs it from either."""
+"""The wheel and the archive of sources contain the whole program, and pip installs it from either."""
 
 import json
 import os
@@ -22,26 +22,21 @@ PACKAGES = ("exporter", "podresources")
 
 
 def _run(*command: str | Path, cwd: Path = ROOT) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, env=_bare(), capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run(command, cwd=cwd, env=_bare(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def _bare() -> dict[str, str]:
-    # Nothing of this tree, nor of what this test run was told.
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "PIP_", "GPUSLICE_"))
-    }
+    # No variables of this tree and this test run.
+    own = ("PYTHON", "PIP_", "GPUSLICE_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     return kept | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
-    """Build the wheel and the archive of sources into a folder."""
+    """Return a folder with the wheel and the archive of sources."""
     folder = tmp_path_factory.mktemp("dist")
     _run(sys.executable, "-m", "hatchling", "build", "--directory", folder)
     return folder
@@ -55,20 +50,14 @@ def wheel(built) -> zipfile.ZipFile:
 
 
 def _installed(package: Path, folder: Path) -> Path:
-    """Install into a new environment and give its folder of programs; dependencies are those of this one."""
+    """Install into a new environment with the dependencies of this one; return its folder of programs."""
     _run(sys.executable, "-m", "venv", "--without-pip", folder)
     (libraries,) = folder.glob("lib/python3.*/site-packages")
-    # A line in a .pth file adds a folder, but reads no .pth file there: not the one that leads to this tree.
+    # A line in a .pth file adds a folder, but reads no .pth file there, such as the one with this tree.
     (libraries / "dependencies.pth").write_text(f"{get_path('purelib')}\n{get_path('platlib')}\n")
-    options = [
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-compile",
-        "--ignore-installed",
-        "--quiet",
-    ]
-    _run(sys.executable, "-m", "pip", f"--python={folder}", "install", *options, package, cwd=folder)
+    options = "--no-index --no-deps --no-build-isolation --no-compile --ignore-installed --quiet"
+    pip = (sys.executable, "-m", "pip", f"--python={folder}", "install")
+    _run(*pip, *options.split(" "), package, cwd=folder)
     return folder / "bin"
 
 
@@ -81,7 +70,7 @@ def programs(built, tmp_path_factory) -> Path:
 
 @contextmanager
 def _demo(programs: Path) -> Iterator[int]:
-    """Serve the fake node from an installation and give its port."""
+    """Serve the fake node from an installation; yield its port."""
     process = subprocess.Popen(
         [programs / "gpuslice-exporter", "demo", "--listen=127.0.0.1:0"],
         cwd=programs,
@@ -94,13 +83,13 @@ def _demo(programs: Path) -> Iterator[int]:
         yield int(re.findall(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())[0])
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait()
         process.stdout.close()
 
 
 def _answer(port: int, path: str) -> str:
-    """Ask for a page as a browser does."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    """Return a page as a browser gets it."""
+    connection = HTTPConnection("127.0.0.1", port)
     try:
         connection.request("GET", path, headers={"Accept": "text/html,*/*;q=0.8"})
         answer = connection.getresponse()
@@ -110,18 +99,15 @@ def _answer(port: int, path: str) -> str:
         connection.close()
 
 
-@pytest.mark.slow
 def test_every_file_of_the_packages_is_in_the_wheel(wheel) -> None:
-    """Code, scenarios, templates and static files are in, and bytecode is not."""
+    """Code, scenarios, templates and static files, but no bytecode."""
     files = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
     expected = {str(path.relative_to(ROOT)) for path in files if path.suffix != ".pyc"}
 
     assert expected == {name for name in wheel.namelist() if name.startswith(PACKAGES)}
 
 
-@pytest.mark.slow
 def test_the_license_is_in_the_wheel(wheel) -> None:
-    """The full text of the license comes with the program."""
     (name,) = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
 
     assert "Apache License" in wheel.read(name).decode()
@@ -130,7 +116,7 @@ def test_the_license_is_in_the_wheel(wheel) -> None:
 
 @pytest.mark.slow
 def test_the_installed_program_is_that_of_the_wheel(programs) -> None:
-    """Its code lies in the new environment, and it tells the version that the wheel has."""
+    """Its code is in the new environment, and its version is the wheel's."""
     code = "import exporter, podresources; print(exporter.__file__, podresources.__file__)"
 
     for file in _run(programs / "python", "-c", code, cwd=programs).split():
@@ -141,7 +127,7 @@ def test_the_installed_program_is_that_of_the_wheel(programs) -> None:
 
 @pytest.mark.slow
 def test_the_installed_program_has_its_scenarios(programs) -> None:
-    """All scenarios of the tree can be listed, and one can be shown."""
+    """All scenarios of the tree are listed, and one can be shown."""
     listed = _run(programs / "gpuslice-exporter", "demo", "--list", cwd=programs).splitlines()
     shown = _run(
         programs / "gpuslice-exporter", "snapshot", "--scenario=showcase", "--format=json", cwd=programs
@@ -155,7 +141,7 @@ def test_the_installed_program_has_its_scenarios(programs) -> None:
 
 @pytest.mark.slow
 def test_the_installed_program_serves_its_page(programs) -> None:
-    """Templates and static files came along: the page answers, and so does every file that it links to."""
+    """And every file that it links to: templates and static files are installed."""
     with _demo(programs) as port:
         page = _answer(port, "/")
         linked = set(re.findall(r'(?:href|src)="(?:\./)?(static/[^"?]+)', page))
@@ -168,7 +154,7 @@ def test_the_installed_program_serves_its_page(programs) -> None:
 
 @pytest.mark.slow
 def test_the_archive_of_sources_installs_too(built, tmp_path) -> None:
-    """Built by pip from the sources alone, the program is the same, file by file."""
+    """Pip builds the same files from it."""
     (archive,) = built.glob("*.tar.gz")
     (wheel,) = built.glob("*.whl")
     programs = _installed(archive, tmp_path / "environment")
@@ -182,7 +168,7 @@ def test_the_archive_of_sources_installs_too(built, tmp_path) -> None:
 
 
 def test_the_archive_of_sources_has_what_a_packager_needs(built) -> None:
-    """License, changelog, readme and the pages of documentation are in it."""
+    """License, changelog, readme and the pages of documentation."""
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}

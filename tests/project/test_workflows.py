@@ -1,16 +1,17 @@
-"""The workflows are sound, may do what they need, and their commands do what they are for."""
+"""The workflows are valid and have the rights that they need, and their commands work."""
 
 import os
 import re
-import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.deploy.tools import output, tool
+from tests.deploy.tools import output
+from tests.project.test_version import NEXT, copy_of_the_tree
 from tests.project.workflows import ROOT, WORKFLOWS, step, steps, workflow
 
-# What each job may do beyond reading the sources.
+# The rights of each job beyond reading the sources.
 RIGHTS = {
     "files": {"id-token", "attestations"},
     "image": {"packages", "id-token", "attestations"},
@@ -20,43 +21,30 @@ RIGHTS = {
 }
 
 
-def test_actionlint_has_nothing_to_object_to() -> None:
-    """Names, expressions, types and shell commands of the workflows are right."""
+@pytest.mark.tools
+def test_actionlint_reports_nothing() -> None:
+    """Of names, expressions, types and shell commands."""
     assert output("actionlint", *WORKFLOWS) == ""
 
 
-def test_actionlint_notices_a_step_that_does_not_exist(tmp_path) -> None:
-    """A reference to an output of a step that is not there is found."""
-    wrong = tmp_path / "wrong.yml"
-    wrong.write_text(WORKFLOWS[-1].read_text().replace("steps.build.outputs", "steps.biuld.outputs"))
-
-    done = subprocess.run(
-        [tool("actionlint"), wrong], capture_output=True, text=True, check=False, timeout=60
-    )
-
-    assert "biuld" in done.stdout
-
-
 def test_actions_are_pinned_by_commit() -> None:
-    """Each action of others is named by a whole commit, with its release beside it."""
+    """Each action of others is named by a whole commit, followed by its release."""
     used = [line.strip() for path in WORKFLOWS for line in path.read_text().splitlines() if "uses:" in line]
-    theirs = [line for line in used if "uses: ./" not in line]
+    of_others = [line for line in used if "uses: ./" not in line]
+    pinned = re.compile(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
-    assert len(theirs) > 10
-    assert [
-        line for line in theirs if not re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line)
-    ] == []
+    assert len(of_others) > 10
+    assert [line for line in of_others if not pinned.search(line)] == []
 
 
-def test_one_action_is_one_commit() -> None:
-    """An action that is used twice is the same one both times."""
+def test_an_action_has_the_same_commit_everywhere() -> None:
     used = {each["uses"] for each in steps() if "uses" in each}
 
     assert len(used) == len({action.partition("@")[0] for action in used})
 
 
-def test_jobs_have_the_rights_that_they_need_and_no_more() -> None:
-    """Nothing is allowed by default, and what a job may write is written down here."""
+def test_jobs_have_the_rights_of_the_table() -> None:
+    """And none by default."""
     for path in WORKFLOWS:
         read = workflow(path)
         assert read["permissions"] == {}
@@ -66,19 +54,18 @@ def test_jobs_have_the_rights_that_they_need_and_no_more() -> None:
 
 
 def test_no_value_from_outside_is_put_into_a_command() -> None:
-    """Commands take what GitHub tells from variables: a name of a tag is no part of a script."""
+    """Commands read values of GitHub from variables: the name of a tag must not become code."""
     assert [each["run"] for each in steps() if "${{" in each.get("run", "")] == []
 
 
 def test_ci_runs_as_root() -> None:
-    """Nothing is skipped in CI, and images are built and a systemd is booted by root only."""
+    """No test is skipped in CI, and only root can build images and boot a systemd."""
     (run,) = [each["run"] for each in steps() if ".ci/run" in each.get("run", "")]
 
     assert run.startswith("sudo env ")
 
 
 def test_scripts_that_are_called_exist() -> None:
-    """Each script of this tree that a step runs can be run."""
     called = {
         name for each in steps() for name in re.findall(r"(?:scripts|\.ci)/[\w-]+", each.get("run", ""))
     }
@@ -88,7 +75,7 @@ def test_scripts_that_are_called_exist() -> None:
 
 
 def test_nothing_is_published_before_the_tests_have_passed() -> None:
-    """Whatever writes to a registry or makes a release waits for the tests and the check of the version."""
+    """Each job that can write waits for the tests and the check of the version."""
     jobs = workflow(ROOT / ".github/workflows/release.yml")["jobs"]
 
     def waits_for(name: str) -> set[str]:
@@ -100,53 +87,37 @@ def test_nothing_is_published_before_the_tests_have_passed() -> None:
     assert jobs["tests"]["uses"] == "./.github/workflows/ci.yml"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tag", ["v97.8.7", "v97.8.6", "main"])
-def test_a_tag_that_is_not_the_version_ends_the_release(tag, tmp_path) -> None:
-    """The first step, run as it stands, takes the tag of the version and stops at any other."""
-    for name in ("scripts", "deploy", "docs"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.png", "images", "site")
-        )
-    for name in ("CHANGELOG.md", "README.md", "Dockerfile", "pyproject.toml", "exporter/__init__.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    subprocess.run([tmp_path / "scripts/set-version", "97.8.7"], check=True, capture_output=True, timeout=30)
-    told = {"TAG": tag, "GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_REPOSITORY_OWNER": "Acme"}
-
-    done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", step("The tag is the version that stands everywhere")["run"]],
-        cwd=tmp_path,
-        env=os.environ | told,
-        capture_output=True,
-        check=False,
-        timeout=30,
-    )
-
-    if tag == "v97.8.7":
-        lines = (tmp_path / "output").read_text().splitlines()
-        assert lines == ["version=97.8.7", "image=ghcr.io/acme/gpuslice-exporter"]
-    else:
-        assert done.returncode != 0
-        assert not (tmp_path / "output").exists()
+def bash(commands: str, folder: Path, **variables: str) -> int:
+    """Return the exit code of the commands of a step, run as GitHub does."""
+    words = ["bash", "-eo", "pipefail", "-c", commands]
+    return subprocess.run(
+        words, cwd=folder, env=os.environ | variables, capture_output=True, check=False
+    ).returncode
 
 
-def test_a_tag_beside_the_main_branch_ends_the_release(tmp_path) -> None:
-    """The step, run as it stands, passes on a commit of the main branch, and fails on one after it."""
+def test_a_tag_that_is_not_the_version_ends_the_release(tmp_path) -> None:
+    """The first step, run as it is, accepts only the tag of the version."""
+    tree = copy_of_the_tree(tmp_path)
+    subprocess.run([tree / "scripts/set-version", NEXT], check=True, capture_output=True)
+    output_file = tree / "output"
+    commands = step("The tag is the version that stands everywhere")["run"]
+    variables = {"GITHUB_OUTPUT": str(output_file), "GITHUB_REPOSITORY_OWNER": "Acme"}
 
-    def bash(commands: str) -> int:
-        own = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_CONFIG_GLOBAL": "/dev/null"}
-        own |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
-        words = ["bash", "-eo", "pipefail", "-c", commands]
-        done = subprocess.run(
-            words, cwd=tmp_path, env=os.environ | own, capture_output=True, check=False, timeout=30
-        )
-        return done.returncode
+    for tag in ("v97.8.6", "main"):
+        assert bash(commands, tree, TAG=tag, **variables) != 0
+        assert not output_file.exists()
+    assert bash(commands, tree, TAG=f"v{NEXT}", **variables) == 0
+    assert output_file.read_text() == f"version={NEXT}\nimage=ghcr.io/acme/gpuslice-exporter\n"
 
-    script = step("The commit is one of the main branch")["run"]
-    assert bash("git init -q . && git commit -q --allow-empty -m 1") == 0
-    assert bash("git update-ref refs/remotes/origin/main HEAD") == 0
-    reviewed = bash(script)
-    assert bash("git commit -q --allow-empty -m 2") == 0
 
-    assert (reviewed, bash(script)) == (0, 1)
+def test_a_tag_outside_the_main_branch_ends_the_release(tmp_path) -> None:
+    """The step, run as it is, accepts a commit of the main branch, and not the one after it."""
+    own = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    own |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
+    commands = step("The commit is one of the main branch")["run"]
+
+    assert bash("git init -q . && git commit -q --allow-empty -m 1", tmp_path, **own) == 0
+    assert bash("git update-ref refs/remotes/origin/main HEAD", tmp_path) == 0
+    assert bash(commands, tmp_path) == 0
+    assert bash("git commit -q --allow-empty -m 2", tmp_path, **own) == 0
+    assert bash(commands, tmp_path) == 1

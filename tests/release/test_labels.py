@@ -1,4 +1,4 @@
-"""Which labels of a node ask for its driver."""
+"""Labels of a node that request its driver."""
 
 import pytest
 
@@ -20,8 +20,8 @@ DEPLOY = "nvidia.com/gpu.deploy."
         (f"{DEPLOY}client", "false"),
     ],
 )
-def test_labels_that_ask_for_the_driver(name, value) -> None:
-    """The reason names the label and its value, whatever other labels there are."""
+def test_a_label_that_requests_the_driver(name, value) -> None:
+    """The reason names the label and its value; other labels do not matter."""
     labels = {"kubernetes.io/os": "linux", name: value, "nvidia.com/gpu.present": "true"}
 
     assert reason_of(labels) == f"{name} is {value}"
@@ -40,11 +40,10 @@ def test_labels_that_ask_for_the_driver(name, value) -> None:
         ("example.com/gpu.deploy.client", "paused-for-lunch"),
     ],
 )
-def test_labels_that_ask_for_nothing(name, value) -> None:
-    """A label in another state, or one that is set so for good, opens no window."""
+def test_a_label_that_does_not_request_the_driver(name, value) -> None:
+    """A label in another state, or with a permanent value."""
     assert reason_of({name: value}) == ""
 
 
-def test_a_node_without_labels_asks_for_nothing() -> None:
-    """There may be no label at all."""
+def test_a_node_without_labels_requests_nothing() -> None:
     assert reason_of({}) == ""
