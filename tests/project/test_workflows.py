@@ -58,11 +58,20 @@ def test_no_value_from_outside_is_put_into_a_command() -> None:
     assert [each["run"] for each in steps() if "${{" in each.get("run", "")] == []
 
 
-def test_ci_runs_as_root() -> None:
-    """No test is skipped in CI, and only root can build images and boot a systemd."""
-    (run,) = [each["run"] for each in steps() if ".ci/run" in each.get("run", "")]
+def test_tests_run_as_root() -> None:
+    """No test is skipped, and only root can build images and boot a systemd."""
+    commands = [each["run"] for each in steps() if each.get("run", "").endswith((".ci/run", "make test-all"))]
 
-    assert run.startswith("sudo env ")
+    assert len(commands) == 2
+    assert all(command.startswith("sudo env ") for command in commands)
+
+
+def test_all_tests_run_each_night() -> None:
+    """With nothing skipped, and also on demand and for a release."""
+    nightly = workflow(ROOT / ".github/workflows/nightly.yml")
+
+    assert nightly["on"].keys() == {"schedule", "workflow_dispatch", "workflow_call"}
+    assert nightly["jobs"]["tests"]["steps"][-1]["run"].endswith(" CI=true make test-all")
 
 
 def test_scripts_that_are_called_exist() -> None:
@@ -84,7 +93,7 @@ def test_nothing_is_published_before_the_tests_have_passed() -> None:
 
     assert all({"version", "tests"} <= waits_for(name) for name in RIGHTS)
     assert waits_for("release") >= {"files", "image", "chart"}
-    assert jobs["tests"]["uses"] == "./.github/workflows/ci.yml"
+    assert jobs["tests"]["uses"] == "./.github/workflows/nightly.yml"
 
 
 def bash(commands: str, folder: Path, **variables: str) -> int:
