@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +54,6 @@ def answer(allocated, offered):
     return resolve_holdings(NODE, found, NodeFacts(patterns=(re.compile("y.*"),)))
 
 
-@pytest.mark.slow
 @given(ALLOCATED, OFFERED)
 def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
     """Each distinct id of a container is one slice, unresolved, or foreign; a device never gives more."""
@@ -75,7 +73,6 @@ def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
     assert set(holdings.unresolved_holders) <= set(distinct)
 
 
-@pytest.mark.slow
 @given(ALLOCATED, OFFERED, st.randoms())
 def test_order_does_not_matter(allocated, offered, random):
     """The kubelet lists in the order of a hash map."""

@@ -69,7 +69,6 @@ def test_of_several_gpus_none_is_guessed(node):
     assert {key.uuid for key in found.unplaced} == whole
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([CARDS, f"{CARDS}_core", "baidu.com/rdma"]), st.text(max_size=9))))
 def test_whatever_ids_are_nothing_raises(ids):
     """They are held or unresolved, or of something that is no GPU."""

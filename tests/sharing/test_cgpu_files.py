@@ -183,7 +183,6 @@ def test_a_folder_that_may_not_be_read_is_a_problem(tmp_path: Path, monkeypatch:
     assert [(each.about, each.text) for each in found.problems] == [(str(tmp_path), "Permission denied")]
 
 
-@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["id", "memsize", "meminfo", "weight"]), st.binary(max_size=300)))
 def test_whatever_the_files_say_nothing_raises(tmp_path_factory: pytest.TempPathFactory, files):
     """The instance is there, with what could be read of it."""

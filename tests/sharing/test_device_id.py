@@ -104,7 +104,6 @@ def test_a_number_too_long_to_read_names_nothing(text: str):
     assert parse_device_id(text.format("1" * 5000)) is None
 
 
-@pytest.mark.slow
 @given(
     st.one_of(
         st.text(),

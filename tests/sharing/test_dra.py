@@ -102,7 +102,6 @@ def test_names(name, place):
     assert parse_name(name) == place
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60) | st.from_regex(r"gpu-[0-9]+(-mig-[0-9a-z.-]*)?", fullmatch=True))
 def test_any_name(name):
     """Whatever a device is called, it is a place, or it is objected to and counts as unresolved."""

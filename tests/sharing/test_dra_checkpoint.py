@@ -244,7 +244,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.slow
 @given(JSON)
 def test_any_claim(found):
     """Whatever stands in the place of a claim, the one beside it is known."""

@@ -122,7 +122,6 @@ def test_without_pods_it_is_blind_on_several_cards_only():
     assert shares(resolve(one_card(), has("a", {CORE: 50})), "a") == {UUID: (None, 0.5)}
 
 
-@pytest.mark.slow
 @given(st.text(max_size=40), st.integers(1, 250))
 def test_any_annotation_is_a_list_or_an_objection(text, core):
     """Whatever stands there, the ids are held or unresolved, and nothing raises."""

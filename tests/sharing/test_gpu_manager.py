@@ -208,7 +208,6 @@ def test_without_any_source_of_pods_it_is_blind():
     assert set(found.blind) == {"gpu-manager"}
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60), st.integers(1, 250), st.integers(0, 9))
 def test_any_annotation_is_a_list_or_an_objection(text, percents, blocks):
     """Whatever stands there: what is not told is unresolved, nothing is held twice, and nothing raises."""

@@ -342,7 +342,6 @@ def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
     assert len(found.faults) == 1
 
 
-@pytest.mark.slow
 @given(
     st.text(max_size=200)
     | st.recursive(

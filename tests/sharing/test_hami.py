@@ -588,7 +588,6 @@ USES = st.lists(
 )
 
 
-@pytest.mark.slow
 @given(ALLOCATED, ANNOTATIONS, ANNOTATIONS, USES, st.booleans())
 def test_whatever_is_written_nothing_breaks(allocated, of_a, of_b, uses, is_cut):
     """No annotation stops the others, nobody holds a device twice, and no entitlement is negative."""

@@ -1,10 +1,7 @@
 """The caches of HAMi's library: all layouts, whatever a container may have written into its own."""
 
 import os
-import re
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,40 +22,6 @@ SIZES = {"0a": 804681, "v0": 1197897, "1.1": 2008953, "1.1-shifted": 2008985}
 SIZES |= {"1.1-between": 2008953, "1.2": 2008953}
 UUID = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
 OTHER = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
-HEADER = """
-#include <semaphore.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-struct memory { uint64_t a, b, c, d, total; MEMORY_END };
-struct use { uint64_t a, b, sm; MEMORY_END };
-struct slot { int32_t pid, hostpid; SLOT_BEGIN struct memory used[16]; uint64_t m[16]; USE
-  int32_t status; SLOT_END };
-struct region { int32_t magic; VERSIONS int32_t i; size_t o; sem_t s; BEGIN uint64_t num; char uuids[16][96];
-  uint64_t limit[16], sm_limit[16]; struct slot procs[1024]; int proc_num, u, r, p; END };
-int main(void) {
-  printf("%d %d %d %d %d %d %d %d %d %d", (int)sizeof(struct region), (int)offsetof(struct region, num),
-    (int)offsetof(struct region, uuids), (int)offsetof(struct region, limit),
-    (int)offsetof(struct region, sm_limit), (int)offsetof(struct region, procs), (int)sizeof(struct slot),
-    (int)offsetof(struct region, proc_num), (int)offsetof(struct slot, used[0].total),
-    (int)offsetof(struct slot, status));
-}
-"""
-NEW = {
-    "MEMORY_END": "uint64_t e[3];",
-    "USE": "struct use util[16];",
-    "VERSIONS": "uint32_t major, minor;",
-    "SLOT_END": "uint64_t e[3];",
-    "END": "uint64_t t, e[4];",
-}
-DEFINED = {
-    "0a": {},
-    "v0": {"USE": NEW["USE"]},
-    "1.1": NEW,
-    "1.1-shifted": NEW | {"BEGIN": "sem_t q;", "SLOT_BEGIN": "uint64_t l;", "SLOT_END": "uint64_t e[2];"},
-    "1.1-between": NEW | {"SLOT_BEGIN": "uint64_t l;", "SLOT_END": "uint64_t e[2];"},
-    "1.2": NEW | {"SLOT_END": "uint64_t l, e[2];", "END": "uint64_t t; sem_t q;"},
-}
 
 
 def of(data: bytes) -> Content:
@@ -107,32 +70,6 @@ def test_offsets_are_those_of_the_headers(layout):
     if layout.sm is not None:
         use = type(fields.procs[0].device_util[0])
         assert layout.sm == part.device_util.offset + use.sm.offset
-
-
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_offsets_are_those_of_a_c_compiler(layout, tmp_path):
-    """A C compiler, with its own idea of a semaphore, puts the fields in the same places."""
-    names = ("MEMORY_END", "SLOT_BEGIN", "USE", "SLOT_END", "VERSIONS", "BEGIN", "END")
-    program = HEADER
-    for name in names:
-        program = re.sub(rf"\b{name}\b;?", DEFINED[layout.name].get(name, ""), program)
-    (tmp_path / "offsets.c").write_text(program)
-    binary = tmp_path / "offsets"
-    subprocess.run(["gcc", "-o", binary, tmp_path / "offsets.c"], check=True, timeout=60)
-    told = subprocess.run([binary], check=True, capture_output=True, text=True, timeout=10).stdout
-    assert [int(each) for each in told.split()] == [
-        layout.file_size - 1,
-        layout.device_count,
-        layout.uuids,
-        layout.memory_limits,
-        layout.compute_limits,
-        layout.slots,
-        layout.slot_size,
-        layout.slot_count,
-        layout.total,
-        layout.status,
-    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -347,7 +284,6 @@ def test_a_name_that_is_none_is_a_problem():
     assert len(told.problems) == 1
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(NAMES),

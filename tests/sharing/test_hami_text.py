@@ -285,7 +285,6 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
 @given(TEXTS, st.lists(st.booleans(), max_size=4))
 def test_any_text_is_read_or_refused(text, inits):
     """No text does harm, and what is read has a name, a type and sizes of a device, in either way."""
@@ -304,7 +303,6 @@ def test_any_text_is_read_or_refused(text, inits):
     assert set(places_of(lenient, containers, lambda _: True)) <= {each.name for each in containers}
 
 
-@pytest.mark.slow
 @given(st.one_of(TEXTS, VALUES.map(json.dumps)))
 def test_any_text_is_a_list_of_mig_devices_or_refused(text):
     """No text does harm, and what is read names a GPU."""

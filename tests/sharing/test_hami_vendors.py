@@ -275,7 +275,6 @@ def test_a_bad_annotation_costs_its_pod_alone(text):
     assert objections.counts == {"hami_hygon_annotation": 1}
 
 
-@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(["", "d-0,DCU,1,1:", ";"]))
 def test_any_text_is_read_or_refused(text, before):

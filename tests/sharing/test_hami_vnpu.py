@@ -138,7 +138,6 @@ def test_without_hami_there_is_nothing(tmp_path):
     assert (found.containers, found.problems) == ((), ())
 
 
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=2000), size=st.sampled_from([0, 1080, 1160, 6200, 9000]))
 def test_any_bytes_are_read_or_refused(data, size, tmp_path_factory):

@@ -81,7 +81,6 @@ def test_other_resources_of_intel_are_passed_over():
     assert (found.holdings, found.unresolved) == ((), {})
 
 
-@pytest.mark.slow
 @given(st.lists(st.text(max_size=12) | st.from_regex(r"card[0-9]{1,8}-[0-9]{1,8}", fullmatch=True)))
 def test_any_id_is_held_or_unresolved(ids):
     """Nothing raises, nothing is lost."""

@@ -530,7 +530,6 @@ def test_a_shared_gpu_counts_once():
 texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True)
 
 
-@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(["gpu-fraction", "gpu-memory", "received-resource-type", REQUEST, LIMIT, PORTION]),

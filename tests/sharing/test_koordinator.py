@@ -545,7 +545,6 @@ texts = st.text(max_size=60) | (
 ).map(json.dumps)
 
 
-@pytest.mark.slow
 @given(texts)
 def test_any_text_is_read_or_refused(text):
     """Nothing else than ValueError comes of a hostile annotation, and no amount is below zero."""

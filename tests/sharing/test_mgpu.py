@@ -107,7 +107,6 @@ def test_of_two_cards_one_may_be_missing():
     assert found.unresolved_holders == {container("a")}
 
 
-@pytest.mark.slow
 def test_each_card_offers_a_hundred_percents():
     """mgpu-core "200" are two cards; how the mebibytes are divided is not told."""
     offered = offers({CORE: 200, MEMORY: 30_218})
@@ -134,7 +133,6 @@ def test_without_pods_it_is_blind_on_several_cards_only():
     assert shares(resolve(one_card(), has("a", {CORE: 50, MEMORY: 300})), "a") == {UUID: (300 * MIB, 0.5)}
 
 
-@pytest.mark.slow
 @given(st.text(max_size=40), st.integers(0, 250), st.integers(0, 30))
 def test_any_annotation_is_a_list_or_an_objection(text, core, memory):
     """Whatever stands there: no more is held than there are ids, and nothing raises."""

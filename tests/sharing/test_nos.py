@@ -125,7 +125,6 @@ def test_an_id_that_cannot_be_read_costs_only_itself(device_id):
     assert objections.counts == {"nos_id": 1}
 
 
-@pytest.mark.slow
 @given(st.text(alphabet="GPU-0123456789abcdef:", max_size=60), st.text(max_size=20))
 def test_any_id_is_read_or_left_alone(device_id, number):
     """Nothing is raised, and nothing of it counts for the GPU that is there."""

@@ -63,7 +63,6 @@ def test_a_gpu_that_is_not_here_is_unresolved():
     assert (found.holdings, found.unresolved) == ((), {RESOURCE: 1})
 
 
-@pytest.mark.slow
 @given(
     st.lists(
         st.builds("{}{}".format, st.sampled_from([UUID, "GPU-gone", ""]), st.text("_0123 :-", max_size=6))

@@ -89,7 +89,6 @@ def test_ids_of_other_systems_are_nobodys_gpu(device_id):
     assert found.holdings or found.unresolved == {GPU: 1}
 
 
-@pytest.mark.slow
 @given(prefix=st.sampled_from([UUID, MIG, BARE]), tail=st.text(min_size=1, max_size=12))
 def test_only_a_number_behind_the_mark_is_a_replica(prefix, tail):
     """Whatever else stands behind a device's name makes another name of it."""

@@ -120,7 +120,6 @@ def test_without_pods_it_is_blind_on_several_cards_only():
     assert (alone.blind, shares(alone, "a")) == ({}, {UUID: (None, 0.5)})
 
 
-@pytest.mark.slow
 @given(st.text(max_size=40), st.integers(0, 300), st.integers(0, 20))
 def test_any_annotation_is_a_list_or_an_objection(text, core, memory):
     """Whatever stands there: no more is entitled than was asked for, and nothing raises."""

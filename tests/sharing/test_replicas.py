@@ -161,7 +161,6 @@ def test_a_resource_that_was_renamed_leaves_its_old_holders_unknown():
     assert shares(renamed, allocated) == {"old": (None, None), "new": (0.25, 4 * GIB)}
 
 
-@pytest.mark.slow
 @given(st.data(), st.integers(1, 3), st.integers(2, 6))
 def test_a_count_is_never_wrong_where_a_gpu_is_whole_or_the_node_is_asked(data, gpus, count):
     """Whichever replicas are unhealthy: n is what was cut; or it is unknown."""
@@ -184,7 +183,6 @@ def test_a_count_is_never_wrong_where_a_gpu_is_whole_or_the_node_is_asked(data, 
 some = st.sets(st.integers(0, 7))
 
 
-@pytest.mark.slow
 @given(some, some, some)
 def test_holders_never_have_more_slices_than_there_are(offered, in_use, withdrawn):
     """Whatever is offered, held and withdrawn."""

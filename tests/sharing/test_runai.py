@@ -348,7 +348,6 @@ json_values = st.recursive(
 fields = st.sampled_from(["name", "deviceUUID", "instanceid", "position", "gpuindex", "0", "device_uuid"])
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60) | (json_values | st.dictionaries(fields, json_values)).map(json.dumps))
 def test_any_text_is_read_or_refused(text):
     """Nothing else than ValueError comes of a hostile annotation."""

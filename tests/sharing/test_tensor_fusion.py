@@ -224,7 +224,6 @@ def test_unlike_modes_on_one_gpu_leave_its_isolation_unknown():
     assert {each.isolation for each in holdings.holdings} == {""}
 
 
-@pytest.mark.slow
 @given(text=st.text(max_size=60))
 def test_no_text_stops_the_parsers(text: str):
     """Any text is a value or refused."""

@@ -122,7 +122,6 @@ def test_what_no_gpu_manager_writes_is_unusable(content):
         read_bytes(content)
 
 
-@pytest.mark.slow
 @given(st.binary(max_size=80), st.sampled_from([8240, 8256]), st.integers(0, 8239))
 def test_any_bytes_are_a_config_or_unusable(some, size, offset):
     """Whatever stands in a file of the right size: there is an answer, and limits are limits."""
@@ -320,7 +319,6 @@ def test_a_record_that_cannot_be_read_is_told(tmp_path, text):
     assert problem.about.endswith("gpumanager_internal_checkpoint")
 
 
-@pytest.mark.slow
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=8), lambda each: st.lists(each, max_size=3)))
 def test_any_mapping_is_read_or_refused(value):
     """Whatever a program of the same name may keep there does not raise."""

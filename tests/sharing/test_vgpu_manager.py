@@ -152,7 +152,6 @@ def test_other_folders_of_the_system_are_passed_over(tmp_path):
     assert read_vgpu_manager(roots(tmp_path / "nowhere")) == SystemFiles()
 
 
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2559), st.binary(min_size=1, max_size=300))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, at, noise):
@@ -226,7 +225,6 @@ def test_a_bad_annotation_costs_its_pod_alone(text):
     assert objections.counts == {"vgpu_manager_annotation": 1}
 
 
-@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text("main[]_;,0123456789GPU-x ", max_size=60))
 def test_any_text_is_read_or_refused(text):

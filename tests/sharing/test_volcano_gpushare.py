@@ -63,7 +63,6 @@ def test_the_size_of_the_first_card_counts_for_all():
     assert slices[OTHER_UUID] == (SliceCount(MEMORY, 1638, 30),)
 
 
-@pytest.mark.slow
 def test_all_containers_of_a_pod_share_its_card():
     """The annotation is the pod's: each of its containers has its own part of that card."""
     allocated = has("a", {MEMORY: 10}, "first") + has("a", {MEMORY: 20}, "second")
@@ -120,7 +119,6 @@ def test_a_card_that_is_not_here_is_unresolved():
     assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
 
 
-@pytest.mark.slow
 def test_over_commit_shows():
     """A pod may set the index itself: more than the card has is shown."""
     allocated = has("a", {MEMORY: 10_000}) + has("b", {MEMORY: 9000})
@@ -136,7 +134,6 @@ def test_without_pods_it_is_blind_on_several_cards_only():
     assert (alone.blind, shares(alone, "a")) == ({}, {UUID: (3 * MIB, None)})
 
 
-@pytest.mark.slow
 @given(st.integers(1, 200), st.integers(1, 20_000))
 def test_a_unit_is_right_or_unknown(total, factor):
     """Whatever the plugin was told and however large the card is: the memory stated is never another."""
@@ -147,7 +144,6 @@ def test_a_unit_is_right_or_unknown(total, factor):
     assert only(found).memory_entitled in {None, 2 * factor * MIB}
 
 
-@pytest.mark.slow
 @given(st.text(max_size=40), st.integers(1, 3))
 def test_any_annotation_is_a_list_or_an_objection(text, number):
     """Whatever stands there, the ids are held or unresolved, and nothing raises."""
