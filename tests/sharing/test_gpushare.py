@@ -10,7 +10,8 @@ from exporter.model import GpuIdentity, OfferedDevice
 from exporter.sharing import gpushare
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, numbered, only, pod, pods, resolve
+from tests.sharing.cases import Case
 
 MEMORY, RAINBOND = "aliyun.com/gpu-mem", "rainbond.com/gpu-mem"
 CORES = "aliyun.com/gpu-core.percentage"
@@ -41,6 +42,29 @@ def allocated(shares, assigned="true", **more):
     return {ALLOCATION: json.dumps(shares), "scheduler.framework.gpushare.assigned": assigned, **more}
 
 
+CASE = Case(
+    name="gpushare",
+    isolation="none",
+    reason="gpushare_annotation",
+    # The ids name the driver's first GPU, and the annotation /dev/nvidia0, which is the second.
+    annotate=indexed,
+    here="0",
+    gone="5",
+    entitled=(3 * GIB, None),
+    amounts={MEMORY: 3},
+    ids=lambda name: units(name, 3),
+    malformed=("", "x", "1_0", " 1", "+1", "-2", "01", "1,0", "٣", "9" * 5000, "0x1"),
+    unconfirmed=(
+        {},
+        indexed("0", assigned="false"),
+        indexed("0", assigned=None),
+        indexed("-1"),  # no GPU had room
+        allocated({"0": {"1": 3}}, assigned="false"),
+        allocated({"7": {"1": 3}}),  # of another container
+    ),
+)
+
+
 def node(annotations, *, gpus=None, resource=MEMORY, offered=None, objections=None):
     """Resolve a node on which pod a holds three units."""
     return resolve(
@@ -66,14 +90,6 @@ def test_the_only_gpu_needs_no_confirmation():
     assert (elsewhere.holdings, set(elsewhere.unresolved)) == ((), {MEMORY})
 
 
-def test_the_annotation_tells_the_gpu_by_its_minor():
-    """The ids name GPU 0 and the annotation /dev/nvidia0, which is GPU 1."""
-    holding = only(node(indexed("0")))
-    assert holding.device.uuid == OTHER_UUID
-    assert (holding.slices, holding.memory_entitled, holding.compute_entitled) == (3, 3 * GIB, None)
-    assert (holding.sharing, holding.isolation, holding.resource) == ("gpushare", "none", MEMORY)
-
-
 @pytest.mark.parametrize(
     ("dev", "total", "unit"),
     [
@@ -90,12 +106,6 @@ def test_a_unit_is_what_comes_nearest_to_the_size_of_the_gpu(dev: str, total: in
     """gpushare-device-plugin pkg/gpu/nvidia/nvidia.go counts every GPU as the first, in GiB or MiB."""
     gpus = [numbered(0, 0, UUID, memory=memory(0, total))]
     assert only(node(indexed("0", dev=dev), gpus=gpus)).memory_entitled == 3 * unit
-
-
-@pytest.mark.parametrize(("units_of_gpu", "total"), [(0, GIB), (16, None), (16, 0), (500_000_000, GIB)])
-def test_an_unknown_unit_is_no_entitlement(units_of_gpu: int, total: int | None):
-    """Neither GiB nor MiB makes sense of it."""
-    assert gpushare.unit_bytes(units_of_gpu, total) is None
 
 
 def test_without_the_size_of_a_gpu_its_offered_units_tell_the_unit():
@@ -197,34 +207,6 @@ def test_percents_of_compute_are_shares_of_the_gpu():
     assert only(node(told)).compute_entitled is None
 
 
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        indexed("0", assigned="false"),
-        indexed("0", assigned=None),
-        indexed("-1"),
-        allocated({"0": {"1": 3}}, assigned="false"),
-        allocated({"7": {"1": 3}}),
-        {},
-    ],
-    ids=["an intent", "never confirmed", "no GPU had room", "newer intent", "another container", "nothing"],
-)
-def test_units_that_no_annotation_places_are_unresolved(annotations):
-    """Their holder is known to hold something; nothing is wrong with what was written."""
-    objections = Objections()
-    found = node(annotations, objections=objections)
-    assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
-    assert found.unresolved_holders == {container("a")}
-    assert not objections.counts
-
-
-def test_an_intent_without_units_holds_nothing():
-    """So it is before the pod starts, and with pods that are over."""
-    waiting = pods(pod("a", indexed("0", "false")), pod("b", indexed("0"), phase="Succeeded"))
-    found = resolve(NODE, (), offers(16, UUID, OTHER_UUID), pods=waiting)
-    assert (found.holdings, found.unresolved) == ((), {})
-
-
 def test_a_gpu_that_is_not_here_is_unresolved():
     """The annotation names a minor that no GPU has, or one that is cut."""
     assert node(indexed("5")).unresolved == {MEMORY: 3}
@@ -255,20 +237,6 @@ def test_a_gpu_is_not_the_only_one_where_another_is_offered_or_there():
     assert resolve(mig_gpu([mig()]), units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
 
 
-def test_without_the_pods_it_is_said_what_is_not_known():
-    """The holders count as unresolved, and the system as blind."""
-    found = resolve(NODE, units("a", 2))
-    assert found.blind == {"gpushare": "which GPU a container has"}
-    assert (found.holdings, found.unresolved) == ((), {MEMORY: 2})
-
-
-def test_over_commit_shows():
-    """Two pods were given more than the GPU has."""
-    known = pods(pod("a", indexed("0")), pod("b", indexed("0")))
-    found = resolve(NODE, units("a", 12) + units("b", 12, OTHER_UUID), pods=known)
-    assert sum(each.memory_entitled for each in found.holdings) == 24 * GIB
-
-
 def test_units_count_as_slices_of_the_gpu_that_they_are_offered_with():
     """Held are those that annotations place there."""
     found = node(indexed("0"))
@@ -287,14 +255,6 @@ def test_unlike_gpus_are_not_said_to_have_so_many_units():
     found = node(indexed("0"), gpus=[NODE[0], type(large)(identity=identity, memory=large.memory)])
     assert [each.slices[0].offered for each in found.devices.values()] == [None, None]
     assert only(found).memory_entitled == 3 * GIB
-
-
-@pytest.mark.parametrize("index", ["", "x", "1_0", " 1", "+1", "-2", "01", "1,0", "٣", "9" * 5000, "0x1"])
-def test_an_index_that_is_no_number_is_objected_to(index: str):
-    """Python would read some of them."""
-    objections = Objections()
-    assert node(indexed(index), objections=objections).unresolved == {MEMORY: 3}
-    assert objections.counts == {"gpushare_annotation": 1}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from exporter.model import (
     Meter,
     NodeObject,
     OfferedDevice,
-    Problem,
     SliceCount,
     SystemFiles,
 )
@@ -23,6 +22,7 @@ from exporter.sharing import read_files
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at, where
+from tests.sharing.cases import Case
 
 KEY = "hami.io/vgpu-devices-allocated"
 MIG_KEY = "hami.io/vgpu-mig-allocations"
@@ -41,6 +41,19 @@ def cache(name, *uses, of="main"):
     return {
         "hami": SystemFiles(containers=(ContainerFile(pod_uid=f"uid-{name}", container=of, devices=uses),))
     }
+
+
+CASE = Case(
+    name="hami",
+    isolation="soft",
+    reason="hami_annotation",
+    annotate=lambda text: {KEY: text},
+    here=f"{OTHER_UUID},NVIDIA,12288,60:;",
+    gone="GPU-gone,NVIDIA,3000,30:;",
+    entitled=(12 * GIB, 0.6),
+    amounts={"nvidia.com/gpu": 1},
+    ids=lambda name: held(name, f"{UUID}-4"),
+)
 
 
 def test_an_annotation_beats_the_ids_of_the_kubelet():
@@ -69,17 +82,6 @@ def test_no_limit_is_none():
     holding = only(resolve(GPUS, held("train", f"{UUID}-0"), slices(), pods=pods(told)))
 
     assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
-
-
-def test_more_than_there_is_is_shown():
-    """Scaled memory is given out beyond that of the GPU; nothing is capped."""
-    annotation = {KEY: f"{UUID},NVIDIA,12288,60:;"}
-    told = pods(pod("a", annotation), pod("b", annotation))
-
-    holdings = resolve(GPUS, held("a", f"{UUID}-0") + held("b", f"{UUID}-1"), slices(), pods=told)
-
-    assert sum(each.memory_entitled for each in holdings.holdings) == 24 * GIB
-    assert sum(each.compute_entitled for each in holdings.holdings) == 1.2
 
 
 def test_resources_may_have_any_name():
@@ -142,16 +144,6 @@ def test_old_annotations_leave_out_containers_that_ask_for_nothing():
     assert found == {container("train"): 500 * MIB, container("later", "second"): 600 * MIB}
 
 
-def test_what_is_not_given_yet_is_not_held():
-    """While the plugin is being asked the kubelet lists nothing, and the annotation is an intent."""
-    told = pod("train", {KEY: f"{UUID},NVIDIA,500,0:;", "hami.io/bind-phase": "allocating"}, phase="Pending")
-
-    holdings = resolve(GPUS, [], slices(), pods=pods(told))
-
-    assert holdings.holdings == ()
-    assert holdings.devices[DeviceKey(UUID)].slices == (SliceCount("nvidia.com/gpu", 10, 0),)
-
-
 def test_the_ancestor_has_keys_of_its_own():
     """4paradigm's scheduler wrote the same under another key, with nothing behind the last container."""
     told = pod("train", {"4pd.io/vgpu-ids-new": f"{OTHER_UUID},NVIDIA,3000,30:"})
@@ -160,17 +152,6 @@ def test_the_ancestor_has_keys_of_its_own():
 
     assert (holding.device, holding.memory_entitled) == (DeviceKey(OTHER_UUID), 3000 * MIB)
     assert holding.sharing == "hami"
-
-
-def test_a_device_that_is_not_here_is_unresolved():
-    """The annotation names a GPU that the driver does not list: no other is taken for it."""
-    told = pod("train", {KEY: "GPU-gone,NVIDIA,3000,30:;"})
-
-    holdings = resolve(GPUS, held("train", f"{UUID}-4"), slices(), pods=pods(told))
-
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
-    assert holdings.unresolved_holders == {container("train")}
 
 
 def test_without_annotations_ids_are_the_next_best():
@@ -525,16 +506,6 @@ def test_an_annotation_is_not_held_once_for_each_resource_with_slices():
     text = f"{UUID},NVIDIA,1000,30:{UUID},NVIDIA,1000,30:;"
     holding = only(resolve(gpu(), ids, slices(), pods=pods(pod("a", {KEY: text}))))
     assert (holding.memory_entitled, holding.compute_entitled) == (2000 << 20, 0.6)
-
-
-def test_files_that_cannot_be_read_are_counted():
-    """A cache that is no cache is told under the name of the system."""
-    objections = Objections()
-    problem = Problem(reason="file", about="uid-train_main/x.cache", text="has 5 bytes")
-
-    resolve(GPUS, objections=objections, files={"hami": SystemFiles(problems=(problem,))})
-
-    assert objections.counts == {"hami_file": 1}
 
 
 def test_caches_are_read_where_hami_keeps_them(tmp_path):

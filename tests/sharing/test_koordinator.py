@@ -38,6 +38,7 @@ from tests.attribution.build import (
 )
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.cases import Case
 
 KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
 ANNOTATION = "scheduling.koordinator.sh/device-allocated"
@@ -69,6 +70,59 @@ def seen(*found, gpus=None, allocated=(), offered=(), objections=None, **facts):
 def cached(*uses, name="main") -> dict[str, SystemFiles]:
     """Return the cache that HAMi's library keeps of a container of pod a."""
     return {"hami": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container=name, devices=uses),))}
+
+
+MALFORMED = (
+    "incorrect-device-allocation",  # apis/extension/device_share_test.go
+    "[]",
+    "null",
+    SHARED[:-1],
+    "[" * 20000,
+    '{"gpu":' * 5000,
+    '{"gpu":{}}',
+    '{"gpu":["x"]}',
+    '{"gpu":[null]}',
+    '{"gpu":[{}]}',
+    '{"gpu":[{"minor":"0"}]}',
+    '{"gpu":[{"minor":true}]}',
+    '{"gpu":[{"minor":-1}]}',
+    '{"gpu":[{"minor":0.0}]}',
+    '{"gpu":[{"minor":99999999999}]}',
+    '{"gpu":[{"minor":' + "9" * 5000 + "}]}",
+    '{"gpu":[{"minor":0,"id":7}]}',
+    '{"gpu":[{"minor":0,"resources":["x"]}]}',
+    *(
+        json.dumps({"gpu": [{"minor": 0, "resources": {name: value}}]})
+        for name, value in (
+            (CORE, "-50"),
+            (CORE, "NaN"),
+            (CORE, "5_0"),
+            (CORE, 0.5),
+            (CORE, None),
+            (CORE, True),
+            (CORE, [50]),
+            (MEMORY, "1e99"),
+            (MEMORY, "9" * 5000),
+            (MEMORY, 1 << 70),
+            (RATIO, float("nan")),
+        )
+    ),
+    SHARED + " " * 70000,
+)
+CASE = Case(
+    name="koordinator",
+    isolation="none",
+    reason="koordinator_annotation",
+    annotate=lambda text: {ANNOTATION: text},
+    here=given_gpus((0, HALF)),
+    gone=given_gpus((5, HALF)),
+    entitled=(8 * GIB, 0.5),
+    amounts={"koordinator.sh/gpu": 1},
+    by_kubelet=False,
+    malformed=MALFORMED,
+    keeps_ids=False,
+    blind=False,
+)
 
 
 def test_a_pod_has_what_its_annotation_says():
@@ -159,12 +213,6 @@ def test_cores_that_are_not_told_are_not_known():
     """A pod that asked for memory only has no share of compute."""
     assert only(seen(on("a", (0, {MEMORY: "4Gi"})))).compute_entitled is None
     assert only(seen(on("a", (0, {MEMORY: "4Gi", CORE: "0"})))).compute_entitled is None
-
-
-def test_more_than_there_is_is_shown():
-    """What two pods were given may be more than the GPU."""
-    holdings = seen(on("a", (0, {CORE: "80", RATIO: "80"})), on("b", (0, {CORE: "80", RATIO: "80"})))
-    assert sum(each.compute_entitled for each in holdings.holdings) == pytest.approx(1.6)
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
@@ -472,54 +520,6 @@ def test_all_ways_to_ask_are_known():
     specs = [ContainerSpec(name=name, limits={name: amount}) for name, amount in ways.items()]
     assert [each.name for each in asking(specs)] == ["koordinator.sh/gpu", "nvidia.com/gpu"]
     assert split(Amount(250, None, 250), asking(specs)) == [Amount(50, None, 50), Amount(200, None, 200)]
-
-
-BAD = [
-    "incorrect-device-allocation",  # apis/extension/device_share_test.go
-    "[]",
-    "null",
-    SHARED[:-1],
-    "[" * 20000,
-    '{"gpu":' * 5000,
-    '{"gpu":{}}',
-    '{"gpu":["x"]}',
-    '{"gpu":[null]}',
-    '{"gpu":[{}]}',
-    '{"gpu":[{"minor":"0"}]}',
-    '{"gpu":[{"minor":true}]}',
-    '{"gpu":[{"minor":-1}]}',
-    '{"gpu":[{"minor":0.0}]}',
-    '{"gpu":[{"minor":99999999999}]}',
-    '{"gpu":[{"minor":' + "9" * 5000 + "}]}",
-    '{"gpu":[{"minor":0,"id":7}]}',
-    '{"gpu":[{"minor":0,"resources":["x"]}]}',
-    *(
-        json.dumps({"gpu": [{"minor": 0, "resources": {name: value}}]})
-        for name, value in (
-            (CORE, "-50"),
-            (CORE, "NaN"),
-            (CORE, "5_0"),
-            (CORE, 0.5),
-            (CORE, None),
-            (CORE, True),
-            (CORE, [50]),
-            (MEMORY, "1e99"),
-            (MEMORY, "9" * 5000),
-            (MEMORY, 1 << 70),
-            (RATIO, float("nan")),
-        )
-    ),
-    SHARED + " " * 70000,
-]
-
-
-@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
-def test_an_annotation_that_cannot_be_read_costs_only_its_pod(text):
-    """It is objected to, and the next pod has its part."""
-    objections = Objections()
-    holdings = seen(on("a", text=text), on("b", (0, HALF)), objections=objections)
-    assert where(holdings) == {"b": [KEY]}
-    assert objections.counts == {"koordinator_annotation": 1}
 
 
 def test_a_pod_whose_annotation_cannot_be_read_keeps_its_ids():

@@ -15,6 +15,7 @@ from exporter.model import (
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.cases import Case
 
 KEY = "volcano.sh/vgpu-ids-new"
 NUMBER, MEMORY, CORES = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"
@@ -48,6 +49,19 @@ def registered(units, uuid=UUID):
         f"{uuid},10,{units},NVIDIA-Tesla T4,true,hami-core:{OTHER_UUID},10,x,NVIDIA-Tesla T4,true,hami-core:"
     )
     return NodeObject(annotations={"volcano.sh/node-vgpu-register": text})
+
+
+CASE = Case(
+    name="volcano-vgpu",
+    isolation="soft",
+    reason="volcano_vgpu_annotation",
+    annotate=lambda text: {KEY: text},
+    here=f"{OTHER_UUID},NVIDIA,3000,30:",
+    gone="GPU-gone,NVIDIA,3000,30:",
+    entitled=(3000 * MIB, 0.3),
+    amounts={NUMBER: 1},
+    ids=lambda name: held(name, f"{UUID}-4", resource=NUMBER),
+)
 
 
 def test_an_annotation_says_what_is_held():
