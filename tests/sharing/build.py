@@ -63,7 +63,7 @@ def pod(
     """Return a pod of namespace ml with its object; ``limits`` by container. Its uid is ``uid-<name>``."""
     limits = limits or {}
     specs = [ContainerSpec(name=each, init=True, limits=limits.get(each, {})) for each in init]
-    specs += [ContainerSpec(name=each, limits=limits.get(each, {})) for each in containers]
+    specs += [ContainerSpec(name=file, limits=limits.get(file, {})) for file in containers]
     details = PodDetails(
         labels=labels or {}, annotations=annotations or {}, containers=tuple(specs), phase=phase
     )
@@ -84,10 +84,10 @@ def pods(*found) -> dict[str, PodIdentity]:
 
 def where(holdings: Holdings) -> dict[str, list[DeviceKey]]:
     """Return the devices of each pod's holdings."""
-    found: dict[str, list[DeviceKey]] = {}
+    by_holder: dict[str, list[DeviceKey]] = {}
     for holding in holdings.holdings:
-        found.setdefault(holding.holder.pod, []).append(holding.device)
-    return found
+        by_holder.setdefault(holding.holder.pod, []).append(holding.device)
+    return by_holder
 
 
 def only(holdings: Holdings) -> Holding:

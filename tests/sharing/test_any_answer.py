@@ -56,7 +56,6 @@ def answer(allocated, offered):
 
 @given(ALLOCATED, OFFERED)
 def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
-    """Each distinct id of a container is one slice, unresolved, or foreign; a device never gives more."""
     holdings = answer(allocated, offered)
     distinct = defaultdict(set)
     for allocation in allocated:

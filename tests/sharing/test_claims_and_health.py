@@ -40,7 +40,6 @@ def test_a_claim_has_the_name_of_its_request_from_the_checkpoint() -> None:
     bare = only(resolve(numbered(), claims=[claim]))
     notes = {"dra": noted((UID, "gpu-0", Prepared(request="big")))}
     told = only(resolve(numbered(), claims=[claim], files=notes))
-
     expected = HeldClaim("ml", "of-a", "", "gpu.nvidia.com", "node-1", "gpu-0")
     assert (bare.claims, told.claims) == ((expected,), (expected._replace(request="big"),))
 
@@ -49,7 +48,6 @@ def test_two_shares_by_one_claim_are_one_claim() -> None:
     """Labels do not have the share, and a series must not come twice; a second claim is another one."""
     claims = [claimed("a", "gpu-0", share_id=share) for share in ("x", "y")]
     claims.append(claimed("a", "gpu-0", claim="more", uid=OTHER_UID, share_id="z"))
-
     held = only(resolve(numbered(), claims=claims, files={"dra": Checkpoint()}))
     assert (held.slices, [claim.name for claim in held.claims]) == (3, ["more", "of-a"])
 
@@ -87,8 +85,7 @@ def test_the_health_of_slices_is_that_of_the_worst(healths: tuple[str, ...], exp
     ],
     ids=["container", "resource", "device"],
 )
-def test_the_health_of_another_is_not_its_own(other: ResourceHealth) -> None:
-    """That of another container, resource or device says nothing of this one."""
+def test_the_health_of_another_container_resource_or_device_does_not_count(other: ResourceHealth) -> None:
     assert health_by_ids(other) == ""
 
 
@@ -106,6 +103,8 @@ def test_a_cdi_name_that_is_listed_with_another_device_is_not_this_device() -> N
     second = replace(second, cdi=(*first.cdi, *second.cdi))
     told = with_health(ResourceHealth("main", "claim:gpu", CDI, "Unhealthy"))
     gpus = [numbered(), numbered(minor=1, uuid="GPU-00000000-0000-0000-0000-0000000000ee")]
-
     held = resolve(gpus, claims=[first, second], pods=told).holdings
-    assert {each.claims[0].device: each.health for each in held} == {"gpu-0": "Unhealthy", "gpu-1": ""}
+    assert {holding.claims[0].device: holding.health for holding in held} == {
+        "gpu-0": "Unhealthy",
+        "gpu-1": "",
+    }

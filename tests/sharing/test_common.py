@@ -54,11 +54,11 @@ def annotated(case: Case, **texts: str):
 @some()
 def test_the_annotation_places_the_ids_and_entitles(case: Case):
     node = annotated(case, a=case.here)
-    found, problems = counted(two_cards(), case.allocated("a"), offered=case.offered, pods=node)
-    assert shares(found, "a") == {case.device: case.entitled}
-    shown = {(holding.sharing, holding.isolation) for holding in found.holdings}
+    holdings, problems = counted(two_cards(), case.allocated("a"), offered=case.offered, pods=node)
+    assert shares(holdings, "a") == {case.device: case.entitled}
+    shown = {(holding.sharing, holding.isolation) for holding in holdings.holdings}
     assert shown == {(case.name, case.isolation)}
-    assert (found.unresolved, found.blind, problems) == ({}, {}, {})
+    assert (holdings.unresolved, holdings.blind, problems) == ({}, {}, {})
 
 
 @some()
@@ -66,8 +66,8 @@ def test_pods_may_be_entitled_to_more_than_the_card(case: Case):
     names = [f"p{number}" for number in range(6)]
     allocated = [allocation for name in names for allocation in case.allocated(name)]
     node = annotated(case, **dict.fromkeys(names, case.here))
-    found = resolve(two_cards(), allocated, case.offered, pods=node)
-    assert all(shares(found, name) == {case.device: case.entitled} for name in names)
+    holdings = resolve(two_cards(), allocated, case.offered, pods=node)
+    assert all(shares(holdings, name) == {case.device: case.entitled} for name in names)
     memory, compute = case.entitled
     assert (memory or 0) * 6 > 16 * GIB or (compute or 0) * 6 > 1
 
@@ -75,9 +75,9 @@ def test_pods_may_be_entitled_to_more_than_the_card(case: Case):
 @some("gone")
 def test_a_card_of_another_node_is_unresolved(case: Case):
     node = annotated(case, a=case.gone)
-    found, problems = counted(two_cards(), case.allocated("a"), offered=case.offered, pods=node)
-    assert (found.holdings, found.unresolved, problems) == ((), case.amounts, {})
-    assert found.unresolved_holders == {container("a")}
+    holdings, problems = counted(two_cards(), case.allocated("a"), offered=case.offered, pods=node)
+    assert (holdings.holdings, holdings.unresolved, problems) == ((), case.amounts, {})
+    assert holdings.unresolved_holders == {container("a")}
 
 
 @each("malformed")
@@ -87,54 +87,54 @@ def test_a_malformed_annotation_costs_its_pod_only(case: Case, example: str):
     node = annotated(case, bad=example, good=case.here)
     allocated = case.allocated("bad") + case.allocated("good")
     for _ in range(2):
-        found = resolve(two_cards(), allocated, case.offered, objections, pods=node)
-    assert {holding.holder.pod for holding in found.holdings} == {"good"}
-    assert shares(found, "good") == {case.device: case.entitled}
-    assert found.unresolved == (case.amounts if case.keeps_ids else {})
+        holdings = resolve(two_cards(), allocated, case.offered, objections, pods=node)
+    assert {holding.holder.pod for holding in holdings.holdings} == {"good"}
+    assert shares(holdings, "good") == {case.device: case.entitled}
+    assert holdings.unresolved == (case.amounts if case.keeps_ids else {})
     assert objections.counts == {case.reason: 1}
 
 
 @each("unconfirmed")
 def test_a_plan_is_no_holding(case: Case, example: dict[str, str]):
     """Until the plugin has given the card, its ids are unresolved, and nothing is malformed."""
-    found, problems = counted(two_cards(), case.allocated("a"), pods=pods(pod("a", example)))
-    assert (found.holdings, found.unresolved, problems) == ((), case.amounts, {})
-    assert found.unresolved_holders == {container("a")}
+    holdings, problems = counted(two_cards(), case.allocated("a"), pods=pods(pod("a", example)))
+    assert (holdings.holdings, holdings.unresolved, problems) == ((), case.amounts, {})
+    assert holdings.unresolved_holders == {container("a")}
 
 
 @some("by_kubelet")
 def test_an_annotation_without_ids_holds_nothing(case: Case):
     """An annotation outlives its container; only the kubelet's ids say that it is here."""
-    found, problems = counted(two_cards(), [], pods=annotated(case, a=case.here))
-    assert (found.holdings, found.unresolved, problems) == ((), {}, {})
+    holdings, problems = counted(two_cards(), [], pods=annotated(case, a=case.here))
+    assert (holdings.holdings, holdings.unresolved, problems) == ((), {}, {})
 
 
 @some("blind")
 def test_without_the_pods_the_system_is_reported(case: Case):
-    found = resolve(two_cards(), case.allocated("a"), case.offered)
-    assert set(found.blind) == {case.name}
+    holdings = resolve(two_cards(), case.allocated("a"), case.offered)
+    assert set(holdings.blind) == {case.name}
 
 
 @some("only_card")
 def test_the_only_card_needs_no_annotation(case: Case):
     offered = [device for device in case.offered if not device.device_id.startswith(("1-", OTHER_UUID))]
-    found = resolve(one_card(), case.allocated("a"), offered)
-    assert (shares(found, "a"), found.blind) == ({UUID: case.entitled}, {})
+    holdings = resolve(one_card(), case.allocated("a"), offered)
+    assert (shares(holdings, "a"), holdings.blind) == ({UUID: case.entitled}, {})
 
 
 @some("whole")
 def test_whole_cards_come_with_all_their_memory(case: Case):
     amounts, text = case.whole
-    found = resolve(two_cards(), has("a", amounts), pods=annotated(case, a=text))
-    assert shares(found, "a") == {UUID: (16 * GIB, 1.0), OTHER_UUID: (16 * GIB, 1.0)}
-    assert all(device.exclusive for device in found.devices.values())
+    holdings = resolve(two_cards(), has("a", amounts), pods=annotated(case, a=text))
+    assert shares(holdings, "a") == {UUID: (16 * GIB, 1.0), OTHER_UUID: (16 * GIB, 1.0)}
+    assert all(device.exclusive for device in holdings.devices.values())
 
 
 @each("impossible")
 def test_ids_that_cannot_be_of_the_cards_are_malformed(case: Case, example: tuple[dict[str, int], str]):
     amounts, text = example
-    found, problems = counted(two_cards(), has("a", amounts), pods=annotated(case, a=text))
-    assert (found.holdings, found.unresolved, problems) == ((), amounts, {case.reason: 1})
+    holdings, problems = counted(two_cards(), has("a", amounts), pods=annotated(case, a=text))
+    assert (holdings.holdings, holdings.unresolved, problems) == ((), amounts, {case.reason: 1})
 
 
 @settings(max_examples=50)
@@ -144,10 +144,10 @@ def test_any_text_is_read_or_objected_to(case: Case, text: str):
     """Nothing raises, no id counts twice, and the pod beside it keeps its part."""
     node = annotated(case, a=text, good=case.here)
     allocated = case.allocated("a") + case.allocated("good")
-    found, problems = counted(two_cards(), allocated, offered=case.offered, pods=node)
-    assert shares(found, "good") == {case.device: case.entitled}
+    holdings, problems = counted(two_cards(), allocated, offered=case.offered, pods=node)
+    assert shares(holdings, "good") == {case.device: case.entitled}
     assert set(problems) <= {case.reason}
-    of_a = [holding for holding in found.holdings if holding.holder.pod == "a"]
-    held, unresolved = sum(holding.slices for holding in of_a), sum(found.unresolved.values())
+    of_a = [holding for holding in holdings.holdings if holding.holder.pod == "a"]
+    held, unresolved = sum(holding.slices for holding in of_a), sum(holdings.unresolved.values())
     assert held + unresolved <= max(sum(case.amounts.values()), 1)
     assert held + unresolved > 0 or not case.by_kubelet

@@ -94,13 +94,11 @@ SPELLINGS: dict[str, DeviceId | None] = {
 
 @pytest.mark.parametrize(("text", "named"), SPELLINGS.items(), ids=[repr(text) for text in SPELLINGS])
 def test_spelling(text: str, named: DeviceId | None):
-    """Each spelling names what the table says."""
     assert parse_device_id(text) == named
 
 
 @pytest.mark.parametrize("text", ["nvidia{}", "nvidia0/gi{}", f"MIG-{GPU}/{{}}/0", f"MIG-{GPU}/0/{{}}"])
 def test_a_number_too_long_to_read_names_nothing(text: str):
-    """Thousands of digits are no device, and no error either."""
     assert parse_device_id(text.format("1" * 5000)) is None
 
 
@@ -112,7 +110,6 @@ def test_a_number_too_long_to_read_names_nothing(text: str):
     )
 )
 def test_any_text_is_read_or_refused(text: str):
-    """Never raises, and what is named has either a UUID or a minor."""
     named = parse_device_id(text)
     if named is not None:
         assert bool(named.uuid) != (named.minor is not None)

@@ -77,6 +77,6 @@ def test_offered_ids_are_counted_on_the_card_of_their_number():
     """gpushare.go spells ids "%d-%02d": beyond 99 the second number is longer."""
     ids = [f"{card}-{number:02d}" for card in (0, 1) for number in range(120)] + ["7-00", "0-1", "x"]
     offered = [OfferedDevice(MEMORY, device_id) for device_id in ids]
-    found = resolve(two_cards(), has("a", {MEMORY: 50}), offered, pods=pods(pod("a", listed("1"))))
-    slices = {key.uuid: device.slices for key, device in found.devices.items()}
+    holdings = resolve(two_cards(), has("a", {MEMORY: 50}), offered, pods=pods(pod("a", listed("1"))))
+    slices = {key.uuid: device.slices for key, device in holdings.devices.items()}
     assert slices == {UUID: (SliceCount(MEMORY, 120, 0),), OTHER_UUID: (SliceCount(MEMORY, 120, 50),)}

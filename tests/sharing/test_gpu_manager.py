@@ -52,8 +52,7 @@ def test_the_soft_limit_is_no_entitlement():
     assert shares(holdings, "a") == {UUID: (2048 * MIB, 0.25)}
 
 
-def test_a_whole_card_whose_memory_is_not_known_states_none():
-    """A GPU that does not answer keeps its holder, and its memory is not made up."""
+def test_a_whole_card_of_unknown_memory_entitles_to_unknown_memory():
     dead = numbered(0, 0, memory=None)
     holding = only(resolve([dead], has("a", {CORE: 100}), pods=pods(pod("a", assigned("0")))))
     assert (holding.memory_entitled, holding.compute_entitled) == (None, 1.0)
@@ -69,12 +68,12 @@ def test_containers_are_counted_without_those_for_the_start():
     assert shares(holdings, "a", "second") == {UUID: (512 * MIB, 0.2)}
 
 
-def test_a_card_that_is_cut_is_not_taken_for_a_whole_one():
-    """gpu-manager does not know MIG: a minor of a cut GPU means no device."""
+def test_a_card_with_mig_devices_is_not_a_whole_card():
+    """gpu-manager does not know MIG."""
     cut = mig_gpu([mig(uuid=MIG)])
-    found = resolve(cut, has("a", {CORE: 30, MEMORY: 4}), pods=pods(pod("a", assigned("0"))))
-    assert not found.holdings
-    assert found.unresolved == {CORE: 30, MEMORY: 4}
+    holdings = resolve(cut, has("a", {CORE: 30, MEMORY: 4}), pods=pods(pod("a", assigned("0"))))
+    assert not holdings.holdings
+    assert holdings.unresolved == {CORE: 30, MEMORY: 4}
 
 
 def test_each_card_offers_a_hundred_percents():
@@ -91,7 +90,6 @@ def test_each_card_offers_a_hundred_percents():
 
 
 def test_percents_that_do_not_make_hundreds_are_offered_on_no_card():
-    """Where not every GPU is gpu-manager's, how many percents a card has is not known, and not zero."""
     holdings = resolve(
         two_cards(), has("a", {CORE: 30, MEMORY: 4}), offers({CORE: 100}), pods=pods(pod("a", assigned("0")))
     )
@@ -111,8 +109,7 @@ def nameless(name="a"):
 
 
 @pytest.mark.parametrize("named", ["0", "00000000:0F:00.0", "0000:0f:00.0"])
-def test_without_annotations_the_file_tells_the_card(named):
-    """gpu-manager's own record stands in, by the minor or the address of the card."""
+def test_without_annotations_the_file_names_the_card(named):
     gpus = two_cards()
     gpus[1] = replace(gpus[1], identity=replace(gpus[1].identity, pci_bus_id="00000000:0F:00.0"))
     file = ContainerFile(pod_uid="uid-a", container="main", devices=(DeviceUse(device=named),))
@@ -121,8 +118,7 @@ def test_without_annotations_the_file_tells_the_card(named):
     assert holdings.blind == {}
 
 
-def test_an_annotation_that_is_missing_is_made_up_for_by_the_file():
-    """A pod of before a release that annotates is known by the record alone."""
+def test_the_file_replaces_a_missing_annotation():
     file = ContainerFile(pod_uid="uid-a", container="main", devices=(DeviceUse(device="1"),))
     holdings = resolve(
         two_cards(),
@@ -134,7 +130,6 @@ def test_an_annotation_that_is_missing_is_made_up_for_by_the_file():
 
 
 def test_a_file_without_a_card_leaves_the_only_one():
-    """What is held on a node with one GPU is held of that; with two it is unresolved, and that is said."""
     file = ContainerFile(pod_uid="uid-a", container="main", devices=(DeviceUse(device=""),))
     allocated = has("a", {CORE: 30, MEMORY: 4})
     facts = {"pods": pods(nameless()), "files": files(file)}

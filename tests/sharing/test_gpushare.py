@@ -33,8 +33,8 @@ def offers(count, *uuids, resource=MEMORY):
 
 def indexed(index="0", assigned="true", dev="16", prefix="ALIYUN_COM"):
     """Return the older annotations."""
-    told = {"IDX": index, "ASSIGNED": assigned, "DEV": dev}
-    return {f"{prefix}_GPU_MEM_{key}": text for key, text in told.items() if text is not None}
+    by_holder = {"IDX": index, "ASSIGNED": assigned, "DEV": dev}
+    return {f"{prefix}_GPU_MEM_{key}": text for key, text in by_holder.items() if text is not None}
 
 
 def allocated(shares, assigned="true", **more):
@@ -78,15 +78,15 @@ def node(annotations, *, gpus=None, resource=MEMORY, offered=None, objections=No
 
 def test_the_only_gpu_needs_no_confirmation():
     """Of a pod with several containers the plugin confirms nothing, and gives out the only GPU."""
-    told = pods(pod("a", indexed("0", assigned="false"), containers=("x", "y")))
+    annotated = pods(pod("a", indexed("0", assigned="false"), containers=("x", "y")))
     allocated = units("a", 3, main="x") + units("a", 5, main="y")
-    found = resolve([gpu()], allocated, offers(16, UUID), pods=told)
-    assert {each.holder.container: each.memory_entitled for each in found.holdings} == {
+    holdings = resolve([gpu()], allocated, offers(16, UUID), pods=annotated)
+    assert {holding.holder.container: holding.memory_entitled for holding in holdings.holdings} == {
         "x": 3 * GIB,
         "y": 5 * GIB,
     }
-    assert found.unresolved == {}
-    elsewhere = resolve(NODE, allocated, offers(16, UUID, OTHER_UUID), pods=told)
+    assert holdings.unresolved == {}
+    elsewhere = resolve(NODE, allocated, offers(16, UUID, OTHER_UUID), pods=annotated)
     assert (elsewhere.holdings, set(elsewhere.unresolved)) == ((), {MEMORY})
 
 
@@ -102,21 +102,19 @@ def test_the_only_gpu_needs_no_confirmation():
     ],
     ids=["T4", "A10", "H200", "T4 by the MiB", "T4 behind an A100", "A100 behind a T4, by the MiB"],
 )
-def test_a_unit_is_what_comes_nearest_to_the_size_of_the_gpu(dev: str, total: int, unit: int):
+def test_a_unit_is_the_size_nearest_to_the_memory_of_the_gpu(dev: str, total: int, unit: int):
     """gpushare-device-plugin pkg/gpu/nvidia/nvidia.go counts every GPU as the first, in GiB or MiB."""
     gpus = [numbered(0, 0, UUID, memory=memory(0, total))]
     assert only(node(indexed("0", dev=dev), gpus=gpus)).memory_entitled == 3 * unit
 
 
-def test_without_the_size_of_a_gpu_its_offered_units_tell_the_unit():
-    """The scheduler's annotation may be missing: the plugin offers as many units as it counted."""
+def test_without_the_size_of_a_gpu_the_unit_follows_from_the_offered_units():
     assert only(node(indexed("0", dev=None))).memory_entitled == 3 * GIB
     assert only(node(indexed("0", dev=None), offered=())).memory_entitled is None
     assert only(node(indexed("0", dev="x"))).memory_entitled == 3 * GIB
 
 
 def test_without_the_memory_of_the_gpu_nothing_is_entitled():
-    """A lost GPU keeps its holder; what a unit was is not known."""
     gpus = [numbered(0, 1, UUID), numbered(1, 0, memory=None)]
     assert only(node(indexed("0"), gpus=gpus)).memory_entitled is None
 
@@ -131,107 +129,103 @@ def test_without_the_memory_of_the_gpu_nothing_is_entitled():
         ("shared-gpu/gpu-mem", "SHARED"),
     ],
 )
-def test_plugins_made_from_it_are_told_by_the_shape_of_their_annotations(resource: str, prefix: str):
-    """Their names are those of their makers; one does not follow from its domain."""
+def test_forks_are_known_by_the_shape_of_their_annotations(resource: str, prefix: str):
     holding = only(node(indexed("0", prefix=prefix), resource=resource))
     assert (holding.device.uuid, holding.resource, holding.memory_entitled) == (OTHER_UUID, resource, 3 * GIB)
 
 
-def test_of_two_annotations_the_one_of_the_domain_counts():
-    """A pod may have been moved from one plugin to the other."""
+def test_of_two_annotations_that_of_the_domain_of_the_resource_counts():
     both = indexed("0", prefix="RAINBOND_COM") | indexed("1")
     assert only(node(both, resource=RAINBOND)).device.uuid == OTHER_UUID
     assert only(node(both)).device.uuid == UUID
-    found = node(both, resource="cerit.io/gpu-mem")
-    assert (found.holdings, found.unresolved) == ((), {"cerit.io/gpu-mem": 3})
+    holdings = node(both, resource="cerit.io/gpu-mem")
+    assert (holdings.holdings, holdings.unresolved) == ((), {"cerit.io/gpu-mem": 3})
 
 
 def test_containers_of_a_pod_have_the_units_they_hold():
-    """The pod has one GPU, each container its own number of units; what finished is not listed."""
     holdings = resolve(
         NODE,
         units("a", 2, main="x") + units("a", 1, OTHER_UUID, main="y"),
         pods=pods(pod("a", indexed("1"), containers=("x", "y"), init=("setup",))),
     ).holdings
-    assert [(each.holder.container, each.slices, each.memory_entitled) for each in holdings] == [
+    assert [(holding.holder.container, holding.slices, holding.memory_entitled) for holding in holdings] == [
         ("x", 2, 2 * GIB),
         ("y", 1, GIB),
     ]
 
 
-def test_the_newer_annotation_tells_several_gpus_of_a_container():
+def test_the_newer_annotation_has_several_gpus_of_a_container():
     """kubeflow/arena and ACK's scheduler write container, minor, units; init containers do not count."""
-    told = allocated({"0": {"0": 1, "1": 2}, "1": {"0": 4}, "2": {"1": 0}})
+    annotations = allocated({"0": {"0": 1, "1": 2}, "1": {"0": 4}, "2": {"1": 0}})
     holdings = resolve(
         NODE,
         units("a", 3, main="x") + units("a", 4, main="y") + units("a", 1, main="z"),
         offers(16, UUID, OTHER_UUID),
-        pods=pods(pod("a", told, containers=("x", "y", "z"), init=("setup",))),
+        pods=pods(pod("a", annotations, containers=("x", "y", "z"), init=("setup",))),
     )
-    assert [(each.device.uuid, each.holder.container, each.slices) for each in holdings.holdings] == [
+    assert [
+        (holding.device.uuid, holding.holder.container, holding.slices) for holding in holdings.holdings
+    ] == [
         (UUID, "x", 2),
         (OTHER_UUID, "x", 1),
         (OTHER_UUID, "y", 4),
     ]
-    assert [each.memory_entitled for each in holdings.holdings] == [2 * GIB, GIB, 4 * GIB]
+    assert [holding.memory_entitled for holding in holdings.holdings] == [2 * GIB, GIB, 4 * GIB]
     assert holdings.unresolved == {MEMORY: 1}
 
 
-def test_the_newer_annotation_goes_before_the_older():
+def test_the_newer_annotation_outweighs_the_older():
     """cmd/inspect/nodeinfo.go asks for the index only where there is no allocation."""
     assert only(node(allocated({"0": {"1": 3}}) | indexed("0"))).device.uuid == UUID
     assert only(node({ALLOCATION: ""} | indexed("0"))).device.uuid == OTHER_UUID
 
 
 def test_each_gpu_may_have_its_own_number_of_units():
-    """What the scheduler says of the GPU goes before what the plugin offers."""
     more = {"gpushare.alibabacloud.com/device-resource": '{"1": 16384}'}
     assert only(node(allocated({"0": {"1": 3}}, **more))).memory_entitled == 3 * MIB
 
 
 def test_the_third_form_is_read_like_the_second():
     """It has an annotation that confirms it, too."""
-    told = {"gpushare.alibabacloud.com/gpumemory": '{"0":{"1":3}}'}
-    assert node(told).unresolved == {MEMORY: 3}
-    told["gpushare.alibabacloud.com/assigned"] = "true"
-    assert only(node(told)).device.uuid == UUID
+    by_holder = {"gpushare.alibabacloud.com/gpumemory": '{"0":{"1":3}}'}
+    assert node(by_holder).unresolved == {MEMORY: 3}
+    by_holder["gpushare.alibabacloud.com/assigned"] = "true"
+    assert only(node(by_holder)).device.uuid == UUID
 
 
 def test_percents_of_compute_are_shares_of_the_gpu():
-    """Ids of that resource need no place of their own; a share of another GPU is not this one's."""
-    told = allocated({"0": {"1": 3}}, **{"gpushare.alibabacloud.com/core-percentage": '{"0":{"1":30}}'})
+    annotations = allocated(
+        {"0": {"1": 3}}, **{"gpushare.alibabacloud.com/core-percentage": '{"0":{"1":30}}'}
+    )
     ids = units("a", 3) + held("a", "core-1", "core-2", resource=CORES)
-    found = resolve(NODE, ids, offers(16, UUID, OTHER_UUID), pods=pods(pod("a", told)))
-    assert (only(found).compute_entitled, found.unresolved) == (0.3, {})
-    told["gpushare.alibabacloud.com/core-percentage"] = '{"0":{"0":30}}'
-    assert only(node(told)).compute_entitled is None
+    holdings = resolve(NODE, ids, offers(16, UUID, OTHER_UUID), pods=pods(pod("a", annotations)))
+    assert (only(holdings).compute_entitled, holdings.unresolved) == (0.3, {})
+    annotations["gpushare.alibabacloud.com/core-percentage"] = '{"0":{"0":30}}'
+    assert only(node(annotations)).compute_entitled is None
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
-    """The annotation names a minor that no GPU has, or one that is cut."""
     assert node(indexed("5")).unresolved == {MEMORY: 3}
     cut = mig_gpu([mig()], identity=GpuIdentity(uuid="GPU-cut", index=2, minor=2, model="A100"))
     assert node(indexed("2"), gpus=[*NODE, cut]).unresolved == {MEMORY: 3}
 
 
 def test_an_allocation_of_more_than_the_kubelet_gave_is_objected_to():
-    """Nobody is shown with units, however many, that he does not have."""
     objections = Objections()
-    found = node(allocated({"0": {"7": 2_000_000_000}}), objections=objections)
-    assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
+    holdings = node(allocated({"0": {"7": 2_000_000_000}}), objections=objections)
+    assert (holdings.holdings, holdings.unresolved) == ((), {MEMORY: 3})
     assert objections.counts["gpushare_annotation"] == 1
 
 
 @pytest.mark.parametrize("known", [pods(pod("a")), None], ids=["no annotation", "no pods"])
 def test_the_only_gpu_of_a_node_needs_no_annotation(known):
-    """The plugin asks for none there (allocate.go); neither do we."""
-    found = resolve(gpu(), units("a", 3), offers(16, UUID), pods=known)
-    assert (only(found).device.uuid, only(found).memory_entitled) == (UUID, 3 * GIB)
-    assert found.blind == {}
+    """The plugin does not ask for one there (allocate.go)."""
+    holdings = resolve(gpu(), units("a", 3), offers(16, UUID), pods=known)
+    assert (only(holdings).device.uuid, only(holdings).memory_entitled) == (UUID, 3 * GIB)
+    assert holdings.blind == {}
 
 
-def test_a_gpu_is_not_the_only_one_where_another_is_offered_or_there():
-    """Then an annotation would say which is meant."""
+def test_a_gpu_is_not_the_only_one_if_another_is_offered_or_present():
     assert resolve(gpu(), units("a", 1), offers(16, UUID, "GPU-lost")).unresolved == {MEMORY: 1}
     assert resolve(NODE, units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
     assert resolve(mig_gpu([mig()]), units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
@@ -239,22 +233,21 @@ def test_a_gpu_is_not_the_only_one_where_another_is_offered_or_there():
 
 def test_units_count_as_slices_of_the_gpu_that_they_are_offered_with():
     """Held are those that annotations place there."""
-    found = node(indexed("0"))
-    counts = {key.uuid: each.slices for key, each in found.devices.items()}
+    holdings = node(indexed("0"))
+    counts = {key.uuid: each.slices for key, each in holdings.devices.items()}
     assert {uuid: [each[:3] for each in slices] for uuid, slices in counts.items()} == {
         UUID: [(MEMORY, 16, 0)],
         OTHER_UUID: [(MEMORY, 16, 3)],
     }
-    assert {each.sharing for each in found.devices.values()} == {"gpushare"}
+    assert {each.sharing for each in holdings.devices.values()} == {"gpushare"}
 
 
-def test_unlike_gpus_are_not_said_to_have_so_many_units():
-    """Each is offered with those of the first GPU."""
+def test_the_units_of_unlike_gpus_are_unknown():
     large = numbered(1, 0, memory=memory(0, 80 * GIB))
     identity = GpuIdentity(uuid=OTHER_UUID, index=1, minor=0, model="A100")
-    found = node(indexed("0"), gpus=[NODE[0], type(large)(identity=identity, memory=large.memory)])
-    assert [each.slices[0].offered for each in found.devices.values()] == [None, None]
-    assert only(found).memory_entitled == 3 * GIB
+    holdings = node(indexed("0"), gpus=[NODE[0], type(large)(identity=identity, memory=large.memory)])
+    assert [each.slices[0].offered for each in holdings.devices.values()] == [None, None]
+    assert only(holdings).memory_entitled == 3 * GIB
 
 
 @pytest.mark.parametrize(
@@ -271,14 +264,13 @@ def test_unlike_gpus_are_not_said_to_have_so_many_units():
     ],
     ids=["cut", "a list", "a number", "null", "deep", "deeper", "long number", "long"],
 )
-def test_an_allocation_that_is_no_object_is_objected_to(text: str):
-    """It costs its pod's place and nothing else."""
+def test_an_allocation_that_is_not_an_object_costs_only_its_pod(text: str):
     objections = Objections()
-    told = allocated({}) | {ALLOCATION: text}
-    known = pods(pod("a", told), pod("b", indexed("1")))
-    found = resolve(NODE, units("a", 2) + units("b", 1, OTHER_UUID), pods=known, objections=objections)
-    assert [each.holder.pod for each in found.holdings] == ["b"]
-    assert (found.unresolved, objections.counts) == ({MEMORY: 2}, {"gpushare_annotation": 1})
+    annotations = allocated({}) | {ALLOCATION: text}
+    known = pods(pod("a", annotations), pod("b", indexed("1")))
+    holdings = resolve(NODE, units("a", 2) + units("b", 1, OTHER_UUID), pods=known, objections=objections)
+    assert [each.holder.pod for each in holdings.holdings] == ["b"]
+    assert (holdings.unresolved, objections.counts) == ({MEMORY: 2}, {"gpushare_annotation": 1})
 
 
 @pytest.mark.parametrize(
@@ -296,10 +288,9 @@ def test_an_allocation_that_is_no_object_is_objected_to(text: str):
     ],
 )
 def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
-    """The other containers of the pod have their places."""
-    found = gpushare.parse_allocation(f'{{"0": {entry}, "1": {{"0": 4}}}}')
-    assert found.shares == {1: {0: 4}}
-    assert len(found.faults) == 1
+    parsed = gpushare.parse_allocation(f'{{"0": {entry}, "1": {{"0": 4}}}}')
+    assert parsed.shares == {1: {0: 4}}
+    assert len(parsed.faults) == 1
 
 
 @given(
@@ -309,8 +300,7 @@ def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
         lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
     ).map(json.dumps)
 )
-def test_whatever_an_annotation_says_the_node_is_told(text: str):
-    """Nothing raises; units are placed or unresolved."""
+def test_any_annotation_leaves_units_held_or_unresolved(text: str):
     keys = [
         ALLOCATION,
         "ALIYUN_COM_GPU_MEM_IDX",
@@ -320,15 +310,14 @@ def test_whatever_an_annotation_says_the_node_is_told(text: str):
     ]
     good = indexed("0") | allocated({"0": {"1": 3}})
     for key in keys:
-        found = node(good | {key: text})
-        assert sum(each.slices for each in found.holdings) + sum(found.unresolved.values()) > 0
-    found = node(dict.fromkeys(keys, text))
-    assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
+        holdings = node(good | {key: text})
+        assert sum(each.slices for each in holdings.holdings) + sum(holdings.unresolved.values()) > 0
+    holdings = node(dict.fromkeys(keys, text))
+    assert (holdings.holdings, holdings.unresolved) == ((), {MEMORY: 3})
 
 
 @pytest.mark.parametrize("device_id", [f"{UUID}-_-3", "some-other-spelling"])
-def test_units_of_nobody_knows_which_gpu_leave_no_gpu_without_holders(device_id: str):
-    """Without annotations every GPU that they could be of has holders that are not known."""
-    found = resolve([gpu(), numbered(1, 1)], held("a", device_id, resource="aliyun.com/gpu-mem"))
-    assert found.unresolved == {"aliyun.com/gpu-mem": 1}
-    assert {key.uuid for key in found.unplaced} == {UUID, OTHER_UUID}
+def test_unplaced_units_leave_the_holders_of_every_gpu_unknown(device_id: str):
+    holdings = resolve([gpu(), numbered(1, 1)], held("a", device_id, resource="aliyun.com/gpu-mem"))
+    assert holdings.unresolved == {"aliyun.com/gpu-mem": 1}
+    assert {key.uuid for key in holdings.unplaced} == {UUID, OTHER_UUID}

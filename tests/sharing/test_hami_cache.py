@@ -51,7 +51,6 @@ def put(tmp_path: Path, folder: str, data: bytes, name="5c1e.cache") -> Path:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_offsets_are_those_of_the_headers(layout):
-    """Every offset is where the structures of that revision of libvgpu have the field."""
     made = region(layout.name)
     slot = made.procs.size // 1024
     fields = made()
@@ -73,25 +72,23 @@ def test_offsets_are_those_of_the_headers(layout):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_layout_tells_limits_and_use(name):
-    """Use is added up over the processes; only the oldest layout does not tell compute."""
+def test_every_layout_has_limits_and_use(name):
     made = begun(name, [UUID], limits=[8 * GIB], cores=[30])
     sm = [] if name == "0a" else [[25], [10]]
     join(made, 4711, [2 * GIB], *sm[:1])
     join(made, 4712, [GIB], *sm[1:])
-    told = of(content(made))
+    decoded = of(content(made))
     compute = None if name == "0a" else 0.35
-    assert told.devices == (
+    assert decoded.devices == (
         DeviceUse(
             device=UUID, memory_limit=8 * GIB, compute_limit=0.3, memory_used=3 * GIB, compute_used=compute
         ),
     )
-    assert told.pids == (4711, 4712)
-    assert told.problems == ()
+    assert decoded.pids == (4711, 4712)
+    assert decoded.problems == ()
 
 
-def test_the_recipe_of_a_cache_written_by_offsets_is_read():
-    """A cache of 1.2 put together from its published offsets alone reads like one of the structures."""
+def test_a_cache_written_by_published_offsets_is_read():
     data = bytearray(2008953)
     struct.pack_into("<iII", data, 0, MAGIC, 1, 2)
     struct.pack_into("<Q", data, 56, 1)
@@ -120,55 +117,53 @@ def test_the_recipe_of_a_cache_written_by_offsets_is_read():
         pytest.param([GIB], [99], GIB, 0.99, id="nearly all is a limit"),
     ],
 )
-def test_no_limit_is_none(limits, cores, memory, compute):
-    """What the library takes for unlimited is no entitlement."""
+def test_a_limit_of_zero_is_no_entitlement(limits, cores, memory, compute):
+    """HAMi gives all that is free for 0 percent or 0 MiB."""
     device = of(content(begun("1.2", [UUID], limits, cores))).devices[0]
     assert (device.memory_limit, device.compute_limit) == (memory, compute)
 
 
-def test_limits_that_differ_are_not_told_apart():
-    """Limits stand in another order than devices: of several that differ none is anybody's."""
+def test_limits_that_differ_are_unknown():
     same = of(content(begun("1.2", [UUID, OTHER], [GIB, GIB], [30, 30]))).devices
     assert [(each.memory_limit, each.compute_limit) for each in same] == [(GIB, 0.3)] * 2
     mixed = of(content(begun("1.2", [UUID, OTHER], [GIB, 2 * GIB], [30, 60]))).devices
     assert [(each.memory_limit, each.compute_limit) for each in mixed] == [(None, None)] * 2
 
 
-def test_use_is_told_of_each_device():
-    """The second device of a container has its own use, of which the share may be an old one."""
+def test_each_device_has_its_own_use():
     made = begun("1.2", [UUID, OTHER])
     join(made, 5, [GIB, 3 * GIB], [10, 70])
-    told = {each.device: (each.memory_used, each.compute_used) for each in of(content(made)).devices}
-    assert told == {UUID: (GIB, 0.1), OTHER: (3 * GIB, None)}
+    by_holder = {
+        device.device: (device.memory_used, device.compute_used) for device in of(content(made)).devices
+    }
+    assert by_holder == {UUID: (GIB, 0.1), OTHER: (3 * GIB, None)}
 
 
 def test_free_slots_do_not_count():
-    """A slot whose status is 0 is nobody's, whatever its process left there; a suspended one counts."""
     made = begun("1.2", [UUID])
     join(made, 5, [GIB], [10], status=0)
     join(made, 6, [2 * GIB], [20], status=2)
-    told = of(content(made))
-    assert (told.devices[0].memory_used, told.devices[0].compute_used) == (2 * GIB, 0.2)
-    assert told.pids == (6,)
+    decoded = of(content(made))
+    assert (decoded.devices[0].memory_used, decoded.devices[0].compute_used) == (2 * GIB, 0.2)
+    assert decoded.pids == (6,)
 
 
-def test_nobody_uses_nothing():
-    """Without processes the use is known, and is nothing."""
-    told = of(content(begun("1.2", [UUID])))
-    assert (told.devices[0].memory_used, told.devices[0].compute_used, told.pids) == (0, 0.0, ())
+def test_without_processes_the_use_is_zero():
+    decoded = of(content(begun("1.2", [UUID])))
+    assert (decoded.devices[0].memory_used, decoded.devices[0].compute_used, decoded.pids) == (0, 0.0, ())
 
 
-def test_a_process_whose_host_pid_is_not_known_is_not_measured():
-    """The library measures by host pid: without one, a process on a device has an unknown load, not none."""
+def test_the_load_of_a_process_without_a_host_pid_is_unknown():
+    """The library measures by host pid."""
     made = begun("1.2", [UUID])
     join(made, 0, [GIB])
-    told = of(content(made))
-    assert [(each.memory_used, each.compute_used) for each in told.devices] == [(GIB, None)]
-    assert told.pids is None
+    decoded = of(content(made))
+    assert [(device.memory_used, device.compute_used) for device in decoded.devices] == [(GIB, None)]
+    assert decoded.pids is None
 
 
-def test_load_is_not_told_where_nobody_watches():
-    """The library's watcher runs only where a limit of compute is between 1 and 100."""
+def test_without_a_limit_of_compute_the_load_is_unknown():
+    """The library's watcher runs only with a limit between 1 and 100."""
     made = begun("1.2", [UUID], cores=[0])
     join(made, 5, [GIB], [10])
     assert of(content(made)).devices[0].compute_used is None
@@ -176,17 +171,15 @@ def test_load_is_not_told_where_nobody_watches():
 
 @pytest.mark.parametrize("name", ["1.1-shifted", "1.2"])
 def test_a_slot_whose_writer_died_makes_the_use_unknown(name):
-    """A counter that stays odd: the other processes' sum would be too little."""
     made = begun(name, [UUID])
     join(made, 5, [GIB], [10])
     join(made, 6, [GIB], [10]).seqlock = 7
-    told = of(content(made))
-    assert told.devices[0].memory_used is None
-    assert told.pids is None
+    decoded = of(content(made))
+    assert decoded.devices[0].memory_used is None
+    assert decoded.pids is None
 
 
 def test_a_slot_that_was_being_written_is_read_again():
-    """A writer that is done at the second look costs nothing."""
     made = begun("1.2", [UUID])
     slot = join(made, 5, [GIB], [10])
     slot.seqlock = 3
@@ -204,8 +197,7 @@ def test_a_slot_that_was_being_written_is_read_again():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_cache_that_nobody_has_begun_has_no_devices(name):
-    """The file is there before the first process has filled it: that is no problem."""
+def test_an_empty_cache_has_no_devices(name):
     assert of(bytes(SIZES[name])) == Content()
     assert of(b"") == Content()
     made = begun(name, [])
@@ -213,11 +205,10 @@ def test_a_cache_that_nobody_has_begun_has_no_devices(name):
 
 
 def test_a_device_without_a_name_yet_is_left_out():
-    """The count is written before the names."""
     made = begun("1.2", [UUID])
     made.num = 3
-    told = of(content(made))
-    assert ([each.device for each in told.devices], told.problems) == ([UUID], ())
+    decoded = of(content(made))
+    assert ([device.device for device in decoded.devices], decoded.problems) == ([UUID], ())
 
 
 def _with(data: bytes, at: int, code: str, *values: int) -> bytes:
@@ -243,30 +234,27 @@ WHOLE = content(begun("1.2", [UUID]))
         pytest.param(_with(content(begun("1.1-shifted")), 8, "<I", 2), "version 1.2", id="shifted as 1.2"),
     ],
 )
-def test_a_cache_of_no_known_layout_is_a_problem(data, text, tmp_path):
-    """It is said what is wrong; the caches beside it are read."""
+def test_a_cache_of_an_unknown_layout_costs_only_itself(data, text, tmp_path):
     bad = put(tmp_path, "containers/uid-1_main", data)
     put(tmp_path, "containers/uid-2_main", WHOLE)
-    found = read_hami(roots(tmp_path))
-    assert [(each.reason, each.about) for each in found.problems] == [("file", str(bad))]
-    assert text in found.problems[0].text
-    assert [each.pod_uid for each in found.containers] == ["uid-2"]
+    files = read_hami(roots(tmp_path))
+    assert [(each.reason, each.about) for each in files.problems] == [("file", str(bad))]
+    assert text in files.problems[0].text
+    assert [each.pod_uid for each in files.containers] == ["uid-2"]
 
 
 def test_absurd_numbers_are_not_known_and_cost_only_themselves():
-    """What no device can have is objected to, by device."""
     made = begun("1.2", [UUID, OTHER], limits=[1 << 60] * 2)
     join(made, 5, [(1 << 50) + 1, GIB], [101, 10])
-    told = of(content(made))
-    assert [(each.memory_limit, each.memory_used, each.compute_used) for each in told.devices] == [
+    decoded = of(content(made))
+    assert [(each.memory_limit, each.memory_used, each.compute_used) for each in decoded.devices] == [
         (None, None, None),
         (None, GIB, None),
     ]
-    assert len(told.problems) == 4
+    assert len(decoded.problems) == 4
 
 
 def test_counts_are_held_in_their_bounds():
-    """More devices or slots than the file has are not there; a negative count is none."""
     many = of(_with(WHOLE, 56, "<Q", (1 << 64) - 1))
     assert [each.device for each in many.devices] == [UUID]
     full = begun("1.2", [UUID])
@@ -276,12 +264,11 @@ def test_counts_are_held_in_their_bounds():
     assert of(content(full)).devices[0].memory_used == 0
 
 
-def test_a_name_that_is_none_is_a_problem():
-    """A container may write anything where the name of a device should be."""
+def test_an_invalid_device_name_is_a_problem():
     made = begun("1.2", ['GPU-a"\n', UUID])
-    told = of(content(made))
-    assert [each.device for each in told.devices] == [UUID]
-    assert len(told.problems) == 1
+    decoded = of(content(made))
+    assert [each.device for each in decoded.devices] == [UUID]
+    assert len(decoded.problems) == 1
 
 
 @settings(max_examples=150, deadline=None)
@@ -292,7 +279,6 @@ def test_a_name_that_is_none_is_a_problem():
     cut=st.sampled_from([None, 0, 11, 100, 2000]),
 )
 def test_any_bytes_are_read_or_refused(name, header, noise, cut):
-    """Whatever a file holds, what it says is sound or it is refused."""
     data = bytearray(content(begun(name, [UUID], [GIB])))
     data[12 : 12 + len(header)] = header
     for at, some in noise:
@@ -316,41 +302,38 @@ def test_any_bytes_are_read_or_refused(name, header, noise, cut):
 
 
 def test_folders_name_their_containers(tmp_path):
-    """The first underscore parts the pod's uid from the container; claims have folders of their own."""
     put(tmp_path, "containers/0f6e7d5c-1111_main_two", WHOLE)
     put(tmp_path, "containers/uid-3_gpu", WHOLE, name="uid-3_gpu.cache")
     put(tmp_path, "claims/77aa-bb", WHOLE)
     put(tmp_path, "containers/uid-4_empty", b"", name="libvgpu.so")
     put(tmp_path, "containers/nameless", WHOLE)
     (tmp_path / "containers/stray").write_bytes(WHOLE)
-    found = read_hami(roots(tmp_path))
-    assert [(each.pod_uid, each.container, each.claim_uid) for each in found.containers] == [
+    files = read_hami(roots(tmp_path))
+    assert [(each.pod_uid, each.container, each.claim_uid) for each in files.containers] == [
         ("0f6e7d5c-1111", "main_two", ""),
         ("uid-3", "gpu", ""),
         ("uid-4", "empty", ""),
         ("", "", "77aa-bb"),
     ]
-    assert found.problems == ()
+    assert files.problems == ()
 
 
 def test_without_hami_there_is_nothing(tmp_path):
     """On a node without HAMi nothing is found, and nothing is wrong."""
-    found = read_hami(roots(tmp_path / "nowhere"))
-    assert (found.containers, found.problems) == ((), ())
+    files = read_hami(roots(tmp_path / "nowhere"))
+    assert (files.containers, files.problems) == ((), ())
 
 
 def test_two_caches_of_one_container_are_a_problem(tmp_path):
-    """Which of them is in use cannot be said."""
     put(tmp_path, "containers/uid-1_main", WHOLE, name="a.cache")
     put(tmp_path, "containers/uid-1_main", WHOLE, name="b.cache")
-    found = read_hami(roots(tmp_path))
-    assert found.containers == ()
-    assert [each.text for each in found.problems] == ["has 2 caches instead of one"]
+    files = read_hami(roots(tmp_path))
+    assert files.containers == ()
+    assert [each.text for each in files.problems] == ["has 2 caches instead of one"]
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "dangling"])
-def test_what_a_container_puts_in_place_of_its_cache_is_not_followed(kind, tmp_path):
-    """A link, a pipe or a folder is a problem; nobody waits for it."""
+def test_only_a_regular_file_is_read_as_a_cache(kind, tmp_path):
     folder = tmp_path / "containers/uid-1_main"
     folder.mkdir(parents=True)
     secret = tmp_path / "secret"
@@ -362,13 +345,12 @@ def test_what_a_container_puts_in_place_of_its_cache_is_not_followed(kind, tmp_p
         "folder": place.mkdir,
         "dangling": lambda: place.symlink_to(tmp_path / "gone"),
     }[kind]()
-    found = read_hami(roots(tmp_path))
-    assert found.containers == ()
-    assert [each.about for each in found.problems] == [str(place)]
+    files = read_hami(roots(tmp_path))
+    assert files.containers == ()
+    assert [each.about for each in files.problems] == [str(place)]
 
 
-def test_a_name_of_any_bytes_can_be_told(tmp_path):
-    """A file whose name is no text is named in printable letters."""
+def test_a_file_name_of_any_bytes_is_printable(tmp_path):
     folder = tmp_path / "containers/uid-1_main"
     folder.mkdir(parents=True)
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.cache")).write_bytes(b"abc")

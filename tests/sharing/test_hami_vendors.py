@@ -193,48 +193,51 @@ def given_to(annotations, resources, **more):
     ],
 )
 def test_a_device_is_held_as_the_annotation_says(annotation, resources, device, memory, compute):
-    """Holder, device, memory in MiB and compute of every vendor; the device is shown as not ours."""
-    found = given_to(annotation, resources)
-    holding = only(found)
+    holdings = given_to(annotation, resources)
+    holding = only(holdings)
     sharing, vendor, uuid, model, index = device
     assert holding.holder == container("a")
     assert holding.device == DeviceKey(uuid)
     assert (holding.sharing, holding.slices, holding.meter) == (sharing, 1, None)
     assert holding.memory_entitled == (None if memory is None else memory * MIB)
     assert holding.compute_entitled == compute
-    assert found.unread == (GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor),)
-    assert found.devices[DeviceKey(uuid)].sharing == sharing
-    assert found.unresolved == {}
+    assert holdings.unread == (GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor),)
+    assert holdings.devices[DeviceKey(uuid)].sharing == sharing
+    assert holdings.unresolved == {}
 
 
 def test_amounts_of_memory_and_cores_are_not_counted_as_devices():
-    """Of a container with ids of memory and cores too, the devices alone are slices."""
-    found = given_to(
+    holdings = given_to(
         {"hami.io/cambricon-mlu-devices-allocated": "m-0,MLU,512,2:;"},
         {"cambricon.com/vmlu": 1, "cambricon.com/mlu.smlu.vmemory": 2, "cambricon.com/mlu.smlu.vcore": 2},
     )
-    assert (only(found).resource, only(found).slices, found.unresolved) == ("cambricon.com/vmlu", 1, {})
+    assert (only(holdings).resource, only(holdings).slices, holdings.unresolved) == (
+        "cambricon.com/vmlu",
+        1,
+        {},
+    )
 
 
-def test_containers_and_devices_are_told_apart():
-    """Two containers, one with two devices, with and without an init container before them."""
+def test_containers_and_devices_are_distinguished():
     text = ";d-0,DCU,100,10:d-1,DCU,200,20:;d-1,DCU,300,30:;"
     for init, annotation in ((("setup",), text), ((), text[1:])):
         one = pod("a", {"hami.io/dcu-devices-allocated": annotation}, containers=("x", "y"), init=init)
         ids = [(container("a", "x"), "x-1"), (container("a", "x"), "x-2"), (container("a", "y"), "y-1")]
         allocated = [Allocation(holder, "hygon.com/dcunum", each) for holder, each in ids]
-        found = resolve([], allocated, pods=pods(one))
-        told = {(each.holder.container, each.device.uuid): each.memory_entitled for each in found.holdings}
-        assert told == {("x", "d-0"): 100 * MIB, ("x", "d-1"): 200 * MIB, ("y", "d-1"): 300 * MIB}
-        assert {count.allocated for count in found.devices[DeviceKey("d-1")].slices} == {2}
+        holdings = resolve([], allocated, pods=pods(one))
+        by_holder = {
+            (holding.holder.container, holding.device.uuid): holding.memory_entitled
+            for holding in holdings.holdings
+        }
+        assert by_holder == {("x", "d-0"): 100 * MIB, ("x", "d-1"): 200 * MIB, ("y", "d-1"): 300 * MIB}
+        assert {count.allocated for count in holdings.devices[DeviceKey("d-1")].slices} == {2}
 
 
 def test_a_device_twice_is_one_holding():
-    """What a container has twice of one device is added up."""
-    found = given_to(
+    holdings = given_to(
         {"hami.io/dcu-devices-allocated": "d-0,DCU,100,10:d-0,DCU,200,20:;"}, {"hygon.com/dcunum": 2}
     )
-    holding = only(found)
+    holding = only(holdings)
     assert (holding.slices, holding.memory_entitled) == (2, 300 * MIB)
     assert holding.compute_entitled == pytest.approx(0.3)
 
@@ -263,14 +266,14 @@ def test_without_annotation_ids_of_hami_are_unresolved_and_others_passed_over():
 def test_cores_of_neuron_are_bits(mask, offered, compute):
     """The number is a mask; how many cores a device has is what is offered of both (awsneuron/device.go)."""
     counts = zip(("neuron", "neuroncore"), offered, strict=True)
-    found = given_to(
+    holdings = given_to(
         {"hami.io/aws-neuron-devices-allocated": f"n-AWSNeuron-1,AWSNeuron,0,{mask}:;"},
         {"aws.amazon.com/neuroncore": 1},
         offered=[
             OfferedDevice(f"aws.amazon.com/{name}", str(n)) for name, count in counts for n in range(count)
         ],
     )
-    assert (only(found).compute_entitled, only(found).memory_entitled) == (compute, None)
+    assert (only(holdings).compute_entitled, only(holdings).memory_entitled) == (compute, None)
 
 
 @pytest.mark.parametrize(
@@ -296,9 +299,9 @@ def test_cores_of_neuron_are_bits(mask, offered, compute):
         ),
     ],
 )
-def test_each_kind_of_a_maker_is_whose_who_asked_for_it(texts, resources, maker):
+def test_each_kind_of_a_vendor_belongs_to_the_container_with_its_request(texts, resources, maker):
     """HAMi 2.7 to 2.9 shifts the first kind when a container asks for another (pkg/scheduler/score.go)."""
-    told = pod(
+    annotated = pod(
         "a",
         {texts[0]: ";n-x-0,X,65536,100:;", texts[1]: ";n-y-0,Y,1024,10:;"},
         containers=("one", "two"),
@@ -308,25 +311,25 @@ def test_each_kind_of_a_maker_is_whose_who_asked_for_it(texts, resources, maker)
         Allocation(container("a", name), resource, "x")
         for name, resource in zip(("one", "two"), resources, strict=True)
     ]
-    found = resolve([], allocated, pods=pods(told))
-    assert {each.holder.container: each.device.uuid for each in found.holdings} == {
+    holdings = resolve([], allocated, pods=pods(annotated))
+    assert {holding.holder.container: holding.device.uuid for holding in holdings.holdings} == {
         "one": "n-x-0",
         "two": "n-y-0",
     }
-    assert {each.vendor for each in found.unread} == {maker}
-    assert found.unresolved == {}
+    assert {identity.vendor for identity in holdings.unread} == {maker}
+    assert holdings.unresolved == {}
 
 
 def test_whole_devices_of_neuron_are_whole_however_many_cores_they_have():
     """Of one device with eight cores HAMi's mask has two bits (awsneuron/device.go, addCoreUsage)."""
-    found = given_to(
+    holdings = given_to(
         {"hami.io/aws-neuron-devices-allocated": "n-AWSNeuron-0,AWSNeuron,0,3:;"},
         {"aws.amazon.com/neuron": 1},
         offered=[OfferedDevice("aws.amazon.com/neuron", "0")]
         + [OfferedDevice("aws.amazon.com/neuroncore", str(n)) for n in range(8)],
     )
-    assert only(found).compute_entitled == 1.0
-    assert found.devices[only(found).device].exclusive
+    assert only(holdings).compute_entitled == 1.0
+    assert holdings.devices[only(holdings).device].exclusive
 
 
 @pytest.mark.parametrize(
@@ -354,7 +357,7 @@ def test_whole_devices_of_neuron_are_whole_however_many_cores_they_have():
 )
 def test_ids_that_count_parts_of_a_device_are_its_slices(annotation, resources, slices):
     """What is allocated of a resource is as many as the kubelet gave out."""
-    assert [each.slices for each in given_to(annotation, resources).holdings] == slices
+    assert [holding.slices for holding in given_to(annotation, resources).holdings] == slices
 
 
 @pytest.mark.parametrize(
@@ -371,18 +374,16 @@ def test_ids_that_count_parts_of_a_device_are_its_slices(annotation, resources, 
         pytest.param(None, 0, None, id="online, examples/metax/sgpu/online.yaml"),
     ],
 )
-def test_the_policy_of_metax_says_whether_compute_is_limited(policy, cores, compute):
-    """The scheduler counts the share of each pod, which best-effort does not enforce."""
-    found = given_to(
+def test_the_policy_of_metax_decides_whether_compute_is_limited(policy, cores, compute):
+    holdings = given_to(
         {"hami.io/metax-sgpu-devices-allocated": f"GPU-123,Metax-SGPU,4096,{cores}:;"}
         | ({} if policy is None else {"metax-tech.com/sgpu-qos-policy": policy}),
         {"metax-tech.com/sgpu": 1},
     )
-    assert (only(found).compute_entitled, only(found).memory_entitled) == (compute, 4 * GIB)
+    assert (only(holdings).compute_entitled, only(holdings).memory_entitled) == (compute, 4 * GIB)
 
 
 def test_hamis_own_resources_without_pods_make_it_blind():
-    """Doctor then says what is not known."""
     allocated = [
         Allocation(container("a"), resource, "x")
         for resource in (
@@ -397,11 +398,11 @@ def test_hamis_own_resources_without_pods_make_it_blind():
 
 def test_the_last_device_of_neuron_needs_no_colon():
     """As Project-HAMi/HAMi pkg/device/awsneuron/device_test.go has it."""
-    found = given_to(
+    holdings = given_to(
         {"hami.io/aws-neuron-devices-allocated": "test1,AWSNeuron,0,2:test2,AWSNeuron,0,3;"},
         {"aws.amazon.com/neuron": 2},
     )
-    assert [each.device.uuid for each in found.holdings] == ["test1", "test2"]
+    assert [each.device.uuid for each in holdings.holdings] == ["test1", "test2"]
 
 
 def amd(address="00000000:19:00.0", uuid=AMD):
@@ -414,12 +415,12 @@ def on_amd(name, *ids, listed=None, gpus=(), offered=(), cores=76):
     """Resolve a node whose pod has one GPU by HAMi's annotation; ``listed`` is what the plugin noted."""
     registered_devices = [{"id": name, "index": 0, "count": 10, "devcore": 304} | (listed or {})]
     node = NodeObject(annotations={"hami.io/node-amd-register": json.dumps(registered_devices)})
-    told = {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X VF,16384,{cores}:;"}
+    by_holder = {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X VF,16384,{cores}:;"}
     return resolve(
         list(gpus) or [amd()],
         [Allocation(container("a"), "amd.com/gpu", each) for each in ids],
         [OfferedDevice("amd.com/gpu", each) for each in (*ids, *offered)],
-        pods=pods(pod("a", told)),
+        pods=pods(pod("a", by_holder)),
         node=None if listed is None else node,
     )
 
@@ -438,47 +439,45 @@ OTHER_SLICE = "0000:43:00.0#1"
         pytest.param("anything", {}, [], 0.25, id="the only one of the plugin"),
     ],
 )
-def test_a_gpu_of_amds_is_found(name, listed, offered, compute):
+def test_an_amd_gpu_is_found_by_its_names(name, listed, offered, compute):
     """Its compute units count against those that the plugin noted (docs/develop/amd-vgpu.md)."""
-    found = on_amd(name, "0000:19:00.0#7", listed=listed, offered=offered)
-    holding = only(found)
+    holdings = on_amd(name, "0000:19:00.0#7", listed=listed, offered=offered)
+    holding = only(holdings)
     assert (holding.device.uuid, holding.sharing, holding.isolation) == (AMD, "hami-amd", "soft")
     assert (holding.memory_entitled, holding.compute_entitled) == (16 * GIB, compute)
-    assert (holding.slices, found.unread, found.unresolved) == (1, (), {})
-    assert found.devices[DeviceKey(AMD)].slices == (SliceCount("amd.com/gpu", 1, 1),)
+    assert (holding.slices, holdings.unread, holdings.unresolved) == (1, (), {})
+    assert holdings.devices[DeviceKey(AMD)].slices == (SliceCount("amd.com/gpu", 1, 1),)
 
 
 def test_the_annotation_counts_not_the_address_in_the_id():
     """The kubelet chooses ids, the scheduler GPUs; the plugin follows the scheduler."""
     other = amd("00000000:43:00.0", "GPU-00000000000000aa")
-    found = on_amd(SMI, OTHER_SLICE, gpus=[amd(), other], offered=["0000:19:00.0#0"])
-    assert only(found).device.uuid == AMD
+    holdings = on_amd(SMI, OTHER_SLICE, gpus=[amd(), other], offered=["0000:19:00.0#0"])
+    assert only(holdings).device.uuid == AMD
 
 
-def test_a_gpu_of_amds_that_is_not_here_is_unresolved():
-    """We have a driver for it: it should be here."""
+def test_an_amd_gpu_that_is_not_here_is_unresolved():
     for name in ("x", "8eff74b5-0000-1000-801b-000000000000"):
-        found = on_amd(name, "0000:19:00.0#0", offered=[OTHER_SLICE])
-        assert (found.holdings, found.unresolved) == ((), {"amd.com/gpu": 1})
+        holdings = on_amd(name, "0000:19:00.0#0", offered=[OTHER_SLICE])
+        assert (holdings.holdings, holdings.unresolved) == ((), {"amd.com/gpu": 1})
     assert on_amd(UUID, "0000:19:00.0#0", gpus=[gpu(), amd()]).unresolved == {"amd.com/gpu": 1}
 
 
 def test_without_pods_hami_on_amd_is_blind():
-    """A slice is offered with a GPU, which its holder need not have."""
-    found = resolve([amd()], [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0#3")])
-    assert (found.holdings, found.unresolved) == ((), {"amd.com/gpu": 1})
-    assert found.blind.keys() == {"hami-amd"}
+    holdings = resolve([amd()], [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0#3")])
+    assert (holdings.holdings, holdings.unresolved) == ((), {"amd.com/gpu": 1})
+    assert holdings.blind.keys() == {"hami-amd"}
 
 
-def test_amds_own_plugin_gives_out_whole_gpus_whatever_hami_notes():
+def test_a_whole_gpu_of_amds_plugin_outweighs_the_annotation():
     """HAMi before 2.10 noted a node's name and the memory of another model (pkg/device/amd/device.go)."""
-    found = resolve(
+    holdings = resolve(
         [amd()],
         [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0")],
         pods=pods(pod("a", {"hami.io/amd-devices-allocated": "node-AMD-0,AMD,192000,0:;"})),
     )
-    assert (only(found).sharing, only(found).compute_entitled) == ("exclusive", 1.0)
-    assert only(found).memory_entitled == amd().memory.total
+    assert (only(holdings).sharing, only(holdings).compute_entitled) == ("exclusive", 1.0)
+    assert only(holdings).memory_entitled == amd().memory.total
 
 
 def ascend(told, *, mode=None, node_mode=None, listed=None, registered_cores=30, **facts):
@@ -508,14 +507,14 @@ def ascend(told, *, mode=None, node_mode=None, listed=None, registered_cores=30,
     ],
 )
 def test_npus_are_divided_by_the_driver_or_by_a_library(mode, template, cores, compute, kept_apart):
-    """A template says how many AI cores of those that the node registered; the library counts percent."""
+    """A template has AI cores out of those that the node registered; the library counts percent."""
     listed = [{"UUID": NPU, "memory": 8738} | ({} if template is None else {"temp": template})]
-    found = ascend(f"{NPU},Ascend910A,8738,{cores}:;", mode=mode, listed=listed)
-    holding = only(found)
+    holdings = ascend(f"{NPU},Ascend910A,8738,{cores}:;", mode=mode, listed=listed)
+    holding = only(holdings)
     assert holding.compute_entitled == compute
-    assert (holding.isolation, found.devices[holding.device].exclusive) == kept_apart
+    assert (holding.isolation, holdings.devices[holding.device].exclusive) == kept_apart
     assert holding.memory_entitled == 8738 * MIB
-    assert found.unread[0].index == 5
+    assert holdings.unread[0].index == 5
 
 
 def shmem(*names, used=3 * GIB):
@@ -542,10 +541,10 @@ def shmem(*names, used=3 * GIB):
     ],
 )
 @pytest.mark.parametrize("template", ["", "vir05_1c_16g"])
-def test_of_a_pod_without_a_mode_the_librarys_folder_tells(mode, node_mode, folder, isolation, template):
+def test_without_a_mode_the_librarys_folder_decides(mode, node_mode, folder, isolation, template):
     """The scheduler names a template in any case; what it is of, a node of the library does not register."""
     soft_node = node_mode == "true"
-    found = ascend(
+    holdings = ascend(
         f"{NPU},Ascend910A,16384,0:;",
         mode=mode,
         node_mode=node_mode,
@@ -553,42 +552,40 @@ def test_of_a_pod_without_a_mode_the_librarys_folder_tells(mode, node_mode, fold
         registered_cores=100 if soft_node else 20,
         files=shmem("main") if folder else {"hami-ascend": SystemFiles()},
     )
-    holding, hard = only(found), isolation == "hard"
+    holding, hard = only(holdings), isolation == "hard"
     share = 1.0 if not template else None if soft_node else 0.25
     assert holding.isolation == isolation
     assert holding.compute_entitled == (share if hard else None)
-    assert found.devices[holding.device].exclusive == (hard and not template)
+    assert holdings.devices[holding.device].exclusive == (hard and not template)
     assert (holding.meter and holding.meter.memory) == (3 * GIB if folder and isolation == "soft" else None)
-    assert (holding.memory_entitled, found.unread[0].index) == (16384 * MIB, 5)
+    assert (holding.memory_entitled, holdings.unread[0].index) == (16384 * MIB, 5)
 
 
 @pytest.mark.parametrize(
     ("folder", "isolation"), [(True, "soft"), (False, "")], ids=["of the other pod", "of none"]
 )
-def test_an_npu_is_as_little_kept_apart_as_its_least_kept_holder(folder, isolation):
-    """One pod is limited by a template, of the other it is not known, or the library limits it."""
-    told = {TOLD: f"{NPU},Ascend910A,16384,0:;", ASCEND: json.dumps([{"UUID": NPU}])}
-    found = resolve(
+def test_an_npu_is_isolated_like_its_least_isolated_holder(folder, isolation):
+    by_holder = {TOLD: f"{NPU},Ascend910A,16384,0:;", ASCEND: json.dumps([{"UUID": NPU}])}
+    holdings = resolve(
         [],
         held("a", **{ASCEND: 1}) + held("b", **{ASCEND: 1}),
-        pods=pods(pod("b", told | {"huawei.com/vnpu-mode": "template"}), pod("a", told)),
+        pods=pods(pod("b", by_holder | {"huawei.com/vnpu-mode": "template"}), pod("a", by_holder)),
         node=NodeObject(annotations={"hami-vnpu-core": "true"}),
         files=shmem("main") if folder else {},
     )
-    assert {each.isolation for each in found.holdings} == {isolation}
+    assert {each.isolation for each in holdings.holdings} == {isolation}
 
 
 @pytest.mark.parametrize("listed", ["{", "[1]", "{}", "[" * 100_000, "x" * 70_000])
 def test_a_bad_list_of_templates_costs_compute_alone(listed):
-    """The memory stands elsewhere."""
     objections = Objections()
-    found = ascend(f"{NPU},Ascend910A,8738,0:;", listed=listed, objections=objections)
-    assert (only(found).memory_entitled, only(found).compute_entitled) == (8738 * MIB, None)
+    holdings = ascend(f"{NPU},Ascend910A,8738,0:;", listed=listed, objections=objections)
+    assert (only(holdings).memory_entitled, only(holdings).compute_entitled) == (8738 * MIB, None)
     assert objections.counts == {"hami_ascend_annotation": 1}
 
 
-def test_the_librarys_note_is_the_meter_of_a_container_with_one_npu():
-    """Of several NPUs it does not say which has what; under the driver's division there is no library."""
+def test_the_librarys_file_meters_a_container_with_one_npu():
+    """The file does not divide between several NPUs."""
     use = DeviceUse(device="", memory_limit=8 * GIB, memory_used=3 * GIB)
     file = ContainerFile(pod_uid="uid-a", container="main", devices=(use,))
     files = {"hami-ascend": SystemFiles(containers=(file,))}
@@ -607,23 +604,22 @@ def test_the_librarys_note_is_the_meter_of_a_container_with_one_npu():
     [((), ("sidecar", "main"), "sidecar"), (("setup",), ("main",), "setup")],
     ids=["a sidecar", "an init container"],
 )
-def test_the_librarys_note_may_have_the_name_of_another_container(init, containers, place):
-    """Volcano has segments for who asks, and the plugin counts all containers, init containers first."""
-    told = pod(
+def test_the_librarys_file_may_have_the_name_of_another_container(init, containers, place):
+    """Volcano's segments skip containers without requests; the plugin counts all, init containers first."""
+    annotated = pod(
         "a",
         {TOLD: f"{NPU},Ascend910A,8192,30:;", "huawei.com/vnpu-mode": "hami-core"},
         init=init,
         containers=containers,
         limits={"main": {ASCEND: 1}},
     )
-    found = resolve([], held("a", **{ASCEND: 1}), pods=pods(told), files=shmem(place))
-    assert only(found).holder == container("a")
-    assert only(found).meter.memory == 3 * GIB
+    holdings = resolve([], held("a", **{ASCEND: 1}), pods=pods(annotated), files=shmem(place))
+    assert only(holdings).holder == container("a")
+    assert only(holdings).meter.memory == 3 * GIB
 
 
-def test_no_container_takes_the_note_of_the_next():
-    """A folder of one that asks for nothing says that every note is the next one's, before it has a file."""
-    told = pod(
+def test_a_container_does_not_take_the_file_of_the_next():
+    annotated = pod(
         "a",
         {
             TOLD: f"{NPU},Ascend910A,8192,30:;{NPU},Ascend910A,8192,30:;",
@@ -636,25 +632,23 @@ def test_no_container_takes_the_note_of_the_next():
     empty = ContainerFile(pod_uid="uid-a", container="setup")
     files = {"hami-ascend": SystemFiles(containers=(empty, *shmem("main")["hami-ascend"].containers))}
     allocated = [Allocation(container("a", name), ASCEND, f"x-{name}") for name in ("main", "side")]
-    found = resolve([], allocated, pods=pods(told), files=files)
-    meters = {each.holder.container: each.meter and each.meter.memory for each in found.holdings}
+    holdings = resolve([], allocated, pods=pods(annotated), files=files)
+    meters = {each.holder.container: each.meter and each.meter.memory for each in holdings.holdings}
     assert meters == {"main": None, "side": 3 * GIB}
 
 
 def test_npus_are_offered_in_slices():
-    """An id is the NPU's and a number; Huawei's own ids mean nothing here."""
     offered = [OfferedDevice(ASCEND, f"{NPU}-{number}") for number in range(4)]
     offered += [OfferedDevice(ASCEND, "Ascend910-3")]
-    found = ascend(f"{NPU},Ascend910A,8192,0:;", offered=offered)
-    assert [(each.offered, each.allocated) for each in found.devices[DeviceKey(NPU)].slices] == [(4, 1)]
+    holdings = ascend(f"{NPU},Ascend910A,8192,0:;", offered=offered)
+    assert [(each.offered, each.allocated) for each in holdings.devices[DeviceKey(NPU)].slices] == [(4, 1)]
     assert resolve([], [Allocation(container("a"), ASCEND, "Ascend910-3")]).unresolved == {}
 
 
-def test_without_pods_npus_are_held_by_nobody_known():
-    """HAMi is blind then, and says so; the ids are unresolved."""
-    found = resolve([], [Allocation(container("a"), ASCEND, f"{NPU}-2")])
-    assert (found.holdings, found.unresolved) == ((), {ASCEND: 1})
-    assert found.blind == {"hami-ascend": HamiAscend.blind_without_pods}
+def test_without_pods_the_holders_of_npus_are_unknown():
+    holdings = resolve([], [Allocation(container("a"), ASCEND, f"{NPU}-2")])
+    assert (holdings.holdings, holdings.unresolved) == ((), {ASCEND: 1})
+    assert holdings.blind == {"hami-ascend": HamiAscend.blind_without_pods}
 
 
 @pytest.mark.parametrize(
@@ -690,16 +684,14 @@ def test_without_pods_npus_are_held_by_nobody_known():
         pytest.param('{"a": 1}', {}, id="no list"),
     ],
 )
-def test_what_nodes_register_is_read(text, devices):
-    """Both forms of the list; what is wrong in it is not known."""
+def test_the_register_of_a_node_is_read(text, devices):
     key = HamiAscend.registers
     node = NodeObject(annotations={"hami.io/node-register-Ascend910A": text, "other": '[{"id":"b"}]'})
     assert registered(node, key) == devices
     assert registered(None, key) == {}
 
 
-def test_no_resource_is_of_two_vendors():
-    """An id is asked of one of them alone, and none has the resources of NVIDIA."""
+def test_no_resource_belongs_to_two_vendors():
     resources = [
         *(
             "huawei.com/Ascend910B4-1",

@@ -46,7 +46,6 @@ def shared(*found, gpus=None, allocated=None, offered=None, **facts):
 
 
 def test_a_fraction_is_a_part_of_memory_and_compute():
-    """The pod of the group has its part of the reserved GPU, and nothing keeps it from more."""
     holdings = shared(fraction("a"))
     assert only(holdings) == Holding(
         holder=container("a"),
@@ -62,8 +61,7 @@ def test_a_fraction_is_a_part_of_memory_and_compute():
     assert holdings.blind == {}
 
 
-def test_into_how_many_fractions_a_gpu_is_cut_nobody_says():
-    """A reserved GPU has as many slices as there are fractions, and no number of those that are left."""
+def test_the_number_of_fractions_of_a_gpu_is_unknown():
     holdings = shared(fraction("a"), fraction("b", {"gpu-fraction": "0.25"}))
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
     assert not holdings.devices[KEY].exclusive
@@ -72,18 +70,17 @@ def test_into_how_many_fractions_a_gpu_is_cut_nobody_says():
 def test_mebibytes_are_counted_as_a_part_of_the_memory():
     """NVIDIA/KAI-Scheduler pkg/podgroupcontroller/controllers/resources/fraction_test.go: 2000 of 4000."""
     small = gpu(memory=replace(gpu().memory, total=4000 * MIB))
-    found = only(shared(fraction("a", {"gpu-memory": "2000"}), gpus=small))
-    assert (found.memory_entitled, found.compute_entitled) == (2000 * MIB, 0.5)
+    holding = only(shared(fraction("a", {"gpu-memory": "2000"}), gpus=small))
+    assert (holding.memory_entitled, holding.compute_entitled) == (2000 * MIB, 0.5)
 
 
-def test_a_fraction_counts_where_memory_is_asked_for_too():
+def test_a_fraction_outweighs_memory():
     """Like the scheduler, which reads the fraction last."""
-    found = only(shared(fraction("a", {"gpu-fraction": "0.25", "gpu-memory": "2000"})))
-    assert (found.memory_entitled, found.compute_entitled) == (4 * GIB, 0.25)
+    holding = only(shared(fraction("a", {"gpu-fraction": "0.25", "gpu-memory": "2000"})))
+    assert (holding.memory_entitled, holding.compute_entitled) == (4 * GIB, 0.25)
 
 
-def test_without_the_size_of_the_memory_only_what_is_said_is_known():
-    """A fraction is then no number of bytes, and MiB are no part of the GPU."""
+def test_without_the_size_of_the_memory_nothing_is_converted():
     by_part = only(shared(fraction("a"), gpus=gpu(memory=None)))
     by_memory = only(shared(fraction("a", {"gpu-memory": "1000"}), gpus=gpu(memory=None)))
     assert (by_part.memory_entitled, by_part.compute_entitled) == (None, 0.5)
@@ -91,9 +88,8 @@ def test_without_the_size_of_the_memory_only_what_is_said_is_known():
 
 
 def test_more_than_the_gpu_has_is_shown():
-    """Nothing is capped where fractions add up to more than one."""
     holdings = shared(fraction("a", {"gpu-fraction": "0.8"}), fraction("b", {"gpu-fraction": "0.8"}))
-    assert sum(each.compute_entitled for each in holdings.holdings) == pytest.approx(1.6)
+    assert sum(holding.compute_entitled for holding in holdings.holdings) == pytest.approx(1.6)
 
 
 def test_the_annotation_names_the_container():
@@ -106,8 +102,7 @@ def test_the_annotation_names_the_container():
     assert only(shared(fraction("a", **two))).holder.container == "proxy"
 
 
-def test_a_container_that_is_not_there_is_objected_to():
-    """The first one counts then."""
+def test_a_missing_container_is_objected_to():
     objections = Objections()
     asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "nobody"}
     assert only(shared(fraction("a", asked), objections=objections)).holder == container("a")
@@ -115,7 +110,7 @@ def test_a_container_that_is_not_there_is_objected_to():
 
 
 def test_a_fraction_of_several_gpus():
-    """A label for each group: pkg/binder/binding/resourcereservation/resource_reservation_test.go."""
+    """pkg/binder/binding/resourcereservation/resource_reservation_test.go: a label for each group."""
     labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
     both = pod("a", {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, labels=labels)
     second = reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME)
@@ -129,13 +124,13 @@ def test_a_fraction_of_several_gpus():
         objections=objections,
     )
     assert where(holdings) == {"a": [KEY, OTHER]}
-    assert {each.compute_entitled for each in holdings.holdings} == {0.5}
+    assert {holding.compute_entitled for holding in holdings.holdings} == {0.5}
     assert not objections.counts
 
 
 @pytest.mark.parametrize("told", ["a3", "3", "-1", "0", "9" * 5000])
-def test_a_number_of_devices_that_is_not_that_of_the_groups_is_objected_to(told):
-    """pkg/nodescaleadjuster: "a3" must fail. The groups say what is held all the same."""
+def test_a_number_of_devices_that_contradicts_the_groups_is_objected_to(told):
+    """pkg/nodescaleadjuster: "a3" must fail."""
     objections = Objections()
     asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": told}
     assert where(shared(fraction("a", asked), objections=objections)) == {"a": [KEY]}
@@ -152,8 +147,7 @@ def test_a_number_of_devices_that_is_not_that_of_the_groups_is_objected_to(told)
         ({"gpu-memory": "1000"}, 1000 * MIB, None),  # the same
     ],
 )
-def test_what_is_asked_for_is_read(annotations, memory, part):
-    """As the scheduler reads it."""
+def test_requests_are_read(annotations, memory, part):
     for name, text in annotations.items():
         value = read_fraction(text) if name == "gpu-fraction" else mebibytes(text)
         assert value == (memory if part is None else pytest.approx(part))
@@ -183,11 +177,13 @@ def test_what_is_asked_for_is_read(annotations, memory, part):
         {"gpu-memory": "-5"},
     ],
 )
-def test_what_cannot_be_read_is_objected_to(annotations):
-    """The pod holds a part of the GPU; how much, is not known. Its neighbour is told."""
+def test_malformed_requests_are_objected_to(annotations):
     objections = Objections()
     holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    entitled = {each.holder.pod: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
+    entitled = {
+        holding.holder.pod: (holding.memory_entitled, holding.compute_entitled)
+        for holding in holdings.holdings
+    }
     assert entitled == {"a": (None, None), "b": (8 * GIB, 0.5)}
     assert objections.counts == {"kai_annotation": 1}
 
@@ -207,11 +203,10 @@ def test_what_cannot_be_read_is_objected_to(annotations):
         ({PORTION: "0.25", "gpu-fraction": "0.5"}, 8 * GIB, 0.5),
     ],
 )
-def test_what_a_container_asks_for_is_read(annotations, memory, part):
-    """NvFractions: the request, else the limit; compute follows memory where it is not told."""
+def test_requests_of_containers_are_read(annotations, memory, part):
     objections = Objections()
-    found = only(shared(fraction("a", annotations), objections=objections))
-    assert (found.memory_entitled, found.compute_entitled) == (memory, part)
+    holding = only(shared(fraction("a", annotations), objections=objections))
+    assert (holding.memory_entitled, holding.compute_entitled) == (memory, part)
     assert not objections.counts
 
 
@@ -223,16 +218,15 @@ def test_what_a_container_asks_for_is_read(annotations, memory, part):
         {"kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},  # gpu_fractions.go
     ],
 )
-def test_how_compute_is_shared_and_a_limit_above_the_request_change_no_share(annotations):
-    """What a container is entitled to is its request; these keys ask for no GPU by themselves."""
+def test_keys_that_request_nothing_do_not_matter(annotations):
     objections = Objections()
-    found = only(shared(fraction("a", {REQUEST: "4Gi", DEVICES: CDI} | annotations), objections=objections))
-    assert (found.memory_entitled, found.compute_entitled, found.isolation) == (4 * GIB, 0.25, "soft")
+    holding = only(shared(fraction("a", {REQUEST: "4Gi", DEVICES: CDI} | annotations), objections=objections))
+    assert (holding.memory_entitled, holding.compute_entitled, holding.isolation) == (4 * GIB, 0.25, "soft")
     assert not objections.counts
 
 
 def test_a_reservation_may_be_named_by_a_hash():
-    """resource_reservation.go: since 0.16 the name is made of node and group, and holds neither."""
+    """resource_reservation.go since 0.16: made of node and group."""
     name = "gpu-reservation-9b5f1c0d2e3a4b67"
     found = [fraction("a"), reservation(name=name)]
     holdings = resolve(gpu(), reserved(name=name), whole(), pods=pods(*found))
@@ -241,7 +235,6 @@ def test_a_reservation_may_be_named_by_a_hash():
 
 
 def test_the_key_names_the_container():
-    """docs/gpu-sharing: it need not be the first, nor be named by gpu-fraction-container-name."""
     for name, more in {
         "gpu-workload": {"containers": ("proxy", "gpu-workload")},
         "setup": {"init": ("setup",)},
@@ -262,15 +255,14 @@ def test_the_key_names_the_container():
         ({"gpu-fraction": "0.5"}, "none"),
     ],
 )
-def test_a_limit_of_memory_is_enforced_where_the_binder_says_for_which_gpus(annotations, isolation):
-    """It does so in the mode NvFractions only; whoever makes a pod may ask in that form in any mode."""
+def test_a_limit_of_memory_is_enforced_if_the_binder_names_the_gpus(annotations, isolation):
+    """It does so in the mode NvFractions only; any pod may have the request."""
     holdings = shared(fraction("a", annotations))
     assert (only(holdings).sharing, only(holdings).isolation) == ("kai", isolation)
     assert (holdings.devices[KEY].sharing, holdings.devices[KEY].isolation) == ("kai", isolation)
 
 
-def test_beside_a_fraction_without_a_limit_a_gpu_is_not_isolated():
-    """Each holder has its own word for it, and all of them count once."""
+def test_a_gpu_with_an_unlimited_fraction_is_not_isolated():
     limited = fraction("a", {REQUEST: "8Gi", DEVICES: UUID})
     holdings = shared(limited, fraction("b", {"gpu-fraction": "0.25"}))
     assert {each.holder.pod: each.isolation for each in holdings.holdings} == {"a": "soft", "b": "none"}
@@ -289,13 +281,12 @@ def test_the_library_of_hami_limits_and_meters_its_containers():
     use = DeviceUse(device=UUID[:40], memory_limit=4000 * MIB, memory_used=GIB)
     found = [fraction(name, {"gpu-memory": "4000"}) for name in ("a", "b")]
     holdings = shared(*found, files=cached(use))
-    told = {each.holder.pod: (each.isolation, each.meter) for each in holdings.holdings}
-    assert told == {"a": ("soft", Meter(source="hami", memory=GIB, compute=None)), "b": ("none", None)}
+    by_holder = {each.holder.pod: (each.isolation, each.meter) for each in holdings.holdings}
+    assert by_holder == {"a": ("soft", Meter(source="hami", memory=GIB, compute=None)), "b": ("none", None)}
     assert {each.memory_entitled for each in holdings.holdings} == {4000 * MIB}
 
 
 def test_the_cache_is_that_of_the_container_with_the_fraction():
-    """Which need not be the first."""
     asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "gpu-workload"}
     two = fraction("a", asked, containers=("proxy", "gpu-workload"))
     use = DeviceUse(device=UUID, memory_limit=8 * GIB, memory_used=GIB)
@@ -304,10 +295,10 @@ def test_the_cache_is_that_of_the_container_with_the_fraction():
     assert (other.isolation, other.meter) == ("none", None)
 
 
-def test_a_library_without_a_limit_keeps_nobody():
-    """KAI gives it one only where its plugin for it is enabled; what it counts is counted all the same."""
-    found = only(shared(fraction("a"), files=cached(DeviceUse(device=UUID, memory_used=GIB))))
-    assert (found.isolation, found.meter) == ("none", Meter(source="hami", memory=GIB, compute=None))
+def test_a_library_without_a_limit_does_not_isolate():
+    """KAI limits only with its plugin; use is metered all the same."""
+    holding = only(shared(fraction("a"), files=cached(DeviceUse(device=UUID, memory_used=GIB))))
+    assert (holding.isolation, holding.meter) == ("none", Meter(source="hami", memory=GIB, compute=None))
 
 
 @pytest.mark.parametrize(
@@ -316,9 +307,8 @@ def test_a_library_without_a_limit_keeps_nobody():
     ids=["none", "not begun", "of another pod"],
 )
 def test_without_a_cache_nothing_is_limited(files):
-    """Nor metered: the processes tell."""
-    found = only(shared(fraction("a"), files=files))
-    assert (found.isolation, found.meter) == ("none", None)
+    holding = only(shared(fraction("a"), files=files))
+    assert (holding.isolation, holding.meter) == ("none", None)
 
 
 def test_the_memory_is_of_each_gpu():
@@ -353,12 +343,11 @@ def test_the_memory_is_of_each_gpu():
         ({REQUEST: "1Gi", "nvidia.com/container.other.gpu-memory.request": "2Gi"}, (GIB, 1 / 16)),
     ],
 )
-def test_what_cannot_be_read_of_a_container_is_objected_to(annotations, entitled):
-    """The fraction stays where it is, and no other annotation stands in for what is not known."""
+def test_malformed_requests_of_containers_are_objected_to(annotations, entitled):
     objections = Objections()
     holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    told = {each.holder: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
-    assert told == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
+    by_holder = {each.holder: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
+    assert by_holder == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
     assert objections.counts == {"kai_annotation": 1}
 
 
@@ -383,12 +372,10 @@ def test_what_cannot_be_read_of_a_container_is_objected_to(annotations, entitled
     ],
 )
 def test_amounts_of_memory_are_read(text, amount):
-    """Quantities of Kubernetes, of at least a byte."""
     assert read_memory(text) == amount
 
 
-def test_a_recording_keeps_them():
-    """With the name of the container as the part that is somebody's."""
+def test_a_recording_masks_the_container_in_keys():
     for key in (REQUEST, LIMIT, DEVICES, PORTION):
         for system in (Kai, KaiLimited):
             assert system.reads(key)["name"] == "main"
@@ -401,21 +388,18 @@ def test_a_pod_that_is_not_bound_has_nothing():
     assert holdings.unresolved == {}
 
 
-def test_a_pod_that_was_given_something_else_has_no_fraction():
-    """A label that was left behind does not make one."""
+def test_a_pod_with_another_type_of_resource_has_no_fraction():
     regular = fraction("a", {"received-resource-type": "Regular"})
     assert shared(regular).holdings == ()
 
 
 def test_a_reservation_without_fractions_holds_nothing():
-    """It has no use for the GPU, and goes when its last fraction has gone."""
     holdings = shared()
     assert holdings.holdings == ()
     assert holdings.unresolved == {}
 
 
 def test_a_fraction_without_a_reservation_is_unresolved():
-    """Which GPU its group has, nobody says then."""
     holdings = resolve(gpu(), [], whole(), pods=pods(fraction("a")))
     assert holdings.holdings == ()
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
@@ -423,14 +407,12 @@ def test_a_fraction_without_a_reservation_is_unresolved():
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
-    """The reservation's id counts once, for the fraction that has it."""
     holdings = shared(fraction("a"), gpus=numbered(0, 0))
     assert holdings.holdings == ()
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
 
 
-def test_the_kubelet_comes_before_the_annotation():
-    """The id is what the reservation really has."""
+def test_the_kubelet_outweighs_the_annotation():
     told = reservation(told=OTHER_UUID)
     gpus = [gpu(), numbered(1, 1)]
     holdings = resolve(gpus, reserved(), whole(), pods=pods(told, fraction("a")))
@@ -438,7 +420,7 @@ def test_the_kubelet_comes_before_the_annotation():
 
 
 @pytest.mark.parametrize(("told", "found"), [(OTHER_UUID, OTHER), ("1", OTHER), ("0", KEY)])
-def test_the_annotation_tells_where_the_kubelet_does_not(told, found):
+def test_the_annotation_names_the_gpu_if_the_kubelet_does_not(told, found):
     """A UUID, and in older releases the index, which is no minor."""
     gpus = [gpu(identity=replace(gpu().identity, minor=1)), numbered(1, 0)]
     holdings = resolve(gpus, [], whole(), pods=pods(reservation(told=told), fraction("a")))
@@ -447,7 +429,6 @@ def test_the_annotation_tells_where_the_kubelet_does_not(told, found):
 
 @pytest.mark.parametrize(("told", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
 def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, objected):
-    """Before a reservation knows its GPU that is no mistake; other words are."""
     objections = Objections()
     everything = pods(reservation(told=told), fraction("a"))
     holdings = resolve(gpu(), [], whole(), objections, pods=everything)
@@ -455,8 +436,7 @@ def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, ob
     assert objections.counts.total() == objected
 
 
-def test_two_reservations_that_contradict_tell_nothing():
-    """Which of the GPUs the group has cannot be said."""
+def test_contradicting_reservations_leave_the_fraction_unresolved():
     second = reservation(GROUP, OTHER_UUID, OTHER_NAME)
     allocated = [*reserved(), *reserved(OTHER_UUID, OTHER_NAME)]
     holdings = shared(fraction("a"), second, gpus=[gpu(), numbered(1, 1)], allocated=allocated)
@@ -464,16 +444,14 @@ def test_two_reservations_that_contradict_tell_nothing():
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
 
 
-def test_without_the_pods_objects_it_is_not_known_who_shares():
-    """The reservation is no holder: its GPU counts as unresolved, and that is said."""
+def test_without_the_pods_objects_the_holders_are_unknown():
     holdings = resolve(gpu(), reserved(), whole())
     assert holdings.holdings == ()
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
     assert list(holdings.blind) == ["kai"]
 
 
-def test_with_names_alone_nothing_more_is_known():
-    """A source of names without objects tells no labels."""
+def test_pod_names_alone_do_not_help():
     nameless = [replace(each, details=None) for each in (reservation(), fraction("a"))]
     holdings = resolve(gpu(), reserved(), whole(), pods=pods(*nameless))
     assert holdings.holdings == ()
@@ -490,8 +468,8 @@ def test_with_names_alone_nothing_more_is_known():
     ],
     ids=["container", "label", "namespace"],
 )
-def test_what_only_looks_like_a_reservation_holds_its_gpu(found):
-    """Namespace, label and container must fit, or somebody share the GPU: nobody hides what he holds."""
+def test_a_pod_that_only_looks_like_a_reservation_holds_its_gpu(found):
+    """A tenant could hide a holding otherwise."""
     allocated = reserved(where=(found.namespace, found.containers[0]))
     holdings = resolve(gpu(), allocated, whole(), pods=pods(found))
     assert where(holdings) == {found.name: [KEY]}
@@ -499,25 +477,22 @@ def test_what_only_looks_like_a_reservation_holds_its_gpu(found):
 
 
 def test_reservations_may_be_kept_in_a_namespace_of_another_name():
-    """There, the pod that shares the GPU tells them."""
     elsewhere = ("gpu-reservations", "resource-reservation")
     everything = pods(reservation(where=elsewhere), fraction("a"))
     holdings = resolve(gpu(), reserved(where=elsewhere), whole(), pods=everything)
     assert where(holdings) == {"a": [KEY]}
 
 
-def test_other_pods_are_told_as_ever():
-    """A pod with a GPU of its own holds it beside the fractions of another."""
+def test_pods_with_gpus_of_their_own_are_not_affected():
     gpus, allocated = [gpu(), numbered(1, 1)], [*reserved(), *held("b", OTHER_UUID)]
     holdings = shared(fraction("a"), pod("b"), gpus=gpus, allocated=allocated)
     assert {each.holder.pod: each.sharing for each in holdings.holdings} == {"a": "kai", "b": "exclusive"}
 
 
 def test_a_shared_gpu_counts_once():
-    """What its fractions are entitled to and use adds up to the GPU, and the reservation has no row."""
     card = gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 20, 2: 30}, used=6 * GIB)
-    found = pods(reservation(), fraction("a"), fraction("b"))
-    holdings = resolve_holdings([card], allocations(reserved(), whole()), NodeFacts(pods=found))
+    annotated = pods(reservation(), fraction("a"), fraction("b"))
+    holdings = resolve_holdings([card], allocations(reserved(), whole()), NodeFacts(pods=annotated))
     seen = workloads({1: "a", 2: "b"})
     joined = attribute([card], holdings, seen)
     assert {each.holder.pod for each in joined.containers} == {"a", "b"}
@@ -537,15 +512,14 @@ texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True
     ),
     texts,
 )
-def test_no_text_stops_the_others(annotations, told):
-    """Whatever annotations say, each fraction is held or unresolved, and its neighbour is told."""
-    found = pods(
+def test_any_text_costs_only_its_pod(annotations, told):
+    annotated = pods(
         reservation(told=told),
         fraction("a", annotations),
         reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
         fraction("b", group=OTHER_GROUP),
     )
-    holdings = resolve([gpu(), numbered(1, 1)], reserved(OTHER_UUID, OTHER_NAME), whole(), pods=found)
+    holdings = resolve([gpu(), numbered(1, 1)], reserved(OTHER_UUID, OTHER_NAME), whole(), pods=annotated)
     assert where(holdings)["b"] == [OTHER]
     for each in holdings.holdings:
         assert each.memory_entitled is None or each.memory_entitled >= 0

@@ -43,7 +43,6 @@ def given(amounts, annotations, **facts):
 
 
 def test_a_container_can_be_named_by_its_number():
-    """The other form of the design text: gpu-index-container-1 is the second container."""
     annotations = listed(**{"0": "0", "1": "1"})
     allocated = has("a", {CORE: 10, MEMORY: 256}, "first") + has("a", {CORE: 20, MEMORY: 512}, "second")
     two = pods(pod("a", annotations, containers=("first", "second"), init=("prepare",)))
@@ -53,7 +52,6 @@ def test_a_container_can_be_named_by_its_number():
 
 
 def test_a_container_on_several_cards_has_an_even_part_of_each():
-    """container-multiple-gpu "2": 100 percents and 8192 MiB are half a card and 4096 MiB on either."""
     several = listed("1,0") | {f"{PREFIX}container-multiple-gpu": "2"}
     holdings = given({CORE: 100, MEMORY: 8192}, several)
     assert shares(holdings, "a") == {UUID: (4 * GIB, 0.5), OTHER_UUID: (4 * GIB, 0.5)}

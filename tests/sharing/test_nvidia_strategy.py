@@ -38,8 +38,8 @@ def silent(**more):
 def mode(device, *, ids=(), offered=None, objections=None, **facts) -> tuple[str, str]:
     """Return mode and isolation of the one device."""
     offered = replicas(4) if offered is None and not ids else offered
-    found = resolve(device, held("a", *ids), offered, objections, **facts)
-    (sharing,) = found.devices.values()
+    holdings = resolve(device, held("a", *ids), offered, objections, **facts)
+    (sharing,) = holdings.devices.values()
     return sharing.sharing, sharing.isolation
 
 
@@ -70,8 +70,7 @@ MPS, SLICED, UNKNOWN = ("mps", "soft"), ("time-slicing", "none"), ("unknown", ""
         pytest.param({"node": labelled()}, UNKNOWN, id="no labels"),
     ],
 )
-def test_a_silent_device_is_told_by_files_and_labels(facts, expected):
-    """Without compute mode and processes, what stands elsewhere about this very resource decides."""
+def test_files_and_labels_decide_for_a_silent_device(facts, expected):
     assert mode(silent(), **facts) == expected
 
 
@@ -83,8 +82,7 @@ def test_renamed_replicas_have_a_daemon_of_their_own_and_the_old_label():
     assert mode(silent(), offered=shared, node=labelled((STRATEGY, "mps"))) == MPS
 
 
-def test_a_list_of_processes_without_clients_rules_nothing_out():
-    """Nobody computes: that leaves time-slicing as long as neither daemon nor label says MPS."""
+def test_processes_without_clients_do_not_rule_out_mps():
     idle = gpu([], compute_mode=None)
     assert mode(idle) == SLICED
     assert mode(idle, files=daemon(GPU)) == MPS
@@ -142,22 +140,19 @@ def test_a_list_of_processes_without_clients_rules_nothing_out():
     ],
 )
 def test_contradictions_are_decided_by_the_device_and_counted(device, facts, expected, counted):
-    """The device comes first, then the directory, then labels; what says otherwise is objected to."""
     objections = Objections()
     assert mode(device, objections=objections, **facts) == expected
     assert counted_by(objections) == counted
 
 
-def test_a_whole_gpu_is_not_told_by_labels_or_files():
-    """Both are about replicas: a GPU that is given out whole is exclusive, and nothing is objected to."""
+def test_labels_and_files_do_not_concern_a_whole_gpu():
     objections = Objections()
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
     assert mode(silent(), offered=whole(), **facts) == ("exclusive", "hard")
     assert counted_by(objections) == {}
 
 
-def test_mig_devices_are_never_mps_with_nvidia_s_plugin():
-    """It refuses MPS there: a daemon's file or a label that says it is objected to."""
+def test_nvidias_plugin_has_no_mps_on_mig_devices():
     objections = Objections()
     cut = mig_gpu([mig()], compute_mode="exclusive_process")
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
@@ -179,7 +174,7 @@ def test_mig_devices_are_never_mps_with_nvidia_s_plugin():
         pytest.param(gpu(compute_mode="exclusive_process"), [], MPS, id="the compute mode"),
     ],
 )
-def test_gke_is_told_by_its_label(device, labels, expected):
+def test_gke_is_known_by_its_label(device, labels, expected):
     """GKE's daemon need not change the compute mode, so that the default mode rules nothing out there."""
     assert mode(device, ids=[GKE_ID], offered=None, node=labelled(*labels)) == expected
 
@@ -197,7 +192,6 @@ def test_gke_is_told_by_its_label(device, labels, expected):
     ],
 )
 def test_gke_has_mps_on_mig_devices(clients, labels, expected):
-    """Unlike NVIDIA's plugin. A client on the MIG device itself proves it, else the label tells."""
     identity = numbered(0, 0, UUID).identity
     cut = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
     objections = Objections()
@@ -221,7 +215,6 @@ def test_the_memory_limit_of_gke(held_ids, limit):
 
 
 def test_limits_are_whole_mebibytes_by_container_on_gke_and_by_client_elsewhere():
-    """Two of three replicas of 1000 MiB: GKE gives 666 MiB, NVIDIA's daemon 333 for each client."""
     labels = labelled((GKE_STRATEGY, "mps"), (GKE_REPLICAS, "3"), (STRATEGY, "mps"), (REPLICAS, "3"))
     card = silent(memory=memory(0, 1000 * MIB))
     ours = only(resolve(card, held("a", f"{UUID}::0", f"{UUID}::2"), None, node=labels))
@@ -230,8 +223,7 @@ def test_limits_are_whole_mebibytes_by_container_on_gke_and_by_client_elsewhere(
     assert theirs.memory_entitled == 666 * MIB
 
 
-def test_replicas_by_label_where_the_kubelet_cannot_tell():
-    """An old kubelet lists no offered ids: the plugin's label says of how many replicas each is one."""
+def test_the_label_has_the_number_of_replicas_if_the_kubelet_does_not():
     labels = labelled((REPLICAS, "4"), (STRATEGY, "time-slicing"))
     holding = only(resolve(gpu(), held("a", f"{UUID}::1"), None, node=labels))
     assert (holding.memory_entitled, holding.compute_entitled) == (4 * GIB, 0.25)
@@ -241,8 +233,7 @@ def test_replicas_by_label_where_the_kubelet_cannot_tell():
     assert only(in_mig).compute_entitled == pytest.approx(3 / 7 / 4)
 
 
-def test_what_the_kubelet_offers_comes_before_the_label():
-    """The label is not asked where the kubelet tells."""
+def test_the_offer_of_the_kubelet_outweighs_the_label():
     labels = labelled((REPLICAS, "8"))
     assert only(resolve(gpu(), held("a", f"{UUID}::1"), replicas(4), node=labels)).compute_entitled == 0.25
     assert only(resolve(gpu(), held("a", f"{UUID}::1"), [], node=labels)).compute_entitled is None
@@ -260,12 +251,11 @@ def test_what_the_kubelet_offers_comes_before_the_label():
         pytest.param("4", [f"{UUID}::0", OTHER_UUID], 1, id="not all GPUs of the resource are shared"),
     ],
 )
-def test_a_label_that_ids_deny_tells_no_share(text, ids, counted):
-    """What does not fit all ids of the resource is no share of any, and is objected to."""
+def test_a_label_that_contradicts_ids_gives_no_share(text, ids, counted):
     objections = Objections()
     gpus = [numbered(0, 0, UUID), numbered(1, 1)]
-    found = resolve(gpus, held("a", *ids), None, objections, node=labelled((REPLICAS, text)))
-    shares = [holding.compute_entitled for holding in found.holdings if holding.device.uuid == UUID]
+    holdings = resolve(gpus, held("a", *ids), None, objections, node=labelled((REPLICAS, text)))
+    shares = [holding.compute_entitled for holding in holdings.holdings if holding.device.uuid == UUID]
     assert shares == [None]
     assert counted_by(objections) == {"nvidia_label": counted}
 
@@ -289,21 +279,19 @@ def test_daemons_are_found_by_the_file_of_their_resource(tmp_path):
     """NVIDIA/k8s-device-plugin cmd/mps-control-daemon/mps/root.go: <root>/<resource>/.started."""
     path = started(tmp_path, GPU)
     started(tmp_path, "nvidia.com/gpu.shared").unlink()
-    found = read_daemons(roots(tmp_path))
-    assert found.names == {GPU: str(path)}
-    assert found.problems == ()
+    files = read_daemons(roots(tmp_path))
+    assert files.names == {GPU: str(path)}
+    assert files.problems == ()
 
 
-def test_a_daemon_that_has_ended_is_none(tmp_path):
-    """A daemon that ends in good order removes its file."""
+def test_an_ended_daemon_does_not_count(tmp_path):
     path = started(tmp_path, GPU)
     path.unlink()
     assert read_daemons(roots(tmp_path)) == SystemFiles()
 
 
 @pytest.mark.parametrize("kind", ["absent", "file", "folder", "link", "fifo", "loop"])
-def test_what_is_no_daemons_file_tells_nothing(tmp_path, kind):
-    """Only a regular file says that a daemon has started; nothing is followed, opened or waited for."""
+def test_only_a_regular_file_shows_a_daemon(tmp_path, kind):
     path = tmp_path / "mps" / GPU / ".started"
     match kind:
         case "file":
@@ -319,14 +307,13 @@ def test_what_is_no_daemons_file_tells_nothing(tmp_path, kind):
         case "loop":
             path.parent.parent.mkdir(parents=True)
             path.parent.symlink_to(path.parent)
-    found = read_daemons(roots(tmp_path / "mps"))
-    assert found.names == {}
-    assert bool(found.problems) == (kind == "loop")
+    files = read_daemons(roots(tmp_path / "mps"))
+    assert files.names == {}
+    assert bool(files.problems) == (kind == "loop")
 
 
 def test_a_crowded_directory_is_read_within_bounds(tmp_path):
-    """However many names somebody has put there, only the first are looked at."""
     for number in range(MOST * 3):
         started(tmp_path, f"x.io/r{number:04}")
-    found = read_daemons(roots(tmp_path))
-    assert 0 < len(found.names) <= MOST
+    files = read_daemons(roots(tmp_path))
+    assert 0 < len(files.names) <= MOST

@@ -65,7 +65,6 @@ def _cut():
 
 @pytest.mark.parametrize(("resource", "device_id", "device", "replica"), OURS)
 def test_ids_of_these_plugins_name_their_device(view, resource, device_id, device, replica):
-    """Every spelling of NVIDIA's plugin and of GKE's finds its device, and says if it is a replica."""
     claim = Nvidia(view).claim(resource, device_id)
     assert claim is not None
     assert claim.device is view.inventory.by_uuid(device)
@@ -82,16 +81,14 @@ def test_ids_of_other_systems_are_left_to_them(view, resource, device_id):
 
 
 @pytest.mark.parametrize("device_id", [pytest.param(case.values[1], id=case.id) for case in OTHERS])
-def test_ids_of_other_systems_are_nobodys_gpu(device_id):
-    """Where the other system sees nothing of its pods, its id is not taken for a GPU or a replica of one."""
-    found = resolve([numbered(0, 0, UUID), _cut()], held("a", device_id), None)
-    assert not {holding.sharing for holding in found.holdings} & MODES
-    assert found.holdings or found.unresolved == {GPU: 1}
+def test_ids_of_other_systems_are_not_taken_for_gpus(device_id):
+    holdings = resolve([numbered(0, 0, UUID), _cut()], held("a", device_id), None)
+    assert not {holding.sharing for holding in holdings.holdings} & MODES
+    assert holdings.holdings or holdings.unresolved == {GPU: 1}
 
 
 @given(prefix=st.sampled_from([UUID, MIG, BARE]), tail=st.text(min_size=1, max_size=12))
 def test_only_a_number_behind_the_mark_is_a_replica(prefix, tail):
-    """Whatever else stands behind a device's name makes another name of it."""
     view = View((numbered(0, 0, UUID), _cut()), allocations())
     number = tail.removeprefix("::")
     claim = Nvidia(view).claim(GPU, prefix + tail)

@@ -68,7 +68,9 @@ def test_several_containers_have_cards_of_their_own():
 def test_each_card_offers_a_hundred_percents():
     """How ids are spelled is not published; that there are a hundred for each card is."""
     offered = offers({CORE: 200, MEMORY: 28})
-    found = resolve(two_cards(), has("a", {CORE: 50, MEMORY: 5}), offered, pods=pods(pod("a", listed("1"))))
-    slices = {key.uuid: device.slices for key, device in found.devices.items()}
+    holdings = resolve(
+        two_cards(), has("a", {CORE: 50, MEMORY: 5}), offered, pods=pods(pod("a", listed("1")))
+    )
+    slices = {key.uuid: device.slices for key, device in holdings.devices.items()}
     assert slices[UUID] == (SliceCount(CORE, 100, 0),)
     assert slices[OTHER_UUID] == (SliceCount(CORE, 100, 50), SliceCount(MEMORY, None, 5))

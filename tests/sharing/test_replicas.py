@@ -101,14 +101,12 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("cut", "expected"), CASES.values(), ids=CASES)
-def test_how_a_gpu_is_cut(cut, expected):
-    """Slices, unhealthy ones, and those of them that nobody holds."""
+def test_the_slices_of_a_gpu(cut, expected):
     assert cut[UUID] == expected
 
 
 @pytest.mark.parametrize("cut", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_cannot_be_told_is_unknown(cut):
-    """No number is guessed."""
+def test_contradictions_leave_the_slices_unknown(cut):
     assert UUID not in cut
 
 
@@ -120,19 +118,20 @@ def shares(offered, allocated, **more):
         offered,
         **more,
     )
-    return {each.holder.pod: (each.compute_entitled, each.memory_entitled) for each in holdings.holdings}
+    return {
+        holding.holder.pod: (holding.compute_entitled, holding.memory_entitled)
+        for holding in holdings.holdings
+    }
 
 
 @pytest.mark.parametrize("unhealthy", range(4))
-def test_an_unhealthy_replica_changes_nobody_s_share(unhealthy: int):
-    """Neither that of its holder nor that of the others, whichever it is."""
+def test_an_unhealthy_replica_changes_no_share(unhealthy: int):
     offered = ids(*({0, 1, 2, 3} - {unhealthy})) + replicas(4, OTHER_UUID)
     allocated = held("a", f"{UUID}::0", f"{UUID}::1") + held("b", f"{UUID}::3")
     assert shares(offered, allocated) == {"a": (0.5, 8 * GIB), "b": (0.25, 4 * GIB)}
 
 
 def test_the_slices_of_a_gpu_count_unhealthy_ones():
-    """They can be given to nobody, so they are not free."""
     holdings = resolve(gpu(), held("a", f"{UUID}::0"), ids(0, 2, 3))
     (count,) = holdings.devices[UUID, ""].slices
     assert count == SliceCount(GPU, 4, 1, 1, 1)
@@ -140,14 +139,12 @@ def test_the_slices_of_a_gpu_count_unhealthy_ones():
 
 
 def test_replicas_of_a_mig_device():
-    """They are counted alike."""
     holdings = resolve(mig_gpu([mig()]), held("a", f"{MIG}::0"), ids(0, 2, device=MIG))
     assert holdings.devices[UUID, MIG].slices == (SliceCount(GPU, 3, 1, 1, 1),)
     assert holdings.holdings[0].compute_entitled == pytest.approx(3 / 7 / 3)
 
 
 def test_replicas_of_gke():
-    """Its ids are spelled otherwise."""
     offered = [OfferedDevice(GPU, f"nvidia0/vgpu{number}") for number in (0, 1, 3)]
     holdings = resolve(gpu(), held("a", "nvidia0/vgpu2"), offered)
     assert holdings.devices[UUID, ""].slices == (SliceCount(GPU, 4, 1, 1, 0),)
@@ -162,8 +159,7 @@ def test_a_resource_that_was_renamed_leaves_its_old_holders_unknown():
 
 
 @given(st.data(), st.integers(1, 3), st.integers(2, 6))
-def test_a_count_is_never_wrong_where_a_gpu_is_whole_or_the_node_is_asked(data, gpus, count):
-    """Whichever replicas are unhealthy: n is what was cut; or it is unknown."""
+def test_a_count_is_right_or_unknown(data, gpus, count):
     uuids = [f"GPU-{place:08x}-0000-0000-0000-000000000000" for place in range(gpus)]
     everything = [each for uuid in uuids for each in replicas(count, uuid)]
     healthy = data.draw(st.sets(st.sampled_from(everything), min_size=1))
@@ -185,7 +181,6 @@ some = st.sets(st.integers(0, 7))
 
 @given(some, some, some)
 def test_holders_never_have_more_slices_than_there_are(offered, in_use, withdrawn):
-    """Whatever is offered, held and withdrawn."""
     allocated = [each for number in in_use for each in held(f"p{number}", f"{UUID}::{number}")]
     for slices, unhealthy, lost in found(ids(*offered), allocated, ids(*withdrawn)).values():
         assert len(in_use) <= slices

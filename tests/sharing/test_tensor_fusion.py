@@ -41,11 +41,10 @@ def held(annotations, *containers, gpus=None, objections=None, **more):
 
 def entitled(holdings) -> list[tuple[int | None, float | None]]:
     """Return memory and compute of every holding."""
-    return [(each.memory_entitled, each.compute_entitled) for each in holdings.holdings]
+    return [(holding.memory_entitled, holding.compute_entitled) for holding in holdings.holdings]
 
 
 def test_a_worker_has_the_gpu_of_its_annotation():
-    """The number of ids is no amount, and nothing says how many workers there may be."""
     asked = told(
         gpu_ids=LOWER, isolation="soft", vram_request="4Gi", vram_limit="6Gi", compute_percent_request="25"
     )
@@ -116,7 +115,7 @@ def test_amounts_are_of_each_gpu():
     ("mode", "isolation"), [("", "soft"), ("soft", "soft"), ("hard", "soft"), ("shared", "none")]
 )
 def test_the_isolation_is_that_of_the_workers(mode: str, isolation: str):
-    """A limiter is a library, also where TensorFusion calls it hard; without a word the mode is soft."""
+    """A limiter is a library, also if TensorFusion calls it hard; the default mode is soft."""
     holdings = held(told(gpu_ids=LOWER, isolation=mode))
     assert (only(holdings).isolation, holdings.devices[KEY].isolation) == (isolation, isolation)
     assert holdings.devices[KEY].exclusive == (mode == "shared")
@@ -137,7 +136,7 @@ def test_a_partition_is_a_mig_device(form: str):
 
 
 @pytest.mark.parametrize("partitions", [None, f"MIG-00000000-0000-0000-0000-0000000000aa:{LOWER}"])
-def test_a_partition_that_is_not_known_may_be_any_of_its_gpu(partitions: str | None):
+def test_an_unknown_partition_may_be_any_of_its_gpu(partitions: str | None):
     """The plugin may leave its UUID with the runtime: holders of the GPU's MIG devices are unknown then."""
     more = {} if partitions is None else {"partition_uuids": partitions}
     holdings = held(told(gpu_ids=LOWER, isolation="partitioned", **more), gpus=[mig_gpu([mig()])])
@@ -152,12 +151,13 @@ def test_containers_with_gpus_of_their_own():
     holdings = held(
         told(gpu_ids=f"{LOWER},{OTHER_LOWER}", container_gpus=by_name, vram_limit="1Gi"), "x", "y"
     )
-    found = {each.holder.container: (each.device, each.memory_entitled) for each in holdings.holdings}
-    assert found == {"x": (KEY, GIB), "y": (OTHER, GIB)}
+    by_holder = {
+        holding.holder.container: (holding.device, holding.memory_entitled) for holding in holdings.holdings
+    }
+    assert by_holder == {"x": (KEY, GIB), "y": (OTHER, GIB)}
 
 
 def test_containers_that_share_gpus_hold_them_as_a_pod():
-    """What is asked for is the pod's, and counts once."""
     holding = only(held(told(gpu_ids=LOWER, vram_limit="1Gi"), "x", "y"))
     assert (holding.holder, holding.memory_entitled) == (container("a", ""), GIB)
 
@@ -170,7 +170,6 @@ def test_a_sidecar_computes_for_the_other_containers():
 
 
 def test_without_annotations_the_holder_may_have_any_gpu():
-    """A pod that the scheduler has not told its GPU is unresolved; so are all without the pods' objects."""
     for holdings in (held({}), resolve(GPUS, ids("a"), ())):
         assert (holdings.holdings, holdings.unresolved) == ((), {RESOURCE: 2})
         assert holdings.unplaced == {KEY, OTHER}
@@ -191,8 +190,7 @@ def test_without_annotations_the_holder_may_have_any_gpu():
         ({"vram_limit": "1Gi", "container_gpus": '{"main": [1]}'}, (GIB, None)),
     ],
 )
-def test_what_cannot_be_read_is_named_and_unknown(annotations, amounts, caplog: pytest.LogCaptureFixture):
-    """One part costs only itself: no limit stands in for a broken request, and the GPU stays the pod's."""
+def test_malformed_annotations_are_named_and_unknown(annotations, amounts, caplog: pytest.LogCaptureFixture):
     objections = Objections()
     holdings = held(told(gpu_ids=LOWER, **annotations), objections=objections)
     assert (where(holdings), entitled(holdings)) == ({"a": [KEY]}, [amounts])
@@ -202,7 +200,6 @@ def test_what_cannot_be_read_is_named_and_unknown(annotations, amounts, caplog: 
 
 @pytest.mark.parametrize("name", ["gpu-elsewhere", "7", "nvidia0", "GPU-"])
 def test_a_gpu_that_is_not_here_is_unresolved(name: str, caplog: pytest.LogCaptureFixture):
-    """The others of the list count."""
     holdings = held(told(gpu_ids=f"{name},{OTHER_LOWER}"), objections=Objections())
     assert where(holdings) == {"a": [OTHER]}
     assert holdings.unresolved == {"tensor-fusion.ai/index": 1}
@@ -210,7 +207,6 @@ def test_a_gpu_that_is_not_here_is_unresolved(name: str, caplog: pytest.LogCaptu
 
 
 def test_clients_hold_nothing():
-    """Their worker is another pod, perhaps on another node."""
     client = pod("a", told(selected_workload="w", vram_limit="1Gi", gpu_ids=LOWER))
     assert not resolve(GPUS, [], (), pods=pods(client)).holdings
 
@@ -221,12 +217,11 @@ def test_unlike_modes_on_one_gpu_leave_its_isolation_unknown():
         pod(name, told(gpu_ids=LOWER, isolation=mode)) for name, mode in (("a", "soft"), ("b", "shared"))
     ]
     holdings = resolve(GPUS, [*ids("a"), *ids("b")], (), pods=pods(*workers))
-    assert {each.isolation for each in holdings.holdings} == {""}
+    assert {holding.isolation for holding in holdings.holdings} == {""}
 
 
 @given(text=st.text(max_size=60))
 def test_no_text_stops_the_parsers(text: str):
-    """Any text is a value or refused."""
     assert all(split_ids(text))
     share = percent(text)
     assert share is None or 0 < share <= 1

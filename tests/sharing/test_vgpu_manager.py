@@ -81,7 +81,7 @@ def put(tmp_path, content, folder="uid-a_main"):
 
 def held(name, *ids, main="main", resource=NUMBER):
     """Return ids that a container holds."""
-    return [Allocation(container(name, main), resource, each) for each in ids]
+    return [Allocation(container(name, main), resource, device_id) for device_id in ids]
 
 
 def test_the_structures_have_their_published_offsets():
@@ -103,13 +103,12 @@ def test_the_structures_have_their_published_offsets():
         pytest.param(ONE | {"total": 0}, None, 0.3, id="no memory told"),
     ],
 )
-def test_a_file_tells_limits(device, memory, compute, tmp_path):
-    """Of the devices that are active, wherever they stand."""
+def test_a_file_has_limits(device, memory, compute, tmp_path):
     put(tmp_path, config({"activate": 0, "uuid": b"GPU-x"}, {"activate": 0}, device))
     use = DeviceUse(device=UUID, memory_limit=memory, compute_limit=compute)
-    found = read_vgpu_manager(roots(tmp_path))
-    assert found.containers == (ContainerFile(pod_uid="uid-a", container="main", devices=(use,)),)
-    assert found.problems == ()
+    files = read_vgpu_manager(roots(tmp_path))
+    assert files.containers == (ContainerFile(pod_uid="uid-a", container="main", devices=(use,)),)
+    assert files.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -130,39 +129,36 @@ def test_a_file_tells_limits(device, memory, compute, tmp_path):
     ],
 )
 def test_a_bad_file_costs_only_itself(content, text, tmp_path):
-    """It is said what is wrong; the file beside it is read."""
     bad = put(tmp_path, content, "uid-bad_main")
     put(tmp_path, config(ONE))
-    found = read_vgpu_manager(roots(tmp_path))
-    assert [each.pod_uid for each in found.containers] == ["uid-a"]
-    assert [(each.reason, each.about) for each in found.problems] == [("file", str(bad))]
-    assert text in found.problems[0].text
+    files = read_vgpu_manager(roots(tmp_path))
+    assert [file.pod_uid for file in files.containers] == ["uid-a"]
+    assert [(problem.reason, problem.about) for problem in files.problems] == [("file", str(bad))]
+    assert text in files.problems[0].text
 
 
 def test_other_folders_of_the_system_are_passed_over(tmp_path):
-    """It keeps more below its root, and a container may not have its file yet."""
     for name in ("watcher", "registry", "claims", "uid-b_main"):
         (tmp_path / name).mkdir()
     (tmp_path / "ld.so.preload").write_text("")
     (tmp_path / "uid-c_main/config").mkdir(parents=True)
     os.mkfifo(tmp_path / "uid-c_main/config/vgpu.config")
-    found = read_vgpu_manager(roots(tmp_path))
-    assert found.containers == ()
-    assert len(found.problems) == 1
+    files = read_vgpu_manager(roots(tmp_path))
+    assert files.containers == ()
+    assert len(files.problems) == 1
     assert read_vgpu_manager(roots(tmp_path / "nowhere")) == SystemFiles()
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2559), st.binary(min_size=1, max_size=300))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, at, noise):
-    """Whatever a file holds, what it says is sound or it is refused."""
     data = bytearray(config(ONE, ONE))
     data[at : at + len(noise)] = noise
     folder = tmp_path_factory.mktemp("vgpu")
     put(folder, bytes(data[:8192]))
-    found = read_vgpu_manager(roots(folder))
-    assert len(found.containers) + len(found.problems) == 1
-    for each in (device for file in found.containers for device in file.devices):
+    files = read_vgpu_manager(roots(folder))
+    assert len(files.containers) + len(files.problems) == 1
+    for each in (device for file in files.containers for device in file.devices):
         assert each.memory_limit is None or 0 < each.memory_limit <= 1 << 50
         assert each.compute_limit is None or 0 < each.compute_limit <= 1
 
@@ -191,7 +187,6 @@ B = DeviceUse(device=OTHER_UUID, memory_limit=2 * GIB, compute_limit=0.1)
     ],
 )
 def test_an_annotation_is_read(text, told):
-    """By container: percent and MiB, where 0 is no limit."""
     assert dict(parse_claims(text)) == told
 
 
@@ -215,49 +210,49 @@ CASE = Case(
 
 
 def test_the_annotation_says_which_gpu():
-    """The id is of another GPU, and only counts."""
-    found = resolve(
+    holdings = resolve(
         [gpu(), numbered(1, 1)],
         held("a", f"{UUID}::3"),
         [OfferedDevice(NUMBER, f"{uuid}::{n}") for uuid in (UUID, OTHER_UUID) for n in range(10)],
         pods=pods(pod("a", {REAL: f"main[1_{OTHER_UUID}_30_4096]"})),
     )
-    holding = only(found)
+    holding = only(holdings)
     assert (holding.device.uuid, holding.memory_entitled) == (OTHER_UUID, 4 * GIB)
     assert (holding.compute_entitled, holding.meter) == (0.3, None)
     assert (holding.sharing, holding.isolation) == ("vgpu-manager", "soft")
-    assert found.devices[holding.device].slices == (SliceCount(NUMBER, 10, 1),)
-    assert found.unresolved == {}
+    assert holdings.devices[holding.device].slices == (SliceCount(NUMBER, 10, 1),)
+    assert holdings.unresolved == {}
 
 
-def test_containers_and_gpus_are_told_apart():
-    """Two containers, one with two GPUs; what is had twice of a GPU is added up."""
+def test_containers_and_gpus_are_distinguished():
     text = f"x[0_{UUID}_10_1024,1_{OTHER_UUID}_20_1024];y[0_{UUID}_30_1024,0_{UUID}_30_1024];z[]"
-    found = resolve(
+    holdings = resolve(
         [gpu(), numbered(1, 1)],
         held("a", f"{UUID}::1", f"{OTHER_UUID}::1", main="x")
         + held("a", f"{UUID}::2", f"{UUID}::3", main="y"),
         pods=pods(pod("a", {REAL: text}, containers=("x", "y", "z"))),
     )
-    told = {(each.holder.container, each.device.uuid): each.compute_entitled for each in found.holdings}
-    assert told == {("x", UUID): 0.1, ("x", OTHER_UUID): 0.2, ("y", UUID): 0.6}
+    by_holder = {
+        (holding.holder.container, holding.device.uuid): holding.compute_entitled
+        for holding in holdings.holdings
+    }
+    assert by_holder == {("x", UUID): 0.1, ("x", OTHER_UUID): 0.2, ("y", UUID): 0.6}
 
 
 @pytest.mark.parametrize("details", [True, False], ids=["planned only", "without the objects of pods"])
-def test_the_file_tells_where_no_annotation_does(details):
-    """What is planned is not held; the file is written before the container starts."""
+def test_the_file_replaces_a_missing_annotation(details):
     annotations = {"nvidia.com/pre-allocated": f"main[0_{UUID}_90_9000]"}
     one = pod("a", annotations) if details else pod("a", details=None)
     use = DeviceUse(device=UUID, memory_limit=2 * GIB, compute_limit=0.5)
     file = ContainerFile(pod_uid="uid-a", container="main", devices=(use,))
     files = {"vgpu-manager": SystemFiles(containers=(file,))}
-    found = only(resolve(gpu(), held("a", f"{UUID}::0"), pods=pods(one), files=files))
-    assert (found.memory_entitled, found.compute_entitled) == (2 * GIB, 0.5)
+    holding = only(resolve(gpu(), held("a", f"{UUID}::0"), pods=pods(one), files=files))
+    assert (holding.memory_entitled, holding.compute_entitled) == (2 * GIB, 0.5)
     bare = resolve(gpu(), held("a", f"{UUID}::0"), pods=pods(one))
     assert (bare.holdings, bare.unresolved) == ((), {NUMBER: 1})
 
 
-def test_only_the_file_says_that_compute_is_not_limited():
+def test_only_the_file_knows_that_compute_is_not_limited():
     """The annotation has the percent that was asked for, whatever the policy."""
     use = DeviceUse(device=UUID, memory_limit=4 * GIB)
     file = ContainerFile(pod_uid="uid-a", container="main", devices=(use,))
@@ -268,9 +263,8 @@ def test_only_the_file_says_that_compute_is_not_limited():
 
 
 def test_another_domain_has_its_own_names():
-    """An installation may rename everything; amounts of memory and cores are no devices."""
     ids = held("a", f"{UUID}::0", resource="example.com/vgpu-number")
     ids += held("a", "0-1", "0-2", resource="example.com/vgpu-cores")
     one = pod("a", {"example.com/real-allocated": f"main[0_{UUID}_2_512]"})
-    found = resolve(gpu(), ids, pods=pods(one))
-    assert (only(found).memory_entitled, found.unresolved) == (512 * MIB, {})
+    holdings = resolve(gpu(), ids, pods=pods(one))
+    assert (only(holdings).memory_entitled, holdings.unresolved) == (512 * MIB, {})

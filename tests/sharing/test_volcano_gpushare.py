@@ -91,14 +91,14 @@ def test_whole_cards_are_those_of_the_annotation():
     """server.go Allocate gives the cards of the annotation, whatever UUIDs the kubelet picked."""
     allocated = [Allocation(container("a"), NUMBER, UUID)]
     offered = [OfferedDevice(NUMBER, UUID), OfferedDevice(NUMBER, OTHER_UUID)]
-    found = resolve(two_cards(), allocated, offered, pods=pods(pod("a", assigned("1"))))
-    assert shares(found, "a") == {OTHER_UUID: (16 * GIB, 1.0)}
-    devices = {key.uuid: device for key, device in found.devices.items()}
+    holdings = resolve(two_cards(), allocated, offered, pods=pods(pod("a", assigned("1"))))
+    assert shares(holdings, "a") == {OTHER_UUID: (16 * GIB, 1.0)}
+    devices = {key.uuid: device for key, device in holdings.devices.items()}
     assert (devices[OTHER_UUID].exclusive, devices[OTHER_UUID].slices) == (True, (SliceCount(NUMBER, 1, 1),))
     assert devices[UUID].slices == (SliceCount(NUMBER, 1, 0),)
     # Without the annotation the UUID means no card, also if that GPU is here.
-    found = resolve(two_cards(), allocated, pods=pods(pod("a")))
-    assert (found.holdings, found.unresolved) == ((), {NUMBER: 1})
+    holdings = resolve(two_cards(), allocated, pods=pods(pod("a")))
+    assert (holdings.holdings, holdings.unresolved) == ((), {NUMBER: 1})
 
 
 @given(st.integers(1, 200), st.integers(1, 20_000))
