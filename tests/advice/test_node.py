@@ -154,10 +154,7 @@ def test_holders_that_take_turns_are_judged_together(found: dict[str, Advice]) -
     """Two of two replicas use a fifth of the GPU each: four replicas fit, by compute."""
     assert found["p0"] is found["p1"]
     assert {use.holder.pod for use in found["p0"].window.uses} == {"p0", "p1"}
-    assert (found["p0"].options[0].verdict, found["p0"].options[0].target) == (
-        "replicas",
-        "4 replicas",
-    )
+    assert (found["p0"].options[0].verdict, found["p0"].options[0].target) == ("replicas", "4 replicas")
 
 
 def test_the_sum_of_holders_is_unknown_if_theirs_is(found: dict[str, Advice]) -> None:

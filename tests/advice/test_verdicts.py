@@ -6,17 +6,7 @@ import pytest
 
 from exporter.advice import advise
 from exporter.advice.model import Advice
-from tests.advice.simulated import (
-    DAY,
-    H100_BYTES,
-    STEP,
-    Run,
-    gib,
-    mig,
-    steps,
-    whole,
-    window,
-)
+from tests.advice.simulated import DAY, H100_BYTES, STEP, Run, gib, mig, steps, whole, window
 
 WEEK = steps(7)
 

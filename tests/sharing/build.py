@@ -1,7 +1,9 @@
 """Devices and allocations for the tests of sharing, beside those of the join."""
 
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from exporter.model import (
     Allocation,
@@ -88,6 +90,16 @@ def where(holdings: Holdings) -> dict[str, list[DeviceKey]]:
     for holding in holdings.holdings:
         by_holder.setdefault(holding.holder.pod, []).append(holding.device)
     return by_holder
+
+
+def rows(holdings: Holdings, *names: str) -> list[Any]:
+    """Return these attributes of each holding: the value of one, a tuple of several."""
+    return [attrgetter(*names)(holding) for holding in holdings.holdings]
+
+
+def by(holdings: Holdings, key: str, *names: str) -> dict[Any, Any]:
+    """Return these attributes of each holding by another one."""
+    return dict(zip(rows(holdings, key), rows(holdings, *names), strict=True))
 
 
 def only(holdings: Holdings) -> Holding:

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.model import Allocation, GpuIdentity, OfferedDevice
 from tests.attribution.build import gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, numbered, pod, pods, resolve, rows
 
 UUID = "GPU-a68d8362-b4ac-17f8-b19a-7cd116a45ee1"
 WHOLE, MEMORY = "nvidia.com/gpu", "aliyun.com/gpu-mem"
@@ -16,9 +16,7 @@ def had(name: str, resource: str, *ids: str) -> list[Allocation]:
 
 
 @pytest.mark.parametrize(
-    ("resource", "mark"),
-    [(MEMORY, "-_-"), ("nvidia.com/gpu-5gb", "::5::")],
-    ids=["gpushare", "nos"],
+    ("resource", "mark"), [(MEMORY, "-_-"), ("nvidia.com/gpu-5gb", "::5::")], ids=["gpushare", "nos"]
 )
 def test_a_whole_gpu_stays_exclusive_if_another_plugin_offers_parts_of_it(resource, mark):
     device = gpu(identity=GpuIdentity(uuid=UUID, index=0, minor=0, model="T4"), uuid=UUID)
@@ -48,12 +46,12 @@ def test_a_pod_that_runs_again_under_the_name_of_a_finished_one_holds_its_ids():
     """So it is with the pods of a stateful set."""
     known = pods(pod("a", phase="Failed", uid="old"), pod("a", uid="new"))
     holdings = resolve([numbered(0, 0, UUID)], had("a", WHOLE, UUID), None, pods=known)
-    assert [holding.holder for holding in holdings.holdings] == [container("a")]
+    assert rows(holdings, "holder") == [container("a")]
 
 
 def test_ids_of_pods_with_unknown_objects_are_held():
     holdings = resolve([numbered(0, 0, UUID)], had("a", WHOLE, UUID), None)
-    assert [holding.holder for holding in holdings.holdings] == [container("a")]
+    assert rows(holdings, "holder") == [container("a")]
 
 
 def test_slices_of_nos_stay_its_own_on_a_gpu_of_nvshare():

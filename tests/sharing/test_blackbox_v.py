@@ -6,7 +6,7 @@ from exporter.model import Allocation, ContainerRef, Problem
 from exporter.sharing.base.view import MOST_LINES, Objections
 from exporter.sharing.gpu_manager import read_vcuda
 from tests.attribution.build import UUID, gpu
-from tests.sharing.build import pod, pods, resolve, roots_at
+from tests.sharing.build import pod, pods, resolve, roots_at, rows
 
 POD, OTHER = ("00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b")
 ONE_GPU_TWICE = (
@@ -58,7 +58,5 @@ def test_an_annotation_of_koordinator_for_an_unknown_gpu_hides_no_holding():
     annotations = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":77}]}'}
     holder = ContainerRef("ml", "a", "main")
     holdings = resolve(gpu(), [Allocation(holder, "nvidia.com/gpu", UUID)], pods=pods(pod("a", annotations)))
-    assert [(holding.holder, holding.resource) for holding in holdings.holdings] == [
-        (holder, "nvidia.com/gpu")
-    ]
+    assert rows(holdings, "holder", "resource") == [(holder, "nvidia.com/gpu")]
     assert holdings.unresolved == {"koordinator.sh/gpu": 1}

@@ -7,7 +7,7 @@ import pytest
 from exporter.model import ContainerFile, DeviceUse, Meter, PodIdentity, SystemFiles
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, held
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, rows
 from tests.sharing.test_gpushare import ALLOCATION, CORES, MEMORY, allocated, indexed, offers, units
 
 NODE = [numbered(0, 1, UUID), numbered(1, 0)]
@@ -70,15 +70,9 @@ def test_a_container_has_the_same_of_several_gpus():
     """The label aliyun.com/gpu-count splits the request equally, if no annotation has the parts."""
     devices = (use("0"), use("1"))
     both = node(None, *devices, labels={"aliyun.com/gpu-count": "2"})
-    assert [(holding.device.uuid, holding.slices) for holding in both.holdings] == [
-        (OTHER_UUID, 2),
-        (UUID, 2),
-    ][::-1]
+    assert rows(both, "device.uuid", "slices") == [(OTHER_UUID, 2), (UUID, 2)][::-1]
     holdings = node(allocated({"0": {"0": 1, "1": 3}}), *devices)
-    assert [(holding.device.uuid, holding.slices) for holding in holdings.holdings] == [
-        (UUID, 3),
-        (OTHER_UUID, 1),
-    ]
+    assert rows(holdings, "device.uuid", "slices") == [(UUID, 3), (OTHER_UUID, 1)]
 
 
 def test_percents_of_compute_go_before_the_share_of_the_policy():
@@ -107,7 +101,7 @@ def test_a_container_without_an_instance_is_of_gpushare():
         files=loaded(instance(use())),
         pods=known,
     )
-    assert [(holding.holder.pod, holding.sharing, holding.isolation) for holding in holdings.holdings] == [
+    assert rows(holdings, "holder.pod", "sharing", "isolation") == [
         ("a", "cgpu", "hard"),
         ("b", "gpushare", "none"),
     ]
@@ -141,7 +135,7 @@ def test_two_containers_of_one_pod_have_their_own():
     files = loaded(instance(use(used=1)), instance(use(used=2), container_id=other[:12]))
     ids = units("a", 1, main="x") + units("a", 1, OTHER_UUID, main="y")
     holdings = resolve(NODE, ids, files=files, pods=known)
-    assert [(each.holder.container, each.meter.memory) for each in holdings.holdings] == [("x", 1), ("y", 2)]
+    assert rows(holdings, "holder.container", "meter.memory") == [("x", 1), ("y", 2)]
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():

@@ -19,7 +19,7 @@ from tests.sharing import (
     test_volcano_gpushare,
     test_volcano_vgpu,
 )
-from tests.sharing.build import OTHER_UUID, container, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, pod, pods, resolve, rows
 from tests.sharing.cards import counted, has, one_card, shares, two_cards
 from tests.sharing.cases import Case
 
@@ -56,7 +56,7 @@ def test_the_annotation_places_the_ids_and_entitles(case: Case):
     node = annotated(case, a=case.here)
     holdings, problems = counted(two_cards(), case.allocated("a"), offered=case.offered, pods=node)
     assert shares(holdings, "a") == {case.device: case.entitled}
-    shown = {(holding.sharing, holding.isolation) for holding in holdings.holdings}
+    shown = set(rows(holdings, "sharing", "isolation"))
     assert shown == {(case.name, case.isolation)}
     assert (holdings.unresolved, holdings.blind, problems) == ({}, {}, {})
 
@@ -88,7 +88,7 @@ def test_a_malformed_annotation_costs_its_pod_only(case: Case, example: str):
     allocated = case.allocated("bad") + case.allocated("good")
     for _ in range(2):
         holdings = resolve(two_cards(), allocated, case.offered, objections, pods=node)
-    assert {holding.holder.pod for holding in holdings.holdings} == {"good"}
+    assert set(rows(holdings, "holder.pod")) == {"good"}
     assert shares(holdings, "good") == {case.device: case.entitled}
     assert holdings.unresolved == (case.amounts if case.keeps_ids else {})
     assert objections.counts == {case.reason: 1}

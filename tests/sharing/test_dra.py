@@ -26,7 +26,7 @@ from exporter.sharing.dra import NVIDIA_DRIVER, Place, parse_name
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 from exporter.sharing.dra.claims import claim_uid
 from tests.attribution.build import GIB, MIG, UUID, gpu, memory, mig, mig_gpu, process
-from tests.sharing.build import OTHER_UUID, container, only, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, only, resolve, rows, where
 
 UID = "11111111-2222-3333-4444-555555555555"
 OTHER_UID = "11111111-2222-3333-4444-666666666666"
@@ -72,15 +72,7 @@ def noted(*entries) -> Checkpoint:
 
 def holders(found: Holdings) -> dict[str, tuple[int | None, float | None, str, str]]:
     """Return what each pod is entitled to, and how it shares."""
-    return {
-        holding.holder.pod: (
-            holding.memory_entitled,
-            holding.compute_entitled,
-            holding.sharing,
-            holding.isolation,
-        )
-        for holding in found.holdings
-    }
+    return by(found, "holder.pod", "memory_entitled", "compute_entitled", "sharing", "isolation")
 
 
 # Where not said otherwise: kubernetes-sigs/dra-driver-nvidia-gpu, at the place or release that is named.
@@ -142,13 +134,7 @@ def test_a_name_of_the_old_form_is_not_misread():
 
 
 @pytest.mark.parametrize(
-    "device",
-    [
-        placed(9, 0, 4),
-        placed(19, 4, 1),
-        placed(None, None, None),
-        placed(9, 4, 2, uuid=OTHER_MIG),
-    ],
+    "device", [placed(9, 0, 4), placed(19, 4, 1), placed(None, None, None), placed(9, 4, 2, uuid=OTHER_MIG)]
 )
 def test_a_mig_device_elsewhere_is_unresolved(device):
     holdings = resolve(cut(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
@@ -224,9 +210,7 @@ def test_one_claim_of_two_pods():
 def test_one_claim_of_two_containers():
     claims = [claimed("a", "gpu-0-mig-3g20gb-9-4", name=name) for name in ("main", "aside", "third")]
     holdings = resolve(cut(placed(9, 4, 4)), claims=claims)
-    assert [(holding.memory_entitled, holding.compute_entitled) for holding in holdings.holdings] == [
-        (5 * GIB // 3, 1 / 7)
-    ] * 3
+    assert rows(holdings, "memory_entitled", "compute_entitled") == [(5 * GIB // 3, 1 / 7)] * 3
 
 
 def test_containers_of_one_claim_are_entitled_to_one_device_together():
@@ -477,9 +461,7 @@ def test_a_hami_claim_of_two_containers():
     files = {"hami": SystemFiles(containers=(ContainerFile(claim_uid=UID, devices=(use,)),))}
     claims = [claimed(pod, "hami-gpu-0", driver=HAMI, claim="shared") for pod in ("a", "b")]
     holdings = resolve(numbered(), claims=claims, files=files)
-    assert [(each.memory_entitled, each.compute_entitled, each.meter) for each in holdings.holdings] == [
-        (2 * GIB, None, None)
-    ] * 2
+    assert rows(holdings, "memory_entitled", "compute_entitled", "meter") == [(2 * GIB, None, None)] * 2
 
 
 def test_hami_claims_over_commit():
@@ -506,10 +488,7 @@ def amd_node() -> list[GpuReading]:
         mig(uuid=uuid, slices=1, gi=gi, render_minor=136 + gi)
         for gi, uuid in enumerate(["0000:19:00.0", "amdgpu_xcp_1"])
     ]
-    return [
-        gpu(uuid="GPU-1", identity=whole),
-        replace(mig_gpu(parts, identity=parted), mig_slices=2),
-    ]
+    return [gpu(uuid="GPU-1", identity=whole), replace(mig_gpu(parts, identity=parted), mig_slices=2)]
 
 
 def test_amd_by_the_render_node():

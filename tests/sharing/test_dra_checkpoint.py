@@ -60,13 +60,7 @@ OLD_MIG = {"gpu": None, "mig": {"info": {"uuid": MIG_UUID}, "device": device("gp
 NEW_MIG = {
     "gpu": None,
     "mig": {
-        "concrete": {
-            "parentMinor": 0,
-            "giId": 7,
-            "ciId": 0,
-            "migUUID": MIG_UUID,
-            "parentUUID": GPU_UUID,
-        },
+        "concrete": {"parentMinor": 0, "giId": 7, "ciId": 0, "migUUID": MIG_UUID, "parentUUID": GPU_UUID},
         "device": device("gpu-0-mig-1g5gb-19-4"),
     },
 }
@@ -220,14 +214,7 @@ WORDS = [
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(WORDS),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
     max_leaves=25,
 )
 

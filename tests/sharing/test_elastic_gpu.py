@@ -7,7 +7,7 @@ import pytest
 
 from exporter.model import Allocation, OfferedDevice, SliceCount
 from tests.attribution.build import GIB, UUID
-from tests.sharing.build import OTHER_UUID, container, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, only, pod, pods, resolve, rows
 from tests.sharing.cards import MIB, has, shares, two_cards
 from tests.sharing.cases import Case
 
@@ -54,7 +54,7 @@ CASE = Case(
 def test_amounts(amounts, entitled):
     holdings = resolve(two_cards(), has("a", amounts), pods=pods(pod("a", listed("1"))))
     assert shares(holdings, "a") == {OTHER_UUID: entitled}
-    assert {holding.sharing for holding in holdings.holdings} == {"elastic-gpu"}
+    assert set(rows(holdings, "sharing")) == {"elastic-gpu"}
 
 
 def test_the_annotation_counts_and_not_the_number_in_the_ids():

@@ -10,7 +10,7 @@ from exporter.model import GpuIdentity, OfferedDevice
 from exporter.sharing import gpushare
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, numbered, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, by, numbered, only, pod, pods, resolve, rows
 from tests.sharing.cases import Case
 
 MEMORY, RAINBOND = "aliyun.com/gpu-mem", "rainbond.com/gpu-mem"
@@ -81,10 +81,7 @@ def test_the_only_gpu_needs_no_confirmation():
     annotated = pods(pod("a", indexed("0", assigned="false"), containers=("x", "y")))
     allocated = units("a", 3, main="x") + units("a", 5, main="y")
     holdings = resolve([gpu()], allocated, offers(16, UUID), pods=annotated)
-    assert {holding.holder.container: holding.memory_entitled for holding in holdings.holdings} == {
-        "x": 3 * GIB,
-        "y": 5 * GIB,
-    }
+    assert by(holdings, "holder.container", "memory_entitled") == {"x": 3 * GIB, "y": 5 * GIB}
     assert holdings.unresolved == {}
     elsewhere = resolve(NODE, allocated, offers(16, UUID, OTHER_UUID), pods=annotated)
     assert (elsewhere.holdings, set(elsewhere.unresolved)) == ((), {MEMORY})
@@ -163,14 +160,12 @@ def test_the_newer_annotation_has_several_gpus_of_a_container():
         offers(16, UUID, OTHER_UUID),
         pods=pods(pod("a", annotations, containers=("x", "y", "z"), init=("setup",))),
     )
-    assert [
-        (holding.device.uuid, holding.holder.container, holding.slices) for holding in holdings.holdings
-    ] == [
+    assert rows(holdings, "device.uuid", "holder.container", "slices") == [
         (UUID, "x", 2),
         (OTHER_UUID, "x", 1),
         (OTHER_UUID, "y", 4),
     ]
-    assert [holding.memory_entitled for holding in holdings.holdings] == [2 * GIB, GIB, 4 * GIB]
+    assert rows(holdings, "memory_entitled") == [2 * GIB, GIB, 4 * GIB]
     assert holdings.unresolved == {MEMORY: 1}
 
 
@@ -269,7 +264,7 @@ def test_an_allocation_that_is_not_an_object_costs_only_its_pod(text: str):
     annotations = allocated({}) | {ALLOCATION: text}
     known = pods(pod("a", annotations), pod("b", indexed("1")))
     holdings = resolve(NODE, units("a", 2) + units("b", 1, OTHER_UUID), pods=known, objections=objections)
-    assert [each.holder.pod for each in holdings.holdings] == ["b"]
+    assert rows(holdings, "holder.pod") == ["b"]
     assert (holdings.unresolved, objections.counts) == ({MEMORY: 2}, {"gpushare_annotation": 1})
 
 

@@ -36,7 +36,7 @@ from tests.attribution.build import (
     row,
     workloads,
 )
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, allocations, container, numbered, pod, pods, resolve, rows
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -81,16 +81,13 @@ def test_of_two_systems_that_settle_a_container_the_first_has_it():
     first = told(grant(memory_entitled=1), settled=settled, name="first")
     second = told(grant(memory_entitled=2), settled=settled, name="second")
     found, _ = holdings(first, second)
-    assert [holding.memory_entitled for holding in found.holdings] == [1]
+    assert rows(found, "memory_entitled") == [1]
 
 
 def test_grants_and_ids_share_one_device():
     word = told(grant(holder="a", resource="x.io/part"))
     found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
-    assert [(holding.holder.pod, holding.sharing) for holding in found.holdings] == [
-        ("a", "told"),
-        ("b", "time-slicing"),
-    ]
+    assert rows(found, "holder.pod", "sharing") == [("a", "told"), ("b", "time-slicing")]
     device = found.devices[found.holdings[0].device]
     assert device.sharing == "told"
     assert [(count.resource, count.offered, count.allocated) for count in device.slices] == [
@@ -142,7 +139,7 @@ def test_a_device_is_exclusive_when_its_only_holder_has_it_so(grants, allocated,
 
 def test_a_system_that_fails_takes_no_other_down():
     found, view = holdings(told(raises=ValueError("x")), allocated=held("b", UUID))
-    assert [holding.holder.pod for holding in found.holdings] == ["b"]
+    assert rows(found, "holder.pod") == ["b"]
     assert [problem.reason for problem in view.problems] == ["told_failure"]
 
 
@@ -158,7 +155,7 @@ def test_a_failing_method_costs_only_its_system(method: str):
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
     found = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
     objections.turn(view.problems)
-    assert [each.holder.pod for each in found.holdings] == ["b"]
+    assert rows(found, "holder.pod") == ["b"]
     assert objections.counts == {"broken_failure": 1}
 
 
@@ -184,7 +181,7 @@ def test_an_id_of_an_unread_device_is_held_without_a_grant():
 
     found, _ = holdings(Cards, allocated=held("a", "card0", resource="x.io/card"))
     assert [identity.uuid for identity in found.unread] == ["card0"]
-    assert [each.device.uuid for each in found.holdings] == ["card0"]
+    assert rows(found, "device.uuid") == ["card0"]
 
 
 def test_a_device_reserved_for_unknown_holders_is_neither_free_nor_held():

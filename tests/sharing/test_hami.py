@@ -21,7 +21,19 @@ from exporter.model import (
 from exporter.sharing import read_files
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at, where
+from tests.sharing.build import (
+    OTHER_UUID,
+    by,
+    container,
+    numbered,
+    only,
+    pod,
+    pods,
+    resolve,
+    roots_at,
+    rows,
+    where,
+)
 from tests.sharing.cases import Case
 
 KEY = "hami.io/vgpu-devices-allocated"
@@ -95,10 +107,7 @@ def test_resources_may_have_any_name():
 def test_a_container_may_have_several_devices():
     annotated = pod("train", {KEY: f"{UUID},NVIDIA,1000,30:{OTHER_UUID},NVIDIA,2000,0:;"})
     holdings = resolve(GPUS, held("train", f"{UUID}-4", f"{UUID}-5"), slices(), pods=pods(annotated))
-    by_holder = {
-        holding.device.uuid: (holding.memory_entitled, holding.compute_entitled)
-        for holding in holdings.holdings
-    }
+    by_holder = by(holdings, "device.uuid", "memory_entitled", "compute_entitled")
     assert by_holder == {UUID: (1000 * MIB, 0.3), OTHER_UUID: (2000 * MIB, None)}
 
 
@@ -129,7 +138,7 @@ def test_old_annotations_leave_out_containers_without_requests():
     )
     ids = held("train", f"{UUID}-0") + held("later", f"{UUID}-1", container="second")
     holdings = resolve(GPUS, ids, slices(), pods=pods(annotated, more))
-    by_holder = {holding.holder: holding.memory_entitled for holding in holdings.holdings}
+    by_holder = by(holdings, "holder", "memory_entitled")
     assert by_holder == {container("train"): 500 * MIB, container("later", "second"): 600 * MIB}
 
 
@@ -190,7 +199,7 @@ def test_the_cache_is_the_meter_of_its_gpu():
     holdings = resolve(
         GPUS, held("train", f"{UUID}-0", f"{OTHER_UUID}-0"), slices(), pods=pods(annotated), files=files
     )
-    meters = {holding.device.uuid: holding.meter for holding in holdings.holdings}
+    meters = by(holdings, "device.uuid", "meter")
     assert meters == {UUID: Meter(source="hami", memory=5 * MIB, compute=0.12), OTHER_UUID: None}
 
 
@@ -201,7 +210,7 @@ def test_the_cache_of_another_container_is_not_its_own():
     files = cache("train", DeviceUse(device=UUID, memory_used=5 * MIB), of="side")
     ids = held("train", f"{UUID}-0") + held("train", f"{UUID}-1", container="side")
     holdings = resolve(GPUS, ids, slices(), pods=pods(annotated), files=files)
-    meters = {each.holder.container: each.meter for each in holdings.holdings}
+    meters = by(holdings, "holder.container", "meter")
     assert meters == {"main": None, "side": Meter(source="hami", memory=5 * MIB)}
 
 
@@ -231,7 +240,7 @@ def test_a_cache_in_the_common_folder_meters_no_container(known):
     ids = held("train", f"{UUID}-0") + held("train", f"{UUID}-1", container="side")
     use = DeviceUse(device=UUID, memory_used=3 * GIB, compute_used=0.4)
     holdings = resolve(GPUS, ids, slices(), pods=pods(annotated), files=cache("train", use))
-    assert [each.meter for each in holdings.holdings] == [None, None]
+    assert rows(holdings, "meter") == [None, None]
 
 
 def test_a_cache_is_that_of_its_container_if_every_container_has_a_folder():
@@ -246,15 +255,14 @@ def test_a_cache_is_that_of_its_container_if_every_container_has_a_folder():
     holdings = resolve(
         GPUS, ids, slices(), pods=pods(annotated), files={"hami": SystemFiles(containers=(own, empty))}
     )
-    meters = {each.holder.container: each.meter for each in holdings.holdings}
+    meters = by(holdings, "holder.container", "meter")
     assert meters == {"main": Meter(source="hami", memory=GIB), "side": None}
 
 
 def test_a_cache_replaces_a_missing_annotation():
     bare = pod("train", details=None)
     files = cache(
-        "train",
-        DeviceUse(device=OTHER_UUID, memory_limit=3 * GIB, compute_limit=0.25, memory_used=GIB),
+        "train", DeviceUse(device=OTHER_UUID, memory_limit=3 * GIB, compute_limit=0.25, memory_used=GIB)
     )
     holding = only(resolve(GPUS, held("train", f"{UUID}-4"), slices(), pods=pods(bare), files=files))
     assert holding.device == DeviceKey(OTHER_UUID)
@@ -304,7 +312,7 @@ def test_mig_devices_that_hami_makes_are_held():
     assert set(by_holder) == {MIG, OTHER_MIG}
     assert (by_holder[MIG].memory_entitled, by_holder[MIG].compute_entitled) == (5 * GIB, 3 / 7)
     assert (by_holder[OTHER_MIG].memory_entitled, by_holder[OTHER_MIG].compute_entitled) == (5 * GIB, 2 / 7)
-    assert {each.isolation for each in holdings.holdings} == {"hard"}
+    assert set(rows(holdings, "isolation")) == {"hard"}
     shared = holdings.devices[DeviceKey(UUID, MIG)]
     assert (shared.sharing, shared.isolation, shared.exclusive) == ("hami", "hard", True)
     # The ten slices are offered with the GPU; how many are this device, nobody says.
@@ -313,10 +321,7 @@ def test_mig_devices_that_hami_makes_are_held():
 
 def test_containers_are_counted_with_init_containers_first():
     """The container of a MIG device is its place among all, as in the other annotation."""
-    annotations = {
-        KEY: f";;{UUID},NVIDIA,19968,0:;",
-        MIG_KEY: json.dumps([made(of=2)]),
-    }
+    annotations = {KEY: f";;{UUID},NVIDIA,19968,0:;", MIG_KEY: json.dumps([made(of=2)])}
     annotated = pod("train", annotations, init=("prepare",), containers=("proxy", "main"))
     holding = only(
         resolve(cut(mig(gi=4), mig(uuid="MIG-2")), held("train", f"{UUID}-4"), pods=pods(annotated))
@@ -332,17 +337,14 @@ def test_containers_are_counted_with_init_containers_first():
 def test_mig_devices_are_numbered_by_the_containers_with_segments(init, containers, given):
     """HAMi 2.10.0 (its issue 2899) has no segment for containers without devices."""
     found = [made(uuid, gi=gi, of=place) for place, (uuid, gi) in enumerate([(MIG, 4), (OTHER_MIG, 5)])]
-    annotations = {
-        KEY: f"{UUID},NVIDIA,19968,0:;" * len(given),
-        MIG_KEY: json.dumps(found[: len(given)]),
-    }
+    annotations = {KEY: f"{UUID},NVIDIA,19968,0:;" * len(given), MIG_KEY: json.dumps(found[: len(given)])}
     limits = {name: {"nvidia.com/gpu": 1} for name in given}
     annotated = pod("train", annotations, init=init, containers=containers, limits=limits)
     ids = [
         each for place, name in enumerate(given) for each in held("train", f"{UUID}-{place}", container=name)
     ]
     holdings = resolve(cut(mig(gi=4), mig(gi=5, uuid=OTHER_MIG)), ids, slices(), pods=pods(annotated))
-    assert {each.holder.container: each.device.mig_uuid for each in holdings.holdings} == given
+    assert by(holdings, "holder.container", "device.mig_uuid") == given
     assert not holdings.unresolved
 
 
@@ -350,11 +352,7 @@ def test_mig_devices_are_numbered_by_the_containers_with_segments(init, containe
 def test_a_mig_device_that_does_not_exist_yet_is_unresolved(others):
     waiting = {name: made()[name] for name in ("containerIndex", "deviceIndex", "gpuUUID", "profile")}
     annotations = {KEY: f"{UUID},NVIDIA,19968,0:;", MIG_KEY: json.dumps([waiting])}
-    holdings = resolve(
-        cut(mig(), *others),
-        held("train", f"{UUID}-4"),
-        pods=pods(pod("train", annotations)),
-    )
+    holdings = resolve(cut(mig(), *others), held("train", f"{UUID}-4"), pods=pods(pod("train", annotations)))
     assert holdings.holdings == ()
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
 
@@ -381,7 +379,7 @@ def test_a_container_may_hold_a_slice_and_a_mig_device():
     annotated = pods(pod("train", {KEY: f"{OTHER_UUID},NVIDIA,4096,30:;"}))
     ids = held("train", f"{OTHER_UUID}-0") + held("train", MIG, resource="nvidia.com/mig-3g.20gb")
     holdings = resolve(cut(mig()), ids, slices(OTHER_UUID), pods=annotated)
-    by_holder = {each.resource: (each.device, each.memory_entitled) for each in holdings.holdings}
+    by_holder = by(holdings, "resource", "device", "memory_entitled")
     assert by_holder == {
         "nvidia.com/gpu": (DeviceKey(OTHER_UUID), 4 * GIB),
         "nvidia.com/mig-3g.20gb": (DeviceKey(UUID, MIG), 5 * GIB),
@@ -506,8 +504,8 @@ def test_any_annotations_and_caches_give_sound_holdings(allocated, of_a, of_b, u
     )
     gpus = cut(mig(gi=4), mig(uuid=OTHER_MIG, gi=5)) if is_cut else GPUS
     holdings = resolve(gpus, allocated, slices(), objections, pods=annotated, files=cache("a", *uses))
-    places = [(each.device, each.holder, each.resource) for each in holdings.holdings]
+    places = rows(holdings, "device", "holder", "resource")
     assert len(places) == len(set(places))
     assert all(each.memory_entitled is None or each.memory_entitled > 0 for each in holdings.holdings)
     assert set(objections.counts) <= {"hami_annotation", "volcano_vgpu_annotation"}
-    assert {each.holder for each in holdings.holdings} <= {each.holder for each in allocated}
+    assert set(rows(holdings, "holder")) <= {each.holder for each in allocated}

@@ -78,9 +78,7 @@ ALLOCATIONS = [
         id="Project-HAMi/HAMi pkg/device/awsneuron/device_test.go: no colon behind the last",
     ),
     pytest.param(
-        "GPU-0,NVIDIA,4096,30:",
-        ((nvidia("GPU-0", 4096, 30),),),
-        id="volcano-sh/volcano vgpu/utils_test.go",
+        "GPU-0,NVIDIA,4096,30:", ((nvidia("GPU-0", 4096, 30),),), id="volcano-sh/volcano vgpu/utils_test.go"
     ),
     pytest.param("", ((),), id="nothing"),
     pytest.param(

@@ -21,7 +21,7 @@ from exporter.sharing.hami.annotations import Registered, registered
 from exporter.sharing.hami.vendor_system import HamiVendor
 from exporter.sharing.hami.vendors import HAMI_VENDORS, HamiAscend
 from tests.attribution.build import GIB, UUID, gpu
-from tests.sharing.build import container, only, pod, pods, resolve
+from tests.sharing.build import by, container, only, pod, pods, resolve, rows
 from tests.sharing.cases import Case
 
 MIB = 1 << 20
@@ -312,10 +312,7 @@ def test_each_kind_of_a_vendor_belongs_to_the_container_with_its_request(texts, 
         for name, resource in zip(("one", "two"), resources, strict=True)
     ]
     holdings = resolve([], allocated, pods=pods(annotated))
-    assert {holding.holder.container: holding.device.uuid for holding in holdings.holdings} == {
-        "one": "n-x-0",
-        "two": "n-y-0",
-    }
+    assert by(holdings, "holder.container", "device.uuid") == {"one": "n-x-0", "two": "n-y-0"}
     assert {identity.vendor for identity in holdings.unread} == {maker}
     assert holdings.unresolved == {}
 
@@ -357,7 +354,7 @@ def test_whole_devices_of_neuron_are_whole_however_many_cores_they_have():
 )
 def test_ids_that_count_parts_of_a_device_are_its_slices(annotation, resources, slices):
     """What is allocated of a resource is as many as the kubelet gave out."""
-    assert [holding.slices for holding in given_to(annotation, resources).holdings] == slices
+    assert rows(given_to(annotation, resources), "slices") == slices
 
 
 @pytest.mark.parametrize(
@@ -402,7 +399,7 @@ def test_the_last_device_of_neuron_needs_no_colon():
         {"hami.io/aws-neuron-devices-allocated": "test1,AWSNeuron,0,2:test2,AWSNeuron,0,3;"},
         {"aws.amazon.com/neuron": 2},
     )
-    assert [each.device.uuid for each in holdings.holdings] == ["test1", "test2"]
+    assert rows(holdings, "device.uuid") == ["test1", "test2"]
 
 
 def amd(address="00000000:19:00.0", uuid=AMD):
@@ -573,7 +570,7 @@ def test_an_npu_is_isolated_like_its_least_isolated_holder(folder, isolation):
         node=NodeObject(annotations={"hami-vnpu-core": "true"}),
         files=shmem("main") if folder else {},
     )
-    assert {each.isolation for each in holdings.holdings} == {isolation}
+    assert set(rows(holdings, "isolation")) == {isolation}
 
 
 @pytest.mark.parametrize("listed", ["{", "[1]", "{}", "[" * 100_000, "x" * 70_000])
@@ -593,7 +590,7 @@ def test_the_librarys_file_meters_a_container_with_one_npu():
     meter = only(ascend(one, mode="hami-core", files=files)).meter
     assert meter is not None
     assert (meter.source, meter.memory, meter.compute) == ("hami-vnpu", 3 * GIB, None)
-    assert [each.meter for each in ascend(two, mode="hami-core", files=files).holdings] == [None, None]
+    assert rows(ascend(two, mode="hami-core", files=files), "meter") == [None, None]
     assert only(ascend(one, mode="template", files=files)).meter is None
     empty = {"hami-ascend": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container="main"),))}
     assert only(ascend(one, mode="hami-core", files=empty)).meter is None
@@ -621,10 +618,7 @@ def test_the_librarys_file_may_have_the_name_of_another_container(init, containe
 def test_a_container_does_not_take_the_file_of_the_next():
     annotated = pod(
         "a",
-        {
-            TOLD: f"{NPU},Ascend910A,8192,30:;{NPU},Ascend910A,8192,30:;",
-            "huawei.com/vnpu-mode": "hami-core",
-        },
+        {TOLD: f"{NPU},Ascend910A,8192,30:;{NPU},Ascend910A,8192,30:;", "huawei.com/vnpu-mode": "hami-core"},
         init=("setup",),
         containers=("main", "side"),
         limits={"main": {ASCEND: 1}, "side": {ASCEND: 1}},

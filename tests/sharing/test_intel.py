@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from exporter.model import Allocation, ContainerRef, OfferedDevice, SliceCount
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import UUID, gpu, held, whole
-from tests.sharing.build import container, only, resolve
+from tests.sharing.build import container, only, resolve, rows
 
 I915 = "gpu.intel.com/i915"
 
@@ -32,10 +32,7 @@ def test_a_holder_has_a_card_without_a_limit(resource: str):
 
 def test_a_container_may_have_parts_of_several_cards():
     holdings = resolve([], held("a", "card2-3", "card1-1", "card1-0", resource=I915), offers(3))
-    assert [(holding.device.uuid, holding.slices) for holding in holdings.holdings] == [
-        ("card1", 2),
-        ("card2", 1),
-    ]
+    assert rows(holdings, "device.uuid", "slices") == [("card1", 2), ("card2", 1)]
 
 
 def test_a_card_that_is_not_shared_has_one_holder():

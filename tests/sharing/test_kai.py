@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import (
-    ContainerFile,
-    DeviceKey,
-    DeviceUse,
-    Holding,
-    Meter,
-    SliceCount,
-    SystemFiles,
-)
+from exporter.model import ContainerFile, DeviceKey, DeviceUse, Holding, Meter, SliceCount, SystemFiles
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts, Objections
 from exporter.sharing.gpu_fractions import fraction as read_fraction
@@ -23,7 +15,19 @@ from exporter.sharing.gpu_fractions import memory as read_memory
 from exporter.sharing.kai import Kai, KaiLimited
 from tests.attribution.build import GIB, UUID, attribute, gpu, held, process, whole, workloads
 from tests.attribution.build import row as row_of
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import (
+    OTHER_UUID,
+    allocations,
+    by,
+    container,
+    numbered,
+    only,
+    pod,
+    pods,
+    resolve,
+    rows,
+    where,
+)
 from tests.sharing.reservations import GROUP, OTHER_GROUP, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -124,7 +128,7 @@ def test_a_fraction_of_several_gpus():
         objections=objections,
     )
     assert where(holdings) == {"a": [KEY, OTHER]}
-    assert {holding.compute_entitled for holding in holdings.holdings} == {0.5}
+    assert set(rows(holdings, "compute_entitled")) == {0.5}
     assert not objections.counts
 
 
@@ -180,10 +184,7 @@ def test_requests_are_read(annotations, memory, part):
 def test_malformed_requests_are_objected_to(annotations):
     objections = Objections()
     holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    entitled = {
-        holding.holder.pod: (holding.memory_entitled, holding.compute_entitled)
-        for holding in holdings.holdings
-    }
+    entitled = by(holdings, "holder.pod", "memory_entitled", "compute_entitled")
     assert entitled == {"a": (None, None), "b": (8 * GIB, 0.5)}
     assert objections.counts == {"kai_annotation": 1}
 
@@ -265,7 +266,7 @@ def test_a_limit_of_memory_is_enforced_if_the_binder_names_the_gpus(annotations,
 def test_a_gpu_with_an_unlimited_fraction_is_not_isolated():
     limited = fraction("a", {REQUEST: "8Gi", DEVICES: UUID})
     holdings = shared(limited, fraction("b", {"gpu-fraction": "0.25"}))
-    assert {each.holder.pod: each.isolation for each in holdings.holdings} == {"a": "soft", "b": "none"}
+    assert by(holdings, "holder.pod", "isolation") == {"a": "soft", "b": "none"}
     assert holdings.devices[KEY].isolation == "none"
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
 
@@ -281,9 +282,9 @@ def test_the_library_of_hami_limits_and_meters_its_containers():
     use = DeviceUse(device=UUID[:40], memory_limit=4000 * MIB, memory_used=GIB)
     found = [fraction(name, {"gpu-memory": "4000"}) for name in ("a", "b")]
     holdings = shared(*found, files=cached(use))
-    by_holder = {each.holder.pod: (each.isolation, each.meter) for each in holdings.holdings}
+    by_holder = by(holdings, "holder.pod", "isolation", "meter")
     assert by_holder == {"a": ("soft", Meter(source="hami", memory=GIB, compute=None)), "b": ("none", None)}
-    assert {each.memory_entitled for each in holdings.holdings} == {4000 * MIB}
+    assert set(rows(holdings, "memory_entitled")) == {4000 * MIB}
 
 
 def test_the_cache_is_that_of_the_container_with_the_fraction():
@@ -325,7 +326,7 @@ def test_the_memory_is_of_each_gpu():
         objections=objections,
     )
     assert where(holdings) == {"a": [KEY, OTHER]}
-    assert {(each.memory_entitled, each.isolation) for each in holdings.holdings} == {(4 * GIB, "soft")}
+    assert set(rows(holdings, "memory_entitled", "isolation")) == {(4 * GIB, "soft")}
     assert not objections.counts
 
 
@@ -346,7 +347,7 @@ def test_the_memory_is_of_each_gpu():
 def test_malformed_requests_of_containers_are_objected_to(annotations, entitled):
     objections = Objections()
     holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    by_holder = {each.holder: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
+    by_holder = by(holdings, "holder", "memory_entitled", "compute_entitled")
     assert by_holder == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
     assert objections.counts == {"kai_annotation": 1}
 
@@ -486,7 +487,7 @@ def test_reservations_may_be_kept_in_a_namespace_of_another_name():
 def test_pods_with_gpus_of_their_own_are_not_affected():
     gpus, allocated = [gpu(), numbered(1, 1)], [*reserved(), *held("b", OTHER_UUID)]
     holdings = shared(fraction("a"), pod("b"), gpus=gpus, allocated=allocated)
-    assert {each.holder.pod: each.sharing for each in holdings.holdings} == {"a": "kai", "b": "exclusive"}
+    assert by(holdings, "holder.pod", "sharing") == {"a": "kai", "b": "exclusive"}
 
 
 def test_a_shared_gpu_counts_once():

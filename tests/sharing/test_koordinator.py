@@ -37,7 +37,19 @@ from tests.attribution.build import (
     workloads,
 )
 from tests.attribution.build import row as row_of
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import (
+    OTHER_UUID,
+    allocations,
+    by,
+    container,
+    numbered,
+    only,
+    pod,
+    pods,
+    resolve,
+    rows,
+    where,
+)
 from tests.sharing.cases import Case
 
 KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
@@ -144,11 +156,8 @@ def test_a_pod_has_what_its_annotation_says():
 
 def test_the_label_selects_the_library_of_hami():
     holdings = seen(on("a", (0, HALF), labels=HAMI_CORE), on("b", (0, HALF)))
-    assert {holding.holder.pod: holding.isolation for holding in holdings.holdings} == {
-        "a": "soft",
-        "b": "none",
-    }
-    assert {holding.sharing for holding in holdings.holdings} == {"koordinator"}
+    assert by(holdings, "holder.pod", "isolation") == {"a": "soft", "b": "none"}
+    assert set(rows(holdings, "sharing")) == {"koordinator"}
 
 
 @pytest.mark.parametrize(
@@ -185,9 +194,7 @@ def test_several_gpus_are_held_each():
     two = on("a", text='{"gpu": [{"minor": 0},{"minor": 1}]}')
     holdings = seen(two, gpus=[gpu(), numbered(1, 1)])
     assert where(holdings) == {"a": [KEY, OTHER]}
-    assert {(holding.memory_entitled, holding.compute_entitled) for holding in holdings.holdings} == {
-        (None, None)
-    }
+    assert set(rows(holdings, "memory_entitled", "compute_entitled")) == {(None, None)}
 
 
 def test_a_pod_with_other_devices_has_no_gpu():
@@ -231,10 +238,7 @@ def test_ids_of_the_kubelet_for_an_annotated_pod_do_not_count_again():
     annotated = [on("a", (0, HALF), containers=("main", "log")), pod("b")]
     gpus, allocated = [gpu(), numbered(1, 1)], [*held("a", UUID), *held("b", OTHER_UUID)]
     holdings = seen(*annotated, gpus=gpus, allocated=allocated, offered=[*whole(), *whole(OTHER_UUID)])
-    assert {holding.holder.pod: holding.sharing for holding in holdings.holdings} == {
-        "a": "koordinator",
-        "b": "exclusive",
-    }
+    assert by(holdings, "holder.pod", "sharing") == {"a": "koordinator", "b": "exclusive"}
     assert len(holdings.holdings) == 2
 
 
@@ -250,7 +254,7 @@ def ids_of(name, *devices, container="main") -> list[Allocation]:
 
 def held_by(holdings) -> set[tuple[str, DeviceKey, str]]:
     """Return who holds what, and by whom it is shared."""
-    return {(holding.holder.container, holding.device, holding.sharing) for holding in holdings.holdings}
+    return set(rows(holdings, "holder.container", "device", "sharing"))
 
 
 def test_the_gpu_of_a_plugin_outweighs_the_annotation():
@@ -409,30 +413,20 @@ def test_an_init_container_has_the_gpu_only_without_other_requests():
 def test_limits_divide_a_gpu_between_containers():
     limits = {"x": {CORE: 20, RATIO: 25}, "y": {CORE: 30, RATIO: 25}}
     annotated = on("a", (0, HALF), containers=("x", "y", "z"), limits=limits)
-    entitled = {
-        each.holder.container: (each.memory_entitled, each.compute_entitled)
-        for each in seen(annotated).holdings
-    }
+    entitled = by(seen(annotated), "holder.container", "memory_entitled", "compute_entitled")
     assert entitled == {"x": (4 * GIB, 0.2), "y": (4 * GIB, 0.3)}
 
 
 def test_limits_may_be_bytes():
     limits = {"x": {CORE: 50, MEMORY: 4 * GIB}, "y": {MEMORY: 2 * GIB}}
     annotated = on("a", (0, {CORE: "50", MEMORY: "6Gi", RATIO: "38"}), containers=("x", "y"), limits=limits)
-    entitled = {
-        each.holder.container: (each.memory_entitled, each.compute_entitled)
-        for each in seen(annotated).holdings
-    }
+    entitled = by(seen(annotated), "holder.container", "memory_entitled", "compute_entitled")
     assert entitled == {"x": (4 * GIB, 0.5), "y": (2 * GIB, None)}
 
 
 @pytest.mark.parametrize(
     "limits",
-    [
-        {"x": {CORE: 10, RATIO: 10}, "y": {CORE: 10, RATIO: 10}},
-        {"x": {CORE: 25}, "y": {CORE: 25}},
-        {},
-    ],
+    [{"x": {CORE: 10, RATIO: 10}, "y": {CORE: 10, RATIO: 10}}, {"x": {CORE: 25}, "y": {CORE: 25}}, {}],
     ids=["too little", "no memory", "none"],
 )
 def test_limits_that_do_not_add_up_leave_the_gpu_to_the_pod(limits):
@@ -447,7 +441,7 @@ def test_several_gpus_are_held_by_the_pod():
     all_of_it = {CORE: "100", RATIO: "100"}
     annotated = on("a", (0, all_of_it), (1, all_of_it), containers=("x", "y"), limits=limits)
     holdings = seen(annotated, gpus=[gpu(), numbered(1, 1)])
-    assert {(each.holder.container, each.device) for each in holdings.holdings} == {("", KEY), ("", OTHER)}
+    assert set(rows(holdings, "holder.container", "device")) == {("", KEY), ("", OTHER)}
 
 
 def test_the_library_meters_its_pods():

@@ -5,7 +5,7 @@ import pytest
 from exporter.model import DeviceKey, DeviceSharing, GpuReading, NodeObject, SliceCount
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu, process, replicas, whole
-from tests.sharing.build import OTHER_UUID, numbered, resolve
+from tests.sharing.build import OTHER_UUID, numbered, resolve, rows
 
 
 def sharing(node, allocated=(), offered=(), key=(UUID, "")) -> DeviceSharing:
@@ -102,7 +102,7 @@ def test_an_id_of_two_containers_is_one_slice():
     """While a pod ends and its successor starts, both may be listed with the same id."""
     holdings = resolve(gpu(), held("a", f"{UUID}::0") + held("b", f"{UUID}::0"), replicas(4))
     assert holdings.devices[UUID, ""].slices == (SliceCount("nvidia.com/gpu", 4, 1, 0, 0),)
-    assert [holding.slices for holding in holdings.holdings] == [1, 1]
+    assert rows(holdings, "slices") == [1, 1]
 
 
 def test_an_id_repeated_for_numa_nodes_is_one_slice():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from exporter.model import DeviceKey, DeviceSharing, Holding, OfferedDevice, SliceCount
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, resolve, rows, where
 
 KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
 TEN, TWO = "nvidia.com/gpu-10gb", "nvidia.com/gpu-2gb"
@@ -44,7 +44,7 @@ def test_a_slice_is_an_amount_of_memory():
 def test_several_slices_add_up():
     ids = [*slices(0, 1, size=2), *slices(4, size=2, device=OTHER_UUID)]
     holdings = resolve([gpu(), numbered(1, 1)], held("a", *ids, resource=TWO), offers(TWO, *ids))
-    by_holder = {holding.device: (holding.slices, holding.memory_entitled) for holding in holdings.holdings}
+    by_holder = by(holdings, "device", "slices", "memory_entitled")
     assert by_holder == {KEY: (2, 4 * GIB), OTHER: (1, 2 * GIB)}
 
 
@@ -62,7 +62,7 @@ def test_several_containers_are_distinguished():
         *held("a", *slices(1), resource=TEN, container="y"),
     ]
     holdings = resolve(gpu(), allocated, offers(TEN, *slices(0, 1)))
-    assert [holding.holder.container for holding in holdings.holdings] == ["x", "y"]
+    assert rows(holdings, "holder.container") == ["x", "y"]
 
 
 def test_a_slice_is_known_by_its_id_alone():
@@ -91,7 +91,7 @@ def test_two_plugins_may_share_a_node():
     allocated = [*held("a", *slices(0), resource=TEN), *held("b", OTHER_UUID)]
     offered = [*offers(TEN, *slices(0)), *offers("nvidia.com/gpu", OTHER_UUID)]
     holdings = resolve([gpu(), numbered(1, 1)], allocated, offered)
-    assert {each.holder.pod: each.sharing for each in holdings.holdings} == {"a": "nos", "b": "exclusive"}
+    assert by(holdings, "holder.pod", "sharing") == {"a": "nos", "b": "exclusive"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from exporter.sharing.base import Claim
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia_plugin import Nvidia
 from tests.attribution.build import MIG, UUID, held, mig, mig_gpu
-from tests.sharing.build import allocations, numbered, resolve
+from tests.sharing.build import allocations, numbered, resolve, rows
 
 BARE = UUID.removeprefix("GPU-")
 CUT = "GPU-00000000-0000-0000-0000-0000000000cc"
@@ -83,7 +83,7 @@ def test_ids_of_other_systems_are_left_to_them(view, resource, device_id):
 @pytest.mark.parametrize("device_id", [pytest.param(case.values[1], id=case.id) for case in OTHERS])
 def test_ids_of_other_systems_are_not_taken_for_gpus(device_id):
     holdings = resolve([numbered(0, 0, UUID), _cut()], held("a", device_id), None)
-    assert not {holding.sharing for holding in holdings.holdings} & MODES
+    assert not set(rows(holdings, "sharing")) & MODES
     assert holdings.holdings or holdings.unresolved == {GPU: 1}
 
 

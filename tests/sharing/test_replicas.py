@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from exporter.model import GpuIdentity, NodeObject, OfferedDevice, SliceCount
 from exporter.sharing.nvidia_plugin import cuts
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, replicas, whole
-from tests.sharing.build import OTHER_UUID, allocations, resolve
+from tests.sharing.build import OTHER_UUID, allocations, by, resolve
 
 GPU = "nvidia.com/gpu"
 
@@ -118,10 +118,7 @@ def shares(offered, allocated, **more):
         offered,
         **more,
     )
-    return {
-        holding.holder.pod: (holding.compute_entitled, holding.memory_entitled)
-        for holding in holdings.holdings
-    }
+    return by(holdings, "holder.pod", "compute_entitled", "memory_entitled")
 
 
 @pytest.mark.parametrize("unhealthy", range(4))

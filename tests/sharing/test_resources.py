@@ -52,16 +52,7 @@ def test_names_of_the_plugin(resource: str):
     ],
 )
 def test_foreign_resources_are_passed_over(resource: str):
-    ids = (
-        LOST,
-        f"{UUID}_-_0",
-        "nvidia0",
-        "nvidia0/vgpu1",
-        "0000:19:00.0",
-        "card0-1",
-        "fuse",
-        "",
-    )
+    ids = (LOST, f"{UUID}_-_0", "nvidia0", "nvidia0/vgpu1", "0000:19:00.0", "card0-1", "fuse", "")
     holdings = resolve(gpu(), held("a", *ids, resource=resource))
     assert holdings.holdings == ()
     assert holdings.unresolved == {}

@@ -34,7 +34,18 @@ from tests.attribution.build import (
     workloads,
 )
 from tests.attribution.build import row as row_of
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import (
+    OTHER_UUID,
+    allocations,
+    container,
+    numbered,
+    only,
+    pod,
+    pods,
+    resolve,
+    rows,
+    where,
+)
 from tests.sharing.reservations import KAI, OTHER_GROUP, RUNAI, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -139,9 +150,7 @@ def test_the_allocation_of_several_gpus_is_not_divided():
     allocated = [*reserved(name=NAME, where=RUNAI), *reserved(OTHER_UUID, "other", RUNAI)]
     everything = pods(reservation(name=NAME, where=RUNAI), second, both)
     holdings = resolve([gpu(), numbered(1, 1)], allocated, whole(), pods=everything)
-    assert [(holding.memory_entitled, holding.compute_entitled) for holding in holdings.holdings] == [
-        (8 * GIB, 0.5)
-    ] * 2
+    assert rows(holdings, "memory_entitled", "compute_entitled") == [(8 * GIB, 0.5)] * 2
 
 
 def test_newer_releases_name_the_container_like_kai():

@@ -41,8 +41,7 @@ def test_the_numbers_of_a_pod_are_read(tmp_path):
     assert read_runai(roots(tmp_path)) == SystemFiles(
         containers=(
             ContainerFile(
-                pod_uid=UID,
-                devices=(DeviceUse(device="0", memory_used=7_500_000_000, compute_used=0.63),),
+                pod_uid=UID, devices=(DeviceUse(device="0", memory_used=7_500_000_000, compute_used=0.63),)
             ),
         )
     )

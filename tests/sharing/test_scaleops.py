@@ -6,7 +6,7 @@ from exporter.model import Allocation, ContainerRef, DeviceKey, Holding
 from exporter.sharing.base.view import Objections
 from exporter.sharing.scaleops import ScaleOps
 from tests.attribution.build import GIB, UUID, gpu, held, whole
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, rows, where
 
 GPUS = [gpu(), numbered(1, 1)]
 OFFERED = [*whole(), *whole(OTHER_UUID)]
@@ -69,10 +69,7 @@ def test_a_number_without_a_unit_is_no_amount_of_memory(annotations, amounts):
 def test_a_malformed_fraction_is_named_and_unknown(texts, caplog: pytest.LogCaptureFixture):
     objections = Objections()
     holdings = shared(sharer("a", *texts), sharer("b"), objections=objections)
-    by_holder = {
-        holding.holder.pod: (holding.memory_entitled, holding.compute_entitled)
-        for holding in holdings.holdings
-    }
+    by_holder = by(holdings, "holder.pod", "memory_entitled", "compute_entitled")
     assert by_holder == {"a": (4 * GIB, None), "b": (None, 0.25)}
     assert objections.counts == {"scaleops_annotation": 1}
     assert f"ml/a: {COMPUTE}: " in caplog.text
@@ -128,7 +125,7 @@ def test_several_containers_hold_as_a_pod():
 
 def test_replicas_in_the_namespace_of_scaleops_are_holdings():
     holdings = shared(allocated=capacity(f"{UUID}::1"))
-    assert [holding.holder for holding in holdings.holdings] == [CAPACITY]
+    assert rows(holdings, "holder") == [CAPACITY]
 
 
 def test_without_the_pods_objects_the_holders_are_unknown():

@@ -10,7 +10,7 @@ from exporter.model import Allocation, ContainerRef, DeviceKey, Holding, Offered
 from exporter.sharing.base.view import Objections
 from exporter.sharing.tensor_fusion import TensorFusion, by_container, percent, split_ids
 from tests.attribution.build import GIB, MIG, UUID, gpu, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, rows, where
 
 GPUS = [gpu(), numbered(1, 1)]
 RESOURCE = "tensor-fusion.ai/index_3"
@@ -41,7 +41,7 @@ def held(annotations, *containers, gpus=None, objections=None, **more):
 
 def entitled(holdings) -> list[tuple[int | None, float | None]]:
     """Return memory and compute of every holding."""
-    return [(holding.memory_entitled, holding.compute_entitled) for holding in holdings.holdings]
+    return rows(holdings, "memory_entitled", "compute_entitled")
 
 
 def test_a_worker_has_the_gpu_of_its_annotation():
@@ -151,9 +151,7 @@ def test_containers_with_gpus_of_their_own():
     holdings = held(
         told(gpu_ids=f"{LOWER},{OTHER_LOWER}", container_gpus=by_name, vram_limit="1Gi"), "x", "y"
     )
-    by_holder = {
-        holding.holder.container: (holding.device, holding.memory_entitled) for holding in holdings.holdings
-    }
+    by_holder = by(holdings, "holder.container", "device", "memory_entitled")
     assert by_holder == {"x": (KEY, GIB), "y": (OTHER, GIB)}
 
 
@@ -217,7 +215,7 @@ def test_unlike_modes_on_one_gpu_leave_its_isolation_unknown():
         pod(name, told(gpu_ids=LOWER, isolation=mode)) for name, mode in (("a", "soft"), ("b", "shared"))
     ]
     holdings = resolve(GPUS, [*ids("a"), *ids("b")], (), pods=pods(*workers))
-    assert {holding.isolation for holding in holdings.holdings} == {""}
+    assert set(rows(holdings, "isolation")) == {""}
 
 
 @given(text=st.text(max_size=60))

@@ -24,7 +24,7 @@ from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.kubevirt import host_devices, vgpu_rows
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, whole
-from tests.sharing.build import OTHER_UUID, allocations, container, only
+from tests.sharing.build import OTHER_UUID, allocations, by, container, only, rows
 
 TYPE = "nvidia.com/NVIDIA_A40-12Q"
 A = "c73f1fa6-489e-4834-9476-d70dabd98c40"
@@ -91,7 +91,7 @@ def test_a_vgpu_is_found_by_either_of_its_names_in_any_case(device_id: str):
 def test_machines_on_one_gpu_have_their_own_figures():
     node = host(vgpu(), vgpu(B, "vgpu-b", memory_used=GIB, sm_percent=0), vgpu(C, "vgpu-c"))
     holdings = resolve(node, machine("one", A) + machine("two", B), offers(A, B))
-    assert {holding.holder.pod: holding.meter for holding in holdings.holdings} == {
+    assert by(holdings, "holder.pod", "meter") == {
         "one": Meter(source="vgpu", memory=3 * GIB, compute=0.2),
         "two": Meter(source="vgpu", memory=GIB, compute=0.0),
     }
@@ -111,10 +111,7 @@ def test_two_vgpus_of_one_machine_add_up():
 def test_a_machine_with_vgpus_of_two_gpus_holds_both():
     node = [host(vgpu()), host(vgpu(B, "b", memory_total=GIB), uuid=OTHER_UUID, index=1, address="0:5E:00.0")]
     holdings = resolve(node, machine("vm", A, B))
-    assert {(holding.device, holding.slices, holding.memory_entitled) for holding in holdings.holdings} == {
-        (KEY, 1, 12 * GIB),
-        (OTHER, 1, GIB),
-    }
+    assert set(rows(holdings, "device", "slices", "memory_entitled")) == {(KEY, 1, 12 * GIB), (OTHER, 1, GIB)}
 
 
 def test_unmetered_use_is_unknown():
@@ -186,10 +183,7 @@ def test_the_device_that_exists_decides_what_a_bare_uuid_is():
     holdings = resolve(
         host(vgpu()), held("job", BARE, resource=resource) + machine("vm", A, resource=resource)
     )
-    assert {(holding.holder.pod, holding.device) for holding in holdings.holdings} == {
-        ("job", KEY),
-        ("vm", KEY),
-    }
+    assert set(rows(holdings, "holder.pod", "device")) == {("job", KEY), ("vm", KEY)}
     assert holdings.unresolved == {}
 
 

@@ -14,7 +14,7 @@ from exporter.model import (
 )
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, where
 from tests.sharing.cases import Case
 
 KEY = "volcano.sh/vgpu-ids-new"
@@ -110,10 +110,7 @@ def test_several_containers_have_a_segment_each():
     annotated = pod("train", annotation, containers=("first", "proxy", "last"), limits={"last": {NUMBER: 1}})
     allocated = ids("train", container="first") + ids("train", place=5, container="last")
     holdings = resolve(GPUS, allocated, offered(UUID, OTHER_UUID), pods=pods(annotated))
-    by_holder = {
-        holding.holder.container: (holding.device.uuid, holding.memory_entitled)
-        for holding in holdings.holdings
-    }
+    by_holder = by(holdings, "holder.container", "device.uuid", "memory_entitled")
     assert by_holder == {"first": (UUID, 500 * MIB), "last": (OTHER_UUID, 600 * MIB)}
 
 
@@ -175,8 +172,5 @@ def test_both_systems_may_be_on_a_node():
     )
     allocated = ids("of-volcano") + held("of-hami", f"{UUID}-1")
     holdings = resolve(GPUS, allocated, offered(UUID), pods=annotated)
-    assert {holding.holder.pod: holding.sharing for holding in holdings.holdings} == {
-        "of-volcano": "volcano-vgpu",
-        "of-hami": "hami",
-    }
+    assert by(holdings, "holder.pod", "sharing") == {"of-volcano": "volcano-vgpu", "of-hami": "hami"}
     assert where(holdings) == {"of-volcano": [DeviceKey(UUID)], "of-hami": [DeviceKey(UUID)]}
