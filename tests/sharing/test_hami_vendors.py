@@ -67,143 +67,78 @@ def given_to(annotations, resources, **more):
     return resolve(facts.pop("gpus"), facts.pop("allocated"), **facts)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "resources", "device", "memory", "compute"),
-    [
-        pytest.param(
-            {"hami.io/cambricon-mlu-devices-allocated": "node-cambricon-mlu-3,MLU,256000,1:;"},
-            {"cambricon.com/vmlu": 1, "cambricon.com/mlu.smlu.vmemory": 3},
-            ("hami-cambricon", "cambricon", "node-cambricon-mlu-3", "MLU", 3),
-            256000,
-            0.01,
-            id="Project-HAMi/HAMi pkg/device/cambricon/device_test.go",
-        ),
-        pytest.param(
-            {"hami.io/dcu-devices-allocated": "test1,DCU,2048,1:;"},
-            {"hygon.com/dcunum": 1},
-            ("hami-hygon", "hygon", "test1", "DCU", -1),
-            2048,
-            0.01,
-            id="Project-HAMi/HAMi pkg/device/hygon/device_test.go",
-        ),
-        pytest.param(
-            {"hami.io/MR-V100-devices-allocated": "k8s-gpu-iluvatar-0,MR-V100,0,0:;"},
-            {"iluvatar.ai/MR-V100-vgpu": 1},
-            ("hami-iluvatar", "iluvatar", "k8s-gpu-iluvatar-0", "MR-V100", 0),
-            None,
-            None,
-            id="Project-HAMi/HAMi pkg/device/iluvatar/device_test.go",
-        ),
-        pytest.param(
-            {"hami.io/iluvatar-vgpu-devices-allocated": "i-0,Iluvatar,16384,50:;"},
-            {"iluvatar.ai/vgpu": 1},
-            ("hami-iluvatar", "iluvatar", "i-0", "Iluvatar", 0),
-            16384,
-            0.5,
-            id="iluvatar, older key",
-        ),
-        pytest.param(
-            {"hami.io/mthreads-vgpu-devices-allocated": "n-mthreads-1,Mthreads,1000,4:;"},
-            {"mthreads.com/vgpu": 1},
-            ("hami-mthreads", "mthreads", "n-mthreads-1", "Mthreads", 1),
-            1000,
-            0.25,
-            id="Project-HAMi/HAMi pkg/device/mthreads/device_test.go, of 16 cores",
-        ),
-        pytest.param(
-            {"hami.io/metax-gpu-devices-allocated": "n-metax-0,Metax-GPU,65536,100:;"},
-            {"metax-tech.com/gpu": 1},
-            ("hami-metax", "metax", "n-metax-0", "Metax-GPU", 0),
-            None,
-            1.0,
-            id="metax, whole, whose memory is a fixed number",
-        ),
-        pytest.param(
-            {"hami.io/metax-sgpu-devices-allocated": "GPU-m1,Metax-SGPU,4096,25:;"},
-            {"metax-tech.com/sgpu": 1},
-            ("hami-metax", "metax", "GPU-m1", "Metax-SGPU", -1),
-            4096,
-            0.25,
-            id="metax, a part",
-        ),
-        pytest.param(
-            {"hami.io/enflame-gcu-devices-allocated": "testnode-GCU-0,GCU,0,0:;"},
-            {"enflame.com/gcu": 1},
-            ("hami-enflame", "enflame", "testnode-GCU-0", "GCU", 0),
-            None,
-            1.0,
-            id="Project-HAMi/HAMi pkg/device/enflame/gcu_test.go",
-        ),
-        pytest.param(
-            {"hami.io/enflame-vgpu-devices-allocated": "n-enflame-drs-2,Enflame,8192,17:;"},
-            {"enflame.com/drs-gcu": 1},
-            ("hami-enflame", "enflame", "n-enflame-drs-2", "Enflame", 2),
-            8192,
-            0.17,
-            id="enflame, a profile",
-        ),
-        pytest.param(
-            {"hami.io/enflame-vgpu-devices-allocated": "n-enflame-1,Enflame,50,0:;"},
-            {"enflame.com/shared-gcu": 1},
-            ("hami-enflame", "enflame", "n-enflame-1", "Enflame", 1),
-            None,
-            None,
-            id="enflame, percent, HAMi v2.9.0 pkg/device/enflame/device.go",
-        ),
-        pytest.param(
-            {"hami.io/kunlun-allocated": "n-kunlun-4,kunlun,98304,100:;"},
-            {"kunlunxin.com/xpu": 1},
-            ("hami-kunlun", "kunlunxin", "n-kunlun-4", "kunlun", 4),
-            None,
-            1.0,
-            id="kunlun, whole, whose memory is a fixed number",
-        ),
-        pytest.param(
-            {"hami.io/xpu-devices-allocated": "x-1,XPU,24576,25:;"},
-            {"kunlunxin.com/vxpu": 1},
-            ("hami-kunlun", "kunlunxin", "x-1", "XPU", 1),
-            24576,
-            0.25,
-            id="kunlun, a part",
-        ),
-        pytest.param(
-            {"hami.io/Biren-devices-allocated": "card_2,Biren,0,0:;"},
-            {"birentech.com/gpu": 1},
-            ("hami-biren", "biren", "card_2", "Biren", 2),
-            None,
-            None,
-            id="Project-HAMi/biren-device-plugin pkg/brgpu/runc.go",
-        ),
-        pytest.param(
-            {"hami.io/Vastai-devices-allocated": "v0,Vastai,0,0:;"},
-            {"vastaitech.com/va": 1},
-            ("hami-vastai", "vastai", "v0", "Vastai", -1),
-            None,
-            None,
-            id="vastai",
-        ),
-        pytest.param(
-            {"hami.io/Ascend910A-devices-allocated": "device-0,Ascend,8738,1:;"},
-            {ASCEND: 1},
-            ("hami-ascend", "huawei", "device-0", "Ascend", 0),
-            8738,
-            None,
-            id="Project-HAMi/HAMi pkg/device/ascend/device_test.go, cores of a template mean nothing",
-        ),
-    ],
-)
-def test_a_device_is_held_as_the_annotation_says(annotation, resources, device, memory, compute):
-    holdings = given_to(annotation, resources)
+# System, index of the device, MiB and share of the holder; resource, annotation and its text.
+# The texts are those of Project-HAMi/HAMi pkg/device/<vendor>/device_test.go, where there is one.
+HELD = [
+    ("cambricon", 3, 256000, 0.01, "cambricon.com/vmlu", "cambricon-mlu-devices", "n-mlu-3,MLU,256000,1:;"),
+    ("hygon", -1, 2048, 0.01, "hygon.com/dcunum", "dcu-devices", "test1,DCU,2048,1:;"),
+    (
+        "iluvatar",
+        0,
+        None,
+        None,
+        "iluvatar.ai/MR-V100-vgpu",
+        "MR-V100-devices",
+        "k8s-gpu-iluvatar-0,MR-V100,0,0:;",
+    ),
+    # The older key.
+    ("iluvatar", 0, 16384, 0.5, "iluvatar.ai/vgpu", "iluvatar-vgpu-devices", "i-0,Iluvatar,16384,50:;"),
+    # Of 16 cores.
+    (
+        "mthreads",
+        1,
+        1000,
+        0.25,
+        "mthreads.com/vgpu",
+        "mthreads-vgpu-devices",
+        "n-mthreads-1,Mthreads,1000,4:;",
+    ),
+    # Whole ones, whose memory is a fixed number, and parts.
+    ("metax", 0, None, 1.0, "metax-tech.com/gpu", "metax-gpu-devices", "n-metax-0,Metax-GPU,65536,100:;"),
+    ("metax", -1, 4096, 0.25, "metax-tech.com/sgpu", "metax-sgpu-devices", "GPU-m1,Metax-SGPU,4096,25:;"),
+    ("kunlun", 4, None, 1.0, "kunlunxin.com/xpu", "kunlun", "n-kunlun-4,kunlun,98304,100:;"),
+    ("kunlun", 1, 24576, 0.25, "kunlunxin.com/vxpu", "xpu-devices", "x-1,XPU,24576,25:;"),
+    ("enflame", 0, None, 1.0, "enflame.com/gcu", "enflame-gcu-devices", "testnode-GCU-0,GCU,0,0:;"),
+    # A profile, and percents (HAMi v2.9.0 pkg/device/enflame/device.go).
+    (
+        "enflame",
+        2,
+        8192,
+        0.17,
+        "enflame.com/drs-gcu",
+        "enflame-vgpu-devices",
+        "n-enflame-drs-2,Enflame,8192,17:;",
+    ),
+    (
+        "enflame",
+        1,
+        None,
+        None,
+        "enflame.com/shared-gcu",
+        "enflame-vgpu-devices",
+        "n-enflame-1,Enflame,50,0:;",
+    ),
+    # Project-HAMi/biren-device-plugin pkg/brgpu/runc.go.
+    ("biren", 2, None, None, "birentech.com/gpu", "Biren-devices", "card_2,Biren,0,0:;"),
+    ("vastai", -1, None, None, "vastaitech.com/va", "Vastai-devices", "v0,Vastai,0,0:;"),
+    # The cores of a template mean nothing.
+    ("ascend", 0, 8738, None, ASCEND, "Ascend910A-devices", "device-0,Ascend,8738,1:;"),
+]
+
+
+@pytest.mark.parametrize("row", HELD, ids=lambda row: f"{row[0]}-{row[4]}")
+def test_a_device_is_held_as_the_annotation_says(row):
+    """The device is shown, though no driver here reads it."""
+    system, index, memory, compute, resource, key, text = row
+    holdings = given_to({f"hami.io/{key}-allocated": text}, {resource: 1})
     holding = only(holdings)
-    sharing, vendor, uuid, model, index = device
-    assert holding.holder == container("a")
-    assert holding.device == DeviceKey(uuid)
-    assert (holding.sharing, holding.slices, holding.meter) == (sharing, 1, None)
-    assert holding.memory_entitled == (None if memory is None else memory * MIB)
-    assert holding.compute_entitled == compute
+    uuid, model = text.split(",")[:2]
+    vendor = {"kunlun": "kunlunxin", "ascend": "huawei"}.get(system, system)
+    assert (holding.holder, holding.device) == (container("a"), DeviceKey(uuid))
+    assert (holding.sharing, holding.slices, holding.meter) == (f"hami-{system}", 1, None)
+    assert (holding.memory_entitled, holding.compute_entitled) == (memory and memory * MIB, compute)
     assert holdings.unread == (GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor),)
-    assert holdings.devices[DeviceKey(uuid)].sharing == sharing
-    assert holdings.unresolved == {}
+    assert (holdings.devices[DeviceKey(uuid)].sharing, holdings.unresolved) == (f"hami-{system}", {})
 
 
 def test_amounts_of_memory_and_cores_are_not_counted_as_devices():
@@ -211,11 +146,8 @@ def test_amounts_of_memory_and_cores_are_not_counted_as_devices():
         {"hami.io/cambricon-mlu-devices-allocated": "m-0,MLU,512,2:;"},
         {"cambricon.com/vmlu": 1, "cambricon.com/mlu.smlu.vmemory": 2, "cambricon.com/mlu.smlu.vcore": 2},
     )
-    assert (only(holdings).resource, only(holdings).slices, holdings.unresolved) == (
-        "cambricon.com/vmlu",
-        1,
-        {},
-    )
+    holding = only(holdings)
+    assert (holding.resource, holding.slices, holdings.unresolved) == ("cambricon.com/vmlu", 1, {})
 
 
 def test_containers_and_devices_are_distinguished():
@@ -279,31 +211,24 @@ def test_cores_of_neuron_are_bits(mask, offered, compute):
 @pytest.mark.parametrize(
     ("texts", "resources", "maker"),
     [
-        pytest.param(
-            ("hami.io/metax-gpu-devices-allocated", "hami.io/metax-sgpu-devices-allocated"),
-            ("metax-tech.com/gpu", "metax-tech.com/sgpu"),
-            "metax",
-            id="metax",
-        ),
-        pytest.param(
-            ("hami.io/enflame-gcu-devices-allocated", "hami.io/enflame-vgpu-devices-allocated"),
+        (("metax-gpu-devices", "metax-sgpu-devices"), ("metax-tech.com/gpu", "metax-tech.com/sgpu"), "metax"),
+        (
+            ("enflame-gcu-devices", "enflame-vgpu-devices"),
             ("enflame.com/gcu", "enflame.com/drs-gcu"),
             "enflame",
-            id="enflame",
         ),
-        pytest.param(
-            ("hami.io/kunlun-allocated", "hami.io/xpu-devices-allocated"),
-            ("kunlunxin.com/xpu", "kunlunxin.com/vxpu"),
-            "kunlunxin",
-            id="kunlun",
-        ),
+        (("kunlun", "xpu-devices"), ("kunlunxin.com/xpu", "kunlunxin.com/vxpu"), "kunlunxin"),
     ],
+    ids=["metax", "enflame", "kunlun"],
 )
 def test_each_kind_of_a_vendor_belongs_to_the_container_with_its_request(texts, resources, maker):
     """HAMi 2.7 to 2.9 shifts the first kind when a container asks for another (pkg/scheduler/score.go)."""
     annotated = pod(
         "a",
-        {texts[0]: ";n-x-0,X,65536,100:;", texts[1]: ";n-y-0,Y,1024,10:;"},
+        {
+            f"hami.io/{texts[0]}-allocated": ";n-x-0,X,65536,100:;",
+            f"hami.io/{texts[1]}-allocated": ";n-y-0,Y,1024,10:;",
+        },
         containers=("one", "two"),
         limits={"one": {resources[0]: 1}, "two": {resources[1]: 1}},
     )
@@ -332,29 +257,20 @@ def test_whole_devices_of_neuron_are_whole_however_many_cores_they_have():
 @pytest.mark.parametrize(
     ("annotation", "resources", "slices"),
     [
-        pytest.param(
-            {"hami.io/aws-neuron-devices-allocated": "a,AWSNeuron,0,3:b,AWSNeuron,0,3:;"},
-            {"aws.amazon.com/neuroncore": 4},
-            [2, 2],
-            id="two cores of each device",
-        ),
-        pytest.param(
-            {"hami.io/enflame-vgpu-devices-allocated": "n-enflame-drs-0,Enflame,24576,50:;"},
-            {"enflame.com/drs-gcu": 3},
-            [3],
-            id="a profile of three slices",
-        ),
-        pytest.param(
-            {"hami.io/xpu-devices-allocated": "a,XPU,24576,25:b,XPU,24576,25:;"},
-            {"kunlunxin.com/vxpu": 3},
-            [1, 1],
-            id="ids that do not come out even",
-        ),
+        # Two cores of each device.
+        (("aws-neuron", "a,AWSNeuron,0,3:b,AWSNeuron,0,3:;"), {"aws.amazon.com/neuroncore": 4}, [2, 2]),
+        # A profile of three slices.
+        (("enflame-vgpu", "n-enflame-drs-0,Enflame,24576,50:;"), {"enflame.com/drs-gcu": 3}, [3]),
+        # Ids that do not come out even.
+        (("xpu", "a,XPU,24576,25:b,XPU,24576,25:;"), {"kunlunxin.com/vxpu": 3}, [1, 1]),
     ],
 )
 def test_ids_that_count_parts_of_a_device_are_its_slices(annotation, resources, slices):
     """What is allocated of a resource is as many as the kubelet gave out."""
-    assert rows(given_to(annotation, resources), "slices") == slices
+    assert (
+        rows(given_to({f"hami.io/{annotation[0]}-devices-allocated": annotation[1]}, resources), "slices")
+        == slices
+    )
 
 
 @pytest.mark.parametrize(
@@ -381,15 +297,8 @@ def test_the_policy_of_metax_decides_whether_compute_is_limited(policy, cores, c
 
 
 def test_hamis_own_resources_without_pods_make_it_blind():
-    allocated = [
-        Allocation(container("a"), resource, "x")
-        for resource in (
-            "hygon.com/dcunum",
-            "iluvatar.ai/MR-V100-vgpu",
-            "kunlunxin.com/vxpu",
-            "birentech.com/gpu",
-        )
-    ]
+    resources = ("hygon.com/dcunum", "iluvatar.ai/MR-V100-vgpu", "kunlunxin.com/vxpu", "birentech.com/gpu")
+    allocated = [Allocation(container("a"), resource, "x") for resource in resources]
     assert resolve([], allocated).blind.keys() == {"hami-hygon", "hami-iluvatar", "hami-kunlun"}
 
 
@@ -412,12 +321,12 @@ def on_amd(name, *ids, listed=None, gpus=(), offered=(), cores=76):
     """Resolve a node whose pod has one GPU by HAMi's annotation; ``listed`` is what the plugin noted."""
     registered_devices = [{"id": name, "index": 0, "count": 10, "devcore": 304} | (listed or {})]
     node = NodeObject(annotations={"hami.io/node-amd-register": json.dumps(registered_devices)})
-    by_holder = {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X VF,16384,{cores}:;"}
+    annotation = {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X VF,16384,{cores}:;"}
     return resolve(
         list(gpus) or [amd()],
         [Allocation(container("a"), "amd.com/gpu", each) for each in ids],
         [OfferedDevice("amd.com/gpu", each) for each in (*ids, *offered)],
-        pods=pods(pod("a", by_holder)),
+        pods=pods(pod("a", annotation)),
         node=None if listed is None else node,
     )
 

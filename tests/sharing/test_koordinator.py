@@ -257,71 +257,96 @@ def held_by(holdings) -> set[tuple[str, DeviceKey, str]]:
     return set(rows(holdings, "holder.container", "device", "sharing"))
 
 
-def test_the_gpu_of_a_plugin_outweighs_the_annotation():
-    """Without koordlet's hook NVIDIA's plugin chooses."""
+THIRD = "GPU-00000000-0000-0000-0000-0000000000aa"
+TWO_ASK = {"x": {"nvidia.com/gpu": 1}, "y": {"nvidia.com/gpu": 1}}
+# Annotated GPUs by minor, what else the pod has, ids of the kubelet by container; who holds what, problems.
+PLUGIN = {
+    "another GPU": ([1], {}, {"main": [UUID]}, {("main", UUID, "exclusive")}, 1),
+    "another GPU, with the library": (
+        [1],
+        {"labels": HAMI_CORE},
+        {"main": [UUID]},
+        {("main", UUID, "exclusive")},
+        1,
+    ),
+    "as planned, by minor": ([0], {}, {"main": [UUID]}, {("main", UUID, "koordinator")}, 0),
+    "as planned, by UUID": (
+        json.dumps({"gpu": [{"minor": 7, "id": UUID}]}),
+        {},
+        {"main": [UUID]},
+        {("main", UUID, "koordinator")},
+        0,
+    ),
+    "one of two is another": (
+        [0, 1],
+        {},
+        {"main": [UUID, THIRD]},
+        {("main", UUID, "exclusive"), ("main", THIRD, "exclusive")},
+        1,
+    ),
+    "one of two is unknown here": (
+        [0, 5],
+        {},
+        {"main": [UUID, OTHER_UUID]},
+        {("main", UUID, "exclusive"), ("main", OTHER_UUID, "exclusive")},
+        1,
+    ),
+    # Koordinator's proxy of pod-resources lists the annotated GPUs in the first container.
+    "one of two containers has another": (
+        [0, 1],
+        {"containers": ("log", "x", "y"), "limits": TWO_ASK},
+        {"log": [UUID, OTHER_UUID], "x": [UUID], "y": [THIRD]},
+        {("x", UUID, "exclusive"), ("y", THIRD, "exclusive")},
+        1,
+    ),
+    "two containers as planned": (
+        [0, 1],
+        {"containers": ("x", "y"), "limits": TWO_ASK},
+        {"x": [UUID], "y": [OTHER_UUID]},
+        {("", UUID, "koordinator"), ("", OTHER_UUID, "koordinator")},
+        0,
+    ),
+    "two containers, limits unknown": (
+        [1],
+        {"containers": ("x", "y"), "limits": {}},
+        {"x": [OTHER_UUID], "y": [UUID]},
+        {("x", OTHER_UUID, "exclusive"), ("y", UUID, "exclusive")},
+        1,
+    ),
+    # No plugin knows Koordinator's resources; a container that has a GPU of one has it too.
+    "a part next to a whole GPU": (
+        given_gpus((0, HALF)),
+        {"containers": ("x", "y"), "limits": {"x": {CORE: 50, RATIO: 50}, "y": {"nvidia.com/gpu": 1}}},
+        {"x": [UUID], "y": [OTHER_UUID]},
+        {("", UUID, "koordinator"), ("y", OTHER_UUID, "exclusive")},
+        1,
+    ),
+    # Koordinator's proxy lists ids as they are annotated.
+    **{
+        f"an unknown id {device}": (
+            [0],
+            {"limits": {}},
+            {"main": [device]},
+            {("main", UUID, "koordinator")},
+            0,
+        )
+        for device in ("GPU-of-another-node", "0000:08:00.0", "x")
+    },
+}
+
+
+@pytest.mark.parametrize("case", PLUGIN.values(), ids=PLUGIN)
+def test_ids_of_a_plugin_outweigh_the_annotation_if_they_contradict_it(case):
+    """Without koordlet's hook NVIDIA's plugin chooses the GPUs of a pod that the scheduler has annotated."""
+    planned, more, ids, held_gpus, problems = case
+    text = planned if isinstance(planned, str) else given_gpus(*((minor, ALL_OF_IT) for minor in planned))
+    annotated = on("a", text=text, **({"limits": {"main": {"nvidia.com/gpu": 2}}} | more))
+    allocated = [each for name, devices in ids.items() for each in ids_of("a", *devices, container=name)]
     objections = Objections()
-    annotated = on("a", (1, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 1}})
-    holdings = seen(annotated, gpus=TWO, allocated=ids_of("a", UUID), offered=BOTH, objections=objections)
-    assert held_by(holdings) == {("main", KEY, "exclusive")}
-    assert only(holdings).resource == "nvidia.com/gpu"
-    assert (holdings.devices[OTHER].sharing, holdings.unresolved) == ("exclusive", {})
-    assert objections.counts == {"koordinator_annotation": 1}
-
-
-def test_the_annotation_counts_if_the_plugin_agrees():
-    for text in (given_gpus((0, ALL_OF_IT)), json.dumps({"gpu": [{"minor": 7, "id": UUID}]})):
-        objections = Objections()
-        annotated = on("a", text=text, limits={"main": {"nvidia.com/gpu": 1}})
-        holdings = seen(annotated, gpus=TWO, allocated=ids_of("a", UUID), offered=BOTH, objections=objections)
-        assert held_by(holdings) == {("main", KEY, "koordinator")}
-        assert not objections.counts
-
-
-def test_one_differing_gpu_makes_all_ids_of_the_plugin_count():
-    annotated = on("a", (0, ALL_OF_IT), (1, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 2}})
-    third = "GPU-00000000-0000-0000-0000-0000000000aa"
-    gpus, offered = [*TWO, numbered(2, 2, third)], [*BOTH, *whole(third)]
-    holdings = seen(annotated, gpus=gpus, allocated=ids_of("a", UUID, third), offered=offered)
-    assert held_by(holdings) == {("main", KEY, "exclusive"), ("main", DeviceKey(third), "exclusive")}
-
-
-def test_several_containers_have_what_the_plugin_gave_each():
-    limits = {"x": {"nvidia.com/gpu": 1}, "y": {"nvidia.com/gpu": 1}}
-    annotated = on("a", (0, ALL_OF_IT), (1, ALL_OF_IT), containers=("log", "x", "y"), limits=limits)
-    third = "GPU-00000000-0000-0000-0000-0000000000aa"
-    gpus, offered = [*TWO, numbered(2, 2, third)], [*BOTH, *whole(third)]
-    by_proxy = ids_of("a", UUID, OTHER_UUID, container="log")
-    by_kubelet = [*by_proxy, *ids_of("a", UUID, container="x"), *ids_of("a", third, container="y")]
-    objections = Objections()
-    holdings = seen(annotated, gpus=gpus, allocated=by_kubelet, offered=offered, objections=objections)
-    assert held_by(holdings) == {("x", KEY, "exclusive"), ("y", DeviceKey(third), "exclusive")}
-    assert objections.counts == {"koordinator_annotation": 1}
-
-
-def test_several_containers_hold_as_a_pod_if_the_plugin_agrees():
-    limits = {"x": {"nvidia.com/gpu": 1}, "y": {"nvidia.com/gpu": 1}}
-    annotated = on("a", (0, ALL_OF_IT), (1, ALL_OF_IT), containers=("x", "y"), limits=limits)
-    by_kubelet = [*ids_of("a", UUID, container="x"), *ids_of("a", OTHER_UUID, container="y")]
-    holdings = seen(annotated, gpus=TWO, allocated=by_kubelet, offered=BOTH)
-    assert held_by(holdings) == {("", KEY, "koordinator"), ("", OTHER, "koordinator")}
-
-
-def test_without_limits_all_containers_have_what_the_plugin_gave():
-    annotated = on("a", (1, ALL_OF_IT), containers=("x", "y"))
-    by_kubelet = [*ids_of("a", OTHER_UUID, container="x"), *ids_of("a", UUID, container="y")]
-    holdings = seen(annotated, gpus=TWO, allocated=by_kubelet, offered=BOTH)
-    assert held_by(holdings) == {("x", OTHER, "exclusive"), ("y", KEY, "exclusive")}
-
-
-def test_parts_follow_the_annotation_next_to_a_gpu_of_a_plugin():
-    """No plugin knows Koordinator's resources; a container that has a GPU of one has it too."""
-    limits = {"x": {CORE: 50, RATIO: 50}, "y": {"nvidia.com/gpu": 1}}
-    annotated = on("a", (0, HALF), containers=("x", "y"), limits=limits)
-    by_kubelet = [*ids_of("a", UUID, container="x"), *ids_of("a", OTHER_UUID, container="y")]
-    objections = Objections()
-    holdings = seen(annotated, gpus=TWO, allocated=by_kubelet, offered=BOTH, objections=objections)
-    assert held_by(holdings) == {("", KEY, "koordinator"), ("y", OTHER, "exclusive")}
-    assert objections.counts == {"koordinator_annotation": 1}
+    gpus, offered = [*TWO, numbered(2, 2, THIRD)], [*BOTH, *whole(THIRD)]
+    holdings = seen(annotated, gpus=gpus, allocated=allocated, offered=offered, objections=objections)
+    assert set(rows(holdings, "holder.container", "device.uuid", "sharing")) == held_gpus
+    assert (holdings.unresolved, objections.counts.total()) == ({}, problems)
 
 
 def test_a_replica_of_another_gpu_is_another_gpu():
@@ -343,13 +368,6 @@ def test_a_mig_device_of_another_gpu_is_another_gpu():
     assert not objections.counts
 
 
-def test_an_annotation_that_does_not_count_leaves_nothing_unresolved():
-    annotated = on("a", (0, ALL_OF_IT), (5, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 2}})
-    holdings = seen(annotated, gpus=TWO, allocated=ids_of("a", UUID, OTHER_UUID), offered=BOTH)
-    assert held_by(holdings) == {("main", KEY, "exclusive"), ("main", OTHER, "exclusive")}
-    assert holdings.unresolved == {}
-
-
 def test_a_lost_gpu_without_its_minor_may_be_the_annotated_one():
     """Nothing contradicts the annotation."""
     lost, objections = numbered(1, None), Objections()
@@ -365,23 +383,6 @@ def test_a_lost_gpu_without_its_minor_may_be_the_annotated_one():
         {"koordinator.sh/gpu": 1},
     )
     assert not objections.counts
-
-
-@pytest.mark.parametrize("device", ["GPU-of-another-node", "0000:08:00.0", "x"])
-def test_an_id_of_an_unknown_gpu_contradicts_nothing(device):
-    """Koordinator's proxy lists ids as they are annotated."""
-    objections = Objections()
-    holdings = seen(on("a", (0, HALF)), allocated=ids_of("a", device), objections=objections)
-    assert held_by(holdings) == {("main", KEY, "koordinator")}
-    assert (holdings.unresolved, objections.counts) == ({}, {})
-
-
-def test_a_plugin_outweighs_the_annotation_with_the_library_too():
-    annotated = on("a", (1, HALF), limits={"main": {"nvidia.com/gpu": 1}}, labels=HAMI_CORE)
-    objections = Objections()
-    holdings = seen(annotated, gpus=TWO, allocated=ids_of("a", UUID), offered=BOTH, objections=objections)
-    assert held_by(holdings) == {("main", KEY, "exclusive")}
-    assert objections.counts == {"koordinator_annotation": 1}
 
 
 def test_pods_that_are_over_have_nothing():
