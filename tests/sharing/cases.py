@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from exporter.model import Allocation, OfferedDevice
+from exporter.model import Allocation, OfferedDevice, SliceCount
 from tests.sharing.build import OTHER_UUID
 from tests.sharing.cards import has
 
@@ -25,6 +25,7 @@ class Case:
     ids: Callable[[str], list[Allocation]] | None = None  # of a pod, if not any
     by_kubelet: bool = True  # a holder has ids
     offered: tuple[OfferedDevice, ...] = ()
+    slices: SliceCount | None = None  # of the device, with what is offered and this holder
     malformed: tuple[str, ...] = ()
     keeps_ids: bool = True  # a pod with a malformed text has unresolved ids
     unconfirmed: tuple[dict[str, str], ...] = ()  # annotations that are plans

@@ -198,51 +198,6 @@ def test_unexplained_caches_stay_with_their_names():
     assert metered(annotated, held("p", f"{UUID}-0"), caches("p", main=MIB, gone=5 * MIB)) == {"main": MIB}
 
 
-@pytest.mark.parametrize("name", ["v0", "1.1", "1.1-shifted", "1.1-between", "1.2"])
-def test_an_unmeasured_share_is_not_zero(name):
-    """The library's watcher first sets what it saw to 0, and then looks: at memory, and then at the share.
-
-    Only where it notes both at once (src/multiprocess/multiprocess_utilization_watcher.c of HAMi 2.8.1 and
-    later), memory that it saw means that the share was measured.
-    """
-    made = begun(name, [UUID])
-    slot = join(made, 5, [GIB], [0])
-    measured = 0.0 if name in {"1.1-shifted", "1.2"} else None
-    assert of(content(made)).devices[0].compute_used == measured
-    slot.monitorused[0] = 0
-    decoded = of(content(made)).devices[0]
-    assert (decoded.memory_used, decoded.compute_used) == (GIB, None)
-
-
-@pytest.mark.parametrize("name", ["1.1-shifted", "1.1-between"])
-def test_a_process_without_memory_in_its_slot_is_not_idle(name):
-    """In HAMi 2.8.1 (issue 191 of HAMi-core) a process may count in the slot of one that has exited."""
-    made = begun(name, [UUID])
-    join(made, 0, [0], [0])
-    assert of(content(made)).devices[0].compute_used is None
-
-
-@pytest.mark.parametrize("name", ["1.1-shifted", "1.1-between", "1.2"])
-def test_memory_that_contradicts_the_driver_is_unknown(name):
-    made = begun(name, [UUID])
-    join(made, 5001, [GIB], [10])
-    slot = join(made, 5002, [0], [80])
-    slot.monitorused[0] = 10 * GIB
-    decoded = of(content(made))
-    assert (decoded.devices[0].memory_used, decoded.devices[0].compute_used) == (None, 0.9)
-    assert (decoded.pids, decoded.problems) == ((5001, 5002), ())
-
-
-@pytest.mark.parametrize("name", ["v0", "1.1"])
-def test_leftovers_of_an_earlier_process_in_a_slot_do_not_count(name):
-    """Up to HAMi 2.8.0 a slot keeps it (src/multiprocess/multiprocess_memory_limit.c, init_proc_slot)."""
-    made = begun(name, [UUID])
-    join(made, 5001, [GIB], [10])
-    join(made, 5002, [0], [0]).monitorused[0] = 10 * GIB
-    decoded = of(content(made)).devices[0]
-    assert (decoded.memory_used, decoded.compute_used) == (GIB, 0.1)
-
-
 def test_the_share_of_a_later_device_may_be_stale():
     """Until HAMi 2.9 the watcher resets the first device only."""
     made = begun("1.2", [UUID, OTHER_UUID])
@@ -251,40 +206,6 @@ def test_the_share_of_a_later_device_may_be_stale():
         slot.device_util[1].sm = share
         decoded = of(content(made)).devices
         assert [(each.compute_used, each.memory_only) for each in decoded] == [(0.0, False), (None, True)]
-
-
-def test_a_process_without_memory_on_a_device_is_idle_there():
-    made = begun("1.2", [UUID])
-    join(made, 5, [0], [0])
-    assert [device.compute_used for device in of(content(made)).devices] == [0.0]
-
-
-def test_a_writer_that_died_costs_the_memory_and_not_the_share():
-    made = begun("1.2", [UUID])
-    join(made, 5, [GIB], [10])
-    join(made, 6, [GIB], [30]).seqlock = 7
-    decoded = of(content(made)).devices[0]
-    assert (decoded.memory_used, decoded.compute_used) == (None, 0.4)
-
-
-def test_a_build_between_two_releases_is_not_read_as_idle():
-    """Its size and version are those of 1.1, with the status at another offset."""
-    made = begun("1.1-between", [UUID], [4 * GIB], [30])
-    join(made, 5, [GIB], [10])
-    decoded = of(content(made))
-    assert decoded.devices == (
-        DeviceUse(device=UUID, memory_limit=4 * GIB, compute_limit=0.3, memory_used=GIB, compute_used=0.1),
-    )
-    assert decoded.pids == (5,)
-
-
-def test_memory_below_zero_is_unknown():
-    """A process that frees memory of others makes its sum wrap around (issue 1181 of HAMi)."""
-    made = begun("1.2", [UUID])
-    join(made, 5, [2**64 - 1845493760], [10])
-    decoded = of(content(made))
-    assert (decoded.devices[0].memory_used, decoded.devices[0].compute_used) == (None, 0.1)
-    assert len(decoded.problems) == 1
 
 
 @pytest.mark.parametrize("folder", ["containers", "vgpu/containers"], ids=["hami", "volcano"])

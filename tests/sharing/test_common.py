@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.model import DeviceKey
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID
 from tests.sharing import (
@@ -59,6 +60,9 @@ def test_the_annotation_places_the_ids_and_entitles(case: Case):
     shown = set(rows(holdings, "sharing", "isolation"))
     assert shown == {(case.name, case.isolation)}
     assert (holdings.unresolved, holdings.blind, problems) == ({}, {}, {})
+    device = holdings.devices[DeviceKey(case.device)]
+    assert (device.sharing, device.isolation, device.exclusive) == (*shown.pop(), False)
+    assert case.slices is None or device.slices == (case.slices,)
 
 
 @some()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import GpuIdentity, OfferedDevice
+from exporter.model import GpuIdentity, OfferedDevice, SliceCount
 from exporter.sharing import gpushare
 from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
@@ -53,6 +53,8 @@ CASE = Case(
     entitled=(3 * GIB, None),
     amounts={MEMORY: 3},
     ids=lambda name: units(name, 3),
+    offered=tuple(offers(16, UUID, OTHER_UUID)),
+    slices=SliceCount(MEMORY, 16, 3),
     malformed=("", "x", "1_0", " 1", "+1", "-2", "01", "1,0", "٣", "9" * 5000, "0x1"),
     unconfirmed=(
         {},
@@ -224,17 +226,6 @@ def test_a_gpu_is_not_the_only_one_if_another_is_offered_or_present():
     assert resolve(gpu(), units("a", 1), offers(16, UUID, "GPU-lost")).unresolved == {MEMORY: 1}
     assert resolve(NODE, units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
     assert resolve(mig_gpu([mig()]), units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
-
-
-def test_units_count_as_slices_of_the_gpu_that_they_are_offered_with():
-    """Held are those that annotations place there."""
-    holdings = node(indexed("0"))
-    counts = {key.uuid: each.slices for key, each in holdings.devices.items()}
-    assert {uuid: [each[:3] for each in slices] for uuid, slices in counts.items()} == {
-        UUID: [(MEMORY, 16, 0)],
-        OTHER_UUID: [(MEMORY, 16, 3)],
-    }
-    assert {each.sharing for each in holdings.devices.values()} == {"gpushare"}
 
 
 def test_the_units_of_unlike_gpus_are_unknown():

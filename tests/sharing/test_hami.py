@@ -48,13 +48,6 @@ def slices(uuid=UUID, count=10, resource="nvidia.com/gpu"):
     return [OfferedDevice(resource, f"{uuid}-{place}") for place in range(count)]
 
 
-def cache(name, *uses, of="main"):
-    """Return the cache of one container among the files of a node."""
-    return {
-        "hami": SystemFiles(containers=(ContainerFile(pod_uid=f"uid-{name}", container=of, devices=uses),))
-    }
-
-
 CASE = Case(
     name="hami",
     isolation="soft",
@@ -64,25 +57,18 @@ CASE = Case(
     gone="GPU-gone,NVIDIA,3000,30:;",
     entitled=(12 * GIB, 0.6),
     amounts={"nvidia.com/gpu": 1},
+    # The ids name another GPU than the scheduler chose.
     ids=lambda name: held(name, f"{UUID}-4"),
+    offered=(*slices(), *slices(OTHER_UUID)),
+    slices=SliceCount("nvidia.com/gpu", 10, 1),
 )
 
 
-def test_an_annotation_beats_the_ids_of_the_kubelet():
-    """The container has what the scheduler chose, though its id names another GPU."""
-    annotated = pod("train", {KEY: f"{OTHER_UUID},NVIDIA,3000,30:;"})
-    holdings = resolve(GPUS, held("train", f"{UUID}-4"), slices() + slices(OTHER_UUID), pods=pods(annotated))
-    holding = only(holdings)
-    assert holding.device == DeviceKey(OTHER_UUID)
-    assert (holding.resource, holding.slices) == ("nvidia.com/gpu", 1)
-    assert (holding.memory_entitled, holding.compute_entitled) == (3000 * MIB, 0.3)
-    assert (holding.sharing, holding.isolation, holding.meter) == ("hami", "soft", None)
-    shared = holdings.devices[DeviceKey(OTHER_UUID)]
-    assert (shared.sharing, shared.isolation, shared.exclusive) == ("hami", "soft", False)
-    assert shared.slices == (SliceCount("nvidia.com/gpu", 10, 1),)
-    assert holdings.devices[DeviceKey(UUID)].slices == (SliceCount("nvidia.com/gpu", 10, 0),)
-    assert not holdings.unresolved
-    assert not holdings.blind
+def cache(name, *uses, of="main"):
+    """Return the cache of one container among the files of a node."""
+    return {
+        "hami": SystemFiles(containers=(ContainerFile(pod_uid=f"uid-{name}", container=of, devices=uses),))
+    }
 
 
 def test_a_limit_of_zero_is_no_entitlement():

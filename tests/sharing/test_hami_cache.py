@@ -117,8 +117,7 @@ def test_a_cache_written_by_published_offsets_is_read():
         pytest.param([GIB], [99], GIB, 0.99, id="nearly all is a limit"),
     ],
 )
-def test_a_limit_of_zero_is_no_entitlement(limits, cores, memory, compute):
-    """HAMi gives all that is free for 0 percent or 0 MiB."""
+def test_what_the_library_takes_for_unlimited_is_no_limit(limits, cores, memory, compute):
     device = of(content(begun("1.2", [UUID], limits, cores))).devices[0]
     assert (device.memory_limit, device.compute_limit) == (memory, compute)
 
@@ -139,27 +138,62 @@ def test_each_device_has_its_own_use():
     assert by_holder == {UUID: (GIB, 0.1), OTHER: (3 * GIB, None)}
 
 
-def test_free_slots_do_not_count():
-    made = begun("1.2", [UUID])
-    join(made, 5, [GIB], [10], status=0)
-    join(made, 6, [2 * GIB], [20], status=2)
+NEW = ("1.1-shifted", "1.1-between", "1.2")
+# Layouts; processes with host pid, memory, share and what else their slot has; memory, share and pids of all.
+USE = {
+    "no process": (NAMES[1:], [], 0, 0.0, ()),
+    "a free slot and a suspended process": (
+        NAMES[1:],
+        [(5, GIB, 10, {"status": 0}), (6, 2 * GIB, 20, {"status": 2})],
+        *(2 * GIB, 0.2, (6,)),
+    ),
+    # The library measures by host pid.
+    "no host pid": (("1.2",), [(0, GIB, 0, {})], GIB, None, None),
+    # In HAMi 2.8.1 (issue 191 of HAMi-core) a process may count in the slot of one that has exited.
+    "no host pid and no memory": (NEW[:2], [(0, 0, 0, {})], 0, None, None),
+    "idle": (("1.2",), [(5, 0, 0, {})], 0, 0.0, (5,)),
+    # The watcher first sets what it saw to 0, then looks at memory, and then at the share. Only if it notes both
+    # at once (src/multiprocess/multiprocess_utilization_watcher.c since HAMi 2.8.1), memory implies a share.
+    "measured": (("1.1-shifted", "1.2"), [(5, GIB, 0, {})], GIB, 0.0, (5,)),
+    "perhaps not measured": (("v0", "1.1", "1.1-between"), [(5, GIB, 0, {})], GIB, None, (5,)),
+    "not measured yet": (NAMES[1:], [(5, GIB, 0, {"seen": 0})], GIB, None, (5,)),
+    # The counter of a slot is about memory only.
+    "a writer that died": (
+        ("1.1-shifted", "1.2"),
+        [(5, GIB, 10, {}), (6, GIB, 30, {"seqlock": 7})],
+        *(None, 0.4, None),
+    ),
+    "memory that contradicts the driver": (
+        NEW,
+        [(5001, GIB, 10, {}), (5002, 0, 80, {"seen": 10 * GIB})],
+        *(None, 0.9, (5001, 5002)),
+    ),
+    # Up to HAMi 2.8.0 a slot keeps it (src/multiprocess/multiprocess_memory_limit.c, init_proc_slot).
+    "leftovers of an earlier process": (
+        ("v0", "1.1"),
+        [(5001, GIB, 10, {}), (5002, 0, 0, {"seen": 10 * GIB})],
+        *(GIB, 0.1, (5001, 5002)),
+    ),
+    # A process that frees memory of others makes its sum wrap around (issue 1181 of HAMi).
+    "memory below zero": (("1.2",), [(5, 2**64 - 1845493760, 10, {})], None, 0.1, (5,)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [pytest.param(name, use, id=f"{name} {text}") for text, use in USE.items() for name in use[0]],
+)
+def test_use_is_the_sum_of_the_processes_or_unknown(name, use):
+    _, processes, memory, compute, pids = use
+    made = begun(name, [UUID])
+    for hostpid, total, share, more in processes:
+        slot = join(made, hostpid, [total], [share], more.get("status", 1))
+        slot.monitorused[0] = more.get("seen", total)
+        if "seqlock" in more:
+            slot.seqlock = more["seqlock"]
     decoded = of(content(made))
-    assert (decoded.devices[0].memory_used, decoded.devices[0].compute_used) == (2 * GIB, 0.2)
-    assert decoded.pids == (6,)
-
-
-def test_without_processes_the_use_is_zero():
-    decoded = of(content(begun("1.2", [UUID])))
-    assert (decoded.devices[0].memory_used, decoded.devices[0].compute_used, decoded.pids) == (0, 0.0, ())
-
-
-def test_the_load_of_a_process_without_a_host_pid_is_unknown():
-    """The library measures by host pid."""
-    made = begun("1.2", [UUID])
-    join(made, 0, [GIB])
-    decoded = of(content(made))
-    assert [(device.memory_used, device.compute_used) for device in decoded.devices] == [(GIB, None)]
-    assert decoded.pids is None
+    (device,) = decoded.devices
+    assert (device.memory_used, device.compute_used, decoded.pids) == (memory, compute, pids)
 
 
 def test_without_a_limit_of_compute_the_load_is_unknown():
@@ -167,16 +201,6 @@ def test_without_a_limit_of_compute_the_load_is_unknown():
     made = begun("1.2", [UUID], cores=[0])
     join(made, 5, [GIB], [10])
     assert of(content(made)).devices[0].compute_used is None
-
-
-@pytest.mark.parametrize("name", ["1.1-shifted", "1.2"])
-def test_a_slot_whose_writer_died_makes_the_use_unknown(name):
-    made = begun(name, [UUID])
-    join(made, 5, [GIB], [10])
-    join(made, 6, [GIB], [10]).seqlock = 7
-    decoded = of(content(made))
-    assert decoded.devices[0].memory_used is None
-    assert decoded.pids is None
 
 
 def test_a_slot_that_was_being_written_is_read_again():

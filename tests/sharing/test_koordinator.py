@@ -13,7 +13,6 @@ from exporter.model import (
     ContainerSpec,
     DeviceKey,
     DeviceUse,
-    Holding,
     Meter,
     NodeObject,
     OfferedDevice,
@@ -129,29 +128,13 @@ CASE = Case(
     here=given_gpus((0, HALF)),
     gone=given_gpus((5, HALF)),
     entitled=(8 * GIB, 0.5),
+    slices=SliceCount("koordinator.sh/gpu", None, 1),
     amounts={"koordinator.sh/gpu": 1},
     by_kubelet=False,
     malformed=MALFORMED,
     keeps_ids=False,
     blind=False,
 )
-
-
-def test_a_pod_has_what_its_annotation_says():
-    """The kubelet knows nothing of it, and nothing enforces it."""
-    holdings = seen(on("a", (0, {CORE: "50", MEMORY: "6Gi", RATIO: "38"})))
-    assert only(holdings) == Holding(
-        holder=container("a"),
-        device=KEY,
-        resource="koordinator.sh/gpu",
-        slices=1,
-        memory_entitled=6 * GIB,
-        compute_entitled=0.5,
-        sharing="koordinator",
-        isolation="none",
-    )
-    assert holdings.devices[KEY].slices == (SliceCount("koordinator.sh/gpu", None, 1),)
-    assert holdings.unresolved == {}
 
 
 def test_the_label_selects_the_library_of_hami():

@@ -200,6 +200,8 @@ CASE = Case(
     entitled=(GIB, 0.2),
     amounts={NUMBER: 1},
     ids=lambda name: held(name, f"{UUID}::0"),
+    offered=tuple(OfferedDevice(NUMBER, f"{uuid}::{n}") for uuid in (UUID, OTHER_UUID) for n in range(10)),
+    slices=SliceCount(NUMBER, 10, 1),
     malformed=(
         *("cont1", "cont1[", "cont1]0[", "[0_a_1_1]", "a" * 300_000),
         *(f"cont1[0_{UUID}_{rest}]" for rest in ("0", "-1_5", f"1_{'9' * 5000}", "1_٣")),
@@ -207,21 +209,6 @@ CASE = Case(
     blind=False,
     unconfirmed=({"nvidia.com/pre-allocated": f"main[0_{UUID}_90_9000]"},),
 )
-
-
-def test_the_annotation_says_which_gpu():
-    holdings = resolve(
-        [gpu(), numbered(1, 1)],
-        held("a", f"{UUID}::3"),
-        [OfferedDevice(NUMBER, f"{uuid}::{n}") for uuid in (UUID, OTHER_UUID) for n in range(10)],
-        pods=pods(pod("a", {REAL: f"main[1_{OTHER_UUID}_30_4096]"})),
-    )
-    holding = only(holdings)
-    assert (holding.device.uuid, holding.memory_entitled) == (OTHER_UUID, 4 * GIB)
-    assert (holding.compute_entitled, holding.meter) == (0.3, None)
-    assert (holding.sharing, holding.isolation) == ("vgpu-manager", "soft")
-    assert holdings.devices[holding.device].slices == (SliceCount(NUMBER, 10, 1),)
-    assert holdings.unresolved == {}
 
 
 def test_containers_and_gpus_are_distinguished():

@@ -60,21 +60,10 @@ CASE = Case(
     gone="GPU-gone,NVIDIA,3000,30:",
     entitled=(3000 * MIB, 0.3),
     amounts={NUMBER: 1},
-    ids=lambda name: held(name, f"{UUID}-4", resource=NUMBER),
+    ids=lambda name: ids(name),  # with memory and cores, which belong to no GPU
+    offered=tuple(offered(UUID, OTHER_UUID)),
+    slices=SliceCount(NUMBER, 10, 1),
 )
-
-
-def test_an_annotation_says_what_is_held():
-    """The GPU is the annotation's; memory and cores that the kubelet counts belong to no GPU."""
-    annotated = pods(pod("train", {KEY: f"{OTHER_UUID},NVIDIA,3000,30:"}))
-    holdings = resolve(GPUS, ids("train"), offered(UUID, OTHER_UUID), pods=annotated)
-    holding = only(holdings)
-    assert (holding.device, holding.resource, holding.slices) == (DeviceKey(OTHER_UUID), NUMBER, 1)
-    assert (holding.memory_entitled, holding.compute_entitled) == (3000 * MIB, 0.3)
-    assert (holding.sharing, holding.isolation) == ("volcano-vgpu", "soft")
-    assert holdings.devices[DeviceKey(OTHER_UUID)].slices == (SliceCount(NUMBER, 10, 1),)
-    assert not holdings.unresolved
-    assert not holdings.blind
 
 
 def test_a_renamed_resource_is_known_by_the_annotation():
