@@ -47,11 +47,6 @@ def use(root: Path, files: dict[str, str | bytes]) -> DeviceUse:
     return device
 
 
-def test_a_node_without_the_module_has_no_instances(tmp_path: Path):
-    files = read_instances(roots(tmp_path / "cgpu_km"))
-    assert (files.containers, files.names, files.problems) == ((), {}, ())
-
-
 def test_an_instance_says_limit_and_use(tmp_path: Path):
     """The files of lvmxh/cgpu, version 0.8.8: the meminfo is that of its README."""
     files = instance(id="3\n", memsize="6931087360\n", meminfo=MEMINFO, weight="1\n")
@@ -150,16 +145,6 @@ def test_what_is_too_long_is_not_read(tmp_path: Path):
     files = read(tmp_path, folders | {"1/0123456789ab/meminfo": "Free: 1\n" * LONGEST})
     assert len(files.containers) <= MOST_NAMES + 1
     assert "longer" in files.problems[0].text
-
-
-def test_only_regular_files_are_read(tmp_path: Path):
-    """A pipe would keep the reader waiting, a link lead elsewhere."""
-    (tmp_path / "0" / SHORT).mkdir(parents=True)
-    os.mkfifo(tmp_path / "0" / SHORT / "meminfo")
-    (tmp_path / "0" / SHORT / "memsize").symlink_to("/proc/self/environ")
-    files = read(tmp_path, {})
-    assert files.containers[0].devices == (DeviceUse(device="0"),)
-    assert [each.text for each in files.problems] == ["is not a regular file"]
 
 
 def test_a_folder_that_may_not_be_read_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -152,8 +152,8 @@ USE = {
     # In HAMi 2.8.1 (issue 191 of HAMi-core) a process may count in the slot of one that has exited.
     "no host pid and no memory": (NEW[:2], [(0, 0, 0, {})], 0, None, None),
     "idle": (("1.2",), [(5, 0, 0, {})], 0, 0.0, (5,)),
-    # The watcher first sets what it saw to 0, then looks at memory, and then at the share. Only if it notes both
-    # at once (src/multiprocess/multiprocess_utilization_watcher.c since HAMi 2.8.1), memory implies a share.
+    # The watcher first sets what it saw to 0, then looks at memory, and then at the share. Only if it notes
+    # both at once (src/multiprocess/multiprocess_utilization_watcher.c since HAMi 2.8.1), memory implies one.
     "measured": (("1.1-shifted", "1.2"), [(5, GIB, 0, {})], GIB, 0.0, (5,)),
     "perhaps not measured": (("v0", "1.1", "1.1-between"), [(5, GIB, 0, {})], GIB, None, (5,)),
     "not measured yet": (NAMES[1:], [(5, GIB, 0, {"seen": 0})], GIB, None, (5,)),
@@ -342,36 +342,12 @@ def test_folders_name_their_containers(tmp_path):
     assert files.problems == ()
 
 
-def test_without_hami_there_is_nothing(tmp_path):
-    """On a node without HAMi nothing is found, and nothing is wrong."""
-    files = read_hami(roots(tmp_path / "nowhere"))
-    assert (files.containers, files.problems) == ((), ())
-
-
 def test_two_caches_of_one_container_are_a_problem(tmp_path):
     put(tmp_path, "containers/uid-1_main", WHOLE, name="a.cache")
     put(tmp_path, "containers/uid-1_main", WHOLE, name="b.cache")
     files = read_hami(roots(tmp_path))
     assert files.containers == ()
     assert [each.text for each in files.problems] == ["has 2 caches instead of one"]
-
-
-@pytest.mark.parametrize("kind", ["link", "fifo", "folder", "dangling"])
-def test_only_a_regular_file_is_read_as_a_cache(kind, tmp_path):
-    folder = tmp_path / "containers/uid-1_main"
-    folder.mkdir(parents=True)
-    secret = tmp_path / "secret"
-    secret.write_bytes(WHOLE)
-    place = folder / "x.cache"
-    {
-        "link": lambda: place.symlink_to(secret),
-        "fifo": lambda: os.mkfifo(place),
-        "folder": place.mkdir,
-        "dangling": lambda: place.symlink_to(tmp_path / "gone"),
-    }[kind]()
-    files = read_hami(roots(tmp_path))
-    assert files.containers == ()
-    assert [each.about for each in files.problems] == [str(place)]
 
 
 def test_a_file_name_of_any_bytes_is_printable(tmp_path):

@@ -1,7 +1,6 @@
 """The files of HAMi's library for Ascend NPUs, made here as its structures declare them."""
 
 import ctypes
-import os
 from ctypes import c_int32, c_uint32, c_uint64
 
 import pytest
@@ -113,24 +112,11 @@ def test_a_bad_file_costs_only_itself(content, text, tmp_path):
     assert text in files.problems[0].text
 
 
-def test_only_a_regular_file_is_read(tmp_path):
-    put(tmp_path, region([GIB]), "uid-1_main")
-    for name, make in (
-        ("uid-2_main", os.mkfifo),
-        ("uid-3_main", lambda path: path.symlink_to("/proc/self/mem")),
-    ):
-        (tmp_path / "containers" / name).mkdir()
-        make(tmp_path / "containers" / name / "vnpu_local_shmem")
-    (tmp_path / "containers/uid-4_main").mkdir()
+def test_a_folder_without_a_file_names_its_container(tmp_path):
+    (tmp_path / "containers/uid-4_main").mkdir(parents=True)
     (tmp_path / "containers/stray").write_text("")
     files = read_vnpu(roots(tmp_path))
-    assert {file.pod_uid: len(file.devices) for file in files.containers} == {"uid-1": 1, "uid-4": 0}
-    assert len(files.problems) == 2
-
-
-def test_without_hami_there_is_nothing(tmp_path):
-    files = read_vnpu(roots(tmp_path / "nowhere"))
-    assert (files.containers, files.problems) == ((), ())
+    assert (files.containers, files.problems) == ((ContainerFile(pod_uid="uid-4", container="main"),), ())
 
 
 @settings(max_examples=100, deadline=None)

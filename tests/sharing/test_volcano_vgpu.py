@@ -60,7 +60,7 @@ CASE = Case(
     gone="GPU-gone,NVIDIA,3000,30:",
     entitled=(3000 * MIB, 0.3),
     amounts={NUMBER: 1},
-    ids=lambda name: ids(name),  # with memory and cores, which belong to no GPU
+    ids=ids,  # with memory and cores, which belong to no GPU
     offered=tuple(offered(UUID, OTHER_UUID)),
     slices=SliceCount(NUMBER, 10, 1),
 )
