@@ -60,8 +60,10 @@ def test_memory_alone_is_held_too():
 )
 def test_of_several_gpus_none_is_guessed(node):
     holdings = resolve(node, parts(UUID))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {CARDS: 1, f"{CARDS}_core": 1, f"{CARDS}_memory": 2}
+    assert (holdings.holdings, holdings.unresolved) == (
+        (),
+        {CARDS: 1, f"{CARDS}_core": 1, f"{CARDS}_memory": 2},
+    )
     whole = {each.identity.uuid for each in node if not each.mig_enabled}
     assert {key.uuid for key in holdings.unplaced} == whole
 

@@ -3,7 +3,7 @@
 import logging
 
 from exporter.model import Allocation, ContainerRef, Problem
-from exporter.sharing.base.view import MOST_LINES, Objections
+from exporter.sharing.base.view import MOST_LINES
 from exporter.sharing.gpu_manager import read_vcuda
 from tests.attribution.build import UUID, gpu
 from tests.sharing.build import pod, pods, resolve, roots_at, rows
@@ -15,10 +15,9 @@ ONE_GPU_TWICE = (
 )
 
 
-def test_a_problem_whose_text_changes_counts_once_while_it_lasts(caplog):
+def test_a_problem_whose_text_changes_counts_once_while_it_lasts(caplog, objections):
     """Another bad annotation in every poll fills neither the log nor the counter."""
     caplog.set_level(logging.WARNING)
-    objections = Objections()
     for number in range(50):
         objections.turn([Problem("hami_file", "a.cache", f"begins with {number}")])
     assert objections.counts == {"hami_file": 1}
@@ -28,8 +27,7 @@ def test_a_problem_whose_text_changes_counts_once_while_it_lasts(caplog):
     assert objections.counts == {"hami_file": 2}
 
 
-def test_several_faults_of_one_annotation_count_each():
-    objections = Objections()
+def test_several_faults_of_one_annotation_count_each(objections):
     faults = [Problem("gpushare_annotation", "ml/a", text) for text in ("no number", "out of bounds")]
     objections.turn(faults)
     objections.turn(faults)
@@ -46,8 +44,7 @@ def test_a_folder_of_a_pod_that_cannot_be_listed_costs_that_pod_only(tmp_path):
     assert [problem.about for problem in files.problems] == [str(tmp_path / POD)]
 
 
-def test_one_gpu_twice_in_an_annotation_of_koordinator_is_malformed():
-    objections = Objections()
+def test_one_gpu_twice_in_an_annotation_of_koordinator_is_malformed(objections):
     annotations = {"scheduling.koordinator.sh/device-allocated": ONE_GPU_TWICE}
     holdings = resolve(gpu(), pods=pods(pod("a", annotations)), objections=objections)
     assert holdings.holdings == ()

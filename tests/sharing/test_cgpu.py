@@ -5,7 +5,6 @@ import json
 import pytest
 
 from exporter.model import ContainerFile, DeviceUse, Meter, PodIdentity, SystemFiles
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, held
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, rows
 from tests.sharing.test_gpushare import ALLOCATION, CORES, MEMORY, allocated, indexed, offers, units
@@ -147,9 +146,8 @@ def test_over_commit_shows():
     assert only(node(None, use(limit=64 * GIB))).memory_entitled == 64 * GIB
 
 
-def test_a_bad_annotation_costs_only_its_own_figures():
+def test_a_bad_annotation_costs_only_its_own_figures(objections):
     """It is counted once, though gpushare reads it too."""
-    objections = Objections()
     holdings = node({ALLOCATION: "{", CORE_SHARES: json.dumps([])}, objections=objections)
     assert (only(holdings).slices, only(holdings).memory_entitled) == (4, 2 * GIB)
     assert objections.counts == {"gpushare_annotation": 2}

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import DeviceKey
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID
 from tests.sharing import (
     test_elastic_gpu,
@@ -85,9 +84,8 @@ def test_a_card_of_another_node_is_unresolved(case: Case):
 
 
 @each("malformed")
-def test_a_malformed_annotation_costs_its_pod_only(case: Case, example: str):
+def test_a_malformed_annotation_costs_its_pod_only(case: Case, example: str, objections):
     """It is counted once while it lasts."""
-    objections = Objections()
     node = annotated(case, bad=example, good=case.here)
     allocated = case.allocated("bad") + case.allocated("good")
     for _ in range(2):

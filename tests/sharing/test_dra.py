@@ -169,15 +169,13 @@ def test_nvml_is_newer_than_the_checkpoint():
     assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
 
 
-def test_a_gpu_that_is_passed_through_is_unresolved_without_objection():
-    objections = Objections()
+def test_a_gpu_that_is_passed_through_is_unresolved_without_objection(objections):
     holdings = resolve(numbered(), claims=[claimed("vm", "gpu-vfio-1")], objections=objections)
     assert (holdings.holdings, holdings.unresolved) == ((), {NVIDIA_DRIVER: 1})
     assert not objections.counts
 
 
-def test_an_invalid_name_is_unresolved_and_costs_only_itself():
-    objections = Objections()
+def test_an_invalid_name_is_unresolved_and_costs_only_itself(objections):
     claims = [claimed("a", "gpu-zero"), claimed("b", "gpu-0")]
     holdings = resolve(numbered(), claims=claims, objections=objections)
     assert (list(where(holdings)), holdings.unresolved) == (["b"], {NVIDIA_DRIVER: 1})
@@ -473,8 +471,7 @@ def test_hami_claims_over_commit():
 
 
 @pytest.mark.parametrize("name", ["gpu-0", "hami-gpu-0-1", "hami-gpu-", "hami-gpu-7"])
-def test_invalid_names_of_hami_are_unresolved(name):
-    objections = Objections()
+def test_invalid_names_of_hami_are_unresolved(name, objections):
     holdings = resolve(numbered(), claims=[claimed("a", name, driver=HAMI)], objections=objections)
     assert (holdings.holdings, holdings.unresolved) == ((), {HAMI: 1})
     assert objections.counts == ({} if name == "hami-gpu-7" else {"hami_dra_id": 1})

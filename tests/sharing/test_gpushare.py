@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity, OfferedDevice, SliceCount
 from exporter.sharing import gpushare
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, by, numbered, only, pod, pods, resolve, rows
 from tests.sharing.cases import Case
@@ -207,8 +206,7 @@ def test_a_gpu_that_is_not_here_is_unresolved():
     assert node(indexed("2"), gpus=[*NODE, cut]).unresolved == {MEMORY: 3}
 
 
-def test_an_allocation_of_more_than_the_kubelet_gave_is_objected_to():
-    objections = Objections()
+def test_an_allocation_of_more_than_the_kubelet_gave_is_objected_to(objections):
     holdings = node(allocated({"0": {"7": 2_000_000_000}}), objections=objections)
     assert (holdings.holdings, holdings.unresolved) == ((), {MEMORY: 3})
     assert objections.counts["gpushare_annotation"] == 1
@@ -250,8 +248,7 @@ def test_the_units_of_unlike_gpus_are_unknown():
     ],
     ids=["cut", "a list", "a number", "null", "deep", "deeper", "long number", "long"],
 )
-def test_an_allocation_that_is_not_an_object_costs_only_its_pod(text: str):
-    objections = Objections()
+def test_an_allocation_that_is_not_an_object_costs_only_its_pod(text: str, objections):
     annotations = allocated({}) | {ALLOCATION: text}
     known = pods(pod("a", annotations), pod("b", indexed("1")))
     holdings = resolve(NODE, units("a", 2) + units("b", 1, OTHER_UUID), pods=known, objections=objections)

@@ -19,7 +19,7 @@ from exporter.model.kubelet import LAST_APPLIED, extended_resources, kept_annota
 from exporter.sharing import made, without_use
 from exporter.sharing.base import Claim, Grant, Granted, System, unread_device
 from exporter.sharing.base.holdings import holdings_of
-from exporter.sharing.base.view import MOST_LINES, NodeFacts, Objections, View
+from exporter.sharing.base.view import MOST_LINES, NodeFacts, View
 from exporter.sharing.nvidia_plugin import Nvidia
 from exporter.sharing.plain_plugins import Amd
 from tests.attribution.build import (
@@ -144,14 +144,13 @@ def test_a_system_that_fails_takes_no_other_down():
 
 
 @pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "entitlement", "blind"])
-def test_a_failing_method_costs_only_its_system(method: str):
+def test_a_failing_method_costs_only_its_system(method: str, objections):
     def fails(*_: object) -> None:
         raise ValueError("x")
 
     broken = type("Broken", (System,), {"name": "broken", method: fails})
     if method in ("sharing", "entitlement"):
         broken.claim = lambda self, _resource, device_id: Claim(self.view.inventory.by_uuid(device_id))
-    objections = Objections()
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
     found = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
     objections.turn(view.problems)
@@ -239,8 +238,7 @@ def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
 
     offered = [OfferedDevice("x.io/mem", f"{UUID}#{n}") for n in range(3)]
     found, _ = holdings(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
-    assert found.holdings == ()
-    assert found.unresolved == {"x.io/mem": 1}
+    assert (found.holdings, found.unresolved) == ((), {"x.io/mem": 1})
     assert {key.uuid: each.sharing for key, each in found.devices.items()}[UUID] == "nominal"
 
 
@@ -334,8 +332,7 @@ def test_devices_are_found_by_what_systems_call_them():
     assert inventory.by_uuid(MIG).mig.uuid == MIG
 
 
-def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture):
-    objections = Objections()
+def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture, objections):
     problem = Problem("hami_annotation", "ml/a: hami.io/x", "is no list")
     for standing in ([problem], [problem], [], [problem, problem]):
         objections.turn(standing)
@@ -343,16 +340,14 @@ def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture):
     assert caplog.messages == ["skipped ml/a: hami.io/x: is no list"] * 2
 
 
-def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture):
+def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture, objections):
     caplog.set_level(logging.WARNING)
-    objections = Objections()
     objections.turn(Problem("x", f"pod {n}", "broken") for n in range(MOST_LINES + 50))
     assert objections.counts == {"x": MOST_LINES + 50}
     assert len(caplog.messages) == MOST_LINES + 1
 
 
-def test_problems_of_files_are_counted_with_those_of_annotations():
-    objections = Objections()
+def test_problems_of_files_are_counted_with_those_of_annotations(objections):
     problem = Problem(reason="file", about="/x", text="too short")
     resolve(gpu(), files={"hami": SystemFiles(problems=(problem,))}, objections=objections)
     assert objections.counts == {"hami_file": 1}

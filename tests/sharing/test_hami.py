@@ -153,8 +153,7 @@ def test_without_hami_nothing_is_blind():
     assert only(holdings).sharing == "exclusive"
 
 
-def test_a_bad_annotation_costs_only_itself():
-    objections = Objections()
+def test_a_bad_annotation_costs_only_itself(objections):
     annotated = pods(
         pod("bad", {KEY: "uuid,type,100:;"}), pod("good", {KEY: f"{OTHER_UUID},NVIDIA,3000,30:;"})
     )
@@ -165,9 +164,8 @@ def test_a_bad_annotation_costs_only_itself():
     assert objections.counts == {"hami_annotation": 1}
 
 
-def test_an_annotation_for_more_or_fewer_devices_than_ids_does_not_count():
+def test_an_annotation_for_more_or_fewer_devices_than_ids_does_not_count(objections):
     """The plugin gives as many devices as ids."""
-    objections = Objections()
     annotated = pods(
         pod("more", {KEY: f"{OTHER_UUID},NVIDIA,1,1:" * 9000 + ";"}),
         pod("fewer", {KEY: f"{OTHER_UUID},NVIDIA,3000,30:;"}),
@@ -339,8 +337,7 @@ def test_a_mig_device_that_does_not_exist_yet_is_unresolved(others):
     waiting = {name: made()[name] for name in ("containerIndex", "deviceIndex", "gpuUUID", "profile")}
     annotations = {KEY: f"{UUID},NVIDIA,19968,0:;", MIG_KEY: json.dumps([waiting])}
     holdings = resolve(cut(mig(), *others), held("train", f"{UUID}-4"), pods=pods(pod("train", annotations)))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
 
 
 def test_an_old_slot_is_known_only_with_one_mig_device():
@@ -381,8 +378,7 @@ def test_a_mig_device_that_shares_its_memory_entitles_to_none():
     assert only(resolve(unknown, held("train", MIG), pods=annotated)).compute_entitled is None
 
 
-def test_a_bad_list_of_mig_devices_costs_only_itself():
-    objections = Objections()
+def test_a_bad_list_of_mig_devices_costs_only_itself(objections):
     annotated = pods(pod("train", {KEY: f"{OTHER_UUID},NVIDIA,3000,0:;", MIG_KEY: "[{"}))
     holdings = resolve(GPUS, held("train", f"{UUID}-4"), slices(), objections, pods=annotated)
     assert only(holdings).device == DeviceKey(OTHER_UUID)
@@ -418,8 +414,7 @@ def test_the_register_has_the_number_of_slices_if_the_kubelet_does_not(text: str
 
 
 @pytest.mark.parametrize("text", ["[", "[1", "nothing", '{"id":1}'])
-def test_a_register_that_cannot_be_read_is_counted(text: str):
-    objections = Objections()
+def test_a_register_that_cannot_be_read_is_counted(text: str, objections):
     node = NodeObject(annotations={"hami.io/node-nvidia-register": text})
     holdings = resolve(gpu(), held("a", f"{UUID}-0"), None, node=node, objections=objections)
     assert [each.offered for each in holdings.devices[DeviceKey(UUID)].slices] == [None]

@@ -3,7 +3,6 @@
 import pytest
 
 from exporter.model import DeviceKey, NodeObject, OfferedDevice, SliceCount
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import UUID, gpu, held
 from tests.sharing.build import OTHER_UUID, numbered, only, resolve
 
@@ -26,9 +25,8 @@ def annotated(text: str | None) -> NodeObject:
 
 
 @pytest.mark.parametrize("text", [UUID, f"{UUID}, ", f" ,, {UUID},", f"\n{UUID}\n"])
-def test_a_cordoned_gpu_keeps_its_holders_and_has_nothing_free(text: str) -> None:
+def test_a_cordoned_gpu_keeps_its_holders_and_has_nothing_free(text: str, objections) -> None:
     """Spaces and empty entries are skipped, as in pkg/device/nvidia/device_test.go (``"dev-1, "``)."""
-    objections = Objections()
     found = counts(annotated(text), objections)
     assert found == {
         UUID: SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),
@@ -52,9 +50,8 @@ def test_a_cordoned_gpu_of_unknown_slices_has_an_unknown_number() -> None:
     assert holdings.devices[DeviceKey(UUID)].slices == (SliceCount("nvidia.com/gpu", None, 1),)
 
 
-def test_a_uuid_of_another_node_is_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_uuid_of_another_node_is_counted_and_named(caplog: pytest.LogCaptureFixture, objections) -> None:
     """The rest of the annotation counts; a typing error would leave a sick GPU in use."""
-    objections = Objections()
     found = counts(annotated(f"GPU-elsewhere,{UUID}"), objections)
     assert [found[uuid].cordoned for uuid in (UUID, OTHER_UUID)] == [4, 0]
     assert objections.counts == {"hami_node": 1}

@@ -16,7 +16,6 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import SYSTEMS
-from exporter.sharing.base.view import Objections
 from exporter.sharing.hami.annotations import Registered, registered
 from exporter.sharing.hami.vendor_system import HamiVendor
 from exporter.sharing.hami.vendors import HAMI_VENDORS, HamiAscend
@@ -483,8 +482,7 @@ def test_an_npu_is_isolated_like_its_least_isolated_holder(folder, isolation):
 
 
 @pytest.mark.parametrize("listed", ["{", "[1]", "{}", "[" * 100_000, "x" * 70_000])
-def test_a_bad_list_of_templates_costs_compute_alone(listed):
-    objections = Objections()
+def test_a_bad_list_of_templates_costs_compute_alone(listed, objections):
     holdings = ascend(f"{NPU},Ascend910A,8738,0:;", listed=listed, objections=objections)
     assert (only(holdings).memory_entitled, only(holdings).compute_entitled) == (8738 * MIB, None)
     assert objections.counts == {"hami_ascend_annotation": 1}

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerRef, OfferedDevice, SliceCount
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import UUID, gpu, held, whole
 from tests.sharing.build import container, only, resolve, rows
 
@@ -62,8 +61,7 @@ def test_cards_and_gpus_of_another_vendor_on_one_node():
 @pytest.mark.parametrize(
     "device_id", ["card", "card0", "cardx-1", "card01-0", "0000:03:00.0", "all", "card1-", "٣"]
 )
-def test_an_id_that_names_no_card_is_unresolved(device_id: str):
-    objections = Objections()
+def test_an_id_that_names_no_card_is_unresolved(device_id: str, objections):
     holdings = resolve([], held("a", device_id, "card1-1", resource=I915), offers(), objections=objections)
     assert (only(holdings).device.uuid, holdings.unresolved) == ("card1", {I915: 1})
     assert holdings.unresolved_holders == {container("a")}

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceKey, DeviceUse, Holding, Meter, SliceCount, SystemFiles
 from exporter.sharing import resolve_holdings
-from exporter.sharing.base.view import NodeFacts, Objections
-from exporter.sharing.gpu_fractions import fraction as read_fraction
-from exporter.sharing.gpu_fractions import mebibytes
+from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.gpu_fractions import memory as read_memory
 from exporter.sharing.kai import Kai, KaiLimited
-from tests.attribution.build import GIB, UUID, attribute, gpu, held, process, whole, workloads
+from tests.attribution.build import GIB, UUID, attribute, gpu, held, memory, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import (
     OTHER_UUID,
@@ -71,29 +69,101 @@ def test_the_number_of_fractions_of_a_gpu_is_unknown():
     assert not holdings.devices[KEY].exclusive
 
 
-def test_mebibytes_are_counted_as_a_part_of_the_memory():
-    """NVIDIA/KAI-Scheduler pkg/podgroupcontroller/controllers/resources/fraction_test.go: 2000 of 4000."""
-    small = gpu(memory=replace(gpu().memory, total=4000 * MIB))
-    holding = only(shared(fraction("a", {"gpu-memory": "2000"}), gpus=small))
-    assert (holding.memory_entitled, holding.compute_entitled) == (2000 * MIB, 0.5)
-
-
-def test_a_fraction_outweighs_memory():
-    """Like the scheduler, which reads the fraction last."""
-    holding = only(shared(fraction("a", {"gpu-fraction": "0.25", "gpu-memory": "2000"})))
-    assert (holding.memory_entitled, holding.compute_entitled) == (4 * GIB, 0.25)
-
-
-def test_without_the_size_of_the_memory_nothing_is_converted():
-    by_part = only(shared(fraction("a"), gpus=gpu(memory=None)))
-    by_memory = only(shared(fraction("a", {"gpu-memory": "1000"}), gpus=gpu(memory=None)))
-    assert (by_part.memory_entitled, by_part.compute_entitled) == (None, 0.5)
-    assert (by_memory.memory_entitled, by_memory.compute_entitled) == (1000 * MIB, None)
-
-
 def test_more_than_the_gpu_has_is_shown():
     holdings = shared(fraction("a", {"gpu-fraction": "0.8"}), fraction("b", {"gpu-fraction": "0.8"}))
     assert sum(holding.compute_entitled for holding in holdings.holdings) == pytest.approx(1.6)
+
+
+# Annotations, MiB of the GPU; memory and compute of the holder.
+REQUESTS = [
+    (
+        {"gpu-fraction": "0.4"},
+        10240,
+        (4096 * MIB, 0.4),
+    ),  # podgroupcontroller/controllers/status_updater_test.go
+    ({"gpu-fraction": ".5"}, 16384, (8 * GIB, 0.5)),
+    ({"gpu-fraction": "5e-1"}, 16384, (8 * GIB, 0.5)),
+    ({"gpu-fraction": "1"}, 16384, (16 * GIB, 1.0)),
+    # podgroupcontroller/controllers/resources/fraction_test.go
+    ({"gpu-memory": "2000"}, 4000, (2000 * MIB, 0.5)),
+    # The scheduler reads the fraction last.
+    ({"gpu-fraction": "0.25", "gpu-memory": "2000"}, 16384, (4 * GIB, 0.25)),
+    ({"gpu-fraction": "0.5"}, None, (None, 0.5)),
+    ({"gpu-memory": "1000"}, None, (1000 * MIB, None)),
+    # NvFractions: the request, else the limit; compute follows memory if it is not requested.
+    ({REQUEST: "4096Mi", LIMIT: "8192Mi"}, 16384, (4096 * MIB, 0.25)),
+    ({LIMIT: "8Gi"}, 16384, (8 * GIB, 0.5)),
+    ({REQUEST: "2Gi", PORTION: "0.5"}, 16384, (2 * GIB, 0.5)),
+    # gpu_sharing_nvfractions.go: before what a pod requests as a whole.
+    ({REQUEST: "1Gi", "gpu-fraction": "0.25", "gpu-memory": "2048"}, 16384, (GIB, 1 / 16)),
+    # The mutation of gpu-memory, and what the binder adds to gpu-fraction.
+    ({REQUEST: "2Gi", "gpu-memory": "2048"}, 16384, (2 * GIB, 0.125)),
+    ({REQUEST: "4096Mi", "gpu-fraction": "0.25", PORTION: "0.25"}, 16384, (4096 * MIB, 0.25)),
+    # Keys that request nothing: without a memory key, of kai-gpu-fractioning README.md,
+    # docs/gpu-sharing/README.md and gpu_fractions.go.
+    ({PORTION: "0.25", "gpu-fraction": "0.5"}, 16384, (8 * GIB, 0.5)),
+    ({REQUEST: "4Gi", "nvidia.com/container.main.gpu-compute.mode": "sm-sharing"}, 16384, (4 * GIB, 0.25)),
+    ({REQUEST: "4Gi", "kai.scheduler/gpu-compute-sharing-mode": "time-slicing"}, 16384, (4 * GIB, 0.25)),
+    (
+        {REQUEST: "4Gi", "kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},
+        16384,
+        (4 * GIB, 0.25),
+    ),
+]
+
+
+@pytest.mark.parametrize(("annotations", "mebibytes", "entitled"), REQUESTS, ids=range(len(REQUESTS)))
+def test_requests_entitle(annotations, mebibytes, entitled, objections):
+    size = None if mebibytes is None else memory(0, mebibytes * MIB)
+    holding = only(shared(fraction("a", annotations), gpus=gpu(memory=size), objections=objections))
+    assert (holding.memory_entitled, holding.compute_entitled) == entitled
+    assert not objections.counts
+
+
+OTHER_REQUEST = "nvidia.com/container.other.gpu-memory.request"
+MALFORMED = [
+    # The first ones are those of pkg/nodescaleadjuster and gpu_request_validator_test.go.
+    *({"gpu-fraction": text} for text in ("abc", "0", "1.5", "-0.5", "", "NaN", "inf", "1/2", "0_1", " 0.5")),
+    *({"gpu-fraction": text} for text in ("\u0660.\u0665", LONG, "1e-999999999")),
+    *({"gpu-memory": text} for text in ("b4f", "0", "9" * 5000, "1_000", "2Gi", "-5")),
+    *({REQUEST: "lots", "gpu-fraction": "0.5"}, {REQUEST: "-1Gi"}, {REQUEST: "NaN", LIMIT: "1Gi"}),
+    *({REQUEST: "0"}, {LIMIT: "", "gpu-memory": "1000"}, {REQUEST: "9e99"}),
+]
+# The memory stays known.
+PARTLY = [{REQUEST: "1Gi", PORTION: "50%"}, {OTHER_REQUEST: "1Gi"}, {REQUEST: "1Gi", OTHER_REQUEST: "2Gi"}]
+
+
+@pytest.mark.parametrize("annotations", [*MALFORMED, *PARTLY], ids=range(len(MALFORMED) + len(PARTLY)))
+def test_malformed_requests_are_objected_to(annotations, objections):
+    """The fraction stays in place, no other annotation replaces the request, its neighbour is known."""
+    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
+    entitled = (GIB, 1 / 16) if annotations in PARTLY else (None, None)
+    by_holder = by(holdings, "holder", "memory_entitled", "compute_entitled")
+    assert by_holder == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
+    assert objections.counts == {"kai_annotation": 1}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "shown"),
+    [
+        ({"gpu-fraction": "0.5"}, (8 * GIB, "none")),
+        ({REQUEST: "4Gi", DEVICES: f"{UUID},{OTHER_UUID}"}, (4 * GIB, "soft")),
+    ],
+)
+def test_a_fraction_of_several_gpus_is_one_of_each(annotations, shown, objections):
+    """A label for each group: pkg/binder/binding/resourcereservation/resource_reservation_test.go."""
+    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
+    holdings = shared(
+        pod("a", annotations | {"gpu-fraction-num-devices": "2"}, labels=labels),
+        reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
+        gpus=[gpu(), numbered(1, 1)],
+        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
+        offered=[*whole(), *whole(OTHER_UUID)],
+        objections=objections,
+    )
+    assert where(holdings) == {"a": [KEY, OTHER]}
+    assert set(rows(holdings, "memory_entitled", "isolation")) == {shown}
+    assert not objections.counts
 
 
 def test_the_annotation_names_the_container():
@@ -106,124 +176,18 @@ def test_the_annotation_names_the_container():
     assert only(shared(fraction("a", **two))).holder.container == "proxy"
 
 
-def test_a_missing_container_is_objected_to():
-    objections = Objections()
+def test_a_missing_container_is_objected_to(objections):
     asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "nobody"}
     assert only(shared(fraction("a", asked), objections=objections)).holder == container("a")
     assert objections.counts == {"kai_annotation": 1}
 
 
-def test_a_fraction_of_several_gpus():
-    """pkg/binder/binding/resourcereservation/resource_reservation_test.go: a label for each group."""
-    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
-    both = pod("a", {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, labels=labels)
-    second = reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME)
-    objections = Objections()
-    holdings = shared(
-        both,
-        second,
-        gpus=[gpu(), numbered(1, 1)],
-        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
-        offered=[*whole(), *whole(OTHER_UUID)],
-        objections=objections,
-    )
-    assert where(holdings) == {"a": [KEY, OTHER]}
-    assert set(rows(holdings, "compute_entitled")) == {0.5}
-    assert not objections.counts
-
-
 @pytest.mark.parametrize("told", ["a3", "3", "-1", "0", "9" * 5000])
-def test_a_number_of_devices_that_contradicts_the_groups_is_objected_to(told):
+def test_a_number_of_devices_that_contradicts_the_groups_is_objected_to(told, objections):
     """pkg/nodescaleadjuster: "a3" must fail."""
-    objections = Objections()
     asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": told}
     assert where(shared(fraction("a", asked), objections=objections)) == {"a": [KEY]}
     assert objections.counts == {"kai_annotation": 1}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "memory", "part"),
-    [
-        ({"gpu-fraction": "0.4"}, None, 0.4),  # podgroupcontroller/controllers/status_updater_test.go
-        ({"gpu-fraction": ".5"}, None, 0.5),
-        ({"gpu-fraction": "5e-1"}, None, 0.5),
-        ({"gpu-fraction": "1"}, None, 1.0),
-        ({"gpu-memory": "1000"}, 1000 * MIB, None),  # the same
-    ],
-)
-def test_requests_are_read(annotations, memory, part):
-    for name, text in annotations.items():
-        value = read_fraction(text) if name == "gpu-fraction" else mebibytes(text)
-        assert value == (memory if part is None else pytest.approx(part))
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        {"gpu-fraction": "abc"},  # pkg/nodescaleadjuster
-        {"gpu-memory": "b4f"},  # the same
-        {"gpu-fraction": "0"},  # gpu_request_validator_test.go
-        {"gpu-fraction": "1.5"},  # the same
-        {"gpu-fraction": "-0.5"},  # the same
-        {"gpu-memory": "0"},  # the same
-        {"gpu-fraction": ""},
-        {"gpu-fraction": "NaN"},
-        {"gpu-fraction": "inf"},
-        {"gpu-fraction": "1/2"},
-        {"gpu-fraction": "0_1"},
-        {"gpu-fraction": " 0.5"},
-        {"gpu-fraction": "\u0660.\u0665"},
-        {"gpu-fraction": LONG},
-        {"gpu-fraction": "1e-999999999"},
-        {"gpu-memory": "9" * 5000},
-        {"gpu-memory": "1_000"},
-        {"gpu-memory": "2Gi"},
-        {"gpu-memory": "-5"},
-    ],
-)
-def test_malformed_requests_are_objected_to(annotations):
-    objections = Objections()
-    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    entitled = by(holdings, "holder.pod", "memory_entitled", "compute_entitled")
-    assert entitled == {"a": (None, None), "b": (8 * GIB, 0.5)}
-    assert objections.counts == {"kai_annotation": 1}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "memory", "part"),
-    [
-        ({REQUEST: "4096Mi", LIMIT: "8192Mi"}, 4096 * MIB, 0.25),
-        ({LIMIT: "8Gi"}, 8 * GIB, 0.5),
-        ({REQUEST: "2Gi", PORTION: "0.5"}, 2 * GIB, 0.5),
-        # gpu_sharing_nvfractions.go: before what a pod asks for as a whole
-        ({REQUEST: "1Gi", "gpu-fraction": "0.25", "gpu-memory": "2048"}, GIB, 1 / 16),
-        # the mutation of gpu-memory, and what the binder adds to gpu-fraction
-        ({REQUEST: "2Gi", "gpu-memory": "2048"}, 2 * GIB, 0.125),
-        ({REQUEST: "4096Mi", "gpu-fraction": "0.25", PORTION: "0.25"}, 4096 * MIB, 0.25),
-        # without a memory key nothing is asked for of the container
-        ({PORTION: "0.25", "gpu-fraction": "0.5"}, 8 * GIB, 0.5),
-    ],
-)
-def test_requests_of_containers_are_read(annotations, memory, part):
-    objections = Objections()
-    holding = only(shared(fraction("a", annotations), objections=objections))
-    assert (holding.memory_entitled, holding.compute_entitled) == (memory, part)
-    assert not objections.counts
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        {"nvidia.com/container.main.gpu-compute.mode": "sm-sharing"},  # kai-gpu-fractioning README.md
-        {"kai.scheduler/gpu-compute-sharing-mode": "time-slicing"},  # docs/gpu-sharing/README.md
-        {"kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},  # gpu_fractions.go
-    ],
-)
-def test_keys_that_request_nothing_do_not_matter(annotations):
-    objections = Objections()
-    holding = only(shared(fraction("a", {REQUEST: "4Gi", DEVICES: CDI} | annotations), objections=objections))
-    assert (holding.memory_entitled, holding.compute_entitled, holding.isolation) == (4 * GIB, 0.25, "soft")
-    assert not objections.counts
 
 
 def test_a_reservation_may_be_named_by_a_hash():
@@ -312,66 +276,14 @@ def test_without_a_cache_nothing_is_limited(files):
     assert (holding.isolation, holding.meter) == ("none", None)
 
 
-def test_the_memory_is_of_each_gpu():
-    """docs/gpu-sharing: gpu-fraction-num-devices times the request."""
-    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
-    asked = {REQUEST: "4Gi", "gpu-fraction-num-devices": "2", DEVICES: f"{UUID},{OTHER_UUID}"}
-    objections = Objections()
-    holdings = shared(
-        pod("a", asked, labels=labels),
-        reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
-        gpus=[gpu(), numbered(1, 1)],
-        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
-        offered=[*whole(), *whole(OTHER_UUID)],
-        objections=objections,
-    )
-    assert where(holdings) == {"a": [KEY, OTHER]}
-    assert set(rows(holdings, "memory_entitled", "isolation")) == {(4 * GIB, "soft")}
-    assert not objections.counts
-
-
-@pytest.mark.parametrize(
-    ("annotations", "entitled"),
-    [
-        ({REQUEST: "lots", "gpu-fraction": "0.5"}, (None, None)),  # gpu_request_validator_test.go
-        ({REQUEST: "-1Gi"}, (None, None)),
-        ({REQUEST: "NaN", LIMIT: "1Gi"}, (None, None)),
-        ({REQUEST: "0"}, (None, None)),
-        ({LIMIT: "", "gpu-memory": "1000"}, (None, None)),
-        ({REQUEST: "9e99"}, (None, None)),
-        ({REQUEST: "1Gi", PORTION: "50%"}, (GIB, 1 / 16)),
-        ({"nvidia.com/container.other.gpu-memory.request": "1Gi"}, (GIB, 1 / 16)),
-        ({REQUEST: "1Gi", "nvidia.com/container.other.gpu-memory.request": "2Gi"}, (GIB, 1 / 16)),
-    ],
+AMOUNTS = {"7680Mi": 7680 * MIB, "1G": 10**9, "1.5Gi": 3 * GIB // 2, ".5Gi": GIB // 2, "1.5e9": 1_500_000_000}
+AMOUNTS |= {"2e9": 2 * 10**9, "1024": 1024}
+AMOUNTS |= dict.fromkeys(
+    ["1.0000000001Gi", "1.5.5Gi", "0.0Gi", "1,5Gi", " 1Gi", "500m", "9" * 5000, "\u0661Gi"]
 )
-def test_malformed_requests_of_containers_are_objected_to(annotations, entitled):
-    objections = Objections()
-    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    by_holder = by(holdings, "holder", "memory_entitled", "compute_entitled")
-    assert by_holder == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
-    assert objections.counts == {"kai_annotation": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("7680Mi", 7680 * MIB),
-        ("1G", 10**9),
-        ("1.5Gi", 3 * GIB // 2),
-        (".5Gi", GIB // 2),
-        ("1.5e9", 1_500_000_000),
-        ("2e9", 2 * 10**9),
-        ("1024", 1024),
-        ("1.0000000001Gi", None),
-        ("1.5.5Gi", None),
-        ("0.0Gi", None),
-        ("1,5Gi", None),
-        (" 1Gi", None),
-        ("500m", None),
-        ("9" * 5000, None),
-        ("\u0661Gi", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "amount"), AMOUNTS.items())
 def test_amounts_of_memory_are_read(text, amount):
     assert read_memory(text) == amount
 
@@ -385,8 +297,7 @@ def test_a_recording_masks_the_container_in_keys():
 def test_a_pod_that_is_not_bound_has_nothing():
     """An annotation without a group is what the pod would like to have."""
     holdings = shared(fraction("a", group=""), fraction("b", phase="Succeeded"))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {}
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 def test_a_pod_with_another_type_of_resource_has_no_fraction():
@@ -396,21 +307,18 @@ def test_a_pod_with_another_type_of_resource_has_no_fraction():
 
 def test_a_reservation_without_fractions_holds_nothing():
     holdings = shared()
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {}
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 def test_a_fraction_without_a_reservation_is_unresolved():
     holdings = resolve(gpu(), [], whole(), pods=pods(fraction("a")))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert holdings.unresolved_holders == {container("a")}
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
     holdings = shared(fraction("a"), gpus=numbered(0, 0))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
 
 
 def test_the_kubelet_outweighs_the_annotation():
@@ -429,8 +337,7 @@ def test_the_annotation_names_the_gpu_if_the_kubelet_does_not(told, found):
 
 
 @pytest.mark.parametrize(("told", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
-def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, objected):
-    objections = Objections()
+def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, objected, objections):
     everything = pods(reservation(told=told), fraction("a"))
     holdings = resolve(gpu(), [], whole(), objections, pods=everything)
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
@@ -441,22 +348,17 @@ def test_contradicting_reservations_leave_the_fraction_unresolved():
     second = reservation(GROUP, OTHER_UUID, OTHER_NAME)
     allocated = [*reserved(), *reserved(OTHER_UUID, OTHER_NAME)]
     holdings = shared(fraction("a"), second, gpus=[gpu(), numbered(1, 1)], allocated=allocated)
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
 
 
-def test_without_the_pods_objects_the_holders_are_unknown():
-    holdings = resolve(gpu(), reserved(), whole())
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
-    assert list(holdings.blind) == ["kai"]
-
-
-def test_pod_names_alone_do_not_help():
-    nameless = [replace(each, details=None) for each in (reservation(), fraction("a"))]
-    holdings = resolve(gpu(), reserved(), whole(), pods=pods(*nameless))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+@pytest.mark.parametrize(
+    "known",
+    [None, pods(*(replace(known, details=None) for known in (reservation(), fraction("a"))))],
+    ids=["no pods", "names only"],
+)
+def test_without_the_pods_objects_the_holders_are_unknown(known):
+    holdings = resolve(gpu(), reserved(), whole(), pods=known)
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert list(holdings.blind) == ["kai"]
 
 

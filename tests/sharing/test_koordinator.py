@@ -182,8 +182,7 @@ def test_several_gpus_are_held_each():
 
 def test_a_pod_with_other_devices_has_no_gpu():
     holdings = seen(on("a", text='{"fpga": [{"minor": 0},{"minor": 1}]}'), pod("b"))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {}
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 def test_a_whole_gpu_is_its_pods_alone():
@@ -319,13 +318,12 @@ PLUGIN = {
 
 
 @pytest.mark.parametrize("case", PLUGIN.values(), ids=PLUGIN)
-def test_ids_of_a_plugin_outweigh_the_annotation_if_they_contradict_it(case):
+def test_ids_of_a_plugin_outweigh_the_annotation_if_they_contradict_it(case, objections):
     """Without koordlet's hook NVIDIA's plugin chooses the GPUs of a pod that the scheduler has annotated."""
     planned, more, ids, held_gpus, problems = case
     text = planned if isinstance(planned, str) else given_gpus(*((minor, ALL_OF_IT) for minor in planned))
     annotated = on("a", text=text, **({"limits": {"main": {"nvidia.com/gpu": 2}}} | more))
     allocated = [each for name, devices in ids.items() for each in ids_of("a", *devices, container=name)]
-    objections = Objections()
     gpus, offered = [*TWO, numbered(2, 2, THIRD)], [*BOTH, *whole(THIRD)]
     holdings = seen(annotated, gpus=gpus, allocated=allocated, offered=offered, objections=objections)
     assert set(rows(holdings, "holder.container", "device.uuid", "sharing")) == held_gpus

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import DeviceKey, DeviceSharing, Holding, OfferedDevice, SliceCount
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, by, container, numbered, only, resolve, rows, where
 
@@ -109,8 +108,7 @@ def test_two_plugins_may_share_a_node():
         "GPU-::10::0",
     ],
 )
-def test_an_id_that_cannot_be_read_costs_only_itself(device_id):
-    objections = Objections()
+def test_an_id_that_cannot_be_read_costs_only_itself(device_id, objections):
     allocated = held("a", device_id, *slices(0), resource=TEN)
     holdings = resolve(gpu(), allocated, offers(TEN, *slices(0)), objections)
     assert where(holdings) == {"a": [KEY]}

@@ -139,21 +139,18 @@ def test_processes_without_clients_do_not_rule_out_mps():
         ),
     ],
 )
-def test_contradictions_are_decided_by_the_device_and_counted(device, facts, expected, counted):
-    objections = Objections()
+def test_contradictions_are_decided_by_the_device_and_counted(device, facts, expected, counted, objections):
     assert mode(device, objections=objections, **facts) == expected
     assert counted_by(objections) == counted
 
 
-def test_labels_and_files_do_not_concern_a_whole_gpu():
-    objections = Objections()
+def test_labels_and_files_do_not_concern_a_whole_gpu(objections):
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
     assert mode(silent(), offered=whole(), **facts) == ("exclusive", "hard")
     assert counted_by(objections) == {}
 
 
-def test_nvidias_plugin_has_no_mps_on_mig_devices():
-    objections = Objections()
+def test_nvidias_plugin_has_no_mps_on_mig_devices(objections):
     cut = mig_gpu([mig()], compute_mode="exclusive_process")
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
     assert mode(cut, offered=replicas(2, MIG), **facts) == ("mig-time-slicing", "none")
@@ -191,10 +188,9 @@ def test_gke_is_known_by_its_label(device, labels, expected):
         pytest.param([process(1)], [], ("mig-time-slicing", "none"), id="nothing says MPS"),
     ],
 )
-def test_gke_has_mps_on_mig_devices(clients, labels, expected):
+def test_gke_has_mps_on_mig_devices(clients, labels, expected, objections):
     identity = numbered(0, 0, UUID).identity
     cut = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
-    objections = Objections()
     found = mode(cut, ids=["nvidia0/gi1/vgpu0"], node=labelled(*labels), objections=objections)
     assert (found, counted_by(objections)) == (expected, {})
 
@@ -251,8 +247,7 @@ def test_the_offer_of_the_kubelet_outweighs_the_label():
         pytest.param("4", [f"{UUID}::0", OTHER_UUID], 1, id="not all GPUs of the resource are shared"),
     ],
 )
-def test_a_label_that_contradicts_ids_gives_no_share(text, ids, counted):
-    objections = Objections()
+def test_a_label_that_contradicts_ids_gives_no_share(text, ids, counted, objections):
     gpus = [numbered(0, 0, UUID), numbered(1, 1)]
     holdings = resolve(gpus, held("a", *ids), None, objections, node=labelled((REPLICAS, text)))
     shares = [holding.compute_entitled for holding in holdings.holdings if holding.device.uuid == UUID]

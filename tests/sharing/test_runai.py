@@ -18,7 +18,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import resolve_holdings
-from exporter.sharing.base.view import NodeFacts, Objections
+from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.runai import MigDevice, mig_device, mig_mapping
 from tests.attribution.build import (
     GIB,
@@ -158,8 +158,7 @@ def test_newer_releases_name_the_container_like_kai():
     assert holding.sharing == "runai"
 
 
-def test_without_a_reservation_the_annotations_name_the_system():
-    objections = Objections()
+def test_without_a_reservation_the_annotations_name_the_system(objections):
     annotated = pods(fraction("a", FRACTION), fraction("b", {"gpu-fraction": "x"}))
     holdings = resolve(gpu(), [], whole(), objections, pods=annotated)
     assert holdings.unresolved == {"nvidia.com/gpu": 2}
@@ -168,8 +167,7 @@ def test_without_a_reservation_the_annotations_name_the_system():
 
 def test_without_the_pods_objects_the_holders_are_unknown():
     holdings = resolve(gpu(), reserved(name=NAME, where=RUNAI), whole())
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert list(holdings.blind) == ["runai"]
 
 
@@ -250,8 +248,7 @@ def test_the_node_maps_places_to_devices(told_by_node):
 def test_a_mig_device_that_is_not_here_is_unresolved():
     elsewhere = on_mig("a", told("MIG-00000000-0000-0000-0000-0000000000ee"))
     holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(elsewhere))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/mig-3g.5gb": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/mig-3g.5gb": 1})
 
 
 def test_mig_devices_are_read_in_both_forms():
@@ -297,8 +294,7 @@ BAD_DEVICES = [
 
 
 @pytest.mark.parametrize("text", BAD_DEVICES, ids=range(len(BAD_DEVICES)))
-def test_a_mig_device_that_cannot_be_read_costs_only_its_pod(text):
-    objections = Objections()
+def test_a_mig_device_that_cannot_be_read_costs_only_its_pod(text, objections):
     annotated = pods(on_mig("a", text), on_mig("b", told(MIG)))
     holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=annotated)
     assert where(holdings) == {"b": [DeviceKey(UUID, MIG)]}
@@ -321,8 +317,7 @@ BAD_MAPPINGS = [
 
 
 @pytest.mark.parametrize("text", BAD_MAPPINGS, ids=range(len(BAD_MAPPINGS)))
-def test_a_mapping_that_cannot_be_read_is_objected_to(text):
-    objections = Objections()
+def test_a_mapping_that_cannot_be_read_is_objected_to(text, objections):
     placed = json.dumps({"name": "nvidia.com/mig-3g.5gb", "gpuindex": 0, "position": 0})
     annotated = pods(on_mig("a", placed), on_mig("b", told(MIG)))
     node = NodeObject(annotations={"run.ai/mig-mapping": text})

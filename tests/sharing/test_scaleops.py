@@ -58,16 +58,14 @@ def test_a_pod_has_its_fraction_of_the_gpu_of_the_capacity_pod():
         ((None, "1024"), (None, None)),
     ],
 )
-def test_a_number_without_a_unit_is_no_amount_of_memory(annotations, amounts):
-    objections = Objections()
+def test_a_number_without_a_unit_is_no_amount_of_memory(annotations, amounts, objections):
     holding = only(shared(sharer("a", *annotations), objections=objections))
     assert (holding.memory_entitled, holding.compute_entitled) == amounts
     assert not objections.counts
 
 
 @pytest.mark.parametrize("texts", [("25%", "4Gi"), ("0", "4Gi"), ("1.5", "4Gi"), ("NaN", "4Gi"), ("", "4Gi")])
-def test_a_malformed_fraction_is_named_and_unknown(texts, caplog: pytest.LogCaptureFixture):
-    objections = Objections()
+def test_a_malformed_fraction_is_named_and_unknown(texts, caplog: pytest.LogCaptureFixture, objections):
     holdings = shared(sharer("a", *texts), sharer("b"), objections=objections)
     by_holder = by(holdings, "holder.pod", "memory_entitled", "compute_entitled")
     assert by_holder == {"a": (4 * GIB, None), "b": (None, 0.25)}

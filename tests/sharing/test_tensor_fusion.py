@@ -97,9 +97,8 @@ def test_other_resources_are_not_its_own(resource: str):
         ({"tflops_request": "30", "tflops_limit": "60", "effective_hard_sm_percent": "40"}, (None, None)),
     ],
 )
-def test_a_request_counts_before_a_limit(annotations, amounts):
+def test_a_request_counts_before_a_limit(annotations, amounts, objections):
     """It is what the scheduler keeps for the worker; TFLOPS are no share of a GPU that the node knows."""
-    objections = Objections()
     assert entitled(held(told(gpu_ids=LOWER, **annotations), objections=objections)) == [amounts]
     assert not objections.counts
 
@@ -140,8 +139,7 @@ def test_an_unknown_partition_may_be_any_of_its_gpu(partitions: str | None):
     """The plugin may leave its UUID with the runtime: holders of the GPU's MIG devices are unknown then."""
     more = {} if partitions is None else {"partition_uuids": partitions}
     holdings = held(told(gpu_ids=LOWER, isolation="partitioned", **more), gpus=[mig_gpu([mig()])])
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"tensor-fusion.ai/index": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"tensor-fusion.ai/index": 1})
     assert holdings.unplaced == {DeviceKey(UUID, MIG)}
 
 
@@ -188,8 +186,9 @@ def test_without_annotations_the_holder_may_have_any_gpu():
         ({"vram_limit": "1Gi", "container_gpus": '{"main": [1]}'}, (GIB, None)),
     ],
 )
-def test_malformed_annotations_are_named_and_unknown(annotations, amounts, caplog: pytest.LogCaptureFixture):
-    objections = Objections()
+def test_malformed_annotations_are_named_and_unknown(
+    annotations, amounts, caplog: pytest.LogCaptureFixture, objections
+):
     holdings = held(told(gpu_ids=LOWER, **annotations), objections=objections)
     assert (where(holdings), entitled(holdings)) == ({"a": [KEY]}, [amounts])
     assert objections.counts == {"tensor_fusion_annotation": 1}

@@ -12,7 +12,6 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, where
 from tests.sharing.cases import Case
@@ -73,10 +72,9 @@ def test_a_renamed_resource_is_known_by_the_annotation():
     assert (holding.memory_entitled, holding.compute_entitled) == (3000 * MIB, None)
 
 
-def test_a_bad_device_costs_only_itself():
+def test_a_bad_device_costs_only_itself(objections):
     """As Volcano reads: the negative one is left out, and its neighbour is not."""
     # volcano-sh/volcano vgpu/device_info_test.go
-    objections = Objections()
     annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,-5,30:{OTHER_UUID},NVIDIA,2048,10:"}))
     holding = only(resolve(GPUS, ids("train"), offered(UUID, OTHER_UUID), objections, pods=annotated))
     assert (holding.device, holding.memory_entitled) == (DeviceKey(OTHER_UUID), 2048 * MIB)
@@ -122,8 +120,7 @@ def test_memory_may_be_counted_in_larger_units(units, memory):
     assert holding.memory_entitled == memory
 
 
-def test_a_register_without_sizes_is_counted():
-    objections = Objections()
+def test_a_register_without_sizes_is_counted(objections):
     annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
     for _ in range(2):
         resolve(GPUS, ids("train"), offered(UUID), objections, pods=annotated, node=registered("many"))
