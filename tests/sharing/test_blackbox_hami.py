@@ -251,12 +251,9 @@ def test_a_folder_with_exactly_the_maximum_is_read_whole(tmp_path):
 @pytest.mark.parametrize(
     ("size", "each", "percent", "name"),
     [
-        (1536, 80, 56, "vgpu.config"),
-        (1664, 88, 64, "config/vgpu.config"),
-        (1672, 88, 64, "config/vgpu.config"),
-        (2440, 88, 64, "config/vgpu.config"),
-        (1800, 96, 64, "config/vgpu.config"),
-        (1848, 96, 64, "config/vgpu.config"),
+        *((1536, 80, 56, "vgpu.config"), (1664, 88, 64, "config/vgpu.config")),
+        *((1672, 88, 64, "config/vgpu.config"), (2440, 88, 64, "config/vgpu.config")),
+        *((1800, 96, 64, "config/vgpu.config"), (1848, 96, 64, "config/vgpu.config")),
     ],
     ids=["0.2", "0.4", "6ca6882", "51d9530", "a76a753", "8a363cb"],
 )

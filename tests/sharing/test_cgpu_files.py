@@ -76,16 +76,9 @@ def test_a_container_on_two_gpus_is_one(tmp_path: Path):
 @pytest.mark.parametrize(
     ("policy", "most", "weight", "share"),
     [
-        ("0", "4", "1", 0.25),
-        ("0", "4", None, 0.25),
-        ("0", "4", "2", None),
-        ("0", "4", "0", None),
-        ("0", "0", "1", None),
-        ("0", None, "1", None),
-        ("1", "4", "1", None),
-        ("3", "4", "1", None),
-        ("-1", "-1", "1", None),
-        (None, "4", "1", None),
+        *(("0", "4", "1", 0.25), ("0", "4", None, 0.25), ("0", "4", "2", None), ("0", "4", "0", None)),
+        *(("0", "0", "1", None), ("0", None, "1", None), ("1", "4", "1", None), ("3", "4", "1", None)),
+        *(("-1", "-1", "1", None), (None, "4", "1", None)),
     ],
 )
 def test_only_the_policy_of_fixed_shares_entitles_to_compute(tmp_path: Path, policy, most, weight, share):
@@ -125,12 +118,7 @@ def test_a_bad_number_costs_only_itself(tmp_path: Path, text):
 @pytest.mark.parametrize(
     "line",
     [
-        "PID: 1 Mem: ",
-        "PID: 1 Mem: -5",
-        "PID: x Mem: 5",
-        "PID: 1 Mem: 5 kB",
-        "Free: x",
-        "Used: 5",
+        *("PID: 1 Mem: ", "PID: 1 Mem: -5", "PID: x Mem: 5", "PID: 1 Mem: 5 kB", "Free: x", "Used: 5"),
         "PID: 1 Me",
     ],
 )

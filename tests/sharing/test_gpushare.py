@@ -237,13 +237,7 @@ def test_the_units_of_unlike_gpus_are_unknown():
 @pytest.mark.parametrize(
     "text",
     [
-        "{",
-        "[]",
-        "1",
-        "null",
-        "[" * 20_000,
-        '{"0":' * 20_000,
-        f'{{"0":{{"1":{"9" * 5000}}}}}',
+        *("{", "[]", "1", "null", "[" * 20_000, '{"0":' * 20_000, f'{{"0":{{"1":{"9" * 5000}}}}}'),
         " " * 70_000 + "{}",
     ],
     ids=["cut", "a list", "a number", "null", "deep", "deeper", "long number", "long"],
@@ -259,14 +253,7 @@ def test_an_allocation_that_is_not_an_object_costs_only_its_pod(text: str, objec
 @pytest.mark.parametrize(
     "entry",
     [
-        "1",
-        "[]",
-        '{"1": "3"}',
-        '{"1": 1.5}',
-        '{"1": NaN}',
-        '{"1": true}',
-        '{"1": -1}',
-        '{"x": 1}',
+        *("1", "[]", '{"1": "3"}', '{"1": 1.5}', '{"1": NaN}', '{"1": true}', '{"1": -1}', '{"x": 1}'),
         '{"1": 1e99}',
     ],
 )

@@ -72,24 +72,14 @@ HELD = [
     ("cambricon", 3, 256000, 0.01, "cambricon.com/vmlu", "cambricon-mlu-devices", "n-mlu-3,MLU,256000,1:;"),
     ("hygon", -1, 2048, 0.01, "hygon.com/dcunum", "dcu-devices", "test1,DCU,2048,1:;"),
     (
-        "iluvatar",
-        0,
-        None,
-        None,
-        "iluvatar.ai/MR-V100-vgpu",
-        "MR-V100-devices",
+        *("iluvatar", 0, None, None, "iluvatar.ai/MR-V100-vgpu", "MR-V100-devices"),
         "k8s-gpu-iluvatar-0,MR-V100,0,0:;",
     ),
     # The older key.
     ("iluvatar", 0, 16384, 0.5, "iluvatar.ai/vgpu", "iluvatar-vgpu-devices", "i-0,Iluvatar,16384,50:;"),
     # Of 16 cores.
     (
-        "mthreads",
-        1,
-        1000,
-        0.25,
-        "mthreads.com/vgpu",
-        "mthreads-vgpu-devices",
+        *("mthreads", 1, 1000, 0.25, "mthreads.com/vgpu", "mthreads-vgpu-devices"),
         "n-mthreads-1,Mthreads,1000,4:;",
     ),
     # Whole ones, whose memory is a fixed number, and parts.
@@ -100,21 +90,11 @@ HELD = [
     ("enflame", 0, None, 1.0, "enflame.com/gcu", "enflame-gcu-devices", "testnode-GCU-0,GCU,0,0:;"),
     # A profile, and percents (HAMi v2.9.0 pkg/device/enflame/device.go).
     (
-        "enflame",
-        2,
-        8192,
-        0.17,
-        "enflame.com/drs-gcu",
-        "enflame-vgpu-devices",
+        *("enflame", 2, 8192, 0.17, "enflame.com/drs-gcu", "enflame-vgpu-devices"),
         "n-enflame-drs-2,Enflame,8192,17:;",
     ),
     (
-        "enflame",
-        1,
-        None,
-        None,
-        "enflame.com/shared-gcu",
-        "enflame-vgpu-devices",
+        *("enflame", 1, None, None, "enflame.com/shared-gcu", "enflame-vgpu-devices"),
         "n-enflame-1,Enflame,50,0:;",
     ),
     # Project-HAMi/biren-device-plugin pkg/brgpu/runc.go.

@@ -96,16 +96,9 @@ def test_two_plugins_may_share_a_node():
 @pytest.mark.parametrize(
     "device_id",
     [
-        f"{UUID}::ten::0",
-        f"{UUID}::0::0",
-        f"{UUID}::-1::0",
-        f"{UUID}::10::x",
-        f"{UUID}::::",
-        f"{UUID}::1_0::0",
-        f"{UUID}::\u0661::0",
-        f"{UUID}::{'9' * 5000}::0",
-        f"{UUID}::10::{'9' * 5000}",
-        "GPU-::10::0",
+        *(f"{UUID}::ten::0", f"{UUID}::0::0", f"{UUID}::-1::0", f"{UUID}::10::x", f"{UUID}::::"),
+        *(f"{UUID}::1_0::0", f"{UUID}::\u0661::0", f"{UUID}::{'9' * 5000}::0"),
+        *(f"{UUID}::10::{'9' * 5000}", "GPU-::10::0"),
     ],
 )
 def test_an_id_that_cannot_be_read_costs_only_itself(device_id, objections):

@@ -14,13 +14,9 @@ LOST = "GPU-99999999-0000-0000-0000-000000000000"
 @pytest.mark.parametrize(
     "resource",
     [
-        "nvidia.com/gpu",
-        "nvidia.com/gpu.shared",
-        "nvidia.com/mig-1g.5gb",
-        "nvidia.com/mig-1g.5gb.me",
-        "nvidia.com/mig-1g.5gb.shared",
-        "nvidia.com/mig-1g.5gb.me.shared",
-        "nvidia.com/mig-1c.3g.40gb",
+        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"),
+        *("nvidia.com/mig-1g.5gb.me", "nvidia.com/mig-1g.5gb.shared"),
+        *("nvidia.com/mig-1g.5gb.me.shared", "nvidia.com/mig-1c.3g.40gb"),
     ],
 )
 def test_names_of_the_plugin(resource: str):
@@ -34,21 +30,10 @@ def test_names_of_the_plugin(resource: str):
 @pytest.mark.parametrize(
     "resource",
     [
-        "nvidia.com/gpumem",
-        "nvidia.com/gpucores",
-        "nvidia.com/gpu.sharedX",
-        "nvidia.com/GPU",
-        "nvidia.com/mig-",
-        "nvidia.com/mig-1g.5gb/x",
-        "Xnvidia.com/gpu",
-        "nvidia.com/gpu\n",
-        "amd.com/nic",
-        "gpu.intel.com/monitoring",
-        "aliyun.com/gpu-count",
-        "tencent.com/cpu",
-        "volcano.sh/cpu",
-        "smarter-devices/fuse",
-        "",
+        *("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpu.sharedX", "nvidia.com/GPU"),
+        *("nvidia.com/mig-", "nvidia.com/mig-1g.5gb/x", "Xnvidia.com/gpu", "nvidia.com/gpu\n"),
+        *("amd.com/nic", "gpu.intel.com/monitoring", "aliyun.com/gpu-count", "tencent.com/cpu"),
+        *("volcano.sh/cpu", "smarter-devices/fuse", ""),
     ],
 )
 def test_foreign_resources_are_passed_over(resource: str):

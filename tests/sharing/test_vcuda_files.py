@@ -85,12 +85,8 @@ def test_an_enabled_limit_of_zero_is_none():
 @pytest.mark.parametrize(
     ("name", "container"),
     [
-        ("main", "main"),
-        ("k8s_main_pod_ml_uid_0", "main"),
-        ("/k8s_main_pod_ml_uid_0", "main"),
-        ("", ""),
-        ("Not A Name", ""),
-        ("-", ""),
+        *(("main", "main"), ("k8s_main_pod_ml_uid_0", "main"), ("/k8s_main_pod_ml_uid_0", "main")),
+        *(("", ""), ("Not A Name", ""), ("-", "")),
     ],
 )
 def test_a_container_is_named_by_itself_or_by_docker(name, container):
@@ -268,16 +264,8 @@ def test_invalid_limits_in_the_checkpoint_are_unknown(cores, memory):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        "{}",
-        '{"PodGPUMapping": []}',
-        "[" * 100_000,
-        '{"PodGPUMapping": ' + "9" * 5000 + "}",
-        '{"a": NaN}',
-        "\0",
+        *("", "{", "[]", "null", "{}", '{"PodGPUMapping": []}', "[" * 100_000),
+        *('{"PodGPUMapping": ' + "9" * 5000 + "}", '{"a": NaN}', "\0"),
     ],
 )
 def test_an_unreadable_checkpoint_is_a_problem(tmp_path, text):
