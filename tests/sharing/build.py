@@ -1,4 +1,4 @@
-"""Devices and allocations for the tests of sharing, beside those of the join."""
+"""Devices and allocations for the tests of sharing, next to those of the join."""
 
 from dataclasses import replace
 from operator import attrgetter
@@ -45,7 +45,7 @@ def allocations(
 
 
 def resolve(gpus, allocated=(), offered=(), objections=None, claims=(), **facts) -> Holdings:
-    """Resolve one node; ``facts`` are those of NodeFacts."""
+    """Return the holdings of one node; ``facts`` are those of NodeFacts."""
     gpus = gpus if isinstance(gpus, list) else [gpus]
     found = replace(allocations(allocated, offered), claims=tuple(claims))
     return resolve_holdings(gpus, found, NodeFacts(**facts), objections)
@@ -86,10 +86,10 @@ def pods(*found) -> dict[str, PodIdentity]:
 
 def where(holdings: Holdings) -> dict[str, list[DeviceKey]]:
     """Return the devices of each pod's holdings."""
-    by_holder: dict[str, list[DeviceKey]] = {}
+    by_pod: dict[str, list[DeviceKey]] = {}
     for holding in holdings.holdings:
-        by_holder.setdefault(holding.holder.pod, []).append(holding.device)
-    return by_holder
+        by_pod.setdefault(holding.holder.pod, []).append(holding.device)
+    return by_pod
 
 
 def rows(holdings: Holdings, *names: str) -> list[Any]:
@@ -109,7 +109,7 @@ def only(holdings: Holdings) -> Holding:
 
 
 def container(pod, name="main") -> ContainerRef:
-    """Name a container."""
+    """Return a container of a pod."""
     return ContainerRef("ml", pod, name)
 
 

@@ -31,7 +31,7 @@ def partitioned(**changes: object) -> GpuReading:
 
 
 def offers(resource: str, *ids: str) -> list[OfferedDevice]:
-    """Offer devices."""
+    """Return offered devices."""
     return [OfferedDevice(resource, device_id) for device_id in ids]
 
 

@@ -44,7 +44,7 @@ OFFERED = st.one_of(st.none(), st.lists(st.builds(OfferedDevice, RESOURCES, IDS)
 
 
 def answer(allocated, offered):
-    """Resolve an answer of the kubelet as it came, in its order."""
+    """Return the holdings of an answer of the kubelet as it came, in its order."""
     found = Allocations(
         allocated=tuple(allocated),
         offered=None if offered is None else tuple(offered),

@@ -37,7 +37,7 @@ def test_the_only_gpu_is_the_one_that_is_held():
         pytest.param({"_memory": 10, "_core": 50}, 10 * GIB, 0.5, id="both"),
         pytest.param({"_memory_percent": 25}, gpu().memory.total // 4, None, id="percents of memory"),
         pytest.param({"_core": 30}, None, 0.3, id="compute alone"),
-        pytest.param(None, None, None, id="limits not told"),
+        pytest.param(None, None, None, id="limits unknown"),
     ],
 )
 def test_limits_entitle_if_the_kubelet_has_no_ids(limits, memory, compute):

@@ -1,4 +1,4 @@
-"""What clusters with HAMi were found to have, as their users and its headers tell, and what is said of it."""
+"""HAMi as users and its headers describe it: bugs and layouts of its releases."""
 
 import struct
 
@@ -33,7 +33,7 @@ GIB, MIB = 1 << 30, 1 << 20
 
 
 def of(data: bytes) -> Content:
-    """Decode a cache held in memory."""
+    """Return the content of a cache in memory."""
     return decode(lambda length, offset: data[offset : offset + length], len(data))
 
 
@@ -53,15 +53,15 @@ def caches(pod_name, **memory):
     }
 
 
-def metered(told, ids, files):
+def metered(early, ids, files):
     """Return what each container of a pod is metered to use, by its name."""
-    holdings = resolve(GPUS, ids, (), pods=pods(told), files=files)
+    holdings = resolve(GPUS, ids, (), pods=pods(early), files=files)
     return {holding.holder.container: holding.meter and holding.meter.memory for holding in holdings.holdings}
 
 
-def entitled(told, ids):
+def entitled(early, ids):
     """Return the MiB that each container is entitled to, by its name and the place of its GPU."""
-    holdings = resolve(GPUS, ids, (), pods=pods(told)).holdings
+    holdings = resolve(GPUS, ids, (), pods=pods(early)).holdings
     return {
         (holding.holder.container, holding.device.uuid): (holding.memory_entitled or 0) // MIB
         for holding in holdings
@@ -132,7 +132,7 @@ RELEASES = ("4pd", "2.4", "2.5", "2.7", "2.9", "2.10")
 
 
 def written(release, init, main):
-    """Write the segments of a pod as a release does; ``init`` and ``main`` say who asks."""
+    """Return the segments that a release writes; ``init`` and ``main`` say which containers have requests."""
     texts = [f"{name},NVIDIA,1,1:" if asks else "" for name, asks in (*init, *main)]
     if release == "2.9":
         return texts
@@ -153,16 +153,16 @@ def written(release, init, main):
     st.lists(st.booleans(), min_size=1, max_size=5).filter(any),
 )
 def test_segments_of_every_release_find_their_containers(release, init, main):
-    told = [(f"i{place}", asks and release in {"2.9", "2.10"}) for place, asks in enumerate(init)]
+    early = [(f"i{place}", asks and release in {"2.9", "2.10"}) for place, asks in enumerate(init)]
     own = [(f"m{place}", asks) for place, asks in enumerate(main)]
-    text = ";".join(written(release, told, own)) + ("" if release == "4pd" else ";")
+    text = ";".join(written(release, early, own)) + ("" if release == "4pd" else ";")
     specs = [
         ContainerSpec(name=name, init=name[0] == "i", limits=ASKS if asks else {})
-        for name, asks in (*told, *own)
+        for name, asks in (*early, *own)
     ]
     segments = parse_allocation(text)
     found = places_of(segments, specs, lambda each: bool(each.limits))
-    asking = {name for name, asks in (*told, *own) if asks}
+    asking = {name for name, asks in (*early, *own) if asks}
     assert {name: [each.uuid for each in segments[place]] for name, place in found.items()} == {
         name: [name] for name in asking
     }

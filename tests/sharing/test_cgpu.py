@@ -1,4 +1,4 @@
-"""cGPU: whoever has an instance in the kernel module holds what that says; others are gpushare's."""
+"""cGPU: containers with an instance in the kernel module hold what it has; the others are gpushare's."""
 
 import json
 
@@ -30,7 +30,7 @@ def use(minor="0", limit=2 * GIB, used=GIB, compute=None) -> DeviceUse:
 
 
 def node(annotations=None, *devices, count=4, ids=(), objections=None, **more):
-    """Resolve a node on which pod a has units, with an instance of these devices."""
+    """Return the holdings of a node on which pod a has units, with an instance of these devices."""
     return resolve(
         NODE,
         units("a", count) + list(ids),

@@ -1,4 +1,4 @@
-"""The procfs of cGPU, as its versions show it, and as nobody should."""
+"""The procfs of cGPU: what its versions show, and malformed files."""
 
 import os
 from pathlib import Path
@@ -36,12 +36,12 @@ def instance(**files: str | bytes) -> dict[str, str | bytes]:
 
 
 def read(root: Path, files: dict[str, str | bytes]):
-    """Write and read."""
+    """Write these files and return what is read."""
     return read_instances(roots(tree(root, files)))
 
 
 def use(root: Path, files: dict[str, str | bytes]) -> DeviceUse:
-    """Write and read the one instance."""
+    """Write these files and return the device of the only instance."""
     (found,) = read(root, files).containers
     (device,) = found.devices
     return device

@@ -143,7 +143,7 @@ def test_ids_that_cannot_be_of_the_cards_are_malformed(case: Case, example: tupl
 @given(text=st.text(max_size=60) | st.text("0123456789,;:[]{}_-. \"'GPUtruenl", max_size=60))
 @some()
 def test_any_text_is_read_or_objected_to(case: Case, text: str):
-    """Nothing raises, no id counts twice, and the pod beside it keeps its part."""
+    """Nothing raises, no id counts twice, and the next pod keeps its part."""
     node = annotated(case, a=text, good=case.here)
     allocated = case.allocated("a") + case.allocated("good")
     holdings, problems = counted(two_cards(), allocated, offered=case.offered, pods=node)

@@ -1,4 +1,4 @@
-"""Resource claims (DRA): which device a name means, who has it alone or with others, and what is promised."""
+"""Resource claims (DRA): devices by name, sole and shared holders, entitlements."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def numbered(minor=0, uuid=UUID, **more) -> GpuReading:
     return gpu(uuid=uuid, identity=GpuIdentity(uuid=uuid, index=7 - minor, minor=minor), **more)
 
 
-def cut(*instances, minor=0) -> GpuReading:
+def partitioned(*instances, minor=0) -> GpuReading:
     """Return a GPU of a minor that is cut."""
     return mig_gpu(instances, identity=GpuIdentity(uuid=UUID, index=3, minor=minor))
 
@@ -64,10 +64,10 @@ def claimed(pod, device, *, claim="", uid=UID, driver=NVIDIA_DRIVER, name="main"
 
 def noted(*entries) -> Checkpoint:
     """Return a checkpoint of (uid, device, what is known)."""
-    by_holder: dict[tuple[str, str], tuple[Prepared, ...]] = {}
+    prepared_by_device: dict[tuple[str, str], tuple[Prepared, ...]] = {}
     for uid, device, prepared in entries:
-        by_holder[uid, device] = (*by_holder.get((uid, device), ()), prepared)
-    return Checkpoint(prepared=by_holder)
+        prepared_by_device[uid, device] = (*prepared_by_device.get((uid, device), ()), prepared)
+    return Checkpoint(prepared=prepared_by_device)
 
 
 def holders(found: Holdings) -> dict[str, tuple[int | None, float | None, str, str]]:
@@ -121,7 +121,7 @@ def test_a_whole_gpu():
 @pytest.mark.parametrize("name", ["gpu-0-mig-3g20gb-9-4", "gpu-0-mig-9-4-4"])
 def test_a_mig_device(name):
     here = placed(9, 4, 4, uuid=OTHER_MIG, gi=1)
-    holdings = resolve(cut(placed(9, 0, 4, uuid=MIG, gi=2), here), claims=[claimed("a", name)])
+    holdings = resolve(partitioned(placed(9, 0, 4, uuid=MIG, gi=2), here), claims=[claimed("a", name)])
     assert where(holdings) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
     assert holders(holdings) == {"a": (5 * GIB, 3 / 7, "mig", "hard")}
 
@@ -129,7 +129,7 @@ def test_a_mig_device(name):
 def test_a_name_of_the_old_form_is_not_misread():
     """In gpu-0-mig-19-4-1 the profile is 19 and the place 4: profile 4 at 1 is another device."""
     other = placed(4, 1, 1, uuid=OTHER_MIG, gi=2)
-    holdings = resolve(cut(placed(19, 4, 1), other), claims=[claimed("a", "gpu-0-mig-19-4-1")])
+    holdings = resolve(partitioned(placed(19, 4, 1), other), claims=[claimed("a", "gpu-0-mig-19-4-1")])
     assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
 
 
@@ -137,7 +137,7 @@ def test_a_name_of_the_old_form_is_not_misread():
     "device", [placed(9, 0, 4), placed(19, 4, 1), placed(None, None, None), placed(9, 4, 2, uuid=OTHER_MIG)]
 )
 def test_a_mig_device_elsewhere_is_unresolved(device):
-    holdings = resolve(cut(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
+    holdings = resolve(partitioned(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
     assert (holdings.holdings, holdings.unresolved) == ((), {NVIDIA_DRIVER: 1})
     assert holdings.unresolved_holders == {container("a")}
 
@@ -145,16 +145,16 @@ def test_a_mig_device_elsewhere_is_unresolved(device):
 def test_the_checkpoint_distinguishes_compute_instances_in_one_place():
     halves = [placed(9, 4, 4, uuid=uuid, ci=ci) for ci, uuid in enumerate([MIG, OTHER_MIG])]
     name = "gpu-0-mig-3g20gb-9-4"
-    assert resolve(cut(*halves), claims=[claimed("a", name)]).holdings == ()
+    assert resolve(partitioned(*halves), claims=[claimed("a", name)]).holdings == ()
     files = {"dra": noted((UID, name, Prepared(uuid=OTHER_MIG)))}
-    holdings = resolve(cut(*halves), claims=[claimed("a", name)], files=files)
+    holdings = resolve(partitioned(*halves), claims=[claimed("a", name)], files=files)
     assert where(holdings) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
 
 
 def test_the_checkpoint_names_devices_without_a_minor_or_place():
     name = "gpu-0-mig-1g5gb-19-4"
     files = {"dra": noted((UID, name, Prepared(uuid=MIG)), (OTHER_UID, name, Prepared(uuid=OTHER_MIG)))}
-    holdings = resolve(cut(mig()), claims=[claimed("a", name)], files=files)
+    holdings = resolve(partitioned(mig()), claims=[claimed("a", name)], files=files)
     assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
     unnumbered = gpu(identity=GpuIdentity(uuid=UUID, index=0))
     files = {"dra": noted((UID, "gpu-5", Prepared(uuid=UUID)))}
@@ -165,7 +165,7 @@ def test_nvml_is_newer_than_the_checkpoint():
     """A recreated MIG device has another uuid in the same place."""
     name = "gpu-0-mig-1g5gb-19-4"
     files = {"dra": noted((UID, name, Prepared(uuid="MIG-gone")))}
-    holdings = resolve(cut(placed(19, 4, 1)), claims=[claimed("a", name)], files=files)
+    holdings = resolve(partitioned(placed(19, 4, 1)), claims=[claimed("a", name)], files=files)
     assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
 
 
@@ -207,7 +207,7 @@ def test_one_claim_of_two_pods():
 
 def test_one_claim_of_two_containers():
     claims = [claimed("a", "gpu-0-mig-3g20gb-9-4", name=name) for name in ("main", "aside", "third")]
-    holdings = resolve(cut(placed(9, 4, 4)), claims=claims)
+    holdings = resolve(partitioned(placed(9, 4, 4)), claims=claims)
     assert rows(holdings, "memory_entitled", "compute_entitled") == [(5 * GIB // 3, 1 / 7)] * 3
 
 
@@ -237,8 +237,8 @@ def test_mps_on_a_mig_device():
     """The compute mode of the GPU does not matter there."""
     claims = [claimed(pod, "gpu-0-mig-3g20gb-9-4", claim="shared") for pod in ("a", "b")]
     served = placed(9, 4, 4, processes=[process(5, kind="mps")])
-    assert resolve(cut(served), claims=claims).devices[DeviceKey(UUID, MIG)].sharing == "mps"
-    bare = resolve(cut(placed(9, 4, 4)), claims=claims)
+    assert resolve(partitioned(served), claims=claims).devices[DeviceKey(UUID, MIG)].sharing == "mps"
+    bare = resolve(partitioned(placed(9, 4, 4)), claims=claims)
     assert bare.devices[DeviceKey(UUID, MIG)].sharing == "dra"
 
 
@@ -296,12 +296,12 @@ def test_shares_that_only_the_checkpoint_has():
     assert {pod: each[0] for pod, each in holders(both).items()} == {"a": 4 * GIB, "b": 6 * GIB}
 
 
-@pytest.mark.parametrize("told", [1, 2], ids=["told once", "told for each request"])
-def test_several_shares_that_only_the_checkpoint_has(told):
+@pytest.mark.parametrize("reported", [1, 2], ids=["reported once", "reported for each request"])
+def test_several_shares_that_only_the_checkpoint_has(reported):
     """Each share of the claim counts once, except those of an administrator."""
     notes = [(UID, "gpu-0", Prepared(share_id=share, memory=GIB)) for share in ("x", "y")]
     notes.append((UID, "gpu-0", Prepared(share_id="z", admin=True)))
-    held = only(resolve(numbered(), claims=[claimed("a", "gpu-0")] * told, files={"dra": noted(*notes)}))
+    held = only(resolve(numbered(), claims=[claimed("a", "gpu-0")] * reported, files={"dra": noted(*notes)}))
     assert (held.slices, held.memory_entitled) == (2, 2 * GIB)
 
 
@@ -312,9 +312,9 @@ def test_devices_of_claims_that_the_kubelet_does_not_report_have_unknown_holders
     assert holdings.unplaced == {DeviceKey(UUID)}
     assert holdings.devices[DeviceKey(UUID)].sharing == "unknown"
     assert not holdings.holdings
-    told = resolve(gpus, files=files, claims=[claimed("a", "gpu-0")])
-    assert not told.unplaced
-    assert set(holders(told)) == {"a"}
+    reported = resolve(gpus, files=files, claims=[claimed("a", "gpu-0")])
+    assert not reported.unplaced
+    assert set(holders(reported)) == {"a"}
 
 
 def test_a_reported_claim_next_to_an_unreported_one_of_the_same_device():
@@ -336,7 +336,7 @@ def test_a_reported_claim_next_to_an_unreported_one_of_the_same_device():
 )
 def test_the_device_of_an_unreported_claim(device, uuid, key):
     files = {"dra": noted((UID, device, Prepared(uuid=uuid)))}
-    holdings = resolve(cut(placed(19, 4, 1)), files=files)
+    holdings = resolve(partitioned(placed(19, 4, 1)), files=files)
     assert holdings.unplaced == ({key} if key else set())
 
 

@@ -21,13 +21,13 @@ MIG_UUID = "MIG-30d00c09-8a98-59b8-8c1a-1d64b4ec3ad2"
 
 
 def device(name, share_id=None):
-    """Write the driver's record of a device that it gave to the kubelet."""
-    by_holder = {"Requests": ["gpu"], "PoolName": "node-1", "DeviceName": name, "CDIDeviceIDs": [f"x={name}"]}
-    return by_holder if share_id is None else by_holder | {"ShareID": share_id}
+    """Return the driver's record of a device that it gave to the kubelet."""
+    record = {"Requests": ["gpu"], "PoolName": "node-1", "DeviceName": name, "CDIDeviceIDs": [f"x={name}"]}
+    return record if share_id is None else record | {"ShareID": share_id}
 
 
 def claim(prepared=(), results=()):
-    """Write one claim: what is prepared, and what the scheduler gave it."""
+    """Return one claim: prepared devices, and allocation results of the scheduler."""
     status = {"allocation": {"devices": {"results": list(results)}}} if results else {}
     return {
         "checkpointState": "PrepareCompleted",
@@ -37,12 +37,12 @@ def claim(prepared=(), results=()):
 
 
 def result(name, driver=DRIVER, **more):
-    """Write what the scheduler gave of one device."""
+    """Return an allocation result of the scheduler."""
     return {"request": "gpu", "driver": driver, "pool": "node-1", "device": name} | more
 
 
 def content(claims, version="v2"):
-    """Write a checkpoint, with the older version beside the newer one where there is one."""
+    """Return a checkpoint; v2 has the older version as well."""
     versions = {"v2": {"checksum": 1, "preparedClaims": claims}} if version == "v2" else {}
     return json.dumps({"checksum": 2, "v1": {"preparedClaims": claims}} | versions).encode()
 
@@ -221,12 +221,12 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_claim(found):
-    told = decode(content({"odd": found, CLAIM: claim([GPU])}), DRIVER, "x").prepared
-    assert told[CLAIM, "gpu-0"] == (Prepared(uuid=GPU_UUID),)
+    known = decode(content({"odd": found, CLAIM: claim([GPU])}), DRIVER, "x").prepared
+    assert known[CLAIM, "gpu-0"] == (Prepared(uuid=GPU_UUID),)
 
 
 def roots(tmp_path, written=None) -> Roots:
-    """Make the roots of a node, whose driver has written that."""
+    """Return the roots of a node whose driver has written this."""
     folder = tmp_path / "plugins" / DRIVER
     if written is not None:
         folder.mkdir(parents=True, exist_ok=True)

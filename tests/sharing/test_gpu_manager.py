@@ -18,7 +18,7 @@ IDX, ASSIGNED = "tencent.com/predicate-gpu-idx-", "tencent.com/gpu-assigned"
 
 
 def assigned(cards="0", place=0, **more) -> dict[str, str]:
-    """Annotate a pod as gpu-manager does before its container starts."""
+    """Return the annotations that gpu-manager writes before a container starts."""
     return {f"{IDX}{place}": cards, ASSIGNED: "true", "tencent.com/predicate-time": "1"} | more
 
 
@@ -85,7 +85,7 @@ def test_each_card_offers_a_hundred_percents():
     by_uuid = {key.uuid: sharing for key, sharing in holdings.devices.items()}
     assert by_uuid[UUID].sharing == "gpu-manager"
     assert by_uuid[UUID].slices == (SliceCount(CORE, 100, 0),)
-    # How many of the blocks are on which card is not told.
+    # The number of blocks of each card is unknown.
     assert by_uuid[OTHER_UUID].slices == (SliceCount(CORE, 100, 30), SliceCount(MEMORY, None, 4))
 
 
@@ -104,7 +104,7 @@ def files(*containers) -> dict[str, SystemFiles]:
 
 
 def nameless(name="a"):
-    """Return a pod as directories of logs tell it."""
+    """Return a pod as directories of logs name it: without its object."""
     return replace(pod(name), details=None)
 
 

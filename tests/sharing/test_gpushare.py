@@ -26,14 +26,14 @@ def units(name, count, uuid=UUID, resource=MEMORY, main="main"):
 
 
 def offers(count, *uuids, resource=MEMORY):
-    """Return what the plugin offers: so many units of each GPU."""
+    """Return what the plugin offers: ``count`` units of each GPU."""
     return [OfferedDevice(resource, f"{uuid}-_-{n}") for uuid in uuids for n in range(count)]
 
 
 def indexed(index="0", assigned="true", dev="16", prefix="ALIYUN_COM"):
     """Return the older annotations."""
-    by_holder = {"IDX": index, "ASSIGNED": assigned, "DEV": dev}
-    return {f"{prefix}_GPU_MEM_{key}": text for key, text in by_holder.items() if text is not None}
+    values = {"IDX": index, "ASSIGNED": assigned, "DEV": dev}
+    return {f"{prefix}_GPU_MEM_{key}": text for key, text in values.items() if text is not None}
 
 
 def allocated(shares, assigned="true", **more):
@@ -67,7 +67,7 @@ CASE = Case(
 
 
 def node(annotations, *, gpus=None, resource=MEMORY, offered=None, objections=None):
-    """Resolve a node on which pod a holds three units."""
+    """Return the holdings of a node on which pod a holds three units."""
     return resolve(
         gpus or NODE,
         units("a", 3, resource=resource),
@@ -183,10 +183,10 @@ def test_each_gpu_may_have_its_own_number_of_units():
 
 def test_the_third_form_is_read_like_the_second():
     """It has an annotation that confirms it, too."""
-    by_holder = {"gpushare.alibabacloud.com/gpumemory": '{"0":{"1":3}}'}
-    assert node(by_holder).unresolved == {MEMORY: 3}
-    by_holder["gpushare.alibabacloud.com/assigned"] = "true"
-    assert only(node(by_holder)).device.uuid == UUID
+    annotations = {"gpushare.alibabacloud.com/gpumemory": '{"0":{"1":3}}'}
+    assert node(annotations).unresolved == {MEMORY: 3}
+    annotations["gpushare.alibabacloud.com/assigned"] = "true"
+    assert only(node(annotations)).device.uuid == UUID
 
 
 def test_percents_of_compute_are_shares_of_the_gpu():

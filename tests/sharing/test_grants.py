@@ -1,4 +1,4 @@
-"""Grants beside ids: which system has the word, what stays unresolved, and what one system cannot spoil."""
+"""Grants beside ids: which system has the system, what stays unresolved, and what one system cannot spoil."""
 
 import logging
 
@@ -41,55 +41,55 @@ from tests.sharing.build import OTHER_UUID, allocations, container, numbered, po
 RESOURCE = "nvidia.com/gpu"
 
 
-def told(*granted, settled=(), name="told", isolation="soft", raises=None) -> type[System]:
-    """Make a system that has this to say."""
+def system_with(*granted, settled=(), name="example", isolation="soft", raises=None) -> type[System]:
+    """Return a system with these grants."""
 
-    class Told(System):
+    class Example(System):
         def grants(self) -> Granted:
             if raises is not None:
                 raise raises
             return Granted(grants=tuple(granted), settled=frozenset(settled))
 
-    Told.name, Told.isolation = name, isolation
-    return Told
+    Example.name, Example.isolation = name, isolation
+    return Example
 
 
 def grant(holder="a", device=UUID, resource=RESOURCE, **more) -> Grant:
-    """Grant a container of a pod a device of the node, by its uuid."""
+    """Return a grant of a device of the node, by its uuid."""
     found = View((gpu(), numbered(1, 1)), allocations()).inventory.by_uuid(device)
     return Grant(holder=container(holder), resource=resource, device=found, **more)
 
 
 def holdings(*systems, allocated=(), offered=(), gpus=None, facts=None):
-    """Resolve a node with these systems before those of vendors."""
+    """Return the holdings of a node with these systems before those of vendors."""
     view = View(tuple(gpus or (gpu(), numbered(1, 1))), allocations(allocated, offered), facts)
     return holdings_of(view, [system(view) for system in (*systems, Nvidia, Amd)]), view
 
 
 def test_a_grant_replaces_the_ids_of_its_container():
     """The kubelet's id names another GPU than the annotation: only the annotation counts."""
-    word = told(grant(device=OTHER_UUID, memory_entitled=GIB), settled=[(container("a"), RESOURCE)])
-    found, _ = holdings(word, allocated=held("a", UUID), offered=replicas(2))
+    system = system_with(grant(device=OTHER_UUID, memory_entitled=GIB), settled=[(container("a"), RESOURCE)])
+    found, _ = holdings(system, allocated=held("a", UUID), offered=replicas(2))
     (holding,) = found.holdings
     assert (holding.device.uuid, holding.memory_entitled) == (OTHER_UUID, GIB)
-    assert (holding.sharing, holding.isolation) == ("told", "soft")
+    assert (holding.sharing, holding.isolation) == ("example", "soft")
     assert found.unresolved == {}
 
 
 def test_of_two_systems_that_settle_a_container_the_first_has_it():
     settled = [(container("a"), RESOURCE)]
-    first = told(grant(memory_entitled=1), settled=settled, name="first")
-    second = told(grant(memory_entitled=2), settled=settled, name="second")
+    first = system_with(grant(memory_entitled=1), settled=settled, name="first")
+    second = system_with(grant(memory_entitled=2), settled=settled, name="second")
     found, _ = holdings(first, second)
     assert rows(found, "memory_entitled") == [1]
 
 
 def test_grants_and_ids_share_one_device():
-    word = told(grant(holder="a", resource="x.io/part"))
-    found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
-    assert rows(found, "holder.pod", "sharing") == [("a", "told"), ("b", "time-slicing")]
+    system = system_with(grant(holder="a", resource="x.io/part"))
+    found, _ = holdings(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert rows(found, "holder.pod", "sharing") == [("a", "example"), ("b", "time-slicing")]
     device = found.devices[found.holdings[0].device]
-    assert device.sharing == "told"
+    assert device.sharing == "example"
     assert [(count.resource, count.offered, count.allocated) for count in device.slices] == [
         (RESOURCE, 2, 1),
         ("x.io/part", None, 1),
@@ -97,28 +97,32 @@ def test_grants_and_ids_share_one_device():
 
 
 def test_one_node_has_two_systems_on_two_gpus():
-    word = told(grant(device=OTHER_UUID))
-    found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    system = system_with(grant(device=OTHER_UUID))
+    found, _ = holdings(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
     assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
         UUID: "time-slicing",
-        OTHER_UUID: "told",
+        OTHER_UUID: "example",
     }
 
 
 def test_a_granted_device_that_is_not_here_is_unresolved():
-    found, _ = holdings(told(Grant(holder=container("a"), resource="x.io/part", device=None, slices=3)))
+    found, _ = holdings(
+        system_with(Grant(holder=container("a"), resource="x.io/part", device=None, slices=3))
+    )
     assert found.unresolved == {"x.io/part": 3}
     assert found.unresolved_holders == {container("a")}
 
 
 def test_a_settled_container_without_a_grant_holds_nothing():
-    found, _ = holdings(told(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
+    found, _ = holdings(system_with(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
     assert (found.holdings, found.unresolved) == ((), {})
 
 
 def test_over_commit_shows():
-    word = told(grant(holder="a", memory_entitled=12 * GIB), grant(holder="b", memory_entitled=12 * GIB))
-    found, _ = holdings(word)
+    system = system_with(
+        grant(holder="a", memory_entitled=12 * GIB), grant(holder="b", memory_entitled=12 * GIB)
+    )
+    found, _ = holdings(system)
     assert sum(holding.memory_entitled for holding in found.holdings) == 24 * GIB
 
 
@@ -133,14 +137,14 @@ def test_over_commit_shows():
     ids=["alone", "a part", "two", "beside ids"],
 )
 def test_a_device_is_exclusive_when_its_only_holder_has_it_so(grants, allocated, exclusive: bool):
-    found, _ = holdings(told(*grants), allocated=allocated)
+    found, _ = holdings(system_with(*grants), allocated=allocated)
     assert found.devices[found.holdings[0].device].exclusive is exclusive
 
 
 def test_a_system_that_fails_takes_no_other_down():
-    found, view = holdings(told(raises=ValueError("x")), allocated=held("b", UUID))
+    found, view = holdings(system_with(raises=ValueError("x")), allocated=held("b", UUID))
     assert rows(found, "holder.pod") == ["b"]
-    assert [problem.reason for problem in view.problems] == ["told_failure"]
+    assert [problem.reason for problem in view.problems] == ["example_failure"]
 
 
 @pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "entitlement", "blind"])
@@ -164,10 +168,10 @@ def test_without_the_system_of_a_vendor_the_mode_of_its_devices_is_unknown():
             raise ValueError("x")
 
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
-    found = holdings_of(view, list(made(view, (told(grant(device=OTHER_UUID)), Broken, Amd))))
+    found = holdings_of(view, list(made(view, (system_with(grant(device=OTHER_UUID)), Broken, Amd))))
     assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
         UUID: "unknown",
-        OTHER_UUID: "told",
+        OTHER_UUID: "example",
     }
 
 
@@ -184,8 +188,10 @@ def test_an_id_of_an_unread_device_is_held_without_a_grant():
 
 
 def test_a_device_reserved_for_unknown_holders_is_neither_free_nor_held():
-    word = told(grant(holder="reserve", for_unknown=True), settled=[(container("reserve"), RESOURCE)])
-    found, _ = holdings(word, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
+    system = system_with(
+        grant(holder="reserve", for_unknown=True), settled=[(container("reserve"), RESOURCE)]
+    )
+    found, _ = holdings(system, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
     assert (found.holdings, found.unresolved) == ((), {RESOURCE: 1})
     assert [key.uuid for key in found.unplaced] == [UUID]
     result = attribute([gpu([process(1)])], found, workloads({1: "user"}))
@@ -194,11 +200,11 @@ def test_a_device_reserved_for_unknown_holders_is_neither_free_nor_held():
 
 
 def test_what_is_held_in_two_units_counts_in_the_first():
-    word = told(
+    system = system_with(
         grant(resource="x.io/memory", slices=24, counted_elsewhere=True, memory_entitled=0),
         grant(resource="x.io/percent", slices=30, memory_entitled=GIB),
     )
-    found, _ = holdings(word)
+    found, _ = holdings(system)
     shown = row(attribute([gpu()], found, workloads()), "a")
     assert (shown.resource, shown.slices) == ("x.io/percent,x.io/memory", 30)
     assert shown.memory_entitled == GIB
@@ -206,10 +212,10 @@ def test_what_is_held_in_two_units_counts_in_the_first():
 
 def test_an_unread_device_cannot_have_the_name_of_a_gpu():
     npu = unread_device("ascend", UUID, "Ascend910B")
-    word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu))
-    found, view = holdings(word, gpus=[mig_gpu([mig()])])
+    system = system_with(Grant(holder=container("a"), resource="x.io/npu", device=npu))
+    found, view = holdings(system, gpus=[mig_gpu([mig()])])
     assert (found.unread, found.unresolved) == ((), {"x.io/npu": 1})
-    assert [problem.reason for problem in view.problems] == ["told_device"]
+    assert [problem.reason for problem in view.problems] == ["example_device"]
 
 
 def test_of_an_earlier_reading_only_the_limits_are_kept():
@@ -223,8 +229,8 @@ def test_of_an_earlier_reading_only_the_limits_are_kept():
 
 def test_an_unread_device_is_shown_as_held():
     npu = unread_device("ascend", "device-0", "Ascend910B")
-    word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu, memory_entitled=GIB))
-    found, _ = holdings(word)
+    system = system_with(Grant(holder=container("a"), resource="x.io/npu", device=npu, memory_entitled=GIB))
+    found, _ = holdings(system)
     assert [identity.uuid for identity in found.unread] == ["device-0"]
     assert found.holdings[0].device.uuid == "device-0"
 
@@ -263,13 +269,13 @@ def test_an_unplaced_holding_leaves_the_counts_unknown(offered: list[str], unkno
 
 
 def test_a_meter_comes_with_its_holding():
-    meter = Meter(source="told", memory=5)
-    found, _ = holdings(told(grant(meter=meter)))
+    meter = Meter(source="example", memory=5)
+    found, _ = holdings(system_with(grant(meter=meter)))
     assert found.holdings[0].meter is meter
 
 
 @pytest.mark.parametrize(
-    ("known", "blind"), [(None, True), (pods(pod("a")), False), ({}, False)], ids=["none", "told", "no pods"]
+    ("known", "blind"), [(None, True), (pods(pod("a")), False), ({}, False)], ids=["none", "known", "no pods"]
 )
 def test_a_system_is_blind_if_its_ids_are_held_and_pods_are_unknown(known, blind: bool):
     class Blind(System):

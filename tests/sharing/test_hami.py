@@ -93,8 +93,8 @@ def test_resources_may_have_any_name():
 def test_a_container_may_have_several_devices():
     annotated = pod("train", {KEY: f"{UUID},NVIDIA,1000,30:{OTHER_UUID},NVIDIA,2000,0:;"})
     holdings = resolve(GPUS, held("train", f"{UUID}-4", f"{UUID}-5"), slices(), pods=pods(annotated))
-    by_holder = by(holdings, "device.uuid", "memory_entitled", "compute_entitled")
-    assert by_holder == {UUID: (1000 * MIB, 0.3), OTHER_UUID: (2000 * MIB, None)}
+    by_device = by(holdings, "device.uuid", "memory_entitled", "compute_entitled")
+    assert by_device == {UUID: (1000 * MIB, 0.3), OTHER_UUID: (2000 * MIB, None)}
 
 
 def test_the_same_device_twice_is_one_holding():
@@ -263,8 +263,8 @@ def test_the_gpu_in_the_cache_outweighs_the_annotation():
     assert holding.meter == Meter(source="hami", memory=GIB)
 
 
-def cut(*instances):
-    """Return an A100 that is cut, beside a whole GPU."""
+def partitioned(*instances):
+    """Return an A100 with MIG devices and a whole GPU."""
     return [mig_gpu(instances), numbered(1, 1)]
 
 
@@ -288,18 +288,18 @@ def test_mig_devices_that_hami_makes_are_held():
         KEY: f"{UUID},NVIDIA,19968,0:{UUID},NVIDIA,9728,0:;",
         MIG_KEY: json.dumps([made(), made("MIG-respelled", gi=5, place=1)]),
     }
-    gpus = cut(mig(gi=4), mig(gi=5, uuid=OTHER_MIG, slices=2), mig(gi=6, uuid="MIG-free"))
+    gpus = partitioned(mig(gi=4), mig(gi=5, uuid=OTHER_MIG, slices=2), mig(gi=6, uuid="MIG-free"))
     holdings = resolve(
         gpus, held("train", f"{UUID}-4", f"{UUID}-5"), slices(), pods=pods(pod("train", annotations))
     )
-    by_holder = {each.device.mig_uuid: each for each in holdings.holdings}
-    assert set(by_holder) == {MIG, OTHER_MIG}
-    assert (by_holder[MIG].memory_entitled, by_holder[MIG].compute_entitled) == (5 * GIB, 3 / 7)
-    assert (by_holder[OTHER_MIG].memory_entitled, by_holder[OTHER_MIG].compute_entitled) == (5 * GIB, 2 / 7)
+    by_device = {each.device.mig_uuid: each for each in holdings.holdings}
+    assert set(by_device) == {MIG, OTHER_MIG}
+    assert (by_device[MIG].memory_entitled, by_device[MIG].compute_entitled) == (5 * GIB, 3 / 7)
+    assert (by_device[OTHER_MIG].memory_entitled, by_device[OTHER_MIG].compute_entitled) == (5 * GIB, 2 / 7)
     assert set(rows(holdings, "isolation")) == {"hard"}
     shared = holdings.devices[DeviceKey(UUID, MIG)]
     assert (shared.sharing, shared.isolation, shared.exclusive) == ("hami", "hard", True)
-    # The ten slices are offered with the GPU; how many are this device, nobody says.
+    # The ten slices are offered with the GPU; how many are this device is unknown.
     assert shared.slices == (SliceCount("nvidia.com/gpu", None, 1),)
 
 
@@ -308,7 +308,7 @@ def test_containers_are_counted_with_init_containers_first():
     annotations = {KEY: f";;{UUID},NVIDIA,19968,0:;", MIG_KEY: json.dumps([made(of=2)])}
     annotated = pod("train", annotations, init=("prepare",), containers=("proxy", "main"))
     holding = only(
-        resolve(cut(mig(gi=4), mig(uuid="MIG-2")), held("train", f"{UUID}-4"), pods=pods(annotated))
+        resolve(partitioned(mig(gi=4), mig(uuid="MIG-2")), held("train", f"{UUID}-4"), pods=pods(annotated))
     )
     assert (holding.holder, holding.device) == (container("train"), DeviceKey(UUID, MIG))
 
@@ -327,7 +327,7 @@ def test_mig_devices_are_numbered_by_the_containers_with_segments(init, containe
     ids = [
         each for place, name in enumerate(given) for each in held("train", f"{UUID}-{place}", container=name)
     ]
-    holdings = resolve(cut(mig(gi=4), mig(gi=5, uuid=OTHER_MIG)), ids, slices(), pods=pods(annotated))
+    holdings = resolve(partitioned(mig(gi=4), mig(gi=5, uuid=OTHER_MIG)), ids, slices(), pods=pods(annotated))
     assert by(holdings, "holder.container", "device.mig_uuid") == given
     assert not holdings.unresolved
 
@@ -336,7 +336,9 @@ def test_mig_devices_are_numbered_by_the_containers_with_segments(init, containe
 def test_a_mig_device_that_does_not_exist_yet_is_unresolved(others):
     waiting = {name: made()[name] for name in ("containerIndex", "deviceIndex", "gpuUUID", "profile")}
     annotations = {KEY: f"{UUID},NVIDIA,19968,0:;", MIG_KEY: json.dumps([waiting])}
-    holdings = resolve(cut(mig(), *others), held("train", f"{UUID}-4"), pods=pods(pod("train", annotations)))
+    holdings = resolve(
+        partitioned(mig(), *others), held("train", f"{UUID}-4"), pods=pods(pod("train", annotations))
+    )
     assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
 
 
@@ -344,15 +346,17 @@ def test_an_old_slot_is_known_only_with_one_mig_device():
     """Up to 2.9 a slot meant the driver's number of a MIG device, which the ids do not have."""
     annotated = pods(pod("train", {KEY: f"{UUID}[7-9],NVIDIA,19968,0:;"}))
     ids = held("train", f"{UUID}-4")
-    assert only(resolve(cut(mig()), ids, pods=annotated)).device == DeviceKey(UUID, MIG)
-    assert resolve(cut(mig(), mig(uuid=OTHER_MIG, gi=2)), ids, pods=annotated).unresolved == {
+    assert only(resolve(partitioned(mig()), ids, pods=annotated)).device == DeviceKey(UUID, MIG)
+    assert resolve(partitioned(mig(), mig(uuid=OTHER_MIG, gi=2)), ids, pods=annotated).unresolved == {
         "nvidia.com/gpu": 1
     }
 
 
 def test_the_id_of_a_mig_device_outweighs_the_annotation():
     annotated = pods(pod("train", {KEY: f"{UUID}[7-9],NVIDIA,19968,0:;"}))
-    holding = only(resolve(cut(mig(), mig(uuid=OTHER_MIG, gi=2)), held("train", OTHER_MIG), pods=annotated))
+    holding = only(
+        resolve(partitioned(mig(), mig(uuid=OTHER_MIG, gi=2)), held("train", OTHER_MIG), pods=annotated)
+    )
     assert holding.device == DeviceKey(UUID, OTHER_MIG)
     assert (holding.memory_entitled, holding.compute_entitled) == (5 * GIB, 3 / 7)
     assert (holding.sharing, holding.isolation) == ("hami", "hard")
@@ -361,9 +365,9 @@ def test_the_id_of_a_mig_device_outweighs_the_annotation():
 def test_a_container_may_hold_a_slice_and_a_mig_device():
     annotated = pods(pod("train", {KEY: f"{OTHER_UUID},NVIDIA,4096,30:;"}))
     ids = held("train", f"{OTHER_UUID}-0") + held("train", MIG, resource="nvidia.com/mig-3g.20gb")
-    holdings = resolve(cut(mig()), ids, slices(OTHER_UUID), pods=annotated)
-    by_holder = by(holdings, "resource", "device", "memory_entitled")
-    assert by_holder == {
+    holdings = resolve(partitioned(mig()), ids, slices(OTHER_UUID), pods=annotated)
+    by_resource = by(holdings, "resource", "device", "memory_entitled")
+    assert by_resource == {
         "nvidia.com/gpu": (DeviceKey(OTHER_UUID), 4 * GIB),
         "nvidia.com/mig-3g.20gb": (DeviceKey(UUID, MIG), 5 * GIB),
     }
@@ -483,7 +487,7 @@ def test_any_annotations_and_caches_give_sound_holdings(allocated, of_a, of_b, u
     annotated = pods(
         pod("a", of_a, init=("prepare",), containers=("main", "side")), pod("b", of_b, containers=("main",))
     )
-    gpus = cut(mig(gi=4), mig(uuid=OTHER_MIG, gi=5)) if is_cut else GPUS
+    gpus = partitioned(mig(gi=4), mig(uuid=OTHER_MIG, gi=5)) if is_cut else GPUS
     holdings = resolve(gpus, allocated, slices(), objections, pods=annotated, files=cache("a", *uses))
     places = rows(holdings, "device", "holder", "resource")
     assert len(places) == len(set(places))

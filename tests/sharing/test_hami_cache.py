@@ -25,7 +25,7 @@ OTHER = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
 
 
 def of(data: bytes) -> Content:
-    """Decode a cache held in memory."""
+    """Return the content of a cache in memory."""
 
     def pread(length, offset):
         found = data[offset : offset + length]
@@ -42,7 +42,7 @@ def roots(tmp_path: Path) -> Roots:
 
 
 def put(tmp_path: Path, folder: str, data: bytes, name="5c1e.cache") -> Path:
-    """Write one cache below the root."""
+    """Write a cache below the root, and return its path."""
     path = tmp_path / folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -132,10 +132,10 @@ def test_limits_that_differ_are_unknown():
 def test_each_device_has_its_own_use():
     made = begun("1.2", [UUID, OTHER])
     join(made, 5, [GIB, 3 * GIB], [10, 70])
-    by_holder = {
+    by_device = {
         device.device: (device.memory_used, device.compute_used) for device in of(content(made)).devices
     }
-    assert by_holder == {UUID: (GIB, 0.1), OTHER: (3 * GIB, None)}
+    assert by_device == {UUID: (GIB, 0.1), OTHER: (3 * GIB, None)}
 
 
 NEW = ("1.1-shifted", "1.1-between", "1.2")
@@ -316,10 +316,10 @@ def test_any_bytes_are_read_or_refused(name, header, noise, cut):
         return found
 
     try:
-        told = decode(pread, len(data))
+        decoded = decode(pread, len(data))
     except UnusableError:
         return
-    for each in told.devices:
+    for each in decoded.devices:
         assert each.memory_used is None or 0 <= each.memory_used <= 1 << 50
         assert each.memory_limit is None or 0 < each.memory_limit <= 1 << 50
         assert each.compute_limit is None or 0 < each.compute_limit < 1

@@ -87,10 +87,10 @@ ALLOCATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), ALLOCATIONS)
-def test_an_allocation_is_read(text, told):
-    assert parse_allocation(text) == told
-    assert parse_allocation(text, lenient=True) == told
+@pytest.mark.parametrize(("text", "expected"), ALLOCATIONS)
+def test_an_allocation_is_read(text, expected):
+    assert parse_allocation(text) == expected
+    assert parse_allocation(text, lenient=True) == expected
 
 
 BAD = [
@@ -189,13 +189,13 @@ ALIGNED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "containers", "told"), ALIGNED)
-def test_segments_find_their_containers(text, containers, told):
+@pytest.mark.parametrize(("text", "containers", "expected"), ALIGNED)
+def test_segments_find_their_containers(text, containers, expected):
     """Each release leaves out other containers; those in capitals have requests."""
     written = re.sub("[A-Za-z]", lambda match: f"{match[0]},NVIDIA,1,1:", text)
     segments = parse_allocation(written)
     found = places_of(segments, containers, lambda each: each.name.isupper())
-    assert {name: segments[place][0].uuid for name, place in found.items()} == told
+    assert {name: segments[place][0].uuid for name, place in found.items()} == expected
 
 
 def test_mig_devices_are_read():

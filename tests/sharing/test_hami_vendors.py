@@ -31,7 +31,7 @@ AMD = "GPU-8e1bb56457addd1b"
 
 
 def held(name, **by_resource):
-    """Return so many ids of each resource, held by pod ``name``."""
+    """Return these numbers of ids of each resource, held by pod ``name``."""
     return [
         Allocation(container(name), resource, f"{resource}-id-{number}")
         for resource, count in by_resource.items()
@@ -61,7 +61,7 @@ CASE = Case(
 
 
 def given_to(annotations, resources, **more):
-    """Resolve a node with one pod that has these annotations, and ids of these resources."""
+    """Return the holdings of a node with one pod that has these annotations, and ids of these resources."""
     facts = {"pods": pods(pod("a", annotations)), "gpus": [], "allocated": held("a", **resources)} | more
     return resolve(facts.pop("gpus"), facts.pop("allocated"), **facts)
 
@@ -167,15 +167,15 @@ def test_without_annotation_ids_of_hami_are_unresolved_and_others_passed_over():
         pytest.param(2, (2, 4), 0.5, id="the second"),
         pytest.param(3, (2, 4), 1.0, id="both"),
         pytest.param(3, (2, 16), 0.25, id="two of eight"),
-        pytest.param(0, (2, 4), None, id="none told"),
+        pytest.param(0, (2, 4), None, id="none"),
         pytest.param(15, (4, 16), 0.5, id="two of four, where all are noted"),
         pytest.param(3, (2, 2), None, id="more than there are"),
-        pytest.param(1, (0, 0), None, id="not told how many there are"),
+        pytest.param(1, (0, 0), None, id="their number is unknown"),
         pytest.param(1, (2, 3), None, id="not as many on each"),
     ],
 )
 def test_cores_of_neuron_are_bits(mask, offered, compute):
-    """The number is a mask; how many cores a device has is what is offered of both (awsneuron/device.go)."""
+    """The number is a mask; the cores of a device follow from both offers (awsneuron/device.go)."""
     counts = zip(("neuron", "neuroncore"), offered, strict=True)
     holdings = given_to(
         {"hami.io/aws-neuron-devices-allocated": f"n-AWSNeuron-1,AWSNeuron,0,{mask}:;"},
@@ -297,7 +297,7 @@ def amd(address="00000000:19:00.0", uuid=AMD):
 
 
 def on_amd(name, *ids, listed=None, gpus=(), offered=(), cores=76):
-    """Resolve a node whose pod has one GPU by HAMi's annotation; ``listed`` is what the plugin noted."""
+    """Return the holdings of a node whose pod has a GPU by HAMi's annotation; ``listed`` is its register."""
     registered_devices = [{"id": name, "index": 0, "count": 10, "devcore": 304} | (listed or {})]
     node = NodeObject(annotations={"hami.io/node-amd-register": json.dumps(registered_devices)})
     annotation = {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X VF,16384,{cores}:;"}
@@ -365,9 +365,9 @@ def test_a_whole_gpu_of_amds_plugin_outweighs_the_annotation():
     assert only(holdings).memory_entitled == amd().memory.total
 
 
-def ascend(told, *, mode=None, node_mode=None, listed=None, registered_cores=30, **facts):
-    """Resolve a node with one pod that has this annotation for an Ascend 910A."""
-    annotations = {TOLD: told}
+def ascend(text, *, mode=None, node_mode=None, listed=None, registered_cores=30, **facts):
+    """Return the holdings of a node with one pod that has this annotation for an Ascend 910A."""
+    annotations = {TOLD: text}
     annotations |= {} if mode is None else {"huawei.com/vnpu-mode": mode}
     annotations |= (
         {} if listed is None else {ASCEND: listed if isinstance(listed, str) else json.dumps(listed)}
@@ -375,7 +375,7 @@ def ascend(told, *, mode=None, node_mode=None, listed=None, registered_cores=30,
     devices = [{"id": NPU, "index": 5, "count": 10, "devmem": 32768, "devcore": registered_cores}]
     noted = {"hami.io/node-register-Ascend910A": json.dumps(devices)}
     noted |= {} if node_mode is None else {"hami-vnpu-core": node_mode}
-    return given_to(annotations, {ASCEND: told.count(",Ascend")}, node=NodeObject(annotations=noted), **facts)
+    return given_to(annotations, {ASCEND: text.count(",Ascend")}, node=NodeObject(annotations=noted), **facts)
 
 
 @pytest.mark.parametrize(
@@ -450,11 +450,11 @@ def test_without_a_mode_the_librarys_folder_decides(mode, node_mode, folder, iso
     ("folder", "isolation"), [(True, "soft"), (False, "")], ids=["of the other pod", "of none"]
 )
 def test_an_npu_is_isolated_like_its_least_isolated_holder(folder, isolation):
-    by_holder = {TOLD: f"{NPU},Ascend910A,16384,0:;", ASCEND: json.dumps([{"UUID": NPU}])}
+    annotations = {TOLD: f"{NPU},Ascend910A,16384,0:;", ASCEND: json.dumps([{"UUID": NPU}])}
     holdings = resolve(
         [],
         held("a", **{ASCEND: 1}) + held("b", **{ASCEND: 1}),
-        pods=pods(pod("b", by_holder | {"huawei.com/vnpu-mode": "template"}), pod("a", by_holder)),
+        pods=pods(pod("b", annotations | {"huawei.com/vnpu-mode": "template"}), pod("a", annotations)),
         node=NodeObject(annotations={"hami-vnpu-core": "true"}),
         files=shmem("main") if folder else {},
     )

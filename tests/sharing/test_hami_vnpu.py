@@ -45,7 +45,7 @@ def roots(tmp_path):
 
 
 def put(tmp_path, content, folder="uid-1_main"):
-    """Write the file of one container."""
+    """Write the file of a container, and return its path."""
     path = tmp_path / "containers" / folder / "vnpu_local_shmem"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(bytes(content))
@@ -53,7 +53,7 @@ def put(tmp_path, content, folder="uid-1_main"):
 
 
 def region(*processes, limit=16 * GIB):
-    """Return a region whose processes use so much of each NPU; None for a slot that is free again."""
+    """Return a region by the bytes that each process uses of each NPU; None is a free slot."""
     made = Region(limit=limit, used=99)
     for place, used in enumerate(processes):
         made.procs[place].pid = 7

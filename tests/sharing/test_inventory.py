@@ -41,7 +41,7 @@ def test_an_old_id_for_a_mig_device_with_an_old_name():
     node = mig_gpu([mig(uuid=LEGACY), mig(uuid=f"MIG-{UUID}/2/0", gi=2)])
     assert where(resolve(node, held("a", LEGACY))) == {"a": [DeviceKey(UUID, LEGACY)]}
     assert where(resolve(node, held("a", f"{LEGACY}::5"))) == {"a": [DeviceKey(UUID, LEGACY)]}
-    # What a new name stands for cannot be told from an old one.
+    # A new name does not follow from an old one.
     assert unresolved(node, MIG)
 
 

@@ -41,7 +41,7 @@ CDI = f"k8s.device-plugin.nvidia.com/gpu={UUID}"
 
 
 def shared(*found, gpus=None, allocated=None, offered=None, **facts):
-    """Resolve a node with a GPU of 16 GiB, which is reserved, and these pods."""
+    """Return the holdings of a node with a GPU of 16 GiB, which is reserved, and these pods."""
     everything = pods(reservation(), *found)
     ids = reserved() if allocated is None else allocated
     return resolve(gpus or gpu(), ids, whole() if offered is None else offered, pods=everything, **facts)
@@ -182,10 +182,10 @@ def test_a_missing_container_is_objected_to(objections):
     assert objections.counts == {"kai_annotation": 1}
 
 
-@pytest.mark.parametrize("told", ["a3", "3", "-1", "0", "9" * 5000])
-def test_a_number_of_devices_that_contradicts_the_groups_is_objected_to(told, objections):
+@pytest.mark.parametrize("text", ["a3", "3", "-1", "0", "9" * 5000])
+def test_a_number_of_devices_that_contradicts_the_groups_is_objected_to(text, objections):
     """pkg/nodescaleadjuster: "a3" must fail."""
-    asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": told}
+    asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": text}
     assert where(shared(fraction("a", asked), objections=objections)) == {"a": [KEY]}
     assert objections.counts == {"kai_annotation": 1}
 
@@ -322,23 +322,23 @@ def test_a_gpu_that_is_not_here_is_unresolved():
 
 
 def test_the_kubelet_outweighs_the_annotation():
-    told = reservation(told=OTHER_UUID)
+    text = reservation(device=OTHER_UUID)
     gpus = [gpu(), numbered(1, 1)]
-    holdings = resolve(gpus, reserved(), whole(), pods=pods(told, fraction("a")))
+    holdings = resolve(gpus, reserved(), whole(), pods=pods(text, fraction("a")))
     assert where(holdings) == {"a": [KEY]}
 
 
-@pytest.mark.parametrize(("told", "found"), [(OTHER_UUID, OTHER), ("1", OTHER), ("0", KEY)])
-def test_the_annotation_names_the_gpu_if_the_kubelet_does_not(told, found):
+@pytest.mark.parametrize(("text", "found"), [(OTHER_UUID, OTHER), ("1", OTHER), ("0", KEY)])
+def test_the_annotation_names_the_gpu_if_the_kubelet_does_not(text, found):
     """A UUID, and in older releases the index, which is no minor."""
     gpus = [gpu(identity=replace(gpu().identity, minor=1)), numbered(1, 0)]
-    holdings = resolve(gpus, [], whole(), pods=pods(reservation(told=told), fraction("a")))
+    holdings = resolve(gpus, [], whole(), pods=pods(reservation(device=text), fraction("a")))
     assert where(holdings) == {"a": [found]}
 
 
-@pytest.mark.parametrize(("told", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
-def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, objected, objections):
-    everything = pods(reservation(told=told), fraction("a"))
+@pytest.mark.parametrize(("text", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
+def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(text, objected, objections):
+    everything = pods(reservation(device=text), fraction("a"))
     holdings = resolve(gpu(), [], whole(), objections, pods=everything)
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
     assert objections.counts.total() == objected
@@ -415,9 +415,9 @@ texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True
     ),
     texts,
 )
-def test_any_text_costs_only_its_pod(annotations, told):
+def test_any_text_costs_only_its_pod(annotations, text):
     annotated = pods(
-        reservation(told=told),
+        reservation(device=text),
         fraction("a", annotations),
         reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
         fraction("b", group=OTHER_GROUP),

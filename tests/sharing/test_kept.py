@@ -1,4 +1,4 @@
-"""Holdings are found anew when something that they follow from changes, and only then."""
+"""Holdings are resolved again if, and only if, an input changes."""
 
 from dataclasses import replace
 
@@ -118,7 +118,7 @@ async def test_systems_read_only_the_fixed_part_of_gpus(name: str) -> None:
     async with polled(catalog.load(name)) as (_, poller):
         await poller.poll()
         found = poller.evidence
-        told = found.allocations, NodeFacts(pods=found.workloads.pods, node=found.node, files=found.files)
-        whole = resolve_holdings(found.gpus, *told)
+        inputs = found.allocations, NodeFacts(pods=found.workloads.pods, node=found.node, files=found.files)
+        whole = resolve_holdings(found.gpus, *inputs)
         assert whole.holdings
-        assert resolve_holdings(map(fixed_part, found.gpus), *told) == whole
+        assert resolve_holdings(map(fixed_part, found.gpus), *inputs) == whole

@@ -74,7 +74,7 @@ def on(name, *gpus, text=None, **more):
 
 
 def seen(*found, gpus=None, allocated=(), offered=(), objections=None, **facts):
-    """Resolve a node with one GPU of 16 GiB, which is minor 0, and these pods."""
+    """Return the holdings of a node with one GPU of 16 GiB, which is minor 0, and these pods."""
     return resolve(gpus or gpu(), allocated, offered, objections, pods=pods(*found), **facts)
 
 

@@ -38,7 +38,7 @@ CASE = Case(
 
 
 def given(amounts, annotations, **facts):
-    """Resolve a node whose pod a has these amounts."""
+    """Return the holdings of a node whose pod a has these amounts."""
     return resolve(two_cards(), has("a", amounts), pods=pods(pod("a", annotations)), **facts)
 
 

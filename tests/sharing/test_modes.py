@@ -1,4 +1,4 @@
-"""How a device is shared and what keeps its holders apart; what is offered and what is given out."""
+"""Sharing mode and isolation of devices; offered and allocated slices."""
 
 import pytest
 

@@ -43,8 +43,8 @@ def test_a_slice_is_an_amount_of_memory():
 def test_several_slices_add_up():
     ids = [*slices(0, 1, size=2), *slices(4, size=2, device=OTHER_UUID)]
     holdings = resolve([gpu(), numbered(1, 1)], held("a", *ids, resource=TWO), offers(TWO, *ids))
-    by_holder = by(holdings, "device", "slices", "memory_entitled")
-    assert by_holder == {KEY: (2, 4 * GIB), OTHER: (1, 2 * GIB)}
+    by_device = by(holdings, "device", "slices", "memory_entitled")
+    assert by_device == {KEY: (2, 4 * GIB), OTHER: (1, 2 * GIB)}
 
 
 def test_slices_of_several_sizes_share_a_gpu():

@@ -1,4 +1,4 @@
-"""What tells MPS from time-slicing: the device, the daemon's directory, the node's labels; who wins when."""
+"""MPS or time-slicing: by the device, the daemon's directory or the node's labels, in this order."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def daemon(*resources) -> dict[str, SystemFiles]:
 
 
 def silent(**more):
-    """Return a GPU whose driver tells neither its compute mode nor its processes."""
+    """Return a GPU with unknown compute mode and processes."""
     return gpu(None, compute_mode=None, **more)
 
 
@@ -54,7 +54,7 @@ MPS, SLICED, UNKNOWN = ("mps", "soft"), ("time-slicing", "none"), ("unknown", ""
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        pytest.param({}, UNKNOWN, id="nothing tells it"),
+        pytest.param({}, UNKNOWN, id="nothing decides it"),
         pytest.param({"files": daemon(GPU)}, MPS, id="the daemon's file"),
         pytest.param({"files": daemon("nvidia.com/gpu.shared")}, UNKNOWN, id="a daemon of another resource"),
         pytest.param({"node": labelled((STRATEGY, "mps"))}, MPS, id="a label"),
@@ -261,7 +261,7 @@ def roots(root: Path) -> Roots:
 
 
 def started(root: Path, resource: str) -> Path:
-    """Make the directories of a daemon that has started, and return its file."""
+    """Create the directories of a started daemon, and return its file."""
     for each in ("pipe", "log"):
         (root / resource / each).mkdir(parents=True)
     (root / "shm").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whose an id is: the seven plugins that may stand behind one resource, told apart by the spelling of ids."""
+"""The plugin of an id: seven plugins may use one resource, and differ in the spelling of ids."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ OURS = [
     pytest.param(GPU, "nvidia1/gi1/vgpu0", MIG, True, id="GKE, MIG, shared"),
 ]
 
-# Under the resource that the system has by default, and under NVIDIA's, which it can be told to take.
+# Under the resource that the system has by default, and under NVIDIA's, which it can be configured to use.
 OTHERS = [
     pytest.param("nvidia.com/gpu", f"{UUID}-3", id="HAMi"),
     pytest.param("volcano.sh/vgpu-number", f"{UUID}-3", id="volcano-vgpu"),
@@ -54,7 +54,7 @@ OTHERS = [
 
 @pytest.fixture(name="view")
 def _view() -> View:
-    """Give a node with one GPU that is whole, and one that is cut."""
+    """Return a node with a whole GPU and one with MIG devices."""
     return View((numbered(0, 0, UUID), _cut()), allocations())
 
 

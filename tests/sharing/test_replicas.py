@@ -1,4 +1,4 @@
-"""Into how many slices a device is cut when some of them are unhealthy."""
+"""The number of slices of a device when some of them are unhealthy."""
 
 from dataclasses import replace
 
@@ -15,20 +15,20 @@ GPU = "nvidia.com/gpu"
 
 
 def ids(*numbers, device=UUID, resource=GPU):
-    """Offer these replicas of a device."""
+    """Return these offered replicas of a device."""
     return [OfferedDevice(resource, f"{device}::{number}") for number in numbers]
 
 
 def node(capacity, allocatable, resource=GPU):
-    """Return a node that reports so many devices, and so many healthy ones."""
+    """Return a node with this capacity and allocatable number."""
     return NodeObject(capacity={resource: capacity}, allocatable={resource: allocatable})
 
 
-def found(offered, allocated=(), withdrawn=(), told=None, *, kept=(), earlier=()):
+def found(offered, allocated=(), withdrawn=(), node_object=None, *, kept=(), earlier=()):
     """Return slices, unhealthy and lost of each device by uuid."""
     seen = {"withdrawn": tuple(withdrawn), "kept": frozenset(kept), "earlier": tuple(earlier)}
     answer = replace(allocations(list(allocated), offered), **seen)
-    return {device.uuid: tuple(cut) for device, cut in cuts(GPU, answer, told).items()}
+    return {device.uuid: tuple(cut) for device, cut in cuts(GPU, answer, node_object).items()}
 
 
 CASES = {
@@ -55,19 +55,22 @@ CASES = {
         (4, 2, 2),
     ),
     "the only GPU lost several of the last, and another": (found(ids(1), withdrawn=ids(0, 2, 3)), (4, 3, 3)),
-    "the node has one more": (found(ids(0, 1, 2), told=node(4, 3)), (4, 1, 1)),
+    "the node has one more": (found(ids(0, 1, 2), node_object=node(4, 3)), (4, 1, 1)),
     "the node has one more, which is held": (
-        found(ids(0, 1, 2), held("a", f"{UUID}::3"), told=node(4, 3)),
+        found(ids(0, 1, 2), held("a", f"{UUID}::3"), node_object=node(4, 3)),
         (4, 1, 0),
     ),
     "the node has no more than are offered": (
-        found(ids(0, 1), withdrawn=ids(2, 3), told=node(2, 2)),
+        found(ids(0, 1), withdrawn=ids(2, 3), node_object=node(2, 2)),
         (2, 0, 0),
     ),
-    "the node has not reported yet": (found(ids(0, 1, 2), withdrawn=ids(3), told=node(4, 4)), (4, 1, 1)),
+    "the node has not reported yet": (
+        found(ids(0, 1, 2), withdrawn=ids(3), node_object=node(4, 4)),
+        (4, 1, 1),
+    ),
     "the plugin was restarted with fewer": (found(replicas(2), earlier=ids(2, 3)), (2, 0, 0)),
     "another GPU is gone since the plugin was restarted": (
-        found(replicas(4), told=node(4, 4), earlier=ids(0, 1, 2, 3, device=OTHER_UUID)),
+        found(replicas(4), node_object=node(4, 4), earlier=ids(0, 1, 2, 3, device=OTHER_UUID)),
         (4, 0, 0),
     ),
     "the plugin is away": (found(replicas(4), kept=[GPU]), (4, None, None)),
@@ -85,18 +88,22 @@ UNKNOWN = {
     "all GPUs lost the same last one, and the node's object lags behind": found(
         ids(0, 1, 2) + ids(0, 1, 2, device=OTHER_UUID),
         withdrawn=ids(3) + ids(3, device=OTHER_UUID),
-        told=node(8, 8),
+        node_object=node(8, 8),
     ),
     "the plugin was restarted without the last": found(replicas(3), earlier=ids(3)),
     "the only GPU lost several of the last": found(ids(0, 1), withdrawn=ids(2, 3)),
     "a number beyond all that are offered is held": found(ids(0, 1), held("a", f"{UUID}::3")),
     "such a number, and another GPU": found(ids(0, 1) + replicas(2, OTHER_UUID), held("a", f"{UUID}::3")),
-    "such a number, and the node has no more": found(ids(0, 1), held("a", f"{UUID}::3"), told=node(2, 2)),
-    "a capacity that is no multiple": found(ids(0, 1) + ids(0, device=OTHER_UUID), told=node(5, 3)),
+    "such a number, and the node has no more": found(
+        ids(0, 1), held("a", f"{UUID}::3"), node_object=node(2, 2)
+    ),
+    "a capacity that is no multiple": found(ids(0, 1) + ids(0, device=OTHER_UUID), node_object=node(5, 3)),
     "nothing is offered": found([], held("a", f"{UUID}::0")),
     "both whole and in replicas": found(replicas(4), held("a", UUID)),
     "a number without end": found(ids("9" * 500)),
-    "a whole GPU that the node has no more": found(whole(OTHER_UUID), held("a", UUID), told=node(1, 1)),
+    "a whole GPU that the node has no more": found(
+        whole(OTHER_UUID), held("a", UUID), node_object=node(1, 1)
+    ),
 }
 
 
@@ -111,7 +118,7 @@ def test_contradictions_leave_the_slices_unknown(cut):
 
 
 def shares(offered, allocated, **more):
-    """Return compute and memory of each holder, as the systems tell them."""
+    """Return compute and memory of each holder, as the systems report them."""
     holdings = resolve(
         [gpu(), gpu(uuid=OTHER_UUID, identity=GpuIdentity(uuid=OTHER_UUID, index=1))],
         allocated,
@@ -162,9 +169,9 @@ def test_a_count_is_right_or_unknown(data, gpus, count):
     healthy = data.draw(st.sets(st.sampled_from(everything), min_size=1))
     in_use = data.draw(st.sets(st.sampled_from(everything)))
     allocated = [each for n, one in enumerate(sorted(in_use)) for each in held(f"p{n}", one.device_id)]
-    told = found(sorted(healthy), allocated, told=node(len(everything), len(healthy)))
+    node_object = found(sorted(healthy), allocated, node_object=node(len(everything), len(healthy)))
     of_devices = {each.device_id.partition("::")[0] for each in healthy | in_use}
-    for uuid, (slices, unhealthy, lost) in told.items():
+    for uuid, (slices, unhealthy, lost) in node_object.items():
         offered = {each for each in healthy if each.device_id.startswith(uuid)}
         taken = {each for each in in_use if each.device_id.startswith(uuid)}
         if len(of_devices) == gpus:

@@ -1,4 +1,4 @@
-"""Which resources are GPUs, and what is counted of those that are not."""
+"""Which resources are GPUs, and what counts as unresolved."""
 
 import re
 

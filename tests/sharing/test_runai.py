@@ -84,7 +84,7 @@ OLD_MAPPING = (
 
 
 def shared(*found, where=RUNAI, **facts):
-    """Resolve a node with a GPU of 16 GiB that run:ai reserves, and these pods."""
+    """Return the holdings of a node with a GPU of 16 GiB that run:ai reserves, and these pods."""
     everything = pods(reservation(name=NAME, where=where), *found)
     return resolve(gpu(), reserved(name=NAME, where=where), whole(), pods=everything, **facts)
 
@@ -99,7 +99,7 @@ def on_mig(name, text, **more):
     return pod(name, {"received-resource-type": "MigInstance", "runai-mig-device": text}, **more)
 
 
-def told(device, **more) -> str:
+def mig_text(device, **more) -> str:
     """Return what a pod on a MIG device says."""
     return json.dumps({"name": "nvidia.com/mig-3g.5gb", "deviceUUID": device} | more)
 
@@ -205,7 +205,7 @@ def test_a_metered_gpu_counts_once():
 
 
 def test_a_pod_has_the_mig_device_that_it_names():
-    holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(on_mig("a", told(MIG))))
+    holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(on_mig("a", mig_text(MIG))))
     assert only(holdings) == Holding(
         holder=container("a"),
         device=DeviceKey(UUID, MIG),
@@ -221,32 +221,32 @@ def test_a_pod_has_the_mig_device_that_it_names():
 
 def test_memory_that_compute_instances_share_is_unknown():
     shared_memory = mig(memory_shared=True)
-    holding = only(resolve(mig_gpu([shared_memory]), [], [], pods=pods(on_mig("a", told(MIG)))))
+    holding = only(resolve(mig_gpu([shared_memory]), [], [], pods=pods(on_mig("a", mig_text(MIG)))))
     assert holding.memory_entitled is None
 
 
 def test_a_mig_device_with_an_id_counts_once():
     resource = "nvidia.com/mig-3g.5gb"
     allocated = held("a", MIG, resource=resource)
-    holding = only(resolve(mig_gpu([mig()]), allocated, [], pods=pods(on_mig("a", told(MIG)))))
+    holding = only(resolve(mig_gpu([mig()]), allocated, [], pods=pods(on_mig("a", mig_text(MIG)))))
     assert (holding.slices, holding.sharing) == (1, "mig")
 
 
 @pytest.mark.parametrize(
-    "told_by_node",
+    "places",
     [{"0": {"4": MIG}}, {"0": [{"position": 4, "device_uuid": MIG, "gpu_instance_id": 1}]}],
     ids=["before 2.9", "since 2.9"],
 )
-def test_the_node_maps_places_to_devices(told_by_node):
+def test_the_node_maps_places_to_devices(places):
     text = json.dumps({"name": "nvidia.com/mig-3g.5gb", "gpuindex": "0", "position": 4})
     annotated = pods(on_mig("a", text))
-    holdings = resolve(mig_gpu([mig()]), [], [], pods=annotated, node=mapping(told_by_node))
+    holdings = resolve(mig_gpu([mig()]), [], [], pods=annotated, node=mapping(places))
     assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
     assert resolve(mig_gpu([mig()]), [], [], pods=annotated).unresolved == {"nvidia.com/mig-3g.5gb": 1}
 
 
 def test_a_mig_device_that_is_not_here_is_unresolved():
-    elsewhere = on_mig("a", told("MIG-00000000-0000-0000-0000-0000000000ee"))
+    elsewhere = on_mig("a", mig_text("MIG-00000000-0000-0000-0000-0000000000ee"))
     holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(elsewhere))
     assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/mig-3g.5gb": 1})
 
@@ -295,7 +295,7 @@ BAD_DEVICES = [
 
 @pytest.mark.parametrize("text", BAD_DEVICES, ids=range(len(BAD_DEVICES)))
 def test_a_mig_device_that_cannot_be_read_costs_only_its_pod(text, objections):
-    annotated = pods(on_mig("a", text), on_mig("b", told(MIG)))
+    annotated = pods(on_mig("a", text), on_mig("b", mig_text(MIG)))
     holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=annotated)
     assert where(holdings) == {"b": [DeviceKey(UUID, MIG)]}
     assert objections.counts == {"runai_annotation": 1}
@@ -319,7 +319,7 @@ BAD_MAPPINGS = [
 @pytest.mark.parametrize("text", BAD_MAPPINGS, ids=range(len(BAD_MAPPINGS)))
 def test_a_mapping_that_cannot_be_read_is_objected_to(text, objections):
     placed = json.dumps({"name": "nvidia.com/mig-3g.5gb", "gpuindex": 0, "position": 0})
-    annotated = pods(on_mig("a", placed), on_mig("b", told(MIG)))
+    annotated = pods(on_mig("a", placed), on_mig("b", mig_text(MIG)))
     node = NodeObject(annotations={"run.ai/mig-mapping": text})
     holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=annotated, node=node)
     assert where(holdings) == {"b": [DeviceKey(UUID, MIG)]}

@@ -27,7 +27,7 @@ def sharer(name, compute="0.25", memory=None, **more):
 
 
 def shared(*found, allocated=None, gpus=None, **more):
-    """Resolve a node with one capacity pod and these pods."""
+    """Return the holdings of a node with one capacity pod and these pods."""
     ids = capacity() if allocated is None else allocated
     return resolve(gpus or GPUS, ids, OFFERED, pods=pods(*found), **more)
 

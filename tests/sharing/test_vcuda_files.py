@@ -1,7 +1,7 @@
 """gpu-manager's files: what they say, and what cannot be used of them.
 
 The structure is that of tkestack/vcuda-controller include/hijack.h, as tkestack/gpu-manager
-pkg/services/virtual-manager/manager.go writes it; the sizes were told by a compiler.
+pkg/services/virtual-manager/manager.go writes it; the sizes are those of a compiler.
 """
 
 import json
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def config(container="main", **more) -> bytes:
-    """Write a vcuda.config as C does: fields in their order, 8 bytes aligned; ``order`` is that of bytes."""
+    """Return a vcuda.config as C lays it out: aligned to 8 bytes; ``order`` is that of the bytes."""
     values = {"memory": 1 << 30, "percent": 30, "enable": 1, "bus_id": b"", "width": 16, "order": "<"} | more
     name = container.encode() if isinstance(container, str) else container
     fields = f"{values['order']}48si4044s4096s{values['width']}sQiiiii4x"
@@ -38,7 +38,7 @@ def read_bytes(content: bytes):
 
 
 def roots(path: Path) -> Roots:
-    """Put gpu-manager's root below a path, and all else where nothing is."""
+    """Return roots with gpu-manager's below a path, and the others nowhere."""
     nothing = path / "nothing"
     names = ("hami", "hami_vnpu", "cgpu", "vgpu_manager", "mps", "run", "kubelet")
     return Roots(**dict.fromkeys(names, nothing), vcuda=path / "gpu-manager/vm")
@@ -54,12 +54,12 @@ def put(path: Path, name=ID, content=None, pids=(), uid=UID) -> Path:
     return folder
 
 
-def checkpoint(path: Path, told) -> None:
+def checkpoint(path: Path, decoded) -> None:
     """Write gpu-manager's record of cards."""
     folder = path / "gpu-manager/checkpoint"
     folder.mkdir(parents=True)
     (folder / "gpumanager_internal_checkpoint").write_text(
-        told if isinstance(told, str) else json.dumps(told), encoding="utf-8"
+        decoded if isinstance(decoded, str) else json.dumps(decoded), encoding="utf-8"
     )
 
 

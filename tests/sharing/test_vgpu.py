@@ -58,7 +58,7 @@ def offers(*ids: str, resource: str = TYPE) -> list[OfferedDevice]:
 
 
 def resolve(gpus, allocated=(), offered=(), found: HostDevices | None = None, patterns=()) -> Holdings:
-    """Resolve one node."""
+    """Return the holdings of one node."""
     gpus = gpus if isinstance(gpus, list) else [gpus]
     facts = NodeFacts(host=found or HostDevices(), patterns=tuple(patterns))
     return resolve_holdings(gpus, allocations(allocated, offered), facts)

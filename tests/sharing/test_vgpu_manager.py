@@ -71,7 +71,7 @@ def roots(tmp_path):
 
 
 def put(tmp_path, content, folder="uid-a_main"):
-    """Write the file of one container."""
+    """Write the file of a container, and return its path."""
     path = tmp_path / folder / "config/vgpu.config"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -99,7 +99,7 @@ def test_the_structures_have_their_published_offsets():
         pytest.param(ONE | {"core_limit": 0}, 4 * GIB, None, id="a policy that does not limit compute"),
         pytest.param(ONE | {"hard": 100, "core_limit": 0}, 4 * GIB, 1.0, id="all of the compute"),
         pytest.param(ONE | {"hard": 0, "core_limit": 0}, 4 * GIB, None, id="none asked for"),
-        pytest.param(ONE | {"total": 0}, None, 0.3, id="no memory told"),
+        pytest.param(ONE | {"total": 0}, None, 0.3, id="no limit of memory"),
     ],
 )
 def test_a_file_has_limits(device, memory, compute, tmp_path):
@@ -162,7 +162,7 @@ B = DeviceUse(device=OTHER_UUID, memory_limit=2 * GIB, compute_limit=0.1)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         pytest.param(f"cont1[0_{UUID}_0_1024]", {"cont1": (A,)}, id="pkg/device/types_test.go:55"),
         pytest.param("cont1[]", {"cont1": ()}, id="pkg/device/types_test.go:65"),
@@ -180,8 +180,8 @@ B = DeviceUse(device=OTHER_UUID, memory_limit=2 * GIB, compute_limit=0.1)
         pytest.param("", {}, id="nothing"),
     ],
 )
-def test_an_annotation_is_read(text, told):
-    assert dict(parse_claims(text)) == told
+def test_an_annotation_is_read(text, expected):
+    assert dict(parse_claims(text)) == expected
 
 
 CASE = Case(
