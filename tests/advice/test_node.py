@@ -109,7 +109,6 @@ def found(days: list[dict[str, Advice]]) -> dict[str, Advice]:
 
 
 def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advice]) -> None:
-    """A small one fits a MIG device, an idle one is released, a full one stays, an engine gets a reason."""
     assert {name: advice.reason for name, advice in found.items() if advice.reason} == {
         "served": "preallocated",
         "opted-out": "opted_out",
@@ -129,7 +128,6 @@ def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advi
 
 
 def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, Advice]) -> None:
-    """Only by the value off: without it, all is as before."""
     assert (found["opted-out"].reason, found["opted-out"].options) == ("opted_out", ())
     assert advice_paragraphs(found["opted-out"]) == (
         "No advice: a pod has the label gpuslice-exporter/advice: off.",
@@ -142,7 +140,6 @@ def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, A
 
 
 def test_before_a_day_every_holder_is_young(days: list[dict[str, Advice]]) -> None:
-    """Nothing is said of any of them, except that one opted out."""
     reasons = {name: advice.reason for name, advice in days[0].items()}
     assert reasons.pop("opted-out") == "opted_out"
     assert set(reasons) == set(days[1]) - {"opted-out"}
@@ -166,15 +163,12 @@ def test_the_sum_of_holders_is_unknown_if_theirs_is(found: dict[str, Advice]) ->
 
 
 async def test_a_mig_device_that_is_too_large_names_the_smaller_one_and_what_is_free_beside_it() -> None:
-    """3g.40gb with 4 GiB, and two free memory slices beside it."""
     parts = [instance(1, 0, profile="3g.40gb", memory_bytes="39 GiB", size=4)]
     resource = "nvidia.com/mig-3g.40gb"
     pods = [held("cut", resource, "{gpu:0/mig:0}", process("4 GiB", high=10))]
     gpus = [hopper(mig={"max_slices": 7, "instances": parts})]
     offers = [{"resource": resource, "ids": ["{gpu:0/mig:0}"]}]
-
     (found,) = await advised(made(node=node_of(580), gpus=gpus, pods=pods, offers=offers), SELDOM, 25)
-
     assert found["cut"].reason is None, found["cut"].why
     assert (found["cut"].options[0].verdict, found["cut"].options[0].target) == ("smaller_profile", "1g.10gb")
     assert found["cut"].options[0].would_fit

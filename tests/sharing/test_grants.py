@@ -8,7 +8,6 @@ from exporter.model import (
     ContainerFile,
     ContainerRef,
     DeviceUse,
-    Meter,
     OfferedDevice,
     PodIdentity,
     Problem,
@@ -118,14 +117,6 @@ def test_a_settled_container_without_a_grant_holds_nothing():
     assert (found.holdings, found.unresolved) == ((), {})
 
 
-def test_over_commit_shows():
-    system = system_with(
-        grant(holder="a", memory_entitled=12 * GIB), grant(holder="b", memory_entitled=12 * GIB)
-    )
-    found, _ = holdings(system)
-    assert sum(holding.memory_entitled for holding in found.holdings) == 24 * GIB
-
-
 @pytest.mark.parametrize(
     ("grants", "allocated", "exclusive"),
     [
@@ -227,14 +218,6 @@ def test_of_an_earlier_reading_only_the_limits_are_kept():
     assert kept.containers[0].devices == (DeviceUse(device=UUID, memory_limit=1, compute_limit=0.5),)
 
 
-def test_an_unread_device_is_shown_as_held():
-    npu = unread_device("ascend", "device-0", "Ascend910B")
-    system = system_with(Grant(holder=container("a"), resource="x.io/npu", device=npu, memory_entitled=GIB))
-    found, _ = holdings(system)
-    assert [identity.uuid for identity in found.unread] == ["device-0"]
-    assert found.holdings[0].device.uuid == "device-0"
-
-
 def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
     class Nominal(System):
         name = "nominal"
@@ -266,12 +249,6 @@ def test_an_unplaced_holding_leaves_the_counts_unknown(offered: list[str], unkno
     assert {each.identity.uuid for each in result.gpus if each.memory_entitled is None} == unknown
     counts = {key.uuid: each.slices for key, each in found.devices.items() if each.slices}
     assert counts == ({UUID: (SliceCount("x.io/mem", 3, None),)} if offered else {})
-
-
-def test_a_meter_comes_with_its_holding():
-    meter = Meter(source="example", memory=5)
-    found, _ = holdings(system_with(grant(meter=meter)))
-    assert found.holdings[0].meter is meter
 
 
 @pytest.mark.parametrize(

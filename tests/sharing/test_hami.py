@@ -103,31 +103,6 @@ def test_the_same_device_twice_is_one_holding():
     assert (holding.slices, holding.memory_entitled, holding.compute_entitled) == (2, 3000 * MIB, 0.5)
 
 
-def test_each_container_has_its_own_part():
-    """Init containers come first in the annotation; a finished one is not listed."""
-    annotation = f"{UUID},NVIDIA,500,0:;;{OTHER_UUID},NVIDIA,700,0:;"
-    annotated = pod("train", {KEY: annotation}, init=("prepare",), containers=("proxy", "main"))
-    holdings = resolve(GPUS, held("train", f"{UUID}-0"), slices(), pods=pods(annotated))
-    assert only(holdings).holder == container("train")
-    assert only(holdings).device == DeviceKey(OTHER_UUID)
-    assert only(holdings).memory_entitled == 700 * MIB
-
-
-def test_old_annotations_leave_out_containers_without_requests():
-    """HAMi 2.4 wrote no segment in front; limits and the kubelet show which container has one."""
-    annotated = pod("train", {KEY: f"{UUID},NVIDIA,500,0:;"}, containers=("proxy", "main"))
-    more = pod(
-        "later",
-        {KEY: f"{UUID},NVIDIA,500,0:;{UUID},NVIDIA,600,0:;"},
-        containers=("proxy", "first", "second"),
-        limits={"first": {"nvidia.com/gpu": 1}},
-    )
-    ids = held("train", f"{UUID}-0") + held("later", f"{UUID}-1", container="second")
-    holdings = resolve(GPUS, ids, slices(), pods=pods(annotated, more))
-    by_holder = by(holdings, "holder", "memory_entitled")
-    assert by_holder == {container("train"): 500 * MIB, container("later", "second"): 600 * MIB}
-
-
 def test_the_ancestor_has_keys_of_its_own():
     """4paradigm's scheduler wrote the same under another key, with nothing behind the last container."""
     annotated = pod("train", {"4pd.io/vgpu-ids-new": f"{OTHER_UUID},NVIDIA,3000,30:"})

@@ -76,12 +76,6 @@ def test_mig():
     assert mode(node, held("a", f"{MIG}::0"), None, key=(UUID, MIG)) == ("mig-time-slicing", "none", False)
 
 
-def test_mig_is_never_mps_with_nvidia_s_plugin():
-    """It refuses MPS on MIG devices: replicas of one are time slices."""
-    node = mig_gpu([mig([process(1, kind="mps")])], compute_mode="exclusive_process")
-    assert mode(node, [], replicas(2, MIG), key=(UUID, MIG))[0] == "mig-time-slicing"
-
-
 def test_each_device_has_a_mode_of_its_own():
     node = [numbered(0, 0, UUID), numbered(1, 1, OTHER_UUID)]
     offered = replicas(2) + whole(OTHER_UUID)
