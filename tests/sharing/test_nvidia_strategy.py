@@ -51,97 +51,63 @@ def counted_by(objections: Objections) -> dict[str, int]:
 MPS, SLICED, UNKNOWN = ("mps", "soft"), ("time-slicing", "none"), ("unknown", "")
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        pytest.param({}, UNKNOWN, id="nothing decides it"),
-        pytest.param({"files": daemon(GPU)}, MPS, id="the daemon's file"),
-        pytest.param({"files": daemon("nvidia.com/gpu.shared")}, UNKNOWN, id="a daemon of another resource"),
-        pytest.param({"node": labelled((STRATEGY, "mps"))}, MPS, id="a label"),
-        pytest.param({"node": labelled((STRATEGY, "time-slicing"))}, SLICED, id="a label of time-slicing"),
-        pytest.param({"node": labelled((STRATEGY, "none"))}, UNKNOWN, id="a label that says nothing"),
-        pytest.param({"node": labelled((STRATEGY, ""))}, UNKNOWN, id="an invalid MIG layout's label"),
-        pytest.param(
-            {"node": labelled(("nvidia.com/mig-1g.5gb.sharing-strategy", "mps"))},
-            UNKNOWN,
-            id="another's label",
-        ),
-        pytest.param({"node": labelled((GKE_STRATEGY, "mps"))}, UNKNOWN, id="GKE's label, another's ids"),
-        pytest.param({"node": labelled()}, UNKNOWN, id="no labels"),
-    ],
+SHARED, MIG_STRATEGY = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.sharing-strategy"
+RENAMED = replicas(4, resource=SHARED)
+FILE = {"files": daemon(GPU)}
+DEFAULT, EXCLUSIVE, IDLE = (
+    gpu(compute_mode="default"),
+    gpu(compute_mode="exclusive_process"),
+    gpu([], compute_mode=None),
 )
-def test_files_and_labels_decide_for_a_silent_device(facts, expected):
-    assert mode(silent(), **facts) == expected
 
 
-def test_renamed_replicas_have_a_daemon_of_their_own_and_the_old_label():
-    """The plugin's directory has the new name, its labels keep the old one."""
-    shared = replicas(4, resource="nvidia.com/gpu.shared")
-    assert mode(silent(), offered=shared, files=daemon("nvidia.com/gpu.shared")) == MPS
-    assert mode(silent(), offered=shared, files=daemon(GPU)) == UNKNOWN
-    assert mode(silent(), offered=shared, node=labelled((STRATEGY, "mps"))) == MPS
+def label(strategy, key=STRATEGY) -> dict[str, NodeObject]:
+    """Return the fact that a node has a label with this strategy."""
+    return {"node": labelled((key, strategy))}
 
 
-def test_processes_without_clients_do_not_rule_out_mps():
-    idle = gpu([], compute_mode=None)
-    assert mode(idle) == SLICED
-    assert mode(idle, files=daemon(GPU)) == MPS
-    assert mode(idle, node=labelled((STRATEGY, "mps"))) == MPS
+# The device comes first, then the directory of the daemon, then labels; what contradicts is objected to.
+DECISIONS = {
+    "silent": (silent(), {}, UNKNOWN, ()),
+    "silent, the daemon's file": (silent(), FILE, MPS, ()),
+    "silent, a daemon of another resource": (silent(), {"files": daemon(SHARED)}, UNKNOWN, ()),
+    "silent, a label": (silent(), label("mps"), MPS, ()),
+    "silent, a label of time-slicing": (silent(), label("time-slicing"), SLICED, ()),
+    "silent, a label of none": (silent(), label("none"), UNKNOWN, ()),
+    "silent, the label of an invalid MIG layout": (silent(), label(""), UNKNOWN, ()),
+    "silent, another's label": (
+        silent(),
+        label("mps", "nvidia.com/mig-1g.5gb.sharing-strategy"),
+        UNKNOWN,
+        (),
+    ),
+    "silent, GKE's label, another's ids": (silent(), label("mps", GKE_STRATEGY), UNKNOWN, ()),
+    "silent, no labels": (silent(), {"node": labelled()}, UNKNOWN, ()),
+    "silent, an unknown strategy": (silent(), label("vgpu"), UNKNOWN, ("label",)),
+    "silent, file and label differ": (silent(), FILE | label("time-slicing"), MPS, ("label",)),
+    # Processes without MPS clients do not rule MPS out.
+    "idle": (IDLE, {}, SLICED, ()),
+    "idle, the daemon's file": (IDLE, FILE, MPS, ()),
+    "idle, a label": (IDLE, label("mps"), MPS, ()),
+    "stale .started": (DEFAULT, FILE, SLICED, ("file",)),
+    "stale label of MPS": (DEFAULT, label("mps"), SLICED, ("label",)),
+    "stale label of time-slicing": (EXCLUSIVE, label("time-slicing"), MPS, ("label",)),
+    "clients prove MPS": (
+        gpu([process(1, kind="mps")], compute_mode="default"),
+        *(label("time-slicing"), MPS, ("label",)),
+    ),
+    "all agree": (EXCLUSIVE, FILE | label("mps"), MPS, ()),
+    # A daemon of renamed replicas has the new name in its directory, and the old one in labels.
+    "renamed, its daemon": (silent(), {"offered": RENAMED, "files": daemon(SHARED)}, MPS, ()),
+    "renamed, a daemon of the old name": (silent(), {"offered": RENAMED} | FILE, UNKNOWN, ()),
+    "renamed, a label": (silent(), {"offered": RENAMED} | label("mps"), MPS, ()),
+}
 
 
-@pytest.mark.parametrize(
-    ("device", "facts", "expected", "counted"),
-    [
-        pytest.param(
-            gpu(compute_mode="default"),
-            {"files": daemon(GPU)},
-            SLICED,
-            {"nvidia_file": 1},
-            id="stale .started",
-        ),
-        pytest.param(
-            gpu(compute_mode="default"),
-            {"node": labelled((STRATEGY, "mps"))},
-            SLICED,
-            {"nvidia_label": 1},
-            id="stale label of MPS",
-        ),
-        pytest.param(
-            gpu(compute_mode="exclusive_process"),
-            {"node": labelled((STRATEGY, "time-slicing"))},
-            MPS,
-            {"nvidia_label": 1},
-            id="stale label of time-slicing",
-        ),
-        pytest.param(
-            gpu([process(1, kind="mps")], compute_mode="default"),
-            {"node": labelled((STRATEGY, "time-slicing"))},
-            MPS,
-            {"nvidia_label": 1},
-            id="clients prove MPS",
-        ),
-        pytest.param(
-            silent(),
-            {"files": daemon(GPU), "node": labelled((STRATEGY, "time-slicing"))},
-            MPS,
-            {"nvidia_label": 1},
-            id="the directory comes before the label",
-        ),
-        pytest.param(
-            silent(), {"node": labelled((STRATEGY, "vgpu"))}, UNKNOWN, {"nvidia_label": 1}, id="no strategy"
-        ),
-        pytest.param(
-            gpu(compute_mode="exclusive_process"),
-            {"files": daemon(GPU), "node": labelled((STRATEGY, "mps"))},
-            MPS,
-            {},
-            id="all agree",
-        ),
-    ],
-)
-def test_contradictions_are_decided_by_the_device_and_counted(device, facts, expected, counted, objections):
+@pytest.mark.parametrize(("device", "facts", "expected", "counted"), DECISIONS.values(), ids=DECISIONS)
+def test_mps_or_time_slicing(device, facts, expected, counted, objections):
     assert mode(device, objections=objections, **facts) == expected
-    assert counted_by(objections) == counted
+    assert counted_by(objections) == {f"nvidia_{name}": 1 for name in counted}
 
 
 def test_labels_and_files_do_not_concern_a_whole_gpu(objections):
@@ -157,42 +123,39 @@ def test_nvidias_plugin_has_no_mps_on_mig_devices(objections):
     assert counted_by(objections) == {"nvidia_file": 1, "nvidia_label": 1}
 
 
-@pytest.mark.parametrize(
-    ("device", "labels", "expected"),
-    [
-        pytest.param(gpu(compute_mode="default"), [(GKE_STRATEGY, "mps")], MPS, id="MPS in any mode"),
-        pytest.param(
-            gpu(compute_mode="default"), [(GKE_STRATEGY, "time-sharing")], SLICED, id="time-sharing"
-        ),
-        pytest.param(silent(), [(GKE_STRATEGY, "time-sharing")], SLICED, id="time-sharing, silent"),
-        pytest.param(gpu(compute_mode="default"), [], SLICED, id="no label"),
-        pytest.param(silent(), [], UNKNOWN, id="no label, silent"),
-        pytest.param(silent(), [(STRATEGY, "mps")], UNKNOWN, id="the label of another plugin"),
-        pytest.param(gpu(compute_mode="exclusive_process"), [], MPS, id="the compute mode"),
-    ],
-)
-def test_gke_is_known_by_its_label(device, labels, expected):
-    """GKE's daemon need not change the compute mode, so that the default mode rules nothing out there."""
-    assert mode(device, ids=[GKE_ID], offered=None, node=labelled(*labels)) == expected
+# GKE's daemon need not change the compute mode.
+GKE = {
+    "MPS in any mode": (DEFAULT, label("mps", GKE_STRATEGY), MPS),
+    "time-sharing": (DEFAULT, label("time-sharing", GKE_STRATEGY), SLICED),
+    "time-sharing, silent": (silent(), label("time-sharing", GKE_STRATEGY), SLICED),
+    "no label": (DEFAULT, {}, SLICED),
+    "no label, silent": (silent(), {}, UNKNOWN),
+    "the label of another plugin": (silent(), label("mps"), UNKNOWN),
+    "the compute mode": (EXCLUSIVE, {}, MPS),
+}
+MIG_SLICED = ("mig-time-slicing", "none")
+# Unlike NVIDIA's plugin: a client on the MIG device itself proves MPS, else the label decides.
+GKE_MIG = {
+    "a client": ([process(1, kind="mps")], {}, MPS),
+    "the label": ([], label("mps", GKE_STRATEGY), MPS),
+    "the label of a node that GKE made by itself": ([], label("MPS", GKE_STRATEGY), MPS),
+    "time-sharing by itself": ([], label("TIME_SHARING", GKE_STRATEGY), MIG_SLICED),
+    "neither": ([process(1)], {}, MIG_SLICED),
+}
 
 
-@pytest.mark.parametrize(
-    ("clients", "labels", "expected"),
-    [
-        pytest.param([process(1, kind="mps")], [], MPS, id="a client"),
-        pytest.param([], [(GKE_STRATEGY, "mps")], MPS, id="the label"),
-        pytest.param([], [(GKE_STRATEGY, "MPS")], MPS, id="the label of a node that GKE made by itself"),
-        pytest.param(
-            [], [(GKE_STRATEGY, "TIME_SHARING")], ("mig-time-slicing", "none"), id="time-sharing by itself"
-        ),
-        pytest.param([process(1)], [], ("mig-time-slicing", "none"), id="nothing says MPS"),
-    ],
-)
-def test_gke_has_mps_on_mig_devices(clients, labels, expected, objections):
+@pytest.mark.parametrize(("device", "facts", "expected"), GKE.values(), ids=GKE)
+def test_gke_is_known_by_its_label(device, facts, expected):
+    assert mode(device, ids=[GKE_ID], offered=None, **({"node": labelled()} | facts)) == expected
+
+
+@pytest.mark.parametrize(("clients", "facts", "expected"), GKE_MIG.values(), ids=GKE_MIG)
+def test_gke_has_mps_on_mig_devices(clients, facts, expected, objections):
     identity = numbered(0, 0, UUID).identity
-    cut = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
-    found = mode(cut, ids=["nvidia0/gi1/vgpu0"], node=labelled(*labels), objections=objections)
-    assert (found, counted_by(objections)) == (expected, {})
+    partitioned = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
+    facts = {"node": labelled(), "objections": objections} | facts
+    assert mode(partitioned, ids=["nvidia0/gi1/vgpu0"], **facts) == expected
+    assert counted_by(objections) == {}
 
 
 @pytest.mark.parametrize(
