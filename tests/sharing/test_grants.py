@@ -59,7 +59,7 @@ def grant(holder="a", device=UUID, resource=RESOURCE, **more) -> Grant:
     return Grant(holder=container(holder), resource=resource, device=found, **more)
 
 
-def holdings(*systems, allocated=(), offered=(), gpus=None, facts=None):
+def resolved(*systems, allocated=(), offered=(), gpus=None, facts=None):
     """Return the holdings of a node with these systems before those of vendors."""
     view = View(tuple(gpus or (gpu(), numbered(1, 1))), allocations(allocated, offered), facts)
     return holdings_of(view, [system(view) for system in (*systems, Nvidia, Amd)]), view
@@ -68,26 +68,26 @@ def holdings(*systems, allocated=(), offered=(), gpus=None, facts=None):
 def test_a_grant_replaces_the_ids_of_its_container():
     """The kubelet's id names another GPU than the annotation: only the annotation counts."""
     system = system_with(grant(device=OTHER_UUID, memory_entitled=GIB), settled=[(container("a"), RESOURCE)])
-    found, _ = holdings(system, allocated=held("a", UUID), offered=replicas(2))
-    (holding,) = found.holdings
+    holdings, _ = resolved(system, allocated=held("a", UUID), offered=replicas(2))
+    (holding,) = holdings.holdings
     assert (holding.device.uuid, holding.memory_entitled) == (OTHER_UUID, GIB)
     assert (holding.sharing, holding.isolation) == ("example", "soft")
-    assert found.unresolved == {}
+    assert holdings.unresolved == {}
 
 
 def test_of_two_systems_that_settle_a_container_the_first_has_it():
     settled = [(container("a"), RESOURCE)]
     first = system_with(grant(memory_entitled=1), settled=settled, name="first")
     second = system_with(grant(memory_entitled=2), settled=settled, name="second")
-    found, _ = holdings(first, second)
-    assert rows(found, "memory_entitled") == [1]
+    holdings, _ = resolved(first, second)
+    assert rows(holdings, "memory_entitled") == [1]
 
 
 def test_grants_and_ids_share_one_device():
     system = system_with(grant(holder="a", resource="x.io/part"))
-    found, _ = holdings(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
-    assert rows(found, "holder.pod", "sharing") == [("a", "example"), ("b", "time-slicing")]
-    device = found.devices[found.holdings[0].device]
+    holdings, _ = resolved(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert rows(holdings, "holder.pod", "sharing") == [("a", "example"), ("b", "time-slicing")]
+    device = holdings.devices[holdings.holdings[0].device]
     assert device.sharing == "example"
     assert [(count.resource, count.offered, count.allocated) for count in device.slices] == [
         (RESOURCE, 2, 1),
@@ -97,24 +97,24 @@ def test_grants_and_ids_share_one_device():
 
 def test_one_node_has_two_systems_on_two_gpus():
     system = system_with(grant(device=OTHER_UUID))
-    found, _ = holdings(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
-    assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
+    holdings, _ = resolved(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert {key.uuid: each.sharing for key, each in holdings.devices.items()} == {
         UUID: "time-slicing",
         OTHER_UUID: "example",
     }
 
 
 def test_a_granted_device_that_is_not_here_is_unresolved():
-    found, _ = holdings(
+    holdings, _ = resolved(
         system_with(Grant(holder=container("a"), resource="x.io/part", device=None, slices=3))
     )
-    assert found.unresolved == {"x.io/part": 3}
-    assert found.unresolved_holders == {container("a")}
+    assert holdings.unresolved == {"x.io/part": 3}
+    assert holdings.unresolved_holders == {container("a")}
 
 
 def test_a_settled_container_without_a_grant_holds_nothing():
-    found, _ = holdings(system_with(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
-    assert (found.holdings, found.unresolved) == ((), {})
+    holdings, _ = resolved(system_with(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_a_settled_container_without_a_grant_holds_nothing():
     ids=["alone", "a part", "two", "beside ids"],
 )
 def test_a_device_is_exclusive_when_its_only_holder_has_it_so(grants, allocated, exclusive: bool):
-    found, _ = holdings(system_with(*grants), allocated=allocated)
-    assert found.devices[found.holdings[0].device].exclusive is exclusive
+    holdings, _ = resolved(system_with(*grants), allocated=allocated)
+    assert holdings.devices[holdings.holdings[0].device].exclusive is exclusive
 
 
 def test_a_system_that_fails_takes_no_other_down():
-    found, view = holdings(system_with(raises=ValueError("x")), allocated=held("b", UUID))
-    assert rows(found, "holder.pod") == ["b"]
+    holdings, view = resolved(system_with(raises=ValueError("x")), allocated=held("b", UUID))
+    assert rows(holdings, "holder.pod") == ["b"]
     assert [problem.reason for problem in view.problems] == ["example_failure"]
 
 
@@ -147,9 +147,9 @@ def test_a_failing_method_costs_only_its_system(method: str, objections):
     if method in ("sharing", "entitlement"):
         broken.claim = lambda self, _resource, device_id: Claim(self.view.inventory.by_uuid(device_id))
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
-    found = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
+    holdings = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
     objections.turn(view.problems)
-    assert rows(found, "holder.pod") == ["b"]
+    assert rows(holdings, "holder.pod") == ["b"]
     assert objections.counts == {"broken_failure": 1}
 
 
@@ -159,8 +159,8 @@ def test_without_the_system_of_a_vendor_the_mode_of_its_devices_is_unknown():
             raise ValueError("x")
 
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
-    found = holdings_of(view, list(made(view, (system_with(grant(device=OTHER_UUID)), Broken, Amd))))
-    assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
+    holdings = holdings_of(view, list(made(view, (system_with(grant(device=OTHER_UUID)), Broken, Amd))))
+    assert {key.uuid: each.sharing for key, each in holdings.devices.items()} == {
         UUID: "unknown",
         OTHER_UUID: "example",
     }
@@ -173,19 +173,19 @@ def test_an_id_of_an_unread_device_is_held_without_a_grant():
         def claim(self, resource: str, device_id: str) -> Claim | None:
             return Claim(unread_device("maker", device_id, "Card")) if resource == "x.io/card" else None
 
-    found, _ = holdings(Cards, allocated=held("a", "card0", resource="x.io/card"))
-    assert [identity.uuid for identity in found.unread] == ["card0"]
-    assert rows(found, "device.uuid") == ["card0"]
+    holdings, _ = resolved(Cards, allocated=held("a", "card0", resource="x.io/card"))
+    assert [identity.uuid for identity in holdings.unread] == ["card0"]
+    assert rows(holdings, "device.uuid") == ["card0"]
 
 
 def test_a_device_reserved_for_unknown_holders_is_neither_free_nor_held():
     system = system_with(
         grant(holder="reserve", for_unknown=True), settled=[(container("reserve"), RESOURCE)]
     )
-    found, _ = holdings(system, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
-    assert (found.holdings, found.unresolved) == ((), {RESOURCE: 1})
-    assert [key.uuid for key in found.unplaced] == [UUID]
-    result = attribute([gpu([process(1)])], found, workloads({1: "user"}))
+    holdings, _ = resolved(system, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
+    assert (holdings.holdings, holdings.unresolved) == ((), {RESOURCE: 1})
+    assert [key.uuid for key in holdings.unplaced] == [UUID]
+    result = attribute([gpu([process(1)])], holdings, workloads({1: "user"}))
     assert (result.gpus[0].holders, result.gpus[0].memory_entitled) == (None, None)
     assert row(result, "user").slices is None
 
@@ -195,8 +195,8 @@ def test_what_is_held_in_two_units_counts_in_the_first():
         grant(resource="x.io/memory", slices=24, counted_elsewhere=True, memory_entitled=0),
         grant(resource="x.io/percent", slices=30, memory_entitled=GIB),
     )
-    found, _ = holdings(system)
-    shown = row(attribute([gpu()], found, workloads()), "a")
+    holdings, _ = resolved(system)
+    shown = row(attribute([gpu()], holdings, workloads()), "a")
     assert (shown.resource, shown.slices) == ("x.io/percent,x.io/memory", 30)
     assert shown.memory_entitled == GIB
 
@@ -204,8 +204,8 @@ def test_what_is_held_in_two_units_counts_in_the_first():
 def test_an_unread_device_cannot_have_the_name_of_a_gpu():
     npu = unread_device("ascend", UUID, "Ascend910B")
     system = system_with(Grant(holder=container("a"), resource="x.io/npu", device=npu))
-    found, view = holdings(system, gpus=[mig_gpu([mig()])])
-    assert (found.unread, found.unresolved) == ((), {"x.io/npu": 1})
+    holdings, view = resolved(system, gpus=[mig_gpu([mig()])])
+    assert (holdings.unread, holdings.unresolved) == ((), {"x.io/npu": 1})
     assert [problem.reason for problem in view.problems] == ["example_device"]
 
 
@@ -226,9 +226,9 @@ def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
             return Claim(self.view.inventory.by_uuid(device_id.partition("#")[0]), True, True)
 
     offered = [OfferedDevice("x.io/mem", f"{UUID}#{n}") for n in range(3)]
-    found, _ = holdings(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
-    assert (found.holdings, found.unresolved) == ((), {"x.io/mem": 1})
-    assert {key.uuid: each.sharing for key, each in found.devices.items()}[UUID] == "nominal"
+    holdings, _ = resolved(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
+    assert (holdings.holdings, holdings.unresolved) == ((), {"x.io/mem": 1})
+    assert {key.uuid: each.sharing for key, each in holdings.devices.items()}[UUID] == "nominal"
 
 
 @pytest.mark.parametrize(
@@ -243,11 +243,11 @@ def test_an_unplaced_holding_leaves_the_counts_unknown(offered: list[str], unkno
             return Claim(found, replica=True, nominal=True)
 
     offers = [OfferedDevice("x.io/mem", device_id) for device_id in offered]
-    found, _ = holdings(Nominal, allocated=held("a", "part-1", resource="x.io/mem"), offered=offers)
-    result = attribute([gpu(), numbered(1, 1)], found, workloads())
+    holdings, _ = resolved(Nominal, allocated=held("a", "part-1", resource="x.io/mem"), offered=offers)
+    result = attribute([gpu(), numbered(1, 1)], holdings, workloads())
     assert {each.identity.uuid for each in result.gpus if each.holders is None} == unknown
     assert {each.identity.uuid for each in result.gpus if each.memory_entitled is None} == unknown
-    counts = {key.uuid: each.slices for key, each in found.devices.items() if each.slices}
+    counts = {key.uuid: each.slices for key, each in holdings.devices.items() if each.slices}
     assert counts == ({UUID: (SliceCount("x.io/mem", 3, None),)} if offered else {})
 
 
@@ -263,8 +263,8 @@ def test_a_system_is_blind_if_its_ids_are_held_and_pods_are_unknown(known, blind
             return resource == "x.io/part"
 
     facts = NodeFacts(pods=known)
-    found, _ = holdings(Blind, allocated=held("a", "1", resource="x.io/part"), facts=facts)
-    assert found.blind == ({"blind": "who holds which GPU"} if blind else {})
+    holdings, _ = resolved(Blind, allocated=held("a", "1", resource="x.io/part"), facts=facts)
+    assert holdings.blind == ({"blind": "who holds which GPU"} if blind else {})
 
 
 def test_pods_known_by_name_only_have_no_annotations():
