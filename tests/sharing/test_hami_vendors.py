@@ -532,39 +532,30 @@ def test_without_pods_the_holders_of_npus_are_unknown():
     assert holdings.blind == {"hami-ascend": HamiAscend.blind_without_pods}
 
 
-@pytest.mark.parametrize(
-    ("text", "devices"),
-    [
-        pytest.param('[{"id":"a","index":2,"devcore":20}]', {"a": Registered(2, 20)}, id="json"),
-        pytest.param(
-            '[{"id":"a","devcore":304,"custominfo":{"pciBDF":"0000:83:00.0"}}]',
-            {"a": Registered(0, 304, "0000:83:00.0")},
-            id="with an address, Project-HAMi/amd-device-plugin README.md",
-        ),
-        pytest.param(
-            '[{"id":"a","custominfo":[]},{"id":"b","custominfo":{"pciBDF":1}}]',
-            {"a": Registered(0, None), "b": Registered(0, None)},
-            id="no address",
-        ),
-        pytest.param('[{"id":"a"}]', {"a": Registered(0, None)}, id="go leaves out zeros"),
-        pytest.param(
-            '[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(None, None)}, id="wrong types"
-        ),
-        pytest.param('[{"id":1},2,null,{}]', {}, id="no devices"),
-        pytest.param(
-            "DCU-a,4,32768,100,DCU,0,true:DCU-b,4,32768,100,DCU,0,true:",
-            {"DCU-a": Registered(0, 100, "", 4), "DCU-b": Registered(1, 100, "", 4)},
-            id="older form, devices_test.go",
-        ),
-        pytest.param(
-            "a,10,7680,100,T,0,true,7,hami-core:", {"a": Registered(7, 100, "", 10)}, id="with an index"
-        ),
-        pytest.param("a,10,7680,x,T,0,true:", {"a": Registered(0, None, "", 10)}, id="no number"),
-        pytest.param("a,b:", {}, id="too short"),
-        pytest.param("[" * 100_000, {}, id="deep"),
-        pytest.param('{"a": 1}', {}, id="no list"),
-    ],
-)
+ADDRESSED, BARE = Registered(0, 304, "0000:83:00.0"), Registered(0, None)
+REGISTERS = {
+    '[{"id":"a","index":2,"devcore":20}]': {"a": Registered(2, 20)},
+    # With an address, as in Project-HAMi/amd-device-plugin README.md.
+    '[{"id":"a","devcore":304,"custominfo":{"pciBDF":"0000:83:00.0"}}]': {
+        "a": Registered(0, 304, "0000:83:00.0")
+    },
+    '[{"id":"a","custominfo":[]},{"id":"b","custominfo":{"pciBDF":1}}]': dict.fromkeys(
+        "ab", Registered(0, None)
+    ),
+    '[{"id":"a"}]': {"a": Registered(0, None)},  # Go leaves out zeros
+    '[{"id":"a","index":-1,"devcore":1.5}]': {"a": Registered(None, None)},
+    # The older form, devices_test.go; later with an index.
+    "DCU-a,4,32768,100,DCU,0,true:DCU-b,4,32768,100,DCU,0,true:": {
+        "DCU-a": Registered(0, 100, "", 4),
+        "DCU-b": Registered(1, 100, "", 4),
+    },
+    "a,10,7680,100,T,0,true,7,hami-core:": {"a": Registered(7, 100, "", 10)},
+    "a,10,7680,x,T,0,true:": {"a": Registered(0, None, "", 10)},
+    **{text: {} for text in ('[{"id":1},2,null,{}]', "a,b:", "[" * 100_000, '{"a": 1}')},
+}
+
+
+@pytest.mark.parametrize(("text", "devices"), REGISTERS.items(), ids=range(len(REGISTERS)))
 def test_the_register_of_a_node_is_read(text, devices):
     key = HamiAscend.registers
     node = NodeObject(annotations={"hami.io/node-register-Ascend910A": text, "other": '[{"id":"b"}]'})
@@ -574,14 +565,18 @@ def test_the_register_of_a_node_is_read(text, devices):
 
 def test_no_resource_belongs_to_two_vendors():
     resources = [
-        *(
-            "huawei.com/Ascend910B4-1",
-            "huawei.com/Ascend310P-memory",
-            "cambricon.com/vmlu",
-            "hygon.com/dcunum",
-        ),
-        *("iluvatar.ai/MR-V100.vMem", "mthreads.com/sgpu-core", "metax-tech.com/sgpu", "enflame.com/gcu"),
-        *("kunlunxin.com/vxpu-memory", "birentech.com/gpu", "vastaitech.com/va", "aws.amazon.com/neuron"),
+        "huawei.com/Ascend910B4-1",
+        "huawei.com/Ascend310P-memory",
+        "cambricon.com/vmlu",
+        "hygon.com/dcunum",
+        "iluvatar.ai/MR-V100.vMem",
+        "mthreads.com/sgpu-core",
+        "metax-tech.com/sgpu",
+        "enflame.com/gcu",
+        "kunlunxin.com/vxpu-memory",
+        "birentech.com/gpu",
+        "vastaitech.com/va",
+        "aws.amazon.com/neuron",
         "amd.com/gpumem",
     ]
     vendors = [system for system in HAMI_VENDORS if issubclass(system, HamiVendor)]
