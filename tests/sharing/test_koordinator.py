@@ -83,42 +83,16 @@ def cached(*uses, name="main") -> dict[str, SystemFiles]:
     return {"hami": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container=name, devices=uses),))}
 
 
+MINORS = ('"0"', "true", "-1", "0.0", "99999999999", "9" * 5000, '0,"id":7', '0,"resources":["x"]')
+CORES = ("-50", "NaN", "5_0", 0.5, None, True, [50])
 MALFORMED = (
     "incorrect-device-allocation",  # apis/extension/device_share_test.go
-    "[]",
-    "null",
-    SHARED[:-1],
-    "[" * 20000,
-    '{"gpu":' * 5000,
-    '{"gpu":{}}',
-    '{"gpu":["x"]}',
-    '{"gpu":[null]}',
-    '{"gpu":[{}]}',
-    '{"gpu":[{"minor":"0"}]}',
-    '{"gpu":[{"minor":true}]}',
-    '{"gpu":[{"minor":-1}]}',
-    '{"gpu":[{"minor":0.0}]}',
-    '{"gpu":[{"minor":99999999999}]}',
-    '{"gpu":[{"minor":' + "9" * 5000 + "}]}",
-    '{"gpu":[{"minor":0,"id":7}]}',
-    '{"gpu":[{"minor":0,"resources":["x"]}]}',
-    *(
-        json.dumps({"gpu": [{"minor": 0, "resources": {name: value}}]})
-        for name, value in (
-            (CORE, "-50"),
-            (CORE, "NaN"),
-            (CORE, "5_0"),
-            (CORE, 0.5),
-            (CORE, None),
-            (CORE, True),
-            (CORE, [50]),
-            (MEMORY, "1e99"),
-            (MEMORY, "9" * 5000),
-            (MEMORY, 1 << 70),
-            (RATIO, float("nan")),
-        )
-    ),
-    SHARED + " " * 70000,
+    *("[]", "null", SHARED[:-1], SHARED + " " * 70000, "[" * 20000, '{"gpu":' * 5000),
+    *('{"gpu":{}}', '{"gpu":["x"]}', '{"gpu":[null]}', '{"gpu":[{}]}'),
+    *(f'{{"gpu":[{{"minor":{minor}}}]}}' for minor in MINORS),
+    *(given_gpus((0, {CORE: value})) for value in CORES),
+    *(given_gpus((0, {MEMORY: value})) for value in ("1e99", "9" * 5000, 1 << 70)),
+    given_gpus((0, {RATIO: float("nan")})),
 )
 CASE = Case(
     name="koordinator",
