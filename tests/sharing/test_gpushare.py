@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity, OfferedDevice, SliceCount
@@ -263,6 +263,7 @@ def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
     assert len(parsed.faults) == 1
 
 
+@settings(max_examples=40)  # each resolves the node six times
 @given(
     st.text(max_size=200)
     | st.recursive(
