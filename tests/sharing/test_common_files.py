@@ -61,6 +61,11 @@ def test_a_node_without_the_system_has_no_files_and_no_problems(reader: Reader, 
     assert reader.read(roots_at(**{reader.root: tmp_path / "nowhere"})) == SystemFiles()
 
 
+def test_a_root_that_is_a_file_has_no_containers(reader: Reader, tmp_path: Path):
+    (tmp_path / "file").touch()
+    assert reader.read(roots_at(**{reader.root: tmp_path / "file"})).containers == ()
+
+
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
 def test_only_regular_files_are_read(reader: Reader, kind: str, tmp_path: Path):
     """A link could lead anywhere, and a pipe would block the reader; the file next to it is read."""

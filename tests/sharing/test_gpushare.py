@@ -106,6 +106,11 @@ def test_a_unit_is_the_size_nearest_to_the_memory_of_the_gpu(dev: str, total: in
     assert only(node(indexed("0", dev=dev), gpus=gpus)).memory_entitled == 3 * unit
 
 
+@pytest.mark.parametrize(("units_of_gpu", "total"), [(0, GIB), (16, None), (16, 0), (500_000_000, GIB)])
+def test_an_unknown_unit_is_no_entitlement(units_of_gpu: int, total: int | None):
+    assert gpushare.unit_bytes(units_of_gpu, total) is None
+
+
 def test_without_the_size_of_a_gpu_the_unit_follows_from_the_offered_units():
     assert only(node(indexed("0", dev=None))).memory_entitled == 3 * GIB
     assert only(node(indexed("0", dev=None), offered=())).memory_entitled is None

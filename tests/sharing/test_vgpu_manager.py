@@ -198,6 +198,7 @@ CASE = Case(
     slices=SliceCount(NUMBER, 10, 1),
     malformed=(
         *("cont1", "cont1[", "cont1]0[", "[0_a_1_1]", "a" * 300_000),
+        f"main[{','.join([f'0_{UUID}_1_1'] * 3)}]",  # more devices than ids
         *(f"cont1[0_{UUID}_{rest}]" for rest in ("0", "-1_5", f"1_{'9' * 5000}", "1_٣")),
     ),
     blind=False,
