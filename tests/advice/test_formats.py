@@ -34,7 +34,7 @@ def idle() -> Advice:
     return advise(window(Run(memory=[gib(6)] * WEEK, compute=[0.0] * WEEK, pod="idle")))
 
 
-def cut() -> Advice:
+def partitioned() -> Advice:
     """Return the advice on a MIG device that is too large, with unknown slices beside it."""
     device = mig("3g.40gb", adjacent=None)
     run = Run(memory=[gib(3), gib(6)] * (WEEK // 2), compute=[0.08] * WEEK, sm=[0.08] * WEEK)
@@ -51,11 +51,9 @@ def rows(advices: list[Advice]) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(advice_csv(advices), newline="")))
 
 
-def test_csv_says_window_coverage_and_confidence_as_json_does() -> None:
-    """One line for each, of the options the first; what is unknown is empty."""
+def test_csv_has_window_coverage_and_confidence_of_json() -> None:
     advices = [small(), young()]
     found, (first, second) = rows(advices), advice_document(advices, 0.0)["advice"]
-
     assert [row["verdict"] for row in found] == ["mig_profile", ""]
     assert found[0]["target"] == first["options"][0]["target"] == "1g.10gb"
     assert float(found[0]["gpus_freed"]) == first["options"][0]["gpus_freed"]
@@ -68,32 +66,21 @@ def test_csv_says_window_coverage_and_confidence_as_json_does() -> None:
     assert found[0]["gpus"] == "GPU-0"
 
 
-def test_a_name_is_not_run_by_a_spreadsheet() -> None:
-    """Names of workloads are those of their owners."""
+def test_a_spreadsheet_does_not_run_a_name() -> None:
     advice = small()
     hostile = replace(advice, window=replace(advice.window, workload='=cmd|"x"!A1'))
-
     assert rows([hostile])[0]["workload"] == '\'=cmd|"x"!A1'
 
 
-def test_savings_add_up_the_first_options_alone() -> None:
-    """The one that could be partitioned and shared counts once; a day has 24 hours."""
-    advices = [small(), idle(), cut(), young()]
+def test_savings_add_up_first_options_only() -> None:
+    advices = [small(), idle(), partitioned(), young()]
     assert len(advices[0].options) > 1
-    freed = sum(advice.options[0].gpus_freed for advice in advices if advice.options)
-    fits = sum(
-        advice.options[0].gpus_freed for advice in advices if advice.options and advice.options[0].would_fit
-    )
-
-    unknown = sum(
-        advice.options[0].gpus_freed
-        for advice in advices
-        if advice.options and advice.options[0].would_fit is None
-    )
-
+    options = [advice.options[0] for advice in advices if advice.options]
+    freed = sum(option.gpus_freed for option in options)
+    fits = sum(option.gpus_freed for option in options if option.would_fit)
+    unknown = sum(option.gpus_freed for option in options if option.would_fit is None)
     savings = advice_document(advices, 0.0)["savings"]
     priced = advice_document(advices, 0.0, price=2.5)["savings"]
-
     assert 0 < unknown < fits
     assert fits + unknown == pytest.approx(freed)
     for name, gpus in (("could_be_freed", freed), ("would_fit", fits), ("may_fit", unknown)):
@@ -102,8 +89,7 @@ def test_savings_add_up_the_first_options_alone() -> None:
         assert priced[name] == known | {"cost_per_day": pytest.approx(60 * gpus)}
 
 
-async def test_both_are_served() -> None:
-    """By the parameter or the Accept header, and described; another format is refused."""
+async def test_json_and_csv_are_served() -> None:
     settings = {"poll_interval": STEP, "stale_after": 2 * STEP}
     async with serving(catalog.load("l40s"), began=1_700_000_000.0, **settings) as served:
         for step in range(2):
@@ -117,7 +103,6 @@ async def test_both_are_served() -> None:
             assert await answer.text() == text
         async with served.client.get(f"{url}?format=text") as answer:
             assert answer.status == 400
-
     found = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [row["workload"] for row in found] == [one["workload"] or "" for one in document["advice"]]
     assert {row["reason"] for row in found} == {"young"}
@@ -129,5 +114,4 @@ async def test_both_are_served() -> None:
 
 
 def test_every_reason_and_every_system_with_units_is_on_the_page() -> None:
-    """By its name in code letters, in docs/advice.md."""
     assert {name for name in (*get_args(Reason), *UNITS) if f"`{name}`" not in DOCS} == set()

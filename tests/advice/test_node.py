@@ -1,7 +1,6 @@
 """Advice of a node on its holders: a fake driver and kubelet, and two days that pass in seconds."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
@@ -13,15 +12,15 @@ from exporter.advice.node_windows import advice_of_node
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario
 from exporter.formats.advice import advice_paragraphs
-from exporter.model import ADVICE_LABEL, Snapshot
+from exporter.model import ADVICE_LABEL
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.demo.making import gpu, instance, made, node_of, pod
 from tests.poller.bench import budget_of, settings_of
 
-pytestmark = pytest.mark.slow
-
-BEGAN, STEP, HOUR = 1_700_000_000.0, 300.0, 3600.0
+BEGAN, HOUR = 1_700_000_000.0, 3600.0
+# Seconds between polls: that of the advice's own steps takes long, so the quick lane polls less often.
+OFTEN, SELDOM = 300.0, 1800.0
 GIB = 1 << 30
 SHARED = "nvidia.com/gpu.shared"
 
@@ -43,37 +42,28 @@ def process(memory: str, **load: Any) -> dict[str, Any]:
     return {"memory": memory, "load": load}
 
 
-async def lived(scenario: Scenario, hours: Sequence[float], seen: Callable[[Snapshot, Keeper], None]) -> None:
-    """Let hours pass on a node, with a poll in each step; ``seen`` gets the snapshot after each of them."""
-    steps = [int(each * HOUR / STEP) + 1 for each in hours]
+async def advised(scenario: Scenario, step: float, *hours: float) -> list[dict[str, Advice]]:
+    """Return the advice on each pod after each of some hours with a poll in every step."""
+    found: list[dict[str, Advice]] = []
+    reported = [int(each * HOUR / step) + 1 for each in hours]
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
-        settings = settings_of(node, poll_interval=STEP, stale_after=2 * STEP)
+        settings = settings_of(node, poll_interval=step, stale_after=2 * step)
         sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0))
         poller = Poller(settings, sources, clock=lambda: node.time, wall=lambda: BEGAN + node.time)
         keeper = Keeper()
         poller.subscribe(keeper.record)
         try:
-            for step in range(steps[-1] + 1):
-                await node.step(step * STEP)
+            for poll in range(reported[-1] + 1):
+                await node.step(poll * step)
                 await poller.poll()
-                if step in steps:
-                    seen(poller.snapshot, keeper)
+                if poll in reported:
+                    advices = advice_of_node(poller.snapshot, keeper)
+                    found.append({use.holder.pod: advice for advice in advices for use in advice.window.uses})
         finally:
             node.nvml.release()
-            await asyncio.wait_for(poller.close(), 10)
+            await poller.close()
             pynvml.nvmlLib = None
             pynvml._nvmlGetFunctionPointer_cache.clear()
-
-
-async def advised(scenario: Scenario, *hours: float) -> list[dict[str, Advice]]:
-    """Return the advice on each pod after each of some hours."""
-    found: list[dict[str, Advice]] = []
-
-    def see(snapshot: Snapshot, keeper: Keeper) -> None:
-        advices = advice_of_node(snapshot, keeper)
-        found.append({use.holder.pod: advice for advice in advices for use in advice.window.uses})
-
-    await lived(scenario, hours, see)
     return found
 
 
@@ -106,10 +96,10 @@ def whole() -> Scenario:
     return made(node=node_of(580), gpus=[hopper(count=6), unmeasured], pods=pods, offers=offers)
 
 
-@pytest.fixture(scope="module")
-def days() -> list[dict[str, Advice]]:
+@pytest.fixture(scope="module", params=[SELDOM, pytest.param(OFTEN, marks=pytest.mark.slow)])
+def days(request: pytest.FixtureRequest) -> list[dict[str, Advice]]:
     """Return the advice on each pod of a node before it has been there for a day, and after."""
-    return asyncio.run(advised(whole(), 23, 25))
+    return asyncio.run(advised(whole(), request.param, 23, 25))
 
 
 @pytest.fixture
@@ -119,7 +109,6 @@ def found(days: list[dict[str, Advice]]) -> dict[str, Advice]:
 
 
 def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advice]) -> None:
-    """A small one fits a MIG device, an idle one is released, a full one stays, an engine gets a reason."""
     assert {name: advice.reason for name, advice in found.items() if advice.reason} == {
         "served": "preallocated",
         "opted-out": "opted_out",
@@ -139,7 +128,6 @@ def test_after_a_day_each_holder_has_a_verdict_or_a_reason(found: dict[str, Advi
 
 
 def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, Advice]) -> None:
-    """Only by the value off: without it, all is as before."""
     assert (found["opted-out"].reason, found["opted-out"].options) == ("opted_out", ())
     assert advice_paragraphs(found["opted-out"]) == (
         "No advice: a pod has the label gpuslice-exporter/advice: off.",
@@ -152,7 +140,6 @@ def test_a_pod_that_opted_out_has_no_advice_and_frees_nothing(found: dict[str, A
 
 
 def test_before_a_day_every_holder_is_young(days: list[dict[str, Advice]]) -> None:
-    """Nothing is said of any of them, except that one opted out."""
     reasons = {name: advice.reason for name, advice in days[0].items()}
     assert reasons.pop("opted-out") == "opted_out"
     assert set(reasons) == set(days[1]) - {"opted-out"}
@@ -164,10 +151,7 @@ def test_holders_that_take_turns_are_judged_together(found: dict[str, Advice]) -
     """Two of two replicas use a fifth of the GPU each: four replicas fit, by compute."""
     assert found["p0"] is found["p1"]
     assert {use.holder.pod for use in found["p0"].window.uses} == {"p0", "p1"}
-    assert (found["p0"].options[0].verdict, found["p0"].options[0].target) == (
-        "replicas",
-        "4 replicas",
-    )
+    assert (found["p0"].options[0].verdict, found["p0"].options[0].target) == ("replicas", "4 replicas")
 
 
 def test_the_sum_of_holders_is_unknown_if_theirs_is(found: dict[str, Advice]) -> None:
@@ -179,15 +163,12 @@ def test_the_sum_of_holders_is_unknown_if_theirs_is(found: dict[str, Advice]) ->
 
 
 async def test_a_mig_device_that_is_too_large_names_the_smaller_one_and_what_is_free_beside_it() -> None:
-    """3g.40gb with 4 GiB, and two free memory slices beside it."""
     parts = [instance(1, 0, profile="3g.40gb", memory_bytes="39 GiB", size=4)]
     resource = "nvidia.com/mig-3g.40gb"
     pods = [held("cut", resource, "{gpu:0/mig:0}", process("4 GiB", high=10))]
     gpus = [hopper(mig={"max_slices": 7, "instances": parts})]
     offers = [{"resource": resource, "ids": ["{gpu:0/mig:0}"]}]
-
-    (found,) = await advised(made(node=node_of(580), gpus=gpus, pods=pods, offers=offers), 25)
-
+    (found,) = await advised(made(node=node_of(580), gpus=gpus, pods=pods, offers=offers), SELDOM, 25)
     assert found["cut"].reason is None, found["cut"].why
     assert (found["cut"].options[0].verdict, found["cut"].options[0].target) == ("smaller_profile", "1g.10gb")
     assert found["cut"].options[0].would_fit

@@ -6,19 +6,14 @@ import pytest
 
 from exporter.advice import advise
 from exporter.advice.model import Advice
-from tests.advice.simulated import (
-    DAY,
-    H100_BYTES,
-    STEP,
-    Run,
-    gib,
-    mig,
-    steps,
-    whole,
-    window,
-)
+from tests.advice.simulated import DAY, H100_BYTES, STEP, Run, gib, mig, steps, whole, window
 
 WEEK = steps(7)
+
+
+def between(low: float, high: float) -> list[int]:
+    """Return a week of memory that alternates between two GiB."""
+    return [gib(low), gib(high)] * (WEEK // 2)
 
 
 def first(advice: Advice) -> tuple[str, str]:
@@ -31,9 +26,7 @@ def test_sawtooth_training_on_a_whole_gpu_fits_a_mig_profile_by_peak_and_multipr
     """Its peak of 16 GiB fits 20 GiB; SM activity of 0.15 with its margin, of 132, is 24 multiprocessors."""
     memory = [gib(6 + step % 11) for step in range(WEEK)]
     run = Run(memory=memory, compute=[0.3] * WEEK, sm=[0.15] * WEEK)
-
     advice = advise(window(run))
-
     assert first(advice) == ("mig_profile", "1g.20gb")
     assert advice.options[0].gpus_freed == pytest.approx(6 / 7)
     assert advice.options[1].verdict == "shared_gpu"
@@ -41,11 +34,8 @@ def test_sawtooth_training_on_a_whole_gpu_fits_a_mig_profile_by_peak_and_multipr
 
 
 def test_without_sm_activity_only_memory_counts_for_a_mig_profile_and_it_says_so() -> None:
-    """Time with a kernel is not compared with multiprocessors."""
-    run = Run(memory=[gib(6), gib(8)] * (WEEK // 2), compute=[0.9] * WEEK)
-
+    run = Run(memory=between(6, 8), compute=[0.9] * WEEK)
     option = advise(window(run)).options[0]
-
     assert (option.verdict, option.target) == ("mig_profile", "1g.10gb")
     assert "compute unknown, a smaller slice may be slower" in option.notes
 
@@ -54,14 +44,11 @@ def test_bursty_inference_is_sized_by_its_p95_not_by_its_maximum() -> None:
     """3 % of the steps use the whole GPU, the rest 0.2: four such holders fit by compute."""
     shares = [1.0 if step % 33 == 0 else 0.2 for step in range(WEEK)]
     memory = [gib(8 + step % 3) for step in range(WEEK)]
-
     advice = advise(window(Run(memory=memory, compute=shares, sm=[0.9] * WEEK)))
-
     assert first(advice) == ("shared_gpu", "1/4 of a shared GPU")
 
 
 def test_forty_short_jobs_are_one_workload_by_the_largest() -> None:
-    """Each is held 20 minutes; the largest needs 12 GiB."""
     jobs = [
         Run(
             memory=[gib(2), gib(12 if job == 7 else 9), gib(5), gib(3)],
@@ -71,9 +58,7 @@ def test_forty_short_jobs_are_one_workload_by_the_largest() -> None:
         )
         for job in range(40)
     ]
-
     advice = advise(window(*jobs, days=7))
-
     assert first(advice) == ("mig_profile", "1g.20gb")
     assert advice.window.pods == 40
     assert advice.options[0].gpus_freed == pytest.approx(40 * 4 * STEP / (7 * DAY) * 6 / 7)
@@ -84,42 +69,32 @@ def test_a_profile_fits_by_its_usable_memory_and_not_by_its_name() -> None:
     memory = [gib(9.6) if step % 50 == 0 else gib(5 + step % 4) for step in range(WEEK)]
     run = Run(memory=memory, compute=[0.1] * WEEK, sm=[0.2] * WEEK, compute_entitled=3 / 7)
     device = mig("3g.40gb", adjacent=3)
-
     advice = advise(window(replace(run, memory_entitled=device.memory), device=device))
-
     assert first(advice) == ("smaller_profile", "1g.20gb")
     assert advice.options[0].gpus_freed == pytest.approx(2 / 7)
     assert advice.options[0].would_fit
 
 
 def test_of_four_gpus_one_that_never_computed_is_named() -> None:
-    """The others did compute."""
-    memory = [gib(30), gib(50)] * (WEEK // 2)
+    memory = between(30, 50)
     runs = [
         Run(memory=memory, compute=([0.0] if gpu == 3 else [0.7]) * WEEK, sm=[0.5] * WEEK, gpu=gpu)
         for gpu in range(4)
     ]
-
     advice = advise(window(*runs))
-
     assert first(advice) == ("fewer_gpus", "3 GPUs")
     assert advice.options[0].gpus_freed == pytest.approx(1.0)
     assert advice.now == "4 GPUs"
 
 
 def test_what_never_computed_is_released_even_if_it_preallocated() -> None:
-    """Its memory says nothing, its compute does."""
     run = Run(memory=[int(0.75 * H100_BYTES)] * WEEK, compute=[0.0] * WEEK)
-
     assert first(advise(window(run))) == ("release", "nothing: it never computed")
 
 
 def test_a_workload_that_was_not_measured_for_an_hour_of_the_day_is_not_released() -> None:
-    """It may have computed then."""
-    run = Run(memory=[gib(4), gib(5)] * (WEEK // 2), compute=[0.0] * WEEK, compute_coverage=0.94)
-
+    run = Run(memory=between(4, 5), compute=[0.0] * WEEK, compute_coverage=0.94)
     advice = advise(window(run))
-
     assert "release" not in [option.verdict for option in advice.options]
 
 
@@ -132,11 +107,7 @@ def test_a_workload_that_was_not_measured_for_an_hour_of_the_day_is_not_released
         ("preallocated", Run(memory=[int(0.75 * H100_BYTES)] * WEEK, compute=[0.4] * WEEK), {}),
         ("preallocated", Run(memory=[int(0.9 * H100_BYTES)] * WEEK, compute=[0.1, 0.9] * (WEEK // 2)), {}),
         ("preallocated", Run(memory=[gib(20)] * WEEK, compute=[0.1, 0.0] * (WEEK // 2)), {}),
-        (
-            "preallocated",
-            Run(memory=[gib(3), gib(4)] * (WEEK // 2), compute=[0.4] * WEEK),
-            {"engine": "vllm"},
-        ),
+        ("preallocated", Run(memory=between(3, 4), compute=[0.4] * WEEK), {"engine": "vllm"}),
         (
             "self_fitting",
             Run(memory=[gib(20), int(0.6 * H100_BYTES)] * (WEEK // 2), compute=[0.4] * WEEK),
@@ -149,38 +120,29 @@ def test_a_workload_that_was_not_measured_for_an_hour_of_the_day_is_not_released
             {"device": whole(unattributed=0.06)},
         ),
         ("not_measured", Run(memory=[gib(4)] * WEEK, compute=[0.4] * WEEK), {"device": whole(memory=None)}),
-        (
-            "no_table",
-            Run(memory=[gib(40), gib(41)] * (WEEK // 2), compute=[0.6] * WEEK),
-            {"device": whole(profiles=None)},
-        ),
+        ("no_table", Run(memory=between(40, 41), compute=[0.6] * WEEK), {"device": whole(profiles=None)}),
     ],
 )
 def test_a_reason_instead_of_a_number(reason: str, run: Run, changes: dict[str, object]) -> None:
-    """With the facts in words, and no option."""
     advice = advise(window(run, **changes))
-
     assert (advice.reason, advice.options, advice.confidence) == (reason, (), None)
     assert advice.why
 
 
 def test_pods_with_several_devices_take_one_verdict_or_none() -> None:
     """Two GPUs that both compute a little: MIG devices do not work together."""
-    memory = [gib(4), gib(5)] * (WEEK // 2)
+    memory = between(4, 5)
     runs = [Run(memory=memory, compute=[0.2] * WEEK, sm=[0.05] * WEEK, gpu=gpu) for gpu in range(2)]
-
     assert advise(window(*runs)).reason == "several_devices"
 
 
 def test_traffic_over_nvlink_keeps_whole_gpus() -> None:
     """Neither a MIG device nor a share has it."""
-    run = Run(memory=[gib(4), gib(5)] * (WEEK // 2), compute=[0.2] * WEEK, sm=[0.05] * WEEK)
-
+    run = Run(memory=between(4, 5), compute=[0.2] * WEEK, sm=[0.05] * WEEK)
     assert first(advise(window(run, device=whole(nvlink_traffic=True))))[0] == "keep"
 
 
 def test_a_mig_device_that_is_nearly_full_gets_the_next_larger_profile() -> None:
-    """At 0.97 of its memory the need is still known."""
     device = mig("1g.10gb")
     assert device.memory is not None
     run = Run(
@@ -190,7 +152,6 @@ def test_a_mig_device_that_is_nearly_full_gets_the_next_larger_profile() -> None
         memory_entitled=device.memory,
         compute_entitled=1 / 7,
     )
-
     assert first(advise(window(run, device=device))) == ("larger_profile", "1g.20gb")
 
 
@@ -208,7 +169,7 @@ def test_replicas_follow_the_sum_of_all_holders(
     """Three holders on four replicas: more where their sums fit, fewer where memory is nearly full."""
     runs = [
         Run(
-            memory=[gib(5), gib(6)] * (WEEK // 2),
+            memory=between(5, 6),
             compute=[0.1] * WEEK,
             pod=f"p{pod}",
             memory_entitled=gib(20),
@@ -217,7 +178,6 @@ def test_replicas_follow_the_sum_of_all_holders(
         for pod in range(3)
     ]
     device = whole(sharing="time-slicing", replicas=4, sum_p95=sum_p95, sum_peak=sum_peak)
-
     assert first(advise(window(*runs, device=device))) == verdict
 
 
@@ -244,23 +204,15 @@ def test_limits_are_in_the_units_and_steps_of_the_system(
     sharing: str, peak: float, share: float, verdict: tuple[str, str]
 ) -> None:
     """A container with 20 GiB and half of the compute."""
-    run = Run(
-        memory=[gib(2), gib(peak)] * (WEEK // 2),
-        compute=[share] * WEEK,
-        memory_entitled=gib(20),
-        compute_entitled=0.5,
-    )
+    run = Run(memory=between(2, peak), compute=[share] * WEEK, memory_entitled=gib(20), compute_entitled=0.5)
     device = whole(sharing=sharing, isolation="soft" if sharing != "kai" else "none")
-
     assert first(advise(window(run, device=device))) == verdict
 
 
 @pytest.mark.parametrize("sharing", ["mig-time-slicing", "nvshare", "vgpu", "hami-ascend"])
 def test_a_system_without_a_rule_is_not_said_to_fit(sharing: str) -> None:
-    """Neither is a system whose limit of memory is unknown."""
-    run = Run(memory=[gib(2), gib(3)] * (WEEK // 2), compute=[0.1] * WEEK, compute_entitled=0.5)
+    run = Run(memory=between(2, 3), compute=[0.1] * WEEK, compute_entitled=0.5)
     unlimited = replace(run, memory_entitled=None)
-
     assert (
         advise(window(replace(run, memory_entitled=gib(20)), device=whole(sharing=sharing))).reason
         == "no_rule"
@@ -269,29 +221,23 @@ def test_a_system_without_a_rule_is_not_said_to_fit(sharing: str) -> None:
 
 
 def test_video_and_jpeg_engines_that_are_used_are_kept() -> None:
-    """While their use is unknown, the advice says so."""
-    run = Run(memory=[gib(2), gib(3)] * (WEEK // 2), compute=[0.1] * WEEK, sm=[0.05] * WEEK)
+    run = Run(memory=between(2, 3), compute=[0.1] * WEEK, sm=[0.05] * WEEK)
     used, unknown = (advise(window(run, device=whole(media_used=media))).options[0] for media in (True, None))
-
     assert used.target == "1g.10gb+me"
     assert unknown.target == "1g.10gb"
     assert any("JPEG" in note for note in unknown.notes)
 
 
 def test_a_holder_of_several_replicas_counts_as_several() -> None:
-    """One that holds all four and uses 0.4 of the GPU leaves place for as many again."""
-    run = Run(memory=[gib(5), gib(6)] * (WEEK // 2), compute=[0.4] * WEEK, memory_entitled=H100_BYTES)
+    run = Run(memory=between(5, 6), compute=[0.4] * WEEK, memory_entitled=H100_BYTES)
     device = whole(sharing="time-slicing", replicas=4, sum_p95=0.4, sum_peak=gib(6))
     option = advise(window(run, device=device)).options[0]
-
     assert (option.verdict, option.target) == ("replicas", "8 replicas")
     assert option.gpus_freed == pytest.approx(0.5)
 
 
 def test_advice_that_differs_from_that_of_a_day_ago_is_withheld() -> None:
-    """Its peak has risen within the last day."""
-    run = Run(memory=[gib(4), gib(6)] * (WEEK // 2), compute=[0.2] * WEEK, sm=[0.05] * WEEK)
+    run = Run(memory=between(4, 6), compute=[0.2] * WEEK, sm=[0.05] * WEEK)
     risen = replace(run, memory=[*run.memory[:-3], *[gib(12)] * 3])
-
     assert first(advise(window(run), window(run)))[1] == "1g.10gb"
     assert advise(window(risen), window(run)).reason == "unsettled"

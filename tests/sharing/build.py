@@ -1,7 +1,9 @@
-"""Devices and allocations for the tests of sharing, beside those of the join."""
+"""Devices and allocations for the tests of sharing, next to those of the join."""
 
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from exporter.model import (
     Allocation,
@@ -43,7 +45,7 @@ def allocations(
 
 
 def resolve(gpus, allocated=(), offered=(), objections=None, claims=(), **facts) -> Holdings:
-    """Resolve one node; ``facts`` are those of NodeFacts."""
+    """Return the holdings of one node; ``facts`` are those of NodeFacts."""
     gpus = gpus if isinstance(gpus, list) else [gpus]
     found = replace(allocations(allocated, offered), claims=tuple(claims))
     return resolve_holdings(gpus, found, NodeFacts(**facts), objections)
@@ -63,7 +65,7 @@ def pod(
     """Return a pod of namespace ml with its object; ``limits`` by container. Its uid is ``uid-<name>``."""
     limits = limits or {}
     specs = [ContainerSpec(name=each, init=True, limits=limits.get(each, {})) for each in init]
-    specs += [ContainerSpec(name=each, limits=limits.get(each, {})) for each in containers]
+    specs += [ContainerSpec(name=file, limits=limits.get(file, {})) for file in containers]
     details = PodDetails(
         labels=labels or {}, annotations=annotations or {}, containers=tuple(specs), phase=phase
     )
@@ -84,10 +86,20 @@ def pods(*found) -> dict[str, PodIdentity]:
 
 def where(holdings: Holdings) -> dict[str, list[DeviceKey]]:
     """Return the devices of each pod's holdings."""
-    found: dict[str, list[DeviceKey]] = {}
+    by_pod: dict[str, list[DeviceKey]] = {}
     for holding in holdings.holdings:
-        found.setdefault(holding.holder.pod, []).append(holding.device)
-    return found
+        by_pod.setdefault(holding.holder.pod, []).append(holding.device)
+    return by_pod
+
+
+def rows(holdings: Holdings, *names: str) -> list[Any]:
+    """Return these attributes of each holding: the value of one, a tuple of several."""
+    return [attrgetter(*names)(holding) for holding in holdings.holdings]
+
+
+def by(holdings: Holdings, key: str, *names: str) -> dict[Any, Any]:
+    """Return these attributes of each holding by another one."""
+    return dict(zip(rows(holdings, key), rows(holdings, *names), strict=True))
 
 
 def only(holdings: Holdings) -> Holding:
@@ -97,7 +109,7 @@ def only(holdings: Holdings) -> Holding:
 
 
 def container(pod, name="main") -> ContainerRef:
-    """Name a container."""
+    """Return a container of a pod."""
     return ContainerRef("ml", pod, name)
 
 

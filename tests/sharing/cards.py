@@ -24,7 +24,7 @@ def one_card():
 
 
 def has(pod, amounts: Mapping[str, int], name="main") -> list[Allocation]:
-    """Give a container so many ids of each resource."""
+    """Return these amounts of ids of a container."""
     return [
         Allocation(container(pod, name), resource, f"id-{next(_NUMBERS)}")
         for resource, amount in amounts.items()
@@ -33,7 +33,7 @@ def has(pod, amounts: Mapping[str, int], name="main") -> list[Allocation]:
 
 
 def offers(amounts: Mapping[str, int], spelled="id-{}") -> list[OfferedDevice]:
-    """Offer so many ids of each resource."""
+    """Return these amounts of offered ids."""
     return [
         OfferedDevice(resource, spelled.format(number))
         for resource, amount in amounts.items()
@@ -46,17 +46,19 @@ def shares(holdings: Holdings, pod, name="main") -> dict[str, tuple[int | None, 
 
     Of several resources on one card, the others must add nothing to what the first states.
     """
-    found: dict[str, list] = {}
-    for each in holdings.holdings:
-        if each.holder == container(pod, name):
-            found.setdefault(each.device.uuid, []).append((each.memory_entitled, each.compute_entitled))
-    for stated in found.values():
+    by_card: dict[str, list] = {}
+    for holding in holdings.holdings:
+        if holding.holder == container(pod, name):
+            by_card.setdefault(holding.device.uuid, []).append(
+                (holding.memory_entitled, holding.compute_entitled)
+            )
+    for stated in by_card.values():
         assert stated.count((0, 0.0)) == len(stated) - 1, stated
-    return {uuid: next(pair for pair in stated if pair != (0, 0.0)) for uuid, stated in found.items()}
+    return {uuid: next(pair for pair in stated if pair != (0, 0.0)) for uuid, stated in by_card.items()}
 
 
 def counted(gpus, allocated, **facts) -> tuple[Holdings, dict[str, int]]:
-    """Resolve a node, and return what was objected to beside it."""
+    """Return the holdings of a node and the counts of objections."""
     objections = Objections()
-    found = resolve(gpus, allocated, objections=objections, **facts)
-    return found, dict(objections.counts)
+    holdings = resolve(gpus, allocated, objections=objections, **facts)
+    return holdings, dict(objections.counts)

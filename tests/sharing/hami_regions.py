@@ -70,7 +70,7 @@ def begun(name, uuids=("GPU-a",), limits=(), cores=()):
 
 
 def join(made, hostpid, total=(), sm=(), status=1):
-    """Give a process a slot of a region, with what it uses of each device; return the slot."""
+    """Add a process with its use of each device; return its slot."""
     slot = made.procs[made.proc_num]
     made.proc_num += 1
     slot.pid, slot.hostpid, slot.status = 7, hostpid, status

@@ -11,11 +11,11 @@ RUNAI = ("runai-reservation", "runai-reservation")
 
 
 def reservation(
-    group=GROUP, told=UUID, name="gpu-reservation-node-1-x7k2p", where=KAI, **more
+    group=GROUP, device=UUID, name="gpu-reservation-node-1-x7k2p", where=KAI, **more
 ) -> PodIdentity:
     """Return a reservation pod; ``where`` is its namespace and the name of its container."""
     namespace, container = where
-    annotations = {"run.ai/reserve_for_gpu_index": told} if told is not None else {}
+    annotations = {"run.ai/reserve_for_gpu_index": device} if device is not None else {}
     values = {"labels": {"runai-gpu-group": group}, "containers": (container,), "namespace": namespace}
     return pod(name, annotations, **(values | more))
 

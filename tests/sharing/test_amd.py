@@ -31,27 +31,26 @@ def partitioned(**changes: object) -> GpuReading:
 
 
 def offers(resource: str, *ids: str) -> list[OfferedDevice]:
-    """Offer devices."""
+    """Return offered devices."""
     return [OfferedDevice(resource, device_id) for device_id in ids]
 
 
 def mode(node: GpuReading, key: DeviceKey, *arguments: list) -> tuple[str, str, bool]:
     """Return mode, isolation and whether one holder at most is meant."""
-    found = resolve(node, *arguments).devices[key]
-    return found.sharing, found.isolation, found.exclusive
+    holdings = resolve(node, *arguments).devices[key]
+    return holdings.sharing, holdings.isolation, holdings.exclusive
 
 
 def test_a_whole_gpu_by_its_pci_address():
     """The plugin spells it as the kernel does, with four digits of the domain."""
     other = whole("GPU-00000000000000bb", "00000001:C6:00.0")
-    found = where(resolve([whole(), other], held("a", ADDRESS, resource="amd.com/gpu")))
-    assert found == {"a": [DeviceKey(AMD)]}
-    found = where(resolve([whole(), other], held("b", "0001:c6:00.0", resource="amd.com/gpu")))
-    assert found == {"b": [DeviceKey("GPU-00000000000000bb")]}
+    places = where(resolve([whole(), other], held("a", ADDRESS, resource="amd.com/gpu")))
+    assert places == {"a": [DeviceKey(AMD)]}
+    places = where(resolve([whole(), other], held("b", "0001:c6:00.0", resource="amd.com/gpu")))
+    assert places == {"b": [DeviceKey("GPU-00000000000000bb")]}
 
 
 def test_all_of_a_whole_gpu():
-    """Its holder is due all of its memory and of its compute."""
     holding = only(resolve(whole(), held("a", ADDRESS, resource="amd.com/gpu")))
     assert holding == Holding(
         holder=container("a"),
@@ -66,7 +65,6 @@ def test_all_of_a_whole_gpu():
 
 
 def test_a_partition_by_its_name():
-    """Its holder is due its memory, and its part of the GPU."""
     for name in PARTITIONS:
         holding = only(resolve(partitioned(), held("a", name, resource=CPX)))
         assert holding.device == DeviceKey(AMD, name)
@@ -74,23 +72,20 @@ def test_a_partition_by_its_name():
 
 
 def test_the_shares_of_all_partitions_are_the_gpu():
-    """Nothing is given out twice, and nothing is left."""
     allocated = [each for n, name in enumerate(PARTITIONS) for each in held(f"p{n}", name, resource=CPX)]
     holdings = resolve(partitioned(), allocated).holdings
     assert len(holdings) == 8
     assert sum(holding.compute_entitled or 0 for holding in holdings) == 1.0
 
 
-def test_the_address_of_a_gpu_that_is_cut_is_its_first_partition():
-    """Not the GPU: nobody can hold it."""
+def test_the_address_of_a_partitioned_gpu_is_its_first_partition():
     holdings = resolve(partitioned(), held("a", ADDRESS, resource="amd.com/gpu"))
     assert where(holdings) == {"a": [DeviceKey(AMD, ADDRESS)]}
     assert DeviceKey(AMD) not in holdings.devices
 
 
 @pytest.mark.parametrize("resource", ["amd.com/gpu", CPX, "amd.com/dpx_nps2"])
-def test_ids_of_no_device_here_are_counted(resource: str):
-    """Whoever holds one cannot be said to hold nothing."""
+def test_ids_of_unknown_devices_are_counted(resource: str):
     ids = ("0000:99:00.0", "amdgpu_xcp_4", "0", "GPU-0")
     holdings = resolve(partitioned(), held("a", *ids, resource=resource))
     assert holdings.unresolved == {resource: 4}
@@ -101,20 +96,18 @@ def test_ids_of_no_device_here_are_counted(resource: str):
 @pytest.mark.parametrize(
     "resource", ["amd.com/nic", "amd.com/vnic", "nvidia.com/gpu.shared", "pci/gpu", CPX + "x"]
 )
-def test_addresses_of_other_resources_are_no_gpus(resource: str):
+def test_addresses_of_other_resources_are_not_gpus(resource: str):
     """Plugins of network cards give out PCI addresses too."""
     assert resolve(whole(), held("a", ADDRESS, resource=resource)).holdings == ()
 
 
 def test_a_gpu_of_another_vendor_is_not_held():
-    """An address is that of an AMD GPU, or of none."""
     identity = GpuIdentity(uuid=UUID, index=0, pci_bus_id="00000000:19:00.0")
     holdings = resolve(gpu(identity=identity), held("a", ADDRESS, resource="amd.com/gpu"))
     assert holdings.unresolved == {"amd.com/gpu": 1}
 
 
 def test_both_vendors_on_one_node():
-    """Each id finds its own GPU, and each GPU the mode of its own vendor's plugin."""
     allocated = [Allocation(container("n"), "nvidia.com/gpu", f"{UUID}::1")]
     allocated += held("a", ADDRESS, resource="amd.com/gpu")
     holdings = resolve([gpu(), whole()], allocated, offers("nvidia.com/gpu", f"{UUID}::0", f"{UUID}::1"))
@@ -124,7 +117,6 @@ def test_both_vendors_on_one_node():
 
 
 def test_modes():
-    """A GPU given out whole, a partition, a GPU that is not given out, and one of which nothing is known."""
     resource, key, part = "amd.com/gpu", DeviceKey(AMD), DeviceKey(AMD, "amdgpu_xcp_21")
     assert mode(whole(), key, [], offers(resource, ADDRESS)) == ("exclusive", "hard", True)
     assert mode(whole(), key, held("a", ADDRESS, resource=resource), None) == ("exclusive", "hard", True)
@@ -135,20 +127,17 @@ def test_modes():
 
 
 def test_slices_that_are_offered_and_held():
-    """A partition is one slice, free or not."""
     holdings = resolve(partitioned(), held("a", PARTITIONS[1], resource=CPX), offers(CPX, *PARTITIONS))
     assert holdings.devices[AMD, PARTITIONS[1]].slices == (SliceCount(CPX, 1, 1),)
     assert holdings.devices[AMD, PARTITIONS[2]].slices == (SliceCount(CPX, 1, 0),)
 
 
-def test_what_is_not_known_of_a_partition_is_not_promised():
-    """Neither memory of unknown size, nor a share of an unknown cut."""
+def test_an_unknown_size_or_layout_leaves_the_entitlement_unknown():
     node = partitioned(memory=None, compute_slices=None)
     holding = only(resolve(node, held("a", PARTITIONS[1], resource=CPX)))
     assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
 
 
-def test_partitions_that_are_not_known_are_not_found():
-    """The GPU is cut, into what cannot be told."""
+def test_partitions_that_cannot_be_listed_are_not_found():
     node = whole(mig_enabled=True, mig=None)
     assert resolve(node, held("a", PARTITIONS[1], resource=CPX)).unresolved == {CPX: 1}

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +44,7 @@ OFFERED = st.one_of(st.none(), st.lists(st.builds(OfferedDevice, RESOURCES, IDS)
 
 
 def answer(allocated, offered):
-    """Resolve an answer of the kubelet as it came, in its order."""
+    """Return the holdings of an answer of the kubelet as it came, in its order."""
     found = Allocations(
         allocated=tuple(allocated),
         offered=None if offered is None else tuple(offered),
@@ -55,10 +54,8 @@ def answer(allocated, offered):
     return resolve_holdings(NODE, found, NodeFacts(patterns=(re.compile("y.*"),)))
 
 
-@pytest.mark.slow
 @given(ALLOCATED, OFFERED)
 def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
-    """Each distinct id of a container is one slice, unresolved, or foreign; a device never gives more."""
     holdings = answer(allocated, offered)
     distinct = defaultdict(set)
     for allocation in allocated:
@@ -75,7 +72,6 @@ def test_nothing_is_lost_and_nothing_counted_twice(allocated, offered):
     assert set(holdings.unresolved_holders) <= set(distinct)
 
 
-@pytest.mark.slow
 @given(ALLOCATED, OFFERED, st.randoms())
 def test_order_does_not_matter(allocated, offered, random):
     """The kubelet lists in the order of a hash map."""

@@ -21,13 +21,12 @@ def parts(cards="1", memory=("m1", "m2")):
 
 
 def test_the_only_gpu_is_the_one_that_is_held():
-    """The resources beside it are no further holdings: their numbers are percents and GiB."""
-    found = resolve(gpu(), parts())
-    holding = only(found)
+    holdings = resolve(gpu(), parts())
+    holding = only(holdings)
     assert (holding.device.uuid, holding.resource, holding.slices) == (UUID, CARDS, 1)
     assert (holding.memory_entitled, holding.compute_entitled) == (2 * GIB, 0.01)
-    assert (holding.sharing, holding.isolation, found.unresolved) == ("baidu-cgpu", "", {})
-    assert not found.devices[holding.device].exclusive
+    assert (holding.sharing, holding.isolation, holdings.unresolved) == ("baidu-cgpu", "", {})
+    assert not holdings.devices[holding.device].exclusive
 
 
 @pytest.mark.parametrize(
@@ -38,43 +37,41 @@ def test_the_only_gpu_is_the_one_that_is_held():
         pytest.param({"_memory": 10, "_core": 50}, 10 * GIB, 0.5, id="both"),
         pytest.param({"_memory_percent": 25}, gpu().memory.total // 4, None, id="percents of memory"),
         pytest.param({"_core": 30}, None, 0.3, id="compute alone"),
-        pytest.param(None, None, None, id="limits not told"),
+        pytest.param(None, None, None, id="limits unknown"),
     ],
 )
-def test_limits_tell_where_the_kubelet_has_no_ids(limits, memory, compute):
+def test_limits_entitle_if_the_kubelet_has_no_ids(limits, memory, compute):
     """The units are those of Baidu's documentation of CCE: percents of a card and GiB."""
     asked = None if limits is None else {"main": {f"{CARDS}{name}": count for name, count in limits.items()}}
     known = pods() if asked is None else pods(pod("a", limits=asked))
-    found = resolve(gpu(), held("a", "1", resource=CARDS), pods=known)
-    holding = only(found)
+    holdings = resolve(gpu(), held("a", "1", resource=CARDS), pods=known)
+    holding = only(holdings)
     assert (holding.memory_entitled, holding.compute_entitled) == (memory, compute)
-    assert found.devices[holding.device].exclusive == (limits == {})
+    assert holdings.devices[holding.device].exclusive == (limits == {})
 
 
 def test_memory_alone_is_held_too():
-    """Whichever resources a container has, it has a part of that GPU."""
-    found = resolve(gpu(), held("a", "m1", resource=f"{CARDS}_memory_percent"))
-    assert only(found).resource == f"{CARDS}_memory_percent"
+    holdings = resolve(gpu(), held("a", "m1", resource=f"{CARDS}_memory_percent"))
+    assert only(holdings).resource == f"{CARDS}_memory_percent"
 
 
 @pytest.mark.parametrize(
     "node", [[gpu(), numbered(1, 1)], [mig_gpu([mig()])], []], ids=["two", "cut", "none"]
 )
 def test_of_several_gpus_none_is_guessed(node):
-    """Also where an id looks like one: what ids mean is not published. Nor is any free of holders then."""
-    found = resolve(node, parts(UUID))
-    assert found.holdings == ()
-    assert found.unresolved == {CARDS: 1, f"{CARDS}_core": 1, f"{CARDS}_memory": 2}
+    holdings = resolve(node, parts(UUID))
+    assert (holdings.holdings, holdings.unresolved) == (
+        (),
+        {CARDS: 1, f"{CARDS}_core": 1, f"{CARDS}_memory": 2},
+    )
     whole = {each.identity.uuid for each in node if not each.mig_enabled}
-    assert {key.uuid for key in found.unplaced} == whole
+    assert {key.uuid for key in holdings.unplaced} == whole
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([CARDS, f"{CARDS}_core", "baidu.com/rdma"]), st.text(max_size=9))))
-def test_whatever_ids_are_nothing_raises(ids):
-    """They are held or unresolved, or of something that is no GPU."""
-    allocated = [Allocation(ContainerRef("ml", "a", "main"), *each) for each in ids]
+def test_any_ids_are_held_or_unresolved(ids):
+    allocated = [Allocation(ContainerRef("ml", "a", "main"), *device_id) for device_id in ids]
     for node in ([gpu()], [gpu(), numbered(1, 1)]):
-        found = resolve(node, allocated)
-        assert not set(found.unresolved) - {CARDS, f"{CARDS}_core"}
-        assert sum(each.slices for each in found.holdings) <= len(set(ids))
+        holdings = resolve(node, allocated)
+        assert not set(holdings.unresolved) - {CARDS, f"{CARDS}_core"}
+        assert sum(holding.slices for holding in holdings.holdings) <= len(set(ids))

@@ -1,4 +1,4 @@
-"""What clusters with HAMi were found to have, as their users and its headers tell, and what is said of it."""
+"""HAMi as users and its headers describe it: bugs and layouts of its releases."""
 
 import struct
 
@@ -33,7 +33,7 @@ GIB, MIB = 1 << 30, 1 << 20
 
 
 def of(data: bytes) -> Content:
-    """Decode a cache held in memory."""
+    """Return the content of a cache in memory."""
     return decode(lambda length, offset: data[offset : offset + length], len(data))
 
 
@@ -53,28 +53,28 @@ def caches(pod_name, **memory):
     }
 
 
-def metered(told, ids, files):
+def metered(early, ids, files):
     """Return what each container of a pod is metered to use, by its name."""
-    holdings = resolve(GPUS, ids, (), pods=pods(told), files=files)
-    return {each.holder.container: each.meter and each.meter.memory for each in holdings.holdings}
+    holdings = resolve(GPUS, ids, (), pods=pods(early), files=files)
+    return {holding.holder.container: holding.meter and holding.meter.memory for holding in holdings.holdings}
 
 
-def entitled(told, ids):
+def entitled(early, ids):
     """Return the MiB that each container is entitled to, by its name and the place of its GPU."""
-    holdings = resolve(GPUS, ids, (), pods=pods(told)).holdings
+    holdings = resolve(GPUS, ids, (), pods=pods(early)).holdings
     return {
-        (each.holder.container, each.device.uuid): (each.memory_entitled or 0) // MIB for each in holdings
+        (holding.holder.container, holding.device.uuid): (holding.memory_entitled or 0) // MIB
+        for holding in holdings
     }
 
 
-def test_a_segment_too_many_gives_nobody_what_another_asked_for():
+def test_an_extra_segment_does_not_move_a_part_to_another_container():
     """HAMi 2.5 (its issue 991): the second of five containers asks, and the first segment is its own."""
     text = f"{UUID},NVIDIA,1000,0:;;,,0,0:;,,0,0:;,,0,0:;"
     names = tuple(f"qos-pod-{place}" for place in range(1, 6))
-    told = pod("p", {KEY: text}, containers=names, limits={"qos-pod-2": {"nvidia.com/vgpu": 1}})
+    annotated = pod("p", {KEY: text}, containers=names, limits={"qos-pod-2": {"nvidia.com/vgpu": 1}})
     ids = held("p", f"{OTHER_UUID}-0", container="qos-pod-2", resource="nvidia.com/vgpu")
-
-    assert entitled(told, ids) == {("qos-pod-2", UUID): 1000}
+    assert entitled(annotated, ids) == {("qos-pod-2", UUID): 1000}
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_segment_too_many_gives_nobody_what_another_asked_for():
         (("warm-up", "network"), ("proxy", "main", "logs")),
     ],
 )
-def test_an_init_container_that_asks_is_not_taken_for_another(init, containers):
-    """HAMi 2.10 (its issue 2899) leaves out those that ask for nothing, and keeps those that ask."""
-    told = pod(
+def test_an_init_container_with_a_request_keeps_its_segment(init, containers):
+    """HAMi 2.10 (its issue 2899) leaves out containers without requests."""
+    annotated = pod(
         "p",
         {KEY: f"{OTHER_UUID},NVIDIA,500,0:;{UUID},NVIDIA,2500,25:;"},
         init=init,
@@ -96,15 +96,13 @@ def test_an_init_container_that_asks_is_not_taken_for_another(init, containers):
         limits={"warm-up": ASKS, "main": ASKS},
     )
     main, sidecar = held("p", f"{UUID}-0"), held("p", f"{OTHER_UUID}-0", container="warm-up")
-
-    assert entitled(told, main) == {("main", UUID): 2500}
-    assert entitled(told, main + sidecar) == {("warm-up", OTHER_UUID): 500, ("main", UUID): 2500}
+    assert entitled(annotated, main) == {("main", UUID): 2500}
+    assert entitled(annotated, main + sidecar) == {("warm-up", OTHER_UUID): 500, ("main", UUID): 2500}
 
 
 def test_several_gpus_of_a_sidecar_stay_its_own():
-    """A container's GPUs stand together, of which HAMi 2.10 leaves out none."""
     part = f"{OTHER_UUID},NVIDIA,500,0:"
-    told = pod(
+    annotated = pod(
         "p",
         {KEY: f"{part}{UUID},NVIDIA,600,0:;{UUID},NVIDIA,2500,25:;"},
         init=("sidecar",),
@@ -112,31 +110,29 @@ def test_several_gpus_of_a_sidecar_stay_its_own():
         limits={"sidecar": {"nvidia.com/gpu": 2}, "main": ASKS},
     )
     ids = held("p", f"{UUID}-0") + held("p", f"{OTHER_UUID}-0", f"{UUID}-1", container="sidecar")
-
-    assert entitled(told, ids) == {
+    assert entitled(annotated, ids) == {
         ("sidecar", OTHER_UUID): 500,
         ("sidecar", UUID): 600,
         ("main", UUID): 2500,
     }
 
 
-def test_a_limit_of_nothing_is_no_asking():
+def test_a_limit_of_zero_is_not_a_request():
     """HAMi gives nothing for a limit of 0, and so 2.10 has no segment of it."""
-    told = pod(
+    annotated = pod(
         "p",
         {KEY: f"{UUID},NVIDIA,2500,25:;"},
         containers=("proxy", "main"),
         limits={"proxy": {"nvidia.com/gpu": 0}, "main": ASKS},
     )
-
-    assert entitled(told, held("p", f"{UUID}-0")) == {("main", UUID): 2500}
+    assert entitled(annotated, held("p", f"{UUID}-0")) == {("main", UUID): 2500}
 
 
 RELEASES = ("4pd", "2.4", "2.5", "2.7", "2.9", "2.10")
 
 
 def written(release, init, main):
-    """Write the segments of a pod as a release does; ``init`` and ``main`` say who asks."""
+    """Return the segments that a release writes; ``init`` and ``main`` say which containers have requests."""
     texts = [f"{name},NVIDIA,1,1:" if asks else "" for name, asks in (*init, *main)]
     if release == "2.9":
         return texts
@@ -156,20 +152,17 @@ def written(release, init, main):
     st.lists(st.booleans(), max_size=3),
     st.lists(st.booleans(), min_size=1, max_size=5).filter(any),
 )
-def test_whatever_asks_every_release_is_read(release, init, main):
-    """Each container that asks has what it was given, init containers where the release knows of them."""
-    told = [(f"i{place}", asks and release in {"2.9", "2.10"}) for place, asks in enumerate(init)]
+def test_segments_of_every_release_find_their_containers(release, init, main):
+    early = [(f"i{place}", asks and release in {"2.9", "2.10"}) for place, asks in enumerate(init)]
     own = [(f"m{place}", asks) for place, asks in enumerate(main)]
-    text = ";".join(written(release, told, own)) + ("" if release == "4pd" else ";")
+    text = ";".join(written(release, early, own)) + ("" if release == "4pd" else ";")
     specs = [
         ContainerSpec(name=name, init=name[0] == "i", limits=ASKS if asks else {})
-        for name, asks in (*told, *own)
+        for name, asks in (*early, *own)
     ]
-
     segments = parse_allocation(text)
     found = places_of(segments, specs, lambda each: bool(each.limits))
-
-    asking = {name for name, asks in (*told, *own) if asks}
+    asking = {name for name, asks in (*early, *own) if asks}
     assert {name: [each.uuid for each in segments[place]] for name, place in found.items()} == {
         name: [name] for name in asking
     }
@@ -177,20 +170,17 @@ def test_whatever_asks_every_release_is_read(release, init, main):
 
 def test_a_cache_under_the_name_of_an_init_container_is_found():
     """HAMi 2.10 (its issue 3079) takes the place of a segment for that of a container, init first."""
-    told = pod("p", {KEY: f"{UUID},NVIDIA,4000,50:;"}, init=("linkerd-init", "linkerd-proxy"))
+    annotated = pod("p", {KEY: f"{UUID},NVIDIA,4000,50:;"}, init=("linkerd-init", "linkerd-proxy"))
     files = caches("p", **{"linkerd-init": 7 * MIB})
-
-    holding = only(resolve(GPUS, held("p", f"{UUID}-0"), (), pods=pods(told), files=files))
-
+    holding = only(resolve(GPUS, held("p", f"{UUID}-0"), (), pods=pods(annotated), files=files))
     assert (holding.holder, holding.meter) == (container("p"), Meter(source="hami", memory=7 * MIB))
 
 
 @pytest.mark.parametrize(
     ("init", "containers"), [(("prepare",), ("a", "b")), ((), ("prepare", "a", "b"))], ids=["2.10", "4pd"]
 )
-def test_no_container_takes_the_cache_of_the_next(init, containers):
-    """Where the first cache has the name of one that asks for nothing, every cache is the next one's."""
-    told = pod(
+def test_a_container_does_not_take_the_cache_of_the_next(init, containers):
+    annotated = pod(
         "p",
         {KEY: f"{UUID},NVIDIA,2500,25:;{UUID},NVIDIA,2500,25:;"},
         init=init,
@@ -198,123 +188,36 @@ def test_no_container_takes_the_cache_of_the_next(init, containers):
         limits={"a": ASKS, "b": ASKS},
     )
     ids = held("p", f"{UUID}-0", container="a") + held("p", f"{UUID}-1", container="b")
-
-    assert metered(told, ids, caches("p", prepare=MIB, a=2 * MIB)) == {"a": MIB, "b": 2 * MIB}
-    assert metered(told, ids, caches("p", prepare=None, a=2 * MIB)) == {"a": None, "b": 2 * MIB}
-    assert metered(told, ids, caches("p", a=MIB, b=2 * MIB)) == {"a": MIB, "b": 2 * MIB}
-
-
-def test_caches_of_names_that_nothing_explains_stay_with_their_names():
-    """A cache of a container that no order of the segments leads to changes nothing for the others."""
-    told = pod("p", {KEY: f"{UUID},NVIDIA,2500,25:;"})
-
-    assert metered(told, held("p", f"{UUID}-0"), caches("p", main=MIB, gone=5 * MIB)) == {"main": MIB}
+    assert metered(annotated, ids, caches("p", prepare=MIB, a=2 * MIB)) == {"a": MIB, "b": 2 * MIB}
+    assert metered(annotated, ids, caches("p", prepare=None, a=2 * MIB)) == {"a": None, "b": 2 * MIB}
+    assert metered(annotated, ids, caches("p", a=MIB, b=2 * MIB)) == {"a": MIB, "b": 2 * MIB}
 
 
-@pytest.mark.parametrize("name", ["v0", "1.1", "1.1-shifted", "1.1-between", "1.2"])
-def test_a_share_that_was_not_measured_yet_is_no_zero(name):
-    """The library's watcher first sets what it saw to 0, and then looks: at memory, and then at the share.
-
-    Only where it notes both at once (src/multiprocess/multiprocess_utilization_watcher.c of HAMi 2.8.1 and
-    later), memory that it saw means that the share was measured.
-    """
-    made = begun(name, [UUID])
-    slot = join(made, 5, [GIB], [0])
-    measured = 0.0 if name in {"1.1-shifted", "1.2"} else None
-    assert of(content(made)).devices[0].compute_used == measured
-    slot.monitorused[0] = 0
-    told = of(content(made)).devices[0]
-    assert (told.memory_used, told.compute_used) == (GIB, None)
+def test_unexplained_caches_stay_with_their_names():
+    annotated = pod("p", {KEY: f"{UUID},NVIDIA,2500,25:;"})
+    assert metered(annotated, held("p", f"{UUID}-0"), caches("p", main=MIB, gone=5 * MIB)) == {"main": MIB}
 
 
-@pytest.mark.parametrize("name", ["1.1-shifted", "1.1-between"])
-def test_a_process_that_may_count_elsewhere_is_not_idle_for_having_no_memory(name):
-    """In HAMi 2.8.1 (issue 191 of HAMi-core) a process may count in the slot of one that has exited."""
-    made = begun(name, [UUID])
-    join(made, 0, [0], [0])
-    assert of(content(made)).devices[0].compute_used is None
-
-
-@pytest.mark.parametrize("name", ["1.1-shifted", "1.1-between", "1.2"])
-def test_memory_that_the_driver_sees_and_a_process_does_not_count_is_not_known(name):
-    """The slot of such a process contradicts itself; its share is measured all the same."""
-    made = begun(name, [UUID])
-    join(made, 5001, [GIB], [10])
-    slot = join(made, 5002, [0], [80])
-    slot.monitorused[0] = 10 * GIB
-    told = of(content(made))
-    assert (told.devices[0].memory_used, told.devices[0].compute_used) == (None, 0.9)
-    assert (told.pids, told.problems) == ((5001, 5002), ())
-
-
-@pytest.mark.parametrize("name", ["v0", "1.1"])
-def test_what_was_seen_of_the_process_before_is_not_held_against_the_next(name):
-    """Up to HAMi 2.8.0 a slot keeps it (src/multiprocess/multiprocess_memory_limit.c, init_proc_slot)."""
-    made = begun(name, [UUID])
-    join(made, 5001, [GIB], [10])
-    join(made, 5002, [0], [0]).monitorused[0] = 10 * GIB
-    told = of(content(made)).devices[0]
-    assert (told.memory_used, told.compute_used) == (GIB, 0.1)
-
-
-def test_a_share_of_a_later_device_may_be_an_old_one():
-    """Until HAMi 2.9 only the first device is set to 0, what was seen on others stays: processes tell it."""
+def test_the_share_of_a_later_device_may_be_stale():
+    """Until HAMi 2.9 the watcher resets the first device only."""
     made = begun("1.2", [UUID, OTHER_UUID])
     slot = join(made, 5, [GIB, GIB], [0, 97])
     for share in (97, 0):
         slot.device_util[1].sm = share
-        told = of(content(made)).devices
-        assert [(each.compute_used, each.memory_only) for each in told] == [(0.0, False), (None, True)]
-
-
-def test_a_process_without_memory_on_a_device_computes_nothing_there():
-    """A process that has no context on the device is idle there."""
-    made = begun("1.2", [UUID])
-    join(made, 5, [0], [0])
-    assert [each.compute_used for each in of(content(made)).devices] == [0.0]
-
-
-def test_a_writer_that_died_costs_the_memory_and_not_the_share():
-    """The counter of a slot is about memory: what its process computes is in the sum all the same."""
-    made = begun("1.2", [UUID])
-    join(made, 5, [GIB], [10])
-    join(made, 6, [GIB], [30]).seqlock = 7
-    told = of(content(made)).devices[0]
-    assert (told.memory_used, told.compute_used) == (None, 0.4)
-
-
-def test_a_build_between_two_releases_is_not_read_as_idle():
-    """Its size and version are those of 1.1, and its slots say at another place that they are in use."""
-    made = begun("1.1-between", [UUID], [4 * GIB], [30])
-    join(made, 5, [GIB], [10])
-    told = of(content(made))
-    assert told.devices == (
-        DeviceUse(device=UUID, memory_limit=4 * GIB, compute_limit=0.3, memory_used=GIB, compute_used=0.1),
-    )
-    assert told.pids == (5,)
-
-
-def test_memory_that_fell_below_nothing_is_not_known():
-    """What a process freed of others' memory makes its sum wrap around (issue 1181 of HAMi)."""
-    made = begun("1.2", [UUID])
-    join(made, 5, [2**64 - 1845493760], [10])
-    told = of(content(made))
-    assert (told.devices[0].memory_used, told.devices[0].compute_used) == (None, 0.1)
-    assert len(told.problems) == 1
+        decoded = of(content(made)).devices
+        assert [(each.compute_used, each.memory_only) for each in decoded] == [(0.0, False), (None, True)]
 
 
 @pytest.mark.parametrize("folder", ["containers", "vgpu/containers"], ids=["hami", "volcano"])
-def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
-    """Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/server.go adds a folder to where HAMi's root is."""
+def test_caches_are_found_in_the_folder_of_either_plugin(folder, tmp_path):
+    """Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/server.go has another folder below the root."""
     made = begun("1.2", [UUID])
     join(made, 5, [GIB], [10])
     path = tmp_path / folder / "uid-p_main" / "x.cache"
     path.parent.mkdir(parents=True)
     path.write_bytes(content(made))
-
     found = cache_files.read_hami(roots_at(hami=tmp_path))
-
-    assert [(each.pod_uid, each.devices[0].memory_used) for each in found.containers] == [("uid-p", GIB)]
+    assert [(file.pod_uid, file.devices[0].memory_used) for file in found.containers] == [("uid-p", GIB)]
     assert found.problems == ()
 
 
@@ -327,20 +230,16 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
     ],
     ids=["hami", "hami-vnpu", "vgpu-manager"],
 )
-def test_what_is_not_read_of_a_folder_is_told(read, folder, tmp_path, monkeypatch):
-    """Of more folders than are read some are missed, and not in silence."""
+def test_a_folder_with_too_many_names_is_a_problem(read, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_CONTAINERS", 3)
     for place in range(4):
         (tmp_path / folder / f"uid{place}_c").mkdir(parents=True)
     roots = roots_at(hami=tmp_path, hami_vnpu=tmp_path, vgpu_manager=tmp_path)
-
-    found = read(roots)
-
-    assert [each.text for each in found.problems] == ["has more than 3 names; the rest is not read"]
+    files = read(roots)
+    assert [each.text for each in files.problems] == ["has more than 3 names; the rest is not read"]
 
 
-def test_as_many_names_as_are_read_are_no_problem(tmp_path):
-    """A folder with just so many is read whole."""
+def test_a_folder_with_exactly_the_maximum_is_read_whole(tmp_path):
     for name in "cab":
         (tmp_path / name).touch()
     problems: list[Problem] = []
@@ -352,16 +251,13 @@ def test_as_many_names_as_are_read_are_no_problem(tmp_path):
 @pytest.mark.parametrize(
     ("size", "each", "percent", "name"),
     [
-        (1536, 80, 56, "vgpu.config"),
-        (1664, 88, 64, "config/vgpu.config"),
-        (1672, 88, 64, "config/vgpu.config"),
-        (2440, 88, 64, "config/vgpu.config"),
-        (1800, 96, 64, "config/vgpu.config"),
-        (1848, 96, 64, "config/vgpu.config"),
+        *((1536, 80, 56, "vgpu.config"), (1664, 88, 64, "config/vgpu.config")),
+        *((1672, 88, 64, "config/vgpu.config"), (2440, 88, 64, "config/vgpu.config")),
+        *((1800, 96, 64, "config/vgpu.config"), (1848, 96, 64, "config/vgpu.config")),
     ],
     ids=["0.2", "0.4", "6ca6882", "51d9530", "a76a753", "8a363cb"],
 )
-def test_files_of_older_plugins_tell_limits_too(size, each, percent, name, tmp_path):
+def test_files_of_older_plugins_have_limits(size, each, percent, name, tmp_path):
     """Offsets of coldzerofear/vgpu-manager library/include/hook.h at each revision, as gcc lays it out."""
     data = bytearray(size)
     for place, (uuid, cores, limited) in {0: (UUID, 30, 1), 2: (OTHER_UUID, 20, 0)}.items():
@@ -371,9 +267,7 @@ def test_files_of_older_plugins_tell_limits_too(size, each, percent, name, tmp_p
     path = tmp_path / "uid-p_main" / name
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-
     found = vgpu_manager.read_vgpu_manager(roots_at(vgpu_manager=tmp_path))
-
     assert found.problems == ()
     assert found.containers == (
         ContainerFile(
@@ -389,13 +283,11 @@ def test_files_of_older_plugins_tell_limits_too(size, each, percent, name, tmp_p
 
 def test_ids_of_the_released_vgpu_manager_are_known():
     """Up to v0.4.1 an id is ``<index>:<UUID>:<n>`` (its pkg/deviceplugin/vnumber_plugin.go)."""
-    told = pod("p", {"nvidia.com/real-allocated": f"main[0_{UUID}_30_4096]"})
+    annotated = pod("p", {"nvidia.com/real-allocated": f"main[0_{UUID}_30_4096]"})
     number, cores = "nvidia.com/vgpu-number", "nvidia.com/vgpu-cores"
     ids = held("p", f"1:{OTHER_UUID}:3", resource=number) + held("p", "vcore-0-1", resource=cores)
     offered = [OfferedDevice(number, f"0:{UUID}:{place}") for place in range(10)]
-
-    holdings = resolve(GPUS, ids, offered, pods=pods(told))
-
+    holdings = resolve(GPUS, ids, offered, pods=pods(annotated))
     holding = only(holdings)
     assert (holding.device.uuid, holding.sharing) == (UUID, "vgpu-manager")
     assert (holding.memory_entitled, holding.compute_entitled) == (4 * GIB, 0.3)

@@ -1,13 +1,12 @@
-"""cGPU: whoever has an instance in the kernel module holds what that says; others are gpushare's."""
+"""cGPU: containers with an instance in the kernel module hold what it has; the others are gpushare's."""
 
 import json
 
 import pytest
 
 from exporter.model import ContainerFile, DeviceUse, Meter, PodIdentity, SystemFiles
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, UUID, held
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, rows
 from tests.sharing.test_gpushare import ALLOCATION, CORES, MEMORY, allocated, indexed, offers, units
 
 NODE = [numbered(0, 1, UUID), numbered(1, 0)]
@@ -31,7 +30,7 @@ def use(minor="0", limit=2 * GIB, used=GIB, compute=None) -> DeviceUse:
 
 
 def node(annotations=None, *devices, count=4, ids=(), objections=None, **more):
-    """Resolve a node on which pod a has units, with an instance of these devices."""
+    """Return the holdings of a node on which pod a has units, with an instance of these devices."""
     return resolve(
         NODE,
         units("a", count) + list(ids),
@@ -42,8 +41,7 @@ def node(annotations=None, *devices, count=4, ids=(), objections=None, **more):
     )
 
 
-def test_the_kernel_tells_holder_limit_and_use():
-    """Its directory is the minor of the GPU; the compute of a container it does not meter."""
+def test_the_kernel_module_has_holder_limit_and_use():
     holding = only(node(allocated({"0": {"0": 4}})))
     assert holding.device.uuid == OTHER_UUID
     assert (holding.resource, holding.slices, holding.memory_entitled) == (MEMORY, 4, 2 * GIB)
@@ -54,40 +52,37 @@ def test_the_kernel_tells_holder_limit_and_use():
     )
 
 
-def test_the_kernel_goes_before_the_annotation():
-    """What it has made is so, whether or not the plugin has confirmed it, and wherever it was planned."""
+def test_the_kernel_module_outweighs_the_annotation():
     assert only(node(allocated({"0": {"1": 4}}, assigned="false"))).device.uuid == OTHER_UUID
     assert only(node(indexed("1"))).device.uuid == OTHER_UUID
 
 
 def test_names_and_ids_of_containers_are_enough():
-    """Without the pods' objects, the kernel alone tells."""
+    """The pods' objects are not needed."""
     bare = PodIdentity(uid="u", namespace="ml", name="a", container_ids={ID: "main"})
-    found = resolve(NODE, units("a", 4), files=loaded(instance(use())), pods={"u": bare})
-    assert (only(found).device.uuid, only(found).slices) == (OTHER_UUID, 4)
-    assert only(found).meter == Meter(source="cgpu", memory=GIB, memory_only=True)
+    holdings = resolve(NODE, units("a", 4), files=loaded(instance(use())), pods={"u": bare})
+    assert (only(holdings).device.uuid, only(holdings).slices) == (OTHER_UUID, 4)
+    assert only(holdings).meter == Meter(source="cgpu", memory=GIB, memory_only=True)
 
 
 def test_a_container_has_the_same_of_several_gpus():
-    """The label aliyun.com/gpu-count splits what was asked for in equal parts; else the annotation tells."""
+    """The label aliyun.com/gpu-count splits the request equally, if no annotation has the parts."""
     devices = (use("0"), use("1"))
     both = node(None, *devices, labels={"aliyun.com/gpu-count": "2"})
-    assert [(each.device.uuid, each.slices) for each in both.holdings] == [(OTHER_UUID, 2), (UUID, 2)][::-1]
-    told = node(allocated({"0": {"0": 1, "1": 3}}), *devices)
-    assert [(each.device.uuid, each.slices) for each in told.holdings] == [(UUID, 3), (OTHER_UUID, 1)]
+    assert rows(both, "device.uuid", "slices") == [(OTHER_UUID, 2), (UUID, 2)][::-1]
+    holdings = node(allocated({"0": {"0": 1, "1": 3}}), *devices)
+    assert rows(holdings, "device.uuid", "slices") == [(UUID, 3), (OTHER_UUID, 1)]
 
 
 def test_percents_of_compute_go_before_the_share_of_the_policy():
-    """Both are shares of the whole GPU; ids of the percents need no place of their own."""
     assert only(node(None, use(compute=0.25))).compute_entitled == 0.25
-    told = allocated({"0": {"0": 4}}, **{CORE_SHARES: '{"0":{"0":30}}'})
+    annotations = allocated({"0": {"0": 4}}, **{CORE_SHARES: '{"0":{"0":30}}'})
     ids = held("a", "core-0", resource=CORES)
-    found = node(told, use(compute=0.25), ids=ids)
-    assert (only(found).compute_entitled, found.unresolved) == (0.3, {})
+    holdings = node(annotations, use(compute=0.25), ids=ids)
+    assert (only(holdings).compute_entitled, holdings.unresolved) == (0.3, {})
 
 
-def test_what_the_kernel_does_not_say_is_not_known():
-    """Without its sum of memory there is no meter: the processes are added up."""
+def test_a_missing_figure_of_the_kernel_module_is_unknown():
     holding = only(node(None, use(limit=None, used=None)))
     assert (holding.memory_entitled, holding.meter) == (None, None)
 
@@ -98,19 +93,19 @@ def test_a_container_without_an_instance_is_of_gpushare():
         pod("a", indexed("0"), container_ids={ID: "main"}),
         pod("b", indexed("0"), container_ids={"cd" * 32: "main"}),
     )
-    found = resolve(
+    holdings = resolve(
         NODE,
         units("a", 4) + units("b", 2, OTHER_UUID),
         offers(16, UUID, OTHER_UUID),
         files=loaded(instance(use())),
         pods=known,
     )
-    assert [(each.holder.pod, each.sharing, each.isolation) for each in found.holdings] == [
+    assert rows(holdings, "holder.pod", "sharing", "isolation") == [
         ("a", "cgpu", "hard"),
         ("b", "gpushare", "none"),
     ]
-    assert {each.sharing for each in found.devices.values()} == {"cgpu"}
-    assert {key.uuid: each.slices[0].allocated for key, each in found.devices.items()} == {
+    assert {device.sharing for device in holdings.devices.values()} == {"cgpu"}
+    assert {key.uuid: each.slices[0].allocated for key, each in holdings.devices.items()} == {
         UUID: 0,
         OTHER_UUID: 6,
     }
@@ -118,46 +113,41 @@ def test_a_container_without_an_instance_is_of_gpushare():
 
 @pytest.mark.parametrize("files", [{}, {"cgpu": SystemFiles()}], ids=["not read", "not loaded"])
 def test_without_the_module_all_is_gpushare(files):
-    """Also the GPUs that nobody has a part of."""
     known = pods(pod("a", indexed("0"), container_ids={ID: "main"}))
-    found = resolve(NODE, units("a", 4), offers(16, UUID, OTHER_UUID), files=files, pods=known)
-    assert {each.sharing for each in found.devices.values()} == {"gpushare"}
-    assert only(found).sharing == "gpushare"
+    holdings = resolve(NODE, units("a", 4), offers(16, UUID, OTHER_UUID), files=files, pods=known)
+    assert {device.sharing for device in holdings.devices.values()} == {"gpushare"}
+    assert only(holdings).sharing == "gpushare"
 
 
-def test_an_instance_of_nobody_here_holds_nothing():
-    """Containers are started outside Kubernetes too; and one that the kubelet gave no units has none."""
+def test_an_instance_without_a_container_with_units_holds_nothing():
+    """Containers are started outside Kubernetes too."""
     known = pods(pod("a", container_ids={ID: "main"}))
-    found = resolve(
+    holdings = resolve(
         NODE, (), files=loaded(instance(use()), instance(use(), container_id="12" * 6)), pods=known
     )
-    assert (found.holdings, found.unresolved) == ((), {})
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 def test_two_containers_of_one_pod_have_their_own():
-    """Each is found by its id."""
     other = "12" * 32
     known = pods(pod("a", containers=("x", "y"), container_ids={ID: "x", other: "y"}))
     files = loaded(instance(use(used=1)), instance(use(used=2), container_id=other[:12]))
     ids = units("a", 1, main="x") + units("a", 1, OTHER_UUID, main="y")
-    found = resolve(NODE, ids, files=files, pods=known)
-    assert [(each.holder.container, each.meter.memory) for each in found.holdings] == [("x", 1), ("y", 2)]
+    holdings = resolve(NODE, ids, files=files, pods=known)
+    assert rows(holdings, "holder.container", "meter.memory") == [("x", 1), ("y", 2)]
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
-    """The kernel has a GPU that the driver lost."""
-    found = node(None, use("5"))
-    assert (found.unresolved, found.unresolved_holders) == ({MEMORY: 4}, {container("a")})
+    holdings = node(None, use("5"))
+    assert (holdings.unresolved, holdings.unresolved_holders) == ({MEMORY: 4}, {container("a")})
 
 
 def test_over_commit_shows():
-    """Limits are as they were set, also where they are more than there is."""
     assert only(node(None, use(limit=64 * GIB))).memory_entitled == 64 * GIB
 
 
-def test_a_bad_annotation_costs_only_what_it_would_have_told():
-    """It is objected to once, though both systems look at it."""
-    objections = Objections()
-    found = node({ALLOCATION: "{", CORE_SHARES: json.dumps([])}, objections=objections)
-    assert (only(found).slices, only(found).memory_entitled) == (4, 2 * GIB)
+def test_a_bad_annotation_costs_only_its_own_figures(objections):
+    """It is counted once, though gpushare reads it too."""
+    holdings = node({ALLOCATION: "{", CORE_SHARES: json.dumps([])}, objections=objections)
+    assert (only(holdings).slices, only(holdings).memory_entitled) == (4, 2 * GIB)
     assert objections.counts == {"gpushare_annotation": 2}

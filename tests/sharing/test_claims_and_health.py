@@ -30,8 +30,8 @@ def health_by_ids(*health: ResourceHealth) -> str:
 
 def health_by_claim(resource_id: str) -> str:
     """Return the health of gpu-0, if the kubelet reports a device by this id."""
-    told = ResourceHealth("main", "claim:gpu", resource_id, "Unhealthy")
-    return only(resolve(numbered(), claims=[claimed("a", "gpu-0")], pods=with_health(told))).health
+    reported = ResourceHealth("main", "claim:gpu", resource_id, "Unhealthy")
+    return only(resolve(numbered(), claims=[claimed("a", "gpu-0")], pods=with_health(reported))).health
 
 
 def test_a_claim_has_the_name_of_its_request_from_the_checkpoint() -> None:
@@ -39,17 +39,15 @@ def test_a_claim_has_the_name_of_its_request_from_the_checkpoint() -> None:
     claim = claimed("a", "gpu-0")
     bare = only(resolve(numbered(), claims=[claim]))
     notes = {"dra": noted((UID, "gpu-0", Prepared(request="big")))}
-    told = only(resolve(numbered(), claims=[claim], files=notes))
-
+    reported = only(resolve(numbered(), claims=[claim], files=notes))
     expected = HeldClaim("ml", "of-a", "", "gpu.nvidia.com", "node-1", "gpu-0")
-    assert (bare.claims, told.claims) == ((expected,), (expected._replace(request="big"),))
+    assert (bare.claims, reported.claims) == ((expected,), (expected._replace(request="big"),))
 
 
 def test_two_shares_by_one_claim_are_one_claim() -> None:
     """Labels do not have the share, and a series must not come twice; a second claim is another one."""
     claims = [claimed("a", "gpu-0", share_id=share) for share in ("x", "y")]
     claims.append(claimed("a", "gpu-0", claim="more", uid=OTHER_UID, share_id="z"))
-
     held = only(resolve(numbered(), claims=claims, files={"dra": Checkpoint()}))
     assert (held.slices, [claim.name for claim in held.claims]) == (3, ["more", "of-a"])
 
@@ -74,8 +72,8 @@ def test_a_holder_by_ids_has_no_claim() -> None:
 )
 def test_the_health_of_slices_is_that_of_the_worst(healths: tuple[str, ...], expected: str) -> None:
     """A device plugin may report one slice of a GPU unhealthy; a word of a later release is the worst."""
-    told = (ResourceHealth("main", RESOURCE, *pair) for pair in zip(IDS, healths, strict=False))
-    assert health_by_ids(*told) == expected
+    reported = (ResourceHealth("main", RESOURCE, *pair) for pair in zip(IDS, healths, strict=False))
+    assert health_by_ids(*reported) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,8 +85,7 @@ def test_the_health_of_slices_is_that_of_the_worst(healths: tuple[str, ...], exp
     ],
     ids=["container", "resource", "device"],
 )
-def test_the_health_of_another_is_not_its_own(other: ResourceHealth) -> None:
-    """That of another container, resource or device says nothing of this one."""
+def test_the_health_of_another_container_resource_or_device_does_not_count(other: ResourceHealth) -> None:
     assert health_by_ids(other) == ""
 
 
@@ -104,8 +101,10 @@ def test_a_cdi_name_that_is_listed_with_another_device_is_not_this_device() -> N
     """The kubelet lists the names of a claim's earlier devices again with each later one."""
     first, second = claimed("a", "gpu-0"), claimed("a", "gpu-1")
     second = replace(second, cdi=(*first.cdi, *second.cdi))
-    told = with_health(ResourceHealth("main", "claim:gpu", CDI, "Unhealthy"))
+    reported = with_health(ResourceHealth("main", "claim:gpu", CDI, "Unhealthy"))
     gpus = [numbered(), numbered(minor=1, uuid="GPU-00000000-0000-0000-0000-0000000000ee")]
-
-    held = resolve(gpus, claims=[first, second], pods=told).holdings
-    assert {each.claims[0].device: each.health for each in held} == {"gpu-0": "Unhealthy", "gpu-1": ""}
+    held = resolve(gpus, claims=[first, second], pods=reported).holdings
+    assert {holding.claims[0].device: holding.health for holding in held} == {
+        "gpu-0": "Unhealthy",
+        "gpu-1": "",
+    }

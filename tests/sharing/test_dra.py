@@ -1,4 +1,4 @@
-"""Resource claims (DRA): which device a name means, who has it alone or with others, and what is promised."""
+"""Resource claims (DRA): devices by name, sole and shared holders, entitlements."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from exporter.sharing.dra import NVIDIA_DRIVER, Place, parse_name
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 from exporter.sharing.dra.claims import claim_uid
 from tests.attribution.build import GIB, MIG, UUID, gpu, memory, mig, mig_gpu, process
-from tests.sharing.build import OTHER_UUID, container, only, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, only, resolve, rows, where
 
 UID = "11111111-2222-3333-4444-555555555555"
 OTHER_UID = "11111111-2222-3333-4444-666666666666"
@@ -38,7 +38,7 @@ def numbered(minor=0, uuid=UUID, **more) -> GpuReading:
     return gpu(uuid=uuid, identity=GpuIdentity(uuid=uuid, index=7 - minor, minor=minor), **more)
 
 
-def cut(*instances, minor=0) -> GpuReading:
+def partitioned(*instances, minor=0) -> GpuReading:
     """Return a GPU of a minor that is cut."""
     return mig_gpu(instances, identity=GpuIdentity(uuid=UUID, index=3, minor=minor))
 
@@ -64,18 +64,15 @@ def claimed(pod, device, *, claim="", uid=UID, driver=NVIDIA_DRIVER, name="main"
 
 def noted(*entries) -> Checkpoint:
     """Return a checkpoint of (uid, device, what is known)."""
-    found: dict[tuple[str, str], tuple[Prepared, ...]] = {}
+    prepared_by_device: dict[tuple[str, str], tuple[Prepared, ...]] = {}
     for uid, device, prepared in entries:
-        found[uid, device] = (*found.get((uid, device), ()), prepared)
-    return Checkpoint(prepared=found)
+        prepared_by_device[uid, device] = (*prepared_by_device.get((uid, device), ()), prepared)
+    return Checkpoint(prepared=prepared_by_device)
 
 
 def holders(found: Holdings) -> dict[str, tuple[int | None, float | None, str, str]]:
     """Return what each pod is entitled to, and how it shares."""
-    return {
-        each.holder.pod: (each.memory_entitled, each.compute_entitled, each.sharing, each.isolation)
-        for each in found.holdings
-    }
+    return by(found, "holder.pod", "memory_entitled", "compute_entitled", "sharing", "isolation")
 
 
 # Where not said otherwise: kubernetes-sigs/dra-driver-nvidia-gpu, at the place or release that is named.
@@ -98,153 +95,129 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "place"), NAMES)
 def test_names(name, place):
-    """A name says the minor and, of a MIG device, where it lies; both forms are told apart."""
+    """A name has the minor and the place of a MIG device, in two forms."""
     assert parse_name(name) == place
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60) | st.from_regex(r"gpu-[0-9]+(-mig-[0-9a-z.-]*)?", fullmatch=True))
-def test_any_name(name):
-    """Whatever a device is called, it is a place, or it is objected to and counts as unresolved."""
+def test_any_name_is_a_place_or_unresolved(name):
     objections = Objections()
-    found = resolve(numbered(), claims=[claimed("a", name)], objections=objections)
-    assert len(found.holdings) + found.unresolved.get(NVIDIA_DRIVER, 0) == 1
+    holdings = resolve(numbered(), claims=[claimed("a", name)], objections=objections)
+    assert len(holdings.holdings) + holdings.unresolved.get(NVIDIA_DRIVER, 0) == 1
 
 
 def test_a_whole_gpu():
-    """The number in the name is the minor; its one holder has all of it."""
     gpus = [numbered(0), numbered(1, OTHER_UUID)]
-    found = resolve(gpus, claims=[claimed("a", "gpu-1")])
-    held = only(found)
+    holdings = resolve(gpus, claims=[claimed("a", "gpu-1")])
+    held = only(holdings)
     assert (held.device, held.resource, held.slices) == (DeviceKey(OTHER_UUID), NVIDIA_DRIVER, 1)
-    assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
-    device = found.devices[DeviceKey(OTHER_UUID)]
+    assert holders(holdings) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+    device = holdings.devices[DeviceKey(OTHER_UUID)]
     assert (device.sharing, device.exclusive) == ("exclusive", True)
     assert device.slices == (SliceCount(NVIDIA_DRIVER, None, 1),)
-    assert found.devices[DeviceKey(UUID)].sharing == "none"
+    assert holdings.devices[DeviceKey(UUID)].sharing == "none"
 
 
 @pytest.mark.parametrize("name", ["gpu-0-mig-3g20gb-9-4", "gpu-0-mig-9-4-4"])
 def test_a_mig_device(name):
-    """It is found by where it lies, in both forms of the name, and is its holder's own."""
     here = placed(9, 4, 4, uuid=OTHER_MIG, gi=1)
-    found = resolve(cut(placed(9, 0, 4, uuid=MIG, gi=2), here), claims=[claimed("a", name)])
-    assert where(found) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
-    assert holders(found) == {"a": (5 * GIB, 3 / 7, "mig", "hard")}
+    holdings = resolve(partitioned(placed(9, 0, 4, uuid=MIG, gi=2), here), claims=[claimed("a", name)])
+    assert where(holdings) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
+    assert holders(holdings) == {"a": (5 * GIB, 3 / 7, "mig", "hard")}
 
 
 def test_a_name_of_the_old_form_is_not_misread():
     """In gpu-0-mig-19-4-1 the profile is 19 and the place 4: profile 4 at 1 is another device."""
     other = placed(4, 1, 1, uuid=OTHER_MIG, gi=2)
-    found = resolve(cut(placed(19, 4, 1), other), claims=[claimed("a", "gpu-0-mig-19-4-1")])
-    assert where(found) == {"a": [DeviceKey(UUID, MIG)]}
+    holdings = resolve(partitioned(placed(19, 4, 1), other), claims=[claimed("a", "gpu-0-mig-19-4-1")])
+    assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
 
 
 @pytest.mark.parametrize(
-    "device",
-    [
-        placed(9, 0, 4),
-        placed(19, 4, 1),
-        placed(None, None, None),
-        placed(9, 4, 2, uuid=OTHER_MIG),
-    ],
+    "device", [placed(9, 0, 4), placed(19, 4, 1), placed(None, None, None), placed(9, 4, 2, uuid=OTHER_MIG)]
 )
-def test_a_mig_device_that_is_not_there(device):
-    """Another profile, another place, or a place that is not told: nobody is said to hold it."""
-    found = resolve(cut(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
-    assert (found.holdings, found.unresolved) == ((), {NVIDIA_DRIVER: 1})
-    assert found.unresolved_holders == {container("a")}
+def test_a_mig_device_elsewhere_is_unresolved(device):
+    holdings = resolve(partitioned(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
+    assert (holdings.holdings, holdings.unresolved) == ((), {NVIDIA_DRIVER: 1})
+    assert holdings.unresolved_holders == {container("a")}
 
 
-def test_compute_instances_in_one_place_are_told_by_the_notes():
-    """Several devices lie in one GPU instance: the driver's notes say which of them is meant."""
+def test_the_checkpoint_distinguishes_compute_instances_in_one_place():
     halves = [placed(9, 4, 4, uuid=uuid, ci=ci) for ci, uuid in enumerate([MIG, OTHER_MIG])]
     name = "gpu-0-mig-3g20gb-9-4"
-    assert resolve(cut(*halves), claims=[claimed("a", name)]).holdings == ()
+    assert resolve(partitioned(*halves), claims=[claimed("a", name)]).holdings == ()
     files = {"dra": noted((UID, name, Prepared(uuid=OTHER_MIG)))}
-    found = resolve(cut(*halves), claims=[claimed("a", name)], files=files)
-    assert where(found) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
+    holdings = resolve(partitioned(*halves), claims=[claimed("a", name)], files=files)
+    assert where(holdings) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
 
 
-def test_the_notes_help_where_nvml_does_not_tell():
-    """Without a minor, or the place of a MIG device, the driver's notes say by the claim's uid what it is."""
+def test_the_checkpoint_names_devices_without_a_minor_or_place():
     name = "gpu-0-mig-1g5gb-19-4"
     files = {"dra": noted((UID, name, Prepared(uuid=MIG)), (OTHER_UID, name, Prepared(uuid=OTHER_MIG)))}
-    found = resolve(cut(mig()), claims=[claimed("a", name)], files=files)
-    assert where(found) == {"a": [DeviceKey(UUID, MIG)]}
+    holdings = resolve(partitioned(mig()), claims=[claimed("a", name)], files=files)
+    assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
     unnumbered = gpu(identity=GpuIdentity(uuid=UUID, index=0))
     files = {"dra": noted((UID, "gpu-5", Prepared(uuid=UUID)))}
     assert where(resolve(unnumbered, claims=[claimed("a", "gpu-5")], files=files)) == {"a": [DeviceKey(UUID)]}
 
 
-def test_what_nvml_says_is_newer_than_the_notes():
-    """A MIG device that was made anew has another uuid than the notes, and the same place."""
+def test_nvml_is_newer_than_the_checkpoint():
+    """A recreated MIG device has another uuid in the same place."""
     name = "gpu-0-mig-1g5gb-19-4"
     files = {"dra": noted((UID, name, Prepared(uuid="MIG-gone")))}
-    found = resolve(cut(placed(19, 4, 1)), claims=[claimed("a", name)], files=files)
-    assert where(found) == {"a": [DeviceKey(UUID, MIG)]}
+    holdings = resolve(partitioned(placed(19, 4, 1)), claims=[claimed("a", name)], files=files)
+    assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
 
 
-def test_a_gpu_that_is_passed_through():
-    """It is held, and cannot be seen; that is no mistake of anybody."""
-    objections = Objections()
-    found = resolve(numbered(), claims=[claimed("vm", "gpu-vfio-1")], objections=objections)
-    assert (found.holdings, found.unresolved) == ((), {NVIDIA_DRIVER: 1})
+def test_a_gpu_that_is_passed_through_is_unresolved_without_objection(objections):
+    holdings = resolve(numbered(), claims=[claimed("vm", "gpu-vfio-1")], objections=objections)
+    assert (holdings.holdings, holdings.unresolved) == ((), {NVIDIA_DRIVER: 1})
     assert not objections.counts
 
 
-def test_a_name_that_the_driver_does_not_give():
-    """It is objected to, counts as unresolved, and costs nobody else."""
-    objections = Objections()
+def test_an_invalid_name_is_unresolved_and_costs_only_itself(objections):
     claims = [claimed("a", "gpu-zero"), claimed("b", "gpu-0")]
-    found = resolve(numbered(), claims=claims, objections=objections)
-    assert (list(where(found)), found.unresolved) == (["b"], {NVIDIA_DRIVER: 1})
+    holdings = resolve(numbered(), claims=claims, objections=objections)
+    assert (list(where(holdings)), holdings.unresolved) == (["b"], {NVIDIA_DRIVER: 1})
     assert objections.counts == {"dra_id": 1}
 
 
 @pytest.mark.parametrize("driver", ["compute-domain.nvidia.com", "dra.net", ""])
 def test_claims_of_other_drivers(driver):
-    """A channel of a compute domain is no GPU, whatever it is called; nor is a network card."""
-    found = resolve(numbered(), claims=[claimed("a", "gpu-0", driver=driver)])
-    assert (found.holdings, found.unresolved) == ((), {})
+    holdings = resolve(numbered(), claims=[claimed("a", "gpu-0", driver=driver)])
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 def test_several_devices_of_one_claim():
-    """A container has all devices of its claim, each once."""
     gpus = [numbered(0), numbered(1, OTHER_UUID)]
-    found = resolve(gpus, claims=[claimed("a", f"gpu-{minor}") for minor in (0, 1, 9)])
-    assert where(found) == {"a": [DeviceKey(UUID), DeviceKey(OTHER_UUID)]}
-    assert found.unresolved == {NVIDIA_DRIVER: 1}
+    holdings = resolve(gpus, claims=[claimed("a", f"gpu-{minor}") for minor in (0, 1, 9)])
+    assert where(holdings) == {"a": [DeviceKey(UUID), DeviceKey(OTHER_UUID)]}
+    assert holdings.unresolved == {NVIDIA_DRIVER: 1}
 
 
 def test_one_claim_of_two_pods():
-    """Nothing keeps them apart, and each is told half of the device: both together have one."""
     claims = [claimed(pod, "gpu-0", claim="shared") for pod in ("a", "b")]
-    found = resolve(numbered(), claims=claims)
+    holdings = resolve(numbered(), claims=claims)
     half = (8 * GIB, 0.5, "dra", "none")
-    assert holders(found) == {"a": half, "b": half}
-    device = found.devices[DeviceKey(UUID)]
+    assert holders(holdings) == {"a": half, "b": half}
+    device = holdings.devices[DeviceKey(UUID)]
     assert (device.sharing, device.isolation, device.exclusive) == ("dra", "none", False)
     assert device.slices == (SliceCount(NVIDIA_DRIVER, None, 2),)
 
 
 def test_one_claim_of_two_containers():
-    """Containers of one pod share a claim as pods do."""
     claims = [claimed("a", "gpu-0-mig-3g20gb-9-4", name=name) for name in ("main", "aside", "third")]
-    found = resolve(cut(placed(9, 4, 4)), claims=claims)
-    assert [(each.memory_entitled, each.compute_entitled) for each in found.holdings] == [
-        (5 * GIB // 3, 1 / 7)
-    ] * 3
+    holdings = resolve(partitioned(placed(9, 4, 4)), claims=claims)
+    assert rows(holdings, "memory_entitled", "compute_entitled") == [(5 * GIB // 3, 1 / 7)] * 3
 
 
-def test_no_more_is_promised_than_there_is():
-    """However many containers share a claim, their parts make at most one device."""
+def test_containers_of_one_claim_are_entitled_to_one_device_together():
     for count in range(1, 9):
         claims = [claimed(f"p{n}", "gpu-0", claim="shared") for n in range(count)]
         held = resolve(numbered(memory=memory(0, 16 * GIB + 7)), claims=claims).holdings
         assert len(held) == count
-        assert sum(each.memory_entitled for each in held) <= 16 * GIB + 7
-        assert sum(each.compute_entitled for each in held) == pytest.approx(1)
+        assert sum(holding.memory_entitled for holding in held) <= 16 * GIB + 7
+        assert sum(holding.compute_entitled for holding in held) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -255,22 +228,21 @@ def test_no_more_is_promised_than_there_is():
 def test_mps_on_a_claim(state):
     """MPS shows in the compute mode and by its clients; one container with it has the device alone."""
     claims = [claimed(pod, "gpu-0", claim="shared") for pod in ("a", "b")]
-    found = resolve(numbered(**state), claims=claims)
-    assert holders(found)["a"] == (8 * GIB, 0.5, "mps", "soft")
+    holdings = resolve(numbered(**state), claims=claims)
+    assert holders(holdings)["a"] == (8 * GIB, 0.5, "mps", "soft")
     assert holders(resolve(numbered(**state), claims=claims[:1]))["a"][2] == "exclusive"
 
 
 def test_mps_on_a_mig_device():
-    """The clients stand in the list of the MIG device; the mode of the GPU says nothing of it."""
+    """The compute mode of the GPU does not matter there."""
     claims = [claimed(pod, "gpu-0-mig-3g20gb-9-4", claim="shared") for pod in ("a", "b")]
     served = placed(9, 4, 4, processes=[process(5, kind="mps")])
-    assert resolve(cut(served), claims=claims).devices[DeviceKey(UUID, MIG)].sharing == "mps"
-    bare = resolve(cut(placed(9, 4, 4)), claims=claims)
+    assert resolve(partitioned(served), claims=claims).devices[DeviceKey(UUID, MIG)].sharing == "mps"
+    bare = resolve(partitioned(placed(9, 4, 4)), claims=claims)
     assert bare.devices[DeviceKey(UUID, MIG)].sharing == "dra"
 
 
-def test_shares_of_which_nothing_is_stated():
-    """Claims with shares of one device share it, even one alone; what they may take is not known."""
+def test_shares_without_amounts_leave_entitlements_unknown():
     claims = [claimed(pod, "gpu-0", share_id=pod) for pod in ("a", "b")]
     unknown = (None, None, "dra", "none")
     assert holders(resolve(numbered(), claims=claims)) == {"a": unknown, "b": unknown}
@@ -279,8 +251,7 @@ def test_shares_of_which_nothing_is_stated():
     assert not alone.devices[DeviceKey(UUID)].exclusive
 
 
-def test_shares_that_the_driver_notes():
-    """What a claim takes of the memory is its holder's, or that of all its containers together."""
+def test_shares_entitle_to_the_memory_in_the_checkpoint():
     claims = [
         claimed("a", "gpu-0", share_id="a"),
         claimed("b", "gpu-0", share_id="b", claim="shared", uid=OTHER_UID),
@@ -301,7 +272,6 @@ def test_shares_that_the_driver_notes():
 
 
 def test_several_shares_of_one_container():
-    """They are several slices; where one of them states nothing, the whole is not known."""
     claims = [claimed("a", "gpu-0", share_id=share) for share in ("x", "y")]
     entries = [(UID, "gpu-0", Prepared(share_id=share, memory=GIB)) for share in ("x", "y")]
     held = only(resolve(numbered(), claims=claims, files={"dra": noted(*entries)}))
@@ -310,51 +280,49 @@ def test_several_shares_of_one_container():
     assert held.memory_entitled is None
 
 
-def test_shares_that_only_the_notes_tell():
-    """NVIDIA's driver does not tell the kubelet which share it gives: one claim of it is no whole GPU."""
+def test_shares_that_only_the_checkpoint_has():
+    """NVIDIA's driver does not report its shares to the kubelet."""
     notes = [
         (UID, "gpu-0", Prepared(share_id="a", memory=4 * GIB)),
         (OTHER_UID, "gpu-0", Prepared(share_id="b", memory=6 * GIB)),
     ]
     alone = claimed("a", "gpu-0")
-    found = resolve(numbered(), claims=[alone], files={"dra": noted(*notes)})
-    assert holders(found) == {"a": (4 * GIB, None, "dra", "none")}
-    assert not found.devices[DeviceKey(UUID)].exclusive
+    holdings = resolve(numbered(), claims=[alone], files={"dra": noted(*notes)})
+    assert holders(holdings) == {"a": (4 * GIB, None, "dra", "none")}
+    assert not holdings.devices[DeviceKey(UUID)].exclusive
     both = resolve(
         numbered(), claims=[alone, claimed("b", "gpu-0", uid=OTHER_UID)], files={"dra": noted(*notes)}
     )
     assert {pod: each[0] for pod, each in holders(both).items()} == {"a": 4 * GIB, "b": 6 * GIB}
 
 
-@pytest.mark.parametrize("told", [1, 2], ids=["told once", "told for each request"])
-def test_several_shares_that_only_the_notes_tell(told):
-    """All shares that a claim has of a device are meant, what an administrator has not, and each once."""
+@pytest.mark.parametrize("reported", [1, 2], ids=["reported once", "reported for each request"])
+def test_several_shares_that_only_the_checkpoint_has(reported):
+    """Each share of the claim counts once, except those of an administrator."""
     notes = [(UID, "gpu-0", Prepared(share_id=share, memory=GIB)) for share in ("x", "y")]
     notes.append((UID, "gpu-0", Prepared(share_id="z", admin=True)))
-    held = only(resolve(numbered(), claims=[claimed("a", "gpu-0")] * told, files={"dra": noted(*notes)}))
+    held = only(resolve(numbered(), claims=[claimed("a", "gpu-0")] * reported, files={"dra": noted(*notes)}))
     assert (held.slices, held.memory_entitled) == (2, 2 * GIB)
 
 
-def test_claims_that_the_kubelet_does_not_tell():
-    """The driver has prepared them: who holds their devices is not known; others are held by nobody."""
+def test_devices_of_claims_that_the_kubelet_does_not_report_have_unknown_holders():
     gpus = [numbered(), numbered(1, uuid=OTHER_UUID)]
     files = {"dra": noted((UID, "gpu-0", Prepared(uuid=UUID)))}
-    found = resolve(gpus, files=files)
-    assert found.unplaced == {DeviceKey(UUID)}
-    assert found.devices[DeviceKey(UUID)].sharing == "unknown"
-    assert not found.holdings
-    told = resolve(gpus, files=files, claims=[claimed("a", "gpu-0")])
-    assert not told.unplaced
-    assert set(holders(told)) == {"a"}
+    holdings = resolve(gpus, files=files)
+    assert holdings.unplaced == {DeviceKey(UUID)}
+    assert holdings.devices[DeviceKey(UUID)].sharing == "unknown"
+    assert not holdings.holdings
+    reported = resolve(gpus, files=files, claims=[claimed("a", "gpu-0")])
+    assert not reported.unplaced
+    assert set(holders(reported)) == {"a"}
 
 
-def test_a_claim_beside_one_that_the_kubelet_does_not_tell():
-    """Of a device with shares one holder is known, and that there are others."""
+def test_a_reported_claim_next_to_an_unreported_one_of_the_same_device():
     share = Prepared(uuid=UUID, share_id="s1", memory=GIB)
     files = {"dra": noted((UID, "gpu-0", share), (OTHER_UID, "gpu-0", replace(share, share_id="s2")))}
-    found = resolve(numbered(), files=files, claims=[claimed("a", "gpu-0")])
-    assert set(holders(found)) == {"a"}
-    assert found.unplaced == {DeviceKey(UUID)}
+    holdings = resolve(numbered(), files=files, claims=[claimed("a", "gpu-0")])
+    assert set(holders(holdings)) == {"a"}
+    assert holdings.unplaced == {DeviceKey(UUID)}
 
 
 @pytest.mark.parametrize(
@@ -366,15 +334,13 @@ def test_a_claim_beside_one_that_the_kubelet_does_not_tell():
         ("gpu-vfio-0", "", None),
     ],
 )
-def test_which_device_of_a_claim_that_is_not_told(device, uuid, key):
-    """By its name, else by the notes; one that is passed through is not there."""
+def test_the_device_of_an_unreported_claim(device, uuid, key):
     files = {"dra": noted((UID, device, Prepared(uuid=uuid)))}
-    found = resolve(cut(placed(19, 4, 1)), files=files)
-    assert found.unplaced == ({key} if key else set())
+    holdings = resolve(partitioned(placed(19, 4, 1)), files=files)
+    assert holdings.unplaced == ({key} if key else set())
 
 
-def test_whoever_only_looks_at_a_device_does_not_hold_it():
-    """Claims of administrators are noted too; and our own, which the kubelet tells, is nobody's holding."""
+def test_admin_access_and_our_own_claim_hold_nothing():
     files = {"dra": noted((UID, "gpu-0", Prepared(uuid=UUID, admin=True)))}
     assert not resolve(numbered(), files=files).unplaced
     files = {"dra": noted((UID, "gpu-0", Prepared(uuid=UUID)))}
@@ -383,40 +349,37 @@ def test_whoever_only_looks_at_a_device_does_not_hold_it():
     assert not resolve(numbered(), files=files, claims=claims, pods={"own": own}, own_uid="own").unplaced
 
 
-def test_a_driver_that_is_gone_keeps_no_device():
-    """What its checkpoint said is kept for claims that are still told, and holds nothing."""
+def test_the_checkpoint_of_a_missing_driver_holds_nothing():
     files = {"dra": replace(noted((UID, "gpu-0", Prepared(uuid=UUID))), missing=True)}
     assert not resolve(numbered(), files=files).unplaced
 
 
 def test_our_own_claim_holds_nothing():
-    """An exporter that was let in by a claim of the administrator has no device; others have theirs."""
     claims = [claimed("exporter", "gpu-0"), claimed("a", "gpu-0"), claimed("exporter", "gpu-9")]
     # A source that knows only names: no containers, no object of the pod.
     own = {"uid-own": PodIdentity(uid="uid-own", namespace="ml", name="exporter")}
-    found = resolve(numbered(), claims=claims, pods=own, own_uid="uid-own")
-    assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
-    assert found.unresolved == {}
+    holdings = resolve(numbered(), claims=claims, pods=own, own_uid="uid-own")
+    assert holders(holdings) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+    assert holdings.unresolved == {}
     elsewhere = {"uid-own": replace(own["uid-own"], namespace="monitoring")}
     assert "exporter" in holders(resolve(numbered(), claims=claims, pods=elsewhere, own_uid="uid-own"))
 
 
-def test_another_monitor_that_the_driver_notes():
-    """A claim of the administrator holds nothing, whoever has it."""
+def test_another_monitor_with_admin_access_holds_nothing():
     claims = [claimed("dcgm", "gpu-0", uid=OTHER_UID), claimed("a", "gpu-0")]
     for share in ("", "made-for-it"):
         monitor = (OTHER_UID, "gpu-0", Prepared(share_id=share, admin=True))
-        found = resolve(
+        holdings = resolve(
             numbered(), claims=claims, files={"dra": noted(monitor, (UID, "gpu-0", Prepared(uuid=UUID)))}
         )
-        assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+        assert holders(holdings) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
 
 
-def test_another_monitor_of_which_nothing_is_noted():
-    """One of two claims of a whole device must be the administrator's: neither is promised anything."""
-    found = resolve(numbered(), claims=[claimed("dcgm", "gpu-0"), claimed("a", "gpu-0")])
+def test_another_monitor_without_a_checkpoint_leaves_entitlements_unknown():
+    """One of two claims of a whole device must be the administrator's."""
+    holdings = resolve(numbered(), claims=[claimed("dcgm", "gpu-0"), claimed("a", "gpu-0")])
     unknown = (None, None, "dra", "none")
-    assert holders(found) == {"dcgm": unknown, "a": unknown}
+    assert holders(holdings) == {"dcgm": unknown, "a": unknown}
 
 
 @pytest.mark.parametrize(
@@ -440,12 +403,10 @@ def test_another_monitor_of_which_nothing_is_noted():
     ],
 )
 def test_the_uid_of_a_claim(names, uid):
-    """It stands in the CDI name that is about this very device."""
     assert claim_uid(replace(claimed("a", "gpu-0"), cdi=tuple(names))) == uid
 
 
-def test_hami_by_the_notes_of_its_driver():
-    """What the claim states is what its library enforces; a GPU has room for more holders."""
+def test_hami_by_the_checkpoint_of_its_driver():
     files = {
         "hami-dra": noted((UID, "hami-gpu-1", Prepared(share_id="x", memory=4 * GIB, compute=0.3))),
         "hami": SystemFiles(
@@ -467,12 +428,12 @@ def test_hami_by_the_notes_of_its_driver():
     }
     claims = [claimed("a", "hami-gpu-1", driver=HAMI, share_id="x")]
     gpus = [numbered(0), numbered(1, OTHER_UUID)]
-    found = resolve(gpus, claims=claims, files=files)
-    held = only(found)
+    holdings = resolve(gpus, claims=claims, files=files)
+    held = only(holdings)
     assert (held.device, held.resource) == (DeviceKey(OTHER_UUID), HAMI)
     assert (held.memory_entitled, held.compute_entitled) == (4 * GIB, 0.3)
     assert held.meter == Meter(source="hami", memory=GIB, compute=0.2)
-    device = found.devices[DeviceKey(OTHER_UUID)]
+    device = holdings.devices[DeviceKey(OTHER_UUID)]
     assert (device.sharing, device.isolation, device.exclusive) == ("hami-dra", "soft", False)
     # Without the driver's notes, the limits in the cache count.
     again = only(resolve(gpus, claims=claims, files={"hami": files["hami"]}))
@@ -484,7 +445,6 @@ def test_hami_by_the_notes_of_its_driver():
 
 @pytest.mark.parametrize(("shares", "limit"), [(("x",), 4 * GIB), (("x", "y"), None)])
 def test_the_limit_of_a_hami_cache_is_not_that_of_each_share(shares, limit):
-    """Where nothing is noted of what two shares may take, they do not have the limit of both twice."""
     use = DeviceUse(device=UUID, memory_limit=4 * GIB)
     files = {
         "hami": SystemFiles(containers=(ContainerFile(claim_uid=UID, devices=(use,)),)),
@@ -495,31 +455,25 @@ def test_the_limit_of_a_hami_cache_is_not_that_of_each_share(shares, limit):
 
 
 def test_a_hami_claim_of_two_containers():
-    """Limits and cache are those of both together: each has half, and neither is metered by it."""
     use = DeviceUse(device=UUID, memory_limit=4 * GIB, memory_used=GIB, compute_used=0.2)
     files = {"hami": SystemFiles(containers=(ContainerFile(claim_uid=UID, devices=(use,)),))}
     claims = [claimed(pod, "hami-gpu-0", driver=HAMI, claim="shared") for pod in ("a", "b")]
-    found = resolve(numbered(), claims=claims, files=files)
-    assert [(each.memory_entitled, each.compute_entitled, each.meter) for each in found.holdings] == [
-        (2 * GIB, None, None)
-    ] * 2
+    holdings = resolve(numbered(), claims=claims, files=files)
+    assert rows(holdings, "memory_entitled", "compute_entitled", "meter") == [(2 * GIB, None, None)] * 2
 
 
 def test_hami_claims_over_commit():
-    """More may be stated than there is, and that shows."""
     uids = {"a": UID, "b": OTHER_UID}
     claims = [claimed(pod, "hami-gpu-0", driver=HAMI, uid=uid) for pod, uid in uids.items()]
     entries = [(uid, "hami-gpu-0", Prepared(memory=12 * GIB)) for uid in uids.values()]
-    found = resolve(numbered(), claims=claims, files={"hami-dra": noted(*entries)})
-    assert sum(each.memory_entitled for each in found.holdings) == 24 * GIB
+    holdings = resolve(numbered(), claims=claims, files={"hami-dra": noted(*entries)})
+    assert sum(each.memory_entitled for each in holdings.holdings) == 24 * GIB
 
 
 @pytest.mark.parametrize("name", ["gpu-0", "hami-gpu-0-1", "hami-gpu-", "hami-gpu-7"])
-def test_hami_names_that_mean_nothing_here(name):
-    """A name that is none is objected to; one of a GPU that is not here is not. Both are unresolved."""
-    objections = Objections()
-    found = resolve(numbered(), claims=[claimed("a", name, driver=HAMI)], objections=objections)
-    assert (found.holdings, found.unresolved) == ((), {HAMI: 1})
+def test_invalid_names_of_hami_are_unresolved(name, objections):
+    holdings = resolve(numbered(), claims=[claimed("a", name, driver=HAMI)], objections=objections)
+    assert (holdings.holdings, holdings.unresolved) == ((), {HAMI: 1})
     assert objections.counts == ({} if name == "hami-gpu-7" else {"hami_dra_id": 1})
 
 
@@ -531,10 +485,7 @@ def amd_node() -> list[GpuReading]:
         mig(uuid=uuid, slices=1, gi=gi, render_minor=136 + gi)
         for gi, uuid in enumerate(["0000:19:00.0", "amdgpu_xcp_1"])
     ]
-    return [
-        gpu(uuid="GPU-1", identity=whole),
-        replace(mig_gpu(parts, identity=parted), mig_slices=2),
-    ]
+    return [gpu(uuid="GPU-1", identity=whole), replace(mig_gpu(parts, identity=parted), mig_slices=2)]
 
 
 def test_amd_by_the_render_node():
@@ -545,18 +496,18 @@ def test_amd_by_the_render_node():
         claimed("second", "gpu-10-137", driver=AMD),
         claimed("gone", "gpu-11-138", driver=AMD),
     ]
-    found = resolve(amd_node(), claims=claims)
-    assert where(found) == {
+    holdings = resolve(amd_node(), claims=claims)
+    assert where(holdings) == {
         "whole": [DeviceKey("GPU-1")],
         "first": [DeviceKey("GPU-2", "0000:19:00.0")],
         "second": [DeviceKey("GPU-2", "amdgpu_xcp_1")],
     }
-    assert holders(found) == {
+    assert holders(holdings) == {
         "whole": (16 * GIB, 1.0, "exclusive", "hard"),
         "first": (5 * GIB, 0.5, "amd-partition", "hard"),
         "second": (5 * GIB, 0.5, "amd-partition", "hard"),
     }
-    assert found.unresolved == {AMD: 1}
+    assert holdings.unresolved == {AMD: 1}
 
 
 def test_an_amd_claim_of_two_pods():

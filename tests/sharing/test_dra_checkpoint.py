@@ -21,13 +21,13 @@ MIG_UUID = "MIG-30d00c09-8a98-59b8-8c1a-1d64b4ec3ad2"
 
 
 def device(name, share_id=None):
-    """Write the driver's record of a device that it gave to the kubelet."""
-    told = {"Requests": ["gpu"], "PoolName": "node-1", "DeviceName": name, "CDIDeviceIDs": [f"x={name}"]}
-    return told if share_id is None else told | {"ShareID": share_id}
+    """Return the driver's record of a device that it gave to the kubelet."""
+    record = {"Requests": ["gpu"], "PoolName": "node-1", "DeviceName": name, "CDIDeviceIDs": [f"x={name}"]}
+    return record if share_id is None else record | {"ShareID": share_id}
 
 
 def claim(prepared=(), results=()):
-    """Write one claim: what is prepared, and what the scheduler gave it."""
+    """Return one claim: prepared devices, and allocation results of the scheduler."""
     status = {"allocation": {"devices": {"results": list(results)}}} if results else {}
     return {
         "checkpointState": "PrepareCompleted",
@@ -37,21 +37,21 @@ def claim(prepared=(), results=()):
 
 
 def result(name, driver=DRIVER, **more):
-    """Write what the scheduler gave of one device."""
+    """Return an allocation result of the scheduler."""
     return {"request": "gpu", "driver": driver, "pool": "node-1", "device": name} | more
 
 
 def content(claims, version="v2"):
-    """Write a checkpoint, with the older version beside the newer one where there is one."""
+    """Return a checkpoint; v2 has the older version as well."""
     versions = {"v2": {"checksum": 1, "preparedClaims": claims}} if version == "v2" else {}
     return json.dumps({"checksum": 2, "v1": {"preparedClaims": claims}} | versions).encode()
 
 
 def decoded(claims, version="v2", tmp="checkpoint.json"):
     """Return what a checkpoint says, which has nothing to object to."""
-    found = decode(content(claims, version), DRIVER, tmp)
-    assert found.problems == ()
-    return found.prepared
+    checkpoint = decode(content(claims, version), DRIVER, tmp)
+    assert checkpoint.problems == ()
+    return checkpoint.prepared
 
 
 GPU = {"gpu": {"info": {"uuid": GPU_UUID}, "device": device("gpu-0")}, "mig": None}
@@ -60,13 +60,7 @@ OLD_MIG = {"gpu": None, "mig": {"info": {"uuid": MIG_UUID}, "device": device("gp
 NEW_MIG = {
     "gpu": None,
     "mig": {
-        "concrete": {
-            "parentMinor": 0,
-            "giId": 7,
-            "ciId": 0,
-            "migUUID": MIG_UUID,
-            "parentUUID": GPU_UUID,
-        },
+        "concrete": {"parentMinor": 0, "giId": 7, "ciId": 0, "migUUID": MIG_UUID, "parentUUID": GPU_UUID},
         "device": device("gpu-0-mig-1g5gb-19-4"),
     },
 }
@@ -84,47 +78,43 @@ HAMI = {"hami-gpu": {"info": {"uuid": GPU_UUID}, "device": device("hami-gpu-0", 
         pytest.param(HAMI, "hami-gpu-0", GPU_UUID, "share-a", id="hami"),
     ],
 )
-def test_the_uuid_of_what_is_prepared(version, prepared, name, uuid, share_id):
-    """Every kind of device has its uuid, in the words of each release, in both versions of the file."""
-    found = decoded({CLAIM: claim([prepared])}, version)
-    assert found == {(CLAIM, name): (Prepared(share_id=share_id, uuid=uuid),)}
+def test_the_uuid_of_each_kind_of_device_in_each_release(version, prepared, name, uuid, share_id):
+    checkpoint = decoded({CLAIM: claim([prepared])}, version)
+    assert checkpoint == {(CLAIM, name): (Prepared(share_id=share_id, uuid=uuid),)}
 
 
 def test_the_newer_version_counts():
-    """Where both are there, the older one may leave out what it cannot say."""
     document = json.loads(content({CLAIM: claim([GPU])}))
     document["v1"]["preparedClaims"] = {}
-    found = decode(json.dumps(document).encode(), DRIVER, "x").prepared
-    assert set(found) == {(CLAIM, "gpu-0")}
+    checkpoint = decode(json.dumps(document).encode(), DRIVER, "x").prepared
+    assert set(checkpoint) == {(CLAIM, "gpu-0")}
 
 
 def test_what_a_claim_takes_of_a_shared_device():
-    """Memory in bytes, compute in shares of the GPU; what takes nothing of it has no limit."""
     results = [
         result("gpu-0", shareID="a", consumedCapacity={"memory": "10Gi", "shares": "1"}),
         result("gpu-0", shareID="b", consumedCapacity={"memory": "0", "cores": "40"}),
         result("gpu-0", driver="other.example.com", shareID="c", consumedCapacity={"memory": "1Gi"}),
     ]
-    found = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
-    assert found.prepared == {
+    checkpoint = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
+    assert checkpoint.prepared == {
         (CLAIM, "gpu-0"): (
             Prepared(share_id="a", memory=10 << 30, request="gpu"),
             Prepared(share_id="b", compute=0.4, request="gpu"),
         )
     }
-    assert found.find(CLAIM, "gpu-0", "b") == (Prepared(request="gpu", share_id="b", compute=0.4),)
-    assert found.find(CLAIM, "gpu-0", "c") == ()
-    assert [each.share_id for each in found.find(CLAIM, "gpu-0", "")] == ["a", "b"]
+    assert checkpoint.find(CLAIM, "gpu-0", "b") == (Prepared(request="gpu", share_id="b", compute=0.4),)
+    assert checkpoint.find(CLAIM, "gpu-0", "c") == ()
+    assert [each.share_id for each in checkpoint.find(CLAIM, "gpu-0", "")] == ["a", "b"]
 
 
-def test_a_kubelet_that_does_not_say_which_share():
-    """Before 1.35 the kubelet told no shares: all that the claim has of a device are meant."""
-    found = decode(content({CLAIM: claim([HAMI])}), DRIVER, "x")
-    assert found.find(CLAIM, "hami-gpu-0", "") == (Prepared(share_id="share-a", uuid=GPU_UUID),)
+def test_without_a_share_id_all_shares_of_the_claim_are_meant():
+    """Kubelets before 1.35 report no shares."""
+    checkpoint = decode(content({CLAIM: claim([HAMI])}), DRIVER, "x")
+    assert checkpoint.find(CLAIM, "hami-gpu-0", "") == (Prepared(share_id="share-a", uuid=GPU_UUID),)
 
 
-def test_shares_of_what_is_prepared_without_them():
-    """NVIDIA's driver prepares a device without naming the share: each share of it is of that device."""
+def test_shares_of_a_device_that_was_prepared_without_one():
     results = [
         result("gpu-0", shareID="a", consumedCapacity={"memory": "4Gi"}),
         result("gpu-0", shareID="b", adminAccess=True),
@@ -138,16 +128,14 @@ def test_shares_of_what_is_prepared_without_them():
 
 
 def test_a_share_without_an_id_is_the_one_without_an_id():
-    """Where a claim has a device with and without one, the kubelet's word is taken."""
     results = [result("gpu-0", consumedCapacity={"memory": "1Gi"}), result("gpu-0", shareID="a")]
-    found = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
-    assert found.find(CLAIM, "gpu-0", "") == (Prepared(request="gpu", memory=1 << 30),)
+    checkpoint = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
+    assert checkpoint.find(CLAIM, "gpu-0", "") == (Prepared(request="gpu", memory=1 << 30),)
 
 
 def test_admin_access():
-    """A claim that has a device to look at says so."""
-    found = decoded({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])})
-    assert found == {(CLAIM, "gpu-0"): (Prepared(request="gpu", uuid=GPU_UUID, admin=True),)}
+    checkpoint = decoded({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])})
+    assert checkpoint == {(CLAIM, "gpu-0"): (Prepared(request="gpu", uuid=GPU_UUID, admin=True),)}
 
 
 @pytest.mark.parametrize(
@@ -167,21 +155,18 @@ def test_admin_access():
     ],
 )
 def test_a_broken_claim_costs_itself(broken):
-    """The others are known, and it is named."""
-    found = decode(content({"broken": broken, CLAIM: claim([GPU])}), DRIVER, "/x")
-    assert set(found.prepared) == {(CLAIM, "gpu-0")}
-    assert [each.about for each in found.problems] == ["/x: broken"]
+    checkpoint = decode(content({"broken": broken, CLAIM: claim([GPU])}), DRIVER, "/x")
+    assert set(checkpoint.prepared) == {(CLAIM, "gpu-0")}
+    assert [problem.about for problem in checkpoint.problems] == ["/x: broken"]
 
 
 @pytest.mark.parametrize("uuid", ["", "GPU-", "../../etc", "GPU-" + "a" * 100, "GPU-a b"])
-def test_a_uuid_that_is_none(uuid):
-    """What no GPU is called is not prepared."""
+def test_an_invalid_uuid_is_not_prepared(uuid):
     assert decoded({CLAIM: claim([{"gpu": {"info": {"uuid": uuid}, "device": device("gpu-0")}}])}) == {}
 
 
 @pytest.mark.parametrize("amount", ["-1", "1_000", "٣", "1e400", "nan", "9" * 5000, "1.5Gi", " 1"])
-def test_amounts_that_are_none(amount):
-    """Only whole numbers of a reasonable length are amounts."""
+def test_invalid_amounts_are_unknown(amount):
     results = [result("gpu-0", consumedCapacity={"memory": amount, "cores": amount})]
     assert decoded({CLAIM: claim([], results)}) == {(CLAIM, "gpu-0"): (Prepared(request="gpu"),)}
 
@@ -203,16 +188,14 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_is_no_checkpoint_says_nothing(tmp_path, hostile):
-    """A file that is cut short, or is something else, is a problem of that file and nothing more."""
-    found = read_checkpoint(roots(tmp_path, hostile), DRIVER)
-    assert found.prepared == {}
-    assert len(found.problems) == 1
-    assert "checkpoint.json" in found.problems[0].about
+def test_a_file_that_is_not_a_checkpoint_is_a_problem(tmp_path, hostile):
+    files = read_checkpoint(roots(tmp_path, hostile), DRIVER)
+    assert files.prepared == {}
+    assert len(files.problems) == 1
+    assert "checkpoint.json" in files.problems[0].about
 
 
-def test_a_checkpoint_without_claims():
-    """A driver that has prepared nothing, or never anything, has nothing to tell."""
+def test_a_checkpoint_without_claims_has_no_devices():
     for version in ("v1", "v2"):
         assert decoded({}, version) == {}
     assert decode(b'{"checksum": 0}', DRIVER, "x").prepared == {}
@@ -221,7 +204,6 @@ def test_a_checkpoint_without_claims():
 
 @given(st.binary(max_size=300))
 def test_any_bytes(found: bytes):
-    """No bytes do more than to be refused."""
     with contextlib.suppress(UnusableError):
         assert decode(found, DRIVER, "x").prepared == {}
 
@@ -232,28 +214,19 @@ WORDS = [
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(WORDS),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
     max_leaves=25,
 )
 
 
-@pytest.mark.slow
 @given(JSON)
 def test_any_claim(found):
-    """Whatever stands in the place of a claim, the one beside it is known."""
-    told = decode(content({"odd": found, CLAIM: claim([GPU])}), DRIVER, "x").prepared
-    assert told[CLAIM, "gpu-0"] == (Prepared(uuid=GPU_UUID),)
+    known = decode(content({"odd": found, CLAIM: claim([GPU])}), DRIVER, "x").prepared
+    assert known[CLAIM, "gpu-0"] == (Prepared(uuid=GPU_UUID),)
 
 
 def roots(tmp_path, written=None) -> Roots:
-    """Make the roots of a node, whose driver has written that."""
+    """Return the roots of a node whose driver has written this."""
     folder = tmp_path / "plugins" / DRIVER
     if written is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -262,28 +235,24 @@ def roots(tmp_path, written=None) -> Roots:
     return Roots(**dict.fromkeys(names, tmp_path))
 
 
-def test_no_driver(tmp_path):
-    """Where there is no such driver nothing is known, and that is no problem."""
+def test_without_the_driver_there_is_no_problem(tmp_path):
     assert read_checkpoint(roots(tmp_path), DRIVER).problems == ()
     (tmp_path / "plugins").write_text("")
     assert read_checkpoint(roots(tmp_path), DRIVER).problems == ()
 
 
 def test_a_checkpoint_from_the_disk(tmp_path):
-    """The file is found where the driver keeps it."""
     assert (CLAIM, "gpu-0") in read_checkpoint(roots(tmp_path, WHOLE), DRIVER).prepared
 
 
 def test_a_file_that_is_too_large(tmp_path):
-    """No more is read than a checkpoint can have."""
     where = roots(tmp_path, b"")
     os.truncate(tmp_path / "plugins" / DRIVER / "checkpoint.json", checkpoint.MOST_BYTES + 1)
     [problem] = read_checkpoint(where, DRIVER).problems
     assert problem.text == f"is longer than {checkpoint.MOST_BYTES} bytes"
 
 
-def test_what_is_no_file(tmp_path):
-    """A pipe in its place is not waited for, and a link is not followed."""
+def test_only_a_regular_file_is_read(tmp_path):
     where = roots(tmp_path, b"")
     path = tmp_path / "plugins" / DRIVER / "checkpoint.json"
     path.unlink()
@@ -295,8 +264,7 @@ def test_what_is_no_file(tmp_path):
 
 
 @pytest.mark.parametrize("now", [None, b"", b"[]", b'{"v2": 1}'])
-def test_what_was_said_of_a_claim_is_kept(tmp_path, now):
-    """A checkpoint that is gone or broken takes nothing back, and what is wrong with it is told."""
+def test_a_broken_or_missing_checkpoint_keeps_what_was_known_of_a_claim(tmp_path, now):
     path = tmp_path / "plugins" / DRIVER / "checkpoint.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(content({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])}))
@@ -311,7 +279,6 @@ def test_what_was_said_of_a_claim_is_kept(tmp_path, now):
 
 
 def test_a_checkpoint_without_claims_is_whole(tmp_path):
-    """The last claim is gone, and holds its device no longer; one that cannot be read says no such thing."""
     before = decode(content({CLAIM: claim([GPU])}), DRIVER, tmp_path)
     assert set(before.held()) == {(CLAIM, "gpu-0")}
     assert with_known(decode(content({}), DRIVER, tmp_path), before).held() == {}
@@ -321,8 +288,7 @@ def test_a_checkpoint_without_claims_is_whole(tmp_path):
     assert with_known(gone, before).held() == {}
 
 
-def test_a_checkpoint_that_is_whole_is_believed(tmp_path):
-    """Claims that are not in it any more are forgotten."""
+def test_claims_that_left_a_readable_checkpoint_are_forgotten(tmp_path):
     before = decode(content({CLAIM: claim([GPU])}), DRIVER, tmp_path)
     now = decode(content({"other": claim([GPU])}), DRIVER, tmp_path)
     assert with_known(now, before) == now

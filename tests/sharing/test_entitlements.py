@@ -21,14 +21,12 @@ def slices(count, device=UUID):
 
 
 def test_an_exclusive_gpu_is_the_whole():
-    """All memory, all compute; also where the kubelet cannot tell what it offers."""
     assert entitled(gpu(), [UUID], whole()) == (16 * GIB, 1)
     assert entitled(gpu(), [UUID], None) == (16 * GIB, 1)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
 def test_time_slices_are_shares(count: int):
-    """Holding k of n replicas is k/n of both."""
     memory_entitled, compute = entitled(gpu(), slices(count), replicas(10))
     assert memory_entitled == 16 * GIB * count // 10
     assert compute == pytest.approx(count / 10)
@@ -77,40 +75,35 @@ def test_a_replica_of_a_mig_device_is_a_share_of_it():
     )
 
 
-def test_compute_instances_that_share_memory_are_entitled_to_none_of_their_own():
-    """The memory of a GPU instance belongs to none of the compute instances in it; compute does."""
+def test_compute_instances_that_share_memory_are_not_entitled_to_memory():
     assert entitled(mig_gpu([mig(memory_shared=True)]), [MIG], whole(MIG)) == (None, pytest.approx(3 / 7))
 
 
 @pytest.mark.parametrize("lacking", ["compute_slices", "memory"])
-def test_a_figure_that_the_driver_does_not_tell_leaves_its_share_unknown(lacking: str):
-    """One unknown figure costs only its own entitlement."""
+def test_an_unknown_figure_costs_only_its_own_entitlement(lacking: str):
     memory_entitled, compute = entitled(mig_gpu([mig(**{lacking: None})]), [MIG], whole(MIG))
     assert (memory_entitled is None) == (lacking == "memory")
     assert (compute is None) == (lacking == "compute_slices")
 
 
-def test_a_gpu_that_does_not_tell_its_slices():
-    """Without the number of slices of the whole, a MIG device's share of it is unknown."""
+def test_a_gpu_without_a_number_of_slices():
     node = gpu(None, mig_enabled=True, mig_slices=None, mig=(mig(),))
     assert entitled(node, [MIG], whole(MIG)) == (5 * GIB, None)
 
 
 def test_a_gpu_whose_memory_cannot_be_read():
-    """Compute is still known."""
     assert entitled(gpu(memory=None), [UUID], whole()) == (None, 1)
     assert entitled(gpu(memory=None), slices(1), replicas(4)) == (None, 1 / 4)
 
 
 @pytest.mark.parametrize("node", [gpu(), gpu(compute_mode="exclusive_process")])
 def test_shares_of_an_unknown_number_are_unknown(node):
-    """An old kubelet does not tell how many replicas there are: no share is guessed."""
+    """An old kubelet does not report the number of replicas."""
     assert entitled(node, slices(1), None) == (None, None)
 
 
 @pytest.mark.parametrize("offered", [[], replicas(1), replicas(4, resource="nvidia.com/gpu.shared")])
 def test_fewer_offered_than_held(offered):
-    """While unhealthy replicas are missing from the offer, n is not what it says."""
     assert entitled(gpu(), slices(2), offered) == (None, None)
 
 
@@ -122,33 +115,32 @@ def test_fewer_offered_than_held(offered):
         pytest.param([UUID], replicas(4), id="shared since"),
     ],
 )
-def test_ids_from_before_the_plugin_was_set_up_anew(ids, offered):
-    """Of how many replicas one was that is no longer offered, nobody tells: all shares are unknown."""
+def test_ids_of_an_earlier_configuration_have_unknown_shares(ids, offered):
     allocated = [each for place, each in enumerate(ids) for each in held(f"pod-{place}", each)]
     for holding in resolve(gpu(), allocated, offered).holdings:
         assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
 
 
-def test_a_resource_that_was_set_up_anew_costs_another_device_nothing():
-    """Only the device of which an id is held that is not offered has no shares."""
+def test_a_reconfigured_device_does_not_affect_another():
     other = gpu(uuid="GPU-2", identity=GpuIdentity(uuid="GPU-2", index=1, minor=1))
     allocated = held("old", f"{UUID}::3") + held("new", "GPU-2::1")
-    found = resolve([gpu(), other], allocated, replicas(2) + replicas(2, "GPU-2")).holdings
-    assert {each.holder.pod: each.compute_entitled for each in found} == {"old": None, "new": 1 / 2}
+    holdings = resolve([gpu(), other], allocated, replicas(2) + replicas(2, "GPU-2")).holdings
+    assert {holding.holder.pod: holding.compute_entitled for holding in holdings} == {
+        "old": None,
+        "new": 1 / 2,
+    }
 
 
 def test_several_devices_of_one_container():
-    """Each device is a holding of its own."""
     node = mig_gpu([mig(slices=1), mig(uuid="MIG-2", gi=2, slices=2)])
     holdings = resolve(node, held("a", MIG, "MIG-2"), whole(MIG) + whole("MIG-2")).holdings
     assert [holding.compute_entitled for holding in holdings] == [pytest.approx(1 / 7), pytest.approx(2 / 7)]
 
 
 def test_two_containers_of_a_pod():
-    """Containers of one pod hold apart."""
     allocated = held("a", f"{UUID}::0") + held("a", f"{UUID}::1", f"{UUID}::2", container="side")
     holdings = resolve(gpu(), allocated, replicas(4)).holdings
-    assert {(each.holder.container, each.slices, each.compute_entitled) for each in holdings} == {
+    assert {(holding.holder.container, holding.slices, holding.compute_entitled) for holding in holdings} == {
         ("main", 1, 1 / 4),
         ("side", 2, 1 / 2),
     }

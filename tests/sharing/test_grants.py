@@ -1,4 +1,4 @@
-"""Grants beside ids: which system has the word, what stays unresolved, and what one system cannot spoil."""
+"""Grants beside ids: which system has the system, what stays unresolved, and what one system cannot spoil."""
 
 import logging
 
@@ -8,7 +8,6 @@ from exporter.model import (
     ContainerFile,
     ContainerRef,
     DeviceUse,
-    Meter,
     OfferedDevice,
     PodIdentity,
     Problem,
@@ -19,7 +18,7 @@ from exporter.model.kubelet import LAST_APPLIED, extended_resources, kept_annota
 from exporter.sharing import made, without_use
 from exporter.sharing.base import Claim, Grant, Granted, System, unread_device
 from exporter.sharing.base.holdings import holdings_of
-from exporter.sharing.base.view import MOST_LINES, NodeFacts, Objections, View
+from exporter.sharing.base.view import MOST_LINES, NodeFacts, View
 from exporter.sharing.nvidia_plugin import Nvidia
 from exporter.sharing.plain_plugins import Amd
 from tests.attribution.build import (
@@ -36,99 +35,86 @@ from tests.attribution.build import (
     row,
     workloads,
 )
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, allocations, container, numbered, pod, pods, resolve, rows
 
 RESOURCE = "nvidia.com/gpu"
 
 
-def told(*granted, settled=(), name="told", isolation="soft", raises=None) -> type[System]:
-    """Make a system that has this to say."""
+def system_with(*granted, settled=(), name="example", isolation="soft", raises=None) -> type[System]:
+    """Return a system with these grants."""
 
-    class Told(System):
+    class Example(System):
         def grants(self) -> Granted:
             if raises is not None:
                 raise raises
             return Granted(grants=tuple(granted), settled=frozenset(settled))
 
-    Told.name, Told.isolation = name, isolation
-    return Told
+    Example.name, Example.isolation = name, isolation
+    return Example
 
 
 def grant(holder="a", device=UUID, resource=RESOURCE, **more) -> Grant:
-    """Grant a container of a pod a device of the node, by its uuid."""
+    """Return a grant of a device of the node, by its uuid."""
     found = View((gpu(), numbered(1, 1)), allocations()).inventory.by_uuid(device)
     return Grant(holder=container(holder), resource=resource, device=found, **more)
 
 
-def holdings(*systems, allocated=(), offered=(), gpus=None, facts=None):
-    """Resolve a node with these systems before those of vendors."""
+def resolved(*systems, allocated=(), offered=(), gpus=None, facts=None):
+    """Return the holdings of a node with these systems before those of vendors."""
     view = View(tuple(gpus or (gpu(), numbered(1, 1))), allocations(allocated, offered), facts)
     return holdings_of(view, [system(view) for system in (*systems, Nvidia, Amd)]), view
 
 
-def test_a_grant_stands_in_place_of_the_ids_of_its_container():
+def test_a_grant_replaces_the_ids_of_its_container():
     """The kubelet's id names another GPU than the annotation: only the annotation counts."""
-    word = told(grant(device=OTHER_UUID, memory_entitled=GIB), settled=[(container("a"), RESOURCE)])
-    found, _ = holdings(word, allocated=held("a", UUID), offered=replicas(2))
-    (holding,) = found.holdings
+    system = system_with(grant(device=OTHER_UUID, memory_entitled=GIB), settled=[(container("a"), RESOURCE)])
+    holdings, _ = resolved(system, allocated=held("a", UUID), offered=replicas(2))
+    (holding,) = holdings.holdings
     assert (holding.device.uuid, holding.memory_entitled) == (OTHER_UUID, GIB)
-    assert (holding.sharing, holding.isolation) == ("told", "soft")
-    assert found.unresolved == {}
+    assert (holding.sharing, holding.isolation) == ("example", "soft")
+    assert holdings.unresolved == {}
 
 
 def test_of_two_systems_that_settle_a_container_the_first_has_it():
-    """The second one's grant for the same container and resource is not a second holding."""
     settled = [(container("a"), RESOURCE)]
-    first = told(grant(memory_entitled=1), settled=settled, name="first")
-    second = told(grant(memory_entitled=2), settled=settled, name="second")
-    found, _ = holdings(first, second)
-    assert [each.memory_entitled for each in found.holdings] == [1]
+    first = system_with(grant(memory_entitled=1), settled=settled, name="first")
+    second = system_with(grant(memory_entitled=2), settled=settled, name="second")
+    holdings, _ = resolved(first, second)
+    assert rows(holdings, "memory_entitled") == [1]
 
 
-def test_grants_and_ids_stand_beside_each_other_on_one_device():
-    """Each holding keeps the mode of the system that gave it; the device has that of the first."""
-    word = told(grant(holder="a", resource="x.io/part"))
-    found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
-    assert [(each.holder.pod, each.sharing) for each in found.holdings] == [
-        ("a", "told"),
-        ("b", "time-slicing"),
-    ]
-    device = found.devices[found.holdings[0].device]
-    assert device.sharing == "told"
-    assert [(each.resource, each.offered, each.allocated) for each in device.slices] == [
+def test_grants_and_ids_share_one_device():
+    system = system_with(grant(holder="a", resource="x.io/part"))
+    holdings, _ = resolved(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert rows(holdings, "holder.pod", "sharing") == [("a", "example"), ("b", "time-slicing")]
+    device = holdings.devices[holdings.holdings[0].device]
+    assert device.sharing == "example"
+    assert [(count.resource, count.offered, count.allocated) for count in device.slices] == [
         (RESOURCE, 2, 1),
         ("x.io/part", None, 1),
     ]
 
 
 def test_one_node_has_two_systems_on_two_gpus():
-    """Each GPU is shared in its own way."""
-    word = told(grant(device=OTHER_UUID))
-    found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
-    assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
+    system = system_with(grant(device=OTHER_UUID))
+    holdings, _ = resolved(system, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert {key.uuid: each.sharing for key, each in holdings.devices.items()} == {
         UUID: "time-slicing",
-        OTHER_UUID: "told",
+        OTHER_UUID: "example",
     }
 
 
 def test_a_granted_device_that_is_not_here_is_unresolved():
-    """Its container is known to hold something that cannot be shown."""
-    found, _ = holdings(told(Grant(holder=container("a"), resource="x.io/part", device=None, slices=3)))
-    assert found.unresolved == {"x.io/part": 3}
-    assert found.unresolved_holders == {container("a")}
+    holdings, _ = resolved(
+        system_with(Grant(holder=container("a"), resource="x.io/part", device=None, slices=3))
+    )
+    assert holdings.unresolved == {"x.io/part": 3}
+    assert holdings.unresolved_holders == {container("a")}
 
 
 def test_a_settled_container_without_a_grant_holds_nothing():
-    """So it is with a pod that reserves a GPU for others."""
-    found, _ = holdings(told(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
-    assert (found.holdings, found.unresolved) == ((), {})
-
-
-def test_over_commit_shows():
-    """Entitlements are as they were given, also where they are more than there is."""
-    word = told(grant(holder="a", memory_entitled=12 * GIB), grant(holder="b", memory_entitled=12 * GIB))
-    found, _ = holdings(word)
-    assert sum(each.memory_entitled for each in found.holdings) == 24 * GIB
+    holdings, _ = resolved(system_with(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -142,99 +128,88 @@ def test_over_commit_shows():
     ids=["alone", "a part", "two", "beside ids"],
 )
 def test_a_device_is_exclusive_when_its_only_holder_has_it_so(grants, allocated, exclusive: bool):
-    """Then its holder may take the device's own numbers."""
-    found, _ = holdings(told(*grants), allocated=allocated)
-    assert found.devices[found.holdings[0].device].exclusive is exclusive
+    holdings, _ = resolved(system_with(*grants), allocated=allocated)
+    assert holdings.devices[holdings.holdings[0].device].exclusive is exclusive
 
 
 def test_a_system_that_fails_takes_no_other_down():
-    """What it would have told is left out and counted, the ids of others resolve."""
-    found, view = holdings(told(raises=ValueError("x")), allocated=held("b", UUID))
-    assert [each.holder.pod for each in found.holdings] == ["b"]
-    assert [problem.reason for problem in view.problems] == ["told_failure"]
+    holdings, view = resolved(system_with(raises=ValueError("x")), allocated=held("b", UUID))
+    assert rows(holdings, "holder.pod") == ["b"]
+    assert [problem.reason for problem in view.problems] == ["example_failure"]
 
 
 @pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "entitlement", "blind"])
-def test_whatever_one_system_meets_the_others_are_told(method: str):
-    """Its own word is missing then, and it is counted."""
-
+def test_a_failing_method_costs_only_its_system(method: str, objections):
     def fails(*_: object) -> None:
         raise ValueError("x")
 
     broken = type("Broken", (System,), {"name": "broken", method: fails})
     if method in ("sharing", "entitlement"):
         broken.claim = lambda self, _resource, device_id: Claim(self.view.inventory.by_uuid(device_id))
-    objections = Objections()
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
-    found = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
+    holdings = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
     objections.turn(view.problems)
-    assert [each.holder.pod for each in found.holdings] == ["b"]
+    assert rows(holdings, "holder.pod") == ["b"]
     assert objections.counts == {"broken_failure": 1}
 
 
-def test_without_the_system_of_a_vendor_its_devices_are_of_no_known_mode():
-    """What the others tell of them stands."""
-
+def test_without_the_system_of_a_vendor_the_mode_of_its_devices_is_unknown():
     class Broken(Nvidia):
         def __init__(self, _view: View) -> None:
             raise ValueError("x")
 
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
-    found = holdings_of(view, list(made(view, (told(grant(device=OTHER_UUID)), Broken, Amd))))
-    assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
+    holdings = holdings_of(view, list(made(view, (system_with(grant(device=OTHER_UUID)), Broken, Amd))))
+    assert {key.uuid: each.sharing for key, each in holdings.devices.items()} == {
         UUID: "unknown",
-        OTHER_UUID: "told",
+        OTHER_UUID: "example",
     }
 
 
-def test_an_id_of_a_device_that_no_driver_reads_is_held_without_a_grant():
-    """A system may only know what an id means, or fail to tell more."""
-
+def test_an_id_of_an_unread_device_is_held_without_a_grant():
     class Cards(System):
         name = "cards"
 
         def claim(self, resource: str, device_id: str) -> Claim | None:
             return Claim(unread_device("maker", device_id, "Card")) if resource == "x.io/card" else None
 
-    found, _ = holdings(Cards, allocated=held("a", "card0", resource="x.io/card"))
-    assert [identity.uuid for identity in found.unread] == ["card0"]
-    assert [each.device.uuid for each in found.holdings] == ["card0"]
+    holdings, _ = resolved(Cards, allocated=held("a", "card0", resource="x.io/card"))
+    assert [identity.uuid for identity in holdings.unread] == ["card0"]
+    assert rows(holdings, "device.uuid") == ["card0"]
 
 
-def test_a_device_that_is_kept_for_somebody_unknown_is_neither_free_nor_held():
-    """How many hold it, and what of it, is not known; nor that its user holds nothing of it."""
-    word = told(grant(holder="reserve", for_unknown=True), settled=[(container("reserve"), RESOURCE)])
-    found, _ = holdings(word, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
-    assert (found.holdings, found.unresolved) == ((), {RESOURCE: 1})
-    assert [key.uuid for key in found.unplaced] == [UUID]
-    result = attribute([gpu([process(1)])], found, workloads({1: "user"}))
+def test_a_device_reserved_for_unknown_holders_is_neither_free_nor_held():
+    system = system_with(
+        grant(holder="reserve", for_unknown=True), settled=[(container("reserve"), RESOURCE)]
+    )
+    holdings, _ = resolved(system, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
+    assert (holdings.holdings, holdings.unresolved) == ((), {RESOURCE: 1})
+    assert [key.uuid for key in holdings.unplaced] == [UUID]
+    result = attribute([gpu([process(1)])], holdings, workloads({1: "user"}))
     assert (result.gpus[0].holders, result.gpus[0].memory_entitled) == (None, None)
     assert row(result, "user").slices is None
 
 
 def test_what_is_held_in_two_units_counts_in_the_first():
-    """Percents and blocks of memory are no sum."""
-    word = told(
+    system = system_with(
         grant(resource="x.io/memory", slices=24, counted_elsewhere=True, memory_entitled=0),
         grant(resource="x.io/percent", slices=30, memory_entitled=GIB),
     )
-    found, _ = holdings(word)
-    shown = row(attribute([gpu()], found, workloads()), "a")
+    holdings, _ = resolved(system)
+    shown = row(attribute([gpu()], holdings, workloads()), "a")
     assert (shown.resource, shown.slices) == ("x.io/percent,x.io/memory", 30)
     assert shown.memory_entitled == GIB
 
 
-def test_a_device_that_no_driver_reads_takes_no_name_of_a_gpu():
-    """A GPU that is cut has a name, too, though nobody holds it as a whole."""
+def test_an_unread_device_cannot_have_the_name_of_a_gpu():
     npu = unread_device("ascend", UUID, "Ascend910B")
-    word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu))
-    found, view = holdings(word, gpus=[mig_gpu([mig()])])
-    assert (found.unread, found.unresolved) == ((), {"x.io/npu": 1})
-    assert [problem.reason for problem in view.problems] == ["told_device"]
+    system = system_with(Grant(holder=container("a"), resource="x.io/npu", device=npu))
+    holdings, view = resolved(system, gpus=[mig_gpu([mig()])])
+    assert (holdings.unread, holdings.unresolved) == ((), {"x.io/npu": 1})
+    assert [problem.reason for problem in view.problems] == ["example_device"]
 
 
-def test_of_an_earlier_reading_limits_stay_and_use_does_not():
-    """A file that could not be read in time is not read as if its container had done the same again."""
+def test_of_an_earlier_reading_only_the_limits_are_kept():
     use = DeviceUse(device=UUID, memory_limit=1, compute_limit=0.5, memory_used=2, compute_used=0.25)
     file = ContainerFile(pod_uid="u", container="main", devices=(use,), pids=(1,))
     kept = without_use({"x": SystemFiles(containers=(file,), names={"a": "b"})})["x"]
@@ -243,18 +218,7 @@ def test_of_an_earlier_reading_limits_stay_and_use_does_not():
     assert kept.containers[0].devices == (DeviceUse(device=UUID, memory_limit=1, compute_limit=0.5),)
 
 
-def test_a_device_that_no_driver_reads_is_shown_as_held():
-    """It is on the list of such devices, with its holder."""
-    npu = unread_device("ascend", "device-0", "Ascend910B")
-    word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu, memory_entitled=GIB))
-    found, _ = holdings(word)
-    assert [identity.uuid for identity in found.unread] == ["device-0"]
-    assert found.holdings[0].device.uuid == "device-0"
-
-
 def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
-    """It counts as a slice of the GPU; held without a grant it is unresolved."""
-
     class Nominal(System):
         name = "nominal"
 
@@ -262,18 +226,15 @@ def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
             return Claim(self.view.inventory.by_uuid(device_id.partition("#")[0]), True, True)
 
     offered = [OfferedDevice("x.io/mem", f"{UUID}#{n}") for n in range(3)]
-    found, _ = holdings(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
-    assert found.holdings == ()
-    assert found.unresolved == {"x.io/mem": 1}
-    assert {key.uuid: each.sharing for key, each in found.devices.items()}[UUID] == "nominal"
+    holdings, _ = resolved(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
+    assert (holdings.holdings, holdings.unresolved) == ((), {"x.io/mem": 1})
+    assert {key.uuid: each.sharing for key, each in holdings.devices.items()}[UUID] == "nominal"
 
 
 @pytest.mark.parametrize(
     ("offered", "unknown"), [([f"{UUID}#{n}" for n in range(3)], {UUID}), ([], {UUID, OTHER_UUID})]
 )
-def test_what_is_held_nobody_says_where_is_not_none_of_any_device(offered: list[str], unknown: set[str]):
-    """It may be on each device that offers it, or on any where none does: what they give out is not known."""
-
+def test_an_unplaced_holding_leaves_the_counts_unknown(offered: list[str], unknown: set[str]):
     class Nominal(System):
         name = "nominal"
 
@@ -282,27 +243,18 @@ def test_what_is_held_nobody_says_where_is_not_none_of_any_device(offered: list[
             return Claim(found, replica=True, nominal=True)
 
     offers = [OfferedDevice("x.io/mem", device_id) for device_id in offered]
-    found, _ = holdings(Nominal, allocated=held("a", "part-1", resource="x.io/mem"), offered=offers)
-    result = attribute([gpu(), numbered(1, 1)], found, workloads())
+    holdings, _ = resolved(Nominal, allocated=held("a", "part-1", resource="x.io/mem"), offered=offers)
+    result = attribute([gpu(), numbered(1, 1)], holdings, workloads())
     assert {each.identity.uuid for each in result.gpus if each.holders is None} == unknown
     assert {each.identity.uuid for each in result.gpus if each.memory_entitled is None} == unknown
-    counts = {key.uuid: each.slices for key, each in found.devices.items() if each.slices}
+    counts = {key.uuid: each.slices for key, each in holdings.devices.items() if each.slices}
     assert counts == ({UUID: (SliceCount("x.io/mem", 3, None),)} if offered else {})
 
 
-def test_a_meter_comes_with_its_holding():
-    """What a system measured of a container is handed on."""
-    meter = Meter(source="told", memory=5)
-    found, _ = holdings(told(grant(meter=meter)))
-    assert found.holdings[0].meter is meter
-
-
 @pytest.mark.parametrize(
-    ("known", "blind"), [(None, True), (pods(pod("a")), False), ({}, False)], ids=["none", "told", "no pods"]
+    ("known", "blind"), [(None, True), (pods(pod("a")), False), ({}, False)], ids=["none", "known", "no pods"]
 )
-def test_a_system_is_blind_where_its_ids_are_held_and_pods_tell_nothing(known, blind: bool):
-    """It is not while there is a source of annotations, even one that has no pod yet."""
-
+def test_a_system_is_blind_if_its_ids_are_held_and_pods_are_unknown(known, blind: bool):
     class Blind(System):
         name = "blind"
         blind_without_pods = "who holds which GPU"
@@ -311,27 +263,24 @@ def test_a_system_is_blind_where_its_ids_are_held_and_pods_tell_nothing(known, b
             return resource == "x.io/part"
 
     facts = NodeFacts(pods=known)
-    found, _ = holdings(Blind, allocated=held("a", "1", resource="x.io/part"), facts=facts)
-    assert found.blind == ({"blind": "who holds which GPU"} if blind else {})
+    holdings, _ = resolved(Blind, allocated=held("a", "1", resource="x.io/part"), facts=facts)
+    assert holdings.blind == ({"blind": "who holds which GPU"} if blind else {})
 
 
-def test_pods_known_by_name_only_tell_no_annotations():
-    """A listing of pod logs is no source of them."""
+def test_pods_known_by_name_only_have_no_annotations():
     bare = PodIdentity(uid="u", namespace="ml", name="a")
     assert not View((), allocations(), NodeFacts(pods={"u": bare})).details_known
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_is_over_is_no_pod(phase: str):
-    """Its annotations stay on its object and mean nothing any more; its namesake has the name."""
+def test_a_finished_pod_does_not_count(phase: str):
     over, live = pod("a", phase=phase, uid="old"), pod("a", uid="new")
     view = View((), allocations(), NodeFacts(pods=pods(over, live)))
     assert view.pods == (live,)
     assert view.pod(container("a")) is live
 
 
-def test_two_live_pods_of_one_name_are_neither():
-    """Which of them holds the devices is not known."""
+def test_of_two_live_pods_with_one_name_neither_counts():
     view = View((), allocations(), NodeFacts(pods=pods(pod("a", uid="x"), pod("a", uid="y"))))
     assert view.pod(container("a")) is None
     assert view.details(container("a")) is None
@@ -351,7 +300,6 @@ def test_two_live_pods_of_one_name_are_neither():
     ],
 )
 def test_a_file_is_found_by_pod_and_container_or_by_container_id(files, found):
-    """Where two would be the same container's, neither is."""
     one = pod("a", containers=("main", "other"), container_ids={"ab" * 32: "main", "cd" * 32: "other"})
     facts = NodeFacts(pods=pods(one), files={"x": SystemFiles(containers=tuple(files))})
     view = View((), allocations(), facts)
@@ -360,7 +308,6 @@ def test_a_file_is_found_by_pod_and_container_or_by_container_id(files, found):
 
 
 def test_devices_are_found_by_what_systems_call_them():
-    """By uuid, minor, index and PCI address; a number means no GPU that is cut."""
     view = View((numbered(0, 3), mig_gpu([mig()])), allocations())
     inventory = view.inventory
     assert inventory.by_minor(3) is inventory.by_index(0) is inventory.by_uuid(OTHER_UUID)
@@ -368,9 +315,7 @@ def test_devices_are_found_by_what_systems_call_them():
     assert inventory.by_uuid(MIG).mig.uuid == MIG
 
 
-def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture):
-    """Each is logged once; one that comes back after it was gone counts anew."""
-    objections = Objections()
+def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture, objections):
     problem = Problem("hami_annotation", "ml/a: hami.io/x", "is no list")
     for standing in ([problem], [problem], [], [problem, problem]):
         objections.turn(standing)
@@ -378,55 +323,38 @@ def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture):
     assert caplog.messages == ["skipped ml/a: hami.io/x: is no list"] * 2
 
 
-def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture):
-    """A node full of broken annotations writes no book into the log."""
+def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture, objections):
     caplog.set_level(logging.WARNING)
-    objections = Objections()
     objections.turn(Problem("x", f"pod {n}", "broken") for n in range(MOST_LINES + 50))
     assert objections.counts == {"x": MOST_LINES + 50}
     assert len(caplog.messages) == MOST_LINES + 1
 
 
-def test_problems_of_files_are_counted_with_those_of_annotations():
-    """Whoever reads a file hands its problems on."""
-    objections = Objections()
+def test_problems_of_files_are_counted_with_those_of_annotations(objections):
     problem = Problem(reason="file", about="/x", text="too short")
     resolve(gpu(), files={"hami": SystemFiles(problems=(problem,))}, objections=objections)
     assert objections.counts == {"hami_file": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("2", 2),
-        ("16Gi", 16 << 30),
-        ("2k", 2000),
-        ("4e9", 4_000_000_000),
-        ("1500m", None),
-        ("1.5", None),
-        ("-1", None),
-        ("1_0", None),
-        ("9" * 5000, None),
-        ("", None),
-    ],
-)
+QUANTITIES = {"2": 2, "16Gi": 16 << 30, "2k": 2000, "4e9": 4_000_000_000}
+QUANTITIES |= dict.fromkeys(("1500m", "1.5", "-1", "1_0", "9" * 5000, ""))
+
+
+@pytest.mark.parametrize(("text", "number"), QUANTITIES.items())
 def test_quantities_are_whole_numbers(text: str, number: int | None):
     """Kubernetes writes large ones with a suffix; others are not known."""
     assert quantity(text) == number
 
 
 def test_only_extended_resources_are_kept():
-    """CPU and memory are nobody's business here."""
     limits = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1", "x.io/y": "half"}
     assert extended_resources(limits) == {"nvidia.com/gpu": 1}
 
 
 def test_annotations_that_are_far_too_long_are_left_out():
-    """So is kubectl's copy of the object."""
     assert kept_annotations({LAST_APPLIED: "{}", "long": "x" * 70_000, "a": "b"}) == {"a": "b"}
 
 
-def test_whose_container_is_named_by_namespace_pod_and_name():
-    """Containers of other namespaces are others."""
+def test_a_container_of_another_namespace_is_another():
     view = View((), allocations(), NodeFacts(pods=pods(pod("a"))))
     assert view.pod(ContainerRef("other", "a", "main")) is None

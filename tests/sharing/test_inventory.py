@@ -17,7 +17,6 @@ def unresolved(gpus, *ids):
 
 
 def test_a_whole_gpu_by_its_uuid():
-    """An exclusive id is the GPU; a replica of it too."""
     assert where(resolve(gpu(), held("a", UUID))) == {"a": [DeviceKey(UUID)]}
     assert where(resolve(gpu(), held("a", f"{UUID}::3"))) == {"a": [DeviceKey(UUID)]}
 
@@ -30,7 +29,6 @@ def test_a_mig_device_by_its_uuid():
 
 
 def test_an_old_id_for_a_mig_device_with_a_new_name():
-    """A triple finds the device by parent, GPU instance and compute instance."""
     node = mig_gpu([mig(gi=1, ci=0), mig(gi=1, ci=1, uuid="MIG-1"), mig(gi=2, ci=0, uuid="MIG-2")])
     assert where(resolve(node, held("a", LEGACY))) == {"a": [DeviceKey(UUID, MIG)]}
     assert where(resolve(node, held("a", f"MIG-{UUID}/1/1::0"))) == {"a": [DeviceKey(UUID, "MIG-1")]}
@@ -43,12 +41,11 @@ def test_an_old_id_for_a_mig_device_with_an_old_name():
     node = mig_gpu([mig(uuid=LEGACY), mig(uuid=f"MIG-{UUID}/2/0", gi=2)])
     assert where(resolve(node, held("a", LEGACY))) == {"a": [DeviceKey(UUID, LEGACY)]}
     assert where(resolve(node, held("a", f"{LEGACY}::5"))) == {"a": [DeviceKey(UUID, LEGACY)]}
-    # What a new name stands for cannot be told from an old one.
+    # A new name does not follow from an old one.
     assert unresolved(node, MIG)
 
 
 def test_gke_counts_by_minor():
-    """The N of nvidiaN is that of /dev/nvidiaN, not the index of NVML."""
     node = [numbered(0, 1, UUID), numbered(1, 0, OTHER_UUID)]
     holdings = resolve(node, held("a", "nvidia0") + held("b", "nvidia1/vgpu2"))
     assert where(holdings) == {"a": [DeviceKey(OTHER_UUID)], "b": [DeviceKey(UUID)]}
@@ -60,13 +57,11 @@ def test_a_gpu_without_a_minor_has_no_gke_name():
     assert unresolved(numbered(0, None), "nvidia0")
 
 
-def test_two_gpus_with_one_minor_are_not_guessed_between():
-    """An id that fits two devices resolves to neither."""
+def test_an_id_that_fits_two_gpus_is_unresolved():
     assert unresolved([numbered(0, 0, UUID), numbered(1, 0, OTHER_UUID)], "nvidia0")
 
 
 def test_gke_names_a_gpu_instance():
-    """nvidiaN/giM is the compute instance in it; with several, it cannot be told which."""
     node = mig_gpu([mig(gi=1), mig(gi=2, uuid="MIG-2"), mig(gi=2, ci=1, uuid="MIG-3")])
     assert where(resolve(node, held("a", "nvidia0/gi1"))) == {"a": [DeviceKey(UUID, MIG)]}
     assert where(resolve(node, held("a", "nvidia0/gi1/vgpu0"))) == {"a": [DeviceKey(UUID, MIG)]}
@@ -74,23 +69,21 @@ def test_gke_names_a_gpu_instance():
 
 
 def test_a_gpu_in_mig_mode_cannot_be_held_as_a_whole():
-    """What was allocated before the GPU was cut means nothing now."""
     node = mig_gpu([mig()])
     assert unresolved(node, UUID, f"{UUID}::0", "nvidia0", "nvidia0/vgpu1")
     assert DeviceKey(UUID) not in resolve(node).devices
 
 
 @pytest.mark.parametrize("device_id", [UUID, f"{UUID}::0", UUID.removeprefix("GPU-"), "nvidia0"])
-def test_who_holds_a_gpu_that_is_cut_may_have_a_part_of_it(device_id):
+def test_a_whole_gpu_id_in_mig_mode_leaves_the_holders_of_mig_devices_unknown(device_id):
     """A plugin that leaves MIG alone gives it out whole: how many hold its MIG devices is not known then."""
     other = numbered(1, 1, OTHER_UUID)
-    found = resolve([mig_gpu([mig()]), other], held("a", device_id))
-    assert found.unplaced == {DeviceKey(UUID, MIG)}
+    holdings = resolve([mig_gpu([mig()]), other], held("a", device_id))
+    assert holdings.unplaced == {DeviceKey(UUID, MIG)}
     assert resolve([mig_gpu([mig()]), other], held("a", "GPU-elsewhere")).unplaced == frozenset()
 
 
-def test_mig_devices_that_cannot_be_listed_are_not_there():
-    """Without the right to see them, their ids are unresolved, and the parent does not stand in."""
+def test_mig_devices_that_cannot_be_listed_are_unresolved():
     assert unresolved(blind(), MIG, UUID)
 
 
@@ -99,11 +92,9 @@ def blind() -> GpuReading:
     return gpu(None, mig_enabled=True, mig=None)
 
 
-def test_a_gpu_whose_mig_mode_is_not_known_is_whole():
-    """A GPU without MIG does not tell a mode at all."""
+def test_a_gpu_of_unknown_mig_mode_is_whole():
     assert where(resolve(gpu(mig_enabled=None), held("a", UUID))) == {"a": [DeviceKey(UUID)]}
 
 
 def test_ids_of_other_systems_are_not_guessed():
-    """An id that only begins like a GPU of this node is not that GPU, unless another system says so."""
     assert unresolved(gpu(), f"{UUID}-x", f"{UUID}_-_0", f"{UUID}::8:1", f"{UUID}::", "all", "0000:07:00.0")

@@ -6,24 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import (
-    ContainerFile,
-    DeviceKey,
-    DeviceUse,
-    Holding,
-    Meter,
-    SliceCount,
-    SystemFiles,
-)
+from exporter.model import ContainerFile, DeviceKey, DeviceUse, Holding, Meter, SliceCount, SystemFiles
 from exporter.sharing import resolve_holdings
-from exporter.sharing.base.view import NodeFacts, Objections
-from exporter.sharing.gpu_fractions import fraction as read_fraction
-from exporter.sharing.gpu_fractions import mebibytes
+from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.gpu_fractions import memory as read_memory
 from exporter.sharing.kai import Kai, KaiLimited
-from tests.attribution.build import GIB, UUID, attribute, gpu, held, process, whole, workloads
+from tests.attribution.build import GIB, UUID, attribute, gpu, held, memory, process, whole, workloads
 from tests.attribution.build import row as row_of
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import (
+    OTHER_UUID,
+    allocations,
+    by,
+    container,
+    numbered,
+    only,
+    pod,
+    pods,
+    resolve,
+    rows,
+    where,
+)
 from tests.sharing.reservations import GROUP, OTHER_GROUP, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -39,14 +41,13 @@ CDI = f"k8s.device-plugin.nvidia.com/gpu={UUID}"
 
 
 def shared(*found, gpus=None, allocated=None, offered=None, **facts):
-    """Resolve a node with a GPU of 16 GiB, which is reserved, and these pods."""
+    """Return the holdings of a node with a GPU of 16 GiB, which is reserved, and these pods."""
     everything = pods(reservation(), *found)
     ids = reserved() if allocated is None else allocated
     return resolve(gpus or gpu(), ids, whole() if offered is None else offered, pods=everything, **facts)
 
 
 def test_a_fraction_is_a_part_of_memory_and_compute():
-    """The pod of the group has its part of the reserved GPU, and nothing keeps it from more."""
     holdings = shared(fraction("a"))
     assert only(holdings) == Holding(
         holder=container("a"),
@@ -62,38 +63,107 @@ def test_a_fraction_is_a_part_of_memory_and_compute():
     assert holdings.blind == {}
 
 
-def test_into_how_many_fractions_a_gpu_is_cut_nobody_says():
-    """A reserved GPU has as many slices as there are fractions, and no number of those that are left."""
+def test_the_number_of_fractions_of_a_gpu_is_unknown():
     holdings = shared(fraction("a"), fraction("b", {"gpu-fraction": "0.25"}))
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
     assert not holdings.devices[KEY].exclusive
 
 
-def test_mebibytes_are_counted_as_a_part_of_the_memory():
-    """NVIDIA/KAI-Scheduler pkg/podgroupcontroller/controllers/resources/fraction_test.go: 2000 of 4000."""
-    small = gpu(memory=replace(gpu().memory, total=4000 * MIB))
-    found = only(shared(fraction("a", {"gpu-memory": "2000"}), gpus=small))
-    assert (found.memory_entitled, found.compute_entitled) == (2000 * MIB, 0.5)
-
-
-def test_a_fraction_counts_where_memory_is_asked_for_too():
-    """Like the scheduler, which reads the fraction last."""
-    found = only(shared(fraction("a", {"gpu-fraction": "0.25", "gpu-memory": "2000"})))
-    assert (found.memory_entitled, found.compute_entitled) == (4 * GIB, 0.25)
-
-
-def test_without_the_size_of_the_memory_only_what_is_said_is_known():
-    """A fraction is then no number of bytes, and MiB are no part of the GPU."""
-    by_part = only(shared(fraction("a"), gpus=gpu(memory=None)))
-    by_memory = only(shared(fraction("a", {"gpu-memory": "1000"}), gpus=gpu(memory=None)))
-    assert (by_part.memory_entitled, by_part.compute_entitled) == (None, 0.5)
-    assert (by_memory.memory_entitled, by_memory.compute_entitled) == (1000 * MIB, None)
-
-
 def test_more_than_the_gpu_has_is_shown():
-    """Nothing is capped where fractions add up to more than one."""
     holdings = shared(fraction("a", {"gpu-fraction": "0.8"}), fraction("b", {"gpu-fraction": "0.8"}))
-    assert sum(each.compute_entitled for each in holdings.holdings) == pytest.approx(1.6)
+    assert sum(holding.compute_entitled for holding in holdings.holdings) == pytest.approx(1.6)
+
+
+# Annotations, MiB of the GPU; memory and compute of the holder.
+REQUESTS = [
+    (
+        {"gpu-fraction": "0.4"},
+        10240,
+        (4096 * MIB, 0.4),
+    ),  # podgroupcontroller/controllers/status_updater_test.go
+    ({"gpu-fraction": ".5"}, 16384, (8 * GIB, 0.5)),
+    ({"gpu-fraction": "5e-1"}, 16384, (8 * GIB, 0.5)),
+    ({"gpu-fraction": "1"}, 16384, (16 * GIB, 1.0)),
+    # podgroupcontroller/controllers/resources/fraction_test.go
+    ({"gpu-memory": "2000"}, 4000, (2000 * MIB, 0.5)),
+    # The scheduler reads the fraction last.
+    ({"gpu-fraction": "0.25", "gpu-memory": "2000"}, 16384, (4 * GIB, 0.25)),
+    ({"gpu-fraction": "0.5"}, None, (None, 0.5)),
+    ({"gpu-memory": "1000"}, None, (1000 * MIB, None)),
+    # NvFractions: the request, else the limit; compute follows memory if it is not requested.
+    ({REQUEST: "4096Mi", LIMIT: "8192Mi"}, 16384, (4096 * MIB, 0.25)),
+    ({LIMIT: "8Gi"}, 16384, (8 * GIB, 0.5)),
+    ({REQUEST: "2Gi", PORTION: "0.5"}, 16384, (2 * GIB, 0.5)),
+    # gpu_sharing_nvfractions.go: before what a pod requests as a whole.
+    ({REQUEST: "1Gi", "gpu-fraction": "0.25", "gpu-memory": "2048"}, 16384, (GIB, 1 / 16)),
+    # The mutation of gpu-memory, and what the binder adds to gpu-fraction.
+    ({REQUEST: "2Gi", "gpu-memory": "2048"}, 16384, (2 * GIB, 0.125)),
+    ({REQUEST: "4096Mi", "gpu-fraction": "0.25", PORTION: "0.25"}, 16384, (4096 * MIB, 0.25)),
+    # Keys that request nothing: without a memory key, of kai-gpu-fractioning README.md,
+    # docs/gpu-sharing/README.md and gpu_fractions.go.
+    ({PORTION: "0.25", "gpu-fraction": "0.5"}, 16384, (8 * GIB, 0.5)),
+    ({REQUEST: "4Gi", "nvidia.com/container.main.gpu-compute.mode": "sm-sharing"}, 16384, (4 * GIB, 0.25)),
+    ({REQUEST: "4Gi", "kai.scheduler/gpu-compute-sharing-mode": "time-slicing"}, 16384, (4 * GIB, 0.25)),
+    (
+        {REQUEST: "4Gi", "kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},
+        16384,
+        (4 * GIB, 0.25),
+    ),
+]
+
+
+@pytest.mark.parametrize(("annotations", "mebibytes", "entitled"), REQUESTS, ids=range(len(REQUESTS)))
+def test_requests_entitle(annotations, mebibytes, entitled, objections):
+    size = None if mebibytes is None else memory(0, mebibytes * MIB)
+    holding = only(shared(fraction("a", annotations), gpus=gpu(memory=size), objections=objections))
+    assert (holding.memory_entitled, holding.compute_entitled) == entitled
+    assert not objections.counts
+
+
+OTHER_REQUEST = "nvidia.com/container.other.gpu-memory.request"
+MALFORMED = [
+    # The first ones are those of pkg/nodescaleadjuster and gpu_request_validator_test.go.
+    *({"gpu-fraction": text} for text in ("abc", "0", "1.5", "-0.5", "", "NaN", "inf", "1/2", "0_1", " 0.5")),
+    *({"gpu-fraction": text} for text in ("\u0660.\u0665", LONG, "1e-999999999")),
+    *({"gpu-memory": text} for text in ("b4f", "0", "9" * 5000, "1_000", "2Gi", "-5")),
+    *({REQUEST: "lots", "gpu-fraction": "0.5"}, {REQUEST: "-1Gi"}, {REQUEST: "NaN", LIMIT: "1Gi"}),
+    *({REQUEST: "0"}, {LIMIT: "", "gpu-memory": "1000"}, {REQUEST: "9e99"}),
+]
+# The memory stays known.
+PARTLY = [{REQUEST: "1Gi", PORTION: "50%"}, {OTHER_REQUEST: "1Gi"}, {REQUEST: "1Gi", OTHER_REQUEST: "2Gi"}]
+
+
+@pytest.mark.parametrize("annotations", [*MALFORMED, *PARTLY], ids=range(len(MALFORMED) + len(PARTLY)))
+def test_malformed_requests_are_objected_to(annotations, objections):
+    """The fraction stays in place, no other annotation replaces the request, its neighbour is known."""
+    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
+    entitled = (GIB, 1 / 16) if annotations in PARTLY else (None, None)
+    by_holder = by(holdings, "holder", "memory_entitled", "compute_entitled")
+    assert by_holder == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
+    assert objections.counts == {"kai_annotation": 1}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "shown"),
+    [
+        ({"gpu-fraction": "0.5"}, (8 * GIB, "none")),
+        ({REQUEST: "4Gi", DEVICES: f"{UUID},{OTHER_UUID}"}, (4 * GIB, "soft")),
+    ],
+)
+def test_a_fraction_of_several_gpus_is_one_of_each(annotations, shown, objections):
+    """A label for each group: pkg/binder/binding/resourcereservation/resource_reservation_test.go."""
+    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
+    holdings = shared(
+        pod("a", annotations | {"gpu-fraction-num-devices": "2"}, labels=labels),
+        reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
+        gpus=[gpu(), numbered(1, 1)],
+        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
+        offered=[*whole(), *whole(OTHER_UUID)],
+        objections=objections,
+    )
+    assert where(holdings) == {"a": [KEY, OTHER]}
+    assert set(rows(holdings, "memory_entitled", "isolation")) == {shown}
+    assert not objections.counts
 
 
 def test_the_annotation_names_the_container():
@@ -106,133 +176,22 @@ def test_the_annotation_names_the_container():
     assert only(shared(fraction("a", **two))).holder.container == "proxy"
 
 
-def test_a_container_that_is_not_there_is_objected_to():
-    """The first one counts then."""
-    objections = Objections()
+def test_a_missing_container_is_objected_to(objections):
     asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "nobody"}
     assert only(shared(fraction("a", asked), objections=objections)).holder == container("a")
     assert objections.counts == {"kai_annotation": 1}
 
 
-def test_a_fraction_of_several_gpus():
-    """A label for each group: pkg/binder/binding/resourcereservation/resource_reservation_test.go."""
-    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
-    both = pod("a", {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, labels=labels)
-    second = reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME)
-    objections = Objections()
-    holdings = shared(
-        both,
-        second,
-        gpus=[gpu(), numbered(1, 1)],
-        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
-        offered=[*whole(), *whole(OTHER_UUID)],
-        objections=objections,
-    )
-    assert where(holdings) == {"a": [KEY, OTHER]}
-    assert {each.compute_entitled for each in holdings.holdings} == {0.5}
-    assert not objections.counts
-
-
-@pytest.mark.parametrize("told", ["a3", "3", "-1", "0", "9" * 5000])
-def test_a_number_of_devices_that_is_not_that_of_the_groups_is_objected_to(told):
-    """pkg/nodescaleadjuster: "a3" must fail. The groups say what is held all the same."""
-    objections = Objections()
-    asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": told}
+@pytest.mark.parametrize("text", ["a3", "3", "-1", "0", "9" * 5000])
+def test_a_number_of_devices_that_contradicts_the_groups_is_objected_to(text, objections):
+    """pkg/nodescaleadjuster: "a3" must fail."""
+    asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": text}
     assert where(shared(fraction("a", asked), objections=objections)) == {"a": [KEY]}
     assert objections.counts == {"kai_annotation": 1}
 
 
-@pytest.mark.parametrize(
-    ("annotations", "memory", "part"),
-    [
-        ({"gpu-fraction": "0.4"}, None, 0.4),  # podgroupcontroller/controllers/status_updater_test.go
-        ({"gpu-fraction": ".5"}, None, 0.5),
-        ({"gpu-fraction": "5e-1"}, None, 0.5),
-        ({"gpu-fraction": "1"}, None, 1.0),
-        ({"gpu-memory": "1000"}, 1000 * MIB, None),  # the same
-    ],
-)
-def test_what_is_asked_for_is_read(annotations, memory, part):
-    """As the scheduler reads it."""
-    for name, text in annotations.items():
-        value = read_fraction(text) if name == "gpu-fraction" else mebibytes(text)
-        assert value == (memory if part is None else pytest.approx(part))
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        {"gpu-fraction": "abc"},  # pkg/nodescaleadjuster
-        {"gpu-memory": "b4f"},  # the same
-        {"gpu-fraction": "0"},  # gpu_request_validator_test.go
-        {"gpu-fraction": "1.5"},  # the same
-        {"gpu-fraction": "-0.5"},  # the same
-        {"gpu-memory": "0"},  # the same
-        {"gpu-fraction": ""},
-        {"gpu-fraction": "NaN"},
-        {"gpu-fraction": "inf"},
-        {"gpu-fraction": "1/2"},
-        {"gpu-fraction": "0_1"},
-        {"gpu-fraction": " 0.5"},
-        {"gpu-fraction": "\u0660.\u0665"},
-        {"gpu-fraction": LONG},
-        {"gpu-fraction": "1e-999999999"},
-        {"gpu-memory": "9" * 5000},
-        {"gpu-memory": "1_000"},
-        {"gpu-memory": "2Gi"},
-        {"gpu-memory": "-5"},
-    ],
-)
-def test_what_cannot_be_read_is_objected_to(annotations):
-    """The pod holds a part of the GPU; how much, is not known. Its neighbour is told."""
-    objections = Objections()
-    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    entitled = {each.holder.pod: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
-    assert entitled == {"a": (None, None), "b": (8 * GIB, 0.5)}
-    assert objections.counts == {"kai_annotation": 1}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "memory", "part"),
-    [
-        ({REQUEST: "4096Mi", LIMIT: "8192Mi"}, 4096 * MIB, 0.25),
-        ({LIMIT: "8Gi"}, 8 * GIB, 0.5),
-        ({REQUEST: "2Gi", PORTION: "0.5"}, 2 * GIB, 0.5),
-        # gpu_sharing_nvfractions.go: before what a pod asks for as a whole
-        ({REQUEST: "1Gi", "gpu-fraction": "0.25", "gpu-memory": "2048"}, GIB, 1 / 16),
-        # the mutation of gpu-memory, and what the binder adds to gpu-fraction
-        ({REQUEST: "2Gi", "gpu-memory": "2048"}, 2 * GIB, 0.125),
-        ({REQUEST: "4096Mi", "gpu-fraction": "0.25", PORTION: "0.25"}, 4096 * MIB, 0.25),
-        # without a memory key nothing is asked for of the container
-        ({PORTION: "0.25", "gpu-fraction": "0.5"}, 8 * GIB, 0.5),
-    ],
-)
-def test_what_a_container_asks_for_is_read(annotations, memory, part):
-    """NvFractions: the request, else the limit; compute follows memory where it is not told."""
-    objections = Objections()
-    found = only(shared(fraction("a", annotations), objections=objections))
-    assert (found.memory_entitled, found.compute_entitled) == (memory, part)
-    assert not objections.counts
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        {"nvidia.com/container.main.gpu-compute.mode": "sm-sharing"},  # kai-gpu-fractioning README.md
-        {"kai.scheduler/gpu-compute-sharing-mode": "time-slicing"},  # docs/gpu-sharing/README.md
-        {"kai.scheduler/container.main.gpu-memory.portion.limit": "0.8"},  # gpu_fractions.go
-    ],
-)
-def test_how_compute_is_shared_and_a_limit_above_the_request_change_no_share(annotations):
-    """What a container is entitled to is its request; these keys ask for no GPU by themselves."""
-    objections = Objections()
-    found = only(shared(fraction("a", {REQUEST: "4Gi", DEVICES: CDI} | annotations), objections=objections))
-    assert (found.memory_entitled, found.compute_entitled, found.isolation) == (4 * GIB, 0.25, "soft")
-    assert not objections.counts
-
-
 def test_a_reservation_may_be_named_by_a_hash():
-    """resource_reservation.go: since 0.16 the name is made of node and group, and holds neither."""
+    """resource_reservation.go since 0.16: made of node and group."""
     name = "gpu-reservation-9b5f1c0d2e3a4b67"
     found = [fraction("a"), reservation(name=name)]
     holdings = resolve(gpu(), reserved(name=name), whole(), pods=pods(*found))
@@ -241,7 +200,6 @@ def test_a_reservation_may_be_named_by_a_hash():
 
 
 def test_the_key_names_the_container():
-    """docs/gpu-sharing: it need not be the first, nor be named by gpu-fraction-container-name."""
     for name, more in {
         "gpu-workload": {"containers": ("proxy", "gpu-workload")},
         "setup": {"init": ("setup",)},
@@ -262,18 +220,17 @@ def test_the_key_names_the_container():
         ({"gpu-fraction": "0.5"}, "none"),
     ],
 )
-def test_a_limit_of_memory_is_enforced_where_the_binder_says_for_which_gpus(annotations, isolation):
-    """It does so in the mode NvFractions only; whoever makes a pod may ask in that form in any mode."""
+def test_a_limit_of_memory_is_enforced_if_the_binder_names_the_gpus(annotations, isolation):
+    """It does so in the mode NvFractions only; any pod may have the request."""
     holdings = shared(fraction("a", annotations))
     assert (only(holdings).sharing, only(holdings).isolation) == ("kai", isolation)
     assert (holdings.devices[KEY].sharing, holdings.devices[KEY].isolation) == ("kai", isolation)
 
 
-def test_beside_a_fraction_without_a_limit_a_gpu_is_not_isolated():
-    """Each holder has its own word for it, and all of them count once."""
+def test_a_gpu_with_an_unlimited_fraction_is_not_isolated():
     limited = fraction("a", {REQUEST: "8Gi", DEVICES: UUID})
     holdings = shared(limited, fraction("b", {"gpu-fraction": "0.25"}))
-    assert {each.holder.pod: each.isolation for each in holdings.holdings} == {"a": "soft", "b": "none"}
+    assert by(holdings, "holder.pod", "isolation") == {"a": "soft", "b": "none"}
     assert holdings.devices[KEY].isolation == "none"
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
 
@@ -289,13 +246,12 @@ def test_the_library_of_hami_limits_and_meters_its_containers():
     use = DeviceUse(device=UUID[:40], memory_limit=4000 * MIB, memory_used=GIB)
     found = [fraction(name, {"gpu-memory": "4000"}) for name in ("a", "b")]
     holdings = shared(*found, files=cached(use))
-    told = {each.holder.pod: (each.isolation, each.meter) for each in holdings.holdings}
-    assert told == {"a": ("soft", Meter(source="hami", memory=GIB, compute=None)), "b": ("none", None)}
-    assert {each.memory_entitled for each in holdings.holdings} == {4000 * MIB}
+    by_holder = by(holdings, "holder.pod", "isolation", "meter")
+    assert by_holder == {"a": ("soft", Meter(source="hami", memory=GIB, compute=None)), "b": ("none", None)}
+    assert set(rows(holdings, "memory_entitled")) == {4000 * MIB}
 
 
 def test_the_cache_is_that_of_the_container_with_the_fraction():
-    """Which need not be the first."""
     asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "gpu-workload"}
     two = fraction("a", asked, containers=("proxy", "gpu-workload"))
     use = DeviceUse(device=UUID, memory_limit=8 * GIB, memory_used=GIB)
@@ -304,10 +260,10 @@ def test_the_cache_is_that_of_the_container_with_the_fraction():
     assert (other.isolation, other.meter) == ("none", None)
 
 
-def test_a_library_without_a_limit_keeps_nobody():
-    """KAI gives it one only where its plugin for it is enabled; what it counts is counted all the same."""
-    found = only(shared(fraction("a"), files=cached(DeviceUse(device=UUID, memory_used=GIB))))
-    assert (found.isolation, found.meter) == ("none", Meter(source="hami", memory=GIB, compute=None))
+def test_a_library_without_a_limit_does_not_isolate():
+    """KAI limits only with its plugin; use is metered all the same."""
+    holding = only(shared(fraction("a"), files=cached(DeviceUse(device=UUID, memory_used=GIB))))
+    assert (holding.isolation, holding.meter) == ("none", Meter(source="hami", memory=GIB, compute=None))
 
 
 @pytest.mark.parametrize(
@@ -316,79 +272,23 @@ def test_a_library_without_a_limit_keeps_nobody():
     ids=["none", "not begun", "of another pod"],
 )
 def test_without_a_cache_nothing_is_limited(files):
-    """Nor metered: the processes tell."""
-    found = only(shared(fraction("a"), files=files))
-    assert (found.isolation, found.meter) == ("none", None)
+    holding = only(shared(fraction("a"), files=files))
+    assert (holding.isolation, holding.meter) == ("none", None)
 
 
-def test_the_memory_is_of_each_gpu():
-    """docs/gpu-sharing: gpu-fraction-num-devices times the request."""
-    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
-    asked = {REQUEST: "4Gi", "gpu-fraction-num-devices": "2", DEVICES: f"{UUID},{OTHER_UUID}"}
-    objections = Objections()
-    holdings = shared(
-        pod("a", asked, labels=labels),
-        reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
-        gpus=[gpu(), numbered(1, 1)],
-        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
-        offered=[*whole(), *whole(OTHER_UUID)],
-        objections=objections,
-    )
-    assert where(holdings) == {"a": [KEY, OTHER]}
-    assert {(each.memory_entitled, each.isolation) for each in holdings.holdings} == {(4 * GIB, "soft")}
-    assert not objections.counts
-
-
-@pytest.mark.parametrize(
-    ("annotations", "entitled"),
-    [
-        ({REQUEST: "lots", "gpu-fraction": "0.5"}, (None, None)),  # gpu_request_validator_test.go
-        ({REQUEST: "-1Gi"}, (None, None)),
-        ({REQUEST: "NaN", LIMIT: "1Gi"}, (None, None)),
-        ({REQUEST: "0"}, (None, None)),
-        ({LIMIT: "", "gpu-memory": "1000"}, (None, None)),
-        ({REQUEST: "9e99"}, (None, None)),
-        ({REQUEST: "1Gi", PORTION: "50%"}, (GIB, 1 / 16)),
-        ({"nvidia.com/container.other.gpu-memory.request": "1Gi"}, (GIB, 1 / 16)),
-        ({REQUEST: "1Gi", "nvidia.com/container.other.gpu-memory.request": "2Gi"}, (GIB, 1 / 16)),
-    ],
+AMOUNTS = {"7680Mi": 7680 * MIB, "1G": 10**9, "1.5Gi": 3 * GIB // 2, ".5Gi": GIB // 2, "1.5e9": 1_500_000_000}
+AMOUNTS |= {"2e9": 2 * 10**9, "1024": 1024}
+AMOUNTS |= dict.fromkeys(
+    ["1.0000000001Gi", "1.5.5Gi", "0.0Gi", "1,5Gi", " 1Gi", "500m", "9" * 5000, "\u0661Gi"]
 )
-def test_what_cannot_be_read_of_a_container_is_objected_to(annotations, entitled):
-    """The fraction stays where it is, and no other annotation stands in for what is not known."""
-    objections = Objections()
-    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
-    told = {each.holder: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
-    assert told == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
-    assert objections.counts == {"kai_annotation": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("7680Mi", 7680 * MIB),
-        ("1G", 10**9),
-        ("1.5Gi", 3 * GIB // 2),
-        (".5Gi", GIB // 2),
-        ("1.5e9", 1_500_000_000),
-        ("2e9", 2 * 10**9),
-        ("1024", 1024),
-        ("1.0000000001Gi", None),
-        ("1.5.5Gi", None),
-        ("0.0Gi", None),
-        ("1,5Gi", None),
-        (" 1Gi", None),
-        ("500m", None),
-        ("9" * 5000, None),
-        ("\u0661Gi", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "amount"), AMOUNTS.items())
 def test_amounts_of_memory_are_read(text, amount):
-    """Quantities of Kubernetes, of at least a byte."""
     assert read_memory(text) == amount
 
 
-def test_a_recording_keeps_them():
-    """With the name of the container as the part that is somebody's."""
+def test_a_recording_masks_the_container_in_keys():
     for key in (REQUEST, LIMIT, DEVICES, PORTION):
         for system in (Kai, KaiLimited):
             assert system.reads(key)["name"] == "main"
@@ -397,87 +297,68 @@ def test_a_recording_keeps_them():
 def test_a_pod_that_is_not_bound_has_nothing():
     """An annotation without a group is what the pod would like to have."""
     holdings = shared(fraction("a", group=""), fraction("b", phase="Succeeded"))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {}
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
-def test_a_pod_that_was_given_something_else_has_no_fraction():
-    """A label that was left behind does not make one."""
+def test_a_pod_with_another_type_of_resource_has_no_fraction():
     regular = fraction("a", {"received-resource-type": "Regular"})
     assert shared(regular).holdings == ()
 
 
 def test_a_reservation_without_fractions_holds_nothing():
-    """It has no use for the GPU, and goes when its last fraction has gone."""
     holdings = shared()
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {}
+    assert (holdings.holdings, holdings.unresolved) == ((), {})
 
 
 def test_a_fraction_without_a_reservation_is_unresolved():
-    """Which GPU its group has, nobody says then."""
     holdings = resolve(gpu(), [], whole(), pods=pods(fraction("a")))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert holdings.unresolved_holders == {container("a")}
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
-    """The reservation's id counts once, for the fraction that has it."""
     holdings = shared(fraction("a"), gpus=numbered(0, 0))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
 
 
-def test_the_kubelet_comes_before_the_annotation():
-    """The id is what the reservation really has."""
-    told = reservation(told=OTHER_UUID)
+def test_the_kubelet_outweighs_the_annotation():
+    text = reservation(device=OTHER_UUID)
     gpus = [gpu(), numbered(1, 1)]
-    holdings = resolve(gpus, reserved(), whole(), pods=pods(told, fraction("a")))
+    holdings = resolve(gpus, reserved(), whole(), pods=pods(text, fraction("a")))
     assert where(holdings) == {"a": [KEY]}
 
 
-@pytest.mark.parametrize(("told", "found"), [(OTHER_UUID, OTHER), ("1", OTHER), ("0", KEY)])
-def test_the_annotation_tells_where_the_kubelet_does_not(told, found):
+@pytest.mark.parametrize(("text", "found"), [(OTHER_UUID, OTHER), ("1", OTHER), ("0", KEY)])
+def test_the_annotation_names_the_gpu_if_the_kubelet_does_not(text, found):
     """A UUID, and in older releases the index, which is no minor."""
     gpus = [gpu(identity=replace(gpu().identity, minor=1)), numbered(1, 0)]
-    holdings = resolve(gpus, [], whole(), pods=pods(reservation(told=told), fraction("a")))
+    holdings = resolve(gpus, [], whole(), pods=pods(reservation(device=text), fraction("a")))
     assert where(holdings) == {"a": [found]}
 
 
-@pytest.mark.parametrize(("told", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
-def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, objected):
-    """Before a reservation knows its GPU that is no mistake; other words are."""
-    objections = Objections()
-    everything = pods(reservation(told=told), fraction("a"))
+@pytest.mark.parametrize(("text", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
+def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(text, objected, objections):
+    everything = pods(reservation(device=text), fraction("a"))
     holdings = resolve(gpu(), [], whole(), objections, pods=everything)
     assert holdings.unresolved == {"nvidia.com/gpu": 1}
     assert objections.counts.total() == objected
 
 
-def test_two_reservations_that_contradict_tell_nothing():
-    """Which of the GPUs the group has cannot be said."""
+def test_contradicting_reservations_leave_the_fraction_unresolved():
     second = reservation(GROUP, OTHER_UUID, OTHER_NAME)
     allocated = [*reserved(), *reserved(OTHER_UUID, OTHER_NAME)]
     holdings = shared(fraction("a"), second, gpus=[gpu(), numbered(1, 1)], allocated=allocated)
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
 
 
-def test_without_the_pods_objects_it_is_not_known_who_shares():
-    """The reservation is no holder: its GPU counts as unresolved, and that is said."""
-    holdings = resolve(gpu(), reserved(), whole())
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
-    assert list(holdings.blind) == ["kai"]
-
-
-def test_with_names_alone_nothing_more_is_known():
-    """A source of names without objects tells no labels."""
-    nameless = [replace(each, details=None) for each in (reservation(), fraction("a"))]
-    holdings = resolve(gpu(), reserved(), whole(), pods=pods(*nameless))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+@pytest.mark.parametrize(
+    "known",
+    [None, pods(*(replace(known, details=None) for known in (reservation(), fraction("a"))))],
+    ids=["no pods", "names only"],
+)
+def test_without_the_pods_objects_the_holders_are_unknown(known):
+    holdings = resolve(gpu(), reserved(), whole(), pods=known)
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert list(holdings.blind) == ["kai"]
 
 
@@ -490,8 +371,8 @@ def test_with_names_alone_nothing_more_is_known():
     ],
     ids=["container", "label", "namespace"],
 )
-def test_what_only_looks_like_a_reservation_holds_its_gpu(found):
-    """Namespace, label and container must fit, or somebody share the GPU: nobody hides what he holds."""
+def test_a_pod_that_only_looks_like_a_reservation_holds_its_gpu(found):
+    """A tenant could hide a holding otherwise."""
     allocated = reserved(where=(found.namespace, found.containers[0]))
     holdings = resolve(gpu(), allocated, whole(), pods=pods(found))
     assert where(holdings) == {found.name: [KEY]}
@@ -499,25 +380,22 @@ def test_what_only_looks_like_a_reservation_holds_its_gpu(found):
 
 
 def test_reservations_may_be_kept_in_a_namespace_of_another_name():
-    """There, the pod that shares the GPU tells them."""
     elsewhere = ("gpu-reservations", "resource-reservation")
     everything = pods(reservation(where=elsewhere), fraction("a"))
     holdings = resolve(gpu(), reserved(where=elsewhere), whole(), pods=everything)
     assert where(holdings) == {"a": [KEY]}
 
 
-def test_other_pods_are_told_as_ever():
-    """A pod with a GPU of its own holds it beside the fractions of another."""
+def test_pods_with_gpus_of_their_own_are_not_affected():
     gpus, allocated = [gpu(), numbered(1, 1)], [*reserved(), *held("b", OTHER_UUID)]
     holdings = shared(fraction("a"), pod("b"), gpus=gpus, allocated=allocated)
-    assert {each.holder.pod: each.sharing for each in holdings.holdings} == {"a": "kai", "b": "exclusive"}
+    assert by(holdings, "holder.pod", "sharing") == {"a": "kai", "b": "exclusive"}
 
 
 def test_a_shared_gpu_counts_once():
-    """What its fractions are entitled to and use adds up to the GPU, and the reservation has no row."""
     card = gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 20, 2: 30}, used=6 * GIB)
-    found = pods(reservation(), fraction("a"), fraction("b"))
-    holdings = resolve_holdings([card], allocations(reserved(), whole()), NodeFacts(pods=found))
+    annotated = pods(reservation(), fraction("a"), fraction("b"))
+    holdings = resolve_holdings([card], allocations(reserved(), whole()), NodeFacts(pods=annotated))
     seen = workloads({1: "a", 2: "b"})
     joined = attribute([card], holdings, seen)
     assert {each.holder.pod for each in joined.containers} == {"a", "b"}
@@ -530,7 +408,6 @@ def test_a_shared_gpu_counts_once():
 texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True)
 
 
-@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(["gpu-fraction", "gpu-memory", "received-resource-type", REQUEST, LIMIT, PORTION]),
@@ -538,15 +415,14 @@ texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True
     ),
     texts,
 )
-def test_no_text_stops_the_others(annotations, told):
-    """Whatever annotations say, each fraction is held or unresolved, and its neighbour is told."""
-    found = pods(
-        reservation(told=told),
+def test_any_text_costs_only_its_pod(annotations, text):
+    annotated = pods(
+        reservation(device=text),
         fraction("a", annotations),
         reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
         fraction("b", group=OTHER_GROUP),
     )
-    holdings = resolve([gpu(), numbered(1, 1)], reserved(OTHER_UUID, OTHER_NAME), whole(), pods=found)
+    holdings = resolve([gpu(), numbered(1, 1)], reserved(OTHER_UUID, OTHER_NAME), whole(), pods=annotated)
     assert where(holdings)["b"] == [OTHER]
     for each in holdings.holdings:
         assert each.memory_entitled is None or each.memory_entitled >= 0

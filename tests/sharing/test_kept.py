@@ -1,4 +1,4 @@
-"""Holdings are found anew when something that they follow from changes, and only then."""
+"""Holdings are resolved again if, and only if, an input changes."""
 
 from dataclasses import replace
 
@@ -51,8 +51,7 @@ class Asked:
         return resolve_holdings(gpus, listed, facts)
 
 
-def test_a_node_that_stays_as_it_is_is_not_asked_about_again() -> None:
-    """What a GPU does, and when it and the kubelet were read, changes nobody's holdings."""
+def test_unchanged_inputs_are_not_resolved_again() -> None:
     asked = Asked()
     first = asked.of()
     later = replace(
@@ -87,8 +86,7 @@ def test_a_node_that_stays_as_it_is_is_not_asked_about_again() -> None:
         {"reading": replace(GPU, memory=Memory(total=1 << 33, used=0, free=1 << 33))},
     ],
 )
-def test_what_changes_is_asked_about(change) -> None:
-    """Any other id, pod, object, file or device has holdings found anew, and so has the way back."""
+def test_changed_inputs_are_resolved_again(change) -> None:
     asked = Asked()
     asked.of()
     changed = asked.of(**change)
@@ -98,8 +96,7 @@ def test_what_changes_is_asked_about(change) -> None:
     assert asked.times == 3
 
 
-def test_what_failed_is_asked_about_again() -> None:
-    """An error is nobody's holdings: the next poll tries anew."""
+def test_a_failed_resolution_is_tried_again() -> None:
     failing = [True]
 
     def resolve(*_: object) -> Holdings:
@@ -117,12 +114,11 @@ def test_what_failed_is_asked_about_again() -> None:
 @pytest.mark.parametrize(
     "name", ["showcase", "dra", "hami", "vgpu-host", "a10-mps", "amd-dra", "koordinator"]
 )
-async def test_systems_look_at_nothing_else(name: str) -> None:
-    """What systems tell of the fixed part of GPUs is what they tell of all that was read."""
+async def test_systems_read_only_the_fixed_part_of_gpus(name: str) -> None:
     async with polled(catalog.load(name)) as (_, poller):
         await poller.poll()
         found = poller.evidence
-        told = found.allocations, NodeFacts(pods=found.workloads.pods, node=found.node, files=found.files)
-        whole = resolve_holdings(found.gpus, *told)
+        inputs = found.allocations, NodeFacts(pods=found.workloads.pods, node=found.node, files=found.files)
+        whole = resolve_holdings(found.gpus, *inputs)
         assert whole.holdings
-        assert resolve_holdings(map(fixed_part, found.gpus), *told) == whole
+        assert resolve_holdings(map(fixed_part, found.gpus), *inputs) == whole

@@ -1,11 +1,11 @@
-"""How a device is shared and what keeps its holders apart; what is offered and what is given out."""
+"""Sharing mode and isolation of devices; offered and allocated slices."""
 
 import pytest
 
 from exporter.model import DeviceKey, DeviceSharing, GpuReading, NodeObject, SliceCount
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu, process, replicas, whole
-from tests.sharing.build import OTHER_UUID, numbered, resolve
+from tests.sharing.build import OTHER_UUID, numbered, resolve, rows
 
 
 def sharing(node, allocated=(), offered=(), key=(UUID, "")) -> DeviceSharing:
@@ -25,14 +25,12 @@ MPS = ("mps", "soft", False)
 
 
 def test_exclusive():
-    """A GPU given out as a whole, held or not."""
     assert mode(gpu(), [], whole()) == EXCLUSIVE
     assert mode(gpu(), held("a", UUID), whole()) == EXCLUSIVE
     assert mode(gpu(), held("a", UUID), None) == EXCLUSIVE
 
 
 def test_time_slicing():
-    """A GPU given out in replicas, held or not."""
     assert mode(gpu(), [], replicas(4)) == TIME_SLICING
     assert mode(gpu(), held("a", f"{UUID}::0"), replicas(4)) == TIME_SLICING
     assert mode(gpu(), held("a", f"{UUID}::0"), None) == TIME_SLICING
@@ -54,19 +52,16 @@ def test_mps_by_compute_mode():
 
 
 def test_mps_by_its_clients():
-    """A list of clients proves MPS, even where the compute mode is not told."""
     node = gpu([process(1, kind="mps"), process(2)], compute_mode=None)
     assert mode(node, [], replicas(4)) == MPS
     assert mode(gpu([process(2)], compute_mode=None), [], replicas(4)) == TIME_SLICING
 
 
-def test_the_compute_mode_alone_is_no_mps():
-    """A whole GPU in the exclusive-process mode is only an exclusive one."""
+def test_the_compute_mode_alone_is_not_mps():
     assert mode(gpu(compute_mode="exclusive_process"), held("a", UUID), whole()) == EXCLUSIVE
 
 
 def test_nothing_offered_and_nothing_held():
-    """Where the kubelet tells what it offers, a GPU that is not in it belongs to nobody."""
     assert mode(gpu(), [], []) == ("none", "none", False)
     assert mode(gpu(), [], None) == ("unknown", "", False)
     assert mode(GpuReading(identity=gpu().identity, up=False), [], []) == ("unknown", "", False)
@@ -81,14 +76,7 @@ def test_mig():
     assert mode(node, held("a", f"{MIG}::0"), None, key=(UUID, MIG)) == ("mig-time-slicing", "none", False)
 
 
-def test_mig_is_never_mps_with_nvidia_s_plugin():
-    """It refuses MPS on MIG devices: replicas of one are time slices."""
-    node = mig_gpu([mig([process(1, kind="mps")])], compute_mode="exclusive_process")
-    assert mode(node, [], replicas(2, MIG), key=(UUID, MIG))[0] == "mig-time-slicing"
-
-
 def test_each_device_has_a_mode_of_its_own():
-    """One GPU in replicas and one whole on the same node."""
     node = [numbered(0, 0, UUID), numbered(1, 1, OTHER_UUID)]
     offered = replicas(2) + whole(OTHER_UUID)
     assert mode(node, [], offered) == TIME_SLICING
@@ -96,7 +84,6 @@ def test_each_device_has_a_mode_of_its_own():
 
 
 def test_slices_offered_and_allocated():
-    """Slices are counted by distinct id, of every resource apart."""
     offered = replicas(4) + whole(resource="x.io/gpu")
     allocated = held("a", f"{UUID}::0", f"{UUID}::3") + held("b", f"{UUID}::1")
     assert sharing(gpu(), allocated, offered).slices == (
@@ -109,22 +96,19 @@ def test_an_id_of_two_containers_is_one_slice():
     """While a pod ends and its successor starts, both may be listed with the same id."""
     holdings = resolve(gpu(), held("a", f"{UUID}::0") + held("b", f"{UUID}::0"), replicas(4))
     assert holdings.devices[UUID, ""].slices == (SliceCount("nvidia.com/gpu", 4, 1, 0, 0),)
-    assert [holding.slices for holding in holdings.holdings] == [1, 1]
+    assert rows(holdings, "slices") == [1, 1]
 
 
 def test_an_id_repeated_for_numa_nodes_is_one_slice():
-    """The same id twice in one container changes nothing."""
     once = resolve(gpu(), held("a", f"{UUID}::0"), replicas(4))
     assert resolve(gpu(), held("a", f"{UUID}::0", f"{UUID}::0"), replicas(4) * 2) == once
 
 
-def test_what_is_offered_may_not_be_known():
-    """An old kubelet lists what is held only: the number offered is unknown, not nothing."""
+def test_an_old_kubelet_leaves_the_number_offered_unknown():
     assert sharing(gpu(), held("a", f"{UUID}::0"), None).slices == (SliceCount("nvidia.com/gpu", None, 1),)
 
 
-def test_an_id_that_is_held_but_no_longer_offered():
-    """Beyond all that is offered, it is unhealthy or of an earlier number of replicas: that is unknown."""
+def test_an_id_that_is_no_longer_offered_leaves_the_number_unknown():
     held_one, unknown = held("a", f"{UUID}::7"), (SliceCount("nvidia.com/gpu", None, 1),)
     assert sharing(gpu(), held_one, replicas(4)).slices == unknown
     assert sharing(gpu(), held_one, []).slices == unknown
@@ -132,22 +116,19 @@ def test_an_id_that_is_held_but_no_longer_offered():
 
 @pytest.mark.parametrize("node", [gpu(), mig_gpu([mig()])])
 def test_a_kubelet_that_never_answered(node: GpuReading):
-    """Nobody is said to hold nothing, and no mode is claimed."""
     holdings = resolve_holdings([node], None)
     assert not holdings.known
     assert holdings.holdings == ()
     assert set(holdings.devices.values()) == {DeviceSharing()}
 
 
-def test_a_replicated_gpu_that_tells_nothing_is_in_no_known_mode():
-    """Without its compute mode and its processes, MPS cannot be told from time-slicing."""
+def test_a_replicated_gpu_without_readings_has_an_unknown_mode():
     lost = GpuReading(identity=gpu().identity, up=False, mig_enabled=False)
     assert mode(lost, [], replicas(2)) == ("unknown", "", False)
 
 
-def test_labels_tell_the_mode_of_a_gpu_that_is_lost():
-    """What is known of the node goes on to be known while one of its GPUs does not answer."""
+def test_labels_give_the_mode_of_a_lost_gpu():
     lost = GpuReading(identity=gpu().identity, up=False, mig_enabled=False)
     labels = {"nvidia.com/gpu.sharing-strategy": "mps"}
-    found = resolve(lost, [], replicas(2), node=NodeObject(labels=labels)).devices[UUID, ""]
-    assert (found.sharing, found.isolation, found.exclusive) == MPS
+    holdings = resolve(lost, [], replicas(2), node=NodeObject(labels=labels)).devices[UUID, ""]
+    assert (holdings.sharing, holdings.isolation, holdings.exclusive) == MPS

@@ -1,4 +1,4 @@
-"""What tells MPS from time-slicing: the device, the daemon's directory, the node's labels; who wins when."""
+"""MPS or time-slicing: by the device, the daemon's directory or the node's labels, in this order."""
 
 import os
 from pathlib import Path
@@ -31,15 +31,15 @@ def daemon(*resources) -> dict[str, SystemFiles]:
 
 
 def silent(**more):
-    """Return a GPU whose driver tells neither its compute mode nor its processes."""
+    """Return a GPU with unknown compute mode and processes."""
     return gpu(None, compute_mode=None, **more)
 
 
 def mode(device, *, ids=(), offered=None, objections=None, **facts) -> tuple[str, str]:
     """Return mode and isolation of the one device."""
     offered = replicas(4) if offered is None and not ids else offered
-    found = resolve(device, held("a", *ids), offered, objections, **facts)
-    (sharing,) = found.devices.values()
+    holdings = resolve(device, held("a", *ids), offered, objections, **facts)
+    (sharing,) = holdings.devices.values()
     return sharing.sharing, sharing.isolation
 
 
@@ -51,158 +51,111 @@ def counted_by(objections: Objections) -> dict[str, int]:
 MPS, SLICED, UNKNOWN = ("mps", "soft"), ("time-slicing", "none"), ("unknown", "")
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        pytest.param({}, UNKNOWN, id="nothing tells it"),
-        pytest.param({"files": daemon(GPU)}, MPS, id="the daemon's file"),
-        pytest.param({"files": daemon("nvidia.com/gpu.shared")}, UNKNOWN, id="a daemon of another resource"),
-        pytest.param({"node": labelled((STRATEGY, "mps"))}, MPS, id="a label"),
-        pytest.param({"node": labelled((STRATEGY, "time-slicing"))}, SLICED, id="a label of time-slicing"),
-        pytest.param({"node": labelled((STRATEGY, "none"))}, UNKNOWN, id="a label that says nothing"),
-        pytest.param({"node": labelled((STRATEGY, ""))}, UNKNOWN, id="an invalid MIG layout's label"),
-        pytest.param(
-            {"node": labelled(("nvidia.com/mig-1g.5gb.sharing-strategy", "mps"))},
-            UNKNOWN,
-            id="another's label",
-        ),
-        pytest.param({"node": labelled((GKE_STRATEGY, "mps"))}, UNKNOWN, id="GKE's label, another's ids"),
-        pytest.param({"node": labelled()}, UNKNOWN, id="no labels"),
-    ],
+SHARED, MIG_STRATEGY = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.sharing-strategy"
+RENAMED = replicas(4, resource=SHARED)
+FILE = {"files": daemon(GPU)}
+DEFAULT, EXCLUSIVE, IDLE = (
+    gpu(compute_mode="default"),
+    gpu(compute_mode="exclusive_process"),
+    gpu([], compute_mode=None),
 )
-def test_a_silent_device_is_told_by_files_and_labels(facts, expected):
-    """Without compute mode and processes, what stands elsewhere about this very resource decides."""
-    assert mode(silent(), **facts) == expected
 
 
-def test_renamed_replicas_have_a_daemon_of_their_own_and_the_old_label():
-    """The plugin's directory has the new name, its labels keep the old one."""
-    shared = replicas(4, resource="nvidia.com/gpu.shared")
-    assert mode(silent(), offered=shared, files=daemon("nvidia.com/gpu.shared")) == MPS
-    assert mode(silent(), offered=shared, files=daemon(GPU)) == UNKNOWN
-    assert mode(silent(), offered=shared, node=labelled((STRATEGY, "mps"))) == MPS
+def label(strategy, key=STRATEGY) -> dict[str, NodeObject]:
+    """Return the fact that a node has a label with this strategy."""
+    return {"node": labelled((key, strategy))}
 
 
-def test_a_list_of_processes_without_clients_rules_nothing_out():
-    """Nobody computes: that leaves time-slicing as long as neither daemon nor label says MPS."""
-    idle = gpu([], compute_mode=None)
-    assert mode(idle) == SLICED
-    assert mode(idle, files=daemon(GPU)) == MPS
-    assert mode(idle, node=labelled((STRATEGY, "mps"))) == MPS
+# The device comes first, then the directory of the daemon, then labels; what contradicts is objected to.
+DECISIONS = {
+    "silent": (silent(), {}, UNKNOWN, ()),
+    "silent, the daemon's file": (silent(), FILE, MPS, ()),
+    "silent, a daemon of another resource": (silent(), {"files": daemon(SHARED)}, UNKNOWN, ()),
+    "silent, a label": (silent(), label("mps"), MPS, ()),
+    "silent, a label of time-slicing": (silent(), label("time-slicing"), SLICED, ()),
+    "silent, a label of none": (silent(), label("none"), UNKNOWN, ()),
+    "silent, the label of an invalid MIG layout": (silent(), label(""), UNKNOWN, ()),
+    "silent, another's label": (
+        silent(),
+        label("mps", "nvidia.com/mig-1g.5gb.sharing-strategy"),
+        UNKNOWN,
+        (),
+    ),
+    "silent, GKE's label, another's ids": (silent(), label("mps", GKE_STRATEGY), UNKNOWN, ()),
+    "silent, no labels": (silent(), {"node": labelled()}, UNKNOWN, ()),
+    "silent, an unknown strategy": (silent(), label("vgpu"), UNKNOWN, ("label",)),
+    "silent, file and label differ": (silent(), FILE | label("time-slicing"), MPS, ("label",)),
+    # Processes without MPS clients do not rule MPS out.
+    "idle": (IDLE, {}, SLICED, ()),
+    "idle, the daemon's file": (IDLE, FILE, MPS, ()),
+    "idle, a label": (IDLE, label("mps"), MPS, ()),
+    "stale .started": (DEFAULT, FILE, SLICED, ("file",)),
+    "stale label of MPS": (DEFAULT, label("mps"), SLICED, ("label",)),
+    "stale label of time-slicing": (EXCLUSIVE, label("time-slicing"), MPS, ("label",)),
+    "clients prove MPS": (
+        gpu([process(1, kind="mps")], compute_mode="default"),
+        *(label("time-slicing"), MPS, ("label",)),
+    ),
+    "all agree": (EXCLUSIVE, FILE | label("mps"), MPS, ()),
+    # A daemon of renamed replicas has the new name in its directory, and the old one in labels.
+    "renamed, its daemon": (silent(), {"offered": RENAMED, "files": daemon(SHARED)}, MPS, ()),
+    "renamed, a daemon of the old name": (silent(), {"offered": RENAMED} | FILE, UNKNOWN, ()),
+    "renamed, a label": (silent(), {"offered": RENAMED} | label("mps"), MPS, ()),
+}
 
 
-@pytest.mark.parametrize(
-    ("device", "facts", "expected", "counted"),
-    [
-        pytest.param(
-            gpu(compute_mode="default"),
-            {"files": daemon(GPU)},
-            SLICED,
-            {"nvidia_file": 1},
-            id="stale .started",
-        ),
-        pytest.param(
-            gpu(compute_mode="default"),
-            {"node": labelled((STRATEGY, "mps"))},
-            SLICED,
-            {"nvidia_label": 1},
-            id="stale label of MPS",
-        ),
-        pytest.param(
-            gpu(compute_mode="exclusive_process"),
-            {"node": labelled((STRATEGY, "time-slicing"))},
-            MPS,
-            {"nvidia_label": 1},
-            id="stale label of time-slicing",
-        ),
-        pytest.param(
-            gpu([process(1, kind="mps")], compute_mode="default"),
-            {"node": labelled((STRATEGY, "time-slicing"))},
-            MPS,
-            {"nvidia_label": 1},
-            id="clients prove MPS",
-        ),
-        pytest.param(
-            silent(),
-            {"files": daemon(GPU), "node": labelled((STRATEGY, "time-slicing"))},
-            MPS,
-            {"nvidia_label": 1},
-            id="the directory comes before the label",
-        ),
-        pytest.param(
-            silent(), {"node": labelled((STRATEGY, "vgpu"))}, UNKNOWN, {"nvidia_label": 1}, id="no strategy"
-        ),
-        pytest.param(
-            gpu(compute_mode="exclusive_process"),
-            {"files": daemon(GPU), "node": labelled((STRATEGY, "mps"))},
-            MPS,
-            {},
-            id="all agree",
-        ),
-    ],
-)
-def test_contradictions_are_decided_by_the_device_and_counted(device, facts, expected, counted):
-    """The device comes first, then the directory, then labels; what says otherwise is objected to."""
-    objections = Objections()
+@pytest.mark.parametrize(("device", "facts", "expected", "counted"), DECISIONS.values(), ids=DECISIONS)
+def test_mps_or_time_slicing(device, facts, expected, counted, objections):
     assert mode(device, objections=objections, **facts) == expected
-    assert counted_by(objections) == counted
+    assert counted_by(objections) == {f"nvidia_{name}": 1 for name in counted}
 
 
-def test_a_whole_gpu_is_not_told_by_labels_or_files():
-    """Both are about replicas: a GPU that is given out whole is exclusive, and nothing is objected to."""
-    objections = Objections()
+def test_labels_and_files_do_not_concern_a_whole_gpu(objections):
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
     assert mode(silent(), offered=whole(), **facts) == ("exclusive", "hard")
     assert counted_by(objections) == {}
 
 
-def test_mig_devices_are_never_mps_with_nvidia_s_plugin():
-    """It refuses MPS there: a daemon's file or a label that says it is objected to."""
-    objections = Objections()
+def test_nvidias_plugin_has_no_mps_on_mig_devices(objections):
     cut = mig_gpu([mig()], compute_mode="exclusive_process")
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
     assert mode(cut, offered=replicas(2, MIG), **facts) == ("mig-time-slicing", "none")
     assert counted_by(objections) == {"nvidia_file": 1, "nvidia_label": 1}
 
 
-@pytest.mark.parametrize(
-    ("device", "labels", "expected"),
-    [
-        pytest.param(gpu(compute_mode="default"), [(GKE_STRATEGY, "mps")], MPS, id="MPS in any mode"),
-        pytest.param(
-            gpu(compute_mode="default"), [(GKE_STRATEGY, "time-sharing")], SLICED, id="time-sharing"
-        ),
-        pytest.param(silent(), [(GKE_STRATEGY, "time-sharing")], SLICED, id="time-sharing, silent"),
-        pytest.param(gpu(compute_mode="default"), [], SLICED, id="no label"),
-        pytest.param(silent(), [], UNKNOWN, id="no label, silent"),
-        pytest.param(silent(), [(STRATEGY, "mps")], UNKNOWN, id="the label of another plugin"),
-        pytest.param(gpu(compute_mode="exclusive_process"), [], MPS, id="the compute mode"),
-    ],
-)
-def test_gke_is_told_by_its_label(device, labels, expected):
-    """GKE's daemon need not change the compute mode, so that the default mode rules nothing out there."""
-    assert mode(device, ids=[GKE_ID], offered=None, node=labelled(*labels)) == expected
+# GKE's daemon need not change the compute mode.
+GKE = {
+    "MPS in any mode": (DEFAULT, label("mps", GKE_STRATEGY), MPS),
+    "time-sharing": (DEFAULT, label("time-sharing", GKE_STRATEGY), SLICED),
+    "time-sharing, silent": (silent(), label("time-sharing", GKE_STRATEGY), SLICED),
+    "no label": (DEFAULT, {}, SLICED),
+    "no label, silent": (silent(), {}, UNKNOWN),
+    "the label of another plugin": (silent(), label("mps"), UNKNOWN),
+    "the compute mode": (EXCLUSIVE, {}, MPS),
+}
+MIG_SLICED = ("mig-time-slicing", "none")
+# Unlike NVIDIA's plugin: a client on the MIG device itself proves MPS, else the label decides.
+GKE_MIG = {
+    "a client": ([process(1, kind="mps")], {}, MPS),
+    "the label": ([], label("mps", GKE_STRATEGY), MPS),
+    "the label of a node that GKE made by itself": ([], label("MPS", GKE_STRATEGY), MPS),
+    "time-sharing by itself": ([], label("TIME_SHARING", GKE_STRATEGY), MIG_SLICED),
+    "neither": ([process(1)], {}, MIG_SLICED),
+}
 
 
-@pytest.mark.parametrize(
-    ("clients", "labels", "expected"),
-    [
-        pytest.param([process(1, kind="mps")], [], MPS, id="a client"),
-        pytest.param([], [(GKE_STRATEGY, "mps")], MPS, id="the label"),
-        pytest.param([], [(GKE_STRATEGY, "MPS")], MPS, id="the label of a node that GKE made by itself"),
-        pytest.param(
-            [], [(GKE_STRATEGY, "TIME_SHARING")], ("mig-time-slicing", "none"), id="time-sharing by itself"
-        ),
-        pytest.param([process(1)], [], ("mig-time-slicing", "none"), id="nothing says MPS"),
-    ],
-)
-def test_gke_has_mps_on_mig_devices(clients, labels, expected):
-    """Unlike NVIDIA's plugin. A client on the MIG device itself proves it, else the label tells."""
+@pytest.mark.parametrize(("device", "facts", "expected"), GKE.values(), ids=GKE)
+def test_gke_is_known_by_its_label(device, facts, expected):
+    assert mode(device, ids=[GKE_ID], offered=None, **({"node": labelled()} | facts)) == expected
+
+
+@pytest.mark.parametrize(("clients", "facts", "expected"), GKE_MIG.values(), ids=GKE_MIG)
+def test_gke_has_mps_on_mig_devices(clients, facts, expected, objections):
     identity = numbered(0, 0, UUID).identity
-    cut = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
-    objections = Objections()
-    found = mode(cut, ids=["nvidia0/gi1/vgpu0"], node=labelled(*labels), objections=objections)
-    assert (found, counted_by(objections)) == (expected, {})
+    partitioned = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
+    facts = {"node": labelled(), "objections": objections} | facts
+    assert mode(partitioned, ids=["nvidia0/gi1/vgpu0"], **facts) == expected
+    assert counted_by(objections) == {}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +174,6 @@ def test_the_memory_limit_of_gke(held_ids, limit):
 
 
 def test_limits_are_whole_mebibytes_by_container_on_gke_and_by_client_elsewhere():
-    """Two of three replicas of 1000 MiB: GKE gives 666 MiB, NVIDIA's daemon 333 for each client."""
     labels = labelled((GKE_STRATEGY, "mps"), (GKE_REPLICAS, "3"), (STRATEGY, "mps"), (REPLICAS, "3"))
     card = silent(memory=memory(0, 1000 * MIB))
     ours = only(resolve(card, held("a", f"{UUID}::0", f"{UUID}::2"), None, node=labels))
@@ -230,8 +182,7 @@ def test_limits_are_whole_mebibytes_by_container_on_gke_and_by_client_elsewhere(
     assert theirs.memory_entitled == 666 * MIB
 
 
-def test_replicas_by_label_where_the_kubelet_cannot_tell():
-    """An old kubelet lists no offered ids: the plugin's label says of how many replicas each is one."""
+def test_the_label_has_the_number_of_replicas_if_the_kubelet_does_not():
     labels = labelled((REPLICAS, "4"), (STRATEGY, "time-slicing"))
     holding = only(resolve(gpu(), held("a", f"{UUID}::1"), None, node=labels))
     assert (holding.memory_entitled, holding.compute_entitled) == (4 * GIB, 0.25)
@@ -241,8 +192,7 @@ def test_replicas_by_label_where_the_kubelet_cannot_tell():
     assert only(in_mig).compute_entitled == pytest.approx(3 / 7 / 4)
 
 
-def test_what_the_kubelet_offers_comes_before_the_label():
-    """The label is not asked where the kubelet tells."""
+def test_the_offer_of_the_kubelet_outweighs_the_label():
     labels = labelled((REPLICAS, "8"))
     assert only(resolve(gpu(), held("a", f"{UUID}::1"), replicas(4), node=labels)).compute_entitled == 0.25
     assert only(resolve(gpu(), held("a", f"{UUID}::1"), [], node=labels)).compute_entitled is None
@@ -260,12 +210,10 @@ def test_what_the_kubelet_offers_comes_before_the_label():
         pytest.param("4", [f"{UUID}::0", OTHER_UUID], 1, id="not all GPUs of the resource are shared"),
     ],
 )
-def test_a_label_that_ids_deny_tells_no_share(text, ids, counted):
-    """What does not fit all ids of the resource is no share of any, and is objected to."""
-    objections = Objections()
+def test_a_label_that_contradicts_ids_gives_no_share(text, ids, counted, objections):
     gpus = [numbered(0, 0, UUID), numbered(1, 1)]
-    found = resolve(gpus, held("a", *ids), None, objections, node=labelled((REPLICAS, text)))
-    shares = [holding.compute_entitled for holding in found.holdings if holding.device.uuid == UUID]
+    holdings = resolve(gpus, held("a", *ids), None, objections, node=labelled((REPLICAS, text)))
+    shares = [holding.compute_entitled for holding in holdings.holdings if holding.device.uuid == UUID]
     assert shares == [None]
     assert counted_by(objections) == {"nvidia_label": counted}
 
@@ -276,7 +224,7 @@ def roots(root: Path) -> Roots:
 
 
 def started(root: Path, resource: str) -> Path:
-    """Make the directories of a daemon that has started, and return its file."""
+    """Create the directories of a started daemon, and return its file."""
     for each in ("pipe", "log"):
         (root / resource / each).mkdir(parents=True)
     (root / "shm").mkdir(exist_ok=True)
@@ -289,21 +237,19 @@ def test_daemons_are_found_by_the_file_of_their_resource(tmp_path):
     """NVIDIA/k8s-device-plugin cmd/mps-control-daemon/mps/root.go: <root>/<resource>/.started."""
     path = started(tmp_path, GPU)
     started(tmp_path, "nvidia.com/gpu.shared").unlink()
-    found = read_daemons(roots(tmp_path))
-    assert found.names == {GPU: str(path)}
-    assert found.problems == ()
+    files = read_daemons(roots(tmp_path))
+    assert files.names == {GPU: str(path)}
+    assert files.problems == ()
 
 
-def test_a_daemon_that_has_ended_is_none(tmp_path):
-    """A daemon that ends in good order removes its file."""
+def test_an_ended_daemon_does_not_count(tmp_path):
     path = started(tmp_path, GPU)
     path.unlink()
     assert read_daemons(roots(tmp_path)) == SystemFiles()
 
 
 @pytest.mark.parametrize("kind", ["absent", "file", "folder", "link", "fifo", "loop"])
-def test_what_is_no_daemons_file_tells_nothing(tmp_path, kind):
-    """Only a regular file says that a daemon has started; nothing is followed, opened or waited for."""
+def test_only_a_regular_file_shows_a_daemon(tmp_path, kind):
     path = tmp_path / "mps" / GPU / ".started"
     match kind:
         case "file":
@@ -319,14 +265,13 @@ def test_what_is_no_daemons_file_tells_nothing(tmp_path, kind):
         case "loop":
             path.parent.parent.mkdir(parents=True)
             path.parent.symlink_to(path.parent)
-    found = read_daemons(roots(tmp_path / "mps"))
-    assert found.names == {}
-    assert bool(found.problems) == (kind == "loop")
+    files = read_daemons(roots(tmp_path / "mps"))
+    assert files.names == {}
+    assert bool(files.problems) == (kind == "loop")
 
 
 def test_a_crowded_directory_is_read_within_bounds(tmp_path):
-    """However many names somebody has put there, only the first are looked at."""
     for number in range(MOST * 3):
         started(tmp_path, f"x.io/r{number:04}")
-    found = read_daemons(roots(tmp_path))
-    assert 0 < len(found.names) <= MOST
+    files = read_daemons(roots(tmp_path))
+    assert 0 < len(files.names) <= MOST

@@ -20,18 +20,16 @@ def offers(count=10):
 
 
 def test_a_holder_has_a_turn_and_no_limit():
-    """It sees all of the memory, as every other one does."""
-    found = resolve(NODE, PLUGIN + held("a", f"{UUID}__1", f"{UUID}__7", resource=RESOURCE), offers())
-    holding = only(found)
+    holdings = resolve(NODE, PLUGIN + held("a", f"{UUID}__1", f"{UUID}__7", resource=RESOURCE), offers())
+    holding = only(holdings)
     assert (holding.holder, holding.device.uuid, holding.slices) == (container("a"), UUID, 2)
     assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
-    assert (holding.sharing, holding.isolation, found.unresolved) == ("nvshare", "none", {})
+    assert (holding.sharing, holding.isolation, holdings.unresolved) == ("nvshare", "none", {})
 
 
-def test_what_the_plugin_holds_is_on_offer_to_nobody():
-    """The GPU is nvshare's; the other one is given out whole as ever."""
-    found = resolve(NODE, PLUGIN + held("b", OTHER_UUID), offers())
-    shared, other = sorted(found.devices.items(), key=lambda each: each[1].sharing, reverse=True)
+def test_the_gpu_of_the_plugin_is_not_offered():
+    holdings = resolve(NODE, PLUGIN + held("b", OTHER_UUID), offers())
+    shared, other = sorted(holdings.devices.items(), key=lambda each: each[1].sharing, reverse=True)
     assert (shared[0].uuid, shared[1].sharing, shared[1].exclusive) == (UUID, "nvshare", False)
     assert shared[1].slices == (SliceCount(WHOLE, None, 0), SliceCount(RESOURCE, 10, 0))
     assert (other[0].uuid, other[1].sharing, other[1].slices) == (
@@ -39,11 +37,10 @@ def test_what_the_plugin_holds_is_on_offer_to_nobody():
         "exclusive",
         (SliceCount(WHOLE, 1, 1, 0, 0),),
     )
-    assert only(found).holder.pod == "b"
+    assert only(holdings).holder.pod == "b"
 
 
-def test_the_plugin_is_known_where_the_kubelet_does_not_tell_what_is_offered():
-    """By the ids of those that it gave the GPU to."""
+def test_the_plugin_is_known_without_an_offer():
     ids = PLUGIN + held("a", f"{UUID}__1", resource=RESOURCE)
     assert only(resolve(NODE, ids, None)).holder.pod == "a"
 
@@ -51,26 +48,24 @@ def test_the_plugin_is_known_where_the_kubelet_does_not_tell_what_is_offered():
 @pytest.mark.parametrize(
     ("name", "uuid"), [("trainer", UUID), ("nvshare-device-plugin", OTHER_UUID)], ids=["name", "GPU"]
 )
-def test_others_hold_what_they_hold(name: str, uuid: str):
-    """Another container does, and so does one of that name with a GPU that is not given to others."""
-    found = resolve(NODE, held("b", uuid, container=name), offers())
-    assert (only(found).holder.container, only(found).device.uuid) == (name, uuid)
+def test_other_containers_hold_their_gpus(name: str, uuid: str):
+    holdings = resolve(NODE, held("b", uuid, container=name), offers())
+    assert (only(holdings).holder.container, only(holdings).device.uuid) == (name, uuid)
 
 
 def test_a_gpu_that_is_not_here_is_unresolved():
-    """Its id is nvshare's all the same."""
-    found = resolve(NODE, held("a", "GPU-gone__1", resource=RESOURCE))
-    assert (found.holdings, found.unresolved) == ((), {RESOURCE: 1})
+    holdings = resolve(NODE, held("a", "GPU-gone__1", resource=RESOURCE))
+    assert (holdings.holdings, holdings.unresolved) == ((), {RESOURCE: 1})
 
 
-@pytest.mark.slow
 @given(
     st.lists(
         st.builds("{}{}".format, st.sampled_from([UUID, "GPU-gone", ""]), st.text("_0123 :-", max_size=6))
     )
 )
-def test_any_id_is_held_unresolved_or_somebody_elses(ids):
-    """Nothing raises, nothing counts twice."""
-    allocated = [Allocation(ContainerRef("ml", "a", "main"), RESOURCE, each) for each in ids]
-    found = resolve(NODE, allocated, offers())
-    assert sum(each.slices for each in found.holdings) + sum(found.unresolved.values()) <= len(set(ids))
+def test_any_id_counts_at_most_once(ids):
+    allocated = [Allocation(ContainerRef("ml", "a", "main"), RESOURCE, device_id) for device_id in ids]
+    holdings = resolve(NODE, allocated, offers())
+    assert sum(holding.slices for holding in holdings.holdings) + sum(holdings.unresolved.values()) <= len(
+        set(ids)
+    )

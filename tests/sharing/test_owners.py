@@ -1,4 +1,4 @@
-"""Whose an id is: the seven plugins that may stand behind one resource, told apart by the spelling of ids."""
+"""The plugin of an id: seven plugins may use one resource, and differ in the spelling of ids."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from exporter.sharing.base import Claim
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia_plugin import Nvidia
 from tests.attribution.build import MIG, UUID, held, mig, mig_gpu
-from tests.sharing.build import allocations, numbered, resolve
+from tests.sharing.build import allocations, numbered, resolve, rows
 
 BARE = UUID.removeprefix("GPU-")
 CUT = "GPU-00000000-0000-0000-0000-0000000000cc"
@@ -30,7 +30,7 @@ OURS = [
     pytest.param(GPU, "nvidia1/gi1/vgpu0", MIG, True, id="GKE, MIG, shared"),
 ]
 
-# Under the resource that the system has by default, and under NVIDIA's, which it can be told to take.
+# Under the resource that the system has by default, and under NVIDIA's, which it can be configured to use.
 OTHERS = [
     pytest.param("nvidia.com/gpu", f"{UUID}-3", id="HAMi"),
     pytest.param("volcano.sh/vgpu-number", f"{UUID}-3", id="volcano-vgpu"),
@@ -54,7 +54,7 @@ OTHERS = [
 
 @pytest.fixture(name="view")
 def _view() -> View:
-    """Give a node with one GPU that is whole, and one that is cut."""
+    """Return a node with a whole GPU and one with MIG devices."""
     return View((numbered(0, 0, UUID), _cut()), allocations())
 
 
@@ -65,7 +65,6 @@ def _cut():
 
 @pytest.mark.parametrize(("resource", "device_id", "device", "replica"), OURS)
 def test_ids_of_these_plugins_name_their_device(view, resource, device_id, device, replica):
-    """Every spelling of NVIDIA's plugin and of GKE's finds its device, and says if it is a replica."""
     claim = Nvidia(view).claim(resource, device_id)
     assert claim is not None
     assert claim.device is view.inventory.by_uuid(device)
@@ -82,17 +81,14 @@ def test_ids_of_other_systems_are_left_to_them(view, resource, device_id):
 
 
 @pytest.mark.parametrize("device_id", [pytest.param(case.values[1], id=case.id) for case in OTHERS])
-def test_ids_of_other_systems_are_nobodys_gpu(device_id):
-    """Where the other system sees nothing of its pods, its id is not taken for a GPU or a replica of one."""
-    found = resolve([numbered(0, 0, UUID), _cut()], held("a", device_id), None)
-    assert not {holding.sharing for holding in found.holdings} & MODES
-    assert found.holdings or found.unresolved == {GPU: 1}
+def test_ids_of_other_systems_are_not_taken_for_gpus(device_id):
+    holdings = resolve([numbered(0, 0, UUID), _cut()], held("a", device_id), None)
+    assert not set(rows(holdings, "sharing")) & MODES
+    assert holdings.holdings or holdings.unresolved == {GPU: 1}
 
 
-@pytest.mark.slow
 @given(prefix=st.sampled_from([UUID, MIG, BARE]), tail=st.text(min_size=1, max_size=12))
 def test_only_a_number_behind_the_mark_is_a_replica(prefix, tail):
-    """Whatever else stands behind a device's name makes another name of it."""
     view = View((numbered(0, 0, UUID), _cut()), allocations())
     number = tail.removeprefix("::")
     claim = Nvidia(view).claim(GPU, prefix + tail)

@@ -39,24 +39,21 @@ def placed(workloads, *files, pid=7) -> ProcessPlace | None:
 
 @pytest.mark.parametrize("places", [(), (ProcessPlace(pid=7, known=False),)])
 def test_a_process_without_a_place_gets_that_of_its_file(places):
-    """Its cgroup could not be read, or it was never asked for: the file names pod and container."""
     assert placed(who(places), lists(7)) == ProcessPlace(pid=7, known=True, pod_uid="uid-a", container_id=ID)
 
 
 @pytest.mark.parametrize("pod_uid", [None, "uid-b"])
 def test_a_known_place_is_never_overridden(pod_uid):
-    """What /proc says now is newer than any list."""
+    """/proc is newer than any list."""
     known = ProcessPlace(pid=7, known=True, pod_uid=pod_uid)
     assert placed(who([known]), lists(7)) == known
 
 
 def test_two_files_that_list_a_pid_place_it_nowhere():
-    """One of them is old, and which is not known."""
     assert placed(who(), lists(7), lists(7, container_id=OTHER_ID)) is None
 
 
 def test_two_systems_that_agree_place_it():
-    """The same word from two files is one word."""
     files = {name: SystemFiles(containers=(lists(7),)) for name in ("gpu-manager", "hami")}
     assert place_by_files(who(), files).places[7].container_id == ID
 
@@ -72,14 +69,13 @@ def test_two_systems_that_agree_place_it():
     ],
 )
 def test_the_container_is_found_by_what_the_file_has(file, container_id):
-    """By name or by the beginning of its id; where neither fits, only the pod is known."""
     place = placed(who(), file)
     assert (place.pod_uid, place.container_id) == ("uid-a", container_id)
 
 
 @pytest.mark.parametrize("pods", [None, (), (replace(POD, uid="uid-b"),)])
 def test_a_pod_that_is_not_here_places_nothing(pods):
-    """The files of a pod outlive it, and its pids are somebody else's by now."""
+    """The files of a pod outlive it, and its pids are reused."""
     assert placed(who(pods=pods), lists(7)) is None
 
 
@@ -90,14 +86,12 @@ def test_without_a_view_of_the_host_nothing_is_placed():
 
 
 def test_files_without_pids_change_nothing():
-    """Workloads are the same object where there is nothing to add."""
     workloads = who([ProcessPlace(pid=7, known=False)])
     silent = ContainerFile(pod_uid="uid-a", container="main")
     assert place_by_files(workloads, {"hami": SystemFiles(containers=(silent,))}) is workloads
 
 
-def test_the_use_of_a_placed_process_is_its_containers():
-    """A process whose cgroup tells nothing is unknown, and spoils the zeros of others; its file places it."""
+def test_the_use_of_a_placed_process_counts_for_its_container():
     pod = PodIdentity(uid="uid-a", namespace="ml", name="a", containers=("main",), container_ids={ID: "main"})
     lost = who([ProcessPlace(pid=7, known=False)], (pod,))
     node = gpu([process(7, GIB)], {7: 40})

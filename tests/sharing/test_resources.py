@@ -1,4 +1,4 @@
-"""Which resources are GPUs, and what is counted of those that are not."""
+"""Which resources are GPUs, and what counts as unresolved."""
 
 import re
 
@@ -14,13 +14,9 @@ LOST = "GPU-99999999-0000-0000-0000-000000000000"
 @pytest.mark.parametrize(
     "resource",
     [
-        "nvidia.com/gpu",
-        "nvidia.com/gpu.shared",
-        "nvidia.com/mig-1g.5gb",
-        "nvidia.com/mig-1g.5gb.me",
-        "nvidia.com/mig-1g.5gb.shared",
-        "nvidia.com/mig-1g.5gb.me.shared",
-        "nvidia.com/mig-1c.3g.40gb",
+        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"),
+        *("nvidia.com/mig-1g.5gb.me", "nvidia.com/mig-1g.5gb.shared"),
+        *("nvidia.com/mig-1g.5gb.me.shared", "nvidia.com/mig-1c.3g.40gb"),
     ],
 )
 def test_names_of_the_plugin(resource: str):
@@ -34,35 +30,14 @@ def test_names_of_the_plugin(resource: str):
 @pytest.mark.parametrize(
     "resource",
     [
-        "nvidia.com/gpumem",
-        "nvidia.com/gpucores",
-        "nvidia.com/gpu.sharedX",
-        "nvidia.com/GPU",
-        "nvidia.com/mig-",
-        "nvidia.com/mig-1g.5gb/x",
-        "Xnvidia.com/gpu",
-        "nvidia.com/gpu\n",
-        "amd.com/nic",
-        "gpu.intel.com/monitoring",
-        "aliyun.com/gpu-count",
-        "tencent.com/cpu",
-        "volcano.sh/cpu",
-        "smarter-devices/fuse",
-        "",
+        *("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpu.sharedX", "nvidia.com/GPU"),
+        *("nvidia.com/mig-", "nvidia.com/mig-1g.5gb/x", "Xnvidia.com/gpu", "nvidia.com/gpu\n"),
+        *("amd.com/nic", "gpu.intel.com/monitoring", "aliyun.com/gpu-count", "tencent.com/cpu"),
+        *("volcano.sh/cpu", "smarter-devices/fuse", ""),
     ],
 )
 def test_foreign_resources_are_passed_over(resource: str):
-    """What is not NVIDIA's is neither held nor unresolved, whatever its ids look like."""
-    ids = (
-        LOST,
-        f"{UUID}_-_0",
-        "nvidia0",
-        "nvidia0/vgpu1",
-        "0000:19:00.0",
-        "card0-1",
-        "fuse",
-        "",
-    )
+    ids = (LOST, f"{UUID}_-_0", "nvidia0", "nvidia0/vgpu1", "0000:19:00.0", "card0-1", "fuse", "")
     holdings = resolve(gpu(), held("a", *ids, resource=resource))
     assert holdings.holdings == ()
     assert holdings.unresolved == {}
@@ -70,13 +45,11 @@ def test_foreign_resources_are_passed_over(resource: str):
 
 
 def test_foreign_offers_are_passed_over():
-    """A device is not offered by a resource that is none of NVIDIA's."""
     holdings = resolve(gpu(), offered=replicas(4) + whole("fuse", "smarter-devices/fuse"))
     assert [count.resource for count in holdings.devices[UUID, ""].slices] == ["nvidia.com/gpu"]
 
 
 def test_a_renamed_resource_is_known_by_its_ids():
-    """Whatever its name, an id that is the UUID of a device here is that device."""
     offered = replicas(4, resource="nvidia.com/a100-shared")
     holdings = resolve(gpu(), held("a", f"{UUID}::1", resource="nvidia.com/a100-shared"), offered)
     assert only(holdings).compute_entitled == 1 / 4
@@ -93,13 +66,11 @@ def test_a_renamed_mig_resource_is_known_by_its_ids():
 
 
 def test_a_renamed_resource_without_its_device_is_not_counted():
-    """Without a name that says so, an unknown id may be anything."""
     holdings = resolve(gpu(), held("a", LOST, resource="nvidia.com/a100-shared"))
     assert (holdings.unresolved, holdings.unresolved_holders) == ({}, frozenset())
 
 
 def test_a_pattern_makes_a_name_known():
-    """With a pattern, ids that say nothing by themselves resolve too, and lost ones are counted."""
     patterns = [re.compile(r"gke\.io/.*"), re.compile(r"x\.io/gpu")]
     held_ids = held("a", "nvidia0/vgpu1", LOST, resource="gke.io/t4")
     holdings = resolve(numbered(0, 0), held_ids, [], patterns=tuple(patterns))
@@ -108,14 +79,12 @@ def test_a_pattern_makes_a_name_known():
 
 
 def test_a_pattern_matches_the_whole_name():
-    """A pattern that fits a part of the name does not make it a GPU."""
     patterns = (re.compile(r"x\.io/gpu"),)
     holdings = resolve(gpu(), held("a", LOST, resource="x.io/gpu-memory"), [], patterns=patterns)
     assert holdings.unresolved == {}
 
 
 def test_distinct_ids_are_unresolved_once():
-    """Two containers with one lost id count one, two ids of one container count two."""
     allocated = held("a", LOST) + held("b", LOST) + held("b", f"{LOST}::1", resource="nvidia.com/gpu.shared")
     holdings = resolve(gpu(), allocated)
     assert holdings.unresolved == {"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 1}
@@ -123,6 +92,5 @@ def test_distinct_ids_are_unresolved_once():
 
 
 def test_containers_that_hold_nothing_here_are_not_mentioned():
-    """A pod with other devices is no holder."""
     nic = Allocation(container("net"), "mellanox.com/rdma", "mlx5_0")
     assert resolve(gpu(), [nic]).holdings == ()

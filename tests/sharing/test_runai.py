@@ -18,7 +18,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import resolve_holdings
-from exporter.sharing.base.view import NodeFacts, Objections
+from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.runai import MigDevice, mig_device, mig_mapping
 from tests.attribution.build import (
     GIB,
@@ -34,7 +34,18 @@ from tests.attribution.build import (
     workloads,
 )
 from tests.attribution.build import row as row_of
-from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import (
+    OTHER_UUID,
+    allocations,
+    container,
+    numbered,
+    only,
+    pod,
+    pods,
+    resolve,
+    rows,
+    where,
+)
 from tests.sharing.reservations import KAI, OTHER_GROUP, RUNAI, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -73,7 +84,7 @@ OLD_MAPPING = (
 
 
 def shared(*found, where=RUNAI, **facts):
-    """Resolve a node with a GPU of 16 GiB that run:ai reserves, and these pods."""
+    """Return the holdings of a node with a GPU of 16 GiB that run:ai reserves, and these pods."""
     everything = pods(reservation(name=NAME, where=where), *found)
     return resolve(gpu(), reserved(name=NAME, where=where), whole(), pods=everything, **facts)
 
@@ -88,7 +99,7 @@ def on_mig(name, text, **more):
     return pod(name, {"received-resource-type": "MigInstance", "runai-mig-device": text}, **more)
 
 
-def told(device, **more) -> str:
+def mig_text(device, **more) -> str:
     """Return what a pod on a MIG device says."""
     return json.dumps({"name": "nvidia.com/mig-3g.5gb", "deviceUUID": device} | more)
 
@@ -100,7 +111,6 @@ def mapping(value) -> NodeObject:
 
 
 def test_a_fraction_has_what_it_was_given():
-    """The allocation is told in MiB and as a part; whether it is enforced is not known."""
     holdings = shared(fraction("a", FRACTION))
     assert only(holdings) == Holding(
         holder=container("a"),
@@ -115,68 +125,56 @@ def test_a_fraction_has_what_it_was_given():
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 1),)
 
 
-def test_what_was_asked_for_counts_where_the_allocation_is_not_told():
-    """Without run:ai's annotations it is as with KAI."""
-    found = only(shared(fraction("a", {"gpu-fraction": "0.25"})))
-    assert (found.memory_entitled, found.compute_entitled, found.sharing) == (4 * GIB, 0.25, "runai")
+def test_the_request_counts_without_an_allocation():
+    holding = only(shared(fraction("a", {"gpu-fraction": "0.25"})))
+    assert (holding.memory_entitled, holding.compute_entitled, holding.sharing) == (4 * GIB, 0.25, "runai")
 
 
-def test_what_a_container_asks_for_counts_likewise():
-    """Whether run:ai enforces the limit is not known, whoever wrote down for which GPUs it is."""
+def test_the_request_of_a_container_counts_without_an_allocation():
     asked = {"nvidia.com/container.main.gpu-memory.request": "4Gi"}
-    found = only(shared(fraction("a", asked | {"nvidia.com/container.main.gpus.devices": UUID})))
-    assert (found.memory_entitled, found.sharing, found.isolation) == (4 * GIB, "runai", "")
+    holding = only(shared(fraction("a", asked | {"nvidia.com/container.main.gpus.devices": UUID})))
+    assert (holding.memory_entitled, holding.sharing, holding.isolation) == (4 * GIB, "runai", "")
     assert only(shared(fraction("a", FRACTION | asked))).memory_entitled == 7680 * MIB
 
 
 @pytest.mark.parametrize("text", ["x", "", "0", "-1", "9" * 5000, "7680MiB"])
 def test_an_allocation_that_cannot_be_read_does_not_count(text):
-    """What the pod asked for does then."""
-    found = only(shared(fraction("a", FRACTION | {"runai-allocated-gpu-memory": text})))
-    assert found.memory_entitled == 8 * GIB
+    holding = only(shared(fraction("a", FRACTION | {"runai-allocated-gpu-memory": text})))
+    assert holding.memory_entitled == 8 * GIB
 
 
 def test_the_allocation_of_several_gpus_is_not_divided():
-    """What of it each GPU has is not told; what the pod asked for is of each."""
     labels = {"runai-gpu-group/x": "df7c0dd3-9795-443c-85b9-acbf49c8fb6b", "runai-gpu-group/y": OTHER_GROUP}
     both = pod("a", FRACTION | {"runai-allocated-gpus": "1"}, labels=labels)
     second = reservation(OTHER_GROUP, OTHER_UUID, "other", RUNAI)
     allocated = [*reserved(name=NAME, where=RUNAI), *reserved(OTHER_UUID, "other", RUNAI)]
     everything = pods(reservation(name=NAME, where=RUNAI), second, both)
     holdings = resolve([gpu(), numbered(1, 1)], allocated, whole(), pods=everything)
-    assert [(each.memory_entitled, each.compute_entitled) for each in holdings.holdings] == [
-        (8 * GIB, 0.5)
-    ] * 2
+    assert rows(holdings, "memory_entitled", "compute_entitled") == [(8 * GIB, 0.5)] * 2
 
 
-def test_newer_releases_call_the_container_like_kai():
-    """The namespace is run:ai's still."""
-    found = only(shared(fraction("a"), where=(RUNAI[0], KAI[1])))
-    assert found.sharing == "runai"
+def test_newer_releases_name_the_container_like_kai():
+    holding = only(shared(fraction("a"), where=(RUNAI[0], KAI[1])))
+    assert holding.sharing == "runai"
 
 
-def test_without_a_reservation_the_annotations_tell_whose_a_fraction_is():
-    """It is unresolved once, not once for each system."""
-    objections = Objections()
-    found = pods(fraction("a", FRACTION), fraction("b", {"gpu-fraction": "x"}))
-    holdings = resolve(gpu(), [], whole(), objections, pods=found)
+def test_without_a_reservation_the_annotations_name_the_system(objections):
+    annotated = pods(fraction("a", FRACTION), fraction("b", {"gpu-fraction": "x"}))
+    holdings = resolve(gpu(), [], whole(), objections, pods=annotated)
     assert holdings.unresolved == {"nvidia.com/gpu": 2}
     assert objections.counts == {"kai_annotation": 1}
 
 
-def test_without_the_pods_objects_it_is_not_known_who_shares():
-    """The reservation's GPU counts as unresolved."""
+def test_without_the_pods_objects_the_holders_are_unknown():
     holdings = resolve(gpu(), reserved(name=NAME, where=RUNAI), whole())
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert list(holdings.blind) == ["runai"]
 
 
 def test_its_files_meter_the_pod():
-    """Use is found by the uid of the pod and the index of the GPU."""
     uses = DeviceUse(device="0", memory_used=GIB, compute_used=0.3), DeviceUse(device="1", memory_used=7)
-    found = only(shared(fraction("a", FRACTION), files=metered(*uses)))
-    assert found.meter == Meter(source="runai", memory=GIB, compute=0.3)
+    holding = only(shared(fraction("a", FRACTION), files=metered(*uses)))
+    assert holding.meter == Meter(source="runai", memory=GIB, compute=0.3)
 
 
 @pytest.mark.parametrize(
@@ -189,28 +187,25 @@ def test_its_files_meter_the_pod():
     ],
     ids=["none", "of another pod", "of another GPU", "two of one GPU"],
 )
-def test_files_of_others_meter_nobody(files):
-    """There is then no meter, and the processes tell."""
+def test_files_of_other_pods_or_gpus_are_not_the_meter(files):
     assert only(shared(fraction("a", FRACTION), files=files)).meter is None
 
 
 def test_a_metered_gpu_counts_once():
-    """The reservation has no row, and the rest is what the metered pod does not use."""
     card = gpu([process(1, 2 * GIB)], {1: 20}, used=3 * GIB)
     files = metered(DeviceUse(device="0", memory_used=GIB, compute_used=0.25))
-    found = pods(reservation(name=NAME, where=RUNAI), fraction("a", FRACTION))
-    facts = NodeFacts(pods=found, files=files)
+    annotated = pods(reservation(name=NAME, where=RUNAI), fraction("a", FRACTION))
+    facts = NodeFacts(pods=annotated, files=files)
     holdings = resolve_holdings([card], allocations(reserved(name=NAME, where=RUNAI), whole()), facts)
     joined = attribute([card], holdings, workloads({1: "a"}))
     row = row_of(joined, "a")
     assert (row.memory_used, row.compute_used, row.memory_source) == (GIB, 0.25, "runai")
     assert joined.gpus[0].unattributed_memory == 2 * GIB
-    assert [each.holder.pod for each in joined.containers] == ["a"]
+    assert [file.holder.pod for file in joined.containers] == ["a"]
 
 
 def test_a_pod_has_the_mig_device_that_it_names():
-    """It owns nothing, and has the device to itself."""
-    holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(on_mig("a", told(MIG))))
+    holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(on_mig("a", mig_text(MIG))))
     assert only(holdings) == Holding(
         holder=container("a"),
         device=DeviceKey(UUID, MIG),
@@ -224,41 +219,36 @@ def test_a_pod_has_the_mig_device_that_it_names():
     assert holdings.devices[DeviceKey(UUID, MIG)].exclusive
 
 
-def test_memory_that_compute_instances_share_is_nobodys():
-    """As for devices that the kubelet gives."""
+def test_memory_that_compute_instances_share_is_unknown():
     shared_memory = mig(memory_shared=True)
-    found = only(resolve(mig_gpu([shared_memory]), [], [], pods=pods(on_mig("a", told(MIG)))))
-    assert found.memory_entitled is None
+    holding = only(resolve(mig_gpu([shared_memory]), [], [], pods=pods(on_mig("a", mig_text(MIG)))))
+    assert holding.memory_entitled is None
 
 
-def test_the_kubelet_tells_of_mig_devices_that_it_gave():
-    """An annotation beside an id says nothing more."""
+def test_a_mig_device_with_an_id_counts_once():
     resource = "nvidia.com/mig-3g.5gb"
     allocated = held("a", MIG, resource=resource)
-    found = only(resolve(mig_gpu([mig()]), allocated, [], pods=pods(on_mig("a", told(MIG)))))
-    assert (found.slices, found.sharing) == (1, "mig")
+    holding = only(resolve(mig_gpu([mig()]), allocated, [], pods=pods(on_mig("a", mig_text(MIG)))))
+    assert (holding.slices, holding.sharing) == (1, "mig")
 
 
 @pytest.mark.parametrize(
-    "told_by_node",
+    "places",
     [{"0": {"4": MIG}}, {"0": [{"position": 4, "device_uuid": MIG, "gpu_instance_id": 1}]}],
     ids=["before 2.9", "since 2.9"],
 )
-def test_the_node_tells_the_device_of_a_place(told_by_node):
-    """Where a pod names only the GPU and the position in it."""
+def test_the_node_maps_places_to_devices(places):
     text = json.dumps({"name": "nvidia.com/mig-3g.5gb", "gpuindex": "0", "position": 4})
-    found = pods(on_mig("a", text))
-    holdings = resolve(mig_gpu([mig()]), [], [], pods=found, node=mapping(told_by_node))
+    annotated = pods(on_mig("a", text))
+    holdings = resolve(mig_gpu([mig()]), [], [], pods=annotated, node=mapping(places))
     assert where(holdings) == {"a": [DeviceKey(UUID, MIG)]}
-    assert resolve(mig_gpu([mig()]), [], [], pods=found).unresolved == {"nvidia.com/mig-3g.5gb": 1}
+    assert resolve(mig_gpu([mig()]), [], [], pods=annotated).unresolved == {"nvidia.com/mig-3g.5gb": 1}
 
 
 def test_a_mig_device_that_is_not_here_is_unresolved():
-    """The GPU was cut anew, or the UUID is one of a whole GPU."""
-    elsewhere = on_mig("a", told("MIG-00000000-0000-0000-0000-0000000000ee"))
+    elsewhere = on_mig("a", mig_text("MIG-00000000-0000-0000-0000-0000000000ee"))
     holdings = resolve(mig_gpu([mig()]), [], [], pods=pods(elsewhere))
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"nvidia.com/mig-3g.5gb": 1}
+    assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/mig-3g.5gb": 1})
 
 
 def test_mig_devices_are_read_in_both_forms():
@@ -304,11 +294,9 @@ BAD_DEVICES = [
 
 
 @pytest.mark.parametrize("text", BAD_DEVICES, ids=range(len(BAD_DEVICES)))
-def test_a_mig_device_that_cannot_be_read_costs_only_its_pod(text):
-    """It is objected to, and the next pod has its device."""
-    objections = Objections()
-    found = pods(on_mig("a", text), on_mig("b", told(MIG)))
-    holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=found)
+def test_a_mig_device_that_cannot_be_read_costs_only_its_pod(text, objections):
+    annotated = pods(on_mig("a", text), on_mig("b", mig_text(MIG)))
+    holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=annotated)
     assert where(holdings) == {"b": [DeviceKey(UUID, MIG)]}
     assert objections.counts == {"runai_annotation": 1}
 
@@ -329,13 +317,11 @@ BAD_MAPPINGS = [
 
 
 @pytest.mark.parametrize("text", BAD_MAPPINGS, ids=range(len(BAD_MAPPINGS)))
-def test_a_mapping_that_cannot_be_read_is_objected_to(text):
-    """Pods that name their device are told all the same."""
-    objections = Objections()
+def test_a_mapping_that_cannot_be_read_is_objected_to(text, objections):
     placed = json.dumps({"name": "nvidia.com/mig-3g.5gb", "gpuindex": 0, "position": 0})
-    found = pods(on_mig("a", placed), on_mig("b", told(MIG)))
+    annotated = pods(on_mig("a", placed), on_mig("b", mig_text(MIG)))
     node = NodeObject(annotations={"run.ai/mig-mapping": text})
-    holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=found, node=node)
+    holdings = resolve(mig_gpu([mig()]), [], [], objections, pods=annotated, node=node)
     assert where(holdings) == {"b": [DeviceKey(UUID, MIG)]}
     assert objections.counts == {"runai_node": 1}
 
@@ -348,19 +334,17 @@ json_values = st.recursive(
 fields = st.sampled_from(["name", "deviceUUID", "instanceid", "position", "gpuindex", "0", "device_uuid"])
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60) | (json_values | st.dictionaries(fields, json_values)).map(json.dumps))
 def test_any_text_is_read_or_refused(text):
     """Nothing else than ValueError comes of a hostile annotation."""
     for read, given_text in ((mig_device, text), (mig_mapping, base64.b64encode(text.encode()).decode())):
         try:
-            found = read(given_text)
+            files = read(given_text)
         except ValueError:
             continue
-        assert isinstance(found, MigDevice | dict)
+        assert isinstance(files, MigDevice | dict)
 
 
-def test_what_kai_reserves_is_not_run_ais():
-    """Each tells its own, and the GPU is shared by one of them."""
+def test_a_reservation_of_kai_is_not_run_ais():
     holdings = shared(fraction("a"), where=KAI)
     assert only(holdings).sharing == "kai"

@@ -6,7 +6,7 @@ from exporter.model import Allocation, ContainerRef, DeviceKey, Holding
 from exporter.sharing.base.view import Objections
 from exporter.sharing.scaleops import ScaleOps
 from tests.attribution.build import GIB, UUID, gpu, held, whole
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, rows, where
 
 GPUS = [gpu(), numbered(1, 1)]
 OFFERED = [*whole(), *whole(OTHER_UUID)]
@@ -27,13 +27,12 @@ def sharer(name, compute="0.25", memory=None, **more):
 
 
 def shared(*found, allocated=None, gpus=None, **more):
-    """Resolve a node with one capacity pod and these pods."""
+    """Return the holdings of a node with one capacity pod and these pods."""
     ids = capacity() if allocated is None else allocated
     return resolve(gpus or GPUS, ids, OFFERED, pods=pods(*found), **more)
 
 
 def test_a_pod_has_its_fraction_of_the_gpu_of_the_capacity_pod():
-    """The capacity pod does not use the GPU, and has no row."""
     holdings = shared(sharer("a", memory="4Gi"))
     assert only(holdings) == Holding(
         holder=container("a"),
@@ -59,30 +58,25 @@ def test_a_pod_has_its_fraction_of_the_gpu_of_the_capacity_pod():
         ((None, "1024"), (None, None)),
     ],
 )
-def test_a_number_without_a_unit_is_no_amount_of_memory(annotations, amounts):
-    """It is not refused either."""
-    objections = Objections()
-    found = only(shared(sharer("a", *annotations), objections=objections))
-    assert (found.memory_entitled, found.compute_entitled) == amounts
+def test_a_number_without_a_unit_is_no_amount_of_memory(annotations, amounts, objections):
+    holding = only(shared(sharer("a", *annotations), objections=objections))
+    assert (holding.memory_entitled, holding.compute_entitled) == amounts
     assert not objections.counts
 
 
 @pytest.mark.parametrize("texts", [("25%", "4Gi"), ("0", "4Gi"), ("1.5", "4Gi"), ("NaN", "4Gi"), ("", "4Gi")])
-def test_a_fraction_that_cannot_be_read_is_named_and_unknown(texts, caplog: pytest.LogCaptureFixture):
-    """The memory stays, and so does the neighbour."""
-    objections = Objections()
+def test_a_malformed_fraction_is_named_and_unknown(texts, caplog: pytest.LogCaptureFixture, objections):
     holdings = shared(sharer("a", *texts), sharer("b"), objections=objections)
-    found = {each.holder.pod: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
-    assert found == {"a": (4 * GIB, None), "b": (None, 0.25)}
+    by_holder = by(holdings, "holder.pod", "memory_entitled", "compute_entitled")
+    assert by_holder == {"a": (4 * GIB, None), "b": (None, 0.25)}
     assert objections.counts == {"scaleops_annotation": 1}
     assert f"ml/a: {COMPUTE}: " in caplog.text
 
 
 @pytest.mark.parametrize("text", ["lots", "-1Gi", "0", "", "4 GiB"])
-def test_memory_that_cannot_be_read_is_named_and_unknown(text: str, caplog: pytest.LogCaptureFixture):
-    """The share of compute stays."""
-    found = only(shared(sharer("a", memory=text), objections=Objections()))
-    assert (found.memory_entitled, found.compute_entitled) == (None, 0.25)
+def test_malformed_memory_is_named_and_unknown(text: str, caplog: pytest.LogCaptureFixture):
+    holding = only(shared(sharer("a", memory=text), objections=Objections()))
+    assert (holding.memory_entitled, holding.compute_entitled) == (None, 0.25)
     assert f"ml/a: {MEMORY}: {text!r} is not an amount of memory" in caplog.text
 
 
@@ -103,7 +97,6 @@ def test_without_a_capacity_pod_the_gpu_is_unknown_and_holders_stay():
 
 
 def test_a_capacity_pod_without_pods_holds_nothing():
-    """Its GPU is not used."""
     holdings = shared(allocated=[*capacity(), *held("train", OTHER_UUID)])
     assert where(holdings) == {"train": [OTHER]}
     assert not holdings.unresolved
@@ -115,7 +108,7 @@ def test_only_running_pods_have_a_fraction(more):
     assert shared(sharer("a", **more)).holdings == ()
 
 
-def test_a_pod_with_a_gpu_of_its_own_shares_none():
+def test_a_pod_with_a_gpu_of_its_own_has_no_fraction():
     """ScaleOps removes the request of a pod that it gives a fraction."""
     holdings = shared(sharer("a"), allocated=[*capacity(), *held("a", OTHER_UUID)])
     assert where(holdings) == {"a": [OTHER]}
@@ -129,13 +122,11 @@ def test_several_containers_hold_as_a_pod():
 
 
 def test_replicas_in_the_namespace_of_scaleops_are_holdings():
-    """A capacity pod claims a whole GPU."""
     holdings = shared(allocated=capacity(f"{UUID}::1"))
-    assert [each.holder for each in holdings.holdings] == [CAPACITY]
+    assert rows(holdings, "holder") == [CAPACITY]
 
 
-def test_without_the_pods_objects_it_is_not_known_who_shares():
-    """The GPU of the capacity pod has unknown holders, and the node says which system it cannot read."""
+def test_without_the_pods_objects_the_holders_are_unknown():
     holdings = resolve(GPUS, capacity(), OFFERED)
     assert (holdings.holdings, holdings.unresolved) == ((), {"nvidia.com/gpu": 1})
     assert holdings.unplaced == {KEY}

@@ -10,7 +10,7 @@ from exporter.model import Allocation, ContainerRef, DeviceKey, Holding, Offered
 from exporter.sharing.base.view import Objections
 from exporter.sharing.tensor_fusion import TensorFusion, by_container, percent, split_ids
 from tests.attribution.build import GIB, MIG, UUID, gpu, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, rows, where
 
 GPUS = [gpu(), numbered(1, 1)]
 RESOURCE = "tensor-fusion.ai/index_3"
@@ -19,7 +19,7 @@ KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
 LOWER, OTHER_LOWER = UUID.lower(), OTHER_UUID.lower()
 
 
-def told(**annotations) -> dict[str, str]:
+def with_domain(**annotations) -> dict[str, str]:
     """Return annotations below TensorFusion's domain."""
     return {f"tensor-fusion.ai/{name.replace('_', '-')}": text for name, text in annotations.items()}
 
@@ -32,7 +32,7 @@ def ids(name, *containers, resource=RESOURCE, count=2) -> list[Allocation]:
 
 
 def held(annotations, *containers, gpus=None, objections=None, **more):
-    """Resolve a node with one worker."""
+    """Return the holdings of a node with one worker."""
     names = containers or ("main",)
     worker = pod("a", annotations, containers=names)
     offered = [OfferedDevice(RESOURCE, f"3-{place}") for place in range(1, 37)]
@@ -41,12 +41,11 @@ def held(annotations, *containers, gpus=None, objections=None, **more):
 
 def entitled(holdings) -> list[tuple[int | None, float | None]]:
     """Return memory and compute of every holding."""
-    return [(each.memory_entitled, each.compute_entitled) for each in holdings.holdings]
+    return rows(holdings, "memory_entitled", "compute_entitled")
 
 
 def test_a_worker_has_the_gpu_of_its_annotation():
-    """The number of ids is no amount, and nothing says how many workers there may be."""
-    asked = told(
+    asked = with_domain(
         gpu_ids=LOWER, isolation="soft", vram_request="4Gi", vram_limit="6Gi", compute_percent_request="25"
     )
     holdings = held(asked)
@@ -68,14 +67,14 @@ def test_a_worker_has_the_gpu_of_its_annotation():
 @pytest.mark.parametrize("resource", ["tensor-fusion.ai/index", "tensor-fusion.ai/index_f"])
 def test_the_resource_has_a_digit_since_the_second_release(resource: str):
     """Both are in isTFDevicePluginResource of pod_resources_proxy.go."""
-    worker = pod("a", told(gpu_ids=LOWER))
+    worker = pod("a", with_domain(gpu_ids=LOWER))
     assert where(resolve(GPUS, ids("a", resource=resource), (), pods=pods(worker))) == {"a": [KEY]}
 
 
 @pytest.mark.parametrize("resource", ["tensor-fusion.ai/index_10", "tensor-fusion.ai/index_g", "x/index_1"])
 def test_other_resources_are_not_its_own(resource: str):
     """An annotation alone is a plan."""
-    worker = pod("a", told(gpu_ids=LOWER))
+    worker = pod("a", with_domain(gpu_ids=LOWER))
     assert not resolve(GPUS, ids("a", resource=resource), (), pods=pods(worker)).holdings
 
 
@@ -98,16 +97,15 @@ def test_other_resources_are_not_its_own(resource: str):
         ({"tflops_request": "30", "tflops_limit": "60", "effective_hard_sm_percent": "40"}, (None, None)),
     ],
 )
-def test_a_request_counts_before_a_limit(annotations, amounts):
+def test_a_request_counts_before_a_limit(annotations, amounts, objections):
     """It is what the scheduler keeps for the worker; TFLOPS are no share of a GPU that the node knows."""
-    objections = Objections()
-    assert entitled(held(told(gpu_ids=LOWER, **annotations), objections=objections)) == [amounts]
+    assert entitled(held(with_domain(gpu_ids=LOWER, **annotations), objections=objections)) == [amounts]
     assert not objections.counts
 
 
 def test_amounts_are_of_each_gpu():
     """gpuallocator.go takes the request from every GPU."""
-    holdings = held(told(gpu_ids=f"{LOWER}, {OTHER_LOWER},{LOWER},", vram_request="2Gi"))
+    holdings = held(with_domain(gpu_ids=f"{LOWER}, {OTHER_LOWER},{LOWER},", vram_request="2Gi"))
     assert where(holdings) == {"a": [KEY, OTHER]}
     assert entitled(holdings) == [(2 * GIB, None)] * 2
 
@@ -116,33 +114,34 @@ def test_amounts_are_of_each_gpu():
     ("mode", "isolation"), [("", "soft"), ("soft", "soft"), ("hard", "soft"), ("shared", "none")]
 )
 def test_the_isolation_is_that_of_the_workers(mode: str, isolation: str):
-    """A limiter is a library, also where TensorFusion calls it hard; without a word the mode is soft."""
-    holdings = held(told(gpu_ids=LOWER, isolation=mode))
+    """A limiter is a library, also if TensorFusion calls it hard; the default mode is soft."""
+    holdings = held(with_domain(gpu_ids=LOWER, isolation=mode))
     assert (only(holdings).isolation, holdings.devices[KEY].isolation) == (isolation, isolation)
     assert holdings.devices[KEY].exclusive == (mode == "shared")
 
 
 def test_shared_is_a_whole_gpu():
     """SharedWholeGPUFilter: only GPUs without any other worker are given so."""
-    assert entitled(held(told(gpu_ids=LOWER, isolation="shared", gpu_count="1"))) == [(16 * GIB, 1.0)]
+    assert entitled(held(with_domain(gpu_ids=LOWER, isolation="shared", gpu_count="1"))) == [(16 * GIB, 1.0)]
 
 
 @pytest.mark.parametrize("form", ["{mig}:{gpu}", "{mig}/7/0:{gpu}"])
 def test_a_partition_is_a_mig_device(form: str):
     """buildPartitionUUIDsAnnotation: the MIG device, and the GPU that it is of."""
-    asked = told(gpu_ids=LOWER, partition_uuids=form.format(mig=MIG, gpu=LOWER), isolation="partitioned")
+    asked = with_domain(
+        gpu_ids=LOWER, partition_uuids=form.format(mig=MIG, gpu=LOWER), isolation="partitioned"
+    )
     holding = only(held(asked, gpus=[mig_gpu([mig()])]))
     assert (holding.device, holding.isolation) == (DeviceKey(UUID, MIG), "hard")
     assert holding.memory_entitled == mig().memory.total
 
 
 @pytest.mark.parametrize("partitions", [None, f"MIG-00000000-0000-0000-0000-0000000000aa:{LOWER}"])
-def test_a_partition_that_is_not_known_may_be_any_of_its_gpu(partitions: str | None):
+def test_an_unknown_partition_may_be_any_of_its_gpu(partitions: str | None):
     """The plugin may leave its UUID with the runtime: holders of the GPU's MIG devices are unknown then."""
     more = {} if partitions is None else {"partition_uuids": partitions}
-    holdings = held(told(gpu_ids=LOWER, isolation="partitioned", **more), gpus=[mig_gpu([mig()])])
-    assert holdings.holdings == ()
-    assert holdings.unresolved == {"tensor-fusion.ai/index": 1}
+    holdings = held(with_domain(gpu_ids=LOWER, isolation="partitioned", **more), gpus=[mig_gpu([mig()])])
+    assert (holdings.holdings, holdings.unresolved) == ((), {"tensor-fusion.ai/index": 1})
     assert holdings.unplaced == {DeviceKey(UUID, MIG)}
 
 
@@ -150,27 +149,25 @@ def test_containers_with_gpus_of_their_own():
     """constants.go: {"containerName1": ["gpu-id1", "gpu-id2"], "containerName2": ["gpu-id3"]}."""
     by_name = json.dumps({"x": [LOWER], "y": [OTHER_LOWER]})
     holdings = held(
-        told(gpu_ids=f"{LOWER},{OTHER_LOWER}", container_gpus=by_name, vram_limit="1Gi"), "x", "y"
+        with_domain(gpu_ids=f"{LOWER},{OTHER_LOWER}", container_gpus=by_name, vram_limit="1Gi"), "x", "y"
     )
-    found = {each.holder.container: (each.device, each.memory_entitled) for each in holdings.holdings}
-    assert found == {"x": (KEY, GIB), "y": (OTHER, GIB)}
+    by_holder = by(holdings, "holder.container", "device", "memory_entitled")
+    assert by_holder == {"x": (KEY, GIB), "y": (OTHER, GIB)}
 
 
 def test_containers_that_share_gpus_hold_them_as_a_pod():
-    """What is asked for is the pod's, and counts once."""
-    holding = only(held(told(gpu_ids=LOWER, vram_limit="1Gi"), "x", "y"))
+    holding = only(held(with_domain(gpu_ids=LOWER, vram_limit="1Gi"), "x", "y"))
     assert (holding.holder, holding.memory_entitled) == (container("a", ""), GIB)
 
 
 def test_a_sidecar_computes_for_the_other_containers():
     """Both have ids; the process on the GPU is the worker's."""
-    assert only(held(told(gpu_ids=LOWER), "app", "tensorfusion-worker")).holder == container(
+    assert only(held(with_domain(gpu_ids=LOWER), "app", "tensorfusion-worker")).holder == container(
         "a", "tensorfusion-worker"
     )
 
 
 def test_without_annotations_the_holder_may_have_any_gpu():
-    """A pod that the scheduler has not told its GPU is unresolved; so are all without the pods' objects."""
     for holdings in (held({}), resolve(GPUS, ids("a"), ())):
         assert (holdings.holdings, holdings.unresolved) == ((), {RESOURCE: 2})
         assert holdings.unplaced == {KEY, OTHER}
@@ -191,10 +188,10 @@ def test_without_annotations_the_holder_may_have_any_gpu():
         ({"vram_limit": "1Gi", "container_gpus": '{"main": [1]}'}, (GIB, None)),
     ],
 )
-def test_what_cannot_be_read_is_named_and_unknown(annotations, amounts, caplog: pytest.LogCaptureFixture):
-    """One part costs only itself: no limit stands in for a broken request, and the GPU stays the pod's."""
-    objections = Objections()
-    holdings = held(told(gpu_ids=LOWER, **annotations), objections=objections)
+def test_malformed_annotations_are_named_and_unknown(
+    annotations, amounts, caplog: pytest.LogCaptureFixture, objections
+):
+    holdings = held(with_domain(gpu_ids=LOWER, **annotations), objections=objections)
     assert (where(holdings), entitled(holdings)) == ({"a": [KEY]}, [amounts])
     assert objections.counts == {"tensor_fusion_annotation": 1}
     assert "ml/a: tensor-fusion.ai/" in caplog.text
@@ -202,32 +199,29 @@ def test_what_cannot_be_read_is_named_and_unknown(annotations, amounts, caplog: 
 
 @pytest.mark.parametrize("name", ["gpu-elsewhere", "7", "nvidia0", "GPU-"])
 def test_a_gpu_that_is_not_here_is_unresolved(name: str, caplog: pytest.LogCaptureFixture):
-    """The others of the list count."""
-    holdings = held(told(gpu_ids=f"{name},{OTHER_LOWER}"), objections=Objections())
+    holdings = held(with_domain(gpu_ids=f"{name},{OTHER_LOWER}"), objections=Objections())
     assert where(holdings) == {"a": [OTHER]}
     assert holdings.unresolved == {"tensor-fusion.ai/index": 1}
     assert f"ml/a: tensor-fusion.ai/gpu-ids: '{name}' is not a GPU of this node" in caplog.text
 
 
 def test_clients_hold_nothing():
-    """Their worker is another pod, perhaps on another node."""
-    client = pod("a", told(selected_workload="w", vram_limit="1Gi", gpu_ids=LOWER))
+    client = pod("a", with_domain(selected_workload="w", vram_limit="1Gi", gpu_ids=LOWER))
     assert not resolve(GPUS, [], (), pods=pods(client)).holdings
 
 
 def test_unlike_modes_on_one_gpu_leave_its_isolation_unknown():
     """TensorFusion does not mix them; a page that guesses would be wrong for one of the two."""
     workers = [
-        pod(name, told(gpu_ids=LOWER, isolation=mode)) for name, mode in (("a", "soft"), ("b", "shared"))
+        pod(name, with_domain(gpu_ids=LOWER, isolation=mode))
+        for name, mode in (("a", "soft"), ("b", "shared"))
     ]
     holdings = resolve(GPUS, [*ids("a"), *ids("b")], (), pods=pods(*workers))
-    assert {each.isolation for each in holdings.holdings} == {""}
+    assert set(rows(holdings, "isolation")) == {""}
 
 
-@pytest.mark.slow
 @given(text=st.text(max_size=60))
 def test_no_text_stops_the_parsers(text: str):
-    """Any text is a value or refused."""
     assert all(split_ids(text))
     share = percent(text)
     assert share is None or 0 < share <= 1

@@ -24,7 +24,7 @@ from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.kubevirt import host_devices, vgpu_rows
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, whole
-from tests.sharing.build import OTHER_UUID, allocations, container, only
+from tests.sharing.build import OTHER_UUID, allocations, by, container, only, rows
 
 TYPE = "nvidia.com/NVIDIA_A40-12Q"
 A = "c73f1fa6-489e-4834-9476-d70dabd98c40"
@@ -58,13 +58,13 @@ def offers(*ids: str, resource: str = TYPE) -> list[OfferedDevice]:
 
 
 def resolve(gpus, allocated=(), offered=(), found: HostDevices | None = None, patterns=()) -> Holdings:
-    """Resolve one node."""
+    """Return the holdings of one node."""
     gpus = gpus if isinstance(gpus, list) else [gpus]
     facts = NodeFacts(host=found or HostDevices(), patterns=tuple(patterns))
     return resolve_holdings(gpus, allocations(allocated, offered), facts)
 
 
-def test_a_machine_holds_its_vgpus_frame_buffer():
+def test_a_machine_is_entitled_to_the_frame_buffer_of_its_vgpu():
     """What it may fill, what it fills and computes as the driver meters it; no share of compute is due."""
     holdings = resolve(host(vgpu()), machine("vm", A), offers(A))
     assert only(holdings) == Holding(
@@ -85,22 +85,19 @@ def test_a_machine_holds_its_vgpus_frame_buffer():
 
 @pytest.mark.parametrize("device_id", [A, A.upper(), "VGPU-A"])
 def test_a_vgpu_is_found_by_either_of_its_names_in_any_case(device_id: str):
-    """That of its mediated device, or its own where that is a UUID too; digits are spelt either way."""
     assert only(resolve(host(vgpu(A.upper())), machine("vm", device_id))).device == KEY
 
 
-def test_machines_on_one_gpu_are_kept_apart():
-    """Each has its own figures; a vGPU that nobody here holds is nobody's."""
+def test_machines_on_one_gpu_have_their_own_figures():
     node = host(vgpu(), vgpu(B, "vgpu-b", memory_used=GIB, sm_percent=0), vgpu(C, "vgpu-c"))
     holdings = resolve(node, machine("one", A) + machine("two", B), offers(A, B))
-    assert {holding.holder.pod: holding.meter for holding in holdings.holdings} == {
+    assert by(holdings, "holder.pod", "meter") == {
         "one": Meter(source="vgpu", memory=3 * GIB, compute=0.2),
         "two": Meter(source="vgpu", memory=GIB, compute=0.0),
     }
 
 
 def test_two_vgpus_of_one_machine_add_up():
-    """A sum with an unknown part is unknown, each figure for itself."""
     node = host(vgpu(), vgpu(B, "vgpu-b"))
     both = only(resolve(node, machine("vm", A, B)))
     assert (both.slices, both.memory_entitled) == (2, 24 * GIB)
@@ -112,26 +109,20 @@ def test_two_vgpus_of_one_machine_add_up():
 
 
 def test_a_machine_with_vgpus_of_two_gpus_holds_both():
-    """Each GPU's holding has that GPU's vGPU only."""
     node = [host(vgpu()), host(vgpu(B, "b", memory_total=GIB), uuid=OTHER_UUID, index=1, address="0:5E:00.0")]
     holdings = resolve(node, machine("vm", A, B))
-    assert {(each.device, each.slices, each.memory_entitled) for each in holdings.holdings} == {
-        (KEY, 1, 12 * GIB),
-        (OTHER, 1, GIB),
-    }
+    assert set(rows(holdings, "device", "slices", "memory_entitled")) == {(KEY, 1, 12 * GIB), (OTHER, 1, GIB)}
 
 
-def test_nothing_is_said_of_use_that_is_not_metered():
-    """A figure that the driver does not have is unknown, never zero."""
+def test_unmetered_use_is_unknown():
     node = host(vgpu(memory_total=None, memory_used=None, sm_percent=None))
-    found = only(resolve(node, machine("vm", A)))
-    assert (found.memory_entitled, found.meter) == (None, Meter(source="vgpu"))
+    holding = only(resolve(node, machine("vm", A)))
+    assert (holding.memory_entitled, holding.meter) == (None, Meter(source="vgpu"))
 
 
-def test_a_machine_that_has_not_started_is_on_the_gpu_that_the_kernel_names():
-    """It holds a slice; how large that is and what is used is not known yet."""
-    found = HostDevices(vgpus={B: "0000:3b:00.0"})
-    holdings = resolve(host(vgpu()), machine("new", B), offers(A, B), found)
+def test_a_machine_that_has_not_started_is_on_the_gpu_of_the_kernel():
+    kernel = HostDevices(vgpus={B: "0000:3b:00.0"})
+    holdings = resolve(host(vgpu()), machine("new", B), offers(A, B), kernel)
     assert only(holdings) == Holding(
         holder=container("new", "compute"),
         device=KEY,
@@ -146,32 +137,29 @@ def test_a_machine_that_has_not_started_is_on_the_gpu_that_the_kernel_names():
     assert holdings.devices[KEY].slices == (SliceCount(TYPE, 2, 1),)
 
 
-def test_what_the_driver_lists_outweighs_the_kernel():
-    """A vGPU that runs is where the driver says."""
+def test_the_driver_outweighs_the_kernel():
     node = [host(vgpu()), host(uuid=OTHER_UUID, index=1, address="00000000:5E:00.0")]
-    found = HostDevices(vgpus={A: "0000:5e:00.0"})
-    assert only(resolve(node, machine("vm", A), found=found)).device == KEY
+    kernel = HostDevices(vgpus={A: "0000:5e:00.0"})
+    assert only(resolve(node, machine("vm", A), found=kernel)).device == KEY
 
 
 def test_a_lost_gpu_keeps_its_machines():
-    """The driver lists none of its vGPUs any more; the kernel still knows where they are."""
+    """The kernel still knows them."""
     lost = GpuReading(identity=host().identity, up=False)
-    found = HostDevices(vgpus={A: "0000:3b:00.0"})
-    holdings = resolve(lost, machine("vm", A), offers(A), found)
+    kernel = HostDevices(vgpus={A: "0000:3b:00.0"})
+    holdings = resolve(lost, machine("vm", A), offers(A), kernel)
     assert (only(holdings).device, only(holdings).meter) == (KEY, Meter(source="vgpu"))
     assert holdings.devices[KEY].sharing == "vgpu"
 
 
 def test_an_unknown_mediated_device_is_unresolved():
-    """Neither the driver nor the kernel knows it; its holder may hold any GPU."""
     holdings = resolve(host(vgpu()), machine("vm", B))
     assert holdings.unresolved == {TYPE: 1}
     assert holdings.unresolved_holders == {container("vm", "compute")}
     assert not holdings.holdings
 
 
-def test_offers_without_a_place_leave_the_number_open():
-    """Of four offered devices one runs here: that the GPU offers one would be made up."""
+def test_offers_without_a_place_leave_the_number_unknown():
     holdings = resolve(host(vgpu()), machine("vm", A), offers(A, B, C))
     assert holdings.devices[KEY].slices == (SliceCount(TYPE, None, 1),)
     holdings = resolve(host(vgpu()), machine("vm", A), None)
@@ -179,14 +167,12 @@ def test_offers_without_a_place_leave_the_number_open():
 
 
 def test_an_idle_host_is_in_vgpu_mode():
-    """Nothing is offered, held or running yet; what is offered to containers is as its plugin says."""
     assert resolve(host()).devices == {KEY: HARD}
     assert resolve(host(), offered=whole()).devices[KEY].sharing == "exclusive"
     assert resolve(gpu((), virtualization="vgpu_guest")).devices[KEY].sharing == "none"
 
 
 def test_a_kubelet_that_never_answered_says_nothing():
-    """Nobody is said to hold nothing, and no mode is claimed."""
     holdings = resolve_holdings([host(vgpu())], None)
     assert (holdings.known, holdings.devices) == (False, {KEY: DeviceSharing()})
 
@@ -197,7 +183,7 @@ def test_the_device_that_exists_decides_what_a_bare_uuid_is():
     holdings = resolve(
         host(vgpu()), held("job", BARE, resource=resource) + machine("vm", A, resource=resource)
     )
-    assert {(each.holder.pod, each.device) for each in holdings.holdings} == {("job", KEY), ("vm", KEY)}
+    assert set(rows(holdings, "holder.pod", "device")) == {("job", KEY), ("vm", KEY)}
     assert holdings.unresolved == {}
 
 
@@ -212,7 +198,6 @@ def test_the_device_that_exists_decides_what_a_bare_uuid_is():
     ],
 )
 def test_other_systems_ids_are_left_alone(resource: str, device_id: str):
-    """Other vendors, other systems' spellings, and network cards under the same name."""
     holdings = resolve(host(vgpu()), held("other", device_id, resource=resource))
     assert not holdings.holdings
     assert holdings.unresolved == {}
@@ -226,11 +211,10 @@ def test_a_pattern_for_nvidias_plugin_takes_no_vgpu_away():
     assert holdings.unresolved == {TYPE: 1}
 
 
-def test_a_gpu_that_is_passed_through_is_held_and_nothing_else_is_known():
-    """The driver of the host no longer has it: it is no device here."""
-    found = HostDevices(passed_through=frozenset({"0000:86:00.0"}))
+def test_a_gpu_that_is_passed_through_is_unresolved():
+    kernel = HostDevices(passed_through=frozenset({"0000:86:00.0"}))
     allocated = machine("vm", "0000:86:00.0", resource="nvidia.com/GA102GL_A40")
-    holdings = resolve(host(), allocated, found=found)
+    holdings = resolve(host(), allocated, found=kernel)
     assert holdings.unresolved == {"nvidia.com/GA102GL_A40": 1}
     assert holdings.unresolved_holders == {container("vm", "compute")}
 
@@ -239,23 +223,21 @@ def test_a_vgpu_with_a_gpu_instance_of_its_own():
     """It holds the MIG device: also its compute is the machine's alone."""
     node = mig_gpu([mig(gi=1), mig(uuid="MIG-2", gi=2)], vgpus=(vgpu(gi=2, sm_percent=None),))
     holdings = resolve(node, machine("vm", A), offers(A))
-    found = only(holdings)
-    assert found.device == DeviceKey(UUID, "MIG-2")
-    assert (found.memory_entitled, found.compute_entitled) == (12 * GIB, 3 / 7)
-    assert found.meter == Meter(source="vgpu", memory=3 * GIB, compute=None)
-    assert holdings.devices[found.device].sharing == "vgpu"
+    holding = only(holdings)
+    assert holding.device == DeviceKey(UUID, "MIG-2")
+    assert (holding.memory_entitled, holding.compute_entitled) == (12 * GIB, 3 / 7)
+    assert holding.meter == Meter(source="vgpu", memory=3 * GIB, compute=None)
+    assert holdings.devices[holding.device].sharing == "vgpu"
     assert holdings.devices[DeviceKey(UUID, MIG)].sharing == "mig"
 
 
 def test_vgpus_that_take_turns_on_a_gpu_instance():
-    """Neither has the instance's compute for itself, unless one machine holds them all."""
     node = mig_gpu([mig(gi=1)], vgpus=(vgpu(gi=1), vgpu(B, "vgpu-b", gi=1)))
     assert only(resolve(node, machine("vm", A))).compute_entitled is None
     assert only(resolve(node, machine("vm", A, B))).compute_entitled == 3 / 7
 
 
-def test_an_instance_that_cannot_be_told():
-    """Two compute instances, or none, in the GPU instance of the vGPU: it is on neither."""
+def test_an_ambiguous_instance_is_unresolved():
     shared = [mig(gi=1), mig(uuid="MIG-2", gi=1, ci=1)]
     for instances in (shared, [mig(gi=5)], []):
         holdings = resolve(mig_gpu(instances, vgpus=(vgpu(gi=1),)), machine("vm", A))
@@ -308,7 +290,6 @@ class Sysfs:
 
 
 def test_the_kernel_names_the_gpu_of_a_mediated_device(tmp_path: Path):
-    """Its parent, or the physical device of which its parent is a virtual function."""
     sysfs = Sysfs(tmp_path)
     sysfs.mdev(A, "pci0000:3a", "0000:3a:00.0", "0000:3B:00.0")
     function = sysfs.mdev(B, "pci0000:5d", "0000:5e:00.4")
@@ -316,12 +297,11 @@ def test_the_kernel_names_the_gpu_of_a_mediated_device(tmp_path: Path):
     physical.mkdir()
     (function / "physfn").symlink_to(physical)
     sysfs.mdev(C, "virtual", "mtty")
-    found = host_devices(tmp_path, allocations(machine("vm", A.upper(), B, C), offers(B)))
-    assert found.vgpus == {A: "0000:3b:00.0", B: "0000:5e:00.0"}
+    devices = host_devices(tmp_path, allocations(machine("vm", A.upper(), B, C), offers(B)))
+    assert devices.vgpus == {A: "0000:3b:00.0", B: "0000:5e:00.0"}
 
 
 def test_the_kernel_names_the_gpu_of_a_virtual_function(tmp_path: Path):
-    """Of which a type of vGPU has been made: another one is nobody's vGPU, and neither is a whole GPU."""
     sysfs = Sysfs(tmp_path)
     sysfs.pci("0000:b1:00.0", "0x10de", "nvidia")
     for function, made in ((4, "1155"), (5, "0"), (6, None)):
@@ -334,8 +314,8 @@ def test_the_kernel_names_the_gpu_of_a_virtual_function(tmp_path: Path):
             (tmp_path / "bus/pci/devices" / address / "nvidia").mkdir()
             (tmp_path / "bus/pci/devices" / address / "nvidia/current_vgpu_type").write_text(f"{made}\n")
     ids = [f"0000:B1:00.{function}" for function in (0, 4, 5, 6)]
-    found = host_devices(tmp_path, allocations(machine("vm", *ids)))
-    assert found == HostDevices(vgpus={"0000:b1:00.4": "0000:b1:00.0"})
+    devices = host_devices(tmp_path, allocations(machine("vm", *ids)))
+    assert devices == HostDevices(vgpus={"0000:b1:00.4": "0000:b1:00.0"})
 
 
 def test_iommu_groups_stand_for_what_is_in_them(tmp_path: Path):
@@ -370,27 +350,26 @@ def test_a_vfio_device_stands_for_the_gpu_that_it_is(tmp_path: Path):
         vfio.mkdir(parents=True)
         (vfio / "device").symlink_to(tmp_path / "bus/pci/devices" / address)
     kata = held("sandbox", "0", "1", "2", resource="nvidia.com/pgpu")
-    found = host_devices(tmp_path, allocations(kata))
-    assert found == HostDevices(passed_through=frozenset({"0"}))
-    assert resolve(host(), kata, found=found).unresolved == {"nvidia.com/pgpu": 1}
+    devices = host_devices(tmp_path, allocations(kata))
+    assert devices == HostDevices(passed_through=frozenset({"0"}))
+    assert resolve(host(), kata, found=devices).unresolved == {"nvidia.com/pgpu": 1}
 
 
 def test_an_iommu_group_is_the_mediated_device_in_it():
-    """It has that one's figures while it runs, and its place before that."""
-    found = HostDevices(vgpus={"37": "0000:3b:00.0"}, mdevs={"37": A})
-    running = only(resolve(host(vgpu(A)), machine("vm", "37"), found=found))
+    kernel = HostDevices(vgpus={"37": "0000:3b:00.0"}, mdevs={"37": A})
+    running = only(resolve(host(vgpu(A)), machine("vm", "37"), found=kernel))
     assert (running.device, running.memory_entitled) == (KEY, 12 * GIB)
-    waiting = only(resolve(host(), machine("vm", "37"), found=found))
+    waiting = only(resolve(host(), machine("vm", "37"), found=kernel))
     assert (waiting.device, waiting.memory_entitled) == (KEY, None)
-    (row,) = vgpu_rows([host(vgpu(A))], allocations(machine("vm", "37")), found)
+    (row,) = vgpu_rows([host(vgpu(A))], allocations(machine("vm", "37")), kernel)
     assert row.holder == container("vm", "compute")
 
 
 def test_a_virtual_function_is_held_and_its_use_is_not_known():
     """The driver lists the vGPU, but not which function it is; one of a GPU that is lost has no place."""
-    found = HostDevices(vgpus={"0000:3b:00.4": "0000:3b:00.0", "0000:5e:00.4": "0000:5e:00.0"})
+    kernel = HostDevices(vgpus={"0000:3b:00.4": "0000:3b:00.0", "0000:5e:00.4": "0000:5e:00.0"})
     allocated = machine("vm", "0000:3B:00.4") + machine("other", "0000:5e:00.4")
-    holdings = resolve(host(vgpu(None)), allocated, found=found)
+    holdings = resolve(host(vgpu(None)), allocated, found=kernel)
     holding = only(holdings)
     assert (holding.device, holding.slices, holding.memory_entitled) == (KEY, 1, None)
     assert holding.meter == Meter(source="vgpu", memory=None, compute=None)
@@ -398,7 +377,6 @@ def test_a_virtual_function_is_held_and_its_use_is_not_known():
 
 
 def test_only_nvidia_devices_that_a_machine_can_have_are_passed_through(tmp_path: Path):
-    """Not a GPU that the driver of the host has, nor a network card, nor one that is not there."""
     sysfs = Sysfs(tmp_path)
     sysfs.pci("0000:86:00.0", "0x10de", "vfio-pci")
     sysfs.pci("0000:87:00.0", "0x10de", "nvidia")
@@ -408,10 +386,9 @@ def test_only_nvidia_devices_that_a_machine_can_have_are_passed_through(tmp_path
 
 
 def test_no_file_is_read_for_other_ids(tmp_path: Path):
-    """Ids of other systems are no names of files, and a node without virtual machines has none that are."""
     ids = [UUID, f"{UUID}::3", "../../../etc", "nvidia0", "", f"{A}/.."]
     (tmp_path / "bus/mdev/devices").mkdir(parents=True)
-    found = host_devices(tmp_path, allocations(machine("x", *ids) + held("y", A, resource="intel.com/gpu")))
-    assert found == HostDevices()
+    devices = host_devices(tmp_path, allocations(machine("x", *ids) + held("y", A, resource="intel.com/gpu")))
+    assert devices == HostDevices()
     assert host_devices(tmp_path / "absent", None) == HostDevices()
     assert host_devices(tmp_path / "absent", allocations(machine("vm", A, "0000:86:00.0"))) == HostDevices()

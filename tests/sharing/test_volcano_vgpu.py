@@ -12,9 +12,9 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing.base.view import Objections
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, by, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.cases import Case
 
 KEY = "volcano.sh/vgpu-ids-new"
 NUMBER, MEMORY, CORES = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"
@@ -50,66 +50,55 @@ def registered(units, uuid=UUID):
     return NodeObject(annotations={"volcano.sh/node-vgpu-register": text})
 
 
-def test_an_annotation_says_what_is_held():
-    """The GPU is the annotation's; memory and cores that the kubelet counts belong to no GPU."""
-    told = pods(pod("train", {KEY: f"{OTHER_UUID},NVIDIA,3000,30:"}))
-
-    holdings = resolve(GPUS, ids("train"), offered(UUID, OTHER_UUID), pods=told)
-
-    holding = only(holdings)
-    assert (holding.device, holding.resource, holding.slices) == (DeviceKey(OTHER_UUID), NUMBER, 1)
-    assert (holding.memory_entitled, holding.compute_entitled) == (3000 * MIB, 0.3)
-    assert (holding.sharing, holding.isolation) == ("volcano-vgpu", "soft")
-    assert holdings.devices[DeviceKey(OTHER_UUID)].slices == (SliceCount(NUMBER, 10, 1),)
-    assert not holdings.unresolved
-    assert not holdings.blind
+CASE = Case(
+    name="volcano-vgpu",
+    isolation="soft",
+    reason="volcano_vgpu_annotation",
+    annotate=lambda text: {KEY: text},
+    here=f"{OTHER_UUID},NVIDIA,3000,30:",
+    gone="GPU-gone,NVIDIA,3000,30:",
+    entitled=(3000 * MIB, 0.3),
+    amounts={NUMBER: 1},
+    ids=ids,  # with memory and cores, which belong to no GPU
+    offered=tuple(offered(UUID, OTHER_UUID)),
+    slices=SliceCount(NUMBER, 10, 1),
+)
 
 
 def test_a_renamed_resource_is_known_by_the_annotation():
-    """Under another name it is the annotation that says whose slices these are."""
-    told = pods(pod("train", {KEY: f"{UUID},NVIDIA,3000,0:"}))
-
-    holding = only(resolve(GPUS, held("train", f"{UUID}-0", resource="acme.io/gpu"), pods=told))
-
+    annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,3000,0:"}))
+    holding = only(resolve(GPUS, held("train", f"{UUID}-0", resource="acme.io/gpu"), pods=annotated))
     assert (holding.sharing, holding.resource) == ("volcano-vgpu", "acme.io/gpu")
     assert (holding.memory_entitled, holding.compute_entitled) == (3000 * MIB, None)
 
 
-def test_a_bad_device_costs_only_itself():
+def test_a_bad_device_costs_only_itself(objections):
     """As Volcano reads: the negative one is left out, and its neighbour is not."""
     # volcano-sh/volcano vgpu/device_info_test.go
-    objections = Objections()
-    told = pods(pod("train", {KEY: f"{UUID},NVIDIA,-5,30:{OTHER_UUID},NVIDIA,2048,10:"}))
-
-    holding = only(resolve(GPUS, ids("train"), offered(UUID, OTHER_UUID), objections, pods=told))
-
+    annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,-5,30:{OTHER_UUID},NVIDIA,2048,10:"}))
+    holding = only(resolve(GPUS, ids("train"), offered(UUID, OTHER_UUID), objections, pods=annotated))
     assert (holding.device, holding.memory_entitled) == (DeviceKey(OTHER_UUID), 2048 * MIB)
     assert not objections.counts
 
 
-def test_only_containers_that_ask_have_a_segment():
+def test_only_containers_with_requests_have_a_segment():
     """The plugin finds the folder of a cache by the place of the segment, which is another container's."""
-    told = pod("train", {KEY: f"{UUID},NVIDIA,500,0:"}, containers=("proxy", "main"))
+    annotated = pod("train", {KEY: f"{UUID},NVIDIA,500,0:"}, containers=("proxy", "main"))
     use = DeviceUse(device=UUID, memory_used=7 * MIB, compute_used=0.5)
     file = ContainerFile(pod_uid="uid-train", container="proxy", devices=(use,))
     files = {"hami": SystemFiles(containers=(file,))}
-
-    holding = only(resolve(GPUS, ids("train"), offered(UUID), pods=pods(told), files=files))
-
+    holding = only(resolve(GPUS, ids("train"), offered(UUID), pods=pods(annotated), files=files))
     assert holding.holder == container("train")
     assert holding.meter == Meter(source="hami", memory=7 * MIB, compute=0.5)
 
 
 def test_several_containers_have_a_segment_each():
-    """Segments stand in the order of the containers that ask."""
     annotation = {KEY: f"{UUID},NVIDIA,500,10:;{OTHER_UUID},NVIDIA,600,20:"}
-    told = pod("train", annotation, containers=("first", "proxy", "last"), limits={"last": {NUMBER: 1}})
+    annotated = pod("train", annotation, containers=("first", "proxy", "last"), limits={"last": {NUMBER: 1}})
     allocated = ids("train", container="first") + ids("train", place=5, container="last")
-
-    holdings = resolve(GPUS, allocated, offered(UUID, OTHER_UUID), pods=pods(told))
-
-    found = {each.holder.container: (each.device.uuid, each.memory_entitled) for each in holdings.holdings}
-    assert found == {"first": (UUID, 500 * MIB), "last": (OTHER_UUID, 600 * MIB)}
+    holdings = resolve(GPUS, allocated, offered(UUID, OTHER_UUID), pods=pods(annotated))
+    by_holder = by(holdings, "holder.container", "device.uuid", "memory_entitled")
+    assert by_holder == {"first": (UUID, 500 * MIB), "last": (OTHER_UUID, 600 * MIB)}
 
 
 @pytest.mark.parametrize(
@@ -126,48 +115,35 @@ def test_several_containers_have_a_segment_each():
     ],
 )
 def test_memory_may_be_counted_in_larger_units(units, memory):
-    """The node says how many units a GPU has; where that leaves several sizes, the limit is not known."""
-    told = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
-
-    holding = only(resolve(GPUS, ids("train"), offered(UUID), pods=told, node=registered(units)))
-
+    annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
+    holding = only(resolve(GPUS, ids("train"), offered(UUID), pods=annotated, node=registered(units)))
     assert holding.memory_entitled == memory
 
 
-def test_a_register_without_sizes_is_counted():
-    """What the node says and cannot be read is told once, and the plugin's default is taken."""
-    objections = Objections()
-    told = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
-
+def test_a_register_without_sizes_is_counted(objections):
+    annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
     for _ in range(2):
-        resolve(GPUS, ids("train"), offered(UUID), objections, pods=told, node=registered("many"))
-
+        resolve(GPUS, ids("train"), offered(UUID), objections, pods=annotated, node=registered("many"))
     assert objections.counts == {"volcano_vgpu_node": 1}
 
 
 def test_a_gpu_without_readings_counts_in_mebibytes():
     """Where the size of the GPU is not known, the plugin's default is taken."""
-    told = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
-
-    holding = only(resolve(gpu(memory=None), ids("train"), pods=told, node=registered("1638")))
-
+    annotated = pods(pod("train", {KEY: f"{UUID},NVIDIA,300,0:"}))
+    holding = only(resolve(gpu(memory=None), ids("train"), pods=annotated, node=registered("1638")))
     assert holding.memory_entitled == 300 * MIB
 
 
 def test_a_mig_device_is_held_whole():
     """In MIG mode the bracket means a MIG device: the only one there is."""
-    told = pods(pod("train", {KEY: f"{UUID}[group2-0],NVIDIA,4864,0:"}))
-
-    holdings = resolve([mig_gpu([mig()])], ids("train"), pods=told)
-
+    annotated = pods(pod("train", {KEY: f"{UUID}[group2-0],NVIDIA,4864,0:"}))
+    holdings = resolve([mig_gpu([mig()])], ids("train"), pods=annotated)
     assert only(holdings).device == DeviceKey(UUID, MIG)
     assert (only(holdings).memory_entitled, only(holdings).isolation) == (5 * GIB, "hard")
 
 
 def test_without_annotations_ids_are_the_next_best():
-    """The slice's GPU is shown without entitlement, and that is told; memory and cores are nothing."""
     holdings = resolve(GPUS, ids("train"), offered(UUID, OTHER_UUID))
-
     holding = only(holdings)
     assert (holding.device, holding.resource, holding.memory_entitled) == (DeviceKey(UUID), NUMBER, None)
     assert holding.sharing == "volcano-vgpu"
@@ -176,17 +152,11 @@ def test_without_annotations_ids_are_the_next_best():
 
 
 def test_both_systems_may_be_on_a_node():
-    """Each pod's annotation says whose it is, though ids look alike."""
-    told = pods(
+    annotated = pods(
         pod("of-volcano", {KEY: f"{UUID},NVIDIA,300,0:"}),
         pod("of-hami", {"hami.io/vgpu-devices-allocated": f"{UUID},NVIDIA,400,0:;"}),
     )
     allocated = ids("of-volcano") + held("of-hami", f"{UUID}-1")
-
-    holdings = resolve(GPUS, allocated, offered(UUID), pods=told)
-
-    assert {each.holder.pod: each.sharing for each in holdings.holdings} == {
-        "of-volcano": "volcano-vgpu",
-        "of-hami": "hami",
-    }
+    holdings = resolve(GPUS, allocated, offered(UUID), pods=annotated)
+    assert by(holdings, "holder.pod", "sharing") == {"of-volcano": "volcano-vgpu", "of-hami": "hami"}
     assert where(holdings) == {"of-volcano": [DeviceKey(UUID)], "of-hami": [DeviceKey(UUID)]}
