@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -30,7 +30,7 @@ gc.disable()
 use_memory()
 
 # How long one example takes depends on what else the machine does; speed is what the benchmarks measure.
-settings.register_profile("gpuslice", deadline=None)
+settings.register_profile("gpuslice", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpuslice")
 
 # Programs inherit what is ignored, as in the background of a shell or under nohup: none of them would end.
