@@ -16,7 +16,7 @@ from exporter.config import add_options
 from exporter.exposition import SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS
 from tests.alerts.committed import NAME, ROOT, Rules, checked_alerts, texts_of, write_units
-from tests.end_to_end.programs import program
+from tests.tools import tool
 
 # The number of tests that share the unit files; each takes about a second.
 PARTS = 4
@@ -61,7 +61,7 @@ def expected(name: str, tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_every_unit_file_passes(part: int, rules: Rules, units: Units, tmp_path: Path) -> None:
     chosen = {name: units[name] for name in sorted(units)[part::PARTS]}
     files = write_units(tmp_path, rules, chosen)
-    command = [program("promtool"), "test", "rules", *files]
+    command = [tool("promtool"), "test", "rules", *files]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, re.sub(r"Unit Testing:.*\n  SUCCESS\s*", "", ran.stdout) + ran.stderr
 
