@@ -33,7 +33,7 @@ class Node:
         far = None
         if url is not None:
             far = PrometheusHistory(
-                Prometheus(url, deadline=5), lambda: served.poller.snapshot, wall=lambda: self.wall
+                Prometheus(url, deadline=60), lambda: served.poller.snapshot, wall=lambda: self.wall
             )
         self.longer = LongerHistory(
             self.near, far, kept=kept, clock=lambda: self.clock, wall=lambda: self.wall
