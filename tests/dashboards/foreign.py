@@ -47,7 +47,7 @@ def compared(expression: str) -> str:
 
 
 def choices(server: Prometheus, window: Window) -> Iterator[Variables]:
-    """Yield choices of all values of each variable, with one GPU after the other if only one can be chosen."""
+    """Yield choices of all values of each variable, for one GPU after the other."""
     first = choose(_BOARD, server, window, {})
     for uuid in first.offered["uuid"]:
         yield choose(_BOARD, server, window, {"uuid": [uuid]})
