@@ -1,4 +1,4 @@
-"""The rules as they are committed."""
+"""The committed rules and their unit tests."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -15,39 +15,37 @@ ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "tests/alerts/units"
 FILES = (ROOT / "alerts/rules/gpuslice-recording.yaml", ROOT / "alerts/rules/gpuslice-alerts.yaml")
 NAME = re.compile(r"[a-z]+:gpuslice_[a-z0-9_]+:[a-z0-9_]+|\bgpuslice_[a-z0-9_]+")
-"""A recording rule or a metric, where it stands in an expression or a text."""
-
-
+"""A recording rule or a metric in an expression or a text."""
 Groups: TypeAlias = list[dict[str, Any]]
 Unit: TypeAlias = dict[str, Any]
 
 
 class Rules(NamedTuple):
-    """``groups`` as they stand in the files; ``alerts`` and ``records`` (expressions) by name."""
+    """The rules of the committed files."""
 
     groups: Groups
-    alerts: dict[str, dict[str, Any]]
-    records: dict[str, str]
+    alerts: dict[str, dict[str, Any]]  # by name
+    records: dict[str, str]  # expressions by name
 
     def needed(self, alerts: Iterable[str]) -> set[str]:
-        """Name some alerts with the recording rules that they and their texts stand on, one on the other."""
-        found = {*alerts} & self.alerts.keys()
-        texts = [text for name in found for text in told(self.alerts[name])]
+        """Return the alerts with all recording rules that they and their texts are based on."""
+        needed = {*alerts} & self.alerts.keys()
+        texts = [text for name in needed for text in texts_of(self.alerts[name])]
         while texts:
-            new = {name for name in NAME.findall(texts.pop()) if name in self.records} - found
-            found |= new
+            new = {name for name in NAME.findall(texts.pop()) if name in self.records} - needed
+            needed |= new
             texts += [self.records[name] for name in new]
-        return found
+        return needed
 
 
-def told(alert: dict[str, Any]) -> Iterator[str]:
-    """Give the expression of an alert and its annotations."""
+def texts_of(alert: dict[str, Any]) -> Iterator[str]:
+    """Yield the expression of an alert and its annotations."""
     yield alert["expr"]
     yield from alert["annotations"].values()
 
 
 def quick_rules(folder: Path) -> Path:
-    """Write the recording rules into a folder, evaluated every second; a holder is idle after one."""
+    """Return a file of the recording rules that is evaluated every second; a holder is idle after one."""
     numbers = load_thresholds()
     often = replace(
         numbers,
@@ -55,7 +53,7 @@ def quick_rules(folder: Path) -> Path:
         sharing=replace(numbers.sharing, idle_after="1s"),
     )
     path = folder / "recording.yaml"
-    # Those of advice have intervals that are not to be set.
+    # The intervals of the rules of advice cannot be set.
     path.write_text(re.sub(r"(?m)^( +interval: ).*$", r"\g<1>1s", rule_files(often)[RECORDING]))
     return path
 
@@ -66,7 +64,7 @@ def _load(file: Path) -> Any:
 
 
 def committed_rules() -> Rules:
-    """Read the committed files."""
+    """Return the rules of the committed files."""
     groups = [group for file in FILES for group in _load(file)["groups"]]
     every = [rule for group in groups for rule in group["rules"]]
     return Rules(
@@ -77,12 +75,12 @@ def committed_rules() -> Rules:
 
 
 def committed_units(pattern: str = "*.yaml") -> dict[str, Unit]:
-    """Read the files of unit tests, by their names without the ending."""
+    """Return the files of unit tests by their names without the ending."""
     return {file.stem: _load(file) for file in sorted(UNITS.glob(pattern))}
 
 
-def looked_at(unit: Unit) -> set[str]:
-    """Name the alerts that a unit file looks at: its own, and such as fire in its stead."""
+def checked_alerts(unit: Unit) -> set[str]:
+    """Return the alerts that a unit file checks: its own, and those that fire instead of it."""
     return {check["alertname"] for test in unit["tests"] for check in test.get("alert_rule_test", ())}
 
 
@@ -92,12 +90,12 @@ def write_units(
     units: Mapping[str, Unit],
     change: Callable[[Unit, Groups], tuple[Unit, Groups]] = lambda unit, groups: (unit, groups),
 ) -> list[str]:
-    """Write unit files, changed, each with the rules that its alerts stand on; give their names.
+    """Write unit files, each with the rules that its alerts need, and return their names.
 
-    A unit file without alerts has all records. With all rules each file takes ten times as long.
+    A unit file without alerts gets all records. With all rules each file takes ten times as long.
     """
     for name, unit in units.items():
-        keep = rules.needed(looked_at(unit)) or rules.records.keys()
+        keep = rules.needed(checked_alerts(unit)) or rules.records.keys()
         changed, groups = change(unit, [_kept(group, keep) for group in rules.groups])
         (folder / f"{name}.rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(changed | {"rule_files": [f"{name}.rules.yaml"]}))

@@ -1,4 +1,4 @@
-"""The rules and their unit tests as they are committed, for all tests of them."""
+"""The committed rules and their unit tests."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from tests.alerts.committed import Rules, committed_rules, committed_units
 
 @pytest.fixture(scope="session")
 def rules() -> Rules:
-    """Read the rules."""
+    """Return the committed rules."""
     return committed_rules()
 
 
 @pytest.fixture(scope="session")
 def units() -> dict[str, dict[str, Any]]:
-    """Read every file of unit tests of an alert, by its name without the ending."""
+    """Return the unit tests of each alert."""
     return committed_units("GpuSlice*.yaml")

@@ -1,7 +1,4 @@
-"""All alerts, held against their unit tests, their runbooks, the exporter's series and the dashboards.
-
-What is wrong is told of all alerts at once, each as a line.
-"""
+"""All alerts compared with their unit tests, their runbooks, the exporter's series and the dashboards."""
 
 import argparse
 import json
@@ -18,14 +15,14 @@ from exporter.cli import HELP, OPTIONS
 from exporter.config import add_options
 from exporter.exposition import SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS
-from tests.alerts.committed import NAME, ROOT, Rules, looked_at, told, write_units
-from tests.end_to_end.programs import program
+from tests.alerts.committed import NAME, ROOT, Rules, checked_alerts, texts_of, write_units
+from tests.tools import tool
 
-# Unit files are evaluated in so many tests, of about a second each.
+# The number of tests that share the unit files; each takes about a second.
 PARTS = 4
 RUNBOOKS = ROOT / "alerts/runbooks"
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-# What Prometheus puts on every series, and what it makes of ours where they clash with a target's.
+# Labels that Prometheus sets on every series, and new names of ours that clash with them.
 OF_TARGET = {"job", "instance", "cluster", "node", "namespace", "pod", "container"}
 EXPORTED = {"exported_node", "exported_namespace", "exported_pod", "exported_container"}
 SELECTOR = re.compile(r"\b(gpuslice_[a-z0-9_]+)\{([^}]*)\}")
@@ -37,51 +34,45 @@ Units = dict[str, dict[str, Any]]
 
 
 def metric_labels() -> dict[str, set[str]]:
-    """Give the labels that each of the exporter's series may carry."""
-    found = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
+    """Return the labels that each of the exporter's series may have."""
+    labels = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
     for metric in SelfMetrics().registry.collect():
         for sample in metric.samples:
-            found[sample.name] = set(sample.labels)
-    return found
+            labels[sample.name] = set(sample.labels)
+    return labels
 
 
 def cases(file: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Give the tests of a unit file that are named as of a kind."""
+    """Return the tests of a unit file of a kind."""
     return [test for test in file["tests"] if test["name"].startswith(f"{kind}: ")]
 
 
 def checks(name: str, tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give what tests look at of one alert."""
+    """Return the checks of one alert."""
     return [check for test in tests for check in test["alert_rule_test"] if check["alertname"] == name]
 
 
 def expected(name: str, tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give what tests expect of one alert."""
+    """Return the firing alerts that tests expect of one alert."""
     return [alert for check in checks(name, tests) for alert in check["exp_alerts"] or ()]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_unit_file_passes(part: int, rules: Rules, units: Units, tmp_path: Path) -> None:
-    """In every unit file each alert fires, and keeps silent, when the file says so.
-
-    Only the rules that an alert needs are evaluated: all of them take ten times as long.
-    """
     chosen = {name: units[name] for name in sorted(units)[part::PARTS]}
     files = write_units(tmp_path, rules, chosen)
-    command = [program("promtool"), "test", "rules", *files]
+    command = [tool("promtool"), "test", "rules", *files]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, re.sub(r"Unit Testing:.*\n  SUCCESS\s*", "", ran.stdout) + ran.stderr
 
 
 def test_every_alert_has_a_unit_file_and_a_runbook(rules: Rules, units: Units) -> None:
-    """There is one unit file and one runbook for each alert, and none without an alert."""
     alerts = set(rules.alerts)
     assert set(units) == alerts
     assert {file.stem for file in RUNBOOKS.glob("*.md")} == alerts
 
 
-def test_unit_files_say_when_an_alert_fires_and_when_not(units: Units) -> None:
-    """Every unit file expects its alert where it says that it fires, none where silent, and has an edge."""
+def test_unit_files_have_tests_that_fire_are_silent_and_at_the_edge(units: Units) -> None:
     wrong = []
     for name, file in units.items():
         kinds = {kind: cases(file, kind) for kind in ("fires", "silent", "edge")}
@@ -92,15 +83,15 @@ def test_unit_files_say_when_an_alert_fires_and_when_not(units: Units) -> None:
             "a silent test does not look": not all(checks(name, [test]) for test in kinds["silent"]),
             "a silent test expects it": bool(expected(name, kinds["silent"])),
         }
-        wrong += [f"{name}: {text}" for text, found in problems.items() if found]
+        wrong += [f"{name}: {text}" for text, is_wrong in problems.items() if is_wrong]
     assert wrong == []
 
 
-def test_unit_files_say_in_which_order_groups_are_evaluated(rules: Rules, units: Units) -> None:
-    """Every unit file orders the groups that its alert stands on: promtool takes them in any order else."""
+def test_unit_files_order_the_groups_that_their_alert_needs(rules: Rules, units: Units) -> None:
+    """Otherwise promtool evaluates them in any order."""
     wrong = []
     for name, file in units.items():
-        keep = rules.needed(looked_at(file))
+        keep = rules.needed(checked_alerts(file))
         needed = [
             group["name"]
             for group in rules.groups
@@ -112,8 +103,7 @@ def test_unit_files_say_in_which_order_groups_are_evaluated(rules: Rules, units:
     assert wrong == []
 
 
-def test_alerts_are_named_and_told_of_as_agreed(rules: Rules) -> None:
-    """Every alert has a name in PascalCase, one of three severities, two texts and a link to its runbook."""
+def test_alerts_have_a_name_severity_texts_and_runbook(rules: Rules) -> None:
     wrong = []
     for name, alert in rules.alerts.items():
         notes = alert["annotations"]
@@ -124,15 +114,12 @@ def test_alerts_are_named_and_told_of_as_agreed(rules: Rules) -> None:
             "description": not notes.get("description", "").strip(),
             "runbook_url": not notes.get("runbook_url", "").endswith(f"/{name}.md"),
         }
-        wrong += [f"{name}: {text}" for text, found in problems.items() if found]
+        wrong += [f"{name}: {text}" for text, is_wrong in problems.items() if is_wrong]
     assert wrong == []
 
 
-def test_texts_name_labels_that_the_alert_has(rules: Rules, units: Units) -> None:
-    """Every label that a text names is on the alerts that unit tests expect, or may be missing by the text.
-
-    ``cluster`` is there where a Prometheus sees several clusters only.
-    """
+def test_texts_use_labels_that_the_alert_has(rules: Rules, units: Units) -> None:
+    """The label ``cluster``, and those in an ``if`` or ``with`` of the template, may be missing."""
     wrong = []
     for name, alert in rules.alerts.items():
         named = {
@@ -142,14 +129,13 @@ def test_texts_name_labels_that_the_alert_has(rules: Rules, units: Units) -> Non
         } - {"cluster"}
         wrong += [
             f"{name}: {sorted(missing)}"
-            for found in expected(name, cases(units.get(name, {"tests": []}), "fires"))
-            if (missing := named - found["exp_labels"].keys())
+            for firing in expected(name, cases(units.get(name, {"tests": []}), "fires"))
+            if (missing := named - firing["exp_labels"].keys())
         ]
     assert wrong == []
 
 
 def test_links_lead_to_dashboards_that_have_the_variables(rules: Rules) -> None:
-    """Every alert links to a dashboard that exists, and sets variables that it has."""
     boards = {}
     for file in (ROOT / "dashboards/json").glob("*.json"):
         board = json.loads(file.read_text())
@@ -165,10 +151,9 @@ def test_links_lead_to_dashboards_that_have_the_variables(rules: Rules) -> None:
     assert wrong == []
 
 
-def test_rules_ask_for_series_that_exist(rules: Rules) -> None:
-    """Every series that rules and texts ask for is a record, or the exporter's with the labels they name."""
+def test_rules_and_texts_use_series_and_labels_that_exist(rules: Rules) -> None:
     metrics = metric_labels()
-    asked = [(name, text) for name, alert in rules.alerts.items() for text in told(alert)]
+    asked = [(name, text) for name, alert in rules.alerts.items() for text in texts_of(alert)]
     asked += list(rules.records.items())
     wrong = [
         f"{name}: {metric}"
@@ -186,8 +171,7 @@ def test_rules_ask_for_series_that_exist(rules: Rules) -> None:
     assert wrong == []
 
 
-def test_runbooks_have_their_sections() -> None:
-    """Every runbook has the name of its alert as title, and the four sections in their order."""
+def test_runbooks_have_a_title_and_four_sections() -> None:
     wrong = [
         file.name
         for file in RUNBOOKS.glob("*.md")
@@ -197,28 +181,27 @@ def test_runbooks_have_their_sections() -> None:
     assert wrong == []
 
 
-def test_runbooks_name_what_exists(rules: Rules) -> None:
-    """Every series, alert, threshold, page of docs, command and option that a runbook names exists."""
+def test_series_alerts_thresholds_pages_and_commands_in_runbooks_exist(rules: Rules) -> None:
     known = metric_labels().keys() | rules.records.keys()
     numbers = load_thresholds()
     wrong = []
     for file in RUNBOOKS.glob("*.md"):
         text = file.read_text()
-        found = [name for name in NAME.findall(text) if name not in known]
-        found += [name for name in re.findall(r"\bGpuSlice\w+", text) if name not in rules.alerts]
-        found += [
+        unknown = [name for name in NAME.findall(text) if name not in known]
+        unknown += [name for name in re.findall(r"\bGpuSlice\w+", text) if name not in rules.alerts]
+        unknown += [
             f"[{section}] {key}"
             for section, key in re.findall(r"`\[(\w+)\]\s(\w+)`", text)
             if not hasattr(getattr(numbers, section, None), key)
         ]
-        found += [page for page in re.findall(r"\bdocs/[\w-]+\.md", text) if not (ROOT / page).exists()]
-        found += list(unknown_commands(text))
-        wrong += [f"{file.stem}: {name}" for name in found]
+        unknown += [page for page in re.findall(r"\bdocs/[\w-]+\.md", text) if not (ROOT / page).exists()]
+        unknown += list(unknown_commands(text))
+        wrong += [f"{file.stem}: {name}" for name in unknown]
     assert wrong == []
 
 
 def unknown_commands(text: str) -> Iterator[str]:
-    """Find the exporter's commands and options, in code, that there are not."""
+    """Yield the exporter's commands and options in code that do not exist."""
     for code in re.findall(r"`([^`\n]+)`", text):
         called = re.search(r"(?:^|-- )gpuslice-exporter (\w+)(.*)|^kubectl gpuslice\b(.*)", code)
         if called is None:

@@ -1,10 +1,10 @@
-"""The recording rules: units of promtool, the names that they read, and a real Prometheus with nodes."""
+"""The recording rules: unit tests by promtool, their use, and a real Prometheus with nodes."""
 
 import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,57 +18,33 @@ from alerts.records import recording_groups
 from alerts.table import record_table
 from alerts.windows import Windows
 from exporter.fleet import attention, nodes, queries, shares, targets
-from exporter.metrics import FAMILIES, LEVEL_LABELS
 from tests.alerts.committed import quick_rules
-from tests.end_to_end.programs import Prometheus, demo, get, program, prometheus, until
+from tests.end_to_end.programs import Prometheus, demo, get, prometheus, until
+from tests.tools import tool
 
 UNITS = Path(__file__).parent / "units"
 ROOT = Path(__file__).parents[2]
 WINDOWS = Windows(interval="1m", slow_interval="5m", idle_after="1h")
-GROUPS = (*recording_groups(WINDOWS), *advice_groups())
-RULES = [rule for group in GROUPS for rule in group.rules]
-SELECTED = re.compile(r"(?<![:\w])(gpuslice_\w+)(?:\{([^}]*)\})?")
+RULES = [rule for group in (*recording_groups(WINDOWS), *advice_groups()) for rule in group.rules]
 READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
-MATCHED = re.compile(r"(\w+)\s*[=!]")
 
 SCENARIOS = {"shared": "t4-timeslicing", "mig": "a100-mig-mixed", "vendors": "hami-vendors"}
-# One poll for all of the test, so that the nodes tell the same as Prometheus.
+# One poll for the whole test, so that the nodes show what Prometheus has scraped.
 ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
 CLUSTERS = ("single", "doubled")
+Rows = list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("unit", sorted(UNITS.glob("records*.yaml")), ids=lambda path: path.stem)
-def test_the_records_are_what_the_units_say(unit: Path) -> None:
-    """Evaluated by promtool on the series of a unit, the rules give what it expects."""
-    done = subprocess.run(
-        [program("promtool"), "test", "rules", unit], capture_output=True, text=True, check=False
-    )
+def test_every_unit_file_of_records_passes(unit: Path) -> None:
+    command = [tool("promtool"), "test", "rules", unit]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_series_that_is_selected_is_exported() -> None:
-    """Its name stands in the table of families, and so do the labels by which it is selected."""
-    labels = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
-    selected = {found for rule in RULES for found in SELECTED.findall(rule.expr)}
-
-    assert len(selected) > 15
-    for name, matchers in selected:
-        assert set(MATCHED.findall(matchers)) <= labels[name]
-
-
-def test_every_record_that_is_read_is_made() -> None:
-    """No rule stands on a record that is not there, and none is made twice."""
-    made = Counter(rule.name for rule in RULES)
-    read = {name for rule in RULES for name in READ.findall(rule.expr)}
-
-    assert read
-    assert read <= made.keys()
-    assert made.most_common(1)[0][1] == 1
-
-
 def test_every_record_is_used() -> None:
-    """A dashboard, an alert or the fleet asks for it, or another record that is used."""
+    """By a dashboard, an alert, the fleet, or another record."""
     readers = [*ROOT.glob("dashboards/json/*.json"), ROOT / "alerts/rules/gpuslice-alerts.yaml"]
     texts = [path.read_text() for path in readers] + [rule.expr for rule in RULES]
     fleet = (
@@ -85,27 +61,35 @@ def test_every_record_is_used() -> None:
     assert {rule.name for rule in RULES} <= {name for text in texts for name in READ.findall(text)}
 
 
-def test_the_page_of_the_records_is_that_of_the_code() -> None:
-    """The table in docs/recording-rules.md is what the code makes."""
+def test_the_table_of_records_is_what_the_code_makes() -> None:
     assert record_table() in (ROOT / "docs/recording-rules.md").read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A Prometheus with the rules, and what the nodes say of themselves."""
+class Scraped:
+    """A Prometheus with the rules, and the snapshots of the nodes that it scraped."""
 
     server: Prometheus
     snapshots: list[dict[str, Any]]
 
     def values(self, level: str, record: str, cluster: str) -> dict[tuple[str, ...], float]:
-        """Give a record of a cluster by node, by namespace, or summed up."""
+        """Return a record of a cluster by node, by namespace, or summed up."""
         by = "" if level == "cluster" else level
         of = "namespace" if level == "namespace" else "node"
         return self.server.query(f'sum by ({by}) ({of}:{record}{{cluster="{cluster}"}})')
 
+    def of_gpus(self, node: str, cluster: str) -> dict[str, Any]:
+        """Return the records of a node's GPUs."""
+        here = f'node="{node}", cluster="{cluster}"'
+        by = {"offered_slices:sum": "resource", "held_slices:sum": "resource"}
+        return {
+            name: self.server.query(f"sum by ({by.get(name, '')}) (node:gpuslice_{name}{{{here}}})")
+            for name in ("total_gpus:count", "up_gpus:sum", "total_bytes:sum", *by)
+        }
+
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     """Scrape three nodes as two clusters: in one of them each by two replicas of Prometheus."""
     folder = tmp_path_factory.mktemp("recording")
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
@@ -116,53 +100,43 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
             for replica in ("single", "doubled-a", "doubled-b")
             for name, url in urls.items()
         }
-        server = running.enter_context(
-            prometheus(folder, jobs, scrape=_relabelled(), rules=[quick_rules(folder)])
-        )
-        # Records stand on records of groups that are evaluated at another time.
+        labels = {"cluster": ".*-(single|doubled).*", "replica": ".*-doubled-(.)", "node_pool": "(.*?)-.*"}
+        scrape = {
+            "honor_labels": True,
+            # On a busy machine a scrape may take longer than a second.
+            "scrape_interval": "3s",
+            "scrape_timeout": "3s",
+            "relabel_configs": [
+                {"source_labels": ["job"], "regex": regex, "target_label": label}
+                for label, regex in labels.items()
+            ],
+        }
+        server = running.enter_context(prometheus(folder, jobs, scrape=scrape, rules=[quick_rules(folder)]))
+        # Some records are made of records of groups that are evaluated at another time.
         settled = (
             "min_over_time(sum by (cluster) (node:gpuslice_total_gpus:count)[6s:1s]) == 13 "
             "and sum by (cluster) (node:gpuslice_idle_holders:sum) > 0"
         )
         until(lambda: len(server.query(settled)) == len(CLUSTERS), "the records have settled")
-        yield Known(
+        yield Scraped(
             server=server,
             snapshots=[json.loads(get(f"{url}/api/v1/snapshot")[1]) for url in urls.values()],
         )
 
 
-def _relabelled() -> dict[str, Any]:
-    labels = {"cluster": ".*-(single|doubled).*", "replica": ".*-doubled-(.)", "node_pool": "(.*?)-.*"}
-    return {
-        "honor_labels": True,
-        # On a busy machine a scrape may take longer than a second.
-        "scrape_interval": "3s",
-        "scrape_timeout": "3s",
-        "relabel_configs": [
-            {"source_labels": ["job"], "regex": regex, "target_label": label}
-            for label, regex in labels.items()
-        ],
-    }
-
-
-Rows = list[dict[str, Any]]
-
-
-def _own(known: Known) -> list[tuple[str, Rows, Rows]]:
-    """Give each node with its GPUs whose driver is asked, and the rows of containers on those."""
-    found = []
-    for snapshot in known.snapshots:
+def _nodes(scraped: Scraped) -> Iterator[tuple[str, Rows, Rows]]:
+    """Yield each node with its GPUs whose driver is read, and the rows of containers on those."""
+    for snapshot in scraped.snapshots:
         gpus = [gpu for gpu in snapshot["gpus"] if gpu["up"] is not None]
         uuids = {gpu["uuid"] for gpu in gpus}
         rows = [row for row in snapshot["containers"] if row["uuid"] in uuids]
-        found.append((snapshot["node"]["node"], gpus, rows))
-    return found
+        yield snapshot["node"]["node"], gpus, rows
 
 
-def _by(known: Known, level: str) -> dict[tuple[str, ...], Rows]:
-    """Sort the rows of containers by the node or namespace that they are of, or keep all together."""
+def _grouped(scraped: Scraped, level: str) -> dict[tuple[str, ...], Rows]:
+    """Return the rows of containers by node or namespace, or all together."""
     groups: dict[tuple[str, ...], Rows] = {}
-    for node, _, rows in _own(known):
+    for node, _, rows in _nodes(scraped):
         if level == "node":
             groups[node,] = rows
         for row in rows if level != "node" else ():
@@ -170,8 +144,8 @@ def _by(known: Known, level: str) -> dict[tuple[str, ...], Rows]:
     return groups
 
 
-def _known_sum(rows: Rows, field: str, *also: str) -> float | None:
-    values = [row[field] for row in rows if all(row[each] is not None for each in (field, *also))]
+def _known_sum(rows: Rows, field: str) -> float | None:
+    values = [row[field] for row in rows if row[field] is not None]
     return sum(values) if values else None
 
 
@@ -199,16 +173,16 @@ FIGURES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("level", ["node", "namespace", "cluster"])
-def test_the_records_are_the_sums_of_what_the_nodes_say(known: Known, level: str, cluster: str) -> None:
-    """By node, namespace and cluster, also of replicas; what is not known of any row is absent."""
+def test_records_are_the_sums_of_the_rows_of_nodes(scraped: Scraped, level: str, cluster: str) -> None:
+    """Replicas count once; a value that is not known of any row is absent."""
     for record, figure in FIGURES.items():
-        reckoned = {key: figure(rows) for key, rows in _by(known, level).items()}
-        expected = {key: value for key, value in reckoned.items() if value is not None}
+        sums = {key: figure(rows) for key, rows in _grouped(scraped, level).items()}
+        expected = {key: value for key, value in sums.items() if value is not None}
 
-        # While a slow machine is at a round of evaluation a record may not be there for a moment.
+        # During a round of evaluation a record may be missing for a moment.
         until(
             lambda record=record, expected=expected: (
-                known.values(level, record, cluster) == pytest.approx(expected)
+                scraped.values(level, record, cluster) == pytest.approx(expected)
             ),
             f"{record} by {level} of {cluster} is {expected}",
         )
@@ -216,53 +190,32 @@ def test_the_records_are_the_sums_of_what_the_nodes_say(known: Known, level: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_the_records_of_gpus_are_those_of_the_nodes(known: Known, cluster: str) -> None:
-    """GPUs, those that were read, memory and slices of each node; other makers' devices are not counted."""
-    for node, gpus, _ in _own(known):
-        expected = _of_gpus(gpus)
+def test_records_of_gpus_are_those_of_the_nodes(scraped: Scraped, cluster: str) -> None:
+    """Devices of other vendors, which no driver reads, are not counted."""
+    for node, gpus, _ in _nodes(scraped):
+        expected = {
+            "total_gpus:count": {(): len(gpus)},
+            "up_gpus:sum": {(): len(gpus)},
+            "total_bytes:sum": {(): sum(gpu["memory_total_bytes"] for gpu in gpus)},
+            "offered_slices:sum": _by_resource([gpu["slices"] for gpu in gpus]),
+            "held_slices:sum": _by_resource([gpu["slices_allocated"] for gpu in gpus]),
+        }
         until(
-            lambda node=node, expected=expected: _recorded(known, node, cluster) == expected,
+            lambda node=node, expected=expected: scraped.of_gpus(node, cluster) == expected,
             f"the records of the GPUs of {node} are {expected}",
         )
 
 
-def _of_gpus(gpus: Rows) -> dict[str, Any]:
-    """Give what a node's GPUs add up to; slices are by resource."""
-    counts: dict[str, Counter[str]] = {"slices": Counter(), "slices_allocated": Counter()}
-    for gpu in gpus:
-        for field, counter in counts.items():
-            counter.update({resource: count or 0 for resource, count in gpu[field].items()})
-    names = {"slices": "offered_slices", "slices_allocated": "held_slices"}
-    return {
-        "total_gpus:count": {(): len(gpus)},
-        "up_gpus:sum": {(): len(gpus)},
-        "total_bytes:sum": {(): sum(gpu["memory_total_bytes"] for gpu in gpus)},
-        **{
-            f"{names[field]}:sum": {(resource,): count for resource, count in counter.items()}
-            for field, counter in counts.items()
-        },
-    }
-
-
-def _recorded(known: Known, node: str, cluster: str) -> dict[str, Any]:
-    here = f'node="{node}", cluster="{cluster}"'
-    return {
-        name: known.server.query(f"sum by ({by}) (node:gpuslice_{name}{{{here}}})")
-        for name, by in (
-            ("total_gpus:count", ""),
-            ("up_gpus:sum", ""),
-            ("total_bytes:sum", ""),
-            ("offered_slices:sum", "resource"),
-            ("held_slices:sum", "resource"),
-        )
-    }
+def _by_resource(counts: Sequence[dict[str, int | None]]) -> dict[tuple[str], int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update({resource: number or 0 for resource, number in count.items()})
+    return {(resource,): number for resource, number in total.items()}
 
 
 @pytest.mark.slow
-def test_no_rule_fails(known: Known) -> None:
-    """Prometheus evaluated every rule without an error."""
-    groups = known.server.api("rules")["groups"]
-    rules = [rule for group in groups for rule in group["rules"]]
+def test_prometheus_evaluates_every_rule_without_an_error(scraped: Scraped) -> None:
+    rules = [rule for group in scraped.server.api("rules")["groups"] for rule in group["rules"]]
 
     assert len(rules) == len(RULES)
     assert {rule["name"]: rule["lastError"] for rule in rules if rule.get("lastError")} == {}

@@ -1,4 +1,4 @@
-"""What a PromQL expression names: its series with their matchers, and the labels that it works with."""
+"""The series, matchers and labels in a PromQL expression."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _TOKEN = re.compile(
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"')
 _LISTS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _WORDS = _LISTS | {"and", "or", "unless", "bool", "offset", "inf", "nan", "atan2"}
-# What follows the name of a function or an aggregation.
+# Tokens after the name of a function or an aggregation.
 _CALLED = frozenset({"(", "by", "without"})
 _MADE = frozenset({"label_replace", "label_join"})
 _RATES = frozenset({"rate", "irate", "increase"})
@@ -21,25 +21,25 @@ _USE = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
 
 
 class Selector(NamedTuple):
-    """A selector: its name, its matchers (label, operator, value), its range, and the function around it."""
+    """A selector of series."""
 
     name: str
-    matchers: tuple[tuple[str, str, str], ...]
+    matchers: tuple[tuple[str, str, str], ...]  # label, operator, value
     range: str
-    function: str
+    function: str  # around the selector
 
 
 class Parts(NamedTuple):
-    """The parts of an expression. ``labels`` are those it groups and joins by, ``made`` those it makes."""
+    """The parts of an expression."""
 
     selectors: tuple[Selector, ...]
-    labels: frozenset[str]
-    made: frozenset[str]
+    labels: frozenset[str]  # to group and join by
+    made: frozenset[str]  # by label_replace or label_join
 
 
 def parts(expr: str) -> Parts:
-    """Take an expression apart; its variables may be in it."""
-    tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(expanded(expr))]
+    """Return the parts of an expression, which may contain variables."""
+    tokens = [(token.lastgroup or "", token[0]) for token in _TOKEN.finditer(expanded(expr))]
     labels: set[str] = set()
     made: set[str] = set()
     selectors: list[Selector] = []
@@ -58,7 +58,7 @@ def parts(expr: str) -> Parts:
             if after == "(":
                 end = next(at for at in range(place, len(tokens)) if tokens[at][1] == ")")
                 labels.update(
-                    word for found, word in tokens[place:end] if found == "word" and word not in _LISTS
+                    word for kind, word in tokens[place:end] if kind == "word" and word not in _LISTS
                 )
                 place = end
         elif text == "{" or (kind == "word" and after not in _CALLED and text.lower() not in _WORDS):
@@ -69,7 +69,7 @@ def parts(expr: str) -> Parts:
 
 
 def _first_text(tokens: list[tuple[str, str]], place: int) -> set[str]:
-    """Give the label that label_replace or label_join makes: the first of the texts of a call."""
+    """Return the label that label_replace or label_join makes: the first text in a call."""
     before = tokens[place - 2][0] if place > 1 else ""
     return set() if before == "text" else {tokens[place][1].strip('"')}
 
@@ -91,7 +91,7 @@ def _selector(tokens: list[tuple[str, str]], place: int, function: str) -> tuple
 
 
 def expanded(expr: str) -> str:
-    """Put something in for each variable, so that what is left is PromQL: a name in texts, else a number."""
+    """Return an expression as PromQL: variables become their names in texts, and else numbers."""
     known = Window(0).values
     pieces = _TEXT.split(expr)
     pieces[::2] = [_USE.sub(lambda use: known.get(use[1], "1"), piece) for piece in pieces[::2]]
@@ -99,8 +99,8 @@ def expanded(expr: str) -> str:
     return "".join(pieces)
 
 
-def bare_counters(found: Parts, counters: frozenset[str]) -> Iterator[str]:
-    """Name the counters that are taken as they are, and not by rate, irate or increase."""
-    for selector in found.selectors:
+def bare_counters(expr: Parts, counters: frozenset[str]) -> Iterator[str]:
+    """Yield the counters that are used without rate, irate or increase."""
+    for selector in expr.selectors:
         if selector.name in counters and not (selector.range and selector.function in _RATES):
             yield selector.name

@@ -1,4 +1,4 @@
-"""What public dashboards and rules ask of dcgm-exporter, made ready to be asked."""
+"""The queries of public dashboards and rules for dcgm-exporter."""
 
 import json
 import re
@@ -13,6 +13,7 @@ FOREIGN = json.loads(
     (Path(__file__).parents[1] / "exposition/dcgm_dashboards.json").read_text(encoding="utf-8")
 )
 _COMPARISON = re.compile(r"\s(?:>=|<=|==|!=|>|<)\s")
+# Variables of which all values are chosen, and those of which one is.
 _VARIABLES = {
     "Hostname": "label_values(DCGM_FI_DEV_FB_FREE, Hostname)",
     "hostname": "label_values(DCGM_FI_DEV_FB_FREE, Hostname)",
@@ -23,41 +24,30 @@ _ONE = {
     "uuid": "label_values(DCGM_FI_PROF_GR_ENGINE_ACTIVE, UUID)",
     "server": "label_values(dcgm_gpu_temp, instance)",
 }
-"""Variables of which one is chosen."""
 
 
-def _variable(name: str, query: str, *, several: bool) -> dict[str, Any]:
+def _variable(name: str, query: str) -> dict[str, Any]:
+    several = name in _VARIABLES
     current = {"value": [ALL] if several else ""}
-    return {
-        "type": "query",
-        "name": name,
-        "query": query,
-        "multi": several,
+    return {"type": "query", "name": name, "query": query, "multi": several} | {
         "includeAll": several,
         "current": current,
     }
 
 
-_BOARD = {
-    "templating": {
-        "list": [
-            *(_variable(name, query, several=True) for name, query in _VARIABLES.items()),
-            *(_variable(name, query, several=False) for name, query in _ONE.items()),
-        ]
-    }
-}
+_BOARD = {"templating": {"list": [_variable(*each) for each in (_VARIABLES | _ONE).items()]}}
 
 
 def compared(expression: str) -> str:
-    """Take the comparisons off an alert: what is left has a row for each that it could fire for.
+    """Return the query of an alert without comparisons: it has a row for each GPU that it may fire for.
 
-    Labels are those of dcgm-exporter, which Prometheus renames only where it does not honour them.
+    Labels are not renamed, as with ``honor_labels``.
     """
     return _COMPARISON.sub(" - ", expression).replace("exported_", "")
 
 
 def choices(server: Prometheus, window: Window) -> Iterator[Variables]:
-    """Choose all of what can be chosen together, with one after the other of what cannot."""
+    """Yield choices of all values of each variable, for one GPU after the other."""
     first = choose(_BOARD, server, window, {})
     for uuid in first.offered["uuid"]:
         yield choose(_BOARD, server, window, {"uuid": [uuid]})

@@ -1,7 +1,4 @@
-"""What Grafana makes of a dashboard: its panels, its variables, and the queries that it sends.
-
-The rules are those of Grafana 10: its template service, its query variables, its Prometheus data source.
-"""
+"""A simulation of Grafana 10: the panels, variables and queries of a dashboard."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +8,8 @@ from typing import Any, NamedTuple
 from tests.end_to_end.programs import Prometheus
 
 ALL = "$__all"
+# Seconds, as in the settings of the data source.
 SCRAPE_INTERVAL = 30
-"""How often its data source of Grafana is told that Prometheus scrapes, in seconds."""
 
 _USE = re.compile(r"\$(\w+)|\$\{(\w+)(?::(\w+))?\}|\[\[(\w+)(?::(\w+))?\]\]")
 _LABEL_VALUES = re.compile(r"^label_values\((?:(.+),\s*)?([a-zA-Z_]\w*)\)\s*$")
@@ -22,15 +19,15 @@ Labels = Mapping[str, str]
 
 
 class Window(NamedTuple):
-    """The time that a dashboard shows, in seconds: it ends at a Unix time, and is drawn in steps."""
+    """The time range of a dashboard."""
 
-    end: float
-    length: int = 600
-    step: int = 60
+    end: float  # Unix time
+    length: int = 600  # seconds
+    step: int = 60  # seconds
 
     @property
     def values(self) -> dict[str, str]:
-        """What Grafana's own variables stand for."""
+        """The values of Grafana's own variables."""
         rate = max(self.step + SCRAPE_INTERVAL, 4 * SCRAPE_INTERVAL)
         return {
             "__interval": f"{self.step}s",
@@ -43,26 +40,23 @@ class Window(NamedTuple):
 
 
 class Series(NamedTuple):
-    """A series of an answer: its labels, and its values by the time they are of."""
+    """A series of an answer."""
 
     labels: Labels
-    values: Mapping[float, float]
+    values: Mapping[float, float]  # by Unix time
 
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The variables of a dashboard as they are chosen, and how Grafana writes them into a query.
-
-    ``chosen`` has the values of each; ALL alone stands for everything.
-    """
+    """The variables of a dashboard with the chosen values."""
 
     made: Mapping[str, Mapping[str, Any]]
     window: Window
-    chosen: dict[str, list[str]] = field(default_factory=dict)
+    chosen: dict[str, list[str]] = field(default_factory=dict)  # ALL alone means all that are offered
     offered: dict[str, list[str]] = field(default_factory=dict)
 
     def expand(self, text: str) -> str:
-        """Replace every variable of a text; what is none, as the $1 of label_replace, stays."""
+        """Return a text with its variables replaced; unknown names, as the $1 of label_replace, stay."""
         return _USE.sub(self._replaced, text)
 
     def _replaced(self, use: re.Match[str]) -> str:
@@ -74,7 +68,7 @@ class Variables:
         variable, values = self.made[name], self.chosen[name]
         if values == [ALL]:
             if variable.get("allValue"):
-                # What stands for All is written as it is.
+                # Not escaped.
                 return self.expand(variable["allValue"])
             values = self.offered[name]
         return _written(
@@ -92,7 +86,7 @@ def _written(values: Sequence[str], form: str | None, *, plain: bool) -> str:
     elif form is None and plain:
         return ",".join(values).replace("\\", "\\\\").replace("'", "\\\\'")
     elif form is None:
-        # Twice, since PromQL takes one away when it reads the string.
+        # Twice, since the string of PromQL is unescaped once.
         values = [_SPECIAL.sub(r"\\\\\g<0>", value.replace("\\", "\\\\\\\\")) for value in values]
     else:
         raise KeyError(form)
@@ -102,24 +96,23 @@ def _written(values: Sequence[str], form: str | None, *, plain: bool) -> str:
 def choose(
     board: Mapping[str, Any], server: Prometheus, window: Window, chosen: Mapping[str, Sequence[str]]
 ) -> Variables:
-    """Fill the variables in their order, as Grafana does when it loads a dashboard.
+    """Return the variables, filled in their order as Grafana does when it loads a dashboard.
 
-    What is ``chosen`` is taken, ALL being all that is offered where the variable itself has no All. Else it
-    is what the dashboard has as current, else the first that is offered.
+    A variable that is not ``chosen`` has the current value of the dashboard, else the first that is offered.
     """
     listed = board["templating"]["list"]
-    variables = Variables({each["name"]: each for each in listed}, window)
+    variables = Variables({variable["name"]: variable for variable in listed}, window)
     for variable in listed:
         name = variable["name"]
-        found = _offered(variable, variables, server)
-        variables.offered[name] = found
+        offered = _offered(variable, variables, server)
+        variables.offered[name] = offered
         current = variable.get("current", {}).get("value", "")
         wanted = list(chosen.get(name, [current] if isinstance(current, str) else current))
         if wanted == [ALL]:
-            variables.chosen[name] = wanted if variable.get("includeAll") else found
+            variables.chosen[name] = wanted if variable.get("includeAll") else offered
         else:
-            # Grafana's "None", which stands for nothing at all, where nothing is offered.
-            variables.chosen[name] = (wanted if wanted not in ([], [""]) else found[:1]) or [""]
+            # An empty text if nothing is offered.
+            variables.chosen[name] = (wanted if wanted not in ([], [""]) else offered[:1]) or [""]
     return variables
 
 
@@ -130,18 +123,18 @@ def _offered(variable: Mapping[str, Any], variables: Variables, server: Promethe
         return [variable["query"]]
     if variable["type"] == "custom":
         return [each.split(" : ")[-1].strip() for each in variable["query"].split(",")]
-    texts = _asked(variables.expand(variable["query"]), server, variables.window)
+    texts = _values_of(variables.expand(variable["query"]), server, variables.window)
     return list(dict.fromkeys(_picked(texts, variable.get("regex", ""))))
 
 
-def _asked(query: str, server: Prometheus, window: Window) -> list[str]:
+def _values_of(query: str, server: Prometheus, window: Window) -> list[str]:
     span = {"start": str(window.end - window.length), "end": str(window.end)}
-    if found := _LABEL_VALUES.match(query):
-        selector = {} if found[1] is None else {"match[]": found[1]}
-        values: list[str] = server.api(f"label/{found[2]}/values", **selector, **span)
+    if match := _LABEL_VALUES.match(query):
+        selector = {} if match[1] is None else {"match[]": match[1]}
+        values: list[str] = server.api(f"label/{match[2]}/values", **selector, **span)
         return values
-    if found := _QUERY_RESULT.match(query):
-        rows = server.api("query", query=found[1], time=str(window.end))["result"]
+    if match := _QUERY_RESULT.match(query):
+        rows = server.api("query", query=match[1], time=str(window.end))["result"]
         return [_row(each["metric"], *each["value"]) for each in rows]
     raise KeyError(query)
 
@@ -158,13 +151,13 @@ def _picked(texts: Sequence[str], written: str) -> Iterator[str]:
         return
     pattern = re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", written.strip("/")))
     for text in texts:
-        if found := pattern.search(text):
-            groups = found.groupdict()
-            yield groups.get("value") or groups.get("text") or (found[1] if pattern.groups else text)
+        if match := pattern.search(text):
+            groups = match.groupdict()
+            yield groups.get("value") or groups.get("text") or (match[1] if pattern.groups else text)
 
 
 def panels(board: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """List the panels that show something, those inside of closed rows too."""
+    """Yield the panels that are not rows, those inside of collapsed rows too."""
     for panel in board["panels"]:
         if panel["type"] == "row":
             yield from panel.get("panels") or ()
@@ -173,7 +166,7 @@ def panels(board: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def ask(target: Mapping[str, Any], variables: Variables, server: Prometheus) -> list[Series]:
-    """Send a query as its panel does: of now, or of the range that is shown."""
+    """Return the answer to a query as its panel sends it: for the end of the window, or its range."""
     window, expr = variables.window, variables.expand(target["expr"])
     if target.get("instant"):
         result = server.api("query", query=expr, time=str(window.end))["result"]

@@ -1,15 +1,12 @@
-"""What Grafana makes of values: their words, their colours, and where a click on a cell leads.
-
-The rules are those of Grafana 10 to 13: its display processor, its palettes, its state timeline, its table.
-"""
+"""A simulation of Grafana 10 to 13: texts and colours of values, and the links of cells."""
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+# The classic palette has at least this many colours.
 PALETTE = 20
-"""The classic palette has at least this many colours."""
 _DEFAULT_STEPS = ({"value": None, "color": "green"}, {"value": 80, "color": "red"})
 _FIELD = re.compile(r"\$\{__data\.fields\.(\w+)\}")
 Config = Mapping[str, Any]
@@ -33,7 +30,7 @@ def band(panel: Config, value: float) -> Shown:
     """Return how a value is shown in a state timeline."""
     config = panel["fieldConfig"]["defaults"]
     if panel["options"].get("mergeValues", True) and config["color"]["mode"] == "thresholds":
-        # Values of a step are merged into one, which is labelled by the step's limits, not by a mapping.
+        # Values of a step are merged into one, labelled by the limits of the step.
         limits = "-∞+" if len(_steps(config)) == 1 else "by thresholds"
         return Shown(limits, _coloured(config, value, 0))
     return shown(config, value)
@@ -41,12 +38,12 @@ def band(panel: Config, value: float) -> Shown:
 
 def column(panel: Config, title: str) -> Config:
     """Return the configuration of a column of numbers in a table, with its overrides."""
-    found = dict(panel["fieldConfig"]["defaults"])
+    config = dict(panel["fieldConfig"]["defaults"])
     wanted = ({"id": "byType", "options": "number"}, {"id": "byName", "options": title})
     for override in panel["fieldConfig"]["overrides"]:
         if override["matcher"] in wanted:
-            found |= {each["id"]: each["value"] for each in override["properties"]}
-    return found
+            config |= {each["id"]: each["value"] for each in override["properties"]}
+    return config
 
 
 def links(panel: Config) -> Iterator[str]:
@@ -63,15 +60,15 @@ def link(panel: Config, url: str, row: Mapping[str, str]) -> str:
 
 
 def _mapped(mappings: Sequence[Config], value: float | None) -> Mapping[str, str]:
-    """Return the result of the first mapping that fits; a missing value is NaN to Grafana, too."""
+    """Return the result of the first mapping that fits; for Grafana a missing value is NaN too."""
     unknown = {"null": value is None, "nan": value is None or math.isnan(value)}
     unknown["null+nan"] = unknown["nan"]
     for mapping in mappings:
         options = mapping["options"]
         if mapping["type"] == "special" and unknown.get(options["match"]):
             return dict(options["result"])
-        if mapping["type"] == "value" and value is not None and (found := options.get(f"{value:g}")):
-            return dict(found)
+        if mapping["type"] == "value" and value is not None and (result := options.get(f"{value:g}")):
+            return dict(result)
     return {}
 
 
@@ -82,7 +79,7 @@ def _coloured(config: Config, value: float | None, place: int) -> str:
     if colour["mode"] == "palette-classic":
         return f"palette {place % PALETTE}"
     if colour["mode"] == "palette-classic-by-name":
-        # It is the field's name that counts, and fields of Prometheus are all called "Value".
+        # By the name of the field, which is "Value" for all series of Prometheus.
         return "palette Value"
     first, *others = _steps(config)
     known = value is not None and not math.isnan(value)
@@ -91,5 +88,5 @@ def _coloured(config: Config, value: float | None, place: int) -> str:
 
 
 def _steps(config: Config) -> Sequence[Config]:
-    found: Sequence[Config] = (config.get("thresholds") or {}).get("steps") or _DEFAULT_STEPS
-    return found
+    steps: Sequence[Config] = (config.get("thresholds") or {}).get("steps") or _DEFAULT_STEPS
+    return steps

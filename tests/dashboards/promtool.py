@@ -1,4 +1,4 @@
-"""What promtool makes of a query, for series that were thought out."""
+"""Answers of promtool to a query, for made-up series."""
 
 import json
 import subprocess
@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.dashboards.answers import FILES
+from tests.dashboards.boards import FILES
 from tests.dashboards.grafana import ALL, Variables, Window, panels
-from tests.end_to_end.programs import program
+from tests.tools import tool
 
 MINUTE = 60
-Told = Mapping[str, str]
-"""Series in the notation of promtool: values, one each minute, by the series."""
+# Values, one each minute, by the series, in the notation of promtool.
+AllSeries = Mapping[str, str]
 
 
 class Asked(NamedTuple):
-    """A query, the minute at which it is asked, and the values that it must have by their labels."""
+    """A query, its minute, and the expected values by labels."""
 
     expr: str
     minute: int
@@ -24,29 +24,29 @@ class Asked(NamedTuple):
 
 
 def node(until: int, *gpus: str, instance: str = "i1", since: int = 0) -> dict[str, str]:
-    """Tell of a node and its GPUs from one minute to another; then its exporter is gone."""
+    """Return the series of a node and its GPUs from one minute to another; then its exporter is gone."""
     target = f'job="j", instance="{instance}", node="n1"'
-    there = during("1", since, until)
-    told = {f"gpuslice_node_info{{{target}}}": there}
+    present = during("1", since, until)
+    made = {f"gpuslice_node_info{{{target}}}": present}
     for index, uuid in enumerate(gpus):
-        told[f'gpuslice_gpu_up{{{target}, uuid="{uuid}", gpu="{index}"}}'] = there
-        told[f'gpuslice_gpu_info{{{target}, uuid="{uuid}", gpu="{index}", model="L4"}}'] = there
-    return told
+        made[f'gpuslice_gpu_up{{{target}, uuid="{uuid}", gpu="{index}"}}'] = present
+        made[f'gpuslice_gpu_info{{{target}, uuid="{uuid}", gpu="{index}", model="L4"}}'] = present
+    return made
 
 
 def during(value: str, since: int, until: int) -> str:
-    """Write values ("1", "0+60") from one minute to another, and that the series ends."""
+    """Return values ("1", "0+60") from one minute to another, when the series ends."""
     return f"{f'_x{since} ' if since else ''}{value}x{until - since} stale"
 
 
 def series(name: str, labels: str, instance: str = "i1") -> str:
-    """Write a series of an exporter."""
+    """Return the name of a series of an exporter with its labels."""
     return f'gpuslice_{name}{{job="j", instance="{instance}", node="n1", {labels}}}'
 
 
 def query(board: str, panel: str, *, hours: int = 6, kind: str = "", **chosen: str) -> str:
-    """Write the first query of a panel as Grafana sends it; ``kind`` is that of the panel."""
-    (found,) = {
+    """Return the first query of a panel as Grafana sends it; ``kind`` is the type of the panel."""
+    (expr,) = {
         each["targets"][0]["expr"]
         for each in panels(FILES[board])
         if each["title"] == panel and kind in ("", each["type"])
@@ -54,7 +54,7 @@ def query(board: str, panel: str, *, hours: int = 6, kind: str = "", **chosen: s
     made = {each["name"]: each for each in FILES[board]["templating"]["list"]}
     values = {key: [ALL] for key in made} | {name: [value] for name, value in chosen.items()}
     length = hours * 60 * MINUTE
-    return Variables(made, Window(0, length, MINUTE), values, {"node": ["n1"]}).expand(found)
+    return Variables(made, Window(0, length, MINUTE), values, {"node": ["n1"]}).expand(expr)
 
 
 def said(board: str, panel: str, label: str, **chosen: str) -> str:
@@ -62,11 +62,11 @@ def said(board: str, panel: str, label: str, **chosen: str) -> str:
     return f"group by ({label}) ({query(board, panel, **chosen)})"
 
 
-def answered(folder: Path, told: Told, *asked: Asked) -> None:
-    """Hold answers against what they must be, to three decimals."""
+def answered(folder: Path, all_series: AllSeries, *asked: Asked) -> None:
+    """Check that queries have the expected values, to three decimals."""
     test = {
         "interval": f"{MINUTE}s",
-        "input_series": [{"series": name, "values": values} for name, values in told.items()],
+        "input_series": [{"series": name, "values": values} for name, values in all_series.items()],
         "promql_expr_test": [
             {
                 "expr": f"round({each.expr}, 0.001)",
@@ -78,10 +78,9 @@ def answered(folder: Path, told: Told, *asked: Asked) -> None:
     }
     path = folder / "unit.yaml"
     path.write_text(json.dumps({"evaluation_interval": f"{MINUTE}s", "tests": [test]}))
-    ran = subprocess.run(
-        [program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    command = [tool("promtool"), "test", "rules", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _samples(expected: Mapping[str, float]) -> Sequence[Mapping[str, object]]:

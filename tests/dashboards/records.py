@@ -1,4 +1,4 @@
-"""The labels of series, and those that recording rules leave by their names: level:what:how."""
+"""The labels of series, and those of recording rules by their names: level:what:how."""
 
 import re
 
@@ -8,6 +8,7 @@ from exporter.metrics import FAMILIES, LEVEL_LABELS
 
 TARGET = frozenset({"cluster", "job", "instance"})
 RECORDS = frozenset(re.findall(r"(?m)^ *- record: (\S+)", rule_files(load_thresholds())[RECORDING]))
+# Series of Prometheus itself, and of the exporter's own process.
 OTHERS = {
     "up": TARGET,
     "ALERTS": TARGET
@@ -18,7 +19,6 @@ OTHERS = {
     "process_resident_memory_bytes": TARGET,
     "process_start_time_seconds": TARGET,
 }
-"""Series of Prometheus itself, and of the exporter's own process."""
 _GPU = frozenset({"cluster", "node", "gpu", "uuid"})
 _LEVELS = {
     "container": _GPU | {"mig_uuid", "namespace", "pod", "container"},
@@ -41,7 +41,7 @@ _FURTHER = {
 
 
 def record_labels(name: str) -> frozenset[str]:
-    """Give the labels that a record may have; KeyError for one of no known level."""
+    """Return the labels that a record may have; raises KeyError for an unknown level."""
     level, what, _ = name.split(":")
     if level == "node" and what.endswith("_slices"):
         return _LEVELS[level] | {"resource"}
@@ -49,7 +49,7 @@ def record_labels(name: str) -> frozenset[str]:
 
 
 def series_labels(name: str) -> frozenset[str]:
-    """Give the labels that a series may have; KeyError where there is no such series."""
+    """Return the labels that a series may have; raises KeyError for an unknown series."""
     if name in RECORDS:
         return record_labels(name)
     if name in OTHERS:

@@ -1,7 +1,6 @@
-"""A Prometheus that has scraped fake nodes of many kinds, for dashboards to be drawn from.
+"""A Prometheus that has scraped fake nodes of many kinds.
 
-The nodes and the Prometheus that scrapes them end before anything is asked; what was stored is served by
-another one that does nothing else.
+The nodes and the Prometheus that scrapes them end first; the stored data is served by another one.
 """
 
 import json
@@ -21,12 +20,10 @@ from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, u
 
 SCENARIOS = Path(__file__).parents[2] / "exporter/demo/scenarios"
 JOB = "gpuslice-exporter"
+# The nodes run for little longer.
 IDLE_SECONDS = 10
-"""After so long a holder is idle here: the nodes run for little longer."""
-SCRAPED = 5
-"""Seconds from one scrape of a node to the next."""
-ROUND = 5
-"""Seconds from one evaluation of the rules to the next."""
+# Seconds between two scrapes of a node, and between two evaluations of the rules.
+SCRAPED, ROUND = 5, 5
 RULES = f"""
 [rules]
 interval = "{ROUND}s"
@@ -34,10 +31,10 @@ slow_interval = "{ROUND}s"
 [sharing]
 idle_after = "{IDLE_SECONDS}s"
 """
+# For the Hardware dashboard, and for dashboards that need more than the default names of dcgm-exporter.
 SERIES = ("--metric-set=standard", "--dcgm-names=all")
-"""What the Hardware dashboard needs; dashboards for dcgm-exporter need more than its default names."""
+# The cluster that has a node of the same name as the first.
 TWICE = "south"
-"""The cluster that has the first node as well: nodes of two clusters may be called the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +48,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What was scraped. ``now`` is the time of the last rules; ``later`` is a full minute soon after it.
-
-    Grafana's subqueries go by full minutes, and see what was stored up to five minutes before.
-    """
+    """The Prometheus with the data, and the time of the last evaluation of rules."""
 
     server: Prometheus
     now: float
 
     @property
     def later(self) -> float:
-        """Unix time."""
+        """The next full minute: Grafana's subqueries begin at full minutes."""
         return self.now // 60 * 60 + 60
 
 
 def nodes(folder: Path) -> list[Node]:
-    """Choose the nodes: the fewest that fill every panel; the last of them is going to be silent."""
+    """Return the nodes: the fewest that fill every panel; the last of them becomes silent."""
     jobs = folder / "jobs"
     jobs.mkdir()
     (jobs / "1").write_text("4711\n")
@@ -90,12 +84,12 @@ def nodes(folder: Path) -> list[Node]:
 
 
 def _quiet(folder: Path, name: str) -> str:
-    """Let no pods come and go: the rules would tell of them some rounds later."""
+    """Return a scenario in which no pods come and go: records show them some rounds later."""
     return _written(folder, _read(name) | {"faults": []})
 
 
 def _sick(folder: Path) -> str:
-    """Let all befall sick GPUs within seconds, and for good; they have fans, and encode what they draw."""
+    """Return a scenario in which all faults begin within seconds and last; GPUs have fans and encoders."""
     scenario = _read("sick-gpus")
     for gpu in scenario["gpus"]:
         gpu["fan"] = 30
@@ -122,12 +116,12 @@ def _written(folder: Path, scenario: dict[str, Any]) -> str:
 
 @contextmanager
 def scene(folder: Path) -> Iterator[Scene]:
-    """Scrape the nodes until all of it has happened, and serve what was stored."""
+    """Scrape the nodes until all events have happened, and serve the stored data."""
     thresholds = folder / "thresholds.toml"
     thresholds.write_text(RULES)
     made = rule_files(load_thresholds(thresholds))
     rules = [folder / "recording.yaml", folder / "alerts.yaml"]
-    # Those of advice have intervals that are not to be set.
+    # The intervals of the rules of advice cannot be set.
     rules[0].write_text(re.sub(r"(?m)^( +interval: ).*$", rf"\g<1>{ROUND}s", made[RECORDING]))
     # Alerts fire at once.
     rules[1].write_text(re.sub(r"(?m)^ +for: .*\n", "", made[ALERTS]))
@@ -151,7 +145,7 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
     }
     # Prometheus ends first, so that it does not see the nodes go.
     with ExitStack() as running, ThreadPoolExecutor() as at_once, ExitStack() as scraping:
-        # It takes 5 s until it scrapes at all; the nodes start in the meantime.
+        # It begins to scrape after 5 s; the nodes start in the meantime.
         jobs = {JOB: f"http://{addresses[0]}/metrics"}
         server = scraping.enter_context(prometheus(folder, jobs, scrape=scrape, rules=rules))
         stacks = [running] * (len(chosen) - 1) + [running.enter_context(ExitStack())]
@@ -167,23 +161,23 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
         others = f"count(min_over_time(up[{3 * SCRAPED}s]) == 1) == {len(targets) - 1}"
         silent = f"count(up == 0) == 1 and {others}"
         until(lambda: server.query(silent), "one node is silent, and no other")
-        # Rules stand on rules, three deep at most; each is a round behind those that it stands on.
-        seen = time.time() + 3 * ROUND
-        until(lambda: _reckoned(server) > seen, "all rules have seen it")
+        # Rules use rules, three deep at most, and each is a round behind those that it uses.
+        after = time.time() + 3 * ROUND
+        until(lambda: _last_evaluation(server) > after, "all rules are evaluated after that")
         now = max(server.query("timestamp(node:gpuslice_total_gpus:count)").values())
         _wait_for_a_pause(server)
         return now
 
 
 def _wait_for_a_pause(server: Prometheus) -> None:
-    """Wait for the longest pause between scrapes: one that is cut off is stored as one that failed."""
+    """Wait for the longest pause between scrapes: an aborted one is stored as failed."""
     phases = sorted(at % SCRAPED for at in server.query("timestamp(up)").values())
     pauses = zip(phases, (*phases[1:], phases[0] + SCRAPED), strict=True)
     begin, end = max(pauses, key=lambda pause: pause[1] - pause[0])
     time.sleep(((begin + end) / 2 - time.time()) % SCRAPED)
 
 
-def _reckoned(server: Prometheus) -> float:
-    """Give the Unix time since which all rules have been evaluated."""
+def _last_evaluation(server: Prometheus) -> float:
+    """Return the Unix time since which all rules have been evaluated."""
     groups = server.api("rules")["groups"]
     return min(datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups)

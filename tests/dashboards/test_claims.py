@@ -1,4 +1,4 @@
-"""What single panels claim, where exporters are replaced and half is not known."""
+"""Single panels, when exporters are replaced and a part is unknown."""
 
 from pathlib import Path
 
@@ -9,13 +9,12 @@ TRAINER = 'namespace="ml", pod="ddp", container="trainer"'
 
 
 def held(name: str, uuid: str, instance: str = "i1") -> str:
-    """Write a series of a container on a device."""
+    """Return the name of a series of a container on a device."""
     return series(f"container_{name}", f'uuid="{uuid}", {TRAINER}', instance)
 
 
-def test_used_of_held_is_of_devices_of_which_both_are_known(tmp_path: Path) -> None:
-    """What is held without a measurement makes the use of another device neither smaller nor larger."""
-    told = node(360, A, B) | {
+def test_use_is_a_share_of_the_devices_of_which_use_and_holding_are_known(tmp_path: Path) -> None:
+    all_series = node(360, A, B) | {
         held("entitled_gpu_seconds_total", A): "0+30x360",
         held("used_gpu_seconds_total", A): "0+15x360",
         held("entitled_gpu_seconds_total", B): "0+60x360",
@@ -23,7 +22,7 @@ def test_used_of_held_is_of_devices_of_which_both_are_known(tmp_path: Path) -> N
 
     answered(
         tmp_path,
-        told,
+        all_series,
         Asked(query("tenant", "Used, of held", hours=2), 300, {"": 0.5}),
         Asked(query("tenant", "GPU-hours held", hours=2), 300, {"": 3}),
         Asked(query("tenant", "GPU-hours used", hours=2), 300, {"": 0.5}),
@@ -32,8 +31,7 @@ def test_used_of_held_is_of_devices_of_which_both_are_known(tmp_path: Path) -> N
     )
 
 
-def test_all_is_measured(tmp_path: Path) -> None:
-    """Then 0 GPU-hours are not measured; without any measurement all are."""
+def test_unknown_gpu_hours_are_zero_if_all_are_measured(tmp_path: Path) -> None:
     counted = {held("entitled_gpu_seconds_total", A): "0+30x360"}
     unmeasured = query("tenant", "GPU-hours unknown", hours=2)
     used = {held("used_gpu_seconds_total", A): "0+15x360"}
@@ -42,33 +40,31 @@ def test_all_is_measured(tmp_path: Path) -> None:
     answered(tmp_path, node(360, A) | counted, Asked(unmeasured, 300, {"": 1}))
 
 
-def test_energy_is_that_of_all_exporters_of_the_time(tmp_path: Path) -> None:
-    """What the exporter's former pod counted is part of the sum."""
-    told = node(120, A) | node(360, A, instance="i2", since=121)
+def test_energy_includes_the_count_of_a_replaced_exporter_pod(tmp_path: Path) -> None:
+    all_series = node(120, A) | node(360, A, instance="i2", since=121)
     for instance, since, until in (("i1", 0, 120), ("i2", 121, 360)):
-        told[held("energy_joules_total", A, instance)] = during("0+6000", since, until)
+        all_series[held("energy_joules_total", A, instance)] = during("0+6000", since, until)
     energy = query("tenant", "Energy", hours=5)
 
     # 300 minutes, less the one between the two pods of which half is seen, in watt-hours.
-    answered(tmp_path, told, Asked(f"round({energy} * 3600, 1000)", 300, {"": 1_797_000}))
+    answered(tmp_path, all_series, Asked(f"round({energy} * 3600, 1000)", 300, {"": 1_797_000}))
 
 
 def test_errors_of_a_gpu_outlive_a_restart_of_the_exporter(tmp_path: Path) -> None:
-    """A counter that starts again from 0 hides no error of the time shown."""
-    told = node(400, A) | {series("gpu_xid_errors_total", f'uuid="{A}"'): "0x60 1x30 0x300"}
+    all_series = node(400, A) | {series("gpu_xid_errors_total", f'uuid="{A}"'): "0x60 1x30 0x300"}
     errors = query("hardware", "XID errors", hours=3, kind="stat")
 
-    answered(tmp_path, told, Asked(f"ceil({errors})", 150, {"": 1}), Asked(errors, 350, {"": 0}))
+    answered(tmp_path, all_series, Asked(f"ceil({errors})", 150, {"": 1}), Asked(errors, 350, {"": 0}))
 
 
-def test_gpus_with_several_conditions_are_one(tmp_path: Path) -> None:
-    """A GPU is unhealthy once; a released driver is no condition of its hardware."""
-    told = node(60, A, B) | {
+def test_a_gpu_with_several_conditions_counts_once(tmp_path: Path) -> None:
+    """A released driver is not a condition of the hardware."""
+    all_series = node(60, A, B) | {
         series("gpu_condition", f'uuid="{A}", condition="{condition}"'): "1x60"
         for condition in ("lost", "needs_reset", "driver_released")
     }
-    told[series("gpu_condition", f'uuid="{B}", condition="driver_released"')] = "1x60"
-    told[series("gpu_condition", f'uuid="{B}", condition="lost"')] = "0x60"
+    all_series[series("gpu_condition", f'uuid="{B}", condition="driver_released"')] = "1x60"
+    all_series[series("gpu_condition", f'uuid="{B}", condition="lost"')] = "0x60"
 
     for board in ("node", "hardware"):
-        answered(tmp_path, told, Asked(query(board, "Unhealthy GPUs", kind="stat"), 30, {"": 1}))
+        answered(tmp_path, all_series, Asked(query(board, "Unhealthy GPUs", kind="stat"), 30, {"": 1}))

@@ -1,4 +1,4 @@
-"""The dashboards as files: what is committed is what the code makes, and Grafana can import it."""
+"""The dashboards as files: the committed ones are what the code makes, and Grafana can import them."""
 
 import importlib
 import json
@@ -7,99 +7,70 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import Dashboard
 
 import dashboards
 from alerts.thresholds import load_thresholds
 from dashboards.fleet import RUNBOOKS
 from dashboards.write import BOARDS, board_files
+from tests.dashboards.boards import FILES, each_board, queries
 from tests.dashboards.grafana import panels
 
-ROOM = Path(dashboards.__file__).parent
-FILES = {path: json.loads(text) for path, text in board_files().items()}
+FOLDER = Path(dashboards.__file__).parent
 WIDTH = 24
 USE = re.compile(r"\$\{?([a-zA-Z]\w*)")
 
-each_board = pytest.mark.parametrize("board", FILES.values(), ids=[Path(path).stem for path in FILES])
 
-
-def _every_panel(board: dict[str, Any]) -> list[dict[str, Any]]:
+def _with_rows(board: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for panel in board["panels"] for one in (panel, *(panel.get("panels") or ()))]
 
 
 def _rows(board: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """Give the panels between one heading and the next, and those inside of each closed one."""
-    found: list[list[dict[str, Any]]] = [[]]
+    """Return the panels between headings, and those inside of collapsed rows."""
+    rows: list[list[dict[str, Any]]] = [[]]
     for panel in board["panels"]:
         if panel["type"] == "row":
-            found += [list(panel.get("panels") or ()), []]
+            rows += [list(panel.get("panels") or ()), []]
         else:
-            found[-1].append(panel)
-    return [row for row in found if row]
+            rows[-1].append(panel)
+    return [row for row in rows if row]
 
 
 def test_committed_files_are_what_the_code_makes() -> None:
-    """Nobody edits them by hand, and nobody forgets to write them: else run `make dashboards`."""
-    committed = {f"json/{path.name}": path.read_text(encoding="utf-8") for path in ROOM.glob("json/*")}
+    committed = {f"json/{path.name}": path.read_text(encoding="utf-8") for path in FOLDER.glob("json/*")}
 
     assert committed == board_files(), "run make dashboards"
 
 
-@each_board
-def test_the_typed_model_loses_nothing(board: dict[str, Any]) -> None:
-    """A file that is read into Grafana's model and written again is the same."""
-    again = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(board)))
-    known = json.loads(json.dumps(board))
-    for annotation in known["annotations"]["list"]:
-        # Grafana's model has no texts of marks.
-        annotation.pop("titleFormat", None)
-
-    assert again == known
-
-
-@each_board
-def test_numbers_of_panels_are_unique(board: dict[str, Any]) -> None:
-    """Every panel has its own, those of closed rows too."""
-    numbers = [panel["id"] for panel in _every_panel(board)]
-
-    assert numbers
-    assert len(set(numbers)) == len(numbers)
-
-
-def test_uids_are_kept_for_ever() -> None:
-    """Links and alerts lead to dashboards by uid, and Grafana replaces those that it knows."""
-    assert {board["uid"] for board in FILES.values()} == {
-        "gpuslice-fleet",
-        "gpuslice-node",
-        "gpuslice-tenant",
-        "gpuslice-hardware",
+def test_uids_and_file_names_stay_as_they_are() -> None:
+    """Links and alerts lead to dashboards by uid, and Grafana replaces those with a uid that it has."""
+    assert {name: board["uid"] for name, board in FILES.items()} == {
+        name: f"gpuslice-{name}" for name in ("fleet", "node", "tenant", "hardware")
     }
-    assert all(path == f"json/{board['uid']}.json" for path, board in FILES.items())
 
 
 @each_board
-def test_a_file_belongs_to_no_grafana(board: dict[str, Any]) -> None:
-    """It has the schema of Grafana 10.0, no number of a database, and asks nothing when it is imported."""
+def test_a_file_can_be_imported_into_any_grafana(board: dict[str, Any]) -> None:
+    """It has the schema of Grafana 10.0, no id of a database, and nothing to fill in."""
+    ids = [panel["id"] for panel in _with_rows(board)]
+
     assert board["schemaVersion"] == 38
     assert board.keys().isdisjoint({"__inputs", "__requires", "__elements", "id", "version", "iteration"})
+    assert len(set(ids)) == len(ids) > 0
 
 
 @each_board
-def test_the_source_of_data_is_the_variable(board: dict[str, Any]) -> None:
-    """Panels, queries and variables ask the Prometheus that was chosen above."""
+def test_everything_queries_the_chosen_data_source(board: dict[str, Any]) -> None:
     chosen = {"type": "prometheus", "uid": "${datasource}"}
-    asking = [panel for panel in _every_panel(board) if panel["type"] not in ("row", "text")]
-    targets = [target for panel in asking for target in panel["targets"]]
+    drawn = [panel for panel in panels(board) if panel["type"] != "text"]
+    targets = [target for _, target in queries(board)]
     variables = [each for each in board["templating"]["list"] if each["type"] == "query"]
 
     assert targets
-    assert all(each["datasource"] == chosen for each in (*asking, *targets, *variables))
+    assert all(each["datasource"] == chosen for each in (*drawn, *targets, *variables))
 
 
 @each_board
-def test_dashboards_lead_to_each_other(board: dict[str, Any]) -> None:
-    """All have the tag, and a link to whatever has it, which keeps what was chosen."""
+def test_dashboards_link_to_each_other_by_their_tag(board: dict[str, Any]) -> None:
     assert board["tags"] == ["gpuslice"]
     assert board["title"].startswith("GPU slices / ")
     assert [(link["tags"], link["includeVars"], link["keepTime"]) for link in board["links"]] == [
@@ -108,8 +79,7 @@ def test_dashboards_lead_to_each_other(board: dict[str, Any]) -> None:
 
 
 @each_board
-def test_links_lead_to_dashboards_and_variables_that_there_are(board: dict[str, Any]) -> None:
-    """A click on a cell opens one of these dashboards, and sets variables that it has."""
+def test_links_lead_to_dashboards_and_variables_that_exist(board: dict[str, Any]) -> None:
     variables = {
         each["uid"]: {variable["name"] for variable in each["templating"]["list"]} for each in FILES.values()
     }
@@ -119,71 +89,52 @@ def test_links_lead_to_dashboards_and_variables_that_there_are(board: dict[str, 
 
 
 @each_board
-def test_every_variable_that_is_used_is_there(board: dict[str, Any]) -> None:
-    """A name that is no variable would stand in the query as it is."""
-    known = {variable["name"] for variable in board["templating"]["list"]}
-    used = {
-        name
-        for text in (
-            *(target["expr"] for panel in panels(board) for target in panel.get("targets") or ()),
-            *(str(variable["query"]) for variable in board["templating"]["list"]),
-            *(panel.get("title") or "" for panel in _every_panel(board)),
-        )
-        for name in USE.findall(text)
-    }
+def test_every_variable_in_a_text_exists_and_every_variable_is_used(board: dict[str, Any]) -> None:
+    """Grafana leaves an unknown name in the query as it is."""
+    variables = {variable["name"] for variable in board["templating"]["list"]}
+    texts = [target["expr"] for _, target in queries(board)]
+    texts += [str(variable["query"]) for variable in board["templating"]["list"]]
+    texts += [panel.get("title") or "" for panel in _with_rows(board)]
+    used = {name for text in texts for name in USE.findall(text) if not name.startswith("__")}
 
-    assert {name for name in used if not name.startswith("__")} <= known
+    assert used <= variables
+    assert variables <= set(USE.findall(json.dumps(board)))
 
 
 @each_board
-def test_every_variable_is_used(board: dict[str, Any]) -> None:
-    """Nobody is asked for something that changes nothing."""
-    text = json.dumps(board)
-
-    for variable in board["templating"]["list"]:
-        assert re.search(rf"\$\{{?{variable['name']}\b", text), variable["name"]
-
-
-@each_board
-def test_panels_lie_side_by_side(board: dict[str, Any]) -> None:
-    """None passes the edge, none covers another, and a line of several panels is full."""
+def test_panels_fill_the_width_without_overlap(board: dict[str, Any]) -> None:
+    """A panel alone may be narrower."""
     for row in _rows(board):
         cells: set[tuple[int, int]] = set()
         for place in (panel["gridPos"] for panel in row):
-            assert place["x"] + place["w"] <= WIDTH
-            own = {
-                (x, y)
-                for x in range(place["x"], place["x"] + place["w"])
-                for y in range(place["y"], place["y"] + place["h"])
-            }
+            xs, ys = (
+                range(place[start], place[start] + place[size]) for start, size in (("x", "w"), ("y", "h"))
+            )
+            own = {(x, y) for x in xs for y in ys}
+            assert xs.stop <= WIDTH
             assert cells.isdisjoint(own)
             cells |= own
-        tops = {panel["gridPos"]["y"] for panel in row}
-        for top in tops:
-            beside = [panel for panel in row if panel["gridPos"]["y"] == top]
-            titles = [panel["title"] for panel in beside]
-            if len(beside) > 1:
+        for top in {panel["gridPos"]["y"] for panel in row}:
+            titles = [panel["title"] for panel in row if panel["gridPos"]["y"] == top]
+            if len(titles) > 1:
                 assert {x for x, y in cells if y == top} == set(range(WIDTH)), titles
 
 
 @each_board
 def test_titles_of_a_row_differ(board: dict[str, Any]) -> None:
-    """Two panels beside each other are not called the same."""
     for row in _rows(board):
         titles = [panel["title"] for panel in row]
         assert len(set(titles)) == len(titles)
 
 
-def test_alerts_lead_to_their_runbooks() -> None:
-    """The folder of the runbooks is that of the rules."""
+def test_alerts_in_the_dashboard_link_to_the_runbooks_of_the_rules() -> None:
     assert load_thresholds().rules.runbook_url == RUNBOOKS
 
 
 @pytest.mark.parametrize("make", BOARDS, ids=lambda make: make.__name__)
-def test_what_may_be_empty_is_a_panel(make) -> None:
-    """Each title that a dashboard excuses is that of a panel, with a reason."""
-    excused = getattr(importlib.import_module(make.__module__), "MAY_BE_EMPTY", {})
-    titles = {panel["title"] for panel in panels(FILES[f"json/{make().uid}.json"])}
+def test_panels_that_may_be_empty_exist_and_have_a_reason(make) -> None:
+    may_be_empty = getattr(importlib.import_module(make.__module__), "MAY_BE_EMPTY", {})
+    titles = {panel["title"] for panel in panels(FILES[make.__name__])}
 
-    assert excused.keys() <= titles
-    assert all(excused.values())
+    assert may_be_empty.keys() <= titles
+    assert all(may_be_empty.values())

@@ -7,25 +7,24 @@ from tests.dashboards.promtool import Asked, answered, node, query, said, series
 A = "GPU-a"
 
 
-def test_a_table_without_rows_says_none_only_if_that_is_known(tmp_path: Path) -> None:
-    """Without a subscription to events it is unknown whether there were errors; with one there were none."""
-    told = node(60, A) | {series("gpu_events_watched", f'uuid="{A}"'): "0x20 1x20 1x20"}
-    told |= {
+def test_xid_errors_are_none_only_with_a_subscription_to_events(tmp_path: Path) -> None:
+    all_series = node(60, A) | {series("gpu_events_watched", f'uuid="{A}"'): "0x20 1x20 1x20"}
+    all_series |= {
         series("gpu_xid_last_timestamp_seconds", f'uuid="{A}", xid="31", class="application"'): "_x40 2460x20"
     }
     codes = said("hardware", "XID errors", "xid", kind="table")
 
     answered(
         tmp_path,
-        told,
+        all_series,
         Asked(codes, 10, {}),
         Asked(codes, 30, {'xid="none"': 1}),
         Asked(codes, 50, {'xid="31"': 1}),
     )
 
 
-def test_no_alert_is_known_with_the_rules_alone(tmp_path: Path) -> None:
-    """Without the rules the table of alerts does not say none; a number says that they are missing."""
+def test_firing_alerts_are_none_only_if_the_rules_are_loaded(tmp_path: Path) -> None:
+    """A number shows that rules are missing."""
     firing = said("fleet", "Firing alerts", "alertname")
     loaded = query("fleet", "Recording rules")
     alert = 'ALERTS{alertname="GpuSliceGpuLost", alertstate="firing", severity="critical", node="n1"}'
@@ -41,14 +40,13 @@ def test_no_alert_is_known_with_the_rules_alone(tmp_path: Path) -> None:
     )
 
 
-def test_healthy_gpus_are_none(tmp_path: Path) -> None:
-    """GPUs without a condition are none that are unhealthy; without GPUs nothing is known."""
-    told = node(20, A) | {series("gpu_condition", f'uuid="{A}", condition="lost"'): "0x10 1x10 stale"}
+def test_unhealthy_gpus_are_none_only_if_gpus_are_known(tmp_path: Path) -> None:
+    all_series = node(20, A) | {series("gpu_condition", f'uuid="{A}", condition="lost"'): "0x10 1x10 stale"}
     rows = said("fleet", "Unhealthy GPUs", "condition", kind="table")
 
     answered(
         tmp_path,
-        told,
+        all_series,
         Asked(rows, 5, {'condition="none"': 1}),
         Asked(rows, 15, {'condition="lost"': 1}),
         Asked(rows, 40, {}),

@@ -1,22 +1,19 @@
-"""Queries, units and texts of panels: rules that a person in front of the dashboard would miss."""
+"""Queries, units and texts of panels."""
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from dashboards.write import board_files
 from exporter.metrics import FAMILIES
 from exporter.metrics.dcgm import DCGM
+from tests.dashboards.boards import FILES, each_board, queries, variable_queries
 from tests.dashboards.expressions import bare_counters, expanded, parts
 from tests.dashboards.grafana import Window, panels
-from tests.end_to_end.programs import program
+from tests.tools import tool
 
-BOARDS = {Path(path).stem: json.loads(text) for path, text in board_files().items()}
 COUNTERS = frozenset(family.name for family in (*FAMILIES, *DCGM) if family.type == "counter")
+# Counters that are shown as totals, and why.
 SHOWN_AS_TOTALS = {
     "gpuslice_gpu_ecc_errors_total": "since the driver was loaded, or ever: a board is judged by that",
     "gpuslice_gpu_ecc_location_errors_total": "likewise, by the part of the chip",
@@ -25,98 +22,68 @@ SHOWN_AS_TOTALS = {
     "gpuslice_collector_errors_total": "listed since the exporter's start, with the reason",
     "gpuslice_nvml_errors_total": "listed since the exporter's start, with the error",
 }
-"""Counters that are shown as they are, and why."""
+# Units of Grafana that are right for base units; a suffix of our own begins with "suffix:".
 UNITS = {
     *("none", "short", "string", "locale", "percentunit", "bool", "bool_yes_no", "ops", "fps", "rotrpm"),
     *("bytes", "decbytes", "binBps", "Bps", "hertz", "celsius", "watt", "joule", "watth", "kwatth"),
     *("s", "dtdurations", "dateTimeFromNow", "dateTimeAsIso"),
 }
-"""Units of Grafana that are right for base units; a suffix of our own begins with "suffix:"."""
-
-each_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-
-
-def _drawn(board: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return (panel for panel in panels(board) if panel["type"] != "text")
-
-
-def _queries(board: dict[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    return ((panel, target["expr"]) for panel in _drawn(board) for target in panel["targets"])
 
 
 @each_board
-def test_queries_of_variables_have_one_line(board: dict[str, Any]) -> None:
-    """Grafana takes a query of several lines for the name of a series, and is answered with an error."""
-    asked = [each for each in board["templating"]["list"] if each["type"] == "query"]
-
-    assert not [each["name"] for each in asked if "\n" in each["query"]]
+def test_variables_have_queries_of_one_line(board: dict[str, Any]) -> None:
+    """Grafana takes several lines for the name of a series, and gets an error."""
+    assert not [name for name, expr, _ in variable_queries(board) if "\n" in expr]
 
 
 @each_board
-def test_panels_have_a_title_and_a_description(board: dict[str, Any]) -> None:
-    """Every panel says what it shows, in whole sentences."""
-    assert not [each for each in _drawn(board) if not each["title"] or not each["description"].endswith(".")]
+def test_panels_have_a_title_and_a_description_in_sentences(board: dict[str, Any]) -> None:
+    drawn = [panel for panel in panels(board) if panel["type"] != "text"]
+
+    assert not [panel for panel in drawn if not panel["title"] or not panel["description"].endswith(".")]
 
 
 @each_board
 def test_numbers_have_a_unit(board: dict[str, Any]) -> None:
-    """Every number has a unit that Grafana has: of the panel, or in a table of its column."""
-    for panel in _drawn(board):
-        units = [
-            found["value"]
-            for override in panel["fieldConfig"]["overrides"]
-            for found in override["properties"]
-            if found["id"] == "unit"
-        ]
-        if panel["type"] != "table":
-            units.append(panel["fieldConfig"]["defaults"].get("unit"))
+    """In a table the columns have them."""
+    for panel in panels(board):
+        config = panel["fieldConfig"]
+        properties = [each for override in config["overrides"] for each in override["properties"]]
+        units = [each["value"] for each in properties if each["id"] == "unit"]
+        if panel["type"] not in ("table", "text"):
+            units.append(config["defaults"].get("unit"))
         wrong = [unit for unit in units if unit not in UNITS and not str(unit).startswith("suffix:")]
         assert not wrong, panel["title"]
 
 
 @each_board
-def test_rates_look_back_over_the_rate_interval(board: dict[str, Any]) -> None:
-    """rate() goes by $__rate_interval, so that no scrape is left out when one looks at days."""
-    wanted = Window(0).values["__rate_interval"]
-    for panel, expr in _queries(board):
-        for selector in parts(expr).selectors:
-            assert selector.function not in ("rate", "irate") or selector.range == wanted, panel["title"]
+def test_rates_are_over_the_rate_interval(board: dict[str, Any]) -> None:
+    """So no scrape is left out of a view of days."""
+    expected = Window(0).values["__rate_interval"]
+    for panel, target in queries(board):
+        for selector in parts(target["expr"]).selectors:
+            assert selector.function not in ("rate", "irate") or selector.range == expected, panel["title"]
 
 
-@each_board
-def test_counters_are_shown_by_their_increase(board: dict[str, Any]) -> None:
-    """A counter is shown by what it grew, unless it is told as it stands for a reason."""
-    for panel, expr in _queries(board):
-        assert set(bare_counters(parts(expr), COUNTERS)) <= SHOWN_AS_TOTALS.keys(), panel["title"]
-
-
-def test_every_exception_is_needed() -> None:
-    """Every counter that may be told as it stands is."""
-    told = {
+def test_counters_are_shown_by_their_increase_with_exceptions() -> None:
+    totals = {
         name
-        for board in BOARDS.values()
-        for _, expr in _queries(board)
-        for name in bare_counters(parts(expr), COUNTERS)
+        for board in FILES.values()
+        for _, target in queries(board)
+        for name in bare_counters(parts(target["expr"]), COUNTERS)
     }
 
-    assert told == SHOWN_AS_TOTALS.keys()
+    assert totals == SHOWN_AS_TOTALS.keys()
 
 
-def test_queries_of_panels_and_variables_are_promql(tmp_path: Path) -> None:
-    """Every query of a panel and every variable is PromQL to promtool."""
-    texts = [expr for board in BOARDS.values() for _, expr in _queries(board)]
-    for board in BOARDS.values():
-        for variable in board["templating"]["list"]:
-            if variable["type"] == "query":
-                function, _, argument = variable["query"].removesuffix(")").partition("(")
-                assert function in ("label_values", "query_result")
-                texts.append(argument.rpartition(",")[0] if function == "label_values" else argument)
+def test_promtool_accepts_the_queries_of_panels_and_variables(tmp_path: Path) -> None:
+    texts = [target["expr"] for board in FILES.values() for _, target in queries(board)]
+    texts += [expr for board in FILES.values() for _, expr, _ in variable_queries(board)]
     rules = [{"record": f"r{number}", "expr": expanded(text)} for number, text in enumerate(texts)]
     path = tmp_path / "rules.yaml"
     path.write_text(json.dumps({"groups": [{"name": "all", "rules": rules}]}))
 
-    found = subprocess.run(
-        [program("promtool"), "check", "rules", str(path)], capture_output=True, text=True, check=False
-    )
+    command = [tool("promtool"), "check", "rules", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert found.returncode == 0, found.stderr
+    assert done.returncode == 0, done.stderr

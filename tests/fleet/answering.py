@@ -1,41 +1,47 @@
-"""An HTTP server that speaks Prometheus's API, with the answers of a test."""
+"""An HTTP server with the Prometheus API that returns the answers of a test."""
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+from exporter.fleet.inspection import Inspection, inspect
+from exporter.prometheus import Prometheus
+
 Samples = list[tuple[Mapping[str, str], float]]
 Answer = Callable[[str], Samples | str]
 AT = 1_700_000_000.0
+TARGET, NODE = {"job": "gpus", "instance": "n1:9836"}, {"node": "n1"}
+GPU = {**TARGET, **NODE, "gpu": "0", "uuid": "GPU-1"}
+HOLDER = {**GPU, "namespace": "ml", "pod": "train-0", "container": "main"}
 
 
 def nothing(_expression: str) -> Samples | str:
-    """Answer as a Prometheus does that has no series."""
+    """Return what a Prometheus without any series answers."""
     return []
 
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[str]:
-    """Answer instant queries at a URL: samples by expression, or the text of an error; its clock stands."""
+    """Yield the URL of a server whose answers are samples or the text of an error; its time is AT."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             (expression,) = form["query"]
-            found = [({}, AT)] if expression == "vector(time())" else answer(expression)
-            body = json.dumps(_body(found)).encode()
-            self.send_response(422 if isinstance(found, str) else 200)
+            result = [({}, AT)] if expression == "vector(time())" else answer(expression)
+            body = json.dumps(_body(result)).encode()
+            self.send_response(422 if isinstance(result, str) else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -48,15 +54,30 @@ def answering(answer: Answer) -> Iterator[str]:
         server.server_close()
 
 
-def _body(found: Samples | str) -> dict[str, Any]:
-    if isinstance(found, str):
-        return {"status": "error", "errorType": "execution", "error": found}
-    result = [{"metric": dict(labels), "value": [AT, str(value)]} for labels, value in found]
+@asynccontextmanager
+async def connected(answer: Answer) -> AsyncIterator[Prometheus]:
+    """Yield a client of a server with these answers."""
+    with answering(answer) as url:
+        prometheus = Prometheus(url, deadline=60)
+        yield prometheus
+        await prometheus.close()
+
+
+async def inspected(answer: Answer) -> Inspection:
+    """Return what ``inspect`` shows of the node."""
+    async with connected(answer) as prometheus:
+        return await inspect(prometheus, ("n1",), details=True, idle_after=600)
+
+
+def _body(answer: Samples | str) -> dict[str, Any]:
+    if isinstance(answer, str):
+        return {"status": "error", "errorType": "execution", "error": answer}
+    result = [{"metric": dict(labels), "value": [AT, str(value)]} for labels, value in answer]
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
 def nodes(expression: str, *names: str) -> Samples | None:
-    """Answer which nodes there are, each scraped by a target of its name; None for other questions."""
+    """Return the answer to a query for nodes or targets, one target a node; None for other queries."""
     if expression.startswith("count(node:gpuslice_exporters:count"):
         return [({}, float(len(names)))]
     targets = [{"job": "gpus", "instance": f"{name}:9836"} for name in names]

@@ -1,6 +1,5 @@
-"""Advice by Prometheus that is followed, and the examples in docs/advice.md: a simulated week of each."""
+"""A simulated week of workloads that follow advice, and of the examples in docs/advice.md."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,10 @@ import pytest
 from exporter.advice.model import Advice
 from exporter.fleet.cluster_advice import read_advice
 from exporter.formats.advice import advice_paragraphs
-from exporter.prometheus import Prometheus as Client
 from tests.advice.simulated import PROFILES, Run, drawn, gib, stays_within
 from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus
-from tests.fleet.week import WEEK, Holder, devices, mig_device, node, on, week
+from tests.fleet.week import WEEK, Holder, ask, devices, mig_device, node, on, week
 
 pytestmark = pytest.mark.slow
 
@@ -36,41 +34,34 @@ def _run(pod: str, gpu: int, low: float, high: float, compute: float, **entitled
 
 def examples() -> Iterator[Holder]:
     """Yield the holders of the examples."""
-    (size,) = (each.memory or 0 for each in PROFILES if each.name == PROFILE)
+    (size,) = (profile.memory or 0 for profile in PROFILES if profile.name == PROFILE)
     chat = _run("chat", 0, 4, 6.1, 0.08, memory_entitled=size, compute_entitled=3 / 7)
     chat = replace(chat, sm=chat.compute)
     yield Holder(run=chat, sharing="mig", isolation="hard", mig_uuid="MIG-1")
     for name in "abcd":
-        turn = _run(f"notebook-{name}", 1, 5, 6, 0.1, memory_entitled=gib(19.9), compute_entitled=0.25)
-        yield Holder(run=turn, sharing="time-slicing")
+        sharer = _run(f"notebook-{name}", 1, 5, 6, 0.1, memory_entitled=gib(19.9), compute_entitled=0.25)
+        yield Holder(run=sharer, sharing="time-slicing")
     yield Holder(run=_run("rank", 2, 3, 4, 0.2, **LIMITS), sharing="mps", isolation="soft")
     yield Holder(run=_run("search", 3, 5, 9, 0.3, **LIMITS), sharing="hami", isolation="soft")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus with the week of the examples, and of random workloads in another namespace."""
+    """Serve the week of the examples, and of random workloads in another namespace."""
     others = [Holder(run=run, begin=WEEK - len(run.memory), namespace="drawn") for run in RANDOM]
     everyone = [*examples(), *others]
-    series = [each for holder in everyone for each in holder.series()]
+    series = [stored for holder in everyone for stored in holder.series()]
     series += [*devices(everyone, {}), *mig_device("MIG-1", 0, PROFILE), *node()]
     with week(tmp_path_factory.mktemp("week") / "prometheus", series) as running:
         yield running
 
 
 def _advice(server: Prometheus, namespace: str) -> Sequence[Advice]:
-    async def asked() -> Sequence[Advice]:
-        client = Client(server.url)
-        try:
-            return (await read_advice(client, namespace)).advices
-        finally:
-            await client.close()
-
-    return asyncio.run(asked())
+    return ask(server, lambda client: read_advice(client, namespace)).advices
 
 
 def test_a_workload_that_follows_its_verdict_does_not_exceed_it(server: Prometheus) -> None:
-    """By the windows that Prometheus makes of random workloads; both kinds of slices are options."""
+    """Random workloads, by the windows of Prometheus; both kinds of slices are among the options."""
     runs = {run.pod: run for run in RANDOM}
     options = [
         (runs[advice.window.workload], option)
@@ -84,7 +75,6 @@ def test_a_workload_that_follows_its_verdict_does_not_exceed_it(server: Promethe
 
 
 def test_the_examples_are_what_the_command_prints(server: Prometheus) -> None:
-    """The table and the totals; the facts of each workload are those of its advice."""
     text = DOCS.read_text()
     done = call("advise", "ml", "--prometheus-url", server.url)
 

@@ -1,4 +1,4 @@
-"""Advice by Prometheus on a simulated week: a real one with seven days of series and their records."""
+"""Advice by a real Prometheus with the series and records of a simulated week."""
 
 import asyncio
 import csv
@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from itertools import product
 
 import pytest
 from playwright.async_api import async_playwright
@@ -15,14 +14,13 @@ from playwright.async_api import async_playwright
 from exporter.advice import advise
 from exporter.advice.model import Advice
 from exporter.fleet.advice_windows import AdviceWindows, advice_windows
-from exporter.prometheus import Prometheus as Client
 from tests.advice.simulated import DAY, H100_BYTES, PROFILES, STEP, Run, gib
 from tests.browser.axe import faults
 from tests.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
 from tests.commands.program import command, environment, serving
 from tests.commands.program import run as call
 from tests.end_to_end.programs import Prometheus, get, until
-from tests.fleet.week import WEEK, Holder, devices, end, mig_device, node, on, week
+from tests.fleet.week import WEEK, Holder, ask, devices, end, mig_device, node, on, week
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +31,7 @@ LIMITED = {"memory_entitled": gib(20), "compute_entitled": 0.5}
 ALMOST_10 = [gib(9.6) if step % 50 == 0 else gib(5 + step % 4) for step in range(WEEK)]
 OFF = {"label_gpuslice_exporter_advice": "off"}
 JOBS, LONGEST = 40, 7
-G40 = next(each.memory for each in PROFILES if each.name == "3g.40gb")
+G40 = next(profile.memory for profile in PROFILES if profile.name == "3g.40gb")
 HELD = {
     "sawtooth": Run(memory=SAWTOOTH, compute=[0.3] * WEEK, sm=[0.15] * WEEK),
     "jax": Run(memory=[int(0.75 * H100_BYTES)] * WEEK, compute=[0.4] * WEEK),
@@ -50,13 +48,13 @@ TURNS, LIMITS, FOUR, CRON, MIG, YOUNG = 20, 21, 22, 30, 31, 32
 
 def holders() -> Iterator[Holder]:
     """Yield all holders of the week."""
-    for name, each in HELD.items():
+    for name, run in HELD.items():
         labels = OFF if name == "opted-out" else {}
-        yield Holder(run=on(each, name, GPUS[name]), labels=labels)
+        yield Holder(run=on(run, name, GPUS[name]), labels=labels)
     for turn in range(3):
         run = Run(
             memory=[gib(5), gib(6)] * HALF,
-            # The three never compute in the same step, so their sum is no larger than each.
+            # The three compute in different steps, so their sum is as large as each.
             compute=[0.3 if step % 3 == turn else 0.0 for step in range(WEEK)],
             memory_entitled=gib(20),
             compute_entitled=0.25,
@@ -65,8 +63,8 @@ def holders() -> Iterator[Holder]:
     for sharing, top, share in (("hami", 5.0, 0.1), ("mps", 5.0, 0.12)):
         run = Run(memory=[gib(2), gib(top)] * HALF, compute=[share] * WEEK, **LIMITED)
         yield Holder(run=on(run, sharing, LIMITS), sharing=sharing, isolation="soft")
-    cut = Run(memory=[gib(3), int(0.985 * gib(20))] * HALF, compute=[0.4] * WEEK, **LIMITED)
-    yield Holder(run=on(cut, "cut", LIMITS), sharing="hami", isolation="soft")
+    run = Run(memory=[gib(3), int(0.985 * gib(20))] * HALF, compute=[0.4] * WEEK, **LIMITED)
+    yield Holder(run=on(run, "at-limit", LIMITS), sharing="hami", isolation="soft")
     for gpu in range(4):
         share = 0.0 if gpu == 3 else 0.7
         run = Run(memory=[gib(30), gib(50)] * HALF, compute=[share] * WEEK, sm=[0.5] * WEEK)
@@ -89,33 +87,25 @@ def holders() -> Iterator[Holder]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus with the week and its records."""
+    """Serve the week and its records."""
     everyone = list(holders())
-    series = [each for holder in everyone for each in holder.series()]
+    series = [stored for holder in everyone for stored in holder.series()]
     series += [*devices(everyone, {GPUS["rest"]: 0.06}), *mig_device("MIG-1", MIG, "3g.40gb"), *node()]
     with week(tmp_path_factory.mktemp("week") / "prometheus", series) as running:
         yield running
 
 
-def ask(server: Prometheus, namespace: str = "", at: float | None = None) -> AdviceWindows:
-    """Return the windows at a Unix time."""
-
-    async def asked() -> AdviceWindows:
-        client = Client(server.url)
-        try:
-            return await advice_windows(client, end() if at is None else at, namespace)
-        finally:
-            await client.close()
-
-    return asyncio.run(asked())
+def windows(server: Prometheus, namespace: str = "", after: float = 0.0) -> AdviceWindows:
+    """Return the windows at a time after the end of the week."""
+    return ask(server, lambda client: advice_windows(client, end() + after, namespace))
 
 
 @pytest.fixture(scope="module")
 def advices(server: Prometheus) -> Mapping[str, Advice]:
-    """Advice by workload; that on the GPU with turns by ""."""
-    found = ask(server)
-    assert found.problems == ()
-    return {window.workload: advise(window) for window in found.windows}
+    """Return the advice by workload; that on the GPU with time-slicing is at ""."""
+    read = windows(server)
+    assert read.problems == ()
+    return {window.workload: advise(window) for window in read.windows}
 
 
 @pytest.mark.parametrize(
@@ -132,10 +122,10 @@ def advices(server: Prometheus) -> Mapping[str, Advice]:
         ("", ("replicas", "8 replicas")),
     ],
 )
-def test_the_verdict_is_that_of_the_truth(
+def test_the_verdict_is_that_of_the_simulated_steps(
     advices: Mapping[str, Advice], workload: str, verdict: tuple[str, str]
 ) -> None:
-    """As tests/advice has it for the same workload, seen step by step."""
+    """tests/advice has the same for these workloads without Prometheus."""
     advice = advices[workload]
 
     assert advice.reason is None, advice.why
@@ -149,27 +139,24 @@ def test_the_verdict_is_that_of_the_truth(
         ("vllm", "preallocated"),
         ("opted-out", "opted_out"),
         ("rest", "shared_rest"),
-        ("cut", "limit_hit"),
+        ("at-limit", "limit_hit"),
         ("young", "young"),
     ],
 )
-def test_the_reason_is_that_of_the_truth(advices: Mapping[str, Advice], workload: str, reason: str) -> None:
-    """Instead of a number."""
+def test_the_reason_for_no_advice(advices: Mapping[str, Advice], workload: str, reason: str) -> None:
     assert (advices[workload].reason, advices[workload].options) == (reason, ())
 
 
-def test_what_was_not_measured_for_an_hour_of_the_day_is_not_released(
-    advices: Mapping[str, Advice],
-) -> None:
+def test_a_holder_not_measured_for_an_hour_of_each_day_is_not_released(advices: Mapping[str, Advice]) -> None:
     """It may have computed then."""
     assert "release" not in [option.verdict for option in advices["unmeasured"].options]
 
 
-def test_the_inputs_are_those_of_the_steps(advices: Mapping[str, Advice]) -> None:
-    """Peak exactly, times within the hour at either end, compute within what drivers resolve."""
-    for name, each in HELD.items():
+def test_the_use_in_a_window_is_that_of_the_simulated_steps(advices: Mapping[str, Advice]) -> None:
+    """The peak exactly, times within an hour at either end, compute within the resolution of drivers."""
+    for name, run in HELD.items():
         (use,) = advices[name].window.uses
-        truth = each.use()
+        truth = run.use()
         assert use.memory_peak == truth.memory_peak, name
         assert use.held == pytest.approx(truth.held, rel=0.02), name
         assert use.memory_coverage == pytest.approx(truth.memory_coverage, abs=0.01), name
@@ -180,8 +167,7 @@ def test_the_inputs_are_those_of_the_steps(advices: Mapping[str, Advice]) -> Non
         assert use.compute_mean == pytest.approx(truth.compute_mean or 0.0, abs=0.05), name
 
 
-def test_jobs_are_one_workload_that_is_freed_for_the_time_held(advices: Mapping[str, Advice]) -> None:
-    """Forty of a cron job, whose pods and jobs are gone; each was held 20 minutes."""
+def test_the_ended_jobs_of_a_cron_job_are_one_workload(advices: Mapping[str, Advice]) -> None:
     window = advices["nightly"].window
 
     assert window.pods == JOBS
@@ -189,45 +175,32 @@ def test_jobs_are_one_workload_that_is_freed_for_the_time_held(advices: Mapping[
     assert window.span > 7 * DAY - 2 * HOUR
 
 
-def test_what_is_not_known_is_told(advices: Mapping[str, Advice]) -> None:
-    """Prometheus has not each moment of the video engines."""
+def test_a_note_says_that_the_use_of_video_engines_is_unknown(advices: Mapping[str, Advice]) -> None:
     notes = advices["sawtooth"].options[0].notes
 
     assert "use of video and JPEG engines unknown: a profile may have none" in notes
 
 
-def test_a_namespace_has_the_windows_that_the_cluster_has(server: Prometheus) -> None:
-    """Asked alone it answers the same; another has none."""
-    assert ask(server, "ml") == ask(server)
-    assert ask(server, "other") == AdviceWindows((), ())
+def test_a_namespace_has_the_same_windows_as_in_the_cluster(server: Prometheus) -> None:
+    assert windows(server, "ml") == windows(server)
+    assert windows(server, "other") == AdviceWindows((), ())
 
 
-def test_a_pod_of_a_week_ago_has_its_owner_while_the_newest_record_has_the_pod(server: Prometheus) -> None:
-    """That record may be two hours old; without the owner the first job would be a workload of its own."""
-    later = ask(server, at=end() + HOUR)
+def test_the_owner_of_a_pod_is_known_as_long_as_the_newest_record_has_the_pod(server: Prometheus) -> None:
+    """The record may be two hours old; without its owner the first job would be a workload of its own."""
+    now, later = (
+        {window.workload for window in windows(server, after=after).windows} for after in (0.0, HOUR)
+    )
 
-    assert {window.workload for window in later.windows} == {
-        window.workload for window in ask(server).windows
-    }
+    assert later == now
 
 
-def test_the_command_prints_what_frees_most_first(server: Prometheus) -> None:
-    """With window, coverage, confidence, reasons, and the totals of what is known."""
+def test_the_command_prints_the_advice_that_frees_most_first(server: Prometheus) -> None:
     done = call("advise", "--prometheus-url", server.url)
 
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].split() == [
-        "WORKLOAD",
-        "NOW",
-        "WOULD",
-        "FIT",
-        "GPUS",
-        "FREED",
-        "SEEN",
-        "MEASURED",
-        "CONFIDENCE",
-    ]
+    assert " ".join(lines[0].split()) == "WORKLOAD NOW WOULD FIT GPUS FREED SEEN MEASURED CONFIDENCE"
     assert {line.split()[0] for line in lines[1:3]} == {"ml/four/main", "ml/idle/main"}
     assert "unknown: its peak is 0.75 of the memory, as of programs that take it" in done.stdout
     assert [line.split(":")[0] for line in lines[-3:]] == [
@@ -235,47 +208,43 @@ def test_the_command_prints_what_frees_most_first(server: Prometheus) -> None:
         "No advice on 6 workloads, which are in no total",
         "Names of processes are not in Prometheus",
     ]
-    same = call("inspect", "--advice", "--prometheus-url", server.url).stdout
-    # The time since a pod came grows between the two.
-    grown = re.compile(r"\d+ h \d+ min")
-    assert grown.sub("", same).split() == grown.sub("", done.stdout).split()
+    inspected = call("inspect", "--advice", "--prometheus-url", server.url).stdout
+    # The time since a pod started grows between the two.
+    age = re.compile(r"\d+ h \d+ min")
+    assert age.sub("", inspected).split() == age.sub("", done.stdout).split()
 
 
 def test_the_plugin_of_kubectl_advises_on_a_namespace(server: Prometheus) -> None:
-    """As JSON and as CSV; a namespace that holds nothing has no workload."""
-    start = [
-        command()[0],
-        "-c",
-        "import sys; from exporter.cli import kubectl_main; sys.exit(kubectl_main())",
-    ]
+    main = "import sys; from exporter.cli import kubectl_main; sys.exit(kubectl_main())"
+    env = environment(GPUSLICE_PROMETHEUS_URL=server.url)
 
-    def told(*words: str) -> str:
-        env = environment(GPUSLICE_PROMETHEUS_URL=server.url)
-        done = subprocess.run(
-            [*start, "advise", *words], capture_output=True, text=True, timeout=60, check=False, env=env
-        )
+    def output(*words: str) -> str:
+        start = [command()[0], "-c", main, "advise", *words]
+        done = subprocess.run(start, capture_output=True, text=True, check=False, env=env)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
-    document = json.loads(told("ml", "--output", "json", "--gpu-hour-price", "2"))
-    lines = list(csv.DictReader(io.StringIO(told("ml", "-o", "csv"))))
-    assert [each["workload"] for each in document["advice"]] == [line["workload"] or None for line in lines]
+    document = json.loads(output("ml", "--output", "json", "--gpu-hour-price", "2"))
+    lines = list(csv.DictReader(io.StringIO(output("ml", "-o", "csv"))))
+    assert [advice["workload"] for advice in document["advice"]] == [
+        line["workload"] or None for line in lines
+    ]
     assert {line["cluster"] for line in lines} == {"west"}
     freed = document["savings"]["could_be_freed"]
-    # The two commands have each their own time.
-    told_freed = sum(max(float(line["gpus_freed"] or 0), 0) for line in lines)
-    assert freed["gpus"] == pytest.approx(told_freed, rel=1e-3)
+    # The commands do not run at the same time.
+    freed_by_csv = sum(max(float(line["gpus_freed"] or 0), 0) for line in lines)
+    assert freed["gpus"] == pytest.approx(freed_by_csv, rel=1e-2)
     assert freed["cost_per_day"] == pytest.approx(48 * freed["gpus"])
     assert document["savings"]["without_advice"]["preallocated"] == 2
-    assert told("other") == "no workload held a slice in the last 7 days\n"
+    assert output("other") == "no workload held a slice in the last 7 days\n"
 
 
 def test_the_hub_shows_the_advice(server: Prometheus) -> None:
-    """On its page and in its API, readable on telephones too, and axe has no complaint."""
+    """On its page, which is readable on phones and accessible by axe, and in its API."""
     with serving("hub", "--prometheus-url", server.url) as hub:
         until(lambda: b'"advice"' in get(f"{hub.url}api/v1/advice")[1], "the first advice")
         document = json.loads(hub.get("api/v1/advice"))
-        assert {each["workload"] for each in document["advice"]} >= {"idle", "nightly", None}
+        assert {advice["workload"] for advice in document["advice"]} >= {"idle", "nightly", None}
         assert hub.get("api/v1/advice?format=csv").startswith("cluster,namespace,workload,container")
         asyncio.run(_browse(hub.url))
 
@@ -283,17 +252,15 @@ def test_the_hub_shows_the_advice(server: Prometheus) -> None:
 async def _browse(url: str) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        for scheme, size in product(("light", "dark"), (WIDE, PHONE, NARROW)):
+        for scheme, size in (("light", WIDE), ("dark", PHONE), ("light", NARROW)):
             async with looking(browser, url, viewport=size, color_scheme=scheme) as (page, _):
                 await page.goto(url)
-                links = {
-                    await each.get_attribute("href") for each in await page.locator("#advice th a").all()
-                }
+                cells = await page.locator("#advice th a").all()
+                links = {await cell.get_attribute("href") for cell in cells}
                 assert links >= {"http://n1:9836/holder/ml/idle/main", f"http://n1:9836/gpu/GPU-{TURNS}"}
                 # The pods of the cron job have ended.
-                assert await page.locator("#advice tbody th:not(:has(a))").all_inner_texts() == [
-                    "ml/nightly main"
-                ]
+                unlinked = await page.locator("#advice tbody th:not(:has(a))").all_inner_texts()
+                assert unlinked == ["ml/nightly main"]
                 assert await faults(page) == [], (scheme, size)
                 assert await overflow(page) <= 0, (scheme, size)
         await browser.close()

@@ -1,4 +1,4 @@
-"""Where the page of a node is, and what links to it."""
+"""URLs of the pages of nodes, and the links to them."""
 
 from dataclasses import replace
 
@@ -25,8 +25,7 @@ KEY, TARGET = NodeKey("", "gpu-1"), Target("", "gpus", "10.0.0.7:9836")
         ("https://gpus.example/{job}/{cluster}x/{node}", "https://gpus.example/gpus/x/gpu-1/"),
     ],
 )
-def test_a_template_is_filled_in(template: str, url: str) -> None:
-    """Names stand where their braces are, with a slash at the end."""
+def test_a_template_becomes_a_url_with_a_slash_at_the_end(template: str, url: str) -> None:
     assert NodeLinks(template).of(KEY, TARGET) == url
 
 
@@ -42,8 +41,7 @@ def test_a_template_is_filled_in(template: str, url: str) -> None:
         "http://{",
     ],
 )
-def test_a_template_that_makes_no_url_is_refused(template: str) -> None:
-    """Only http and https, and only names that are known."""
+def test_a_template_with_another_scheme_or_an_unknown_name_is_refused(template: str) -> None:
     with pytest.raises(TemplateError):
         NodeLinks(template)
 
@@ -51,8 +49,7 @@ def test_a_template_that_makes_no_url_is_refused(template: str) -> None:
 @pytest.mark.parametrize(
     "name", ["evil.example/x", "a@evil.example", "x?y#z", '"><script>', "a\nb", "\udc80"]
 )
-def test_a_name_stays_in_its_place(name: str) -> None:
-    """Nothing in a name ends the host or the path that it stands in."""
+def test_a_hostile_name_does_not_end_the_host_or_path_segment(name: str) -> None:
     url = NodeLinks("http://{instance}/n/{node}/").of(NodeKey("", name), TARGET._replace(instance=name))
     host, _, rest = url.removeprefix("http://").partition("/")
 
@@ -62,20 +59,18 @@ def test_a_name_stays_in_its_place(name: str) -> None:
 
 
 def _links(places: Places, **nodes: str) -> list[str]:
-    """Return the links of advice on a workload of which a pod of 1 GiB, of 2, ... runs on these nodes."""
+    """Return the links of advice on a workload whose pods, of 1 GiB, 2 GiB, ..., run on these nodes."""
     runs = [Run(memory=[gib(size)], compute=[0.1], pod=pod) for size, pod in enumerate(nodes, 1)]
-    found = window(*runs, cluster="west")
-    uses = tuple(replace(use, node=nodes[use.holder.pod]) for use in found.uses)
-    advices = (advise(replace(found, uses=uses)), advise(replace(found, uses=uses, workload="")))
-    return [
-        row.href
-        for row in advice_table(AdviceRead(found=ClusterAdvice(at=1.0, advices=advices)), places).rows
-    ]
+    one = window(*runs, cluster="west")
+    uses = tuple(replace(use, node=nodes[use.holder.pod]) for use in one.uses)
+    advices = (advise(replace(one, uses=uses)), advise(replace(one, uses=uses, workload="")))
+    read = AdviceRead(found=ClusterAdvice(at=1.0, advices=advices))
+    return [row.href for row in advice_table(read, places).rows]
 
 
 @pytest.mark.parametrize("cluster", ["", "west"])
 def test_advice_links_to_the_largest_holder_that_runs(cluster: str) -> None:
-    """Or to the GPU of those that take turns; nodes have their cluster only if there are several."""
+    """Or to the GPU of holders that share one; nodes have their cluster only if there are several."""
     nodes = [
         Node(key=NodeKey(key, name), target=Target(of, "gpus", f"{of}-{name}:1"), age=4.0)
         for key, of, name in ((cluster, "west", "n1"), (cluster and "east", cluster and "east", "n2"))
@@ -90,6 +85,5 @@ def test_advice_links_to_the_largest_holder_that_runs(cluster: str) -> None:
     assert _links(places, elsewhere="n2" if cluster else "n3") == ["", ""]
 
 
-def test_an_address_of_version_6_is_a_host() -> None:
-    """Brackets and colons of an address stay."""
+def test_an_ipv6_address_keeps_brackets_and_colons() -> None:
     assert NodeLinks().of(KEY, TARGET._replace(instance="[fd00::7]:9836")) == "http://[fd00::7]:9836/"

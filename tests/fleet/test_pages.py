@@ -27,10 +27,8 @@ async def _asked_for(pages: FleetPages) -> str:
 
 
 @pytest.mark.parametrize("shown", [_drawn, _asked_for], ids=["stream", "page"])
-async def test_a_new_look_is_shown_within_the_second_of_the_one_before(
-    monkeypatch: pytest.MonkeyPatch, shown
-) -> None:
-    """What was drawn a moment ago is kept for readers of that look, not for those of the next."""
+async def test_a_new_read_is_shown_within_the_second_of_the_one_before(monkeypatch, shown) -> None:
+    """A drawing is kept for readers of the same read only."""
     monkeypatch.setattr("exporter.web.cluster.routes.time", SimpleNamespace(time=lambda: 1010.25))
     looks = [FleetRead(reads=number, error=f"Prometheus refuses: {number}") for number in (1, 2)]
     pages = FleetPages(lambda: looks[0], NodeLinks())
@@ -40,18 +38,18 @@ async def test_a_new_look_is_shown_within_the_second_of_the_one_before(
 
 
 async def test_open_pages_get_the_time_of_the_server_with_each_change() -> None:
-    """The script sets its clock by it, and shows the age of the data by that clock."""
+    """The script computes the age of the data from it."""
+    before = time.time()
     opened = OpenPage(FleetPages(lambda: FleetRead(read_at=700.0), NodeLinks()), Orders())
     tag, state = await opened.look()
     for message in (opened.whole(tag, state), opened.change(state, tag, state)):
         fields = dict(line.split(": ", 1) for line in message.plain.decode().splitlines() if line)
         data = json.loads(fields["data"])
-        assert abs(data["now"] - time.time()) < 60.0
+        assert before - 1 <= data["now"] <= time.time() + 1
         assert data["timestamp"] == 700.0
 
 
-def test_an_idle_holder_is_described_by_its_fields() -> None:
-    """The description has the fields that the document has, and no other."""
+def test_the_schema_of_idle_holders_has_the_fields_of_the_document() -> None:
     holder = IdleHolder(
         node=NodeKey("", "a"),
         holder=ContainerRef("ml", "train", "main"),

@@ -1,4 +1,4 @@
-"""Which targets count, and whose a series is."""
+"""Which targets are nodes, and to which node and holder a series belongs."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def _target(instance: str, job: str = "gpus", **labels: str) -> dict[str, str]:
 
 
 def _read(nodes, *, data=(), last=(), up=(), down=(), former=()) -> Targets:
-    """Read the targets; ``up`` and ``former`` are answers to the questions about those without data."""
+    """Return the targets; ``up`` and ``former`` are answers to queries about those without data."""
     first = {
         "nodes": [Sample(labels, 1.0) for labels in nodes],
         "data": [Sample(_target(instance), at) for instance, at in data],
@@ -33,12 +33,12 @@ def _read(nodes, *, data=(), last=(), up=(), down=(), former=()) -> Targets:
     return read_targets(answers, Answers({name: more[name] for name in asked}, {}), AT)
 
 
-def test_a_pod_that_was_replaced_leaves_one_node() -> None:
-    """Of two targets of a node the one that answers counts."""
+def test_of_two_targets_of_a_node_the_one_with_data_counts() -> None:
+    """The pod of its exporter was replaced."""
     named = [_target("old:1", node="n1"), _target("new:1", node="n1")]
-    found = _read(named, data=[("new:1", 996)], last=[("old:1", 990), ("new:1", 996)])
+    targets = _read(named, data=[("new:1", 996)], last=[("old:1", 990), ("new:1", 996)])
 
-    assert [(node.target.instance, node.age, node.silent) for node in found.nodes] == [("new:1", 4, "")]
+    assert [(node.target.instance, node.age, node.silent) for node in targets.nodes] == [("new:1", 4, "")]
 
 
 @pytest.mark.parametrize(
@@ -49,48 +49,45 @@ def test_a_pod_that_was_replaced_leaves_one_node() -> None:
         ([("a:1", 1)], "its exporter answers, but reports no data"),
     ],
 )
-def test_a_node_without_data_is_silent(up, why) -> None:
-    """It is there, with the reason and the age of the last data."""
-    found = _read([_target("a:1", node="n1")], last=[("a:1", 880)], up=up)
+def test_a_node_without_data_is_silent_with_reason_and_age(up, why) -> None:
+    targets = _read([_target("a:1", node="n1")], last=[("a:1", 880)], up=up)
 
-    assert [(node.key.name, node.age, node.silent) for node in found.nodes] == [("n1", 120, why)]
+    assert [(node.key.name, node.age, node.silent) for node in targets.nodes] == [("n1", 120, why)]
 
 
-def test_nodes_of_several_clusters_are_told_apart() -> None:
-    """The same name, job and address in two clusters are two nodes, and both names are told."""
+def test_the_same_name_job_and_address_in_two_clusters_are_two_nodes() -> None:
     labels = [_target("a:1", node="n1", cluster=cluster) for cluster in ("east", "west")]
-    found = _read(labels)
+    targets = _read(labels)
 
-    assert [str(node.key) for node in found.nodes] == ["east/n1", "west/n1"]
-    assert found.key_of(Sample({"node": "n1", "cluster": "west"}, 1.0)) == found.nodes[1].key
-    assert [node.target for node in found.nodes] == [Target(name, "gpus", "a:1") for name in ("east", "west")]
+    assert [str(node.key) for node in targets.nodes] == ["east/n1", "west/n1"]
+    assert targets.key_of(Sample({"node": "n1", "cluster": "west"}, 1.0)) == targets.nodes[1].key
+    assert [node.target for node in targets.nodes] == [
+        Target(name, "gpus", "a:1") for name in ("east", "west")
+    ]
 
 
 @pytest.mark.parametrize(
     ("labels", "holder"),
     [(OURS, ("ml", "nb", "main")), ({"namespace": "ml", "pod": "nb"}, ("ml", "nb", ""))],
-    ids=["named", "container empty"],
+    ids=["all labels", "no container"],
 )
-def test_a_holder_is_what_the_labels_name(labels, holder) -> None:
-    """A label that is empty is missing."""
+def test_the_holder_of_a_series_is_in_its_labels(labels, holder) -> None:
+    """Prometheus has no empty labels."""
     assert holder_of(Sample(labels, 1.0)) == ContainerRef(*holder)
 
 
-def test_a_target_that_is_down_is_remembered_and_others_that_are_down_are_no_nodes() -> None:
-    """It reported a node some time ago, and so did a target that is not down now."""
+def test_a_target_that_is_down_is_a_node_if_it_reported_one_before() -> None:
     former = [_target("a:1", node="n1"), _target("a:1", "web", node="n1")]
-    found = _read([], down=["a:1", "db:5432"], former=former)
+    targets = _read([], down=["a:1", "db:5432"], former=former)
 
-    assert [(node.target, node.age, node.silent) for node in found.nodes] == [
+    assert [(node.target, node.age, node.silent) for node in targets.nodes] == [
         (Target("", "gpus", "a:1"), None, "its exporter does not answer")
     ]
 
 
-def test_nothing_more_is_asked_where_all_targets_answer() -> None:
-    """Only of those that do not are there further questions, by their addresses."""
+def test_further_queries_are_about_targets_without_data_only() -> None:
     named = [Sample(_target(instance, node=instance), 1.0) for instance in ("a:1", "b.c:1")]
     data = [Sample(_target("a:1"), 996.0)]
-
     again = [*named[:1], Sample(_target("a:1", "again", node="a:1"), 1.0)]
 
     assert more_questions(Answers({"nodes": again, "data": data}, {})) == {}

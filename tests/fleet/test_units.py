@@ -1,4 +1,4 @@
-"""Sums of what sharing systems give out, each resource on its own."""
+"""Sums of slices, and of the units of sharing systems by resource."""
 
 from collections.abc import Sequence
 
@@ -26,8 +26,8 @@ OTHER = Units("example.com/vcuda-core", Amount(1, 1), Amount(4, 1))
 SLICES = Units("", Amount(3, 2), Amount(8, 2))
 
 
-def test_each_resource_is_added_up_on_its_own() -> None:
-    """A node of which nothing is known makes each sum a least one."""
+def test_each_resource_is_summed_separately() -> None:
+    """A node whose units are unknown makes each sum a least figure."""
     both = total_units([(CORE,), (CORE, OTHER)])
     silent = total_units([(CORE,), None])
 
@@ -37,16 +37,15 @@ def test_each_resource_is_added_up_on_its_own() -> None:
     assert total_units([()]) == ()
 
 
-def test_units_that_could_not_be_asked_make_no_zero_of_slices() -> None:
-    """Slices that are there are told, and others are not said to be none."""
+def test_without_slices_unknown_units_are_not_zero() -> None:
     assert shown_units(SLICES, None) == (SLICES,)
     assert words(shown_units(Units("", Amount(), Amount()), None)) == f"{UNKNOWN} of {UNKNOWN}"
     assert words(shown_units(Units("", Amount(), Amount()), ())) == "0 of 0"
     assert words(shown_units(UNKNOWN_SLICES, ())) == f"{UNKNOWN} of {UNKNOWN}"
 
 
-def test_names_are_as_long_as_they_must_be() -> None:
-    """Two resources whose last parts are alike are told in full; slices have a name beside others."""
+def test_resource_names_are_short_unless_two_have_the_same_last_part() -> None:
+    """Slices are named only if there are units too."""
     assert words([SLICES]) == "3 of 8"
     assert words([SLICES, OTHER]) == "3 of 8 slices, 1 of 4 vcuda-core"
     assert [name for name, _ in named([CORE, OTHER])] == [CORE.resource, OTHER.resource]
@@ -64,7 +63,7 @@ def _node(
     refused: str = "",
     known: int = 2,
 ) -> Node:
-    """Give a node with two GPUs, of ``known`` of which it is known who holds them and what is offered."""
+    """Return a node with two GPUs; holders and offered slices are known of ``known`` of them."""
     rows = {
         "GPUs": [({"model": "T4"}, 2.0)],
         "number of GPUs": [({}, 2.0)],
@@ -84,8 +83,7 @@ def _node(
     return node
 
 
-def test_slices_of_the_vendors_plugins_are_added_up() -> None:
-    """Whatever their resources are called, they are devices."""
+def test_slices_of_the_device_plugins_of_vendors_are_summed() -> None:
     node = _node(
         ["mig", "exclusive"], {SLICE: 1, "nvidia.com/mig-1g.5gb": 3}, {SLICE: 1, "nvidia.com/mig-1g.5gb": 7}
     )
@@ -94,16 +92,16 @@ def test_slices_of_the_vendors_plugins_are_added_up() -> None:
     assert node.units == ()
 
 
-def test_gpus_of_which_nothing_is_told_make_both_sums_least_ones() -> None:
-    """Nobody knows whether they offer something; without any other nothing is known."""
-    node, alone = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, known=1), _node(["none"], {}, {}, known=0)
+def test_gpus_without_known_values_make_both_sums_least_figures() -> None:
+    one_known = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, known=1)
+    none_known = _node(["none"], {}, {}, known=0)
 
-    assert node.slices == Units("", Amount(1.0, 1, 1), Amount(1.0, 1, 1))
-    assert alone.slices == Units("", Amount(0.0, 0, 2), Amount(0.0, 0, 2))
+    assert one_known.slices == Units("", Amount(1.0, 1, 1), Amount(1.0, 1, 1))
+    assert none_known.slices == Units("", Amount(0.0, 0, 2), Amount(0.0, 0, 2))
 
 
-def test_units_of_a_sharing_system_stand_by_resource() -> None:
-    """So do all of a node with both, since it is not known which GPU a resource is of."""
+def test_a_node_with_a_sharing_system_has_units_by_resource() -> None:
+    """Its slices too, since the GPU of a resource is not known."""
     node = _node(["gpu-manager", "exclusive"], {UNIT: 30, SLICE: 1}, {SLICE: 1})
 
     assert node.slices == Units("", Amount(), Amount())
@@ -114,16 +112,14 @@ def test_units_of_a_sharing_system_stand_by_resource() -> None:
 
 
 @pytest.mark.parametrize("refused", ["slices held", "slices offered", "sharing of GPUs"])
-def test_slices_that_are_refused_are_not_known(refused: str) -> None:
-    """Their kind and their number are unknown."""
+def test_refused_slices_are_unknown(refused: str) -> None:
     node = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, refused=refused)
 
     assert (node.slices.held, node.slices.offered) == (FAILED_AMOUNT, FAILED_AMOUNT)
     assert node.units is None
 
 
-def test_equal_names_in_two_clusters_are_two_nodes() -> None:
-    """Each has the values of its own cluster, and the slices of its own kind."""
+def test_nodes_of_the_same_name_have_the_values_of_their_own_cluster() -> None:
     rows = {
         "GPUs": [({"model": "T4"}, 1.0), ({"model": "H100"}, 8.0)],
         "number of GPUs": [({}, 1.0), ({}, 8.0)],

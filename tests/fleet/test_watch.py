@@ -1,4 +1,4 @@
-"""Looking again and again at a Prometheus that fails in part, or is away."""
+"""Reading a Prometheus again and again that fails in part, or is away."""
 
 import json
 from typing import Any
@@ -9,43 +9,40 @@ from jsonschema import Draft202012Validator
 from exporter.fleet import IdleTotals
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import Watch
+from exporter.fleet.watch import FleetRead, Watch
 from exporter.prometheus import Prometheus
 from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import advice_table
 from exporter.web.cluster.fleet_tables import Places
 from exporter.web.cluster.routes import FleetPages
-from tests.fleet.answering import Samples, answering, nodes, nothing
+from tests.fleet.answering import Answer, Samples, answering, connected, nodes, nothing
 
 NOWHERE = Places((), NodeLinks())
 
 
 class Clock:
-    """A clock that a test turns."""
-
     now = 5000.0
 
     def __call__(self) -> float:
-        """Tell the time."""
         return self.now
 
 
-def _node(expression: str) -> Samples | str:
+def _node(expression: str) -> Samples:
     return nodes(expression, "n1") or []
 
 
-async def _watched(url: str, clock: Clock, *, times: int = 1) -> Watch:
-    prometheus = Prometheus(url, deadline=5)
-    watch = Watch(prometheus, window=3600, interval=30, clock=clock)
-    for _ in range(times):
+def _watch(prometheus: Prometheus, **options: Any) -> Watch:
+    return Watch(prometheus, window=3600, **({"interval": 30} | options))
+
+
+async def _read(answer: Answer) -> FleetRead:
+    async with connected(answer) as prometheus:
+        watch = _watch(prometheus)
         await watch.refresh()
-    await prometheus.close()
-    return watch
+    return watch.newest
 
 
-async def test_a_question_that_fails_costs_its_own_part() -> None:
-    """The rest is told, and the problem is named."""
-
+async def test_a_query_that_fails_costs_its_own_values() -> None:
     def answer(expression: str) -> Samples | str:
         if expression == "node:gpuslice_used_bytes:sum":
             return "query processing would load too many samples"
@@ -53,8 +50,7 @@ async def test_a_question_that_fails_costs_its_own_part() -> None:
             return [({"node": "n1"}, 8.0)]
         return _node(expression)
 
-    with answering(answer) as url:
-        fleet = (await _watched(url, Clock())).newest.fleet
+    fleet = (await _read(answer)).fleet
 
     assert fleet is not None
     (node,) = fleet.nodes
@@ -65,17 +61,15 @@ async def test_a_question_that_fails_costs_its_own_part() -> None:
     assert fleet_json(fleet)["nodes"][0]["memory_bytes"]["used"] == {"value": None, "complete": False}
 
 
-async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
-    """The last good look stays with its age, the error and since when, until it is stale."""
+async def test_the_last_answer_is_kept_with_its_date_until_it_is_stale() -> None:
     clock = Clock()
     with answering(_node) as url:
-        prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, window=3600, interval=30, clock=clock)
+        prometheus = Prometheus(url, deadline=60)
+        watch = _watch(prometheus, clock=clock)
         await watch.refresh()
-    clock.now += 60
-    await watch.refresh()
-    clock.now += 60
-    await watch.refresh()
+    for _ in range(2):
+        clock.now += 60
+        await watch.refresh()
     look = watch.newest
     await prometheus.close()
 
@@ -89,30 +83,29 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
 
 
 async def _advice(watch: Watch) -> dict[str, Any]:
-    """Return the advice that is shown as JSON, which is as it is described."""
+    """Return the advice as JSON, which follows its schema."""
     read = watch.newest.advice
     assert read.found is not None
-    found: dict[str, Any] = json.loads(
+    document: dict[str, Any] = json.loads(
         await FleetPages(lambda: watch.newest, NodeLinks()).advice(read, read.found, "json")
     )
-    described = hub_openapi.document() | {"$ref": "#/components/schemas/ClusterAdvice"}
-    Draft202012Validator(described).validate(found)
-    return found
+    schema = hub_openapi.document() | {"$ref": "#/components/schemas/ClusterAdvice"}
+    Draft202012Validator(schema).validate(document)
+    return document
 
 
 async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
-    """The page has the date of the last good answer and the error, and later the error alone."""
+    """The page has the date of the last answer and the error, and later only the error."""
     clock = Clock()
 
     def refuse(expression: str) -> Samples | str:
         return "too many samples" if "gpuslice" in expression else []
 
     with answering(refuse) as url:
-        prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, window=3600, interval=30, clock=clock)
+        prometheus = Prometheus(url, deadline=60)
+        watch = _watch(prometheus, clock=clock)
         await watch.refresh_advice()
         good = await _advice(watch)
-    assert watch.newest.advice.found is not None
     clock.now += 6 * 3600 + 1
     stale = watch.newest.advice
     clock.now -= 3600
@@ -134,20 +127,18 @@ async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
     assert advice_table(watch.newest.advice, NOWHERE).unknown.startswith("Not known: Prometheus")
 
 
-async def test_after_a_slow_refresh_the_pause_is_three_times_as_long() -> None:
-    """Whatever the interval is, so that a slow Prometheus has time for others."""
-    with answering(_node) as url:
-        prometheus = Prometheus(url, deadline=60)
-        watch = Watch(prometheus, window=3600, interval=0.0001)
+async def test_the_pause_after_a_read_is_at_least_three_times_its_duration() -> None:
+    """So a slow Prometheus has time for others, whatever the interval is."""
+    async with connected(_node) as prometheus:
+        watch = _watch(prometheus, interval=0.0001)
         await watch.refresh()
-        await prometheus.close()
 
     assert watch.newest.seconds is not None
     assert watch.newest.interval == 3 * watch.newest.seconds > 0
 
 
 @pytest.mark.parametrize(
-    ("told", "totals"),
+    ("records", "totals"),
     [
         ({"holders": 2.0}, IdleTotals(2, None)),
         ({"holders": 0.0, "gpus": 0.0}, IdleTotals(0, 0.0)),
@@ -155,57 +146,48 @@ async def test_after_a_slow_refresh_the_pause_is_three_times_as_long() -> None:
     ],
     ids=["unknown compute", "no idle holder", "not measured"],
 )
-async def test_totals_of_idle_holders_that_nobody_tells_are_not_zero(told, totals) -> None:
-    """They are 0 if no holder is idle, and unknown if idleness is not measured."""
+async def test_totals_of_idle_holders_without_a_record_are_unknown(records, totals) -> None:
+    queries = {f"sum(node:gpuslice_idle_{name}:sum)": value for name, value in records.items()}
 
     def answer(expression: str) -> Samples | str:
-        for name, value in told.items():
-            if expression == f"sum(node:gpuslice_idle_{name}:sum)":
-                return [({}, value)]
-        return _node(expression)
+        return [({}, queries[expression])] if expression in queries else _node(expression)
 
-    with answering(answer) as url:
-        fleet = (await _watched(url, Clock())).newest.fleet
+    fleet = (await _read(answer)).fleet
 
     assert fleet is not None
     assert fleet.idle_totals == totals
 
 
-async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:
-    """Nothing is said of a cluster whose nodes are not scraped."""
-    with answering(nothing) as url:
-        look = (await _watched(url, Clock())).newest
+async def test_a_prometheus_without_exporters_is_an_error() -> None:
+    look = await _read(nothing)
 
     assert look.fleet is None
     assert "does it scrape the nodes?" in look.error
 
 
-async def test_gpu_hours_that_are_refused_are_not_known() -> None:
-    """A part that was answered is shown, and all of it as soon as Prometheus tells it."""
+async def test_refused_gpu_hours_are_unknown_until_they_are_answered() -> None:
     refused = "used_gpu_seconds"
 
     def answer(expression: str) -> Samples | str:
         if "sum_over_time(" in expression:
-            return (
-                "too many samples" if refused and refused in expression else [({"namespace": "ml"}, 3600.0)]
-            )
+            if refused and refused in expression:
+                return "too many samples"
+            return [({"namespace": "ml"}, 3600.0)]
         if expression == "namespace:gpuslice_known_containers:count":
             return [({"namespace": "ml", "value": "containers"}, 1.0)]
         return _node(expression)
 
-    with answering(answer) as url:
-        prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, window=3600, interval=30)
+    async with connected(answer) as prometheus:
+        watch = _watch(prometheus)
         await watch.refresh()
         assert _hours(watch) == (1.0, None, 1)
         refused = ""
         await watch.refresh()
         assert _hours(watch) == (1.0, 1.0, 0)
-        await prometheus.close()
 
 
 def _hours(watch: Watch) -> tuple[float | None, float | None, int]:
-    """Give the hours held and used that are shown, and how many questions failed."""
+    """Return the GPU-hours held and used, and the number of failed queries."""
     fleet = watch.newest.fleet
     assert fleet is not None
     (namespace,) = fleet.namespaces or ()

@@ -1,31 +1,36 @@
-"""A simulated week: holders whose use is known in each step, as series and records in a real Prometheus."""
+"""A simulated week of holders, as series and records in a real Prometheus."""
 
+import asyncio
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
 from exporter.fleet.queries import advice_questions, week_question
+from exporter.prometheus import Prometheus as Client
 from tests.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
 from tests.alerts.committed import committed_rules
 from tests.compat.places import Stored, blocks, serve
-from tests.deploy.tools import tool
 from tests.end_to_end.programs import Prometheus
+from tests.tools import tool
 
+Answer = TypeVar("Answer")
+# Steps of the week, and those after it in which holders of its end go on, for commands that ask for now.
 WEEK, AFTER = 2016, 36
-"""Steps of the week, and those after it in which what was there at its end goes on, for commands of now."""
 NODE = {"cluster": "west", "node": "n1"}
 READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
 TARGET = {"job": "gpuslice-exporter", "instance": "n1:9836"}
+# A group is evaluated at an offset in its interval, a hash of this path and its name.
 RULES = "rules.yaml"
-"""Path of the rules: a group is evaluated at an offset in its interval, a hash of the path and its name."""
+# Groups, each after those that it reads, and the number of steps up to the end that are recorded.
 ROUNDS = (
     ("gpuslice-containers", WEEK),
     ("gpuslice-hours", WEEK),
@@ -33,21 +38,17 @@ ROUNDS = (
     ("gpuslice-advice-steps", WEEK),
     ("gpuslice-advice-week", 24),
 )
-"""Groups, each after those that it reads, and the number of steps up to the end that are recorded."""
 
 
 @cache
 def end() -> float:
-    """Return the Unix time of the end: the last full hour when it was first asked for.
-
-    Rules of an hour are evaluated up to it. It is not that of the import, which may be an hour before.
-    """
+    """Return the Unix time of the end: the last full hour when this was first called."""
     return time.time() // 3600 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """A container that holds a device from some step of the week on, until its run ends."""
+    """A container that holds a device from a step of the week until its run ends."""
 
     run: Run
     begin: int = 0
@@ -61,17 +62,15 @@ class Holder:
 
     @property
     def device(self) -> dict[str, str]:
-        """The labels of its device."""
         gpu = {"gpu": str(self.run.gpu), "uuid": f"GPU-{self.run.gpu}"}
         return NODE | TARGET | gpu | ({"mig_uuid": self.mig_uuid} if self.mig_uuid else {})
 
     @property
     def pod(self) -> dict[str, str]:
-        """The labels of its pod."""
         return {"namespace": self.namespace, "pod": self.run.pod}
 
     def series(self) -> Iterator[Stored]:
-        """Yield what the exporter says of it, and kube-state-metrics of its owner."""
+        """Yield the series of the exporter, and that of kube-state-metrics about the owner."""
         run, count = self.run, len(self.run.memory)
         held = [STEP * (step + 0.5) for step in range(count)]
         entitled = run.compute_entitled
@@ -84,13 +83,13 @@ class Holder:
         yield self._of("compute_used_ratio", run.compute)
         yield self._of("used_gpu_seconds_total", list(accumulate(share * STEP for share in run.compute)))
         yield self._of("held_seconds_total", held)
-        yield self._of("memory_measured_seconds_total", [each * run.memory_coverage for each in held])
+        yield self._of("memory_measured_seconds_total", [seconds * run.memory_coverage for seconds in held])
         if run.memory_entitled is not None:
             yield self._of("memory_entitled_bytes", [run.memory_entitled] * count)
         if entitled is not None:
-            measured = [each * entitled * run.compute_coverage for each in held]
+            measured = [seconds * entitled * run.compute_coverage for seconds in held]
             yield self._of("compute_entitled_ratio", [entitled] * count)
-            yield self._of("entitled_gpu_seconds_total", [each * entitled for each in held])
+            yield self._of("entitled_gpu_seconds_total", [seconds * entitled for seconds in held])
             yield self._of("compute_measured_gpu_seconds_total", measured)
         if self.labels:
             yield self._stored("gpuslice_pod_labels", [1] * count, NODE | TARGET | self.pod | self.labels)
@@ -115,7 +114,7 @@ def on(run: Run, pod: str, gpu: int) -> Run:
 
 
 def node() -> Iterator[Stored]:
-    """Yield what says that the exporter of the node answers."""
+    """Yield the series of an exporter that answers."""
     count = WEEK + AFTER
     moments = [end() + (step - WEEK + 0.5) * STEP for step in range(count)]
     yield stored("gpuslice_node_info", [1] * count, NODE | TARGET)
@@ -131,13 +130,13 @@ def stored(name: str, values: Sequence[float], labels: Mapping[str, str], begin:
 
 
 def devices(holders: Sequence[Holder], rest: Mapping[int, float]) -> Iterator[Stored]:
-    """Yield what the exporter says of the devices; ``rest`` are shares of unattributed memory by GPU."""
-    for holder in {each.run.gpu: each for each in holders}.values():
+    """Yield the series of the devices; ``rest`` are shares of unattributed memory by GPU."""
+    for holder in {first.run.gpu: first for first in holders}.values():
         labels = {key: value for key, value in holder.device.items() if key != "mig_uuid"}
         used = [0.0] * WEEK
-        for each in holders:
-            if each.run.gpu == holder.run.gpu:
-                for step, size in enumerate(each.run.memory, each.begin):
+        for user in holders:
+            if user.run.gpu == holder.run.gpu:
+                for step, size in enumerate(user.run.memory, user.begin):
                     used[step] += size
         share = rest.get(holder.run.gpu, 0.0)
         total = [float(H100_BYTES)] * WEEK
@@ -155,8 +154,8 @@ def devices(holders: Sequence[Holder], rest: Mapping[int, float]) -> Iterator[St
 
 
 def mig_device(uuid: str, gpu: int, profile: str) -> Iterator[Stored]:
-    """Yield what the exporter says of a MIG device."""
-    (memory,) = (each.memory for each in PROFILES if each.name == profile)
+    """Yield the series of a MIG device."""
+    (memory,) = (listed.memory for listed in PROFILES if listed.name == profile)
     labels = NODE | TARGET | {"gpu": str(gpu), "uuid": f"GPU-{gpu}", "mig_uuid": uuid, "profile": profile}
     yield stored("gpuslice_mig_memory_total_bytes", [memory or 0] * WEEK, labels)
     yield stored("gpuslice_mig_unattributed_memory_bytes", [0] * WEEK, labels)
@@ -164,12 +163,12 @@ def mig_device(uuid: str, gpu: int, profile: str) -> Iterator[Stored]:
 
 @contextmanager
 def week(folder: Path, series: Sequence[Stored]) -> Iterator[Prometheus]:
-    """Serve the series with the records that the rules make of them."""
+    """Serve the series, and the records that the rules make of them."""
     program, promtool = tool("prometheus"), tool("promtool")
     folder.mkdir()
     blocks(folder, promtool, series)
     for name, steps in ROUNDS:
-        (folder / RULES).write_text(yaml.safe_dump({"groups": [_asked(name)]}))
+        (folder / RULES).write_text(yaml.safe_dump({"groups": [_advice_rules(name)]}))
         with serve(folder, program) as server:
             command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h", "rules"]
             command += [f"--url={server.url}", f"--start={end() - steps * STEP:.0f}", f"--end={end():.0f}"]
@@ -180,16 +179,29 @@ def week(folder: Path, series: Sequence[Stored]) -> Iterator[Prometheus]:
         yield server
 
 
-def _asked(name: str) -> dict[str, object]:
-    """Return the rules of a group that advice reads; those of minutes are made once in each step."""
+def ask(server: Prometheus, question: Callable[[Client], Coroutine[None, None, Answer]]) -> Answer:
+    """Return the answer to a question that a client asks."""
+
+    async def answer() -> Answer:
+        client = Client(server.url, deadline=60)
+        try:
+            return await question(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(answer())
+
+
+def _advice_rules(name: str) -> dict[str, object]:
+    """Return the rules of a group that advice reads; those of a minute are evaluated once in each step."""
     rules = committed_rules()
-    (group,) = (each for each in rules.groups if each["name"] == name)
-    asked: set[str] = set()
+    (group,) = (group for group in rules.groups if group["name"] == name)
+    needed: set[str] = set()
     read = {
         word for query in (*advice_questions().values(), week_question("")) for word in READ.findall(query)
     }
-    while read - asked:
-        asked |= read
-        read = {word for record in asked for word in READ.findall(rules.records[record])}
-    made = [rule for rule in group["rules"] if rule["record"] in asked]
+    while read - needed:
+        needed |= read
+        read = {word for record in needed for word in READ.findall(rules.records[record])}
+    made = [rule for rule in group["rules"] if rule["record"] in needed]
     return group | {"rules": made} | ({} if "advice" in name else {"interval": "5m"})

@@ -1,4 +1,4 @@
-"""Servers that answer in a Prometheus's place, over real HTTP."""
+"""HTTP servers in place of a Prometheus."""
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +14,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Answering:
-    """A server at ``url`` with what it was asked: paths, forms, and headers."""
+    """A server and the requests that it received."""
 
     url: str = ""
     paths: list = field(default_factory=list)
@@ -23,35 +23,35 @@ class Answering:
 
 
 def saying(text: str = NOTHING, status: int = 200, **headers: str) -> Handler:
-    """Answer everything with one text."""
+    """Return a handler that answers every request with one text."""
 
-    async def answer(_request: web.Request) -> web.Response:
+    async def handle(_request: web.Request) -> web.Response:
         return web.Response(
             status=status,
             text=text,
             headers={name.replace("_", "-"): value for name, value in headers.items()},
         )
 
-    return answer
+    return handle
 
 
 @asynccontextmanager
 async def answering(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[Answering]:
     """Run a server that answers every request with ``handler``."""
-    asked = Answering()
+    server = Answering()
 
-    async def remember(request: web.Request) -> web.StreamResponse:
-        asked.paths.append(request.rel_url.raw_path_qs)
-        asked.forms.append(dict(await request.post()))
-        asked.headers.append(dict(request.headers))
+    async def record(request: web.Request) -> web.StreamResponse:
+        server.paths.append(request.rel_url.raw_path_qs)
+        server.forms.append(dict(await request.post()))
+        server.headers.append(dict(request.headers))
         return await handler(request)
 
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", remember)
-    server = TestServer(app, scheme="http" if context is None else "https")
-    await server.start_server(ssl=context)
+    app.router.add_route("*", "/{path:.*}", record)
+    listening = TestServer(app, scheme="http" if context is None else "https")
+    await listening.start_server(ssl=context)
     try:
-        asked.url = str(server.make_url("")).rstrip("/")
-        yield asked
+        server.url = str(listening.make_url("")).rstrip("/")
+        yield server
     finally:
-        await server.close()
+        await listening.close()

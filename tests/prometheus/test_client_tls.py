@@ -1,4 +1,4 @@
-"""TLS: whose certificates a Prometheus may have."""
+"""TLS to a Prometheus: which certificates are trusted."""
 
 import ssl
 
@@ -10,7 +10,7 @@ from tests.web.certificates import Authority
 
 
 def certify(folder, name):
-    """Make an authority and a certificate for 127.0.0.1; return the one, and a context with the other."""
+    """Return the certificate of a new authority, and a server context with a certificate by it."""
     authority = Authority(folder, name)
     certificate, key = authority.certify(f"{name}-server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -18,21 +18,27 @@ def certify(folder, name):
     return authority.cert, context
 
 
-async def test_a_private_authority(tmp_path):
-    """Its certificate is trusted where it is named, and as soon as it is renewed; by default it is not."""
+async def refused(url, message, **options):
+    """Check that a query fails with a message."""
+    prometheus = Prometheus(url, **options)
+    with pytest.raises(PrometheusError, match=message):
+        await prometheus.query("up")
+    await prometheus.close()
+
+
+async def test_a_private_authority_is_trusted_once_its_file_has_it(tmp_path):
+    """The file is read again after it was renewed; without the option the authority is not trusted."""
     trusted, context = certify(tmp_path, "trusted")
     other, _ = certify(tmp_path, "other")
-    named = tmp_path / "ca.crt"
-    named.write_bytes(other.read_bytes())
+    file = tmp_path / "ca.crt"
+    file.write_bytes(other.read_bytes())
     async with answering(saying(), context) as server:
-        plain, private = Prometheus(server.url), Prometheus(server.url, ca_file=named)
-        with pytest.raises(PrometheusError, match=r"certificate is not trusted .*--prometheus-ca-file"):
-            await plain.query("up")
+        await refused(server.url, r"certificate is not trusted .*--prometheus-ca-file")
+        private = Prometheus(server.url, ca_file=file)
         with pytest.raises(PrometheusError, match="certificate is not trusted"):
             await private.query("up")
-        named.write_bytes(trusted.read_bytes())
+        file.write_bytes(trusted.read_bytes())
         assert await private.query("up") == []
-        await plain.close()
         await private.close()
 
 
@@ -40,21 +46,13 @@ async def test_a_private_authority(tmp_path):
     ("content", "why"),
     [(None, "No such file or directory"), ("no certificate", "no certificate in PEM form")],
 )
-async def test_an_authority_that_cannot_be_read(tmp_path, content, why):
-    """The option and the file are named."""
+async def test_an_unusable_authority_file_is_named_with_its_option(tmp_path, content, why):
     file = tmp_path / "ca.crt"
     if content is not None:
         file.write_text(content)
-    prometheus = Prometheus("https://127.0.0.1:1", ca_file=file)
-    with pytest.raises(PrometheusError, match=rf"^--prometheus-ca-file: .*ca\.crt.*{why}"):
-        await prometheus.query("up")
-    await prometheus.close()
+    await refused("https://127.0.0.1:1", rf"^--prometheus-ca-file: .*ca\.crt.*{why}", ca_file=file)
 
 
 async def test_a_server_without_tls():
-    """Asking a plain server over TLS is told as what it is."""
     async with answering(saying()) as server:
-        prometheus = Prometheus(server.url.replace("http", "https"))
-        with pytest.raises(PrometheusError, match="TLS fails"):
-            await prometheus.query("up")
-        await prometheus.close()
+        await refused(server.url.replace("http", "https"), "TLS fails")
