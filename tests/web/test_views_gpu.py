@@ -21,8 +21,8 @@ from exporter.web.pages.scene import name_of
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import (
     NOW,
+    SCENARIOS,
     UUID,
-    each_scenario,
     gpu,
     gpu_page,
     holder,
@@ -55,7 +55,7 @@ def xid(code, mig_uuid="", *holders, at=NOW - 120) -> EventRow:
     return EventRow(event=event, holders=tuple(ContainerRef("ml", pod, "main") for pod in holders))
 
 
-@pytest.mark.parametrize("name", each_scenario())
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_every_gpu_of_every_scenario_has_a_page(name) -> None:
     """Elements nest, ids are unique, links are relative, and its policy blocks nothing in the page."""
     shown = scenario(name)

@@ -8,7 +8,7 @@ from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memor
 from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.scene import Scene
-from tests.web.views_reading import GIB, NOW, UUID, each_scenario, gpu, holder, mig, read, scenario, snapshot
+from tests.web.views_reading import GIB, NOW, SCENARIOS, UUID, gpu, holder, mig, read, scenario, snapshot
 
 ROOT = "../../../"
 HOSTILE = '"><img src=x onerror=alert(1)>'
@@ -46,7 +46,7 @@ def shared(name="train", device=UUID, **facts):
     return holder(name, device, **(values | {"memory_used": 2 * GIB, "compute_used": 0.2} | facts))
 
 
-@pytest.mark.parametrize("name", each_scenario())
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_every_holder_of_every_scenario_has_a_page(name) -> None:
     """Elements nest, ids are unique, links are relative, and each of its devices stands there once."""
     shown = scenario(name)

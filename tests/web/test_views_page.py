@@ -16,8 +16,8 @@ from exporter.web.render_cache import RenderCache
 from tests.site import site_of
 from tests.web.views_reading import (
     NOW,
+    SCENARIOS,
     draw,
-    each_scenario,
     gpu,
     holder,
     mig,
@@ -41,7 +41,7 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(params=each_scenario())
+@pytest.fixture(params=SCENARIOS)
 def page(request):
     """Draw the page of every scenario, one after the other."""
     return draw(scenario(request.param))

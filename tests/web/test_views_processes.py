@@ -9,8 +9,8 @@ from exporter.web.pages.process_table import MOST_SHOWN, processes_of_gpu
 from exporter.web.pages.scene import Scene
 from tests.web.views_reading import (
     GIB,
+    SCENARIOS,
     UUID,
-    each_scenario,
     gpu,
     gpu_page,
     holder,
@@ -123,7 +123,7 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
     assert "15 more on this node are left out" in table.more
 
 
-@pytest.mark.parametrize("name", each_scenario())
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_processes_agree_with_their_holders_in_every_scenario(name) -> None:
     """Memory that is summed over processes is what the rows of processes add up to."""
     shown = scenario(name)

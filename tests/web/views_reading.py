@@ -4,11 +4,10 @@ import asyncio
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
-from typing import Any
 
 from exporter.config import load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.catalog import load, names
+from exporter.demo.scenario.catalog import load
 from exporter.model import (
     CollectorHealth,
     ContainerRef,
@@ -33,23 +32,21 @@ from exporter.poll.sources import Sources
 from exporter.web.html import page
 from exporter.web.pages.layout import gpu_drawing, node_drawing
 from exporter.web.pages.scene import Scene
-from tests.parameters import mostly_slow
 from tests.poller.bench import budget_of
 
-QUICK = (
-    "a100-mig-mixed",
-    "dra-only",
-    "hami",
-    "hami-vendors",
-    "lost-gpu",
-    "mi300x-cpx",
-    "mps-daemon",
-    "no-gpu",
-    "sick-gpus",
-    "t4-timeslicing",
-    "vgpu-host",
-)
-"""Scenarios that differ most from each other on a page."""
+SCENARIOS = {
+    "t4-timeslicing": "a pool with many holders: quiet ones, over a notional share, one without a slice",
+    "a100-mig-mixed": "MIG devices of different profiles, free places, compute that is unknown",
+    "mps-daemon": "MPS: a pool with limits, where a share of compute is never exceeded",
+    "hami": "holders that are idle or over an enforced share, and unattributed memory",
+    "mi300x-cpx": "AMD partitions next to a whole GPU",
+    "vgpu-host": "vGPUs with readings of their own",
+    "hami-vendors": "devices that the exporter does not read",
+    "lost-gpu": "a whole GPU that does not answer, and still has its holder",
+    "sick-gpus": "conditions that need attention",
+    "no-gpu": "nothing to show",
+}
+"""The scenarios that differ on a page, and how. The others differ in what pages never see."""
 GIB = 1 << 30
 NOW = 1_700_000_000.0
 UUID = "GPU-0"
@@ -75,11 +72,6 @@ async def _poll(name) -> Snapshot:
         node.nvml.release()
         await poller.close()
         return shown
-
-
-def each_scenario() -> list[Any]:
-    """Return the names of all scenarios as parameters of a test, of which most are slow."""
-    return mostly_slow(names(), *QUICK)
 
 
 @dataclass
