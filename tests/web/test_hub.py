@@ -5,7 +5,6 @@ import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-import pytest
 from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
@@ -13,7 +12,9 @@ from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.http.handler import Limits
 from exporter.web.live.broadcaster import Broadcaster, Message, Ticker, event, text
-from tests.web.following import PATIENCE, following
+from tests.waiting import LIMIT_SECONDS
+from tests.waiting import wait_until_async as until
+from tests.web.following import following
 from tests.web.views_reading import snapshot
 
 MOMENT = 0.02
@@ -97,13 +98,6 @@ async def serving(limits=None, **options):
         await served.server.stop()
 
 
-async def until(true) -> None:
-    """Wait for something that must come to be."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(MOMENT)
-
-
 async def test_what_many_follow_is_made_once() -> None:
     """Twenty clients cost one look and one event per snapshot, and all get the same bytes."""
     async with serving() as (served, client):
@@ -149,7 +143,6 @@ async def test_a_subject_that_nobody_follows_costs_nothing() -> None:
         assert len(served.one.asked) == before
 
 
-@pytest.mark.slow
 async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
     """A client that takes nothing holds back nobody, and then gets everything at once in place of steps."""
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as quick:
@@ -165,7 +158,7 @@ async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
         for _ in range(steps):
             await served.step(quick)
         received = b""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while f"data: [{steps},".encode() not in received:
                 received += await loop.sock_recv(slow, 1 << 20)
         slow.close()
@@ -221,10 +214,10 @@ async def test_silence_is_broken() -> None:
     """While there is no snapshot, proxies and clients hear that the connection stands."""
     async with serving(beat=MOMENT) as (served, client), following(client, f"{served.url}/one") as follower:
         await follower.change()
-        await asyncio.sleep(3 * MOMENT)
-        await served.step(follower)
-
-        assert "beat" in follower.comments
+        waiting = asyncio.create_task(follower.change())
+        await until(lambda: "beat" in follower.comments)
+        await served.step()
+        await waiting
 
 
 async def test_what_is_published_while_the_first_stream_begins_is_told() -> None:
@@ -273,7 +266,7 @@ async def test_streams_make_room_for_new_clients() -> None:
         scraper, *others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(places)]
         await until(lambda: served.hub.streams == 0)
         scraper[1].write(b"HEAD /other HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             assert await scraper[0].readline() == b"HTTP/1.1 200 OK\r\n"
         for _, writer in (scraper, *others):
             writer.transport.abort()

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from exporter.web import render_queue
 from exporter.web.render_queue import AT_ONCE, MOST_WAITING, BodyCache
+from tests.waiting import wait_until_async
 
 
 async def test_those_who_ask_together_wait_for_one_answer() -> None:
@@ -15,17 +16,18 @@ async def test_those_who_ask_together_wait_for_one_answer() -> None:
     made = []
 
     async def make() -> bytes:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         made.append(1)
         return b"body"
+
+    async def made_again() -> bool:
+        await things.get("key", 0.05, make)
+        return len(made) == 2
 
     things = BodyCache()
     assert await asyncio.gather(*(things.get("key", 0.05, make) for _ in range(5))) == [b"body"] * 5
     assert len(made) == 1
-    while len(made) == 1:
-        await things.get("key", 0.05, make)
-        await asyncio.sleep(0.01)
-    assert len(made) == 2
+    await wait_until_async(made_again)
 
 
 async def test_what_failed_is_tried_again() -> None:
@@ -57,7 +59,7 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
 
     things = BodyCache()
     for key in range(render_queue.MOST_THINGS + 6):
-        await things.get(key, 60, maker(key))
+        await things.get(key, 6000, maker(key))
     newest = render_queue.MOST_THINGS + 5
     await things.get(newest, 60, maker(newest))
     assert made.count(newest) == 1
@@ -76,7 +78,7 @@ async def test_what_has_to_make_room_is_freed_at_once() -> None:
     tracemalloc.start()
     try:
         for key in range(20):
-            await things.get(key, 60, make)
+            await things.get(key, 6000, make)
         assert tracemalloc.get_traced_memory()[0] < render_queue.MOST_BYTES + size
     finally:
         tracemalloc.stop()
@@ -95,7 +97,7 @@ async def test_only_a_few_are_made_at_once() -> None:
         return b""
 
     things = BodyCache()
-    await asyncio.gather(*(things.get(key, 60, make) for key in range(10)))
+    await asyncio.gather(*(things.get(key, 6000, make) for key in range(10)))
     assert most == AT_ONCE
 
 
@@ -112,11 +114,10 @@ async def test_there_is_a_bound_on_what_waits() -> None:
 
     things = BodyCache()
     assert await things.get("old", 60, made) == b"old"
-    waiting = [asyncio.ensure_future(things.get(key, 60, make)) for key in range(MOST_WAITING)]
+    waiting = [asyncio.ensure_future(things.get(key, 6000, make)) for key in range(MOST_WAITING)]
     await asyncio.sleep(0)
     more = [asyncio.ensure_future(things.get(("more", key), 60, make)) for key in range(MOST_WAITING)]
-    await asyncio.sleep(0.05)
-    assert sum(each.done() for each in more) >= MOST_WAITING - AT_ONCE
+    await wait_until_async(lambda: sum(each.done() for each in more) >= MOST_WAITING - AT_ONCE)
     assert await things.get("old", 60, made) == b"old"
     go.set()
     assert set(await asyncio.gather(*waiting)) == {b"body"}
@@ -137,14 +138,15 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
         return make
 
     things = BodyCache()
-    running = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in range(AT_ONCE)]
-    left = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in ("left", "left", "asked again")]
-    await asyncio.sleep(0.01)
-    for each in left:
-        each.cancel()
-    await asyncio.sleep(0.01)
+    running = [asyncio.ensure_future(things.get(key, 6000, maker(key))) for key in range(AT_ONCE)]
+    left = [
+        asyncio.ensure_future(things.get(key, 6000, maker(key))) for key in ("left", "left", "asked again")
+    ]
+    await wait_until_async(lambda: len(begun) == AT_ONCE)
+    for request in left:
+        request.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
     again = asyncio.ensure_future(things.get("asked again", 60, maker("asked again")))
-    await asyncio.sleep(0.01)
     go.set()
     assert await asyncio.gather(*running, again) == [b"body"] * (AT_ONCE + 1)
     assert begun == [*range(AT_ONCE), "asked again"]

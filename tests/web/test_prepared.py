@@ -2,17 +2,13 @@
 
 import asyncio
 import threading
-import time
 from dataclasses import replace
-
-import pytest
 
 from exporter.exposition import Exposition, Format, Page
 from exporter.model import Snapshot
 from exporter.web.render_cache import RenderCache
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.views_reading import snapshot
-
-PATIENCE = 10.0
 
 
 class Noting(Exposition):
@@ -42,13 +38,10 @@ class Node:
         self.pages.turn(self._shown)
         return self._exposition.made[-1]
 
-
-async def _prepared(page: Page, fmt: Format, *, zipped: bool) -> bool:
-    """Wait for a form of a page that nobody has asked for; False where it does not come by itself."""
-    end = time.monotonic() + PATIENCE
-    while not page.ready(fmt, zipped=zipped) and time.monotonic() < end:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0.01)
-    return page.ready(fmt, zipped=zipped)
+    @property
+    def rendering(self) -> bool:
+        """Whether a page is being made, or was made, without a request."""
+        return bool(self.pages._cache.tasks)
 
 
 async def test_a_form_that_was_asked_for_twice_in_turn_is_made_before_it_is_asked_for() -> None:
@@ -58,7 +51,7 @@ async def test_a_form_that_was_asked_for_twice_in_turn_is_made_before_it_is_aske
         node.publish()
         await node.pages.metrics(Format.OPENMETRICS, zipped=True)
     page = node.publish()
-    assert await _prepared(page, Format.OPENMETRICS, zipped=True)
+    await wait_until_async(lambda: page.ready(Format.OPENMETRICS, zipped=True))
     assert not page.ready(Format.TEXT, zipped=False)
     assert not page.ready(Format.TEXT, zipped=True)
 
@@ -70,20 +63,18 @@ async def test_what_is_prepared_is_what_is_handed_out() -> None:
         node.publish()
         await node.pages.metrics(Format.TEXT, zipped=False)
     page = node.publish()
-    assert await _prepared(page, Format.TEXT, zipped=False)
+    await wait_until_async(lambda: page.ready(Format.TEXT, zipped=False))
     assert await node.pages.metrics(Format.TEXT, zipped=False) is page.body(Format.TEXT)
 
 
-@pytest.mark.slow
 async def test_nothing_is_made_for_who_asks_less_often_than_there_are_snapshots() -> None:
     """A scrape of every second snapshot has no page made in between."""
     node = Node()
     for _ in range(3):
         node.publish()
         await node.pages.metrics(Format.TEXT, zipped=True)
-        skipped = node.publish()
-        await asyncio.sleep(0.2)
-        assert not skipped.ready(Format.TEXT, zipped=False)
+        node.publish()
+        assert not node.rendering
 
 
 async def test_preparing_ends_when_nobody_asks_any_more() -> None:
@@ -92,11 +83,11 @@ async def test_preparing_ends_when_nobody_asks_any_more() -> None:
     for _ in range(2):
         node.publish()
         await node.pages.metrics(Format.TEXT, zipped=False)
-    assert await _prepared(node.publish(), Format.TEXT, zipped=False)
+    node.publish()
+    assert node.rendering
     for _ in range(3):
-        page = node.publish()
-        await asyncio.sleep(0.1)
-        assert not page.ready(Format.TEXT, zipped=False)
+        node.publish()
+        assert not node.rendering
 
 
 async def test_no_page_waits_for_lookups_of_names_that_hang() -> None:
@@ -106,8 +97,8 @@ async def test_no_page_waits_for_lookups_of_names_that_hang() -> None:
     node = Node()
     node.publish()
     try:
-        assert await asyncio.wait_for(node.pages.metrics(Format.TEXT, zipped=True), PATIENCE)
-        assert await asyncio.wait_for(node.pages.snapshot_as("json"), PATIENCE)
+        assert await asyncio.wait_for(node.pages.metrics(Format.TEXT, zipped=True), LIMIT_SECONDS)
+        assert await asyncio.wait_for(node.pages.snapshot_as("json"), LIMIT_SECONDS)
     finally:
         release.set()
         await asyncio.gather(*hanging)

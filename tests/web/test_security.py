@@ -19,6 +19,7 @@ from exporter.web.app import build_app
 from exporter.web.http.responses import security_headers
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
+from tests.waiting import LIMIT_SECONDS
 
 SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
@@ -87,7 +88,7 @@ class Site:
         at = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(at.hostname, at.port)
         writer.write("\r\n".join((*lines, "", "")).encode("latin-1") + body)
-        answer = await asyncio.wait_for(reader.read(), 30)
+        answer = await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
         writer.close()
         return answer
 

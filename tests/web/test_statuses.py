@@ -18,7 +18,8 @@ from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
 from exporter.web.live.broadcaster import Ticker
 from exporter.web.openapi import operations as node
 from tests.site import site_of
-from tests.web.access import PATIENCE, RIGHT, Site, serving
+from tests.waiting import LIMIT_SECONDS
+from tests.web.access import RIGHT, Site, serving
 from tests.web.certificates import CHEAP
 from tests.web.views_reading import gpu, holder, snapshot
 
@@ -61,7 +62,7 @@ async def _status(site: Site, path: str, version: str = "HTTP/1.1", **headers: s
     said = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     writer.write(f"GET {path.format(**THERE)} {version}\r\nHost: here\r\n{said}\r\n".encode())
     try:
-        return int((await asyncio.wait_for(reader.readline(), PATIENCE)).split()[1])
+        return int((await asyncio.wait_for(reader.readline(), LIMIT_SECONDS)).split()[1])
     finally:
         writer.transport.abort()
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from tests.web.access import LOOK, PATIENCE, RIGHT, serving, until
+from tests.waiting import LIMIT_SECONDS
+from tests.web.access import LOOK, RIGHT, serving, until
 from tests.web.certificates import CHEAP, CLIENT, Authority
 
 USERS = f"basic_auth_users:\n  ann: {CHEAP}\n"
@@ -261,7 +262,7 @@ async def test_who_is_not_trusted_any_more_is_cut_off(config, made, tmp_path):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         replace(tmp_path, made, authority="others")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with suppress(OSError):
                 await reader.read()
         assert await lets_in(site, old) is None
