@@ -117,7 +117,7 @@ async def test_the_page_of_the_node_as_such_is_refused_to_nobody(monkeypatch) ->
 
 async def test_a_page_is_not_drawn_for_those_who_have_left(monkeypatch) -> None:
     """Clients that close their connections before their turn came cost no thread anything."""
-    monkeypatch.setattr("exporter.web.http.server.SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("exporter.web.http.connection._AFTER_EOF_SECONDS", 0.01)
     slow = Slow()
     shown = snapshot()
     site = site_of(lambda: shown)
