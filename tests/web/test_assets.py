@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from aiohttp import ClientResponse
 
 from exporter.demo.scenario import catalog
@@ -21,9 +22,11 @@ SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
 LINK = re.compile(r'(?:href|src)="([^"]*static/[^"]*)"')
 FIRST_LOAD = 100_000
+# They share one server, which is polled once.
+MODULE = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
     """Serve a node that was polled once."""
     async with serving(catalog.load(SCENARIO)) as running:
@@ -52,6 +55,7 @@ async def _get(served: Served, path: str, encoding: str = "identity") -> tuple[C
 
 
 @pytest.mark.parametrize("name", bundle().assets)
+@MODULE
 async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: str) -> None:
     """Each file has its type, may be kept without asking again, and is the same compressed."""
     response, body = await _get(served, asset(name))
@@ -68,6 +72,7 @@ async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: s
     assert response.headers["ETag"] != zipped.headers["ETag"]
 
 
+@MODULE
 async def test_a_page_from_before_an_upgrade_gets_the_files_of_today(served: Served) -> None:
     """Under another hash the same file comes, and may not be kept unasked; a client that has it gets 304."""
     response, body = await _get(served, "static/0123456789abcdef/js/app.js")
@@ -96,6 +101,7 @@ async def test_a_page_from_before_an_upgrade_gets_the_files_of_today(served: Ser
         "static/{hash}/app.css%00",
     ],
 )
+@MODULE
 async def test_what_is_no_file_is_not_found(served: Served, path: str) -> None:
     """A name that is not exactly that of a file is 404."""
     response, _ = await _get(served, path.format(hash=bundle().hash))
@@ -154,7 +160,7 @@ def test_scripts_import_only_what_there_is_and_all_are_asked_for_at_once() -> No
     assert "js/theme.js" not in modules()
 
 
-@pytest.mark.slow
+@MODULE
 async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> None:
     """Its JavaScript is served under its own hash, and is the file of the package, compressed once."""
     (place,) = find_spec("plotly").submodule_search_locations
@@ -174,7 +180,7 @@ async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> N
     assert library().hash not in asset("app.css")
 
 
-@pytest.mark.slow
+@MODULE
 async def test_plotly_is_kept_for_a_moment_under_another_hash(served: Served) -> None:
     """A page from before an upgrade of plotly gets the new one, compressed or not."""
     for encoding in ("gzip", "identity"):
@@ -183,6 +189,7 @@ async def test_plotly_is_kept_for_a_moment_under_another_hash(served: Served) ->
 
 
 @pytest.mark.usefixtures("other_plotly")
+@MODULE
 async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
     """Where the installed package has no JavaScript, pages are made all the same, and the file is 404."""
     page, _ = await _get(served, "")
@@ -193,7 +200,6 @@ async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
     assert "no plotly.min.js" in body.decode()
 
 
-@pytest.mark.slow
 def test_the_package_plotly_is_not_imported() -> None:
     """Finding its JavaScript costs no import of its thousands of modules."""
     code = (
@@ -207,6 +213,7 @@ def test_the_package_plotly_is_not_imported() -> None:
 
 
 @pytest.mark.parametrize("path", ["", f"gpu/{GPU}", "doctor", "nowhere", "no/where/at/all", "gpu/none"])
+@MODULE
 async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> None:
     """The links of every page, error pages too, lead to files that may be kept for ever."""
     response, body = await _get(served, path)
@@ -220,6 +227,7 @@ async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> 
 
 
 @pytest.mark.parametrize("scenario", ["showcase", "t4-timeslicing"])
+@MODULE
 async def test_a_first_visit_is_light(scenario: str) -> None:
     """The page and all it loads before timelines take less than 100 kB of traffic."""
     async with serving(catalog.load(scenario)) as served:

@@ -18,7 +18,7 @@ from tests.site import site_of
 from tests.web.following import following
 from tests.web.views_reading import NOW, gpu, holder, snapshot
 
-SCENARIOS = ("showcase", "t4-timeslicing", "a100-mig-mixed", "sick-gpus")
+SCENARIOS = ("t4-timeslicing", "sick-gpus")
 HTML = {"Accept": "text/html"}
 
 
@@ -77,7 +77,6 @@ def apply(pieces, lists, event) -> None:
         lists[parent] = children
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_still")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_changes_lead_to_exactly_the_page_of_now(scenario) -> None:

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import MultiDict
@@ -28,7 +27,6 @@ def test_the_spelling_is_short() -> None:
     assert query.url == "?q=ns:ml+-dev&sort=-memory&columns=state,gpu&range=1h"
 
 
-@pytest.mark.slow
 @given(WORDS, WORDS, WORDS, KEYS)
 def test_a_query_is_read_back_as_it_was_written(text, namespace, gpu, columns) -> None:
     """Whatever is asked for, the link to it asks for the same."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession, web
 
 from exporter.config import ListenAddress
@@ -20,6 +21,8 @@ from exporter.web.http.responses import security_headers
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 from tests.waiting import LIMIT_SECONDS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
@@ -98,7 +101,7 @@ class Site:
         return [path.format(**NAMES) for path in found]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
     """Serve a node that was polled once."""
     async with serving(catalog.load(SCENARIO)) as running:
@@ -106,7 +109,7 @@ async def served() -> AsyncIterator[Served]:
         yield running
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(served: Served) -> AsyncIterator[Site]:
     """Serve that node below a prefix too."""
     app = make_app(site_of(lambda: served.poller.snapshot), prefix=PREFIX)
@@ -129,7 +132,7 @@ def _assert_secure(response: ClientResponse) -> None:
         assert response.headers[name] == value, (response.url, name)
 
 
-def test_the_policy_lets_nothing_in_but_this_site() -> None:
+async def test_the_policy_lets_nothing_in_but_this_site() -> None:
     """Nothing inline, nothing evaluated, no other origin; and nobody may frame the page."""
     headers = security_headers()
     policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
@@ -164,7 +167,6 @@ async def test_those_who_are_named_may_frame_the_page(
         assert response.headers.get("X-Frame-Options") == older
 
 
-@pytest.mark.slow
 async def test_every_route_has_the_headers(site: Site) -> None:
     """Every route of the application, streams too, plain or compressed, by GET and by HEAD."""
     paths = site.paths()
@@ -197,7 +199,6 @@ async def test_what_is_not_sent_again_has_the_headers(site: Site) -> None:
         _assert_secure(again)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ERRORS)
 @pytest.mark.parametrize("prefix", ["", PREFIX])
 async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, prefix: str, path: str) -> None:
@@ -222,7 +223,6 @@ async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, pr
     assert page.url.join(type(page.url)(back[1])).path == f"{prefix}/"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("accept", ["*/*", HTML])
 async def test_no_path_leads_astray(site: Site, accept: str) -> None:
     """A path that climbs, starts anew, or is very long finds no file and leads nowhere else."""
@@ -252,7 +252,6 @@ async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
         assert "X-Content-Type-Options: nosniff" in head
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
@@ -278,7 +277,6 @@ async def test_a_request_with_a_body_is_refused(
     assert b"gpuslice_" not in answer
 
 
-@pytest.mark.slow
 async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -> None:
     """A length of nothing is no body."""
     answer = await site.raw("GET /-/healthy HTTP/1.1", "Host: here", "Content-Length: 0", "Connection: close")
@@ -286,7 +284,6 @@ async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -
     assert answer.split()[1] == b"200"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/", f"/gpu/{GPU}", "/metrics", "/api/v1/snapshot", "/-/healthy", "/-/ready"]
 )
@@ -313,25 +310,12 @@ async def test_the_prefix_leads_into_its_folder(site: Site, query: str) -> None:
     assert body.startswith(b"<!DOCTYPE html>")
 
 
-@pytest.mark.slow
-async def test_a_prefix_may_look_like_a_page() -> None:
-    """What is below the prefix is found, even where the prefix is the beginning of another path."""
-    async with serving(catalog.load(SCENARIO)) as served:
-        await served.poll(0)
-        for prefix in ("/gpu", "/static", "/api/v1/snapshot", "/metrics"):
-            app = make_app(site_of(lambda: served.poller.snapshot), prefix=prefix)
-            async with _serve(app, served.client) as site:
-                statuses = [
-                    (await site.get(path))[0].status
-                    for path in (
-                        "/metrics",
-                        "/api/v1/snapshot",
-                        "/-/healthy",
-                        f"{prefix}/",
-                        f"{prefix}/metrics",
-                    )
-                ]
-                assert statuses == [200] * 5
+async def test_a_prefix_may_be_the_start_of_another_path(served: Served) -> None:
+    for prefix in ("/gpu", "/static", "/api/v1/snapshot", "/metrics"):
+        app = make_app(site_of(lambda: served.poller.snapshot), prefix=prefix)
+        async with _serve(app, served.client) as site:
+            for path in ("/metrics", "/api/v1/snapshot", "/-/healthy", f"{prefix}/", f"{prefix}/metrics"):
+                assert (await site.get(path))[0].status == 200, path
 
 
 @pytest.mark.parametrize("accept", ["*/*", HTML])
@@ -374,16 +358,13 @@ async def test_what_fails_inside_is_told_in_the_log_only(
         assert (good.status, text) == (200, b"fine")
 
 
-async def test_hostile_names_of_things_stay_out_of_headers() -> None:
-    """The name of a node becomes the name of a file with only such characters as no header minds."""
-    async with serving(catalog.load(SCENARIO)) as served:
-        await served.poll(0)
-        snapshot = served.poller.snapshot
-        hostile = replace(snapshot, node=replace(snapshot.node, name='a"; x=\r\n../ü'))
-        async with _serve(make_app(site_of(lambda: hostile)), served.client) as site:
-            response, _ = await site.get("/api/v1/snapshot?format=csv")
-            said = response.headers["Content-Disposition"]
-            assert said == 'attachment; filename="gpuslice-a___x___..__.csv"'
+async def test_unsafe_characters_of_node_names_stay_out_of_headers(served: Served) -> None:
+    snapshot = served.poller.snapshot
+    hostile = replace(snapshot, node=replace(snapshot.node, name='a"; x=\r\n../ü'))
+    async with _serve(make_app(site_of(lambda: hostile)), served.client) as site:
+        response, _ = await site.get("/api/v1/snapshot?format=csv")
+        disposition = response.headers["Content-Disposition"]
+        assert disposition == 'attachment; filename="gpuslice-a___x___..__.csv"'
 
 
 @pytest.mark.parametrize("line", ["GET /\xe9 HTTP/1.1", "GET / HTTP/9.9", f"GET /{'a' * 9000} HTTP/1.1"])

@@ -90,6 +90,7 @@ async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_o
     draw = of(slow, monkeypatch)
     crowd = [asyncio.ensure_future(draw(each)) for each in range(CROWD)]
     await wait_until_async(lambda: sum(each.done() for each in crowd) >= CROWD - MOST_WAITING - AT_ONCE)
+    await wait_until_async(lambda: len(slow.begun) == AT_ONCE)
     slow.go.set()
     found = await asyncio.gather(*crowd, return_exceptions=True)
     refused = [each for each in found if isinstance(each, web.HTTPServiceUnavailable)]

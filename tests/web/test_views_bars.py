@@ -11,7 +11,6 @@ EIGHT = Amounts(8, None, None)
 SIZES = st.one_of(st.integers(0, 1 << 40), st.floats(0, 1e6))
 
 
-@pytest.mark.slow
 @given(st.lists(SIZES, max_size=12), st.one_of(st.none(), SIZES), st.booleans())
 def test_segments_stay_on_the_track_in_order(sizes, track, known) -> None:
     """Whatever is stacked, segments begin one after the other, and none beyond the track."""

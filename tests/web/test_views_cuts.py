@@ -132,7 +132,6 @@ def test_gaps_are_not_called_free_while_parts_may_be_missing() -> None:
     assert "not known" in row.all(of="cell")[1].text
 
 
-@pytest.mark.slow
 def test_a_cut_is_whole() -> None:
     """The parts of every MIG GPU of the demo take each memory slice exactly once, and compute adds up."""
     laid = 0

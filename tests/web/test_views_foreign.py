@@ -1,6 +1,5 @@
 """Devices that no driver of ours reads, on the page, as text and in the sums."""
 
-import pytest
 
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
@@ -12,7 +11,6 @@ NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"
 MLU = "mixed-npu-1-cambricon-mlu-0"
 
 
-@pytest.mark.slow
 def test_a_device_that_is_not_read_says_so_and_names_its_holders() -> None:
     """It is no lost GPU: nothing is wrong, and nothing is known but who holds it."""
     page = draw(scenario("hami-vendors"))

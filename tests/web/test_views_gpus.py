@@ -178,7 +178,6 @@ def test_without_the_kubelet_nothing_is_called_free() -> None:
     assert "free" not in page.one(id="gpu-0").text + page.one(id="gpu-1").text
 
 
-@pytest.mark.slow
 def test_the_whole_is_drawn_in_every_scenario() -> None:
     """Each GPU of the large node has its row, in order."""
     rows = draw(scenario("showcase")).all("section", of="gpu")

@@ -137,7 +137,6 @@ def test_processes_agree_with_their_holders_in_every_scenario(name) -> None:
         assert shown.processes == ()
 
 
-@pytest.mark.slow
 def test_every_process_of_the_demo_has_a_name() -> None:
     """The fake node writes names as a kernel does: the program only, and no more than 15 bytes of it."""
     commands = [row.command for name in names() for row in scenario(name).processes if row.place != "unknown"]

@@ -62,7 +62,6 @@ def test_slices_of_no_fixed_number_have_no_whole() -> None:
     assert not slices.all("svg")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["showcase", "kai", "elastic-gpu", "volcano-gpushare", "qgpu", "dra"])
 def test_no_node_is_said_to_be_held_by_more_than_there_is(name) -> None:
     """What is held is at most what is offered, and something where containers hold."""

@@ -195,7 +195,6 @@ def test_what_cannot_be_used_is_named_with_its_place(folder, text, told):
     assert told in complaint(folder, text)
 
 
-@pytest.mark.slow
 def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path):
     """The command line says what is wrong, without a traceback, and ends with the code of a bad value."""
     path = tmp_path / "none.yml"
@@ -300,7 +299,6 @@ TREES = st.recursive(
 )
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=80) | TREES.map(lambda tree: repr(tree).encode(errors="replace")))
 def test_any_file_gives_a_configuration_or_one_line(content):
