@@ -7,7 +7,6 @@ import pytest
 from tests.browser.axe import faults
 from tests.browser.site import PHONE, WIDE, follow, looking, node_of, visiting
 
-pytestmark = pytest.mark.slow
 
 # What a person can reach with the tabulator, in the order of the page; those in closed details are not.
 _REACHABLE = """() => [...document.querySelectorAll(

@@ -5,7 +5,6 @@ import pytest
 from tests.browser.axe import faults
 from tests.browser.site import PHONE, WIDE, node_of, visiting
 
-pytestmark = pytest.mark.slow
 
 # Each has a sort of picture, notice or empty state that the others lack. The showcase is looked at elsewhere.
 DIFFERENT = (

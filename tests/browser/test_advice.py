@@ -17,7 +17,6 @@ from tests.browser.site import PHONE, WIDE, overflow, visiting
 from tests.demo.making import made, node_of
 from tests.end_to_end.serving import Served, serving
 
-pytestmark = pytest.mark.slow
 
 STEP, HOUR = 300.0, 3600.0
 # First words of the answer on the page of each pod.

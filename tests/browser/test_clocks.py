@@ -8,7 +8,6 @@ from playwright.async_api import expect
 
 from tests.browser.site import looking, node_of
 
-pytestmark = pytest.mark.slow
 
 STREAM = re.compile(r"/live/")
 

@@ -9,7 +9,6 @@ from tests.browser.site import PHONE, WIDE, visiting
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot
 
-pytestmark = pytest.mark.slow
 
 # The numbers on marks of which a part is seen and a part is not.
 _CUT_NUMBERS = """[...document.querySelectorAll(".marks li")].filter((mark) => {

@@ -86,7 +86,6 @@ def rows(page):
     return page.locator("#holder-rows > tr")
 
 
-@pytest.mark.slow
 async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
     """Rows come, change and go where the server has them, without a new page."""
     async with node("pear") as (shown, url), opened(browser, url) as (page, _):
@@ -102,7 +101,6 @@ async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
         assert await page.evaluate("window.mark") == "same"
 
 
-@pytest.mark.slow
 async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> None:
     """After polls of a whole node, every piece on the open page is as on a page that is fetched then."""
     async with node_of("showcase", 0) as served, opened(browser, served.url) as (page, _):
@@ -125,7 +123,6 @@ async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> N
         assert differing == ""
 
 
-@pytest.mark.slow
 async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> None:
     """Elements stay the same ones: focus on a link, a row that changes, and details that were opened."""
     async with node("apple", "pear") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
@@ -145,7 +142,6 @@ async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> Non
         assert kept == 1
 
 
-@pytest.mark.slow
 async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
     """While paused nothing changes and the page says since when; afterwards it shows what was missed."""
     async with node("apple") as (shown, url), opened(browser, url) as (page, _):
@@ -171,7 +167,6 @@ async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
         await expect(rows(page)).to_have_count(0)
 
 
-@pytest.mark.slow
 async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
     """The page says that it is cut off and for how long, and goes on by itself when the server is back."""
     async with node("apple") as (shown, url), opened(browser, url) as (page, watch):
@@ -187,7 +182,6 @@ async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
-@pytest.mark.slow
 async def test_the_age_grows_while_nothing_comes(browser) -> None:
     """The page tells how old its data is by the server's clock, whatever that of the browser says."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, _):
@@ -206,7 +200,6 @@ async def test_the_age_grows_while_nothing_comes(browser) -> None:
 SERVER_NOW = "Number(document.body.dataset.now)"
 
 
-@pytest.mark.slow
 async def test_without_streams_the_page_is_fetched(browser) -> None:
     """Behind a proxy that lets no stream through, the page still follows, and says how."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
@@ -224,7 +217,6 @@ async def test_without_streams_the_page_is_fetched(browser) -> None:
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
-@pytest.mark.slow
 async def test_what_has_gone_is_told(browser) -> None:
     """The page of a GPU that is taken away keeps what it showed and says that it is no longer there."""
     async with node("apple") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
@@ -239,7 +231,6 @@ async def test_what_has_gone_is_told(browser) -> None:
         await expect(page.locator("#connection")).to_have_text(told)
 
 
-@pytest.mark.slow
 async def test_another_query_is_shown_in_place(browser) -> None:
     """Following a query changes the address and the stream, not the page; the way back works too."""
     async with node("apple", "pear") as (shown, url), opened(browser, url) as (page, _):
@@ -256,7 +247,6 @@ async def test_another_query_is_shown_in_place(browser) -> None:
         assert await page.evaluate("window.mark") == "same"
 
 
-@pytest.mark.slow
 async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
     """The address is that of the other page already, which is fetched until it comes."""
     async with node("apple", "pear") as (_, url), looking(browser, url) as (page, watch):
@@ -278,7 +268,6 @@ async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
                 await page.clock.run_for(90 * SECONDS)
 
 
-@pytest.mark.slow
 async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
     """After an upgrade, pages that are open come with the scripts and styles of the new version."""
     async with node("apple") as (_, url), looking(browser, url) as (page, _watch):
@@ -293,7 +282,6 @@ async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
         await expect(page.locator("body")).to_have_attribute("data-version", version())
 
 
-@pytest.mark.slow
 async def test_a_page_that_nobody_looks_at_lets_its_stream_go(browser) -> None:
     """A hidden tab takes no connection after a while, and has caught up when it is seen again."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
@@ -326,7 +314,6 @@ async def turn(page, *, hidden) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", [True, False])
 async def test_the_button_is_there_with_script_only(browser, script) -> None:
     """Without script there is nothing to press, and no word of a connection."""

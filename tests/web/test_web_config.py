@@ -14,7 +14,7 @@ from exporter.web.auth.access import WebAccess
 from exporter.web.auth.web_config import CIPHERS_12, parse_web_config
 from exporter.web.auth.yaml_document import DocumentError
 from tests.commands.program import run
-from tests.end_to_end.programs import program
+from tests.tools import tool
 from tests.web.access import serving
 from tests.web.certificates import CHEAP, Authority
 
@@ -34,11 +34,8 @@ def folder(tmp_path_factory):
     authority.certify("other")
     subprocess.run(
         [
-            "openssl",
-            "ec",
-            "-aes128",
-            "-passout",
-            "pass:x",
+            tool("openssl"),
+            *["ec", "-aes128", "-passout", "pass:x"],
             "-in",
             made / "tls.key",
             "-out",
@@ -77,7 +74,7 @@ def test_samples_are_taken_here_and_by_promtool(folder, sample):
     shutil.copy(sample, path)
     assert (WebAccess(path).context is not None) == ("tls_server_config" in sample.read_text())
     checked = subprocess.run(
-        [program("promtool"), "check", "web-config", path], capture_output=True, text=True, check=False
+        [tool("promtool"), "check", "web-config", path], capture_output=True, text=True, check=False
     )
     newer = sample.name == "newer.yml" and "not found in type" in checked.stderr
     assert checked.returncode == 0 or newer, checked.stderr
@@ -299,7 +296,7 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=50)
 @given(st.binary(max_size=80) | TREES.map(lambda tree: repr(tree).encode(errors="replace")))
 def test_any_file_gives_a_configuration_or_one_line(content):
     """Whatever stands in the file, it is read, or refused in one line."""
