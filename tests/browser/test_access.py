@@ -1,12 +1,13 @@
 """The pages for everyone: what axe-core finds, and whether the keyboard gets everywhere."""
 
-from itertools import product
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from tests.browser.axe import faults
-from tests.browser.site import PHONE, WIDE, follow, looking, node_of, visiting
-
+from tests.browser.site import follow, looking, node_of, visiting
+from tests.end_to_end.serving import Served
 
 # What a person can reach with the tabulator, in the order of the page; those in closed details are not.
 _REACHABLE = """() => [...document.querySelectorAll(
@@ -22,23 +23,31 @@ _MARK = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def served() -> AsyncIterator[Served]:
+    """Serve a small node; tests must not poll it."""
+    async with node_of("lost-gpu") as node:
+        yield node
+
+
+@pytest.mark.parametrize("place", ["", "gpu", "holder", "doctor"])
+async def test_axe_finds_nothing_serious(window, served, place) -> None:
+    async with visiting(window, served.url) as (page, _):
+        if place:
+            await follow(page, place)
+        assert await faults(page) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
-async def test_axe_finds_nothing_serious_on_the_other_pages(window, showcase, place, scheme) -> None:
-    """The same holds for one GPU, one holder, and what is degraded."""
-    async with visiting(window, showcase.url, color_scheme=scheme) as (page, _):
+async def test_axe_finds_nothing_serious_in_the_dark(window, showcase, place) -> None:
+    """Pages of nodes have a test of their own."""
+    async with visiting(window, showcase.url, color_scheme="dark") as (page, _):
         await follow(page, place)
         assert await faults(page) == []
 
 
-async def test_axe_finds_nothing_serious_on_the_largest_page(window) -> None:
-    """A node with every state of a holder on it, in both lights and both sizes."""
-    async with node_of("showcase", 0.0, 1.0, 700.0) as served:
-        for scheme, size in product(("light", "dark"), (WIDE, PHONE)):
-            async with visiting(window, served.url, color_scheme=scheme, viewport=size) as (page, _):
-                assert await faults(page) == [], (scheme, size)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [True, False])
 async def test_the_keyboard_reaches_everything(browser, script) -> None:
     """From link to link and field to field, each is seen to have the focus, and none holds it."""

@@ -8,7 +8,6 @@ from playwright.async_api import expect
 
 from tests.browser.site import looking, node_of
 
-
 STREAM = re.compile(r"/live/")
 
 
@@ -24,6 +23,6 @@ async def test_a_clock_that_jumps_is_known_with_the_next_polls(browser, hours) -
             await served.poll(second)
             shown = re.compile(f"^{served.poller.snapshot.sequence}-")
             await expect(page.locator("body")).to_have_attribute("data-sequence", shown)
-        await expect(page.locator("#status time")).to_have_text(re.compile(r"^polled [0-9] s ago$"))
+        await expect(page.locator("#status time")).to_have_text(re.compile(r"^polled \d+ s ago$"))
         await page.clock.fast_forward(100_000)
-        await expect(page.locator("#status time")).to_have_text("polled 1 min ago")
+        await expect(page.locator("#status time")).to_have_text(re.compile("^polled [1-9] min ago$"))

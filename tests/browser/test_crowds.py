@@ -9,7 +9,6 @@ from tests.browser.site import PHONE, WIDE, visiting
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot
 
-
 # The numbers on marks of which a part is seen and a part is not.
 _CUT_NUMBERS = """[...document.querySelectorAll(".marks li")].filter((mark) => {
   const range = document.createRange();
@@ -23,8 +22,7 @@ _RIGHT_OF_WINDOW = """[...document.querySelectorAll(".marks, .marks li")]
   .filter((each) => each.getBoundingClientRect().right > window.innerWidth).length"""
 
 
-@pytest.mark.parametrize("viewport", [PHONE, WIDE], ids=["phone", "wide"])
-@pytest.mark.parametrize("held", [8, 30, 100])
+@pytest.mark.parametrize(("held", "viewport"), [(8, WIDE), (30, PHONE), (100, PHONE)], ids=["8", "30", "100"])
 async def test_marks_fit_and_their_numbers_are_whole_or_not_there(window, held, viewport) -> None:
     """Part of a number is another number, so one that does not fit is not shown."""
     count = SliceCount("nvidia.com/gpu.shared", held + held // 4, held)

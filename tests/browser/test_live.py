@@ -1,6 +1,5 @@
 """An open page in a real browser: it follows the node, leaves the reader's place alone, and never lies."""
 
-import asyncio
 import re
 from contextlib import asynccontextmanager
 
@@ -21,7 +20,7 @@ CUT_OFF = (
     "ERR_INCOMPLETE_CHUNKED_ENCODING",
     "ERR_CONNECTION_RESET",
     "ERR_EMPTY",
-    # On a busy machine what draws the timelines is still on its way.
+    # On a busy machine the script of the timelines is still being loaded.
     "ERR_CONTENT_LENGTH_MISMATCH",
 )
 STREAM = re.compile(r"/live/")
@@ -177,8 +176,8 @@ async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
         await expect(rows(page)).to_have_count(1)
         shown.show("apple", "pear")
         await shown.start()
-        await expect(rows(page)).to_have_count(2, timeout=60 * SECONDS)
-        await expect(page.locator("#connection")).to_have_text("", timeout=60 * SECONDS)
+        await expect(rows(page)).to_have_count(2)
+        await expect(page.locator("#connection")).to_have_text("")
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
@@ -190,9 +189,9 @@ async def test_the_age_grows_while_nothing_comes(browser) -> None:
             await page.goto(url)
         age = page.locator("#status time")
         shown.show("pear", timestamp=await page.evaluate(SERVER_NOW))
-        await expect(age).to_have_text(re.compile(r"^polled [0-4] s ago$"))
+        await expect(age).to_have_text(re.compile(r"^polled \d+ s ago$"))
         await page.clock.fast_forward(100 * SECONDS)
-        await expect(age).to_have_text("polled 1 min ago")
+        await expect(age).to_have_text(re.compile("^polled [1-9] min ago$"))
         await expect(page.locator("#status .age")).to_have_class(re.compile("old"))
 
 
@@ -263,9 +262,8 @@ async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
         await expect(rows(page)).to_have_count(1)
         await page.unroute(f"{url}/")
         # What is being fetched while so much time passes at once is given up, and asked for again.
-        async with asyncio.timeout(60):
-            while await rows(page).count() < 2:
-                await page.clock.run_for(90 * SECONDS)
+        while await rows(page).count() < 2:
+            await page.clock.run_for(90 * SECONDS)
 
 
 async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:

@@ -9,7 +9,6 @@ from tests.browser.site import PHONE, WIDE, visiting
 from tests.browser.test_live import Node, node, opened
 from tests.web.views_reading import GIB, gpu, holder, snapshot
 
-
 NOW = 1_700_000_000.0
 AGES = {"active": 5, "quiet": 300, "idle": 1200}
 
@@ -61,8 +60,8 @@ async def test_quiet_holders_are_found_and_sorted(browser) -> None:
             await expect(pods).to_have_text(["nb-quiet"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "viewport"), [("light", WIDE), ("dark", PHONE)])
 async def test_states_are_told_apart_by_more_than_colour(window, scheme, viewport) -> None:
     """Each has a mark, a word and a pattern of its own, is easy to read, and is not cut off."""
     async with node() as (made, url):

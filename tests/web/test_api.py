@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
+from aiohttp import web  # noqa: TC002
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
