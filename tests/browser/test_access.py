@@ -41,7 +41,6 @@ async def test_axe_finds_nothing_serious(window, served, place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
 async def test_axe_finds_nothing_serious_in_the_dark(window, showcase, place) -> None:
-    """Pages of nodes have a test of their own."""
     async with visiting(window, showcase.url, color_scheme="dark") as (page, _):
         await follow(page, place)
         assert await faults(page) == []
@@ -50,7 +49,7 @@ async def test_axe_finds_nothing_serious_in_the_dark(window, showcase, place) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [True, False])
 async def test_the_keyboard_reaches_everything(browser, script) -> None:
-    """From link to link and field to field, each is seen to have the focus, and none holds it."""
+    """The focus is visible on each element, and none traps it."""
     async with (
         node_of("l40s") as served,
         looking(browser, served.url, java_script_enabled=script) as (page, _),
@@ -71,7 +70,6 @@ async def test_the_keyboard_reaches_everything(browser, script) -> None:
 
 
 async def test_the_first_key_leads_past_the_head(window) -> None:
-    """The first thing to reach is the link to the content, which is seen as long as it has the focus."""
     async with node_of("l40s") as served, visiting(window, served.url) as (page, _):
         await page.keyboard.press("Tab")
         skip = page.locator(".skip")

@@ -75,8 +75,7 @@ async def answer(page: Page) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-async def test_an_answer_is_readable_by_everyone(window, a_day, form) -> None:
-    """In light and dark, on a wide screen and on a phone: axe finds nothing, and nothing is cut off."""
+async def test_an_answer_is_accessible_and_fits(window, a_day, form) -> None:
     for scheme, size in (("light", WIDE), ("dark", PHONE)):
         path = f"holder/ml/{form}/main"
         async with visiting(window, a_day.url, path, color_scheme=scheme, viewport=size) as (page, _):
@@ -95,8 +94,7 @@ async def test_an_answer_is_readable_by_everyone(window, a_day, form) -> None:
         (2.0, "Not known: held for 2 h 0 min, which is less than a day."),
     ],
 )
-async def test_a_young_holder_says_how_young_it_is(window, hours, words) -> None:
-    """Before the first step nothing is kept of it, and later it is a matter of hours."""
+async def test_a_young_holder_has_no_advice_yet(window, hours, words) -> None:
     async with aged(hours) as served:
         for scheme, size in (("light", WIDE), ("dark", PHONE)):
             async with visiting(

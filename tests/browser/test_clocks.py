@@ -12,8 +12,8 @@ STREAM = re.compile(r"/live/")
 
 
 @pytest.mark.parametrize("hours", [3, -3])
-async def test_a_clock_that_jumps_is_known_with_the_next_polls(browser, hours) -> None:
-    """The browser's clock jumps, which looks the same as if the node's did; the age is right again."""
+async def test_a_clock_jump_is_corrected_by_the_next_polls(browser, hours) -> None:
+    """A jump of the browser's clock looks the same as one of the node's."""
     async with node_of("t4-timeslicing", 0) as served, looking(browser, served.url) as (page, _):
         await page.clock.install()
         async with page.expect_response(STREAM):

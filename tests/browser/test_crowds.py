@@ -23,8 +23,8 @@ _RIGHT_OF_WINDOW = """[...document.querySelectorAll(".marks, .marks li")]
 
 
 @pytest.mark.parametrize(("held", "viewport"), [(8, WIDE), (30, PHONE), (100, PHONE)], ids=["8", "30", "100"])
-async def test_marks_fit_and_their_numbers_are_whole_or_not_there(window, held, viewport) -> None:
-    """Part of a number is another number, so one that does not fit is not shown."""
+async def test_marks_fit_and_their_numbers_are_whole_or_hidden(window, held, viewport) -> None:
+    """A part of a number is another number."""
     count = SliceCount("nvidia.com/gpu.shared", held + held // 4, held)
     one = gpu(sharing="time-slicing", slices=(count,), holders=held)
     facts = {"sharing": "time-slicing", "isolation": "none", "memory_entitled": None}

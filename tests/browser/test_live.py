@@ -86,7 +86,6 @@ def rows(page):
 
 
 async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
-    """Rows come, change and go where the server has them, without a new page."""
     async with node("pear") as (shown, url), opened(browser, url) as (page, _):
         await page.evaluate("window.mark = 'same'")
         await expect(rows(page)).to_have_count(1)
@@ -100,8 +99,7 @@ async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
         assert await page.evaluate("window.mark") == "same"
 
 
-async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> None:
-    """After polls of a whole node, every piece on the open page is as on a page that is fetched then."""
+async def test_a_followed_page_equals_a_loaded_one(browser) -> None:
     async with node_of("showcase", 0) as served, opened(browser, served.url) as (page, _):
         for second in (15, 30, 700):
             await served.poll(second)
@@ -122,8 +120,7 @@ async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> N
         assert differing == ""
 
 
-async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> None:
-    """Elements stay the same ones: focus on a link, a row that changes, and details that were opened."""
+async def test_updates_keep_focus_selection_and_open_details(browser) -> None:
     async with node("apple", "pear") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
         details = page.locator("details").first
         await details.locator("summary").click()
@@ -142,7 +139,6 @@ async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> Non
 
 
 async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
-    """While paused nothing changes and the page says since when; afterwards it shows what was missed."""
     async with node("apple") as (shown, url), opened(browser, url) as (page, _):
         button, says = page.locator("#pause"), page.locator("#connection")
         await button.click()
@@ -166,8 +162,7 @@ async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
         await expect(rows(page)).to_have_count(0)
 
 
-async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
-    """The page says that it is cut off and for how long, and goes on by itself when the server is back."""
+async def test_a_lost_connection_is_shown_and_restored(browser) -> None:
     async with node("apple") as (shown, url), opened(browser, url) as (page, watch):
         watch.expected = CUT_OFF
         await shown.stop()
@@ -181,8 +176,8 @@ async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
-async def test_the_age_grows_while_nothing_comes(browser) -> None:
-    """The page tells how old its data is by the server's clock, whatever that of the browser says."""
+async def test_the_age_grows_by_the_servers_clock(browser) -> None:
+    """Whatever the browser's clock is."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, _):
         await page.clock.install(time=0)
         async with page.expect_response(STREAM):
@@ -200,7 +195,6 @@ SERVER_NOW = "Number(document.body.dataset.now)"
 
 
 async def test_without_streams_the_page_is_fetched(browser) -> None:
-    """Behind a proxy that lets no stream through, the page still follows, and says how."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
         watch.expected = ("503",)
         await page.clock.install()
@@ -216,8 +210,7 @@ async def test_without_streams_the_page_is_fetched(browser) -> None:
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
-async def test_what_has_gone_is_told(browser) -> None:
-    """The page of a GPU that is taken away keeps what it showed and says that it is no longer there."""
+async def test_a_removed_gpu_keeps_its_last_state_and_is_marked(browser) -> None:
     async with node("apple") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
         shown.snapshot = snapshot([], [], sequence=9)
         shown.site.ticker.tick(shown.snapshot)
@@ -231,7 +224,6 @@ async def test_what_has_gone_is_told(browser) -> None:
 
 
 async def test_another_query_is_shown_in_place(browser) -> None:
-    """Following a query changes the address and the stream, not the page; the way back works too."""
     async with node("apple", "pear") as (shown, url), opened(browser, url) as (page, _):
         await page.evaluate("window.mark = 'same'")
         module = await page.evaluate("[...document.querySelectorAll('[href*=\"live.js\"]')][0].href")
@@ -246,8 +238,8 @@ async def test_another_query_is_shown_in_place(browser) -> None:
         assert await page.evaluate("window.mark") == "same"
 
 
-async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
-    """The address is that of the other page already, which is fetched until it comes."""
+async def test_a_failed_step_back_is_retried(browser) -> None:
+    """The address is that of the other page already."""
     async with node("apple", "pear") as (_, url), looking(browser, url) as (page, watch):
         watch.expected = ("ERR_FAILED",)
         await page.clock.install()
@@ -266,8 +258,7 @@ async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
             await page.clock.run_for(90 * SECONDS)
 
 
-async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
-    """After an upgrade, pages that are open come with the scripts and styles of the new version."""
+async def test_a_page_of_an_older_version_is_reloaded(browser) -> None:
     async with node("apple") as (_, url), looking(browser, url) as (page, _watch):
 
         async def older(route) -> None:
@@ -280,8 +271,7 @@ async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
         await expect(page.locator("body")).to_have_attribute("data-version", version())
 
 
-async def test_a_page_that_nobody_looks_at_lets_its_stream_go(browser) -> None:
-    """A hidden tab takes no connection after a while, and has caught up when it is seen again."""
+async def test_a_hidden_page_closes_its_stream(browser) -> None:
     async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
         await page.clock.install()
         async with page.expect_response(STREAM):
@@ -314,7 +304,6 @@ async def turn(page, *, hidden) -> None:
 
 @pytest.mark.parametrize("script", [True, False])
 async def test_the_button_is_there_with_script_only(browser, script) -> None:
-    """Without script there is nothing to press, and no word of a connection."""
     async with node("apple") as (_, url), looking(browser, url, java_script_enabled=script) as (page, _watch):
         await page.goto(url)
 

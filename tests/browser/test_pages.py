@@ -56,7 +56,6 @@ async def test_the_other_pages_are_quiet_and_fit_on_a_phone(window, showcase, pl
 
 
 async def test_a_large_screen_is_used(window, showcase) -> None:
-    """On the widest screens two GPUs stand beside each other."""
     wide = {"width": 3000, "height": 1600}
     async with visiting(window, showcase.url, viewport=wide) as (page, _):
         first, second = [await page.locator(f"#gpu-{index}").bounding_box() for index in (0, 1)]
@@ -64,7 +63,6 @@ async def test_a_large_screen_is_used(window, showcase) -> None:
 
 
 async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
-    """Nothing waits for script: the totals, the picture, the table, and what can only be pressed is not."""
     snapshot = showcase.poller.snapshot
     async with visiting(plain, showcase.url) as (page, _):
         rows = len(snapshot.containers)
@@ -76,7 +74,6 @@ async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
 
 
 async def test_without_script_the_table_is_filtered(plain, showcase) -> None:
-    """The form of the filter asks for a page with those rows only, and its link does too."""
     async with visiting(plain, showcase.url) as (page, _):
         field = page.locator("form [name=q]")
         await field.fill("captions")
@@ -87,7 +84,6 @@ async def test_without_script_the_table_is_filtered(plain, showcase) -> None:
 
 
 async def test_names_from_the_cluster_stay_text_in_a_browser(window) -> None:
-    """A name that is markup, script or an attribute is shown as it is spelt, and nothing of it runs."""
     ref = ContainerRef(HOSTILE, HOSTILE, HOSTILE)
     device = mig(HOSTILE).device
     rows = [holder("x", holder=ref, resource=HOSTILE), holder("x", device, holder=ref)]
@@ -110,7 +106,6 @@ async def test_names_from_the_cluster_stay_text_in_a_browser(window) -> None:
 
 
 async def test_paper_has_all_of_the_table_and_no_buttons(window, showcase) -> None:
-    """In print nothing is cut off that would scroll on a screen, and all is on white."""
     async with visiting(window, showcase.url, viewport=PAPER, color_scheme="dark") as (page, _):
         await page.emulate_media(media="print")
         assert await page.evaluate(_CUT_OFF) == []
@@ -119,7 +114,6 @@ async def test_paper_has_all_of_the_table_and_no_buttons(window, showcase) -> No
 
 
 async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
-    """Without a choice of its own the page is as light as everything else on the screen."""
     found = []
     for scheme in ("light", "dark"):
         async with visiting(window, showcase.url, color_scheme=scheme) as (page, _):
@@ -127,14 +121,12 @@ async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
     assert found == ["rgb(245, 246, 248)", "rgb(13, 16, 21)"]
 
 
-async def test_nothing_moves_for_those_who_do_not_want_it(window, showcase) -> None:
-    """No transition and no animation is left where motion is to be reduced."""
+async def test_nothing_moves_with_reduced_motion(window, showcase) -> None:
     async with visiting(window, showcase.url, reduced_motion="reduce") as (page, _):
         assert await page.evaluate(_MOVING) == 0
 
 
-async def test_the_watch_sees_what_must_not_happen(browser) -> None:
-    """What the other tests rely on: inline style, an error, a lost file and another origin are all found."""
+async def test_the_watch_finds_what_must_not_happen(browser) -> None:
     async with node_of("l40s") as served:
         with pytest.raises(AssertionError) as failure:
             await misbehave(browser, served.url)

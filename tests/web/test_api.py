@@ -72,19 +72,17 @@ def _faults(name: str, answer: Any) -> list[str]:
 
 
 async def test_the_description_is_valid() -> None:
-    """It is OpenAPI 3.1 by the rules of that, and every reference in it leads somewhere."""
+    """OpenAPI 3.1, and every reference leads somewhere."""
     validate(document())
 
 
 async def test_every_route_is_described(served: Served) -> None:
-    """Whatever path the application answers is in the description, and nothing else is."""
     app: web.Application = make_app(site_of(lambda: served.poller.snapshot))
 
     assert {route.resource.canonical for route in app.router.routes()} == set(OPERATIONS)
 
 
 async def test_the_description_is_served(served: Served) -> None:
-    """It comes as JSON from where it says that it is, and leads from there to the root."""
     async with served.client.get(f"{served.url}/api/v1/openapi.json") as response:
         described = await response.json()
     (server,) = described["servers"]
@@ -94,8 +92,7 @@ async def test_the_description_is_served(served: Served) -> None:
 
 
 @pytest.mark.parametrize("path", OPERATIONS)
-async def test_answers_have_a_type_that_is_described(served: Served, path: str) -> None:
-    """Whatever is asked for, the type of the answer is one of those that are described."""
+async def test_answers_have_a_described_type(served: Served, path: str) -> None:
     filled = path.format(**THERE)
     for accept in ("*/*", *OPERATIONS[path].answers):
         async with served.client.get(served.url + filled, headers={"Accept": accept}) as response:
@@ -107,8 +104,7 @@ async def test_answers_have_a_type_that_is_described(served: Served, path: str) 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_answers_are_as_described(scenario: str) -> None:
-    """Every answer of many nodes has all the fields that are described, of their types, and no others."""
+async def test_answers_match_the_description(scenario: str) -> None:
     async with serving(catalog.load(scenario)) as served:
         for second in (0, 5):
             await served.poll(second)
@@ -122,8 +118,7 @@ async def test_answers_are_as_described(scenario: str) -> None:
                     assert _faults(name, await response.json()) == [], path
 
 
-async def test_events_of_the_stream_are_as_described() -> None:
-    """It begins with a snapshot and goes on with deltas."""
+async def test_events_of_the_stream_match_the_description() -> None:
     async with serving(NODE) as served, served.client.get(f"{served.url}/api/v1/stream") as stream:
         await served.poll(0)
         for second, (name, schema) in enumerate(
@@ -139,8 +134,8 @@ async def test_events_of_the_stream_are_as_described() -> None:
             await served.poll(5 * second + 5)
 
 
-async def test_a_wrong_answer_would_be_noticed(served: Served) -> None:
-    """The schemas refuse a field too many, one too few, and one of another type."""
+async def test_the_schemas_refuse_wrong_answers(served: Served) -> None:
+    """An extra field, a missing one, one of another type."""
     async with served.client.get(f"{served.url}/api/v1/snapshot") as response:
         good = await response.json()
     gpu = good["gpus"][0]
@@ -152,8 +147,8 @@ async def test_a_wrong_answer_would_be_noticed(served: Served) -> None:
     assert _faults("Snapshot", {**good, "gpus": [*good["gpus"], {}]}) != []
 
 
-async def test_fields_say_what_their_series_say() -> None:
-    """A field has the words of its series, names it, and tells its unit; none is left out."""
+async def test_fields_have_help_name_and_unit_of_their_series() -> None:
+    """Every series has a field."""
     fields = document()["components"]["schemas"]["ContainerFields"]["properties"]
     for family in CONTAINER:
         if isinstance(family, Family):
@@ -179,16 +174,14 @@ def _all(node: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize(
     "query", ["history?range=soon", "history?points=0", "snapshot?format=xml", "snapshot?format="]
 )
-async def test_refusals_are_as_described(served: Served, query: str) -> None:
-    """What cannot be understood is 400, and says why in a document of its own schema to who names JSON."""
+async def test_refusals_match_the_description(served: Served, query: str) -> None:
     headers = {"Accept": "application/json"}
     async with served.client.get(f"{served.url}/api/v1/{query}", headers=headers) as response:
         assert response.status == 400
         assert _faults("Error", await response.json()) == []
 
 
-async def test_history_has_the_fields_that_are_kept() -> None:
-    """The series of each level have what is kept of it, one list each."""
+async def test_history_describes_every_field_it_keeps() -> None:
     series = document()["components"]["schemas"]["History"]["properties"]["series"]
     levels = {item["properties"]["level"]["const"]: item for item in series["items"]["anyOf"]}
 

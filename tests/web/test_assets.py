@@ -56,8 +56,7 @@ async def _get(served: Served, path: str, encoding: str = "identity") -> tuple[C
 
 @pytest.mark.parametrize("name", bundle().assets)
 @MODULE
-async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: str) -> None:
-    """Each file has its type, may be kept without asking again, and is the same compressed."""
+async def test_a_file_may_be_cached_forever_under_its_address(served: Served, name: str) -> None:
     response, body = await _get(served, asset(name))
     zipped, smaller = await _get(served, asset(name), "gzip")
 
@@ -73,8 +72,8 @@ async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: s
 
 
 @MODULE
-async def test_a_page_from_before_an_upgrade_gets_the_files_of_today(served: Served) -> None:
-    """Under another hash the same file comes, and may not be kept unasked; a client that has it gets 304."""
+async def test_a_page_older_than_an_upgrade_gets_the_current_files(served: Served) -> None:
+    """Under another hash, not cached without revalidation."""
     response, body = await _get(served, "static/0123456789abcdef/js/app.js")
     headers = {"If-None-Match": response.headers["ETag"]}
     async with served.client.get(response.url, headers=headers) as again:
@@ -102,21 +101,20 @@ async def test_a_page_from_before_an_upgrade_gets_the_files_of_today(served: Ser
     ],
 )
 @MODULE
-async def test_what_is_no_file_is_not_found(served: Served, path: str) -> None:
-    """A name that is not exactly that of a file is 404."""
+async def test_unknown_files_are_not_found(served: Served, path: str) -> None:
     response, _ = await _get(served, path.format(hash=bundle().hash))
 
     assert response.status == 404
 
 
 def test_an_unknown_name_has_no_address() -> None:
-    """A template that refers to a file that is not there fails when it is written, not in the browser."""
+    """A template with a wrong name fails when it is rendered, not in the browser."""
     with pytest.raises(KeyError):
         asset("none.css")
 
 
 def test_the_styles_are_one_sheet_in_a_fixed_order(tmp_path: Path) -> None:
-    """All sheets are in it once, the one that others build on first and that for paper last; then widths."""
+    """The base sheet first, the one for paper last, then the widths."""
     folder = tmp_path / "static"
     shutil.copytree(STATIC, folder)
     sheet = read_bundle(folder).assets["app.css"].body.decode()
@@ -131,7 +129,6 @@ def test_the_styles_are_one_sheet_in_a_fixed_order(tmp_path: Path) -> None:
 
 
 def test_any_change_gives_all_files_new_addresses(tmp_path: Path) -> None:
-    """The hash is that of all names and contents, and of nothing else."""
     folder, copy = tmp_path / "static", tmp_path / "copy"
     shutil.copytree(STATIC, folder)
     shutil.copytree(folder, copy)
@@ -145,8 +142,7 @@ def test_any_change_gives_all_files_new_addresses(tmp_path: Path) -> None:
     assert len(set(hashes)) == 3
 
 
-def test_scripts_import_only_what_there_is_and_all_are_asked_for_at_once() -> None:
-    """Every import is relative and names a file; what the entry leads to is what a page preloads."""
+def test_scripts_import_existing_files_and_all_are_preloaded() -> None:
     scripts = {name: file.body.decode() for name, file in bundle().assets.items() if name.endswith(".js")}
     imports = {
         name: set(re.findall(r'(?:from|import)\s*\(?\s*"([^"]+)"', text)) for name, text in scripts.items()
@@ -161,8 +157,8 @@ def test_scripts_import_only_what_there_is_and_all_are_asked_for_at_once() -> No
 
 
 @MODULE
-async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> None:
-    """Its JavaScript is served under its own hash, and is the file of the package, compressed once."""
+async def test_plotly_is_served_as_installed(served: Served) -> None:
+    """Under its own hash, compressed once."""
     (place,) = find_spec("plotly").submodule_search_locations
     installed = (Path(place) / "package_data" / PLOTLY).read_bytes()
     plain, body = await _get(served, asset(PLOTLY))
@@ -181,8 +177,7 @@ async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> N
 
 
 @MODULE
-async def test_plotly_is_kept_for_a_moment_under_another_hash(served: Served) -> None:
-    """A page from before an upgrade of plotly gets the new one, compressed or not."""
+async def test_plotly_is_not_cached_under_another_hash(served: Served) -> None:
     for encoding in ("gzip", "identity"):
         response, _ = await _get(served, f"static/old/{PLOTLY}", encoding)
         assert (response.status, response.headers["Cache-Control"]) == (200, "no-cache")
@@ -190,8 +185,7 @@ async def test_plotly_is_kept_for_a_moment_under_another_hash(served: Served) ->
 
 @pytest.mark.usefixtures("other_plotly")
 @MODULE
-async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
-    """Where the installed package has no JavaScript, pages are made all the same, and the file is 404."""
+async def test_without_plotly_pages_work_and_the_file_is_404(served: Served) -> None:
     page, _ = await _get(served, "")
     response, body = await _get(served, asset(PLOTLY))
 
@@ -200,8 +194,7 @@ async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
     assert "no plotly.min.js" in body.decode()
 
 
-def test_the_package_plotly_is_not_imported() -> None:
-    """Finding its JavaScript costs no import of its thousands of modules."""
+def test_finding_the_script_of_plotly_does_not_import_the_package() -> None:
     code = (
         "import sys; from exporter.web.http.assets import asset; "
         "assert '/plotly' in asset('plotly.min.js');"
@@ -214,8 +207,8 @@ def test_the_package_plotly_is_not_imported() -> None:
 
 @pytest.mark.parametrize("path", ["", f"gpu/{GPU}", "doctor", "nowhere", "no/where/at/all", "gpu/none"])
 @MODULE
-async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> None:
-    """The links of every page, error pages too, lead to files that may be kept for ever."""
+async def test_every_file_a_page_refers_to_exists(served: Served, path: str) -> None:
+    """Also on error pages."""
     response, body = await _get(served, path)
     links = LINK.findall(body.decode())
 
@@ -227,8 +220,7 @@ async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> 
 
 
 @MODULE
-async def test_a_first_visit_is_light() -> None:
-    """The page and all it loads before timelines take less than 100 kB of traffic."""
+async def test_a_first_visit_loads_less_than_100_kb() -> None:
     async with serving(catalog.load("showcase")) as served:
         await served.poll(0)
         page, body = await _get(served, "", "gzip")

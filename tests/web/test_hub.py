@@ -98,8 +98,7 @@ async def serving(limits=None, **options):
         await served.server.stop()
 
 
-async def test_what_many_follow_is_made_once() -> None:
-    """Twenty clients cost one look and one event per snapshot, and all get the same bytes."""
+async def test_many_clients_of_one_subject_share_each_event() -> None:
     async with serving() as (served, client):
         opened = [following(client, f"{served.url}/one?since=0") for _ in range(20)]
         followers = [await each.__aenter__() for each in opened]
@@ -114,8 +113,7 @@ async def test_what_many_follow_is_made_once() -> None:
         assert served.other.asked == []
 
 
-async def test_everything_is_written_once_too_and_only_when_it_is_needed() -> None:
-    """Clients that join later share one event with all that there is."""
+async def test_the_whole_state_is_made_once_when_needed() -> None:
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as first:
         await first.next()
         await served.step(first)
@@ -127,8 +125,7 @@ async def test_everything_is_written_once_too_and_only_when_it_is_needed() -> No
         assert served.one.asked.count("whole") == 1
 
 
-async def test_a_subject_that_nobody_follows_costs_nothing() -> None:
-    """After the last client has gone, snapshots are not looked at."""
+async def test_a_subject_without_clients_costs_nothing() -> None:
     async with serving() as (served, client), following(client, f"{served.url}/other") as staying:
         async with following(client, f"{served.url}/one") as follower:
             await follower.change()
@@ -144,7 +141,6 @@ async def test_a_subject_that_nobody_follows_costs_nothing() -> None:
 
 
 async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
-    """A client that takes nothing holds back nobody, and then gets everything at once in place of steps."""
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as quick:
         served.one.size = 300_000
         slow = socket.socket()
@@ -167,8 +163,7 @@ async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
         assert received.count(b"event: whole") == 1
 
 
-async def test_whoever_does_not_read_at_all_is_cut_off() -> None:
-    """A client that has not taken an event for long loses its connection, and its place is free."""
+async def test_a_client_that_does_not_read_events_is_cut_off() -> None:
     async with serving(patience=0.1) as (served, _):
         served.one.size = 20_000_000
         _, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]), limit=1)
@@ -178,8 +173,7 @@ async def test_whoever_does_not_read_at_all_is_cut_off() -> None:
         writer.close()
 
 
-async def test_there_are_only_so_many_streams() -> None:
-    """One more is refused and told when to come again; a place that is left is free."""
+async def test_the_number_of_streams_is_limited() -> None:
     async with serving(most=2, beat=MOMENT) as (served, client):
         async with following(client, f"{served.url}/one"), following(client, f"{served.url}/other"):
             refused = await client.get(f"{served.url}/one")
@@ -190,8 +184,8 @@ async def test_there_are_only_so_many_streams() -> None:
             assert (await follower.change()).name == "whole"
 
 
-async def test_only_so_many_things_are_drawn_for_streams() -> None:
-    """What nobody follows yet is refused when that many are, and what somebody does is not."""
+async def test_the_number_of_subjects_is_limited() -> None:
+    """Not the number of clients of a subject."""
     async with serving(subjects=1, beat=MOMENT) as (served, client):
         async with following(client, f"{served.url}/one"), following(client, f"{served.url}/one"):
             assert (await client.get(f"{served.url}/other")).status == 503
@@ -201,7 +195,6 @@ async def test_only_so_many_things_are_drawn_for_streams() -> None:
 
 
 async def test_streams_end_when_the_server_stops() -> None:
-    """Nobody has to wait for clients that never go: their streams end properly."""
     async with serving() as (served, client), following(client, f"{served.url}/one") as follower:
         await follower.change()
         await served.server.stop()
@@ -210,8 +203,7 @@ async def test_streams_end_when_the_server_stops() -> None:
         assert served.hub.streams == 0
 
 
-async def test_silence_is_broken() -> None:
-    """While there is no snapshot, proxies and clients hear that the connection stands."""
+async def test_a_silent_stream_gets_a_beat() -> None:
     async with serving(beat=MOMENT) as (served, client), following(client, f"{served.url}/one") as follower:
         await follower.change()
         waiting = asyncio.create_task(follower.change())
@@ -220,8 +212,7 @@ async def test_silence_is_broken() -> None:
         await waiting
 
 
-async def test_what_is_published_while_the_first_stream_begins_is_told() -> None:
-    """The first client does not wait for the snapshot after it."""
+async def test_a_snapshot_published_while_the_first_stream_begins_is_sent() -> None:
     async with serving() as (served, client):
         look = served.one.look
 
@@ -237,8 +228,8 @@ async def test_what_is_published_while_the_first_stream_begins_is_told() -> None
             assert (await follower.change()).data[:2] == [0, 1]
 
 
-async def test_what_cannot_be_told_costs_nobody_else_anything() -> None:
-    """When the step of one subject fails, the others are told theirs, and the next may work again."""
+async def test_a_failing_subject_does_not_affect_others() -> None:
+    """Its next event may work again."""
     async with (
         serving() as (served, client),
         following(client, f"{served.url}/one") as bad,
@@ -255,7 +246,7 @@ async def test_what_cannot_be_told_costs_nobody_else_anything() -> None:
 
 
 async def test_streams_make_room_for_new_clients() -> None:
-    """Where streams have all places, each new client takes the place of one, not of another new client."""
+    """Each new client replaces a stream, not another new client."""
     places, limits = 4, Limits(connections=4, share=1.0)
     async with serving(limits) as (served, client), AsyncExitStack() as kept:
         opened = (following(client, f"{served.url}/one") for _ in range(places))
@@ -272,8 +263,7 @@ async def test_streams_make_room_for_new_clients() -> None:
             writer.transport.abort()
 
 
-async def test_the_headers_keep_proxies_from_keeping_events() -> None:
-    """A stream is not stored and not held back on its way, and HEAD has the headers alone."""
+async def test_the_headers_keep_proxies_from_storing_events() -> None:
     async with serving() as (served, client):
         for ask in (client.get, client.head):
             async with ask(f"{served.url}/one") as response:

@@ -11,8 +11,8 @@ from exporter.web.render_queue import AT_ONCE, MOST_WAITING, BodyCache
 from tests.waiting import wait_until_async
 
 
-async def test_those_who_ask_together_wait_for_one_answer() -> None:
-    """One is made for all, and another once it is too old."""
+async def test_simultaneous_requests_share_one_answer() -> None:
+    """And make another once it is too old."""
     made = []
 
     async def make() -> bytes:
@@ -30,9 +30,7 @@ async def test_those_who_ask_together_wait_for_one_answer() -> None:
     await wait_until_async(made_again)
 
 
-async def test_what_failed_is_tried_again() -> None:
-    """An error reaches all who wait for it, and nobody after them."""
-
+async def test_a_failure_is_tried_again() -> None:
     async def fail() -> bytes:
         raise ValueError("no")
 
@@ -46,8 +44,7 @@ async def test_what_failed_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("size", [10, render_queue.MOST_BYTES // 4])
-async def test_there_is_a_bound_on_what_is_kept(size) -> None:
-    """The oldest go first, by number and by size, and are made again when asked for."""
+async def test_bodies_are_limited_in_number_and_size(size) -> None:
     made = []
 
     def maker(key):
@@ -67,8 +64,7 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
     assert made.count(0) == 2
 
 
-async def test_what_has_to_make_room_is_freed_at_once() -> None:
-    """However many are asked for, no more memory is taken than the bound, long before their time is over."""
+async def test_dropped_bodies_are_freed_at_once() -> None:
     size = render_queue.MOST_BYTES // 4
 
     async def make() -> bytes:
@@ -84,8 +80,7 @@ async def test_what_has_to_make_room_is_freed_at_once() -> None:
         tracemalloc.stop()
 
 
-async def test_only_a_few_are_made_at_once() -> None:
-    """Others wait for their turn, so that many questions do not take all of the machine."""
+async def test_few_bodies_are_made_at_once() -> None:
     running, most = 0, 0
 
     async def make() -> bytes:
@@ -101,8 +96,8 @@ async def test_only_a_few_are_made_at_once() -> None:
     assert most == AT_ONCE
 
 
-async def test_there_is_a_bound_on_what_waits() -> None:
-    """Who asks for one thing more is told so, and what is made already is handed out all the same."""
+async def test_waiting_requests_are_limited() -> None:
+    """Ready bodies are still returned."""
     go = asyncio.Event()
 
     async def make() -> bytes:
@@ -125,8 +120,7 @@ async def test_there_is_a_bound_on_what_waits() -> None:
     assert sum(isinstance(each, web.HTTPServiceUnavailable) for each in refused) >= MOST_WAITING - AT_ONCE
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
-    """Who leaves before the turn came takes the question back; another who asks it is answered."""
+async def test_a_body_without_waiting_clients_is_not_begun() -> None:
     go, begun = asyncio.Event(), []
 
     def maker(key):

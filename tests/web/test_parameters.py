@@ -129,8 +129,9 @@ def _accepted(schema: dict[str, Any]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_is_not_allowed_is_refused(urls: Urls, client: ClientSession, asked: Asked) -> None:
-    """The answer is 400 and one sentence that names the parameter."""
+async def test_values_that_are_not_allowed_are_refused(
+    urls: Urls, client: ClientSession, asked: Asked
+) -> None:
     tried = list(_refused(asked.schema))
     assert tried or asked.name == "columns"
     for values in tried:
@@ -143,8 +144,9 @@ async def test_what_is_not_allowed_is_refused(urls: Urls, client: ClientSession,
 
 
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_is_allowed_is_taken(urls: Urls, client: ClientSession, asked: Asked) -> None:
-    """A value at the edge of what is allowed is answered, but not a time before history."""
+async def test_values_at_the_edge_of_what_is_allowed_are_accepted(
+    urls: Urls, client: ClientSession, asked: Asked
+) -> None:
     for values in _accepted(asked.schema):
         async with client.get(urls[asked.where] + asked.query(values)) as response:
             if (asked.name, values) == ("end", ["0"]):
@@ -154,15 +156,13 @@ async def test_what_is_allowed_is_taken(urls: Urls, client: ClientSession, asked
 
 
 @pytest.mark.parametrize("path", ["/", "/doctor", "/gpu/{uuid}", "/live/"])
-async def test_forms_send_what_is_empty(urls: Urls, client: ClientSession, path: str) -> None:
-    """A browser without script sends each field of the form, empty or not."""
+async def test_empty_fields_of_forms_are_accepted(urls: Urls, client: ClientSession, path: str) -> None:
     query = "?q=&namespace=&gpu=&state=&columns=&range="
     async with client.get(urls["node"] + path.format(**NAMES) + query) as response:
         assert response.status == 200
 
 
-async def test_the_hub_answers_what_it_describes() -> None:
-    """Whatever path the hub answers is in its description, and nothing else is."""
+async def test_the_hub_describes_every_route() -> None:
     look = FleetRead()
     pages = FleetPages(lambda: look, NodeLinks())
     app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))

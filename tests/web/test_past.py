@@ -52,8 +52,7 @@ def polls(count=3, pods=("a",)) -> list:
     ]
 
 
-async def test_history_has_the_shape_that_is_documented() -> None:
-    """Steps that add up, labels of the level, and a column for each field."""
+async def test_history_has_the_documented_shape() -> None:
     async with past_of(*polls()) as (client, _), client.get("/api/v1/history?range=5m") as answer:
         assert answer.status == 200
         assert answer.content_type == "application/json"
@@ -72,8 +71,7 @@ async def test_history_has_the_shape_that_is_documented() -> None:
     assert {value for value in series["gpu"]["power_watts"] if value is not None} == {200.5}
 
 
-async def test_what_is_asked_for_is_what_is_told() -> None:
-    """Levels, devices, holders, steps and the end can be chosen."""
+async def test_history_can_be_narrowed() -> None:
     async with past_of(*polls(pods=("a", "b"))) as (client, _):
 
         async def asked(query) -> dict:
@@ -112,15 +110,13 @@ async def test_what_is_asked_for_is_what_is_told() -> None:
         ("container=main", "container: write namespace and pod too"),
     ],
 )
-async def test_what_is_asked_wrongly_is_told_how_to_ask(query, said) -> None:
-    """The answer is 400, names the parameter and says what it takes."""
+async def test_wrong_parameters_are_named_with_what_they_take(query, said) -> None:
     async with past_of(*polls()) as (client, _), client.get(f"/api/v1/history?{query}") as answer:
         assert answer.status == 400
         assert json.loads(await answer.read())["error"].startswith(said)
 
 
 async def test_history_is_compressed_and_not_sent_twice() -> None:
-    """Who takes gzip gets it, and who has the answer already gets 304."""
     async with past_of(*polls(pods=[f"pod-{number}" for number in range(30)])) as (client, _):
         end = time.time()
         path = f"/api/v1/history?range=1h&end={end}"
@@ -143,7 +139,6 @@ async def test_history_is_compressed_and_not_sent_twice() -> None:
     ],
 )
 async def test_figures_are_served_for_each_kind_of_page(path, ids) -> None:
-    """With what is needed to draw them, and the moment at which history begins."""
     known = polls()
     async with past_of(*known) as (client, _), client.get(f"/{path}?range=5m") as answer:
         assert answer.status == 200
@@ -155,8 +150,7 @@ async def test_figures_are_served_for_each_kind_of_page(path, ids) -> None:
     assert all(sum(value is not None for value in trace["y"]) == 3 for trace in bars)
 
 
-async def test_figures_of_what_nobody_knows_are_none() -> None:
-    """A GPU or a holder that is not there has no figures, and the answer says nothing else."""
+async def test_unknown_gpus_and_holders_have_no_figures() -> None:
     async with past_of(*polls()) as (client, _):
         for path in ("/figures/gpu/GPU-9", "/figures/holder/ml/other/main"):
             async with client.get(path) as answer:
@@ -166,8 +160,7 @@ async def test_figures_of_what_nobody_knows_are_none() -> None:
             assert answer.status == 400
 
 
-async def test_what_is_new_is_told_soon(monkeypatch) -> None:
-    """An answer is kept for a moment only."""
+async def test_an_answer_is_cached_for_a_moment_only(monkeypatch) -> None:
     monkeypatch.setattr("exporter.web.timelines.routes._HISTORY_SECONDS", 0.05)
     async with past_of(*polls()) as (client, history):
         path = "/api/v1/history?level=container"

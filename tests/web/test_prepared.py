@@ -44,8 +44,8 @@ class Node:
         return bool(self.pages._cache.tasks)
 
 
-async def test_a_form_that_was_asked_for_twice_in_turn_is_made_before_it_is_asked_for() -> None:
-    """In the format and the encoding in which it was asked for, and in no other."""
+async def test_a_form_requested_of_two_snapshots_is_prepared_for_the_next() -> None:
+    """In that format and encoding only."""
     node = Node()
     for _ in range(2):
         node.publish()
@@ -56,8 +56,7 @@ async def test_a_form_that_was_asked_for_twice_in_turn_is_made_before_it_is_aske
     assert not page.ready(Format.TEXT, zipped=True)
 
 
-async def test_what_is_prepared_is_what_is_handed_out() -> None:
-    """The bytes are those of the newest snapshot."""
+async def test_the_prepared_page_is_served() -> None:
     node = Node()
     for _ in range(2):
         node.publish()
@@ -67,8 +66,7 @@ async def test_what_is_prepared_is_what_is_handed_out() -> None:
     assert await node.pages.metrics(Format.TEXT, zipped=False) is page.body(Format.TEXT)
 
 
-async def test_nothing_is_made_for_who_asks_less_often_than_there_are_snapshots() -> None:
-    """A scrape of every second snapshot has no page made in between."""
+async def test_nothing_is_prepared_for_a_scraper_of_every_second_snapshot() -> None:
     node = Node()
     for _ in range(3):
         node.publish()
@@ -77,8 +75,7 @@ async def test_nothing_is_made_for_who_asks_less_often_than_there_are_snapshots(
         assert not node.rendering
 
 
-async def test_preparing_ends_when_nobody_asks_any_more() -> None:
-    """One page is made in vain, and no other."""
+async def test_preparing_ends_without_requests() -> None:
     node = Node()
     for _ in range(2):
         node.publish()
@@ -90,8 +87,8 @@ async def test_preparing_ends_when_nobody_asks_any_more() -> None:
         assert not node.rendering
 
 
-async def test_no_page_waits_for_lookups_of_names_that_hang() -> None:
-    """The loop's own pool, in which clients look names up, may be full of calls that do not return."""
+async def test_no_page_waits_for_hanging_dns_lookups() -> None:
+    """They fill the event loop's own thread pool."""
     release, loop = threading.Event(), asyncio.get_running_loop()
     hanging = [loop.run_in_executor(None, release.wait) for _ in range(64)]
     node = Node()

@@ -44,8 +44,8 @@ async def _let_in(site: Site, count: int) -> None:
 
 
 @pytest.mark.parametrize(("size", "at_once"), [(LARGE, 2), (2 * ROOM, 1)])
-async def test_one_of_the_first_takes_a_page_of_metrics_as_a_whole(size: int, at_once: int):
-    """The next request is begun although nothing was read; that is not so behind an answer of any size."""
+async def test_the_first_connections_buffer_a_whole_page(size: int, at_once: int):
+    """The next request begins although nothing was read."""
     counted = Counted(size)
     async with serving(app=counted.app) as site:
         with open_socket(site, window=1) as client:
@@ -54,8 +54,7 @@ async def test_one_of_the_first_takes_a_page_of_metrics_as_a_whole(size: int, at
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this kernel waits as long as it likes")
-async def test_who_takes_nothing_of_what_the_kernel_has_as_a_whole_is_cut_off():
-    """Nobody here waits for such an answer, but the connection ends like any whose client is behind."""
+async def test_a_client_that_does_not_read_a_buffered_answer_is_cut_off():
     counted = Counted(LARGE)
     async with serving(app=counted.app, limits=Limits(behind=0.5, idle=600)) as site:
         with open_socket(site, window=1) as client:
@@ -64,8 +63,8 @@ async def test_who_takes_nothing_of_what_the_kernel_has_as_a_whole_is_cut_off():
             await _let_in(site, 0)
 
 
-async def test_in_a_crowd_there_is_room_for_a_portion():
-    """Until one of the first has gone, whose room the next one has who comes."""
+async def test_later_connections_buffer_a_portion():
+    """Until one of the first has gone."""
     counted = Counted(LARGE)
     async with serving(app=counted.app) as site:
         with ExitStack() as first:

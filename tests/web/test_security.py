@@ -132,8 +132,7 @@ def _assert_secure(response: ClientResponse) -> None:
         assert response.headers[name] == value, (response.url, name)
 
 
-async def test_the_policy_lets_nothing_in_but_this_site() -> None:
-    """Nothing inline, nothing evaluated, no other origin; and nobody may frame the page."""
+async def test_the_policy_allows_this_site_only() -> None:
     headers = security_headers()
     policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
 
@@ -155,10 +154,10 @@ async def test_the_policy_lets_nothing_in_but_this_site() -> None:
         (("self", "http://grafana:3000"), "'self' http://grafana:3000", None),
     ],
 )
-async def test_those_who_are_named_may_frame_the_page(
+async def test_named_origins_may_frame_the_page(
     served: Served, ancestors: tuple[str, ...], source: str, older: str | None
 ) -> None:
-    """The policy names them alone; the older header, which has no names, is left out where there are any."""
+    """X-Frame-Options cannot name origins and is left out then."""
     app = make_app(site_of(lambda: served.poller.snapshot), frame_ancestors=ancestors)
     async with _serve(app, served.client) as site:
         response, _ = await site.get("/", Accept=HTML)
@@ -167,8 +166,7 @@ async def test_those_who_are_named_may_frame_the_page(
         assert response.headers.get("X-Frame-Options") == older
 
 
-async def test_every_route_has_the_headers(site: Site) -> None:
-    """Every route of the application, streams too, plain or compressed, by GET and by HEAD."""
+async def test_every_route_has_the_security_headers(site: Site) -> None:
     paths = site.paths()
     assert {"/", "/metrics", "/api/v1/stream", "/api/v1/openapi.json", f"{PREFIX}/metrics", PREFIX} <= set(
         paths
@@ -186,8 +184,7 @@ async def test_every_route_has_the_headers(site: Site) -> None:
                 _assert_secure(head)
 
 
-async def test_what_is_not_sent_again_has_the_headers(site: Site) -> None:
-    """An answer that says only that nothing is new tells browsers the same."""
+async def test_304_has_the_security_headers(site: Site) -> None:
     for path in ("/api/v1/snapshot", "/static/x/app.css", "/api/v1/openapi.json"):
         first, _ = await site.get(path, Accept_Encoding="gzip")
         again, body = await site.get(path, Accept_Encoding="gzip", If_None_Match=first.headers["ETag"])
@@ -201,8 +198,10 @@ async def test_what_is_not_sent_again_has_the_headers(site: Site) -> None:
 
 @pytest.mark.parametrize("path", ERRORS)
 @pytest.mark.parametrize("prefix", ["", PREFIX])
-async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, prefix: str, path: str) -> None:
-    """A browser gets a page with a way back, a program a line or JSON, and none what the request said."""
+async def test_errors_are_pages_for_browsers_and_lines_or_json_for_programs(
+    site: Site, prefix: str, path: str
+) -> None:
+    """Nothing of the request is repeated."""
     page, body = await site.get(prefix + path, Accept=HTML)
     data, document = await site.get(prefix + path, Accept="application/json")
     line, text = await site.get(prefix + path, Accept="*/*")
@@ -224,8 +223,7 @@ async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, pr
 
 
 @pytest.mark.parametrize("accept", ["*/*", HTML])
-async def test_no_path_leads_astray(site: Site, accept: str) -> None:
-    """A path that climbs, starts anew, or is very long finds no file and leads nowhere else."""
+async def test_hostile_paths_find_nothing(site: Site, accept: str) -> None:
     for trick in TRICKS:
         answer = await site.raw(
             f"GET {trick} HTTP/1.1", "Host: here", f"Accept: {accept}", "Connection: close"
@@ -242,7 +240,6 @@ async def test_no_path_leads_astray(site: Site, accept: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
 async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
-    """Every other method is refused on every path, and told which are not."""
     for path in ("/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/nowhere", PREFIX):
         answer = await site.raw(f"{method} {path} HTTP/1.1", "Host: here", "Connection: close")
         head = answer.partition(b"\r\n\r\n")[0].decode()
@@ -265,7 +262,6 @@ async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
     ],
 )
 async def test_a_request_with_a_body_is_refused(site: Site, headers: tuple[str, ...], body: bytes) -> None:
-    """However it announces its body, it is refused and the connection is closed, whatever comes after."""
     behind = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n" if body else b""
     answer = await site.raw("GET / HTTP/1.1", "Host: here", *headers, body=body + behind)
 
@@ -274,8 +270,7 @@ async def test_a_request_with_a_body_is_refused(site: Site, headers: tuple[str, 
     assert b"gpuslice_" not in answer
 
 
-async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -> None:
-    """A length of nothing is no body."""
+async def test_a_content_length_of_zero_is_allowed(site: Site) -> None:
     answer = await site.raw("GET /-/healthy HTTP/1.1", "Host: here", "Content-Length: 0", "Connection: close")
 
     assert answer.split()[1] == b"200"
@@ -284,8 +279,7 @@ async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -
 @pytest.mark.parametrize(
     "path", ["/", f"/gpu/{GPU}", "/metrics", "/api/v1/snapshot", "/-/healthy", "/-/ready"]
 )
-async def test_below_the_prefix_is_the_same(site: Site, path: str) -> None:
-    """What is served at the root is served below the prefix too, of the same type."""
+async def test_the_prefix_serves_the_same(site: Site, path: str) -> None:
     for accept in ("*/*", HTML):
         plain, _ = await site.get(path, Accept=accept)
         below, _ = await site.get(PREFIX + path, Accept=accept)
@@ -294,8 +288,8 @@ async def test_below_the_prefix_is_the_same(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?q=a%20b&sort=-memory", "?q=//example.com", "?%0d%0aX-Evil:%201"])
-async def test_the_prefix_leads_into_its_folder(site: Site, query: str) -> None:
-    """Without the slash at its end it leads, by a relative way, to the page, and keeps the query."""
+async def test_the_prefix_without_a_slash_redirects_relatively(site: Site, query: str) -> None:
+    """And keeps the query."""
     answer = await site.raw(f"GET {PREFIX}{query} HTTP/1.1", "Host: evil.example.com", "Connection: close")
     head = answer.partition(b"\r\n\r\n")[0].decode().splitlines()
 
@@ -316,11 +310,9 @@ async def test_a_prefix_may_be_the_start_of_another_path(served: Served) -> None
 
 
 @pytest.mark.parametrize("accept", ["*/*", HTML])
-async def test_what_fails_inside_is_told_in_the_log_only(
+async def test_internal_errors_are_in_the_log_only(
     served: Served, caplog: pytest.LogCaptureFixture, accept: str
 ) -> None:
-    """An error in the program is 500 without a word of it, logged once, and the next request is served."""
-
     async def fail(_request: web.Request) -> web.Response:
         raise ValueError("the inner secret")
 
@@ -365,10 +357,9 @@ async def test_unsafe_characters_of_node_names_stay_out_of_headers(served: Serve
 
 
 @pytest.mark.parametrize("line", ["GET /\xe9 HTTP/1.1", "GET / HTTP/9.9", f"GET /{'a' * 9000} HTTP/1.1"])
-async def test_what_is_not_http_does_not_fill_the_log(
+async def test_malformed_http_leaves_no_log_line(
     site: Site, caplog: pytest.LogCaptureFixture, line: str
 ) -> None:
-    """It is refused; a client that sends such things all day leaves no line in the log, and no traceback."""
     with caplog.at_level(logging.INFO):
         answer = await site.raw(line, "Host: x")
     assert b" 400 Bad Request" in answer

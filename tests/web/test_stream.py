@@ -70,7 +70,7 @@ DOCUMENTS = st.fixed_dictionaries(
 @settings(max_examples=20)
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
-    """Rows come, go, change, change places, or cannot be told apart: the new document comes out."""
+    """Also if rows cannot be told apart."""
     told = json.loads(json.dumps(delta(old, new)))
 
     assert apply(old, told) == new
@@ -78,8 +78,7 @@ def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
 
 @settings(max_examples=10)
 @given(DOCUMENTS)
-def test_what_is_as_it_was_is_not_told(document) -> None:
-    """Between two documents that are the same there is the name of the newer alone."""
+def test_equal_documents_have_an_empty_delta(document) -> None:
     assert delta(document, deepcopy(document)) == {
         "sequence": document["sequence"],
         "timestamp": document["timestamp"],
@@ -87,8 +86,7 @@ def test_what_is_as_it_was_is_not_told(document) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_whoever_follows_has_the_document_of_now(scenario) -> None:
-    """After each poll of a node, the deltas have led to what /api/v1/snapshot says."""
+async def test_deltas_lead_to_the_current_document(scenario) -> None:
     async with serving(load(scenario)) as served:
         await served.poll(0)
         async with following(served.client, f"{served.url}/api/v1/stream") as follower:
@@ -105,8 +103,7 @@ async def test_whoever_follows_has_the_document_of_now(scenario) -> None:
                     assert document == json.loads(await response.read())
 
 
-async def test_rows_that_stay_the_same_are_not_told() -> None:
-    """A delta names the rows that have changed, with the fields that have, and their labels."""
+async def test_deltas_have_changed_rows_and_fields_only() -> None:
     async with serving(load("showcase")) as served:
         await served.poll(0)
         async with following(served.client, f"{served.url}/api/v1/stream") as follower:
@@ -124,7 +121,7 @@ async def test_rows_that_stay_the_same_are_not_told() -> None:
 
 
 async def test_a_program_that_comes_back_gets_what_it_has_missed() -> None:
-    """With the id of its last event it gets nothing, one delta, or everything, and all get the same bytes."""
+    """Nothing, one delta or everything."""
     async with serving(load("t4-timeslicing")) as served:
         await served.poll(0)
         url = f"{served.url}/api/v1/stream"

@@ -87,7 +87,7 @@ def is_slice(series: Series, key, text) -> bool:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_row_says_what_the_series_of_its_container_say(name) -> None:
+def test_every_row_has_the_numbers_of_its_container(name) -> None:
     series = series_of(name)
     for shown, keys in pages(name):
         untrue = [fault for key, cells in lines(shown, keys) for fault in untrue_numbers(series, key, cells)]

@@ -140,7 +140,7 @@ def misdrawn_pool(bar, sizes, track, *, known) -> str:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_cells_say_and_draw_what_their_devices_and_holders_use(name) -> None:
+def test_cells_show_the_use_of_their_device_and_holders(name) -> None:
     """A box shows its holder; a pool shows the device: its holders stacked, the rest on top."""
     series = series_of(name)
     for uuid, section in pictures(name):
@@ -156,8 +156,7 @@ def test_cells_say_and_draw_what_their_devices_and_holders_use(name) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_each_device_has_one_cell_as_wide_as_its_memory_is_of_the_gpu(name) -> None:
-    """No device is missing or drawn twice; a MIG device is as wide as its part of the memory."""
+def test_each_device_has_one_cell_as_wide_as_its_part_of_the_memory(name) -> None:
     series = series_of(name)
     for uuid, section in pictures(name):
         if section.all("div", of="problem"):
@@ -186,7 +185,7 @@ def test_each_device_has_one_cell_as_wide_as_its_memory_is_of_the_gpu(name) -> N
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_lists_of_holders_say_what_each_uses(name) -> None:
+def test_lists_of_holders_have_the_use_of_each(name) -> None:
     series = series_of(name)
     for uuid, section in pictures(name):
         for cell in section.all("div", of="cell"):
@@ -216,7 +215,7 @@ def is_line(device, line, memory, compute) -> bool:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_facts_beside_a_picture_are_those_of_its_gpu(name) -> None:
+def test_facts_next_to_a_picture_are_those_of_its_gpu(name) -> None:
     """Temperature, power, memory and held slices equal their series, or are absent."""
     series = series_of(name)
     for uuid, section in pictures(name):

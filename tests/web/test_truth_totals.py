@@ -129,7 +129,6 @@ def test_compute_is_the_sum_of_the_containers_and_the_rest(name) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_slices_are_counted_and_the_free_ones_are_the_others(name) -> None:
-    """Held and free are all that is offered, in slices, in one resource's units or in GPUs, as it says."""
     series, shown = series_of(name), card(name, "Slices")
     if shown is None:
         assert series.all("gpu_info") == []
@@ -185,8 +184,7 @@ def counts(series, beside, details, family) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_to_look_at_is_counted_from_the_series(name) -> None:
-    """Holders in each state, the memory that idle ones hold, and GPUs that do not answer."""
+def test_findings_are_counted_from_the_series(name) -> None:
     series = series_of(name)
     states = [series.state(key) for key in series.containers]
     words = {
@@ -214,7 +212,7 @@ def test_what_to_look_at_is_counted_from_the_series(name) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_held_and_not_used_is_what_each_holder_leaves(name) -> None:
+def test_waste_is_the_sum_over_holders(name) -> None:
     """Holders whose use and entitlement are known count; excess of one does not offset waste of another."""
     series = series_of(name)
     gpus = read_gpus(series)

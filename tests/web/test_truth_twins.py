@@ -129,7 +129,7 @@ def test_json_has_what_metrics_has_and_no_more(name) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_json_of_every_scenario_is_as_described(name) -> None:
+def test_json_matches_its_description(name) -> None:
     faults = described().iter_errors(snapshot_json(scenario(name)))
     assert [f"{fault.json_path}: {fault.message}" for fault in faults] == []
 

@@ -84,8 +84,8 @@ def _of_a_cluster(slow: Slow, monkeypatch):
 
 
 @pytest.mark.parametrize("of", [_of_a_node, _of_a_cluster])
-async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_once(of, monkeypatch) -> None:
-    """Who is refused hears so while those before him still wait, and when to ask again."""
+async def test_few_pages_are_drawn_some_wait_and_the_others_are_refused(of, monkeypatch) -> None:
+    """While the first are still being drawn."""
     slow = Slow()
     draw = of(slow, monkeypatch)
     crowd = [asyncio.ensure_future(draw(each)) for each in range(CROWD)]
@@ -100,8 +100,7 @@ async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_o
     assert slow.at_once == AT_ONCE
 
 
-async def test_the_page_of_the_node_as_such_is_refused_to_nobody(monkeypatch) -> None:
-    """Beside a crowd that is refused, who asks for nothing of his own is answered in his turn."""
+async def test_the_plain_page_of_the_node_is_never_refused(monkeypatch) -> None:
     slow = Slow()
     pages = _pages(slow, monkeypatch)
     crowd = [asyncio.ensure_future(pages.html(_asked(each))) for each in range(CROWD)]
@@ -116,8 +115,7 @@ async def test_the_page_of_the_node_as_such_is_refused_to_nobody(monkeypatch) ->
     assert b"drawn" in (await own or b"")
 
 
-async def test_a_page_is_not_drawn_for_those_who_have_left(monkeypatch) -> None:
-    """Clients that close their connections before their turn came cost no thread anything."""
+async def test_no_page_is_drawn_for_clients_that_have_left(monkeypatch) -> None:
     monkeypatch.setattr("exporter.web.http.connection._AFTER_EOF_SECONDS", 0.01)
     slow = Slow()
     shown = snapshot()
@@ -141,8 +139,7 @@ async def test_a_page_is_not_drawn_for_those_who_have_left(monkeypatch) -> None:
     assert len(slow.begun) == AT_ONCE + 1
 
 
-async def test_what_is_scraped_waits_for_no_page() -> None:
-    """With every thread of the pages taken, the page of metrics is made all the same."""
+async def test_metrics_do_not_wait_for_pages() -> None:
     release = threading.Event()
     hanging = [asyncio.ensure_future(in_thread(release.wait)) for _ in range(64)]
     shown = snapshot()

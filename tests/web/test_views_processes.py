@@ -47,8 +47,7 @@ def rows(shown, uuid=UUID) -> list[list[str]]:
     return [[cell.text for cell in line.all() if cell.tag in ("th", "td")] for line in found]
 
 
-def test_a_process_is_told_with_its_pod_and_what_it_uses() -> None:
-    """Command, pid, container, kind, memory and compute stand in one row, with a link to its holder."""
+def test_a_process_has_its_pod_and_its_use() -> None:
     shown = snapshot([gpu()], processes=(process(41, kinds=frozenset({"mps"})),))
 
     assert rows(shown) == [["python3", "41", "ml/ train main", "MPS client", "2.0 GiB", "0.25 GPU"]]
@@ -56,7 +55,6 @@ def test_a_process_is_told_with_its_pod_and_what_it_uses() -> None:
 
 
 def test_what_is_not_known_is_a_dash_with_a_reason() -> None:
-    """Neither a name nor a size nor a share is made up."""
     shown = snapshot([gpu()], processes=(process(41, command=None, memory=None, compute=None),))
     cells = section(shown).one("tbody").all("abbr")
 
@@ -65,7 +63,6 @@ def test_what_is_not_known_is_a_dash_with_a_reason() -> None:
 
 
 def test_processes_without_a_holder_say_where_they_are() -> None:
-    """One of the host, one in a pod without a name, and one that could not be placed are told apart."""
     where = [
         process(pid, holder=None, place=place) for pid, place in ((1, "host"), (2, "pod"), (3, "unknown"))
     ]
@@ -79,7 +76,6 @@ def test_processes_without_a_holder_say_where_they_are() -> None:
 
 
 def test_processes_inside_mig_name_their_device() -> None:
-    """On a cut GPU the table has a column for the part, and no other GPU shows the process."""
     cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7)
     shown = snapshot([cut, gpu(1)], migs=[mig("MIG-a")], processes=(process(7, DeviceKey(UUID, "MIG-a")),))
 
@@ -97,7 +93,6 @@ def test_processes_inside_mig_name_their_device() -> None:
     ],
 )
 def test_a_table_without_rows_says_why(row, node, told) -> None:
-    """That nothing runs is another thing than that nobody can see it, and the latter says what to do."""
     found = section(snapshot([row], node=node))
 
     assert told in found.text
@@ -105,15 +100,13 @@ def test_a_table_without_rows_says_why(row, node, told) -> None:
 
 
 def test_names_of_processes_stay_text() -> None:
-    """Whatever a process calls itself, nothing of it becomes an element or hides."""
     shown = snapshot([gpu()], processes=(process(1, command=HOSTILE), process(2, command="a\u202eb\x1b[2J")))
 
     assert not section(shown).all("img")
     assert rows(shown)[1][0] == "a\\u202eb\\x1b[2J"
 
 
-def test_very_many_processes_leave_the_largest_and_say_so() -> None:
-    """A page has a bound; what is left out is counted, together with what the snapshot left out."""
+def test_of_many_processes_the_largest_are_shown() -> None:
     many = tuple(process(pid, memory=pid) for pid in range(1, MOST_SHOWN + 11))
     shown = snapshot([gpu()], processes=many, processes_left_out=5)
     table = processes_of_gpu(Scene(shown, now=shown.timestamp), shown.gpus[0])
@@ -123,7 +116,6 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
 
 
 def test_every_process_of_the_demo_has_a_name() -> None:
-    """The fake node writes names as a kernel does: the program only, and no more than 15 bytes of it."""
     commands = [
         row.command for name in SCENARIOS for row in scenario(name).processes if row.place != "unknown"
     ]
@@ -133,7 +125,6 @@ def test_every_process_of_the_demo_has_a_name() -> None:
 
 
 def test_a_holder_without_processes_is_not_shown_with_those_of_others() -> None:
-    """The processes of a GPU stand on its own page only."""
     shown = snapshot([gpu(), gpu(1)], [holder("train")], processes=(process(1), process(2, "GPU-1")))
 
     assert [row[1] for row in rows(shown)] == ["1"]

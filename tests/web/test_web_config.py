@@ -68,8 +68,7 @@ def complaint(folder, text):
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
-def test_samples_are_taken_here_and_by_promtool(folder, sample):
-    """What the docs show can be served by, and Prometheus' own checker finds nothing wrong with it."""
+def test_samples_of_the_docs_are_valid_here_and_for_promtool(folder, sample):
     path = folder / sample.name
     shutil.copy(sample, path)
     assert (WebAccess(path).context is not None) == ("tls_server_config" in sample.read_text())
@@ -83,8 +82,7 @@ def test_samples_are_taken_here_and_by_promtool(folder, sample):
 @pytest.mark.parametrize(
     "text", ["", "{}", "# nothing\n", "http_server_config: {http2: true}\n", "basic_auth_users:\n"]
 )
-async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
-    """Without users and certificates everybody is answered over plain HTTP."""
+async def test_an_empty_configuration_changes_nothing(folder, text):
     async with serving(write(folder, text)) as site:
         assert site.url.startswith("http://")
         assert (await site.get())[0] == 200
@@ -187,13 +185,11 @@ async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
         ),
     ],
 )
-def test_what_cannot_be_used_is_named_with_its_place(folder, text, told):
-    """Every key that is not known or not honoured is refused in one line, which tells no secret."""
+def test_errors_name_the_key_and_line(folder, text, told):
     assert told in complaint(folder, text)
 
 
-def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path):
-    """The command line says what is wrong, without a traceback, and ends with the code of a bad value."""
+def test_a_missing_file_ends_the_program_with_one_line(tmp_path):
     path = tmp_path / "none.yml"
     done = run("demo", "--listen", "127.0.0.1:0", "--web-config", path)
     assert done.returncode == 2
@@ -202,8 +198,7 @@ def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path):
     )
 
 
-def test_what_is_huge_is_not_read(tmp_path):
-    """A file of any size is refused, and not read until memory is full."""
+def test_a_huge_file_is_refused_without_reading_it(tmp_path):
     path = tmp_path / "holes.yml"
     path.touch()
     os.truncate(path, 2**40)
@@ -212,8 +207,7 @@ def test_what_is_huge_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
-def test_what_is_no_file_is_not_waited_for(tmp_path, make):
-    """A pipe that nobody writes to, a device or a folder is refused at once."""
+def test_pipes_devices_and_folders_are_refused(tmp_path, make):
     make(tmp_path / "tls.key")
     (tmp_path / "tls.crt").write_text("-----BEGIN CERTIFICATE-----")
     with pytest.raises(
@@ -240,19 +234,16 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, make):
         ),
     ],
 )
-def test_secrets_in_a_wrong_place_are_not_told(folder, text, told):
-    """A hash where a name belongs, or a key where its file does, is named by its place only."""
+def test_misplaced_secrets_are_not_repeated(folder, text, told):
     assert told in complaint(folder, text)
 
 
-def test_all_suites_that_are_known_exist(folder):
-    """OpenSSL knows every name that Go's names are turned into."""
+def test_openssl_knows_all_cipher_suites(folder):
     for name in CIPHERS_12:
         WebAccess(write(folder, f"{TLS}  cipher_suites: [{name}]\n"))
 
 
-async def test_certificates_may_stand_in_the_file_itself(folder):
-    """Inline, they serve as well as files do."""
+async def test_certificates_may_be_inline(folder):
     inline = {
         name: "    ".join((folder / file).read_text().splitlines(keepends=True))
         for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("client_ca", "ca.crt"))
@@ -299,7 +290,6 @@ TREES = st.recursive(
 @settings(max_examples=50)
 @given(st.binary(max_size=80) | TREES.map(lambda tree: repr(tree).encode(errors="replace")))
 def test_any_file_gives_a_configuration_or_one_line(content):
-    """Whatever stands in the file, it is read, or refused in one line."""
     told = ""
     try:
         parse_web_config(content, Path("/etc"))

@@ -72,7 +72,6 @@ async def lets_in(site, tls, path="/", headers=None):
 
 
 async def test_nothing_older_than_tls_1_2_is_spoken(config, made):
-    """By default it is TLS 1.2 and 1.3, and 1.1 is refused; the address says that it is TLS."""
     async with serving(config(TLS)) as site:
         assert site.url.startswith("https://")
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
@@ -99,8 +98,7 @@ async def test_nothing_older_than_tls_1_2_is_spoken(config, made):
         ),
     ],
 )
-async def test_versions_and_suites_are_those_that_are_set(config, made, text, version, cipher):
-    """A client that would speak more gets what the file says."""
+async def test_versions_and_cipher_suites_can_be_set(config, made, text, version, cipher):
     async with serving(config(TLS + text)) as site:
         _, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=made["ours"].trusted())
         assert writer.get_extra_info("ssl_object").version() == version
@@ -108,8 +106,7 @@ async def test_versions_and_suites_are_those_that_are_set(config, made, text, ve
         writer.close()
 
 
-async def test_whose_order_of_suites_counts_is_set(config, made):
-    """The server's order counts, unless the file says that the client's does."""
+async def test_the_order_of_cipher_suites_is_the_servers_unless_set(config, made):
     suites = "[TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]"
     chosen = []
     for prefer in ("true", "false"):
@@ -125,8 +122,7 @@ async def test_whose_order_of_suites_counts_is_set(config, made):
     assert chosen == ["ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256"]
 
 
-async def test_curves_are_those_that_are_set(config, made):
-    """A client that knows another curve only is not served."""
+async def test_curves_can_be_set(config, made):
     async with serving(config(f"{TLS}  curve_preferences: [CurveP384]\n")) as site:
         for curve, served in (("secp384r1", True), ("prime256v1", None)):
             tls = made["ours"].trusted()
@@ -134,8 +130,8 @@ async def test_curves_are_those_that_are_set(config, made):
             assert await lets_in(site, tls) is served, curve
 
 
-async def test_only_verified_clients_are_let_in(config, made):
-    """Without a certificate, or with one of another authority, there is no answer, to probes neither."""
+async def test_only_verified_clients_are_served(config, made):
+    """Also for health checks."""
     ours = made["ours"]
     async with serving(config(VERIFIED)) as site:
         assert await lets_in(site, ours.trusted(made["client"])) is True
@@ -144,8 +140,7 @@ async def test_only_verified_clients_are_let_in(config, made):
         assert await lets_in(site, ours.trusted(made["foreign"])) is None
 
 
-async def test_a_certificate_that_is_given_must_be_right(config, made):
-    """Where one may be left out, a wrong one still does not let in."""
+async def test_an_optional_client_certificate_must_be_valid(config, made):
     ours = made["ours"]
     async with serving(config(IF_GIVEN)) as site:
         assert await lets_in(site, ours.trusted()) is True
@@ -167,13 +162,12 @@ async def test_a_certificate_that_is_given_must_be_right(config, made):
     ],
 )
 async def test_names_of_clients_must_be_allowed(config, made, name, let_in):
-    """Only a certificate with just such a name lets in; that of its subject does not count."""
+    """The name of the subject does not count."""
     async with serving(config(f"{VERIFIED}  client_allowed_sans: [other, {name}]\n")) as site:
         assert await lets_in(site, made["ours"].trusted(made["client"])) is let_in
 
 
-async def test_certificates_are_replaced_while_it_serves(config, made, tmp_path):
-    """New handshakes show the new certificate, and who is connected stays so."""
+async def test_certificates_are_replaced_without_closing_connections(config, made, tmp_path):
     trusted = made["ours"].trusted()
     async with serving(config(TLS)) as site:
         first = await serial(site, trusted)
@@ -191,7 +185,7 @@ async def test_certificates_are_replaced_while_it_serves(config, made, tmp_path)
 
 
 async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
-    """The kubelet swaps a symbolic link to a folder; nothing else changes, and the new files are taken."""
+    """The kubelet swaps a symbolic link to a folder."""
     for number, server in (("1", "first"), ("2", "second")):
         (tmp_path / number).mkdir()
         replace(tmp_path / number, made, server)
@@ -222,10 +216,10 @@ async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
         (("web-config.yml", TLS), "turning passwords off needs a restart"),
     ],
 )
-async def test_what_is_broken_changes_nothing(  # noqa: PLR0917 - pytest hands fixtures over by name
+async def test_broken_files_change_nothing(  # noqa: PLR0917 - pytest hands fixtures over by name
     config, made, tmp_path, caplog, broken, told
 ):
-    """The last good files stay in force, one line says why, and the next good ones are taken."""
+    """They are logged once, and the next good files are used."""
     name, content = broken
     trusted = made["ours"].trusted()
     async with serving(config(TLS + USERS)) as site:
@@ -254,8 +248,7 @@ async def test_what_is_broken_changes_nothing(  # noqa: PLR0917 - pytest hands f
         await until(new)
 
 
-async def test_who_is_not_trusted_any_more_is_cut_off(config, made, tmp_path):
-    """With another authority for clients, connections of the old one are closed, and not taken again."""
+async def test_clients_of_a_removed_authority_are_cut_off(config, made, tmp_path):
     old, new = made["ours"].trusted(made["client"]), made["ours"].trusted(made["foreign"])
     async with serving(config(VERIFIED)) as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=old)
@@ -271,7 +264,7 @@ async def test_who_is_not_trusted_any_more_is_cut_off(config, made, tmp_path):
 
 
 async def test_plain_requests_to_tls_are_closed(config, made, caplog):
-    """Who speaks HTTP to the port of TLS is cut off, and leaves no line in the log."""
+    """Without a log line."""
     async with serving(config(TLS)) as site:
         with caplog.at_level(logging.INFO), suppress(ConnectionError):
             assert b"200" not in await site.raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -61,7 +61,7 @@ async def checker(now):
     "path", ["/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/endless", "/nowhere"]
 )
 async def test_everything_needs_the_password(config, path):
-    """Pages, metrics, streams, files and what is not there are refused alike, and say how to ask."""
+    """Also streams, files and unknown paths."""
     async with serving(config(USERS)) as site:
         status, headers, _ = await site.get(path)
         assert status == 401
@@ -74,7 +74,7 @@ async def test_everything_needs_the_password(config, path):
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
 async def test_probes_need_no_password(config, path):
-    """The kubelet is answered, by the route it asks and by no path that only looks like it."""
+    """Paths that only look like theirs do."""
     async with serving(config(USERS)) as site:
         assert (await site.get(path))[0] == 200
         assert (await site.get(f"/static/x{path}"))[0] == 401
@@ -99,16 +99,15 @@ async def test_probes_need_no_password(config, path):
         says("", "")["Authorization"],
     ],
 )
-async def test_all_else_does_not_get_in(config, header):
-    """No header, however it is made, lets in but that with the user and the password."""
+async def test_wrong_credentials_are_refused(config, header):
     async with serving(config(USERS)) as site:
         assert (await site.get(headers={"Authorization": header}))[0] == 401
         assert (await site.get(headers=RIGHT))[0] == 200
 
 
 @pytest.mark.parametrize(("user", "password"), [("jörg", "zoë"), ("a b", "x:y"), ("long", "z" * 100)])
-async def test_names_and_passwords_may_be_of_any_kind(config, user, password):
-    """UTF-8, spaces, colons in a password, and what is longer than bcrypt looks at."""
+async def test_any_name_and_password_works(config, user, password):
+    """Bcrypt ignores what is beyond 72 bytes."""
     hashed = bcrypt.hashpw(password.encode()[:72], bcrypt.gensalt(4, prefix=b"2a")).decode()
     for prefix in ("$2a$", "$2b$", "$2y$"):
         text = f"basic_auth_users:\n  '{user}': {prefix}{hashed[4:]}\n"
@@ -118,7 +117,7 @@ async def test_names_and_passwords_may_be_of_any_kind(config, user, password):
 
 
 async def test_users_change_while_it_serves(config):
-    """A new user gets in, and one who is taken out does not any more: what they have open is closed."""
+    """Connections of a removed user are closed."""
     bob = bcrypt.hashpw(b"bob's", bcrypt.gensalt(4)).decode()
     async with serving(config(USERS)) as site:
         authorization = RIGHT["Authorization"]
@@ -133,7 +132,7 @@ async def test_users_change_while_it_serves(config):
 
 
 async def test_headers_are_set_and_changed(config):
-    """Every answer has those of the file in place of ours: refusals, and what is no HTTP, too."""
+    """Also those of refusals and malformed requests."""
     text = "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n    X-Frame-Options: "
     async with serving(config(f"{text}sameorigin\n{USERS}")) as site:
         for headers in ({}, RIGHT):
@@ -150,14 +149,13 @@ async def test_headers_are_set_and_changed(config):
         await until(changed)
 
 
-async def test_without_a_file_no_browser_is_kept_to_https(config):
-    """Only who asks for that header gets it."""
+async def test_there_is_no_hsts_by_default(config):
     async with serving(config(USERS)) as site:
         assert "Strict-Transport-Security" not in (await site.get())[1]
 
 
-async def test_the_rate_of_requests_is_kept_to(config):
-    """What comes beyond it is told when to come again; probes are answered all the same."""
+async def test_the_rate_of_requests_is_limited(config):
+    """Not that of health checks."""
     async with serving(config("rate_limit:\n  interval: 1h\n  burst: 3\n")) as site:
         assert [(await site.get())[0] for _ in range(5)] == [200, 200, 200, 429, 429]
         _, headers, _ = await site.get()
@@ -166,8 +164,7 @@ async def test_the_rate_of_requests_is_kept_to(config):
         assert (await site.get("/-/healthy"))[0] == 200
 
 
-async def test_who_has_no_password_does_not_use_up_the_rate(config):
-    """Requests that are refused do not count, so those of others are answered."""
+async def test_refused_requests_do_not_count(config):
     async with serving(config(f"{USERS}rate_limit:\n  interval: 1h\n  burst: 1\n")) as site:
         refused = [await site.get(headers=said) for said in ({}, says("ann", "wrong"), {})]
         assert [status for status, *_ in refused] == [401, 401, 401]
@@ -175,7 +172,7 @@ async def test_who_has_no_password_does_not_use_up_the_rate(config):
 
 
 async def test_few_wait_for_one_check(checker):
-    """Who sends one guess over and over, and leaves, fills neither memory nor the places of connections."""
+    """A client that repeats a guess and leaves takes neither memory nor connections."""
     slow = {b"ann": bcrypt.hashpw(b"x", bcrypt.gensalt(9))}
     asked = [checker.are_right(slow, b"ann", b"guess", f"{number}") for number in range(MOST_SHARING + 5)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -183,16 +180,14 @@ async def test_few_wait_for_one_check(checker):
     assert sum(isinstance(each, TooManyGuessesError) for each in answers) == 5
 
 
-async def test_guesses_are_told_in_one_line(checker, caplog):
-    """The log says that somebody guesses, and from where, and is not filled by it."""
+async def test_guesses_are_logged_once(checker, caplog):
     for number in range(3):
         assert await checker.are_right(KNOWN, b"ann", b"%d" % number, f"10.0.0.{number}") is False
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "wrong user name or password from 10.0.0.0;" in caplog.text
 
 
-async def test_what_is_known_costs_nothing(checker, monkeypatch):
-    """The same user and password are computed once, right or wrong, also when many ask at once."""
+async def test_a_password_is_computed_once(checker, monkeypatch):
     computed = []
     verify = bcrypt.checkpw
     monkeypatch.setattr(passwords.bcrypt, "checkpw", lambda *said: computed.append(said) or verify(*said))
@@ -204,8 +199,7 @@ async def test_what_is_known_costs_nothing(checker, monkeypatch):
         assert len(computed) == 1
 
 
-async def test_what_is_known_holds_for_its_hash_only(checker):
-    """After a password is changed the old one is wrong at once, and the new one right."""
+async def test_a_changed_password_is_checked_again(checker):
     changed = {b"ann": bcrypt.hashpw(b"new", bcrypt.gensalt(4))}
     old = PASSWORD.encode()
     assert await checker.are_right(KNOWN, b"ann", old, "a") is True
@@ -214,8 +208,8 @@ async def test_what_is_known_holds_for_its_hash_only(checker):
     assert await checker.are_right(changed, b"ann", b"new", "a") is True
 
 
-async def test_users_who_are_not_there_cost_as_much(checker, monkeypatch):
-    """A guess at a name that does not exist is computed too, against the dearest hash, and is never right."""
+async def test_unknown_users_cost_as_much(checker, monkeypatch):
+    """They are checked against the most expensive hash."""
     against = []
     verify = bcrypt.checkpw
     monkeypatch.setattr(
@@ -227,8 +221,7 @@ async def test_users_who_are_not_there_cost_as_much(checker, monkeypatch):
     assert against == [dear]
 
 
-async def test_one_who_guesses_is_stopped_and_others_are_not(checker):
-    """After a few guesses a client is told to come later; who has the password gets in from elsewhere."""
+async def test_a_guessing_client_is_stopped_and_others_are_not(checker):
     for number in range(5):
         assert await checker.are_right(KNOWN, b"ann", b"%d" % number, "guesser") is False
     with pytest.raises(TooManyGuessesError) as told:
@@ -239,8 +232,7 @@ async def test_one_who_guesses_is_stopped_and_others_are_not(checker):
     assert await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "guesser") is True
 
 
-async def test_who_has_not_failed_comes_first(monkeypatch, checker):
-    """With a full queue of guesses from everywhere, one who has not failed yet is let in before them."""
+async def test_clients_without_wrong_guesses_come_first(monkeypatch, checker):
     order = []
     verify = bcrypt.checkpw
     monkeypatch.setattr(
@@ -276,7 +268,6 @@ def computed(monkeypatch):
 
 @pytest.mark.usefixtures("now")
 async def test_a_flood_of_guesses_does_not_burn_the_cpu(config, computed):
-    """Of a hundred guesses a few are computed, and a known client is answered in between."""
     async with serving(config(USERS)) as site:
         assert (await site.get(headers=RIGHT))[0] == 200
         computed.clear()
@@ -288,7 +279,6 @@ async def test_a_flood_of_guesses_does_not_burn_the_cpu(config, computed):
 
 
 async def test_guesses_from_everywhere_share_one_small_budget(now, monkeypatch):
-    """However many clients guess, checks take no more than their share of a core."""
     cost = 0.01
 
     async def sleep(seconds):
@@ -329,7 +319,6 @@ async def test_a_check_does_not_hold_up_other_requests(config, monkeypatch):
 
 
 def test_buckets_fill_up_again():
-    """What is taken comes back with time, up to where it began, and each client has its own."""
     now = [0.0]
     bucket = TokenBucket(5, 0.5, lambda: now[0])
     bucket.take(7)
@@ -343,8 +332,7 @@ def test_buckets_fill_up_again():
     assert (bucket_of("a").left, bucket_of("b").left) == (4, 5)
 
 
-def test_clients_are_forgotten_in_the_end():
-    """Guessing from very many addresses fills no memory."""
+def test_the_number_of_remembered_clients_is_limited():
     bucket_of = token_buckets(5, 0.5, lambda: 0.0)
     bucket_of("first").take()
     for number in range(5000):
@@ -352,9 +340,7 @@ def test_clients_are_forgotten_in_the_end():
     assert bucket_of("first").full
 
 
-async def test_below_a_prefix_probes_are_open_too(config):
-    """A proxy that passes its path on is probed there."""
-
+async def test_health_checks_below_a_prefix_need_no_password(config):
     async def page(_request):
         return web.Response(text="page")
 
