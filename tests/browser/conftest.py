@@ -17,8 +17,8 @@ from tests.waiting import LIMIT_SECONDS
 
 HERE = Path(__file__).parent
 expect.set_options(timeout=LIMIT_SECONDS * 1000)
-# All nodes share one process, which has compiled their scripts already, and no helper threads: every processor
-# has tests to run.
+# All nodes share one process, which has compiled their scripts already, without helper threads: every
+# processor has tests to run.
 OPTIONS = ("--no-sandbox", "--renderer-process-limit=1", "--js-flags=--single-threaded")
 
 
