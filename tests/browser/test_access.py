@@ -1,4 +1,4 @@
-"""The pages for everyone: what axe-core finds, and whether the keyboard gets everywhere."""
+"""Accessibility: what axe-core finds, and whether the keyboard reaches everything."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Which slice would fit a holder, as its page shows it: a verdict with its facts, or a reason."""
+"""The advice on the page of a holder: a verdict with its facts, or a reason."""
 
 import time
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def aged(hours: float) -> AsyncIterator[Served]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def a_day() -> AsyncIterator[Served]:
-    """Serve the node after a day and more."""
+    """Serve the node after 25 hours."""
     async with aged(25) as served:
         yield served
 

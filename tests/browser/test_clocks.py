@@ -1,4 +1,4 @@
-"""Clocks that are set anew while a page is open: the age of what it shows stays that of the data."""
+"""Clocks that jump while a page is open: it still shows the age of the data."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""A GPU with more holders than there is room for: nothing is wider than the window, and no number is cut."""
+"""A GPU with more holders than fit: nothing is wider than the window, and no number is cut."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An open page in a real browser: it follows the node, leaves the reader's place alone, and never lies."""
+"""An open page in a browser: it follows the node, keeps the reader's place, and shows its age."""
 
 import re
 from contextlib import asynccontextmanager
@@ -81,7 +81,7 @@ async def opened(browser, url, path="", **options):
 
 
 def rows(page):
-    """Find the rows of holders."""
+    """Return the rows of holders."""
     return page.locator("#holder-rows > tr")
 
 
@@ -109,10 +109,10 @@ async def test_a_followed_page_equals_a_loaded_one(browser) -> None:
             """async () => {
               const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
               const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-              const told = (root) => root.querySelectorAll("main [id], #name");
-              const ids = (root) => [...told(root)].map((element) => element.id).join();
+              const named = (root) => root.querySelectorAll("main [id], #name");
+              const ids = (root) => [...named(root)].map((element) => element.id).join();
               if (ids(document) !== ids(fresh)) return `other elements: ${ids(document)} | ${ids(fresh)}`;
-              return [...told(fresh)].filter((element) => !element.querySelector("[data-keep]"))
+              return [...named(fresh)].filter((element) => !element.querySelector("[data-keep]"))
                 .filter((element) => !document.getElementById(element.id).isEqualNode(element))
                 .map((element) => element.id).join();
             }"""
@@ -190,7 +190,7 @@ async def test_the_age_grows_by_the_servers_clock(browser) -> None:
         await expect(page.locator("#status .age")).to_have_class(re.compile("old"))
 
 
-# The server's clock as the page was told of it, which is not the browser's.
+# The server's clock as the page knows it, which is not the browser's.
 SERVER_NOW = "Number(document.body.dataset.now)"
 
 
@@ -217,10 +217,10 @@ async def test_a_removed_gpu_keeps_its_last_state_and_is_marked(browser) -> None
         await expect(page.locator("#connection")).to_have_text(re.compile("^No longer there; "))
         await expect(rows(page)).to_have_count(1)
         polled = "new Date(document.body.dataset.timestamp * 1000).toTimeString().slice(0, 8)"
-        told = f"No longer there; last seen at {await page.evaluate(polled)}"
-        await expect(page.locator("#connection")).to_have_text(told)
+        text = f"No longer there; last seen at {await page.evaluate(polled)}"
+        await expect(page.locator("#connection")).to_have_text(text)
         await page.clock.run_for(70 * SECONDS)
-        await expect(page.locator("#connection")).to_have_text(told)
+        await expect(page.locator("#connection")).to_have_text(text)
 
 
 async def test_another_query_is_shown_in_place(browser) -> None:
@@ -287,7 +287,7 @@ async def test_a_hidden_page_closes_its_stream(browser) -> None:
 
 
 def of_stream(request) -> bool:
-    """Tell whether it is the stream that a request was for."""
+    """Return whether a request was for a stream."""
     return STREAM.search(request.url) is not None
 
 

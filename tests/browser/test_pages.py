@@ -1,4 +1,4 @@
-"""The pages in a real browser: quiet in every scenario, whole on small windows, on paper, without script."""
+"""The pages in a browser: no errors, whole in small windows, on paper, and without script."""
 
 from collections.abc import AsyncIterator
 
@@ -29,7 +29,7 @@ _MOVING = """[...document.querySelectorAll("*")].map((each) => getComputedStyle(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plain(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
-    """Give a window that runs no script."""
+    """Yield a window without script."""
     async with looking(browser, "", java_script_enabled=False) as opened:
         yield opened
 
@@ -135,7 +135,7 @@ async def test_the_watch_finds_what_must_not_happen(browser) -> None:
 
 
 async def misbehave(browser, url) -> None:
-    """Do in a page what none of ours does."""
+    """Break every rule of our pages."""
     async with looking(browser, url) as (page, watch):
         await page.goto("./")
         await page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')")
@@ -147,7 +147,7 @@ async def misbehave(browser, url) -> None:
 
 
 async def colour(page: Page, name: str) -> str:
-    """Give a colour of the style sheet as the browser paints it."""
+    """Return a colour of the style sheet as the browser paints it."""
     return await page.evaluate(
         """(name) => {
           const probe = document.body.appendChild(document.createElement("i"));

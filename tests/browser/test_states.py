@@ -1,4 +1,4 @@
-"""The states of holders in a browser: followed live, told apart, and easy to read in both schemes."""
+"""The states of holders in a browser: live updates, marks, and legibility in both schemes."""
 
 import pytest
 from playwright.async_api import Locator, Page, expect

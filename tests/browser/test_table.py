@@ -26,7 +26,7 @@ def asked(page) -> str:
 
 
 async def names(page) -> list[str]:
-    """List the pods in the rows."""
+    """Return the pods in the rows."""
     return await page.locator(f"{ROWS} .pod").all_inner_texts()
 
 
@@ -36,7 +36,7 @@ async def stays(page) -> None:
 
 
 async def stayed(page) -> bool:
-    """Whether the page has not been loaded anew since it was marked."""
+    """Return whether the page was not reloaded since it was marked."""
     return await page.evaluate("window.stayed === true")
 
 
@@ -205,7 +205,7 @@ async def test_a_theme_can_be_chosen_without_storage(browser, showcase) -> None:
 
 @asynccontextmanager
 async def large_node(last=239):
-    """Serve a node of which most lies below any window, up to pod-``last``."""
+    """Serve a node larger than any window, up to pod-``last``."""
     gpus = [gpu(index) for index in range(12)]
     rows = [holder(f"pod-{place}", f"GPU-{place % 12}") for place in range(last + 1)]
     server = Server(make_app(site_of(lambda: snapshot(gpus, rows))), ListenAddress("127.0.0.1", 0))

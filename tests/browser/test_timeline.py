@@ -1,4 +1,4 @@
-"""Timelines in a real browser, under the policy of the real server: drawn, and honest when they fail."""
+"""Timelines in a browser, under the policy of the server."""
 
 import re
 from collections.abc import AsyncIterator
@@ -17,14 +17,14 @@ PLOTS = ".plot .main-svg"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def served() -> AsyncIterator[Served]:
-    """Serve a small node with some past, which nobody may poll."""
+    """Serve a small node with some past; tests must not poll it."""
     async with node_of("t4-timeslicing") as node:
         yield node
 
 
 @asynccontextmanager
 async def berlin(page) -> AsyncIterator[None]:
-    """Have the reader's clock be one of Berlin."""
+    """Set the browser's time zone to Berlin."""
     session = await page.context.new_cdp_session(page)
     await session.send("Emulation.setTimezoneOverride", {"timezoneId": "Europe/Berlin"})
     try:

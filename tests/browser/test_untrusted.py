@@ -1,4 +1,4 @@
-"""A page at an address without HTTPS that is not the browser's own machine, as most nodes are reached."""
+"""A page at an address without HTTPS that is not localhost, as most nodes have."""
 
 from aiohttp import ClientSession
 

@@ -1,4 +1,4 @@
-"""The API is what its description says: checked by answers of many nodes."""
+"""The API matches its description."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -44,7 +44,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 def _closed() -> dict[str, Any]:
-    """Give the description with every object refusing fields that it does not name."""
+    """Return the description, closed: no object allows a field that it does not name."""
     described = document()
     for schema in _schemas(described["components"]["schemas"]):
         if "properties" in schema:
@@ -64,7 +64,7 @@ def _schemas(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _faults(name: str, answer: Any) -> list[str]:
-    """Tell what of an answer is not as the schema of that name has it."""
+    """Return how an answer differs from the schema of that name."""
     schema = {"$ref": f"#/components/schemas/{name}", "components": _closed()["components"]}
     Draft202012Validator.check_schema(schema)
     faults = Draft202012Validator(schema).iter_errors(answer)

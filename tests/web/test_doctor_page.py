@@ -1,4 +1,4 @@
-"""The doctor's page: what is missing or degraded first, what is lost, and how to mend it; and its JSON."""
+"""The doctor's page and its JSON: missing and degraded first, what is lost, and how to fix it."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def _scene(*checks: Check) -> Scene:
 
 
 def drawn(*checks):
-    """Draw the page of these checks and read it."""
+    """Return the parsed page of these checks."""
     drawing = doctor_drawing(_scene(*checks))
     return read(page(drawing, ""))
 

@@ -1,4 +1,4 @@
-"""Figures of the past: what Plotly takes, what adds up, and what is not known."""
+"""Figures of the past: valid for Plotly, with sums that hold and gaps for the unknown."""
 
 import json
 
@@ -16,12 +16,12 @@ UUID = "GPU-0"
 
 
 def column(value) -> list[float | None]:
-    """Have the same value in all steps, or take the list as it is."""
+    """Return a value for all steps, or the list unchanged."""
     return value if isinstance(value, list) else [value] * COUNT
 
 
 def container(pod, memory=None, compute=None, entitled=None, uuid=UUID, **labels) -> Track:
-    """Make a container's track; numbers stand for all steps, memory is in GiB."""
+    """Return a container's track; a number is the value of all steps, memory is in GiB."""
     sizes = [
         [None if value is None else value * GIB for value in column(each)] for each in (memory, entitled)
     ]
@@ -36,7 +36,7 @@ def container(pod, memory=None, compute=None, entitled=None, uuid=UUID, **labels
 
 
 def gpu(used=None, rest=None, uuid=UUID, total=40.0, **fields) -> Track:
-    """Make a GPU's track; memory is in GiB."""
+    """Return a GPU's track; memory is in GiB."""
     sizes = [
         [None if value is None else value * GIB for value in column(each)] for each in (total, used, rest)
     ]
@@ -47,7 +47,7 @@ def gpu(used=None, rest=None, uuid=UUID, total=40.0, **fields) -> Track:
 
 
 def figures(*tracks, draw=node_figures) -> dict[str, dict]:
-    """Draw tracks: figures by their ids, each held against Plotly's own schema."""
+    """Return the figures of tracks by id, each checked by Plotly's own schema."""
     past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=tracks)
     drawn = draw(past, {UUID: "GPU 0"})
     for each in drawn:
@@ -57,7 +57,7 @@ def figures(*tracks, draw=node_figures) -> dict[str, dict]:
 
 
 def traces(figure) -> dict[str, list]:
-    """Give the values of traces by their names."""
+    """Return the values of traces by name."""
     return {trace["name"]: trace["y"] for trace in figure["data"]}
 
 

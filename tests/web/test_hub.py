@@ -1,4 +1,4 @@
-"""How streams are shared: what is told is made once, nobody waits for the slow, and all of them end."""
+"""Event streams: events are made once for all clients, slow clients delay no others, and all streams end."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ BEAT = text(": beat\n\n")
 
 @dataclass(eq=False)
 class Tally:
-    """A subject that counts what is asked of it; its state is a number, told with so many bytes besides."""
+    """A subject that records its calls; its state is a number, and its events have ``size`` more bytes."""
 
     state: int = 0
     size: int = 10
@@ -37,21 +37,21 @@ class Tally:
         return str(self.state)
 
     async def look(self):
-        """Give the state."""
+        """Return the state."""
         self.asked.append("look")
         return self.tag, self.state
 
     def greeting(self, now) -> Message:
-        """Tell the time."""
+        """Return an event with the time."""
         return event("hello", {"now": now})
 
     def whole(self, tag, state) -> Message:
-        """Tell the state."""
+        """Return an event with the state."""
         self.asked.append("whole")
         return event("whole", [state, "x" * self.size], tag)
 
     def change(self, old, tag, new) -> Message:
-        """Tell the step."""
+        """Return an event with the step."""
         self.asked.append("change")
         if self.fails:
             raise ValueError(new)
@@ -104,8 +104,8 @@ async def test_many_clients_of_one_subject_share_each_event() -> None:
         followers = [await each.__aenter__() for each in opened]
         assert {(await follower.next()).name for follower in followers} == {"hello"}
         for number in range(3):
-            told = await served.step(*followers)
-            assert {(each.raw, *each.data[:2]) for each in told} == {(told[0].raw, number, number + 1)}
+            events = await served.step(*followers)
+            assert {(event.raw, *event.data[:2]) for event in events} == {(events[0].raw, number, number + 1)}
         for each in opened:
             await each.__aexit__(None, None, None)
 
@@ -218,10 +218,10 @@ async def test_a_snapshot_published_while_the_first_stream_begins_is_sent() -> N
 
         async def overtaken():
             served.one.look = look
-            told = await look()
+            state = await look()
             served.one.state += 1
             served.ticker.tick()
-            return told
+            return state
 
         served.one.look = overtaken
         async with following(client, f"{served.url}/one?since=0") as follower:

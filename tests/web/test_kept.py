@@ -1,4 +1,4 @@
-"""What is kept for a moment: made once, no more than there is room for, and nothing that failed."""
+"""Bodies cached for a moment: made once, limited in number and size, and none that failed."""
 
 import asyncio
 import tracemalloc
@@ -38,8 +38,8 @@ async def test_a_failure_is_tried_again() -> None:
         return b"body"
 
     things = BodyCache()
-    told = await asyncio.gather(*(things.get("key", 60, fail) for _ in range(2)), return_exceptions=True)
-    assert [str(each) for each in told] == ["no", "no"]
+    errors = await asyncio.gather(*(things.get("key", 60, fail) for _ in range(2)), return_exceptions=True)
+    assert [str(each) for each in errors] == ["no", "no"]
     assert await things.get("key", 60, make) == b"body"
 
 

@@ -1,4 +1,4 @@
-"""Streams of open pages over real HTTP: only what is new is told, and it leads to the page of now."""
+"""Streams of open pages over HTTP: only changes are sent, and they lead to the current page."""
 
 import re
 import time
@@ -64,12 +64,12 @@ async def fetched(client, url) -> str:
 
 
 def sequence_of(html) -> str:
-    """Read which snapshot a page shows."""
+    """Return the name of the snapshot that a page shows."""
     return re.search(r'data-sequence="([^"]*)"', html)[1]
 
 
 def apply(pieces, lists, event) -> None:
-    """Do what an open page does with an event."""
+    """Apply an event as an open page does."""
     pieces |= event.data["pieces"]
     for parent, children in event.data["lists"].items():
         for name in set(lists[parent]) - set(children):
@@ -224,8 +224,8 @@ async def test_compressed_streams_have_the_same_events() -> None:
             assert (await plain.change()).raw == (await early.change()).raw
             for sequence in (2, 3):
                 shown.show(snapshot([gpu()], [holder(f"pod-{sequence}")], sequence=sequence))
-                told = await plain.change()
-                assert told.raw == (await early.change()).raw
+                event = await plain.change()
+                assert event.raw == (await early.change()).raw
                 async with following(client, f"{url}?since=x", Accept_Encoding="gzip") as late:
                     whole = await late.change()
-                assert whole.data["pieces"].items() >= told.data["pieces"].items()
+                assert whole.data["pieces"].items() >= event.data["pieces"].items()

@@ -38,7 +38,7 @@ async def past_of(*snapshots) -> AsyncIterator[tuple[ClientSession, History]]:
 
 
 def polls(count=3, pods=("a",)) -> list:
-    """Make polls of the last seconds, each with pods of 1 GiB on a GPU of which 2 GiB are used."""
+    """Return snapshots of the last seconds, each with pods of 1 GiB on a GPU with 2 GiB used."""
     now = time.time()
     row = gpu(used=2 * GIB, unattributed_memory=GIB, power_milliwatts=200_500)
     return [
@@ -56,12 +56,12 @@ async def test_history_has_the_documented_shape() -> None:
     async with past_of(*polls()) as (client, _), client.get("/api/v1/history?range=5m") as answer:
         assert answer.status == 200
         assert answer.content_type == "application/json"
-        told = json.loads(await answer.read())
-    assert set(told) == {"start", "end", "step", "count", "source", "note", "series"}
-    assert (told["step"], told["count"], told["source"], told["note"]) == (5, 60, "memory", "")
-    assert told["end"] == told["start"] + 300
-    assert told["start"] <= time.time() - 290
-    series = {each["level"]: each for each in told["series"]}
+        document = json.loads(await answer.read())
+    assert set(document) == {"start", "end", "step", "count", "source", "note", "series"}
+    assert [document[name] for name in ("step", "count", "source", "note")] == [5, 60, "memory", ""]
+    assert document["end"] == document["start"] + 300
+    assert document["start"] <= time.time() - 290
+    series = {each["level"]: each for each in document["series"]}
     for level, each in series.items():
         assert set(each) == {"level", *IDENTITY_LABELS[level], *FIELDS[level]}
         assert all(len(each[field]) == 60 for field in FIELDS[level])
@@ -142,11 +142,11 @@ async def test_figures_are_served_for_each_kind_of_page(path, ids) -> None:
     known = polls()
     async with past_of(*known) as (client, _), client.get(f"/{path}?range=5m") as answer:
         assert answer.status == 200
-        told = json.loads(await answer.read())
-    assert [figure["id"] for figure in told["figures"]] == ids
-    assert told["begins"] == known[0].timestamp // 5 * 5
-    assert told["config"] == {"displayModeBar": False, "displaylogo": False, "responsive": True}
-    bars = [trace for trace in told["figures"][0]["figure"]["data"] if trace["type"] == "bar"]
+        document = json.loads(await answer.read())
+    assert [figure["id"] for figure in document["figures"]] == ids
+    assert document["begins"] == known[0].timestamp // 5 * 5
+    assert document["config"] == {"displayModeBar": False, "displaylogo": False, "responsive": True}
+    bars = [trace for trace in document["figures"][0]["figure"]["data"] if trace["type"] == "bar"]
     assert all(sum(value is not None for value in trace["y"]) == 3 for trace in bars)
 
 
@@ -154,8 +154,8 @@ async def test_unknown_gpus_and_holders_have_no_figures() -> None:
     async with past_of(*polls()) as (client, _):
         for path in ("/figures/gpu/GPU-9", "/figures/holder/ml/other/main"):
             async with client.get(path) as answer:
-                told = json.loads(await answer.read())
-                assert (answer.status, told["figures"], told["begins"]) == (200, [], None)
+                document = json.loads(await answer.read())
+                assert (answer.status, document["figures"], document["begins"]) == (200, [], None)
         async with client.get("/figures/node?range=1") as answer:
             assert answer.status == 400
 

@@ -1,4 +1,4 @@
-"""Who scrapes each snapshot finds its page made; for others nothing is made before they ask."""
+"""A page of metrics is prepared for clients that scrape every snapshot, and for no others."""
 
 import asyncio
 import threading
@@ -12,14 +12,14 @@ from tests.web.views_reading import snapshot
 
 
 class Noting(Exposition):
-    """An exposition that keeps the pages that it has made."""
+    """An exposition that records its pages."""
 
     def __init__(self) -> None:
         super().__init__()
         self.made: list[Page] = []
 
     def page(self, snapshot: Snapshot) -> Page:
-        """Make the page, and keep it."""
+        """Return the page, and record it."""
         self.made.append(super().page(snapshot))
         return self.made[-1]
 
@@ -33,7 +33,7 @@ class Node:
         self.pages = RenderCache(lambda: self._shown, self._exposition)
 
     def publish(self) -> Page:
-        """Come to the next snapshot; return its page of metrics."""
+        """Publish the next snapshot; return its page of metrics."""
         self._shown = replace(self._shown, sequence=self._shown.sequence + 1)
         self.pages.turn(self._shown)
         return self._exposition.made[-1]

@@ -1,4 +1,4 @@
-"""The query of a page, as it stands in its URL."""
+"""The query of a page in its URL."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Bodies that are compressed: each once, whoever asks for it."""
+"""Compressed bodies: each is compressed once for all clients."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""What a hostile request can do (nothing), and what browsers are told of every answer."""
+"""Hostile requests, and the security headers of every answer."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ class Site:
             return response, await response.read()
 
     async def raw(self, *lines: str, body: bytes = b"") -> bytes:
-        """Send lines as they are, and give all that comes back until the connection is closed."""
+        """Send lines unchanged; return all that comes back until the connection is closed."""
         at = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(at.hostname, at.port)
         writer.write("\r\n".join((*lines, "", "")).encode("latin-1") + body)
@@ -96,7 +96,7 @@ class Site:
         return answer
 
     def paths(self) -> list[str]:
-        """List the paths of all routes, with names that are there in them."""
+        """Return the paths of all routes, filled in with existing names."""
         found = dict.fromkeys(route.resource.canonical for route in self.app.router.routes())
         return [path.format(**NAMES) for path in found]
 

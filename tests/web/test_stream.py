@@ -16,10 +16,10 @@ from tests.web.following import following
 SCENARIOS = ("t4-timeslicing", "a100-mig-mixed")
 
 
-def apply(document, told) -> dict:
-    """Do what the description of the stream says, on a copy."""
+def apply(document, changes) -> dict:
+    """Return a copy of a document with changes applied as the description says."""
     new = deepcopy(document)
-    for name, value in told.items():
+    for name, value in changes.items():
         if name == "node":
             new["node"] |= value
         elif name in LEVELS and isinstance(value, dict):
@@ -29,16 +29,16 @@ def apply(document, told) -> dict:
     return new
 
 
-def _apply_rows(labels, rows, told) -> list:
+def _apply_rows(labels, rows, changes) -> list:
     def key(row) -> tuple:
         return tuple(row[label] for label in labels)
 
     known = {key(row): row for row in rows}
-    for row in told["gone"]:
+    for row in changes["gone"]:
         del known[key(row)]
-    for row in told["changed"]:
+    for row in changes["changed"]:
         known[key(row)] = known.get(key(row), {}) | row
-    return [known[key(row)] for row in told["order"]] if "order" in told else list(known.values())
+    return [known[key(row)] for row in changes["order"]] if "order" in changes else list(known.values())
 
 
 VALUES = (
@@ -48,7 +48,7 @@ FIELDS = st.fixed_dictionaries({"used": VALUES, "by_kind": st.dictionaries(st.sa
 
 
 def rows_of(level) -> st.SearchStrategy:
-    """Make rows, which now and then cannot be told apart."""
+    """Return a strategy for rows, some with equal labels."""
     names = st.sampled_from(["a", "b", "c", None])
     return st.lists(
         st.builds(dict.__or__, st.fixed_dictionaries(dict.fromkeys(IDENTITY_LABELS[level], names)), FIELDS)
@@ -70,10 +70,10 @@ DOCUMENTS = st.fixed_dictionaries(
 @settings(max_examples=20)
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
-    """Also if rows cannot be told apart."""
-    told = json.loads(json.dumps(delta(old, new)))
+    """Also if rows have equal labels."""
+    changes = json.loads(json.dumps(delta(old, new)))
 
-    assert apply(old, told) == new
+    assert apply(old, changes) == new
 
 
 @settings(max_examples=10)
@@ -109,15 +109,15 @@ async def test_deltas_have_changed_rows_and_fields_only() -> None:
         async with following(served.client, f"{served.url}/api/v1/stream") as follower:
             before = (await follower.next()).data
             await served.poll(5)
-            told = (await follower.next()).data
+            changes = (await follower.next()).data
 
     for name, level in LEVELS.items():
-        for row in told.get(name, {"changed": ()})["changed"]:
+        for row in changes.get(name, {"changed": ()})["changed"]:
             labels = {label: row[label] for label in IDENTITY_LABELS[level]}
             (known,) = [each for each in before[name] if labels.items() <= each.items()]
             assert row.keys() - labels.keys()
             assert all(known[field] != value for field, value in row.items() if field not in labels)
-    assert "pods" not in told
+    assert "pods" not in changes
 
 
 async def test_a_program_that_comes_back_gets_what_it_has_missed() -> None:

@@ -1,4 +1,4 @@
-"""The page of a holder is true: every number in its sentences, bars and lists is what /metrics says."""
+"""The page of a holder equals /metrics: every number in sentences, bars and lists."""
 
 import re
 

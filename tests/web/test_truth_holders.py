@@ -1,4 +1,4 @@
-"""The table of holders is true: each number, bar, state and dash in it is what /metrics says, everywhere."""
+"""The table of holders equals /metrics: every number, bar, state and dash."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The pictures of GPUs are true: who stands in them, how wide it is, and that it adds up."""
+"""The pictures of GPUs equal /metrics: holders, widths and sums."""
 
 import re
 from collections import Counter
@@ -16,12 +16,12 @@ _GAUGES["compute"] = ("compute_used_ratio", "compute_entitled_ratio", 1, 2)
 
 
 def scaled(value, unit) -> float | None:
-    """Bring a number into the unit of the page."""
+    """Return a number in the unit of the page."""
     return None if value is None else value / unit
 
 
 class Device:
-    """What /metrics says of a device: a GPU, or with a ``mig_uuid`` a part of one."""
+    """The series of a device: a GPU, or with a ``mig_uuid`` a part of one."""
 
     def __init__(self, series, uuid, mig_uuid="") -> None:
         self.series, self.uuid, self.mig_uuid = series, uuid, mig_uuid

@@ -1,4 +1,4 @@
-"""The page of a GPU is true: all that it reads is a series of that GPU, in the unit that it says."""
+"""The page of a GPU equals /metrics: every reading is a series of that GPU, in its unit."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The totals of the node are true: they are the sums of the series, and say where a part is missing."""
+"""The totals of the node equal /metrics: sums of series, marked if a part is missing."""
 
 import re
 

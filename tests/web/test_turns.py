@@ -1,4 +1,4 @@
-"""Pages that clients make up: drawn in turns, for those who wait, and never before what is scraped."""
+"""Pages with a query of the client: few are drawn at a time, and metrics never wait for them."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ DRAWN = Drawing(
 
 
 class Slow:
-    """Draws when it is let to; ``begun`` has the words of the pages that it was asked for."""
+    """Draws when ``go`` is set; ``begun`` has the texts of the pages that were requested."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -56,7 +56,7 @@ class Slow:
 
 
 def _asked(number: int) -> Place:
-    """Give a page that nobody else asks for."""
+    """Return a page that no other client requests."""
     return Place("node", (), Query(text=f"x{number}"))
 
 

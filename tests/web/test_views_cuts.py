@@ -1,4 +1,4 @@
-"""The MIG devices of a GPU at their true places, and what lies free between them."""
+"""The MIG devices of a GPU at their places, and the gaps between them."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.web.views_reading import UUID, draw, gpu, holder, mig, scenario, snap
 
 
 def part(name, start, size, slices, **facts):
-    """Return a MIG device of its own GPU instance at a place, which nobody holds."""
+    """Return a MIG device without a holder, in its own GPU instance at a place."""
     values = {"gi": name, "gi_start": start, "gi_size": size, "instance_slices": slices, "held": 0}
     return mig(name, slices=slices, **(values | facts))
 
@@ -21,7 +21,7 @@ def board(compute=7, **facts):
 
 
 def picture(parts, **facts):
-    """Draw a GPU with these parts; give for each stretch its columns and its captions."""
+    """Return the columns and captions of each stretch of a GPU with these parts."""
     row = draw(snapshot([board(**facts)], migs=parts)).one(id="gpu-0")
     return [
         (columns(each), [cell.one(of="caption").text for cell in each.all(of="cell")])

@@ -1,4 +1,4 @@
-"""Devices that no driver of ours reads, on the page, as text and in the sums."""
+"""Devices that the exporter does not read: on the page, as text and in the sums."""
 
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
@@ -32,12 +32,13 @@ def test_its_holders_lead_to_it() -> None:
 
 
 def test_unread_devices_add_to_no_sum() -> None:
-    told = {card.name: card for card in cards(Scene(scenario("hami-vendors"), now=NOW + 30, idle_after=300))}
+    scene = Scene(scenario("hami-vendors"), now=NOW + 30, idle_after=300)
+    totals = {card.name: card for card in cards(scene)}
 
-    assert (told["Memory"].figure.text, told["Memory"].of) == ("2.2 GiB used", "of 22.5")
-    assert [text for _, text in told["Memory"].bars] == ["3.9 held", "used, 56% of held"]
-    assert (told["Compute"].figure.text, told["Compute"].of) == ("0.18 GPUs used", "of 1")
-    assert told["Needs attention"].figure.text == "nothing"
+    assert (totals["Memory"].figure.text, totals["Memory"].of) == ("2.2 GiB used", "of 22.5")
+    assert [text for _, text in totals["Memory"].bars] == ["3.9 held", "used, 56% of held"]
+    assert (totals["Compute"].figure.text, totals["Compute"].of) == ("0.18 GPUs used", "of 1")
+    assert totals["Needs attention"].figure.text == "nothing"
 
 
 def test_text_says_that_a_device_is_not_read() -> None:

@@ -1,4 +1,4 @@
-"""The page of one GPU: all its readings, its events with those whom they hit, and its links."""
+"""The page of one GPU: its readings, its events with the affected pods, and its links."""
 
 import re
 from dataclasses import replace
@@ -37,12 +37,12 @@ HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
 def draw(shown, uuid=UUID):
-    """Draw and parse the page of one GPU, three seconds after the poll."""
+    """Return the parsed page of one GPU, three seconds after the poll."""
     return read(gpu_page(shown, uuid, now=shown.timestamp + 3) or "")
 
 
 def said(page) -> dict[str, str]:
-    """Give the readings by their names."""
+    """Return the readings by name."""
     lines = page.one("section", id="readings").all("div")
     return {
         line.one("dt").text: line.one("dd").text for line in lines if line.all("dt") and not line.all("div")
@@ -50,7 +50,7 @@ def said(page) -> dict[str, str]:
 
 
 def xid(code, mig_uuid="", *holders, at=NOW - 120) -> EventRow:
-    """Make an XID of the first GPU, with the pods that held it."""
+    """Return an XID of the first GPU, with the pods that held it."""
     event = DeviceEvent(at=at, uuid=UUID, kind="xid", mig_uuid=mig_uuid, xid=code)
     return EventRow(event=event, holders=tuple(ContainerRef("ml", pod, "main") for pod in holders))
 

@@ -1,4 +1,4 @@
-"""The page of one holder: what it holds and uses, whether it is used, and who is beside it."""
+"""The page of one holder: what it holds and uses, and its neighbours."""
 
 from dataclasses import replace
 
@@ -15,14 +15,14 @@ HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
 def draw(shown, *names, **options):
-    """Draw and parse the page of a container, three seconds after the poll; None where there is none."""
+    """Return the parsed page of a container, three seconds after the poll, or None."""
     scene = Scene(shown, **({"now": shown.timestamp + 3, "root": ROOT} | options))
     drawing = holder_drawing(scene, *(names or ("ml", "train", "main")))
     return None if drawing is None else read(page(drawing, ROOT))
 
 
 def answers(shown, *names) -> list[str]:
-    """Return what is answered to the three questions."""
+    """Return the answers to the questions."""
     return [
         " ".join(line.text for line in answer.all("p"))
         for answer in draw(shown, *names).one("section", id="answers").all("div")
@@ -79,7 +79,7 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "text"),
     [
         ({}, "Yes: it uses 0.60 of the 1.00 GPU it is entitled to."),
         ({"compute_entitled": 0.25}, "Yes: it uses 0.60 of a GPU now, beyond its share of 0.25."),
@@ -108,8 +108,8 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
         ),
     ],
 )
-def test_whether_a_slice_is_used_is_said_in_a_sentence(facts, told) -> None:
-    assert answers(snapshot([gpu()], [holder("train", **facts)]))[0].startswith(told)
+def test_whether_a_slice_is_used_is_said_in_a_sentence(facts, text) -> None:
+    assert answers(snapshot([gpu()], [holder("train", **facts)]))[0].startswith(text)
 
 
 def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> None:
@@ -124,7 +124,7 @@ def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> No
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "text"),
     [
         ({"isolation": "hard"}, "It uses 7.0 of 16.0 GiB, which no other container can take."),
         (
@@ -140,8 +140,8 @@ def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> No
         ({"memory_entitled": None, "slices": 0}, "has no known entitlement: it holds nothing here."),
     ],
 )
-def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, told) -> None:
-    assert told in answers(snapshot([gpu()], [holder("train", **facts)]))[1]
+def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, text) -> None:
+    assert text in answers(snapshot([gpu()], [holder("train", **facts)]))[1]
 
 
 def test_several_devices_are_summed_and_idle_or_full_ones_named() -> None:

@@ -43,7 +43,7 @@ HOSTILE = (
 
 @pytest.fixture(params=SCENARIOS)
 def page(request):
-    """Draw the page of every scenario, one after the other."""
+    """Return the page of each scenario."""
     return draw(scenario(request.param))
 
 

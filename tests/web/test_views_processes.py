@@ -37,7 +37,7 @@ def process(pid, device=UUID, **facts) -> ProcessRow:
 
 
 def section(shown, uuid=UUID):
-    """Draw the page of a GPU and return its processes."""
+    """Return the processes on the page of a GPU."""
     return read(gpu_page(shown, uuid)).one("section", id="processes")
 
 
@@ -84,7 +84,7 @@ def test_processes_inside_mig_name_their_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "node", "told"),
+    ("row", "node", "text"),
     [
         (gpu(processes=()), {}, "No process has a context here"),
         (gpu(), {}, "does not list the processes"),
@@ -92,10 +92,10 @@ def test_processes_inside_mig_name_their_device() -> None:
         (gpu(), {"process_view": False, "process_view_reason": "set hostPID: true"}, "set hostPID: true"),
     ],
 )
-def test_a_table_without_rows_says_why(row, node, told) -> None:
+def test_a_table_without_rows_says_why(row, node, text) -> None:
     found = section(snapshot([row], node=node))
 
-    assert told in found.text
+    assert text in found.text
     assert not found.all("table")
 
 

@@ -1,4 +1,4 @@
-"""GPUs that a sharing system cuts into parts of any size, on the page."""
+"""GPUs that a sharing system partitions into parts of any size."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def part(name, **facts):
 
 
 def slices(page) -> list[str]:
-    """Return what the table says that each holder has."""
+    """Return the text for the slices of each holder."""
     return [row.all("td")[3].text for row in page.one("section", id="holders").one("tbody").all("tr")]
 
 
@@ -147,11 +147,11 @@ def test_claimed_devices_are_free_without_an_offer() -> None:
 
 
 def test_a_node_of_unread_devices_has_no_sums() -> None:
-    told = {card.all("h2")[0].text: card for card in draw(scenario("intel-shared")).all(of="card")}
+    cards = {card.all("h2")[0].text: card for card in draw(scenario("intel-shared")).all(of="card")}
 
     for name in ("Memory", "Compute"):
-        assert told[name].one(of="figure").text == UNKNOWN
-        assert "reads no device" in told[name].one("abbr").attributes["title"]
+        assert cards[name].one(of="figure").text == UNKNOWN
+        assert "reads no device" in cards[name].one("abbr").attributes["title"]
 
 
 @pytest.mark.parametrize(

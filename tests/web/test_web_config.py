@@ -1,4 +1,4 @@
-"""The web configuration file: what it may say, and how what it may not say is told."""
+"""The web configuration file: what is allowed, and the errors of what is not."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ SECRET = CHEAP[10:]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Make a folder with what samples name: tls.crt, tls.key and ca.crt."""
+    """Return a folder with the files that samples name."""
     made = tmp_path_factory.mktemp("config")
     authority = Authority(made, "ca")
     authority.certify("tls")
@@ -49,22 +49,22 @@ def folder(tmp_path_factory):
 
 
 def write(folder, text):
-    """Write a configuration."""
+    """Write a configuration; return its path."""
     path = folder / "web-config.yml"
     path.write_text(text)
     return path
 
 
 def complaint(folder, text):
-    """Give the error of a configuration, which is one line that names its file and tells no secret."""
+    """Return the error of a configuration: one line that names its file and has no secret."""
     path = write(folder, text)
     with pytest.raises(SettingsError) as error:
         WebAccess(path)
-    told = str(error.value)
-    assert told.startswith(f"--web-config: {path}: ")
-    assert "\n" not in told
-    assert SECRET not in told
-    return told
+    words = str(error.value)
+    assert words.startswith(f"--web-config: {path}: ")
+    assert "\n" not in words
+    assert SECRET not in words
+    return words
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
@@ -89,7 +89,7 @@ async def test_an_empty_configuration_changes_nothing(folder, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("- a\n", "the file (line 1): this must be a mapping"),
         ("[", "not valid YAML: line "),
@@ -185,8 +185,8 @@ async def test_an_empty_configuration_changes_nothing(folder, text):
         ),
     ],
 )
-def test_errors_name_the_key_and_line(folder, text, told):
-    assert told in complaint(folder, text)
+def test_errors_name_the_key_and_line(folder, text, words):
+    assert words in complaint(folder, text)
 
 
 def test_a_missing_file_ends_the_program_with_one_line(tmp_path):
@@ -217,7 +217,7 @@ def test_pipes_devices_and_folders_are_refused(tmp_path, make):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         (f"basic_auth_users: {{'{CHEAP}': ann}}\n", "basic_auth_users.$2…: this is not a bcrypt hash"),
         (f"'{CHEAP}': ann\n", "$2… (line 1): there is no such key"),
@@ -234,8 +234,8 @@ def test_pipes_devices_and_folders_are_refused(tmp_path, make):
         ),
     ],
 )
-def test_misplaced_secrets_are_not_repeated(folder, text, told):
-    assert told in complaint(folder, text)
+def test_misplaced_secrets_are_not_repeated(folder, text, words):
+    assert words in complaint(folder, text)
 
 
 def test_openssl_knows_all_cipher_suites(folder):
@@ -290,9 +290,9 @@ TREES = st.recursive(
 @settings(max_examples=50)
 @given(st.binary(max_size=80) | TREES.map(lambda tree: repr(tree).encode(errors="replace")))
 def test_any_file_gives_a_configuration_or_one_line(content):
-    told = ""
+    words = ""
     try:
         parse_web_config(content, Path("/etc"))
     except DocumentError as error:
-        told = str(error)
-    assert "\n" not in told
+        words = str(error)
+    assert "\n" not in words

@@ -1,4 +1,4 @@
-"""TLS on real sockets: what is spoken, whose certificates let in, and certificates that are replaced."""
+"""TLS on real sockets: versions, client certificates, and certificates that are replaced."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ IF_GIVEN = f"{TLS}  client_ca_file: ca.crt\n  client_auth_type: VerifyClientCert
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Make the authorities that tests share, with certificates of servers and of clients."""
+    """Return the authorities that tests share, with certificates of servers and clients."""
     folder = tmp_path_factory.mktemp("authorities")
     ours, others = Authority(folder, "ours"), Authority(folder, "others")
     return {
@@ -34,7 +34,7 @@ def made(tmp_path_factory):
 
 
 def replace(folder, made, server="first", authority="ours"):
-    """Put a pair and the authority where configurations name them, each file as a whole."""
+    """Replace the pair and the authority that configurations name, each file atomically."""
     cert, key = made[server]
     for name, source in (("tls.crt", cert), ("tls.key", key), ("ca.crt", made[authority].cert)):
         (folder / "new").write_bytes(source.read_bytes())
@@ -43,7 +43,7 @@ def replace(folder, made, server="first", authority="ours"):
 
 @pytest.fixture
 def config(tmp_path, made):
-    """Give what writes a configuration beside the first pair."""
+    """Return a function that writes a configuration next to the first pair."""
     replace(tmp_path, made)
 
     def write(text):
@@ -54,7 +54,7 @@ def config(tmp_path, made):
 
 
 async def serial(site, tls):
-    """Shake hands, and give the serial number of the certificate that the server shows."""
+    """Return the serial number of the certificate that the server shows."""
     _, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=tls)
     shown = writer.get_extra_info("peercert")["serialNumber"]
     writer.close()
@@ -64,7 +64,7 @@ async def serial(site, tls):
 
 
 async def lets_in(site, tls, path="/", headers=None):
-    """Tell whether a client gets an answer, or None where its connection is cut off."""
+    """Return whether a client is served, or None if its connection is cut off."""
     try:
         return (await site.get(path, tls=tls, headers=headers))[0] == 200
     except (aiohttp.ClientError, OSError):
@@ -206,7 +206,7 @@ async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "words"),
     [
         (("tls.crt", ""), "tls.crt: there is no certificate in PEM form"),
         (("tls.key", None), "cannot read"),
@@ -217,7 +217,7 @@ async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
     ],
 )
 async def test_broken_files_change_nothing(  # noqa: PLR0917 - pytest hands fixtures over by name
-    config, made, tmp_path, caplog, broken, told
+    config, made, tmp_path, caplog, broken, words
 ):
     """They are logged once, and the next good files are used."""
     name, content = broken
@@ -230,7 +230,7 @@ async def test_broken_files_change_nothing(  # noqa: PLR0917 - pytest hands fixt
             (tmp_path / name).write_text(made["second"][1].read_text() if content == "other" else content)
 
         async def logged():
-            return told in caplog.text
+            return words in caplog.text
 
         await until(logged)
         await asyncio.sleep(3 * LOOK)

@@ -1,4 +1,4 @@
-"""Passwords: who gets in, what it costs to find out, and what those who guess can do (little)."""
+"""Passwords: who is let in, what a check costs, and what guessing clients can do."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ KNOWN = {b"ann": CHEAP.encode()}
 
 @pytest.fixture
 def config(tmp_path):
-    """Give what writes a configuration."""
+    """Return a function that writes a configuration."""
 
     def write(text):
         (tmp_path / "new").write_text(text)
@@ -224,9 +224,9 @@ async def test_unknown_users_cost_as_much(checker, monkeypatch):
 async def test_a_guessing_client_is_stopped_and_others_are_not(checker):
     for number in range(5):
         assert await checker.are_right(KNOWN, b"ann", b"%d" % number, "guesser") is False
-    with pytest.raises(TooManyGuessesError) as told:
+    with pytest.raises(TooManyGuessesError) as error:
         await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "guesser")
-    assert 0 < told.value.retry <= 10
+    assert 0 < error.value.retry <= 10
     assert await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "other") is True
     # Now it is known to be right, wherever it comes from.
     assert await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "guesser") is True

@@ -106,12 +106,12 @@ class Series:
         return self._values.get((f"gpuslice_{family}", _without_names(labels)))
 
     def all(self, family, **labels) -> list[Sample]:
-        """List the samples that have these labels among theirs."""
+        """Return the samples that have these labels among theirs."""
         found = self.samples.get(f"gpuslice_{family}", ())
         return [sample for sample in found if labels.items() <= sample.labels.items()]
 
     def values(self, family, **labels) -> list[float]:
-        """List the values of samples that have these labels among theirs."""
+        """Return the values of samples that have these labels among theirs."""
         return [sample.value for sample in self.all(family, **labels)]
 
     def of(self, key, field) -> float | None:
@@ -125,11 +125,11 @@ class Series:
 
     @property
     def containers(self) -> list[Key]:
-        """List the containers on devices."""
+        """Return the containers on devices."""
         return [key for key, infos in self._infos.items() for _ in infos]
 
     def on(self, uuid, mig_uuid="") -> list[Key]:
-        """List the containers on a device."""
+        """Return the containers on a device."""
         return self._on.get((uuid, mig_uuid), [])
 
     @cached_property
@@ -219,7 +219,7 @@ def _key(labels) -> Key:
 
 @cache
 def series_of(name) -> Series:
-    """Read the page of metrics of a scenario."""
+    """Return the metrics of a scenario."""
     shown = scenario(name)
     return Series(
         Exposition().page(shown).body(Format.TEXT).decode(),
@@ -244,31 +244,31 @@ def computed(shown) -> frozenset[Key]:
 
 @cache
 def node(name) -> Element:
-    """Read the page of the node, with all columns."""
+    """Return the page of the node, with all columns."""
     return read(node_page(scenario(name), idle_after=idle_after(name), query=QUERY))
 
 
 @cache
 def gpu_of(name, uuid) -> Element:
-    """Read the page of a GPU, with all columns."""
+    """Return the page of a GPU, with all columns."""
     return read(gpu_page(scenario(name), uuid, idle_after=idle_after(name), query=QUERY))
 
 
 @cache
 def holder_of(name, holder) -> Element:
-    """Read the page of a container."""
+    """Return the page of a container."""
     shown = scenario(name)
     scene = Scene(shown, now=shown.timestamp + 3, idle_after=idle_after(name), root="../../../")
     return read(page(holder_drawing(scene, *holder), scene.root))
 
 
 def uuids(name) -> list[str]:
-    """List the GPUs of which there are pages."""
+    """Return the GPUs that have pages."""
     return [gpu.identity.uuid for gpu in scenario(name).gpus]
 
 
 def holders(name) -> list[tuple[str, str, str]]:
-    """List the containers of which there are pages."""
+    """Return the containers that have pages."""
     return list(dict.fromkeys(key.holder for key in series_of(name).containers))
 
 

@@ -38,7 +38,7 @@ class Bar:
 
 
 def bar_of(svg) -> Bar:
-    """Read a drawing."""
+    """Return the bar of a drawing."""
     segments = []
     for child in svg.children:
         if child.tag == "svg":

@@ -1,4 +1,4 @@
-"""Snapshots to draw, and a reader of the HTML that is made of them."""
+"""Snapshots to draw, and a parser of the pages."""
 
 import asyncio
 from dataclasses import asdict, dataclass, field, replace
@@ -56,7 +56,7 @@ _VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
 
 @cache
 def scenario(name) -> Snapshot:
-    """Poll the fake node of a scenario for half a minute, through all that a real node is read with."""
+    """Return a snapshot of a fake node after half a minute, read as a real node is."""
     return asyncio.run(_poll(name))
 
 
@@ -100,7 +100,7 @@ class Element:
         return set((self.attributes.get("class") or "").split())
 
     def all(self, tag=None, of=None, **attributes) -> list:
-        """Find the elements below with that tag, class ``of``, and attributes."""
+        """Return the elements below with that tag, class ``of``, and attributes."""
         found = []
         for child in self.children:
             if isinstance(child, Element) and "hidden" not in child.attributes:
@@ -111,13 +111,13 @@ class Element:
         return found
 
     def one(self, tag=None, of=None, **attributes) -> "Element":
-        """Find the only such element."""
+        """Return the only such element."""
         (found,) = self.all(tag, of, **attributes)
         return found
 
 
 class _Reader(HTMLParser):
-    """Builds the tree, and stumbles over anything that is not closed where it should be."""
+    """Builds the tree, and fails if an element is not closed where it should be."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class _Reader(HTMLParser):
 
 
 def read(html) -> Element:
-    """Parse a page."""
+    """Return the tree of a page."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -148,17 +148,17 @@ def read(html) -> Element:
 
 
 def draw(snapshot, **options) -> Element:
-    """Render the page of a snapshot, as it is looked at three seconds after the poll, and parse it."""
+    """Return the parsed page of a snapshot, three seconds after the poll."""
     return read(node_page(snapshot, **options))
 
 
 def node_page(snapshot, **options) -> str:
-    """Render the page of a snapshot."""
+    """Return the page of a snapshot."""
     return page(node_drawing(Scene(snapshot, **{"now": snapshot.timestamp + 3, **options})), "")
 
 
 def gpu_page(snapshot, uuid, **options) -> str | None:
-    """Render the page of one of its GPUs."""
+    """Return the page of one of its GPUs."""
     drawing = gpu_drawing(Scene(snapshot, **{"now": snapshot.timestamp + 3, "root": "../", **options}), uuid)
     return None if drawing is None else page(drawing, "../")
 
