@@ -6,7 +6,7 @@ SERIOUS = frozenset({"serious", "critical"})
 
 
 async def faults(page) -> list[str]:
-    """Ask axe-core what is seriously wrong with a page."""
+    """Return the serious violations that axe-core finds on a page."""
     found = (await Axe().run(page)).response["violations"]
     return [
         f"{rule['id']}: {node['html'][:160]} {node['failureSummary'][-200:]}"

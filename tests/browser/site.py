@@ -1,7 +1,5 @@
-"""Looking at pages in a real browser, with an eye on all that must never happen in one."""
+"""Opening pages in a real browser, and collecting errors, failed requests and policy violations."""
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +11,8 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error,
 
 from exporter.demo.scenario.catalog import load
 from tests.end_to_end.serving import Served, serving
+from tests.tools import tool
+from tests.waiting import LIMIT_SECONDS
 
 WIDE: ViewportSize = {"width": 1400, "height": 900}
 PHONE: ViewportSize = {"width": 380, "height": 800}
@@ -26,18 +26,15 @@ document.addEventListener("securitypolicyviolation", (event) =>
 
 
 def chromium() -> str:
-    """Give the path of a browser; without one, skip, but fail in CI."""
-    path = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if path is None and os.environ.get("CI") == "true":
-        pytest.fail("no chromium is on PATH; CI must have it (Debian: apt-get install chromium)")
-    return path or pytest.skip("no chromium is on PATH")
+    """Return the path of a browser."""
+    return tool(*_BROWSERS)
 
 
 @dataclass
 class Watch:
-    """What went wrong in the pages of a context whose server is at ``url``; ``requests`` is all it asked for.
+    """What went wrong in the pages of a context whose server is at ``url``, and all its ``requests``.
 
-    ``expected`` are words of findings that a test means to cause, such as those of a server that goes away.
+    ``expected`` are words of findings that a test causes on purpose, such as those of a stopped server.
     """
 
     url: str
@@ -46,7 +43,7 @@ class Watch:
     expected: tuple[str, ...] = ()
 
     async def follow(self, context: BrowserContext) -> None:
-        """Listen to all pages of a context, those to come too."""
+        """Listen to all pages of a context, also future ones."""
         await context.add_init_script(_REPORT_VIOLATIONS)
         context.on("console", self._heard)
         context.on("weberror", lambda error: self.findings.append(f"page error: {error.error}"))
@@ -60,11 +57,11 @@ class Watch:
         )
 
     def begin(self, url: str) -> None:
-        """Forget what was found, and go on with the site at ``url``."""
+        """Drop all findings, and go on with the site at ``url``."""
         self.url, self.findings, self.requests = url, [], []
 
     def check(self, expected: Sequence[str]) -> None:
-        """Fail where anything was found that is not expected."""
+        """Fail if there is a finding that is not expected."""
         found = [each for each in self.findings if not any(word in each for word in expected)]
         assert not found, "\n".join(found)
 
@@ -85,18 +82,18 @@ class Watch:
 
 @asynccontextmanager
 async def looking(browser: Browser, url: str, **options: Any) -> AsyncIterator[tuple[Page, Watch]]:
-    """Open a window on the site at ``url``; what it finds fails the test at the end.
+    """Open a window on the site at ``url``; unexpected findings fail the test at the end.
 
     ``options`` are those of a context: viewport, color_scheme, java_script_enabled, ...
     """
     context = await browser.new_context(**({"viewport": WIDE, "base_url": f"{url}/"} | options))
-    # Where script is off the browser fetches modules for nothing, and blames the policy.
+    # If script is off the browser fetches modules for nothing, and blames the policy.
     expected = () if options.get("java_script_enabled", True) else ("failed: csp",)
     watch = Watch(url, expected=expected)
     await watch.follow(context)
     try:
         page = await context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(LIMIT_SECONDS * 1000)
         yield page, watch
     finally:
         await context.close()
@@ -113,9 +110,9 @@ async def visiting(
     color_scheme: Literal["light", "dark"] = "light",
     reduced_motion: Literal["reduce", "no-preference"] = "no-preference",
 ) -> AsyncIterator[tuple[Page, Watch]]:
-    """Open a page of the site at ``url`` in a window that was elsewhere before, and leave it again.
+    """Open a page of the site at ``url`` in an existing window, and leave it at the end.
 
-    What is found fails the test at the end. What a page stores it finds again, and so do other visits.
+    Unexpected findings fail the test. The window keeps what pages store.
     """
     page, watch = window
     usual = watch.expected
@@ -133,7 +130,7 @@ async def visiting(
 
 @asynccontextmanager
 async def node_of(scenario: str, *seconds: float) -> AsyncIterator[Served]:
-    """Serve a scenario in this process, polled at these seconds; nothing is polled by itself after that."""
+    """Serve a scenario in this process, polled at these seconds only."""
     async with serving(load(scenario)) as served:
         for second in seconds or (0.0, 15.0, 30.0):
             await served.poll(second)
@@ -141,15 +138,15 @@ async def node_of(scenario: str, *seconds: float) -> AsyncIterator[Served]:
 
 
 async def overflow(page: Page) -> int:
-    """Tell by how many pixels the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     width: int = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     return width
 
 
 async def follow(page: Page, place: str) -> None:
-    """Follow the first link on the page of the node to a page of that kind: gpu, holder or doctor."""
+    """Follow the first link on the node's page to a page of a kind: gpu, holder or doctor."""
     try:
-        await page.locator(f"a[href^='{place}']").first.click(timeout=3000)
-        await page.wait_for_url(f"**/{place}**", timeout=10_000)
+        await page.locator(f"a[href^='{place}']").first.click()
+        await page.wait_for_url(f"**/{place}**")
     except Error:
         pytest.fail(f"no link leads to a page of kind {place}")

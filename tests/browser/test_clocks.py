@@ -1,4 +1,4 @@
-"""Clocks that are set anew while a page is open: the age of what it shows stays that of the data."""
+"""Clocks that jump while a page is open: it still shows the age of the data."""
 
 import re
 import time
@@ -8,14 +8,12 @@ from playwright.async_api import expect
 
 from tests.browser.site import looking, node_of
 
-pytestmark = pytest.mark.slow
-
 STREAM = re.compile(r"/live/")
 
 
 @pytest.mark.parametrize("hours", [3, -3])
-async def test_a_clock_that_jumps_is_known_with_the_next_polls(browser, hours) -> None:
-    """The browser's clock jumps, which looks the same as if the node's did; the age is right again."""
+async def test_a_clock_jump_is_corrected_by_the_next_polls(browser, hours) -> None:
+    """A jump of the browser's clock looks the same as one of the node's."""
     async with node_of("t4-timeslicing", 0) as served, looking(browser, served.url) as (page, _):
         await page.clock.install()
         async with page.expect_response(STREAM):
@@ -25,6 +23,6 @@ async def test_a_clock_that_jumps_is_known_with_the_next_polls(browser, hours) -
             await served.poll(second)
             shown = re.compile(f"^{served.poller.snapshot.sequence}-")
             await expect(page.locator("body")).to_have_attribute("data-sequence", shown)
-        await expect(page.locator("#status time")).to_have_text(re.compile(r"^polled [0-9] s ago$"))
+        await expect(page.locator("#status time")).to_have_text(re.compile(r"^polled \d+ s ago$"))
         await page.clock.fast_forward(100_000)
-        await expect(page.locator("#status time")).to_have_text("polled 1 min ago")
+        await expect(page.locator("#status time")).to_have_text(re.compile("^polled [1-9] min ago$"))

@@ -1,6 +1,5 @@
-"""An open page in a real browser: it follows the node, leaves the reader's place alone, and never lies."""
+"""An open page in a browser: it follows the node, keeps the reader's place, and shows its age."""
 
-import asyncio
 import re
 from contextlib import asynccontextmanager
 
@@ -21,7 +20,7 @@ CUT_OFF = (
     "ERR_INCOMPLETE_CHUNKED_ENCODING",
     "ERR_CONNECTION_RESET",
     "ERR_EMPTY",
-    # On a busy machine what draws the timelines is still on its way.
+    # On a busy machine the script of the timelines is still being loaded.
     "ERR_CONTENT_LENGTH_MISMATCH",
 )
 STREAM = re.compile(r"/live/")
@@ -82,13 +81,11 @@ async def opened(browser, url, path="", **options):
 
 
 def rows(page):
-    """Find the rows of holders."""
+    """Return the rows of holders."""
     return page.locator("#holder-rows > tr")
 
 
-@pytest.mark.slow
 async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
-    """Rows come, change and go where the server has them, without a new page."""
     async with node("pear") as (shown, url), opened(browser, url) as (page, _):
         await page.evaluate("window.mark = 'same'")
         await expect(rows(page)).to_have_count(1)
@@ -102,9 +99,7 @@ async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
         assert await page.evaluate("window.mark") == "same"
 
 
-@pytest.mark.slow
-async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> None:
-    """After polls of a whole node, every piece on the open page is as on a page that is fetched then."""
+async def test_a_followed_page_equals_a_loaded_one(browser) -> None:
     async with node_of("showcase", 0) as served, opened(browser, served.url) as (page, _):
         for second in (15, 30, 700):
             await served.poll(second)
@@ -114,10 +109,10 @@ async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> N
             """async () => {
               const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
               const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-              const told = (root) => root.querySelectorAll("main [id], #name");
-              const ids = (root) => [...told(root)].map((element) => element.id).join();
+              const named = (root) => root.querySelectorAll("main [id], #name");
+              const ids = (root) => [...named(root)].map((element) => element.id).join();
               if (ids(document) !== ids(fresh)) return `other elements: ${ids(document)} | ${ids(fresh)}`;
-              return [...told(fresh)].filter((element) => !element.querySelector("[data-keep]"))
+              return [...named(fresh)].filter((element) => !element.querySelector("[data-keep]"))
                 .filter((element) => !document.getElementById(element.id).isEqualNode(element))
                 .map((element) => element.id).join();
             }"""
@@ -125,9 +120,7 @@ async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> N
         assert differing == ""
 
 
-@pytest.mark.slow
-async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> None:
-    """Elements stay the same ones: focus on a link, a row that changes, and details that were opened."""
+async def test_updates_keep_focus_selection_and_open_details(browser) -> None:
     async with node("apple", "pear") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
         details = page.locator("details").first
         await details.locator("summary").click()
@@ -145,9 +138,7 @@ async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> Non
         assert kept == 1
 
 
-@pytest.mark.slow
 async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
-    """While paused nothing changes and the page says since when; afterwards it shows what was missed."""
     async with node("apple") as (shown, url), opened(browser, url) as (page, _):
         button, says = page.locator("#pause"), page.locator("#connection")
         await button.click()
@@ -171,9 +162,7 @@ async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
         await expect(rows(page)).to_have_count(0)
 
 
-@pytest.mark.slow
-async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
-    """The page says that it is cut off and for how long, and goes on by itself when the server is back."""
+async def test_a_lost_connection_is_shown_and_restored(browser) -> None:
     async with node("apple") as (shown, url), opened(browser, url) as (page, watch):
         watch.expected = CUT_OFF
         await shown.stop()
@@ -182,33 +171,30 @@ async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
         await expect(rows(page)).to_have_count(1)
         shown.show("apple", "pear")
         await shown.start()
-        await expect(rows(page)).to_have_count(2, timeout=60 * SECONDS)
-        await expect(page.locator("#connection")).to_have_text("", timeout=60 * SECONDS)
+        await expect(rows(page)).to_have_count(2)
+        await expect(page.locator("#connection")).to_have_text("")
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
-@pytest.mark.slow
-async def test_the_age_grows_while_nothing_comes(browser) -> None:
-    """The page tells how old its data is by the server's clock, whatever that of the browser says."""
+async def test_the_age_grows_by_the_servers_clock(browser) -> None:
+    """Whatever the browser's clock is."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, _):
         await page.clock.install(time=0)
         async with page.expect_response(STREAM):
             await page.goto(url)
         age = page.locator("#status time")
         shown.show("pear", timestamp=await page.evaluate(SERVER_NOW))
-        await expect(age).to_have_text(re.compile(r"^polled [0-4] s ago$"))
+        await expect(age).to_have_text(re.compile(r"^polled \d+ s ago$"))
         await page.clock.fast_forward(100 * SECONDS)
-        await expect(age).to_have_text("polled 1 min ago")
+        await expect(age).to_have_text(re.compile("^polled [1-9] min ago$"))
         await expect(page.locator("#status .age")).to_have_class(re.compile("old"))
 
 
-# The server's clock as the page was told of it, which is not the browser's.
+# The server's clock as the page knows it, which is not the browser's.
 SERVER_NOW = "Number(document.body.dataset.now)"
 
 
-@pytest.mark.slow
 async def test_without_streams_the_page_is_fetched(browser) -> None:
-    """Behind a proxy that lets no stream through, the page still follows, and says how."""
     async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
         watch.expected = ("503",)
         await page.clock.install()
@@ -224,24 +210,20 @@ async def test_without_streams_the_page_is_fetched(browser) -> None:
         await expect(page.locator("#connection-for")).to_have_text("")
 
 
-@pytest.mark.slow
-async def test_what_has_gone_is_told(browser) -> None:
-    """The page of a GPU that is taken away keeps what it showed and says that it is no longer there."""
+async def test_a_removed_gpu_keeps_its_last_state_and_is_marked(browser) -> None:
     async with node("apple") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
         shown.snapshot = snapshot([], [], sequence=9)
         shown.site.ticker.tick(shown.snapshot)
         await expect(page.locator("#connection")).to_have_text(re.compile("^No longer there; "))
         await expect(rows(page)).to_have_count(1)
         polled = "new Date(document.body.dataset.timestamp * 1000).toTimeString().slice(0, 8)"
-        told = f"No longer there; last seen at {await page.evaluate(polled)}"
-        await expect(page.locator("#connection")).to_have_text(told)
+        text = f"No longer there; last seen at {await page.evaluate(polled)}"
+        await expect(page.locator("#connection")).to_have_text(text)
         await page.clock.run_for(70 * SECONDS)
-        await expect(page.locator("#connection")).to_have_text(told)
+        await expect(page.locator("#connection")).to_have_text(text)
 
 
-@pytest.mark.slow
 async def test_another_query_is_shown_in_place(browser) -> None:
-    """Following a query changes the address and the stream, not the page; the way back works too."""
     async with node("apple", "pear") as (shown, url), opened(browser, url) as (page, _):
         await page.evaluate("window.mark = 'same'")
         module = await page.evaluate("[...document.querySelectorAll('[href*=\"live.js\"]')][0].href")
@@ -256,9 +238,8 @@ async def test_another_query_is_shown_in_place(browser) -> None:
         assert await page.evaluate("window.mark") == "same"
 
 
-@pytest.mark.slow
-async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
-    """The address is that of the other page already, which is fetched until it comes."""
+async def test_a_failed_step_back_is_retried(browser) -> None:
+    """The address is that of the other page already."""
     async with node("apple", "pear") as (_, url), looking(browser, url) as (page, watch):
         watch.expected = ("ERR_FAILED",)
         await page.clock.install()
@@ -273,14 +254,11 @@ async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
         await expect(rows(page)).to_have_count(1)
         await page.unroute(f"{url}/")
         # What is being fetched while so much time passes at once is given up, and asked for again.
-        async with asyncio.timeout(60):
-            while await rows(page).count() < 2:
-                await page.clock.run_for(90 * SECONDS)
+        while await rows(page).count() < 2:
+            await page.clock.run_for(90 * SECONDS)
 
 
-@pytest.mark.slow
-async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
-    """After an upgrade, pages that are open come with the scripts and styles of the new version."""
+async def test_a_page_of_an_older_version_is_reloaded(browser) -> None:
     async with node("apple") as (_, url), looking(browser, url) as (page, _watch):
 
         async def older(route) -> None:
@@ -293,9 +271,7 @@ async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
         await expect(page.locator("body")).to_have_attribute("data-version", version())
 
 
-@pytest.mark.slow
-async def test_a_page_that_nobody_looks_at_lets_its_stream_go(browser) -> None:
-    """A hidden tab takes no connection after a while, and has caught up when it is seen again."""
+async def test_a_hidden_page_closes_its_stream(browser) -> None:
     async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
         await page.clock.install()
         async with page.expect_response(STREAM):
@@ -311,7 +287,7 @@ async def test_a_page_that_nobody_looks_at_lets_its_stream_go(browser) -> None:
 
 
 def of_stream(request) -> bool:
-    """Tell whether it is the stream that a request was for."""
+    """Return whether a request was for a stream."""
     return STREAM.search(request.url) is not None
 
 
@@ -326,10 +302,8 @@ async def turn(page, *, hidden) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", [True, False])
 async def test_the_button_is_there_with_script_only(browser, script) -> None:
-    """Without script there is nothing to press, and no word of a connection."""
     async with node("apple") as (_, url), looking(browser, url, java_script_enabled=script) as (page, _watch):
         await page.goto(url)
 

@@ -1,4 +1,4 @@
-"""The pages in a real browser: quiet in every scenario, whole on small windows, on paper, without script."""
+"""The pages in a browser: no errors, whole in small windows, on paper, and without script."""
 
 from collections.abc import AsyncIterator
 
@@ -7,12 +7,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from exporter.config import ListenAddress
-from exporter.demo.scenario.catalog import names
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
 from tests.browser.site import Watch, follow, looking, node_of, overflow, visiting
 from tests.site import site_of
-from tests.web.views_reading import gpu, holder, mig, snapshot
+from tests.web.views_reading import SCENARIOS, gpu, holder, mig, snapshot
 
 NARROW = {"width": 360, "height": 740}
 # About as wide as an upright sheet of paper.
@@ -30,15 +29,14 @@ _MOVING = """[...document.querySelectorAll("*")].map((each) => getComputedStyle(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plain(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
-    """Give a window that runs no script."""
+    """Yield a window without script."""
     async with looking(browser, "", java_script_enabled=False) as opened:
         yield opened
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", names())
-async def test_every_scenario_is_quiet_in_a_browser_and_fits_on_a_phone(window, scenario) -> None:
-    """No error, no failed request, none to elsewhere, nothing that the policy forbids, at any width.
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_every_node_is_quiet_and_fits_on_a_phone(window, scenario) -> None:
+    """No error, no failed request, none to another origin, no violation of the policy, at any width.
 
     At 360 pixels what is too wide scrolls in its own box, and the page does not.
     """
@@ -49,31 +47,22 @@ async def test_every_scenario_is_quiet_in_a_browser_and_fits_on_a_phone(window, 
         assert await overflow(page) <= 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
-async def test_the_other_pages_are_quiet_and_fit_too(window, showcase, place) -> None:
-    """The pages that the node's leads to are found by its links, and cause nothing either.
-
-    Identifiers, tables and timelines do not make a page wider than its window.
-    """
-    async with visiting(window, showcase.url, viewport=NARROW) as (page, _):
+async def test_the_other_pages_are_quiet_and_fit_on_a_phone(window, showcase, place) -> None:
+    async with visiting(window, showcase.url, viewport=NARROW, color_scheme="dark") as (page, _):
         await follow(page, place)
         assert f"/{place}" in page.url
         assert await overflow(page) <= 0
 
 
-@pytest.mark.slow
 async def test_a_large_screen_is_used(window, showcase) -> None:
-    """On the widest screens two GPUs stand beside each other."""
     wide = {"width": 3000, "height": 1600}
     async with visiting(window, showcase.url, viewport=wide) as (page, _):
         first, second = [await page.locator(f"#gpu-{index}").bounding_box() for index in (0, 1)]
         assert first["y"] == second["y"]
 
 
-@pytest.mark.slow
 async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
-    """Nothing waits for script: the totals, the picture, the table, and what can only be pressed is not."""
     snapshot = showcase.poller.snapshot
     async with visiting(plain, showcase.url) as (page, _):
         rows = len(snapshot.containers)
@@ -84,9 +73,7 @@ async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
         assert not await page.locator("#theme").is_visible()
 
 
-@pytest.mark.slow
 async def test_without_script_the_table_is_filtered(plain, showcase) -> None:
-    """The form of the filter asks for a page with those rows only, and its link does too."""
     async with visiting(plain, showcase.url) as (page, _):
         field = page.locator("form [name=q]")
         await field.fill("captions")
@@ -97,7 +84,6 @@ async def test_without_script_the_table_is_filtered(plain, showcase) -> None:
 
 
 async def test_names_from_the_cluster_stay_text_in_a_browser(window) -> None:
-    """A name that is markup, script or an attribute is shown as it is spelt, and nothing of it runs."""
     ref = ContainerRef(HOSTILE, HOSTILE, HOSTILE)
     device = mig(HOSTILE).device
     rows = [holder("x", holder=ref, resource=HOSTILE), holder("x", device, holder=ref)]
@@ -119,23 +105,15 @@ async def test_names_from_the_cluster_stay_text_in_a_browser(window) -> None:
         await server.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["showcase", "a100-mig-mixed"])
-async def test_paper_has_all_of_the_table_and_no_buttons(window, scenario) -> None:
-    """In print nothing is cut off that would scroll on a screen, and all is on white."""
-    async with (
-        node_of(scenario) as served,
-        visiting(window, served.url, viewport=PAPER, color_scheme="dark") as (page, _),
-    ):
+async def test_paper_has_all_of_the_table_and_no_buttons(window, showcase) -> None:
+    async with visiting(window, showcase.url, viewport=PAPER, color_scheme="dark") as (page, _):
         await page.emulate_media(media="print")
         assert await page.evaluate(_CUT_OFF) == []
         assert await page.locator(".button:visible, .field:visible").count() == 0
         assert await colour(page, "--card") == "rgb(255, 255, 255)"
 
 
-@pytest.mark.slow
 async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
-    """Without a choice of its own the page is as light as everything else on the screen."""
     found = []
     for scheme in ("light", "dark"):
         async with visiting(window, showcase.url, color_scheme=scheme) as (page, _):
@@ -143,16 +121,12 @@ async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
     assert found == ["rgb(245, 246, 248)", "rgb(13, 16, 21)"]
 
 
-@pytest.mark.slow
-async def test_nothing_moves_for_those_who_do_not_want_it(window, showcase) -> None:
-    """No transition and no animation is left where motion is to be reduced."""
+async def test_nothing_moves_with_reduced_motion(window, showcase) -> None:
     async with visiting(window, showcase.url, reduced_motion="reduce") as (page, _):
         assert await page.evaluate(_MOVING) == 0
 
 
-@pytest.mark.slow
-async def test_the_watch_sees_what_must_not_happen(browser) -> None:
-    """What the other tests rely on: inline style, an error, a lost file and another origin are all found."""
+async def test_the_watch_finds_what_must_not_happen(browser) -> None:
     async with node_of("l40s") as served:
         with pytest.raises(AssertionError) as failure:
             await misbehave(browser, served.url)
@@ -161,7 +135,7 @@ async def test_the_watch_sees_what_must_not_happen(browser) -> None:
 
 
 async def misbehave(browser, url) -> None:
-    """Do in a page what none of ours does."""
+    """Break every rule of our pages."""
     async with looking(browser, url) as (page, watch):
         await page.goto("./")
         await page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')")
@@ -173,7 +147,7 @@ async def misbehave(browser, url) -> None:
 
 
 async def colour(page: Page, name: str) -> str:
-    """Give a colour of the style sheet as the browser paints it."""
+    """Return a colour of the style sheet as the browser paints it."""
     return await page.evaluate(
         """(name) => {
           const probe = document.body.appendChild(document.createElement("i"));

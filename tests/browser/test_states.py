@@ -1,4 +1,4 @@
-"""The states of holders in a browser: followed live, told apart, and easy to read in both schemes."""
+"""The states of holders in a browser: live updates, marks, and legibility in both schemes."""
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -8,8 +8,6 @@ from tests.browser.axe import faults
 from tests.browser.site import PHONE, WIDE, visiting
 from tests.browser.test_live import Node, node, opened
 from tests.web.views_reading import GIB, gpu, holder, snapshot
-
-pytestmark = pytest.mark.slow
 
 NOW = 1_700_000_000.0
 AGES = {"active": 5, "quiet": 300, "idle": 1200}
@@ -31,7 +29,6 @@ def _state(page: Page, pod: str) -> Locator:
 
 
 async def test_a_state_is_followed_live(browser) -> None:
-    """A holder goes quiet, then idle, and is active as soon as it computes again, in an open page."""
     async with node("nb") as (made, url), opened(browser, url) as (page, _):
         quiet_for = page.locator('td[data-label="Quiet for"]')
         for age, word, lasts in ((59, "active", ""), (60, "quiet", "1 min"), (599, "quiet", "9 min")):
@@ -47,7 +44,6 @@ async def test_a_state_is_followed_live(browser) -> None:
 
 
 async def test_quiet_holders_are_found_and_sorted(browser) -> None:
-    """By the filter and the list of states; the longest quiet first."""
     async with node() as (made, url):
         _show(made, *(_row(f"nb-{word}", age) for word, age in AGES.items()))
         async with opened(browser, url) as (page, _):
@@ -62,10 +58,10 @@ async def test_quiet_holders_are_found_and_sorted(browser) -> None:
             await expect(pods).to_have_text(["nb-quiet"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
-async def test_states_are_told_apart_by_more_than_colour(window, scheme, viewport) -> None:
-    """Each has a mark, a word and a pattern of its own, is easy to read, and is not cut off."""
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "viewport"), [("light", WIDE), ("dark", PHONE)])
+async def test_states_differ_by_more_than_colour(window, scheme, viewport) -> None:
+    """Each has a mark, a word and a pattern, is accessible, and fits."""
     async with node() as (made, url):
         _show(made, *(_row(f"nb-{word}", age) for word, age in AGES.items()))
         async with visiting(window, url, viewport=viewport, color_scheme=scheme) as (page, _):
@@ -81,7 +77,6 @@ async def test_states_are_told_apart_by_more_than_colour(window, scheme, viewpor
 
 
 async def test_a_box_says_for_how_long_its_holder_is_quiet(window) -> None:
-    """Beside the name of who has a GPU alone, in full."""
     async with node() as (made, url):
         _show(made, _row("nb", 300), sharing="exclusive")
         async with visiting(window, url) as (page, _):

@@ -1,4 +1,4 @@
-"""Serving a small site by a web configuration, for tests of who is let in."""
+"""Serving a small site with a web configuration."""
 
 import asyncio
 import base64
@@ -14,14 +14,14 @@ from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.auth.access import WebAccess
 from exporter.web.http.handler import Limits
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.certificates import PASSWORD
 
 LOOK = 0.02
-PATIENCE = 20.0
 
 
 def says(user: str, password: str) -> dict[str, str]:
-    """Give the header of a request with a password."""
+    """Return the header of a request with a password."""
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
@@ -30,13 +30,11 @@ RIGHT = says("ann", PASSWORD)
 
 async def until(question: Callable[[], Awaitable[bool]]) -> None:
     """Ask until the answer is yes."""
-    async with asyncio.timeout(PATIENCE):
-        while not await question():  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(LOOK / 2)
+    await wait_until_async(question)
 
 
 class Site:
-    """A server at ``url`` (without a slash at its end), and the limits it keeps to."""
+    """A server at ``url``, which has no slash at its end."""
 
     def __init__(self, url: str, server: Server) -> None:
         self.url = url
@@ -49,7 +47,7 @@ class Site:
         tls: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Mapping[str, str], str]:
-        """Get a path over a connection of its own: status, headers and text."""
+        """Get a path over a new connection; return status, headers and text."""
         async with (
             ClientSession(connector=TCPConnector(ssl=tls or True)) as client,
             client.get(self.url + path, headers=headers) as response,
@@ -57,17 +55,17 @@ class Site:
             return response.status, response.headers, await response.text()
 
     async def raw(self, sent: bytes, tls: ssl.SSLContext | None = None) -> bytes:
-        """Send bytes and give all that comes back until the connection is closed."""
+        """Send bytes; return all that comes back until the connection is closed."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls)
         writer.write(sent)
         try:
-            return await asyncio.wait_for(reader.read(), PATIENCE)
+            return await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
         finally:
             writer.transport.abort()
 
 
 def small_app() -> web.Application:
-    """Make an application with a page, a probe, and a stream that has no end."""
+    """Return an application with a page, probes, and a stream without end."""
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text="page")
@@ -88,7 +86,7 @@ def small_app() -> web.Application:
 async def serving(
     config: Path | None = None, app: web.Application | None = None, limits: Limits | None = None
 ) -> AsyncIterator[Site]:
-    """Serve a small application by a web configuration."""
+    """Serve an application with a web configuration."""
     access = WebAccess(config, look=LOOK) if config is not None else None
     server = Server(app or small_app(), ListenAddress("127.0.0.1", 0), access=access, limits=limits)
     url = await server.start()

@@ -1,17 +1,17 @@
 """Certificates for tests, made by the program openssl, and clients that show and trust them."""
 
-import shutil
 import ssl
 import subprocess
 from pathlib import Path
 
 import bcrypt
-import pytest
+
+from tests.tools import tool
 
 CLIENT = "prometheus.monitoring.svc"
 PASSWORD = "open sesame"  # noqa: S105 - it opens nothing
 CHEAP = bcrypt.hashpw(PASSWORD.encode(), b"$2b$04$saltthatisalwaysthesme").decode()
-"""A hash of the password that takes a millisecond, and is the same each time, as names of tests must be."""
+"""A cheap hash of the password; always the same, because it is part of test names."""
 
 
 class Authority:
@@ -34,7 +34,7 @@ class Authority:
         return cert, key
 
     def trusted(self, pair: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-        """Make a client that trusts this authority only, and shows a certificate where one is given."""
+        """Return a client context that trusts this authority only, with its own certificate if given."""
         context = ssl.create_default_context(cafile=self.cert)
         if pair is not None:
             context.load_cert_chain(*pair)
@@ -42,8 +42,7 @@ class Authority:
 
 
 def _openssl(*options: object) -> None:
-    openssl = shutil.which("openssl") or pytest.skip("openssl is not on PATH")
-    made = (
+    make = [
         "req",
         "-x509",
         "-newkey",
@@ -53,5 +52,6 @@ def _openssl(*options: object) -> None:
         "-nodes",
         "-days",
         "2",
-    )
-    subprocess.run([openssl, *made, *map(str, options)], check=True, capture_output=True)
+    ]
+    command = [tool("openssl"), *make, *map(str, options)]
+    subprocess.run(command, check=True, capture_output=True)

@@ -10,13 +10,12 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession
 
-# Longer than anything here takes on a machine that is busy.
-PATIENCE = 30
+from tests.waiting import LIMIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; ``raw`` is what stood between it and the one before."""
+    """One event; ``raw`` are its bytes as they came."""
 
     name: str
     id: str
@@ -26,7 +25,7 @@ class Event:
 
 @dataclass(slots=True)
 class Follower:
-    """Reads one stream; ``comments`` are those that were skipped on the way."""
+    """Reads one stream; ``comments`` are those that came so far."""
 
     response: ClientResponse
     comments: list[str] = field(default_factory=list)
@@ -36,20 +35,20 @@ class Follower:
     async def next(self) -> Event:
         """Wait for an event; raises EOFError at the end of the stream."""
         while True:
-            block = await asyncio.wait_for(self._block(), PATIENCE)
+            block = await asyncio.wait_for(self._block(), LIMIT_SECONDS)
             fields = dict(line.split(": ", 1) for line in block.decode().splitlines())
             self.comments += [value for name, value in fields.items() if not name]
             if "event" in fields:
                 return Event(fields["event"], fields.get("id", ""), json.loads(fields["data"]), block)
 
     async def change(self) -> Event:
-        """Wait for the next event that is not of the connection itself."""
+        """Wait for the next event other than hello and beat."""
         while (event := await self.next()).name in ("hello", "beat"):
             pass
         return event
 
     async def ended(self) -> bool:
-        """Read to the end."""
+        """Read to the end, and return True."""
         try:
             while True:
                 await self.next()

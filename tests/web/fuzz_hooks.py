@@ -1,4 +1,4 @@
-"""What the fuzzer of ``test_openapi_fuzz.py`` is told beside the description, loaded by SCHEMATHESIS_HOOKS.
+"""Hooks of the fuzzer in ``test_openapi_fuzz.py``, loaded by SCHEMATHESIS_HOOKS.
 
 Paths get names that exist at the URL in FUZZED_URL, so that pages of GPUs and holders are reached. And
 history refuses some requests that OpenAPI cannot exclude; of these, and of no others, a 400 is no failure.
@@ -28,7 +28,7 @@ SLACK = 600.0
 
 @schemathesis.hook
 def before_load_schema(_context: schemathesis.HookContext, raw_schema: dict[str, Any]) -> None:
-    """Give the parameters of paths an example that exists."""
+    """Set an example that exists for the parameters of paths."""
     names = dict(_names(os.environ["FUZZED_URL"]))
     for described in raw_schema["paths"].values():
         for parameter in described["get"]["parameters"]:

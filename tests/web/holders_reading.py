@@ -1,4 +1,4 @@
-"""A node with a holder in each state, and a reader of its table of holders."""
+"""A node with holders in several states, and functions to read its table of holders."""
 
 from yarl import URL
 
@@ -17,11 +17,11 @@ NODE = snapshot([gpu(), gpu(1), gpu(13)], ROWS, [mig("m-1", gpu_uuid="GPU-13")])
 
 
 def asked(url, node=NODE):
-    """Return the section of holders of a page that is asked for by that URL."""
+    """Return the section of holders of the page at that URL."""
     return draw(node, query=asked_query(URL(f"/{url}").query)).one("section", id="holders")
 
 
 def pods(section):
-    """List the pods of the rows in their order."""
+    """Return the pods of the rows in order."""
     rows = [row for body in section.all("tbody") for row in body.all("tr")]
     return [row.one("th").one(of="pod").text for row in rows]

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from aiohttp import ClientResponse
 
 from exporter.demo.scenario import catalog
@@ -21,9 +22,11 @@ SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
 LINK = re.compile(r'(?:href|src)="([^"]*static/[^"]*)"')
 FIRST_LOAD = 100_000
+# They share one server, which is polled once.
+MODULE = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
     """Serve a node that was polled once."""
     async with serving(catalog.load(SCENARIO)) as running:
@@ -52,8 +55,8 @@ async def _get(served: Served, path: str, encoding: str = "identity") -> tuple[C
 
 
 @pytest.mark.parametrize("name", bundle().assets)
-async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: str) -> None:
-    """Each file has its type, may be kept without asking again, and is the same compressed."""
+@MODULE
+async def test_a_file_may_be_cached_forever_under_its_address(served: Served, name: str) -> None:
     response, body = await _get(served, asset(name))
     zipped, smaller = await _get(served, asset(name), "gzip")
 
@@ -68,8 +71,9 @@ async def test_a_file_is_kept_for_ever_under_its_address(served: Served, name: s
     assert response.headers["ETag"] != zipped.headers["ETag"]
 
 
-async def test_a_page_from_before_an_upgrade_gets_the_files_of_today(served: Served) -> None:
-    """Under another hash the same file comes, and may not be kept unasked; a client that has it gets 304."""
+@MODULE
+async def test_a_page_older_than_an_upgrade_gets_the_current_files(served: Served) -> None:
+    """Under another hash, not cached without revalidation."""
     response, body = await _get(served, "static/0123456789abcdef/js/app.js")
     headers = {"If-None-Match": response.headers["ETag"]}
     async with served.client.get(response.url, headers=headers) as again:
@@ -96,21 +100,21 @@ async def test_a_page_from_before_an_upgrade_gets_the_files_of_today(served: Ser
         "static/{hash}/app.css%00",
     ],
 )
-async def test_what_is_no_file_is_not_found(served: Served, path: str) -> None:
-    """A name that is not exactly that of a file is 404."""
+@MODULE
+async def test_unknown_files_are_not_found(served: Served, path: str) -> None:
     response, _ = await _get(served, path.format(hash=bundle().hash))
 
     assert response.status == 404
 
 
 def test_an_unknown_name_has_no_address() -> None:
-    """A template that refers to a file that is not there fails when it is written, not in the browser."""
+    """A template with a wrong name fails when it is rendered, not in the browser."""
     with pytest.raises(KeyError):
         asset("none.css")
 
 
 def test_the_styles_are_one_sheet_in_a_fixed_order(tmp_path: Path) -> None:
-    """All sheets are in it once, the one that others build on first and that for paper last; then widths."""
+    """The base sheet first, the one for paper last, then the widths."""
     folder = tmp_path / "static"
     shutil.copytree(STATIC, folder)
     sheet = read_bundle(folder).assets["app.css"].body.decode()
@@ -125,7 +129,6 @@ def test_the_styles_are_one_sheet_in_a_fixed_order(tmp_path: Path) -> None:
 
 
 def test_any_change_gives_all_files_new_addresses(tmp_path: Path) -> None:
-    """The hash is that of all names and contents, and of nothing else."""
     folder, copy = tmp_path / "static", tmp_path / "copy"
     shutil.copytree(STATIC, folder)
     shutil.copytree(folder, copy)
@@ -139,8 +142,7 @@ def test_any_change_gives_all_files_new_addresses(tmp_path: Path) -> None:
     assert len(set(hashes)) == 3
 
 
-def test_scripts_import_only_what_there_is_and_all_are_asked_for_at_once() -> None:
-    """Every import is relative and names a file; what the entry leads to is what a page preloads."""
+def test_scripts_import_existing_files_and_all_are_preloaded() -> None:
     scripts = {name: file.body.decode() for name, file in bundle().assets.items() if name.endswith(".js")}
     imports = {
         name: set(re.findall(r'(?:from|import)\s*\(?\s*"([^"]+)"', text)) for name, text in scripts.items()
@@ -154,9 +156,9 @@ def test_scripts_import_only_what_there_is_and_all_are_asked_for_at_once() -> No
     assert "js/theme.js" not in modules()
 
 
-@pytest.mark.slow
-async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> None:
-    """Its JavaScript is served under its own hash, and is the file of the package, compressed once."""
+@MODULE
+async def test_plotly_is_served_as_installed(served: Served) -> None:
+    """Under its own hash, compressed once."""
     (place,) = find_spec("plotly").submodule_search_locations
     installed = (Path(place) / "package_data" / PLOTLY).read_bytes()
     plain, body = await _get(served, asset(PLOTLY))
@@ -174,17 +176,16 @@ async def test_plotly_comes_as_the_installed_package_has_it(served: Served) -> N
     assert library().hash not in asset("app.css")
 
 
-@pytest.mark.slow
-async def test_plotly_is_kept_for_a_moment_under_another_hash(served: Served) -> None:
-    """A page from before an upgrade of plotly gets the new one, compressed or not."""
+@MODULE
+async def test_plotly_is_not_cached_under_another_hash(served: Served) -> None:
     for encoding in ("gzip", "identity"):
         response, _ = await _get(served, f"static/old/{PLOTLY}", encoding)
         assert (response.status, response.headers["Cache-Control"]) == (200, "no-cache")
 
 
 @pytest.mark.usefixtures("other_plotly")
-async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
-    """Where the installed package has no JavaScript, pages are made all the same, and the file is 404."""
+@MODULE
+async def test_without_plotly_pages_work_and_the_file_is_404(served: Served) -> None:
     page, _ = await _get(served, "")
     response, body = await _get(served, asset(PLOTLY))
 
@@ -193,9 +194,7 @@ async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
     assert "no plotly.min.js" in body.decode()
 
 
-@pytest.mark.slow
-def test_the_package_plotly_is_not_imported() -> None:
-    """Finding its JavaScript costs no import of its thousands of modules."""
+def test_finding_the_script_of_plotly_does_not_import_the_package() -> None:
     code = (
         "import sys; from exporter.web.http.assets import asset; "
         "assert '/plotly' in asset('plotly.min.js');"
@@ -207,8 +206,9 @@ def test_the_package_plotly_is_not_imported() -> None:
 
 
 @pytest.mark.parametrize("path", ["", f"gpu/{GPU}", "doctor", "nowhere", "no/where/at/all", "gpu/none"])
-async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> None:
-    """The links of every page, error pages too, lead to files that may be kept for ever."""
+@MODULE
+async def test_every_file_a_page_refers_to_exists(served: Served, path: str) -> None:
+    """Also on error pages."""
     response, body = await _get(served, path)
     links = LINK.findall(body.decode())
 
@@ -219,10 +219,9 @@ async def test_all_that_a_page_refers_to_is_there(served: Served, path: str) -> 
             assert (file.status, file.headers["Cache-Control"]) == (200, FOREVER)
 
 
-@pytest.mark.parametrize("scenario", ["showcase", "t4-timeslicing"])
-async def test_a_first_visit_is_light(scenario: str) -> None:
-    """The page and all it loads before timelines take less than 100 kB of traffic."""
-    async with serving(catalog.load(scenario)) as served:
+@MODULE
+async def test_a_first_visit_loads_less_than_100_kb() -> None:
+    async with serving(catalog.load("showcase")) as served:
         await served.poll(0)
         page, body = await _get(served, "", "gzip")
         links = dict.fromkeys(LINK.findall(gzip.decompress(body).decode()))

@@ -1,4 +1,4 @@
-"""The doctor's page: what is missing or degraded first, what is lost, and how to mend it; and its JSON."""
+"""The doctor's page and its JSON: missing and degraded first, what is lost, and how to fix it."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def _scene(*checks: Check) -> Scene:
 
 
 def drawn(*checks):
-    """Draw the page of these checks and read it."""
+    """Return the parsed page of these checks."""
     drawing = doctor_drawing(_scene(*checks))
     return read(page(drawing, ""))
 
@@ -49,12 +49,11 @@ def drawn(*checks):
     ],
 )
 def test_the_summary(checks, title):
-    """One sentence at the top says what it comes to."""
     assert drawn(*checks).one(id="summary").one("h2").text == title
 
 
-def test_what_is_wrong_comes_first():
-    """Missing stands before degraded, each in the order of the report, with a word and a mark for it."""
+def test_problems_come_first():
+    """Missing before degraded, each in the order of the report."""
     shown = drawn(WELL, DEGRADED, ABSENT, MISSING, replace(DEGRADED, name="names"))
     ailments = shown.one(id="fix").all("article")
     assert [each.one("h3").text for each in ailments] == [
@@ -75,14 +74,13 @@ def test_what_is_wrong_comes_first():
 
 
 def test_a_cause_leads_to_its_documentation():
-    """The code is a link to the heading of that name; what is well has none."""
     shown = drawn(WELL, MISSING, ABSENT)
     links = {link.text: link.attributes["href"] for link in shown.all("a", of="more")}
     assert links == {check.code: f"{TROUBLESHOOTING}#{check.code}" for check in (MISSING, ABSENT)}
 
 
-def test_what_there_is_none_of_is_hidden():
-    """Its place is there all the same, for a live page to find."""
+def test_empty_lists_are_hidden():
+    """They stay in the document for live updates."""
     drawing = doctor_drawing(_scene(WELL))
     hidden = {name for name, html in drawing.pieces.items() if " hidden" in html.partition(">")[0]}
     assert hidden == {"fix", "lacking-name", "lacking-list"}
@@ -106,15 +104,13 @@ def test_what_there_is_none_of_is_hidden():
         ("GPU 0 answers 2/3 of XID 31 on PCIe; a kubelet from 1.23 on", []),
     ],
 )
-def test_what_is_typed_is_marked(text, marked):
-    """Commands, flags, paths, variables and series stand out; no letter of the sentence is lost."""
+def test_commands_flags_and_paths_are_marked(text, marked):
     html = typed(text)
     assert re.findall("<code>(.*?)</code>", html) == marked
     assert html.striptags() == " ".join(text.split())
 
 
 def test_names_from_outside_stay_text():
-    """A message of the kubelet or a name is never markup, and nothing in it is hidden."""
     hostile = "<script>alert(1)</script>\u202e/x/<b>"
     drawing = doctor_drawing(_scene(replace(MISSING, found=hostile, name=hostile)))
     html = page(drawing, "")
@@ -124,14 +120,12 @@ def test_names_from_outside_stay_text():
 
 
 def test_all_checks_of_a_report_are_on_the_page():
-    """Nothing is left out, whatever its status."""
     view = doctor_view(Report("node", (WELL, ABSENT, MISSING, DEGRADED)))
     shown = [one.check.name for one in (*view.ailing, *view.well, *view.lacking)]
     assert sorted(shown) == sorted(check.name for check in (WELL, ABSENT, MISSING, DEGRADED))
 
 
 async def test_page_and_json_over_http():
-    """Both judge the last poll; before the first there is a page that says so, and no JSON."""
     async with serving(load("gke")) as node:
         async with node.client.get(f"{node.url}/doctor") as answer:
             assert (answer.status, "The first poll is running" in await answer.text()) == (200, True)
@@ -149,8 +143,7 @@ async def test_page_and_json_over_http():
         assert (report["exit_code"], unwell) == (3, {"processes", "pod names"})
 
 
-async def test_a_report_reads_nothing():
-    """It is of what the poll found: a module that is loaded after it is in the report of the next one."""
+async def test_a_report_is_of_the_last_poll_and_reads_nothing():
     async with serving(load("no-gpu")) as node:
         doctor = Doctor(lambda: node.poller.evidence, node.poller.settings)
         node.poller.subscribe(doctor.record)
@@ -164,7 +157,6 @@ async def test_a_report_reads_nothing():
 
 
 async def test_a_report_is_made_once_per_poll():
-    """Ten readers of a poll share one report, and the next poll has another."""
     async with serving(load("a10-mps")) as node:
         doctor = Doctor(lambda: node.poller.evidence, node.poller.settings)
         assert doctor.report().checks == ()

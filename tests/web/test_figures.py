@@ -1,4 +1,4 @@
-"""Figures of the past: what Plotly takes, what adds up, and what is not known."""
+"""Figures of the past: valid for Plotly, with sums that hold and gaps for the unknown."""
 
 import json
 
@@ -16,12 +16,12 @@ UUID = "GPU-0"
 
 
 def column(value) -> list[float | None]:
-    """Have the same value in all steps, or take the list as it is."""
+    """Return a value for all steps, or the list unchanged."""
     return value if isinstance(value, list) else [value] * COUNT
 
 
 def container(pod, memory=None, compute=None, entitled=None, uuid=UUID, **labels) -> Track:
-    """Make a container's track; numbers stand for all steps, memory is in GiB."""
+    """Return a container's track; a number is the value of all steps, memory is in GiB."""
     sizes = [
         [None if value is None else value * GIB for value in column(each)] for each in (memory, entitled)
     ]
@@ -36,7 +36,7 @@ def container(pod, memory=None, compute=None, entitled=None, uuid=UUID, **labels
 
 
 def gpu(used=None, rest=None, uuid=UUID, total=40.0, **fields) -> Track:
-    """Make a GPU's track; memory is in GiB."""
+    """Return a GPU's track; memory is in GiB."""
     sizes = [
         [None if value is None else value * GIB for value in column(each)] for each in (total, used, rest)
     ]
@@ -47,7 +47,7 @@ def gpu(used=None, rest=None, uuid=UUID, total=40.0, **fields) -> Track:
 
 
 def figures(*tracks, draw=node_figures) -> dict[str, dict]:
-    """Draw tracks: figures by their ids, each held against Plotly's own schema."""
+    """Return the figures of tracks by id, each checked by Plotly's own schema."""
     past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=tracks)
     drawn = draw(past, {UUID: "GPU 0"})
     for each in drawn:
@@ -57,12 +57,11 @@ def figures(*tracks, draw=node_figures) -> dict[str, dict]:
 
 
 def traces(figure) -> dict[str, list]:
-    """Give the values of traces by their names."""
+    """Return the values of traces by name."""
     return {trace["name"]: trace["y"] for trace in figure["data"]}
 
 
 def test_the_stack_is_the_sum_of_what_is_used() -> None:
-    """Holders, others and unattributed add up to all that the tracks say, step by step."""
     pods = [container(f"pod-{number:02}", memory=float(number + 1)) for number in range(15)]
     figure = figures(*pods, gpu(used=122.0, rest=2.0))["memory"]
     bars = [trace for trace in figure["data"] if trace["type"] == "bar"]
@@ -71,21 +70,18 @@ def test_the_stack_is_the_sum_of_what_is_used() -> None:
     assert [sum(step) for step in zip(*(bar["y"] for bar in bars), strict=True)] == [122.0] * COUNT
 
 
-def test_the_largest_are_shown_in_an_order_that_does_not_change_with_them() -> None:
-    """Holders stand by name, whoever is larger."""
+def test_holders_are_ordered_by_name_not_by_size() -> None:
     before = figures(container("a", 1.0), container("b", 2.0))["memory"]
     after = figures(container("b", 1.0), container("a", 2.0))["memory"]
     assert list(traces(before)) == list(traces(after)) == ["a", "b"]
 
 
 def test_a_container_on_two_devices_is_one_holder() -> None:
-    """What it uses on both is one part of the stack."""
     figure = figures(container("a", 1.0), container("a", 2.0, uuid="GPU-1"))["memory"]
     assert traces(figure) == {"a": [3.0] * COUNT}
 
 
-def test_what_is_not_known_is_no_zero() -> None:
-    """Steps without a value have none in the figure, and are hatched where all of a device is missing."""
+def test_unknown_values_are_gaps_and_hatched_but_never_zero() -> None:
     gap = [1.0, None, 1.0, 1.0]
     drawn = traces(
         figures(
@@ -98,15 +94,13 @@ def test_what_is_not_known_is_no_zero() -> None:
     assert "used, user unknown" not in drawn
 
 
-def test_the_time_before_history_and_the_step_that_has_just_begun_are_not_hatched() -> None:
-    """Nothing is missing from what has not been yet."""
+def test_time_before_history_and_the_current_step_are_not_hatched() -> None:
     values = [None, None, 1.0, None]
     figure = figures(container("a", values), gpu(used=values, total=values))["memory"]
     assert "not known" not in traces(figure)
 
 
-def test_a_gpu_that_is_lost_for_a_while_hatches_the_node() -> None:
-    """What the others use is shown, with the mark that it is not all, and no total is claimed."""
+def test_a_lost_gpu_hatches_its_steps_and_leaves_no_total() -> None:
     lost = [5.0, None, 5.0, 5.0]
     other = gpu(used=lost, rest=[5.0, None, 5.0, 5.0], total=[40.0, None, 40.0, 40.0], uuid="GPU-1")
     figure = figures(container("a", 1.0), gpu(used=1.0, rest=0.0), other)["memory"]
@@ -115,22 +109,20 @@ def test_a_gpu_that_is_lost_for_a_while_hatches_the_node() -> None:
     assert traces(figure)["on the devices"] == [80.0, None, 80.0, 80.0]
 
 
-def test_use_that_cannot_be_told_apart_is_shown_as_such() -> None:
-    """What the known holders leave of a device's use is neither theirs nor nothing."""
+def test_use_without_a_known_user_is_shown_as_such() -> None:
     figure = figures(container("a", 1.0), container("b", None), gpu(used=5.0, rest=None))["memory"]
     assert traces(figure)["used, user unknown"] == [4.0] * COUNT
     assert "unattributed" not in traces(figure)
     assert "The memory of b is not known." in figure["summary"]
 
 
-def test_use_that_is_known_for_a_part_of_a_step_only_leaves_the_rest_open() -> None:
-    """What neither holders nor the unattributed explain is used all the same; what rounding leaves is not."""
+def test_use_beyond_holders_and_unattributed_is_shown() -> None:
+    """Rounding errors are not."""
     figure = figures(container("a", 1.0), gpu(used=[5.0, 5.0, 5.0, 5.00001], rest=[2.0, 4.0, 1.0, 4.0]))
     assert traces(figure["memory"])["used, user unknown"] == [2.0, None, 3.0, None]
 
 
-def test_entitlement_is_a_line_in_steps_beside_the_stack() -> None:
-    """Allocation through time, against use: the sum over holders, with gaps where it is not known."""
+def test_entitlement_is_a_step_line_with_gaps() -> None:
     figure = figures(container("a", 1.0, entitled=[8.0, 8.0, None, 4.0]), container("b", 1.0, entitled=2.0))[
         "memory"
     ]
@@ -140,8 +132,8 @@ def test_entitlement_is_a_line_in_steps_beside_the_stack() -> None:
 
 
 @pytest.mark.parametrize("lost", [[8.0, 8.0, None, None], None])
-def test_what_some_gpu_does_not_tell_makes_the_caption_a_least_figure(lost) -> None:
-    """A GPU that is lost, now or all the time, may use more; a step that has just begun is no reason."""
+def test_a_silent_gpu_makes_the_caption_a_minimum(lost) -> None:
+    """Not if only the current step is missing."""
     tracks = (container("a", 4.0), gpu(used=[4.0, 4.0, 4.0, None], rest=0.0))
     assert figures(*tracks)["memory"]["summary"].startswith("Now 4.0 GiB used of 40.0 GiB on the devices.")
     rest = [None if used is None else 0.0 for used in column(lost)]
@@ -149,8 +141,8 @@ def test_what_some_gpu_does_not_tell_makes_the_caption_a_least_figure(lost) -> N
     assert figures(*tracks, *beside)["memory"]["summary"].startswith("Now at least 4.0 GiB used of ")
 
 
-def test_a_device_that_does_not_tell_a_holders_use_makes_its_caption_a_least_figure() -> None:
-    """It is entitled to something there still; from a device that it has left it uses nothing."""
+def test_a_silent_device_makes_the_caption_of_its_holder_a_minimum() -> None:
+    """Not if the holder has left the device."""
     here, left = [1.0, 1.0, None, None], [2.0, None, None, None]
     known = container("a", 4.0, entitled=8.0)
     lost = container("a", here, entitled=2.0, uuid="GPU-1")
@@ -163,7 +155,6 @@ def test_a_device_that_does_not_tell_a_holders_use_makes_its_caption_a_least_fig
 
 
 def test_compute_is_measured_in_gpus() -> None:
-    """The whole is one for each GPU that answers."""
     figure = figures(
         container("a", compute=0.25),
         gpu(used=1.0, utilization_ratio=0.5, unattributed_utilization_ratio=0.25),
@@ -177,7 +168,6 @@ def test_compute_is_measured_in_gpus() -> None:
 
 
 def test_devices_have_a_panel_for_each_quantity() -> None:
-    """Utilization in percent, watts and degrees, each on its axis; the legend names a GPU once."""
     figure = figures(
         gpu(used=1.0, utilization_ratio=0.5, power_watts=200.0, temperature_celsius=[50.0, None, 52.0, 54.0])
     )["devices"]
@@ -191,15 +181,13 @@ def test_devices_have_a_panel_for_each_quantity() -> None:
     assert figure["summary"] == "Now, over 1 GPU: busy 50 %, power 200 W, temperature 54 °C."
 
 
-def test_only_devices_that_tell_are_counted() -> None:
-    """Neither one that says nothing nor one that has fallen silent is among those that the numbers are of."""
+def test_the_caption_counts_devices_with_current_readings() -> None:
     silent = [300.0, 300.0, None, None]
     summary = figures(gpu(power_watts=200.0), gpu(power_watts=silent, uuid="GPU-1"), gpu(uuid="GPU-2"))
     assert summary["devices"]["summary"] == "Now, over 1 of 3 GPUs: power 200 W."
 
 
-def test_what_no_device_tells_has_no_panel() -> None:
-    """Where utilization is not known, as with MIG, the others share the room, and the title names them."""
+def test_a_quantity_without_readings_has_no_panel() -> None:
     past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=[gpu(power_watts=200.0)])
     devices = node_figures(past, {UUID: "GPU 0"})[-1]
 
@@ -209,22 +197,19 @@ def test_what_no_device_tells_has_no_panel() -> None:
     assert devices.figure["layout"]["xaxis"]["anchor"] == "y"
 
 
-def test_a_value_between_gaps_can_be_seen() -> None:
-    """A line needs two points, so one alone is a dot."""
+def test_a_value_between_gaps_is_a_dot() -> None:
     figure = figures(gpu(used=1.0, power_watts=[1.0, 2.0, None, 3.0]))["devices"]
     (power,) = figure["data"]
     assert (power["mode"], power["marker"]["size"]) == ("lines+markers", [0, 0, 0, 5])
 
 
 def test_a_holder_is_drawn_device_by_device() -> None:
-    """What it uses of each device, by the name of the device, against what it is entitled to."""
     drawn = figures(container("a", 1.0, 0.5, entitled=8.0), draw=holder_figures)
     assert traces(drawn["memory"]) == {"GPU 0": [1.0] * COUNT, "entitled": [8.0] * COUNT}
     assert list(drawn) == ["memory", "compute"]
 
 
 def test_hostile_names_stay_text() -> None:
-    """Tags, entities and control characters in a name are shown, and do nothing."""
     figure = figures(container('<a href="https://x.example">&lt;b\x1b\u202e', 1.0))["memory"]
     (name,) = traces(figure)
     assert name == 'ml/&lt;a href="https://x.example"&gt;&amp;lt;b\\x1b\\u202e main'
@@ -232,7 +217,6 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_nothing_moves_and_no_colour_of_the_page_is_claimed() -> None:
-    """Figures have neither animation nor template, nor colours of text or background."""
     figure = figures(container("a", 1.0), gpu(used=1.0))["memory"]
     assert not {"template", "font", "paper_bgcolor", "plot_bgcolor", "transition"} & figure["layout"].keys()
     assert figure["layout"]["xaxis"]["range"] == [START * 1000, (START + COUNT * STEP) * 1000]
@@ -241,8 +225,7 @@ def test_nothing_moves_and_no_colour_of_the_page_is_claimed() -> None:
     }
 
 
-def test_without_anything_there_are_no_lines() -> None:
-    """A past of nothing is drawn as nothing, and said so."""
+def test_an_empty_past_is_drawn_empty() -> None:
     drawn = figures()
     assert all(figure["data"] == [] for figure in drawn.values())
     assert drawn["devices"]["summary"] == "No current readings of the devices."
@@ -251,7 +234,7 @@ def test_without_anything_there_are_no_lines() -> None:
 @pytest.mark.parametrize("card", ["#ffffff", "#161b22"])
 @pytest.mark.parametrize("colour", COLOURS)
 def test_colours_stand_out_in_light_and_dark(colour, card) -> None:
-    """Each differs from the card behind it by a contrast of 3, as WCAG asks of graphics."""
+    """A contrast of 3, as WCAG asks of graphics."""
     lighter, darker = sorted((_luminance(colour), _luminance(card)), reverse=True)
     assert (lighter + 0.05) / (darker + 0.05) >= 3
 
@@ -262,8 +245,7 @@ def _luminance(colour) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def test_looks_belong_to_names() -> None:
-    """A name keeps its look whoever else is there, as long as nobody before it has that; no two share one."""
+def test_colour_and_dash_belong_to_the_name_and_are_unique() -> None:
     names = [f"ml/pod-{number}" for number in range(20)]
     all_of_them = looks(names)
     assert len(set(all_of_them.values())) == len(names)
@@ -273,8 +255,7 @@ def test_looks_belong_to_names() -> None:
     assert len({look.colour + look.dash for look in in_order(names).values()}) == len(names)
 
 
-def test_legends_name_pods_and_the_pointer_tells_the_whole() -> None:
-    """A legend has the shortest name that is no other's; the whole one is told under the pointer."""
+def test_legends_have_the_shortest_unique_name_and_the_tooltip_all_of_it() -> None:
     figure = figures(container("a", 1.0), container("a", 1.0, namespace="dev"), container("b", 2.0))["memory"]
     by_name = {trace["name"]: trace for trace in figure["data"]}
 
@@ -285,7 +266,7 @@ def test_legends_name_pods_and_the_pointer_tells_the_whole() -> None:
 
 
 def test_long_names_lose_their_middle() -> None:
-    """The end stays, since it tells the pods of a job apart, and two that would be the same stay whole."""
+    """The end tells the pods of a job apart; names that would be equal stay whole."""
     long, alike = (f"ml/{'pretrain-' * 6}{end} main" for end in ("0000000001", "0000000002"))
     twins = [f"ml/{'pretrain-' * 2}{middle}{'-' * 30} main" for middle in "ab"]
     short = shortest([long, alike, *twins])
@@ -312,7 +293,7 @@ def test_long_names_lose_their_middle() -> None:
     ],
 )
 def test_a_young_history_fills_its_figure(first, source, begins) -> None:
-    """Time before the first poll is left out, down to five minutes; a Prometheus is shown as it was asked."""
+    """The axis begins at the first poll, but has five minutes at least; a Prometheus is shown as asked."""
     count, start = 120, 1_700_000_100.0 // 60 * 60
     known = [1.0 if first is not None and place >= first else None for place in range(count)]
     values = {"memory_used_bytes": known}
@@ -323,7 +304,6 @@ def test_a_young_history_fills_its_figure(first, source, begins) -> None:
 
 
 def test_a_young_history_begins_at_a_whole_minute() -> None:
-    """The axis does not move with each step."""
     track = Track(level="mig", labels={"uuid": UUID}, values={"power": [None, None, 1.0] + [1.0] * 117})
     past = Past(start=START, step=STEP, count=120, source="memory", tracks=[track])
 

@@ -35,13 +35,12 @@ from tests.web.holders_reading import asked, pods
         ("ml idle", ["old"]),
     ],
 )
-def test_words_narrow_the_table(text, shown) -> None:
-    """Each word has to match, in what it names or anywhere; a minus turns it around."""
+def test_every_word_has_to_match(text, shown) -> None:
+    """A minus excludes."""
     assert pods(asked(Query(text=text).url)) == shown
 
 
-def test_what_is_between_quotes_is_one_word() -> None:
-    """Quotes keep spaces together, an open one lasts to the end, and empty ones are nothing."""
+def test_quotes_keep_words_together() -> None:
     assert words_of('ns:"a b" -"c d" "" "e f') == [
         Word("ns", "a b", out=False),
         Word("", "c d", out=True),
@@ -50,12 +49,10 @@ def test_what_is_between_quotes_is_one_word() -> None:
 
 
 def test_a_minus_or_a_key_alone_is_text() -> None:
-    """What has nothing to exclude or to look for is looked for as it is."""
     assert words_of("- ns:") == [Word("", "-", out=False), Word("", "ns:", out=False)]
 
 
-def test_the_lists_narrow_it_too() -> None:
-    """Namespace, GPU and state are chosen from what there is, each with how often it is there."""
+def test_namespace_gpu_and_state_narrow_the_table() -> None:
     section = asked("?namespace=ml&gpu=13&state=idle-memory")
 
     assert pods(section) == ["old"]
@@ -75,16 +72,14 @@ def test_the_lists_narrow_it_too() -> None:
     assert picked == ["ml (4)", "GPU 13 (2)", "idle, holding memory (1)"]
 
 
-def test_what_is_chosen_stays_chosen_when_nobody_is_it_any_more() -> None:
-    """A list never says that all are shown while some are left out."""
+def test_a_choice_without_matches_stays_in_the_list() -> None:
     section = asked("?namespace=gone")
 
     (picked,) = [option for option in section.all("option") if "selected" in option.attributes]
     assert picked.text == "gone (0)"
 
 
-def test_what_nothing_matches_says_so_and_leads_back() -> None:
-    """An empty table is a sentence with a link that clears the filter, and only that."""
+def test_an_empty_table_links_to_all_holders() -> None:
     section = asked("?q=nobody&sort=-memory&range=6h")
 
     panel = section.one(id="holders-unmatched")
@@ -93,6 +88,5 @@ def test_what_nothing_matches_says_so_and_leads_back() -> None:
     assert not section.all("table")
 
 
-def test_a_filter_that_is_too_long_is_said_to_be_cut() -> None:
-    """Nobody wonders why the end of a filter has no effect."""
+def test_a_truncated_filter_is_reported() -> None:
     assert str(LONGEST) in asked(f"?q={'x' * 5000}").one("p", of="remark").text

@@ -18,8 +18,7 @@ from tests.web.views_reading import GIB, NOW, draw, gpu, gpu_page, holder, read,
 _ALIKE = ("web-10290", "web-72623")
 
 
-def test_by_itself_it_shows_all_in_the_order_of_the_snapshot() -> None:
-    """Without a wish there is nothing left out, nothing sorted and nothing to clear."""
+def test_without_a_query_all_rows_are_in_the_order_of_the_snapshot() -> None:
     section = asked("")
 
     assert pods(section) == [row.holder.pod for row in ROWS]
@@ -45,14 +44,12 @@ def test_by_itself_it_shows_all_in_the_order_of_the_snapshot() -> None:
     ],
 )
 def test_rows_are_sorted_and_the_unknown_is_last(sort, shown) -> None:
-    """What is not known stands last in both directions, and what is alike keeps its order."""
     section = asked(f"?sort={sort}")
 
     assert pods(section) == shown
 
 
 def test_slices_are_sorted_by_their_numbers() -> None:
-    """A slice of 10 stands after one of 2."""
     offers = (SliceCount("nvidia.com/gpu", 12, 12),)
     rows = [holder(f"p{count}", slices=count, isolation="none") for count in (10, 2, 1)]
 
@@ -61,8 +58,7 @@ def test_slices_are_sorted_by_their_numbers() -> None:
     assert pods(asked("?sort=slice", node)) == ["p1", "p2", "p10"]
 
 
-def test_a_heading_sorts_turns_around_and_lets_go() -> None:
-    """Clicks on one heading give the largest first, the smallest first, and the order of the snapshot."""
+def test_a_heading_sorts_descending_then_ascending_then_not() -> None:
     hrefs, directions = [], []
     url = ""
     for _ in range(3):
@@ -76,14 +72,12 @@ def test_a_heading_sorts_turns_around_and_lets_go() -> None:
 
 
 def test_links_of_headings_keep_the_rest_of_the_query() -> None:
-    """Sorting does not lose what was filtered, chosen or ranged."""
     head = asked("?q=ml&columns=age,memory&range=6h").one("th", of="h-age")
 
     assert head.one("a").attributes["href"] == "?q=ml&sort=-age&columns=memory,age&range=6h#holders"
 
 
 def test_columns_are_chosen() -> None:
-    """The first column and those that are asked for are there, in the order of the table."""
     section = asked("?columns=age&columns=efficiency,gpu")
 
     assert [head.text for head in section.all("th", scope="col")] == [
@@ -101,7 +95,6 @@ def test_columns_are_chosen() -> None:
 
 
 def test_every_column_has_as_many_cells_as_headings() -> None:
-    """Each column writes one cell with its name for small windows, where the table has no head."""
     keys = ",".join(column.key for column in COLUMNS)
     section = asked(f"?columns={keys}", replace(NODE))
 
@@ -112,8 +105,7 @@ def test_every_column_has_as_many_cells_as_headings() -> None:
             assert cell.attributes["data-label"]
 
 
-def test_what_the_url_has_and_the_table_has_not_is_said() -> None:
-    """Strange columns, orders and states change nothing and are named as they were spelled."""
+def test_unknown_columns_orders_and_states_are_reported() -> None:
     section = asked("?sort=<b>&columns=foo,gpu&state=asleep")
 
     remarks = [each.text for each in section.all("p", of="remark")]
@@ -125,8 +117,7 @@ def test_what_the_url_has_and_the_table_has_not_is_said() -> None:
     assert len(pods(section)) == len(ROWS)
 
 
-def test_efficiency_is_what_was_used_of_what_was_given() -> None:
-    """It is over what was measured of its life; a dash has a reason where one of the two is unknown."""
+def test_efficiency_is_use_per_measured_entitlement() -> None:
     life = Totals(
         first_seen=NOW - 1000,
         used_gpu_seconds=90.0,
@@ -153,8 +144,7 @@ def test_efficiency_is_what_was_used_of_what_was_given() -> None:
     assert all("not enough data" in reason for reason in reasons[2:])
 
 
-def test_processes_and_age_are_dashes_where_they_are_not_known() -> None:
-    """No holder is said to have no process because nobody could look."""
+def test_unknown_processes_and_age_are_dashes() -> None:
     rows = [holder("a", processes=None, totals=None), holder("b", processes=0)]
 
     first, second = asked("?columns=processes,age", snapshot([gpu()], rows)).one("tbody").all("tr")
@@ -164,8 +154,7 @@ def test_processes_and_age_are_dashes_where_they_are_not_known() -> None:
     assert [cell.text for cell in second.all("td")] == ["0", "2 h 30 min"]
 
 
-def test_the_last_hour_is_a_column_where_a_history_is_kept() -> None:
-    """It is drawn by whoever keeps the history, and without one it is neither there nor offered."""
+def test_the_last_hour_is_a_column_if_there_is_a_history() -> None:
     node = snapshot([gpu()], [holder("a")])
     with_history = draw(
         node, sparkline=lambda row: Markup("<svg><title>{}</title></svg>").format(row.holder.pod)
@@ -176,8 +165,7 @@ def test_the_last_hour_is_a_column_where_a_history_is_kept() -> None:
     assert "Last hour" not in asked("?columns=hour", node).text
 
 
-def test_an_hour_of_which_nothing_is_known_is_a_dash_with_the_reason() -> None:
-    """No cell is empty: there is no history of a holder yet, or nothing tells what it computes."""
+def test_an_unknown_hour_is_a_dash_with_the_reason() -> None:
     rows = [holder("a"), *(holder(name, compute_used=None, sharing=name) for name in ("mps", "nos"))]
 
     page = draw(snapshot([gpu()], rows), sparkline=lambda _row: Markup())
@@ -189,8 +177,8 @@ def test_an_hour_of_which_nothing_is_known_is_a_dash_with_the_reason() -> None:
     assert ["that of one process, the MPS server" in reason for reason in reasons] == [False, True, True]
 
 
-def test_rows_whose_short_names_are_alike_are_both_there() -> None:
-    """Nobody can hide a holder behind another one whose row has the same name."""
+def test_rows_with_the_same_short_id_are_both_shown() -> None:
+    """A container cannot hide another one by its name."""
     one, other = (ContainerRef("ml", pod, "main") for pod in _ALIKE)
     assert row_id(one, DeviceKey("GPU-0")) == row_id(other, DeviceKey("GPU-0"))
     node = snapshot([gpu()], [holder(ref.pod, holder=ref) for ref in (one, other)])
@@ -201,15 +189,13 @@ def test_rows_whose_short_names_are_alike_are_both_there() -> None:
     assert len({row.attributes["id"] for row in body.all("tr")}) == 2
 
 
-def test_what_hides_in_a_name_is_shown_in_its_row() -> None:
-    """One hostile name among many rows is written with escapes, and the others stay as they are."""
+def test_control_characters_in_names_are_escaped() -> None:
     node = snapshot([gpu()], [holder("a"), holder("b\u202ec"), holder("d")])
 
     assert pods(asked("", node)) == ["a", "b\\u202ec", "d"]
 
 
 def test_a_row_leads_to_its_holder() -> None:
-    """The name of each holder is a link to its page, whatever is in the name."""
     node = snapshot([gpu()], [holder("x", holder=ContainerRef("n s", "a/b?c", "#d"))])
 
     link = asked("", node).one("tbody").one("th").one("a")
@@ -218,7 +204,6 @@ def test_a_row_leads_to_its_holder() -> None:
 
 
 def test_findings_lead_to_the_rows_they_count() -> None:
-    """What the totals tell to look at is a link to just these rows."""
     page = draw(NODE)
 
     links = [link.attributes["href"] for link in page.one("section", id="cards").all("a")]
@@ -231,7 +216,6 @@ def test_findings_lead_to_the_rows_they_count() -> None:
 
 
 def test_the_page_of_a_gpu_has_a_table_of_its_own() -> None:
-    """Only its holders are there to be counted and filtered, and its number is no choice."""
     page = read(gpu_page(NODE, "GPU-13", query=Query(sort="-memory")))
 
     section = page.one("section", id="holders")
@@ -240,7 +224,6 @@ def test_the_page_of_a_gpu_has_a_table_of_its_own() -> None:
 
 
 def test_a_form_sends_what_it_does_not_show() -> None:
-    """Order and range outlast a filter that is sent without script."""
     form = asked("?sort=-memory&range=6h").one("form")
 
     hidden = {each.attributes["name"]: each.attributes["value"] for each in form.all("input", type="hidden")}
@@ -249,8 +232,7 @@ def test_a_form_sends_what_it_does_not_show() -> None:
     assert form.one("button").attributes["type"] == "submit"
 
 
-def test_large_pools_are_told_in_part_on_the_page_of_the_node() -> None:
-    """The page of the node lists those to look at first and leads to the rest; that of the GPU has all."""
+def test_large_pools_are_shortened_on_the_page_of_the_node() -> None:
     rows = [
         holder(f"p-{number:02}", memory_used=GIB // 4, memory_entitled=GIB // 3, compute_used=0.01)
         for number in range(48)

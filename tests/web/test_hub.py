@@ -1,11 +1,10 @@
-"""How streams are shared: what is told is made once, nobody waits for the slow, and all of them end."""
+"""Event streams: events are made once for all clients, slow clients delay no others, and all streams end."""
 
 import asyncio
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-import pytest
 from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
@@ -13,7 +12,9 @@ from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.http.handler import Limits
 from exporter.web.live.broadcaster import Broadcaster, Message, Ticker, event, text
-from tests.web.following import PATIENCE, following
+from tests.waiting import LIMIT_SECONDS
+from tests.waiting import wait_until_async as until
+from tests.web.following import following
 from tests.web.views_reading import snapshot
 
 MOMENT = 0.02
@@ -22,7 +23,7 @@ BEAT = text(": beat\n\n")
 
 @dataclass(eq=False)
 class Tally:
-    """A subject that counts what is asked of it; its state is a number, told with so many bytes besides."""
+    """A subject that records its calls; its state is a number, and its events have ``size`` more bytes."""
 
     state: int = 0
     size: int = 10
@@ -36,21 +37,21 @@ class Tally:
         return str(self.state)
 
     async def look(self):
-        """Give the state."""
+        """Return the state."""
         self.asked.append("look")
         return self.tag, self.state
 
     def greeting(self, now) -> Message:
-        """Tell the time."""
+        """Return an event with the time."""
         return event("hello", {"now": now})
 
     def whole(self, tag, state) -> Message:
-        """Tell the state."""
+        """Return an event with the state."""
         self.asked.append("whole")
         return event("whole", [state, "x" * self.size], tag)
 
     def change(self, old, tag, new) -> Message:
-        """Tell the step."""
+        """Return an event with the step."""
         self.asked.append("change")
         if self.fails:
             raise ValueError(new)
@@ -97,22 +98,14 @@ async def serving(limits=None, **options):
         await served.server.stop()
 
 
-async def until(true) -> None:
-    """Wait for something that must come to be."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(MOMENT)
-
-
-async def test_what_many_follow_is_made_once() -> None:
-    """Twenty clients cost one look and one event per snapshot, and all get the same bytes."""
+async def test_many_clients_of_one_subject_share_each_event() -> None:
     async with serving() as (served, client):
         opened = [following(client, f"{served.url}/one?since=0") for _ in range(20)]
         followers = [await each.__aenter__() for each in opened]
         assert {(await follower.next()).name for follower in followers} == {"hello"}
         for number in range(3):
-            told = await served.step(*followers)
-            assert {(each.raw, *each.data[:2]) for each in told} == {(told[0].raw, number, number + 1)}
+            events = await served.step(*followers)
+            assert {(event.raw, *event.data[:2]) for event in events} == {(events[0].raw, number, number + 1)}
         for each in opened:
             await each.__aexit__(None, None, None)
 
@@ -120,8 +113,7 @@ async def test_what_many_follow_is_made_once() -> None:
         assert served.other.asked == []
 
 
-async def test_everything_is_written_once_too_and_only_when_it_is_needed() -> None:
-    """Clients that join later share one event with all that there is."""
+async def test_the_whole_state_is_made_once_when_needed() -> None:
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as first:
         await first.next()
         await served.step(first)
@@ -133,8 +125,7 @@ async def test_everything_is_written_once_too_and_only_when_it_is_needed() -> No
         assert served.one.asked.count("whole") == 1
 
 
-async def test_a_subject_that_nobody_follows_costs_nothing() -> None:
-    """After the last client has gone, snapshots are not looked at."""
+async def test_a_subject_without_clients_costs_nothing() -> None:
     async with serving() as (served, client), following(client, f"{served.url}/other") as staying:
         async with following(client, f"{served.url}/one") as follower:
             await follower.change()
@@ -149,9 +140,7 @@ async def test_a_subject_that_nobody_follows_costs_nothing() -> None:
         assert len(served.one.asked) == before
 
 
-@pytest.mark.slow
 async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
-    """A client that takes nothing holds back nobody, and then gets everything at once in place of steps."""
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as quick:
         served.one.size = 300_000
         slow = socket.socket()
@@ -165,7 +154,7 @@ async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
         for _ in range(steps):
             await served.step(quick)
         received = b""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while f"data: [{steps},".encode() not in received:
                 received += await loop.sock_recv(slow, 1 << 20)
         slow.close()
@@ -174,8 +163,7 @@ async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
         assert received.count(b"event: whole") == 1
 
 
-async def test_whoever_does_not_read_at_all_is_cut_off() -> None:
-    """A client that has not taken an event for long loses its connection, and its place is free."""
+async def test_a_client_that_does_not_read_events_is_cut_off() -> None:
     async with serving(patience=0.1) as (served, _):
         served.one.size = 20_000_000
         _, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]), limit=1)
@@ -185,8 +173,7 @@ async def test_whoever_does_not_read_at_all_is_cut_off() -> None:
         writer.close()
 
 
-async def test_there_are_only_so_many_streams() -> None:
-    """One more is refused and told when to come again; a place that is left is free."""
+async def test_the_number_of_streams_is_limited() -> None:
     async with serving(most=2, beat=MOMENT) as (served, client):
         async with following(client, f"{served.url}/one"), following(client, f"{served.url}/other"):
             refused = await client.get(f"{served.url}/one")
@@ -197,8 +184,8 @@ async def test_there_are_only_so_many_streams() -> None:
             assert (await follower.change()).name == "whole"
 
 
-async def test_only_so_many_things_are_drawn_for_streams() -> None:
-    """What nobody follows yet is refused when that many are, and what somebody does is not."""
+async def test_the_number_of_subjects_is_limited() -> None:
+    """Not the number of clients of a subject."""
     async with serving(subjects=1, beat=MOMENT) as (served, client):
         async with following(client, f"{served.url}/one"), following(client, f"{served.url}/one"):
             assert (await client.get(f"{served.url}/other")).status == 503
@@ -208,7 +195,6 @@ async def test_only_so_many_things_are_drawn_for_streams() -> None:
 
 
 async def test_streams_end_when_the_server_stops() -> None:
-    """Nobody has to wait for clients that never go: their streams end properly."""
     async with serving() as (served, client), following(client, f"{served.url}/one") as follower:
         await follower.change()
         await served.server.stop()
@@ -217,35 +203,33 @@ async def test_streams_end_when_the_server_stops() -> None:
         assert served.hub.streams == 0
 
 
-async def test_silence_is_broken() -> None:
-    """While there is no snapshot, proxies and clients hear that the connection stands."""
+async def test_a_silent_stream_gets_a_beat() -> None:
     async with serving(beat=MOMENT) as (served, client), following(client, f"{served.url}/one") as follower:
         await follower.change()
-        await asyncio.sleep(3 * MOMENT)
-        await served.step(follower)
+        waiting = asyncio.create_task(follower.change())
+        await until(lambda: "beat" in follower.comments)
+        await served.step()
+        await waiting
 
-        assert "beat" in follower.comments
 
-
-async def test_what_is_published_while_the_first_stream_begins_is_told() -> None:
-    """The first client does not wait for the snapshot after it."""
+async def test_a_snapshot_published_while_the_first_stream_begins_is_sent() -> None:
     async with serving() as (served, client):
         look = served.one.look
 
         async def overtaken():
             served.one.look = look
-            told = await look()
+            state = await look()
             served.one.state += 1
             served.ticker.tick()
-            return told
+            return state
 
         served.one.look = overtaken
         async with following(client, f"{served.url}/one?since=0") as follower:
             assert (await follower.change()).data[:2] == [0, 1]
 
 
-async def test_what_cannot_be_told_costs_nobody_else_anything() -> None:
-    """When the step of one subject fails, the others are told theirs, and the next may work again."""
+async def test_a_failing_subject_does_not_affect_others() -> None:
+    """Its next event may work again."""
     async with (
         serving() as (served, client),
         following(client, f"{served.url}/one") as bad,
@@ -262,7 +246,7 @@ async def test_what_cannot_be_told_costs_nobody_else_anything() -> None:
 
 
 async def test_streams_make_room_for_new_clients() -> None:
-    """Where streams have all places, each new client takes the place of one, not of another new client."""
+    """Each new client replaces a stream, not another new client."""
     places, limits = 4, Limits(connections=4, share=1.0)
     async with serving(limits) as (served, client), AsyncExitStack() as kept:
         opened = (following(client, f"{served.url}/one") for _ in range(places))
@@ -273,14 +257,13 @@ async def test_streams_make_room_for_new_clients() -> None:
         scraper, *others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(places)]
         await until(lambda: served.hub.streams == 0)
         scraper[1].write(b"HEAD /other HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             assert await scraper[0].readline() == b"HTTP/1.1 200 OK\r\n"
         for _, writer in (scraper, *others):
             writer.transport.abort()
 
 
-async def test_the_headers_keep_proxies_from_keeping_events() -> None:
-    """A stream is not stored and not held back on its way, and HEAD has the headers alone."""
+async def test_the_headers_keep_proxies_from_storing_events() -> None:
     async with serving() as (served, client):
         for ask in (client.get, client.head):
             async with ask(f"{served.url}/one") as response:

@@ -1,4 +1,4 @@
-"""What is kept for a moment: made once, no more than there is room for, and nothing that failed."""
+"""Bodies cached for a moment: made once, limited in number and size, and none that failed."""
 
 import asyncio
 import tracemalloc
@@ -8,29 +8,29 @@ from aiohttp import web
 
 from exporter.web import render_queue
 from exporter.web.render_queue import AT_ONCE, MOST_WAITING, BodyCache
+from tests.waiting import wait_until_async
 
 
-async def test_those_who_ask_together_wait_for_one_answer() -> None:
-    """One is made for all, and another once it is too old."""
+async def test_simultaneous_requests_share_one_answer() -> None:
+    """And make another once it is too old."""
     made = []
 
     async def make() -> bytes:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         made.append(1)
         return b"body"
+
+    async def made_again() -> bool:
+        await things.get("key", 0.05, make)
+        return len(made) == 2
 
     things = BodyCache()
     assert await asyncio.gather(*(things.get("key", 0.05, make) for _ in range(5))) == [b"body"] * 5
     assert len(made) == 1
-    while len(made) == 1:
-        await things.get("key", 0.05, make)
-        await asyncio.sleep(0.01)
-    assert len(made) == 2
+    await wait_until_async(made_again)
 
 
-async def test_what_failed_is_tried_again() -> None:
-    """An error reaches all who wait for it, and nobody after them."""
-
+async def test_a_failure_is_tried_again() -> None:
     async def fail() -> bytes:
         raise ValueError("no")
 
@@ -38,14 +38,13 @@ async def test_what_failed_is_tried_again() -> None:
         return b"body"
 
     things = BodyCache()
-    told = await asyncio.gather(*(things.get("key", 60, fail) for _ in range(2)), return_exceptions=True)
-    assert [str(each) for each in told] == ["no", "no"]
+    errors = await asyncio.gather(*(things.get("key", 60, fail) for _ in range(2)), return_exceptions=True)
+    assert [str(each) for each in errors] == ["no", "no"]
     assert await things.get("key", 60, make) == b"body"
 
 
 @pytest.mark.parametrize("size", [10, render_queue.MOST_BYTES // 4])
-async def test_there_is_a_bound_on_what_is_kept(size) -> None:
-    """The oldest go first, by number and by size, and are made again when asked for."""
+async def test_bodies_are_limited_in_number_and_size(size) -> None:
     made = []
 
     def maker(key):
@@ -57,7 +56,7 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
 
     things = BodyCache()
     for key in range(render_queue.MOST_THINGS + 6):
-        await things.get(key, 60, maker(key))
+        await things.get(key, 6000, maker(key))
     newest = render_queue.MOST_THINGS + 5
     await things.get(newest, 60, maker(newest))
     assert made.count(newest) == 1
@@ -65,8 +64,7 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
     assert made.count(0) == 2
 
 
-async def test_what_has_to_make_room_is_freed_at_once() -> None:
-    """However many are asked for, no more memory is taken than the bound, long before their time is over."""
+async def test_dropped_bodies_are_freed_at_once() -> None:
     size = render_queue.MOST_BYTES // 4
 
     async def make() -> bytes:
@@ -76,14 +74,13 @@ async def test_what_has_to_make_room_is_freed_at_once() -> None:
     tracemalloc.start()
     try:
         for key in range(20):
-            await things.get(key, 60, make)
+            await things.get(key, 6000, make)
         assert tracemalloc.get_traced_memory()[0] < render_queue.MOST_BYTES + size
     finally:
         tracemalloc.stop()
 
 
-async def test_only_a_few_are_made_at_once() -> None:
-    """Others wait for their turn, so that many questions do not take all of the machine."""
+async def test_few_bodies_are_made_at_once() -> None:
     running, most = 0, 0
 
     async def make() -> bytes:
@@ -95,12 +92,12 @@ async def test_only_a_few_are_made_at_once() -> None:
         return b""
 
     things = BodyCache()
-    await asyncio.gather(*(things.get(key, 60, make) for key in range(10)))
+    await asyncio.gather(*(things.get(key, 6000, make) for key in range(10)))
     assert most == AT_ONCE
 
 
-async def test_there_is_a_bound_on_what_waits() -> None:
-    """Who asks for one thing more is told so, and what is made already is handed out all the same."""
+async def test_waiting_requests_are_limited() -> None:
+    """Ready bodies are still returned."""
     go = asyncio.Event()
 
     async def make() -> bytes:
@@ -112,11 +109,10 @@ async def test_there_is_a_bound_on_what_waits() -> None:
 
     things = BodyCache()
     assert await things.get("old", 60, made) == b"old"
-    waiting = [asyncio.ensure_future(things.get(key, 60, make)) for key in range(MOST_WAITING)]
+    waiting = [asyncio.ensure_future(things.get(key, 6000, make)) for key in range(MOST_WAITING)]
     await asyncio.sleep(0)
     more = [asyncio.ensure_future(things.get(("more", key), 60, make)) for key in range(MOST_WAITING)]
-    await asyncio.sleep(0.05)
-    assert sum(each.done() for each in more) >= MOST_WAITING - AT_ONCE
+    await wait_until_async(lambda: sum(each.done() for each in more) >= MOST_WAITING - AT_ONCE)
     assert await things.get("old", 60, made) == b"old"
     go.set()
     assert set(await asyncio.gather(*waiting)) == {b"body"}
@@ -124,8 +120,7 @@ async def test_there_is_a_bound_on_what_waits() -> None:
     assert sum(isinstance(each, web.HTTPServiceUnavailable) for each in refused) >= MOST_WAITING - AT_ONCE
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
-    """Who leaves before the turn came takes the question back; another who asks it is answered."""
+async def test_a_body_without_waiting_clients_is_not_begun() -> None:
     go, begun = asyncio.Event(), []
 
     def maker(key):
@@ -137,14 +132,15 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
         return make
 
     things = BodyCache()
-    running = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in range(AT_ONCE)]
-    left = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in ("left", "left", "asked again")]
-    await asyncio.sleep(0.01)
-    for each in left:
-        each.cancel()
-    await asyncio.sleep(0.01)
+    running = [asyncio.ensure_future(things.get(key, 6000, maker(key))) for key in range(AT_ONCE)]
+    left = [
+        asyncio.ensure_future(things.get(key, 6000, maker(key))) for key in ("left", "left", "asked again")
+    ]
+    await wait_until_async(lambda: len(begun) == AT_ONCE)
+    for request in left:
+        request.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
     again = asyncio.ensure_future(things.get("asked again", 60, maker("asked again")))
-    await asyncio.sleep(0.01)
     go.set()
     assert await asyncio.gather(*running, again) == [b"body"] * (AT_ONCE + 1)
     assert begun == [*range(AT_ONCE), "asked again"]

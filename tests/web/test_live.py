@@ -1,4 +1,4 @@
-"""Streams of open pages over real HTTP: only what is new is told, and it leads to the page of now."""
+"""Streams of open pages over HTTP: only changes are sent, and they lead to the current page."""
 
 import re
 import time
@@ -18,7 +18,7 @@ from tests.site import site_of
 from tests.web.following import following
 from tests.web.views_reading import NOW, gpu, holder, snapshot
 
-SCENARIOS = ("showcase", "t4-timeslicing", "a100-mig-mixed", "sick-gpus")
+SCENARIOS = ("t4-timeslicing", "sick-gpus")
 HTML = {"Accept": "text/html"}
 
 
@@ -64,12 +64,12 @@ async def fetched(client, url) -> str:
 
 
 def sequence_of(html) -> str:
-    """Read which snapshot a page shows."""
+    """Return the name of the snapshot that a page shows."""
     return re.search(r'data-sequence="([^"]*)"', html)[1]
 
 
 def apply(pieces, lists, event) -> None:
-    """Do what an open page does with an event."""
+    """Apply an event as an open page does."""
     pieces |= event.data["pieces"]
     for parent, children in event.data["lists"].items():
         for name in set(lists[parent]) - set(children):
@@ -77,11 +77,9 @@ def apply(pieces, lists, event) -> None:
         lists[parent] = children
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_still")
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_changes_lead_to_exactly_the_page_of_now(scenario) -> None:
-    """Whoever applies each change to the pieces of the page before has the pieces of the newest page."""
+async def test_changes_lead_to_exactly_the_current_page(scenario) -> None:
     async with serving(load(scenario)) as served:
         second = 0
         await served.poll(second)
@@ -108,8 +106,7 @@ async def test_changes_lead_to_exactly_the_page_of_now(scenario) -> None:
                     assert {name: pieces[name] for name in now["pieces"]} == now["pieces"]
 
 
-async def test_a_page_that_is_up_to_date_hears_of_the_next_snapshot_only() -> None:
-    """A client that names the newest snapshot is sent nothing of it, and of the next only what is new."""
+async def test_a_current_page_gets_only_changes() -> None:
     async with showing() as (shown, client):
         page = await fetched(client, shown.url)
         async with following(client, f"{shown.url}live/?since={sequence_of(page)}") as follower:
@@ -128,8 +125,7 @@ async def test_a_page_that_is_up_to_date_hears_of_the_next_snapshot_only() -> No
 
 
 @pytest.mark.parametrize("since", ["", "?since=1-0", "?since=never%20was"])
-async def test_whoever_knows_another_snapshot_gets_everything(since) -> None:
-    """A client that names no snapshot, or one that this exporter does not know, is sent the whole page."""
+async def test_a_client_with_another_snapshot_gets_everything(since) -> None:
     before = time.time() - 0.001
     async with showing() as (shown, client):
         page = await fetched(client, shown.url)
@@ -144,7 +140,7 @@ async def test_whoever_knows_another_snapshot_gets_everything(since) -> None:
 
 
 async def test_a_client_that_comes_back_gets_what_it_has_missed() -> None:
-    """After one missed snapshot that is the step from there, after several it is everything."""
+    """One missed snapshot is a step, several are everything."""
     async with showing() as (shown, client):
         url = f"{shown.url}live/"
         async with following(client, url) as staying:
@@ -166,8 +162,8 @@ async def test_a_client_that_comes_back_gets_what_it_has_missed() -> None:
         assert "name" in everything.data["pieces"]
 
 
-async def test_a_snapshot_with_the_sequence_of_another_is_told_too() -> None:
-    """When the poll fails for long, the page is emptied though nothing was counted; open pages hear of it."""
+async def test_a_snapshot_with_a_repeated_sequence_is_sent() -> None:
+    """The page is emptied without a new sequence when polls fail for long."""
     async with showing() as (shown, client):
         async with following(client, f"{shown.url}live/") as follower:
             before = await follower.change()
@@ -180,7 +176,6 @@ async def test_a_snapshot_with_the_sequence_of_another_is_told_too() -> None:
 
 
 async def test_a_page_is_followed_with_its_query() -> None:
-    """A stream that is asked for with the query of a page tells of the rows on that page."""
     async with showing() as (shown, client):
         shown.show(snapshot([gpu()], [holder("apple"), holder("pear")]))
         async with following(client, f"{shown.url}live/?q=pear") as follower:
@@ -191,8 +186,7 @@ async def test_a_page_is_followed_with_its_query() -> None:
         assert filtered.data["pieces"][row] in page
 
 
-async def test_what_is_not_there_is_told_so() -> None:
-    """There is no stream for a GPU that is not there, and one of a GPU that goes ends with these words."""
+async def test_a_stream_of_an_unknown_gpu_is_404_and_ends_when_the_gpu_goes() -> None:
     async with showing() as (shown, client):
         async with client.get(f"{shown.url}live/gpu/GPU-none") as response:
             assert response.status == 404
@@ -203,8 +197,7 @@ async def test_what_is_not_there_is_told_so() -> None:
             assert await follower.ended()
 
 
-async def test_names_are_told_as_text() -> None:
-    """What a pod is called is escaped in pieces, and nothing in a title hides or turns it around."""
+async def test_names_in_events_are_escaped() -> None:
     async with showing() as (shown, client):
         nasty = "<script>\u202e"
         shown.show(snapshot([gpu()], [holder(nasty)], node={"name": nasty}))
@@ -215,16 +208,15 @@ async def test_names_are_told_as_text() -> None:
         assert "\u202e" not in event.data["title"] + "".join(event.data["pieces"].values())
 
 
-async def test_without_script_the_page_loads_itself_anew() -> None:
-    """A page says how to stay fresh where no script runs, and not more often than every 10 s."""
+async def test_without_script_the_page_reloads_itself() -> None:
     async with showing() as (shown, client):
         page = await fetched(client, shown.url)
 
         assert '<noscript><meta http-equiv="refresh" content="10"></noscript>' in page
 
 
-async def test_compressed_streams_tell_the_same() -> None:
-    """Clients that take gzip can read the shared bytes from wherever they have joined."""
+async def test_compressed_streams_have_the_same_events() -> None:
+    """Whenever a client joins."""
     async with showing() as (shown, client):
         url = f"{shown.url}live/"
         async with following(client, url) as plain, following(client, url, Accept_Encoding="gzip") as early:
@@ -232,8 +224,8 @@ async def test_compressed_streams_tell_the_same() -> None:
             assert (await plain.change()).raw == (await early.change()).raw
             for sequence in (2, 3):
                 shown.show(snapshot([gpu()], [holder(f"pod-{sequence}")], sequence=sequence))
-                told = await plain.change()
-                assert told.raw == (await early.change()).raw
+                event = await plain.change()
+                assert event.raw == (await early.change()).raw
                 async with following(client, f"{url}?since=x", Accept_Encoding="gzip") as late:
                     whole = await late.change()
-                assert whole.data["pieces"].items() >= told.data["pieces"].items()
+                assert whole.data["pieces"].items() >= event.data["pieces"].items()

@@ -1,4 +1,4 @@
-"""Parameters of URLs: every route takes what its description allows, and says of all else what it takes."""
+"""Parameters of URLs: every route accepts what its description allows, and refuses the rest with a reason."""
 
 import json
 import re
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     schema: dict[str, Any]
 
     def query(self, values: list[str]) -> str:
-        """Ask the path with these values, and with what has to be given with them."""
+        """Return the path with these values, and with the parameters they need."""
         with_it = WITH.get(self.name, "") if self.path == "/api/v1/history" else ""
         asked = urlencode([(self.name, value) for value in values])
         return f"{self.path.format(**NAMES)}?{asked}&{with_it}"
@@ -69,14 +69,14 @@ ASKED = [pytest.param(asked, id=f"{asked.where}:{asked.path}:{asked.name}") for 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client() -> AsyncIterator[ClientSession]:
-    """Give a client that says nothing of what it accepts."""
+    """Yield a client that sends no Accept header."""
     async with ClientSession(skip_auto_headers=("Accept",)) as client:
         yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def urls() -> AsyncIterator[Urls]:
-    """Serve a node that was polled, and a hub whose first look has failed."""
+    """Serve a polled node, and a hub whose first read has failed."""
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(serving(SCENARIO))
         await served.poll(0)
@@ -90,7 +90,7 @@ async def urls() -> AsyncIterator[Urls]:
 
 
 def _refused(schema: dict[str, Any]) -> Iterator[list[str]]:
-    """Give values of a parameter that its schema does not allow."""
+    """Yield values of a parameter that its schema does not allow."""
     good = _accepted(schema)[0]
     if schema.get("type") != "array":
         yield [*good, *good]
@@ -113,7 +113,7 @@ def _typed(schema: dict[str, Any], text: str) -> Any:
 
 
 def _accepted(schema: dict[str, Any]) -> list[list[str]]:
-    """Give values of a parameter that its schema allows, its edges first."""
+    """Return values of a parameter that its schema allows, its edges first."""
     if "enum" in schema:
         return [[option] for option in schema["enum"]]
     kind = schema["type"]
@@ -129,8 +129,9 @@ def _accepted(schema: dict[str, Any]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_is_not_allowed_is_refused(urls: Urls, client: ClientSession, asked: Asked) -> None:
-    """The answer is 400 and one sentence that names the parameter."""
+async def test_values_that_are_not_allowed_are_refused(
+    urls: Urls, client: ClientSession, asked: Asked
+) -> None:
     tried = list(_refused(asked.schema))
     assert tried or asked.name == "columns"
     for values in tried:
@@ -143,8 +144,9 @@ async def test_what_is_not_allowed_is_refused(urls: Urls, client: ClientSession,
 
 
 @pytest.mark.parametrize("asked", ASKED)
-async def test_what_is_allowed_is_taken(urls: Urls, client: ClientSession, asked: Asked) -> None:
-    """A value at the edge of what is allowed is answered, but not a time before history."""
+async def test_values_at_the_edge_of_what_is_allowed_are_accepted(
+    urls: Urls, client: ClientSession, asked: Asked
+) -> None:
     for values in _accepted(asked.schema):
         async with client.get(urls[asked.where] + asked.query(values)) as response:
             if (asked.name, values) == ("end", ["0"]):
@@ -154,15 +156,13 @@ async def test_what_is_allowed_is_taken(urls: Urls, client: ClientSession, asked
 
 
 @pytest.mark.parametrize("path", ["/", "/doctor", "/gpu/{uuid}", "/live/"])
-async def test_forms_send_what_is_empty(urls: Urls, client: ClientSession, path: str) -> None:
-    """A browser without script sends each field of the form, empty or not."""
+async def test_empty_fields_of_forms_are_accepted(urls: Urls, client: ClientSession, path: str) -> None:
     query = "?q=&namespace=&gpu=&state=&columns=&range="
     async with client.get(urls["node"] + path.format(**NAMES) + query) as response:
         assert response.status == 200
 
 
-async def test_the_hub_answers_what_it_describes() -> None:
-    """Whatever path the hub answers is in its description, and nothing else is."""
+async def test_the_hub_describes_every_route() -> None:
     look = FleetRead()
     pages = FleetPages(lambda: look, NodeLinks())
     app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))

@@ -16,6 +16,7 @@ from exporter.metrics import IDENTITY_LABELS
 from exporter.web import Server, make_app
 from tests.history.snapshots import GIB, UUID, gpu, holder, snapshot
 from tests.site import site_of
+from tests.waiting import wait_until_async
 
 
 @asynccontextmanager
@@ -37,7 +38,7 @@ async def past_of(*snapshots) -> AsyncIterator[tuple[ClientSession, History]]:
 
 
 def polls(count=3, pods=("a",)) -> list:
-    """Make polls of the last seconds, each with pods of 1 GiB on a GPU of which 2 GiB are used."""
+    """Return snapshots of the last seconds, each with pods of 1 GiB on a GPU with 2 GiB used."""
     now = time.time()
     row = gpu(used=2 * GIB, unattributed_memory=GIB, power_milliwatts=200_500)
     return [
@@ -51,17 +52,16 @@ def polls(count=3, pods=("a",)) -> list:
     ]
 
 
-async def test_history_has_the_shape_that_is_documented() -> None:
-    """Steps that add up, labels of the level, and a column for each field."""
+async def test_history_has_the_documented_shape() -> None:
     async with past_of(*polls()) as (client, _), client.get("/api/v1/history?range=5m") as answer:
         assert answer.status == 200
         assert answer.content_type == "application/json"
-        told = json.loads(await answer.read())
-    assert set(told) == {"start", "end", "step", "count", "source", "note", "series"}
-    assert (told["step"], told["count"], told["source"], told["note"]) == (5, 60, "memory", "")
-    assert told["end"] == told["start"] + 300
-    assert told["start"] <= time.time() - 290
-    series = {each["level"]: each for each in told["series"]}
+        document = json.loads(await answer.read())
+    assert set(document) == {"start", "end", "step", "count", "source", "note", "series"}
+    assert [document[name] for name in ("step", "count", "source", "note")] == [5, 60, "memory", ""]
+    assert document["end"] == document["start"] + 300
+    assert document["start"] <= time.time() - 290
+    series = {each["level"]: each for each in document["series"]}
     for level, each in series.items():
         assert set(each) == {"level", *IDENTITY_LABELS[level], *FIELDS[level]}
         assert all(len(each[field]) == 60 for field in FIELDS[level])
@@ -71,8 +71,7 @@ async def test_history_has_the_shape_that_is_documented() -> None:
     assert {value for value in series["gpu"]["power_watts"] if value is not None} == {200.5}
 
 
-async def test_what_is_asked_for_is_what_is_told() -> None:
-    """Levels, devices, holders, steps and the end can be chosen."""
+async def test_history_can_be_narrowed() -> None:
     async with past_of(*polls(pods=("a", "b"))) as (client, _):
 
         async def asked(query) -> dict:
@@ -111,15 +110,13 @@ async def test_what_is_asked_for_is_what_is_told() -> None:
         ("container=main", "container: write namespace and pod too"),
     ],
 )
-async def test_what_is_asked_wrongly_is_told_how_to_ask(query, said) -> None:
-    """The answer is 400, names the parameter and says what it takes."""
+async def test_wrong_parameters_are_named_with_what_they_take(query, said) -> None:
     async with past_of(*polls()) as (client, _), client.get(f"/api/v1/history?{query}") as answer:
         assert answer.status == 400
         assert json.loads(await answer.read())["error"].startswith(said)
 
 
 async def test_history_is_compressed_and_not_sent_twice() -> None:
-    """Who takes gzip gets it, and who has the answer already gets 304."""
     async with past_of(*polls(pods=[f"pod-{number}" for number in range(30)])) as (client, _):
         end = time.time()
         path = f"/api/v1/history?range=1h&end={end}"
@@ -142,32 +139,29 @@ async def test_history_is_compressed_and_not_sent_twice() -> None:
     ],
 )
 async def test_figures_are_served_for_each_kind_of_page(path, ids) -> None:
-    """With what is needed to draw them, and the moment at which history begins."""
     known = polls()
     async with past_of(*known) as (client, _), client.get(f"/{path}?range=5m") as answer:
         assert answer.status == 200
-        told = json.loads(await answer.read())
-    assert [figure["id"] for figure in told["figures"]] == ids
-    assert told["begins"] == known[0].timestamp // 5 * 5
-    assert told["config"] == {"displayModeBar": False, "displaylogo": False, "responsive": True}
-    bars = [trace for trace in told["figures"][0]["figure"]["data"] if trace["type"] == "bar"]
+        document = json.loads(await answer.read())
+    assert [figure["id"] for figure in document["figures"]] == ids
+    assert document["begins"] == known[0].timestamp // 5 * 5
+    assert document["config"] == {"displayModeBar": False, "displaylogo": False, "responsive": True}
+    bars = [trace for trace in document["figures"][0]["figure"]["data"] if trace["type"] == "bar"]
     assert all(sum(value is not None for value in trace["y"]) == 3 for trace in bars)
 
 
-async def test_figures_of_what_nobody_knows_are_none() -> None:
-    """A GPU or a holder that is not there has no figures, and the answer says nothing else."""
+async def test_unknown_gpus_and_holders_have_no_figures() -> None:
     async with past_of(*polls()) as (client, _):
         for path in ("/figures/gpu/GPU-9", "/figures/holder/ml/other/main"):
             async with client.get(path) as answer:
-                told = json.loads(await answer.read())
-                assert (answer.status, told["figures"], told["begins"]) == (200, [], None)
+                document = json.loads(await answer.read())
+                assert (answer.status, document["figures"], document["begins"]) == (200, [], None)
         async with client.get("/figures/node?range=1") as answer:
             assert answer.status == 400
 
 
-@pytest.mark.slow
-async def test_what_is_new_is_told_soon() -> None:
-    """An answer is kept for a second at most."""
+async def test_an_answer_is_cached_for_a_moment_only(monkeypatch) -> None:
+    monkeypatch.setattr("exporter.web.timelines.routes._HISTORY_SECONDS", 0.05)
     async with past_of(*polls()) as (client, history):
         path = "/api/v1/history?level=container"
 
@@ -177,6 +171,8 @@ async def test_what_is_new_is_told_soon() -> None:
 
         assert await pods() == {"a"}
         history.record(snapshot(time.time(), holder("new", memory_used=1), sequence=9))
-        deadline = time.monotonic() + 20
-        while "new" not in await pods():
-            assert time.monotonic() < deadline
+
+        async def has_new() -> bool:
+            return "new" in await pods()
+
+        await wait_until_async(has_new)

@@ -1,4 +1,4 @@
-"""Bodies that are compressed: each once, whoever asks for it."""
+"""Compressed bodies: each is compressed once for all clients."""
 
 import asyncio
 import gzip
@@ -30,7 +30,6 @@ async def url() -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("size", [ZIPPED_AT_ONCE // 2, ZIPPED_AT_ONCE * 20])
 async def test_a_body_is_compressed_once(size: int) -> None:
-    """Those who ask at the same time and those who ask later get the very same bytes."""
     zipper, body = Zipper(), os.urandom(size)
     tag = digest(body)
     first = await asyncio.gather(*(zipper.zipped(tag, body) for _ in range(5)))
@@ -41,7 +40,6 @@ async def test_a_body_is_compressed_once(size: int) -> None:
 
 
 async def test_only_the_newest_bodies_are_kept() -> None:
-    """Old ones are let go of, so that pages that change each second do not fill the memory."""
     zipper = Zipper()
     oldest = await zipper.zipped("oldest", b"body")
     for number in range(KEPT):
@@ -50,8 +48,7 @@ async def test_only_the_newest_bodies_are_kept() -> None:
     assert await zipper.zipped("oldest", b"body") is not oldest
 
 
-async def test_a_reader_who_goes_away_does_not_take_the_body_along() -> None:
-    """One who is cancelled while a body is compressed leaves it to the others."""
+async def test_a_cancelled_reader_leaves_the_body_to_others() -> None:
     zipper, body = Zipper(), os.urandom(1_000_000)
     leaving = asyncio.ensure_future(zipper.zipped("tag", body))
     staying = asyncio.ensure_future(zipper.zipped("tag", body))
@@ -61,8 +58,7 @@ async def test_a_reader_who_goes_away_does_not_take_the_body_along() -> None:
     assert gzip.decompress(await staying) == body
 
 
-async def test_a_body_that_could_not_be_compressed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that cannot be started costs one answer, not all of them for as long as the body lasts."""
+async def test_a_failed_compression_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     zipper, body = Zipper(), os.urandom(ZIPPED_AT_ONCE + 1)
 
     async def no_thread(*_: object) -> bytes:
@@ -77,15 +73,13 @@ async def test_a_body_that_could_not_be_compressed_is_tried_again(monkeypatch: p
 
 
 def test_the_same_body_gives_the_same_bytes() -> None:
-    """No time and no chance gets into what is compressed, so that its tag stays true."""
     body = os.urandom(1000)
     assert compress(body) == compress(body)
     assert digest(body) != digest(body + b"x")
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_lengths_are_those_of_what_is_sent(url: str, size: int) -> None:
-    """Of any size, GET sends what HEAD announces, compressed where that is worth it."""
+async def test_get_sends_the_length_that_head_announces(url: str, size: int) -> None:
     headers = {"Accept-Encoding": "gzip"}
     async with ClientSession(auto_decompress=False) as client:
         async with client.get(f"{url}{size}", headers=headers) as got:

@@ -11,7 +11,8 @@ from exporter.web.app import build_app
 from exporter.web.http.connections import WIDE
 from exporter.web.http.handler import Limits
 from exporter.web.http.responses import PORTION, ROOM
-from tests.web.access import LOOK, Site, serving, until
+from tests.waiting import wait_until_async
+from tests.web.access import LOOK, Site, serving
 from tests.web.test_limits import GET, open_socket
 
 TWICE = GET * 2
@@ -32,51 +33,49 @@ class Counted:
         return web.Response(body=self._body)
 
     async def asks(self, count: int) -> bool:
-        """Whether so many were asked for, and a moment later still no more."""
-        await until(lambda: asyncio.sleep(0, self.asked >= count))
+        """Whether as many answers were requested, and still no more a moment later."""
+        await wait_until_async(lambda: self.asked >= count)
         await asyncio.sleep(10 * LOOK)
         return self.asked == count
 
 
 async def _let_in(site: Site, count: int) -> None:
-    await until(lambda: asyncio.sleep(0, site.server.connections == count))
+    await wait_until_async(lambda: site.server.connections == count)
 
 
 @pytest.mark.parametrize(("size", "at_once"), [(LARGE, 2), (2 * ROOM, 1)])
-async def test_one_of_the_first_takes_a_page_of_metrics_as_a_whole(size: int, at_once: int):
-    """The next request is begun although nothing was read; that is not so behind an answer of any size."""
+async def test_the_first_connections_buffer_a_whole_page(size: int, at_once: int):
+    """The next request begins although nothing was read."""
     counted = Counted(size)
     async with serving(app=counted.app) as site:
-        with open_socket(site, small=True) as client:
+        with open_socket(site, window=1) as client:
             client.sendall(TWICE)
             assert await counted.asks(at_once)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this kernel waits as long as it likes")
-async def test_who_takes_nothing_of_what_the_kernel_has_as_a_whole_is_cut_off():
-    """Nobody here waits for such an answer, but the connection ends like any whose client is behind."""
+async def test_a_client_that_does_not_read_a_buffered_answer_is_cut_off():
     counted = Counted(LARGE)
     async with serving(app=counted.app, limits=Limits(behind=0.5, idle=600)) as site:
-        with open_socket(site, small=True) as client:
+        with open_socket(site, window=1) as client:
             client.sendall(GET)
             assert await counted.asks(1)
             await _let_in(site, 0)
 
 
-async def test_in_a_crowd_there_is_room_for_a_portion():
-    """Until one of the first has gone, whose room the next one has who comes."""
+async def test_later_connections_buffer_a_portion():
+    """Until one of the first has gone."""
     counted = Counted(LARGE)
     async with serving(app=counted.app) as site:
         with ExitStack() as first:
             crowd = [first.enter_context(open_socket(site)) for _ in range(WIDE)]
             await _let_in(site, WIDE)
-            with open_socket(site, small=True) as late:
+            with open_socket(site, window=1) as late:
                 late.sendall(TWICE)
                 assert PORTION < LARGE
                 assert await counted.asks(1)
                 crowd[0].close()
                 await _let_in(site, WIDE)
-                with open_socket(site, small=True) as later:
+                with open_socket(site, window=1) as later:
                     later.sendall(TWICE)
                     assert await counted.asks(3)

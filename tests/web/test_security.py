@@ -1,4 +1,4 @@
-"""What a hostile request can do (nothing), and what browsers are told of every answer."""
+"""Hostile requests, and the security headers of every answer."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession, web
 
 from exporter.config import ListenAddress
@@ -19,6 +20,9 @@ from exporter.web.app import build_app
 from exporter.web.http.responses import security_headers
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
+from tests.waiting import LIMIT_SECONDS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
@@ -83,21 +87,21 @@ class Site:
             return response, await response.read()
 
     async def raw(self, *lines: str, body: bytes = b"") -> bytes:
-        """Send lines as they are, and give all that comes back until the connection is closed."""
+        """Send lines unchanged; return all that comes back until the connection is closed."""
         at = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(at.hostname, at.port)
         writer.write("\r\n".join((*lines, "", "")).encode("latin-1") + body)
-        answer = await asyncio.wait_for(reader.read(), 30)
+        answer = await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
         writer.close()
         return answer
 
     def paths(self) -> list[str]:
-        """List the paths of all routes, with names that are there in them."""
+        """Return the paths of all routes, filled in with existing names."""
         found = dict.fromkeys(route.resource.canonical for route in self.app.router.routes())
         return [path.format(**NAMES) for path in found]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
     """Serve a node that was polled once."""
     async with serving(catalog.load(SCENARIO)) as running:
@@ -105,7 +109,7 @@ async def served() -> AsyncIterator[Served]:
         yield running
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(served: Served) -> AsyncIterator[Site]:
     """Serve that node below a prefix too."""
     app = make_app(site_of(lambda: served.poller.snapshot), prefix=PREFIX)
@@ -128,8 +132,7 @@ def _assert_secure(response: ClientResponse) -> None:
         assert response.headers[name] == value, (response.url, name)
 
 
-def test_the_policy_lets_nothing_in_but_this_site() -> None:
-    """Nothing inline, nothing evaluated, no other origin; and nobody may frame the page."""
+async def test_the_policy_allows_this_site_only() -> None:
     headers = security_headers()
     policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
 
@@ -151,10 +154,10 @@ def test_the_policy_lets_nothing_in_but_this_site() -> None:
         (("self", "http://grafana:3000"), "'self' http://grafana:3000", None),
     ],
 )
-async def test_those_who_are_named_may_frame_the_page(
+async def test_named_origins_may_frame_the_page(
     served: Served, ancestors: tuple[str, ...], source: str, older: str | None
 ) -> None:
-    """The policy names them alone; the older header, which has no names, is left out where there are any."""
+    """X-Frame-Options cannot name origins and is left out then."""
     app = make_app(site_of(lambda: served.poller.snapshot), frame_ancestors=ancestors)
     async with _serve(app, served.client) as site:
         response, _ = await site.get("/", Accept=HTML)
@@ -163,9 +166,7 @@ async def test_those_who_are_named_may_frame_the_page(
         assert response.headers.get("X-Frame-Options") == older
 
 
-@pytest.mark.slow
-async def test_every_route_has_the_headers(site: Site) -> None:
-    """Every route of the application, streams too, plain or compressed, by GET and by HEAD."""
+async def test_every_route_has_the_security_headers(site: Site) -> None:
     paths = site.paths()
     assert {"/", "/metrics", "/api/v1/stream", "/api/v1/openapi.json", f"{PREFIX}/metrics", PREFIX} <= set(
         paths
@@ -183,8 +184,7 @@ async def test_every_route_has_the_headers(site: Site) -> None:
                 _assert_secure(head)
 
 
-async def test_what_is_not_sent_again_has_the_headers(site: Site) -> None:
-    """An answer that says only that nothing is new tells browsers the same."""
+async def test_304_has_the_security_headers(site: Site) -> None:
     for path in ("/api/v1/snapshot", "/static/x/app.css", "/api/v1/openapi.json"):
         first, _ = await site.get(path, Accept_Encoding="gzip")
         again, body = await site.get(path, Accept_Encoding="gzip", If_None_Match=first.headers["ETag"])
@@ -196,11 +196,12 @@ async def test_what_is_not_sent_again_has_the_headers(site: Site) -> None:
         _assert_secure(again)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ERRORS)
 @pytest.mark.parametrize("prefix", ["", PREFIX])
-async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, prefix: str, path: str) -> None:
-    """A browser gets a page with a way back, a program a line or JSON, and none what the request said."""
+async def test_errors_are_pages_for_browsers_and_lines_or_json_for_programs(
+    site: Site, prefix: str, path: str
+) -> None:
+    """Nothing of the request is repeated."""
     page, body = await site.get(prefix + path, Accept=HTML)
     data, document = await site.get(prefix + path, Accept="application/json")
     line, text = await site.get(prefix + path, Accept="*/*")
@@ -221,10 +222,8 @@ async def test_errors_are_pages_for_people_and_words_for_programs(site: Site, pr
     assert page.url.join(type(page.url)(back[1])).path == f"{prefix}/"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("accept", ["*/*", HTML])
-async def test_no_path_leads_astray(site: Site, accept: str) -> None:
-    """A path that climbs, starts anew, or is very long finds no file and leads nowhere else."""
+async def test_hostile_paths_find_nothing(site: Site, accept: str) -> None:
     for trick in TRICKS:
         answer = await site.raw(
             f"GET {trick} HTTP/1.1", "Host: here", f"Accept: {accept}", "Connection: close"
@@ -241,7 +240,6 @@ async def test_no_path_leads_astray(site: Site, accept: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
 async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
-    """Every other method is refused on every path, and told which are not."""
     for path in ("/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/nowhere", PREFIX):
         answer = await site.raw(f"{method} {path} HTTP/1.1", "Host: here", "Connection: close")
         head = answer.partition(b"\r\n\r\n")[0].decode()
@@ -251,7 +249,6 @@ async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
         assert "X-Content-Type-Options: nosniff" in head
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
@@ -264,33 +261,25 @@ async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
         (("Content-Length: 5", "Content-Length: 6"), b"hello!"),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_a_request_with_a_body_is_refused(
-    site: Site, method: str, headers: tuple[str, ...], body: bytes
-) -> None:
-    """However it announces its body, it is refused and the connection is closed, whatever comes after."""
+async def test_a_request_with_a_body_is_refused(site: Site, headers: tuple[str, ...], body: bytes) -> None:
     behind = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n" if body else b""
-    answer = await site.raw(f"{method} / HTTP/1.1", "Host: here", *headers, body=body + behind)
+    answer = await site.raw("GET / HTTP/1.1", "Host: here", *headers, body=body + behind)
 
     assert answer.split()[1] in (b"413", b"400")
     assert answer.count(b"HTTP/1.") == 1
     assert b"gpuslice_" not in answer
 
 
-@pytest.mark.slow
-async def test_a_request_that_says_that_it_has_no_body_is_answered(site: Site) -> None:
-    """A length of nothing is no body."""
+async def test_a_content_length_of_zero_is_allowed(site: Site) -> None:
     answer = await site.raw("GET /-/healthy HTTP/1.1", "Host: here", "Content-Length: 0", "Connection: close")
 
     assert answer.split()[1] == b"200"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/", f"/gpu/{GPU}", "/metrics", "/api/v1/snapshot", "/-/healthy", "/-/ready"]
 )
-async def test_below_the_prefix_is_the_same(site: Site, path: str) -> None:
-    """What is served at the root is served below the prefix too, of the same type."""
+async def test_the_prefix_serves_the_same(site: Site, path: str) -> None:
     for accept in ("*/*", HTML):
         plain, _ = await site.get(path, Accept=accept)
         below, _ = await site.get(PREFIX + path, Accept=accept)
@@ -299,8 +288,8 @@ async def test_below_the_prefix_is_the_same(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?q=a%20b&sort=-memory", "?q=//example.com", "?%0d%0aX-Evil:%201"])
-async def test_the_prefix_leads_into_its_folder(site: Site, query: str) -> None:
-    """Without the slash at its end it leads, by a relative way, to the page, and keeps the query."""
+async def test_the_prefix_without_a_slash_redirects_relatively(site: Site, query: str) -> None:
+    """And keeps the query."""
     answer = await site.raw(f"GET {PREFIX}{query} HTTP/1.1", "Host: evil.example.com", "Connection: close")
     head = answer.partition(b"\r\n\r\n")[0].decode().splitlines()
 
@@ -312,33 +301,18 @@ async def test_the_prefix_leads_into_its_folder(site: Site, query: str) -> None:
     assert body.startswith(b"<!DOCTYPE html>")
 
 
-@pytest.mark.slow
-async def test_a_prefix_may_look_like_a_page() -> None:
-    """What is below the prefix is found, even where the prefix is the beginning of another path."""
-    async with serving(catalog.load(SCENARIO)) as served:
-        await served.poll(0)
-        for prefix in ("/gpu", "/static", "/api/v1/snapshot", "/metrics"):
-            app = make_app(site_of(lambda: served.poller.snapshot), prefix=prefix)
-            async with _serve(app, served.client) as site:
-                statuses = [
-                    (await site.get(path))[0].status
-                    for path in (
-                        "/metrics",
-                        "/api/v1/snapshot",
-                        "/-/healthy",
-                        f"{prefix}/",
-                        f"{prefix}/metrics",
-                    )
-                ]
-                assert statuses == [200] * 5
+async def test_a_prefix_may_be_the_start_of_another_path(served: Served) -> None:
+    for prefix in ("/gpu", "/static", "/api/v1/snapshot", "/metrics"):
+        app = make_app(site_of(lambda: served.poller.snapshot), prefix=prefix)
+        async with _serve(app, served.client) as site:
+            for path in ("/metrics", "/api/v1/snapshot", "/-/healthy", f"{prefix}/", f"{prefix}/metrics"):
+                assert (await site.get(path))[0].status == 200, path
 
 
 @pytest.mark.parametrize("accept", ["*/*", HTML])
-async def test_what_fails_inside_is_told_in_the_log_only(
+async def test_internal_errors_are_in_the_log_only(
     served: Served, caplog: pytest.LogCaptureFixture, accept: str
 ) -> None:
-    """An error in the program is 500 without a word of it, logged once, and the next request is served."""
-
     async def fail(_request: web.Request) -> web.Response:
         raise ValueError("the inner secret")
 
@@ -373,23 +347,19 @@ async def test_what_fails_inside_is_told_in_the_log_only(
         assert (good.status, text) == (200, b"fine")
 
 
-async def test_hostile_names_of_things_stay_out_of_headers() -> None:
-    """The name of a node becomes the name of a file with only such characters as no header minds."""
-    async with serving(catalog.load(SCENARIO)) as served:
-        await served.poll(0)
-        snapshot = served.poller.snapshot
-        hostile = replace(snapshot, node=replace(snapshot.node, name='a"; x=\r\n../ü'))
-        async with _serve(make_app(site_of(lambda: hostile)), served.client) as site:
-            response, _ = await site.get("/api/v1/snapshot?format=csv")
-            said = response.headers["Content-Disposition"]
-            assert said == 'attachment; filename="gpuslice-a___x___..__.csv"'
+async def test_unsafe_characters_of_node_names_stay_out_of_headers(served: Served) -> None:
+    snapshot = served.poller.snapshot
+    hostile = replace(snapshot, node=replace(snapshot.node, name='a"; x=\r\n../ü'))
+    async with _serve(make_app(site_of(lambda: hostile)), served.client) as site:
+        response, _ = await site.get("/api/v1/snapshot?format=csv")
+        disposition = response.headers["Content-Disposition"]
+        assert disposition == 'attachment; filename="gpuslice-a___x___..__.csv"'
 
 
 @pytest.mark.parametrize("line", ["GET /\xe9 HTTP/1.1", "GET / HTTP/9.9", f"GET /{'a' * 9000} HTTP/1.1"])
-async def test_what_is_not_http_does_not_fill_the_log(
+async def test_malformed_http_leaves_no_log_line(
     site: Site, caplog: pytest.LogCaptureFixture, line: str
 ) -> None:
-    """It is refused; a client that sends such things all day leaves no line in the log, and no traceback."""
     with caplog.at_level(logging.INFO):
         answer = await site.raw(line, "Host: x")
     assert b" 400 Bad Request" in answer

@@ -13,13 +13,13 @@ from exporter.web.live.snapshot_stream import LEVELS, delta
 from tests.end_to_end.serving import serving
 from tests.web.following import following
 
-SCENARIOS = ("showcase", "t4-timeslicing", "a100-mig-mixed", "sick-gpus", "gke")
+SCENARIOS = ("t4-timeslicing", "a100-mig-mixed")
 
 
-def apply(document, told) -> dict:
-    """Do what the description of the stream says, on a copy."""
+def apply(document, changes) -> dict:
+    """Return a copy of a document with changes applied as the description says."""
     new = deepcopy(document)
-    for name, value in told.items():
+    for name, value in changes.items():
         if name == "node":
             new["node"] |= value
         elif name in LEVELS and isinstance(value, dict):
@@ -29,16 +29,16 @@ def apply(document, told) -> dict:
     return new
 
 
-def _apply_rows(labels, rows, told) -> list:
+def _apply_rows(labels, rows, changes) -> list:
     def key(row) -> tuple:
         return tuple(row[label] for label in labels)
 
     known = {key(row): row for row in rows}
-    for row in told["gone"]:
+    for row in changes["gone"]:
         del known[key(row)]
-    for row in told["changed"]:
+    for row in changes["changed"]:
         known[key(row)] = known.get(key(row), {}) | row
-    return [known[key(row)] for row in told["order"]] if "order" in told else list(known.values())
+    return [known[key(row)] for row in changes["order"]] if "order" in changes else list(known.values())
 
 
 VALUES = (
@@ -48,7 +48,7 @@ FIELDS = st.fixed_dictionaries({"used": VALUES, "by_kind": st.dictionaries(st.sa
 
 
 def rows_of(level) -> st.SearchStrategy:
-    """Make rows, which now and then cannot be told apart."""
+    """Return a strategy for rows, some with equal labels."""
     names = st.sampled_from(["a", "b", "c", None])
     return st.lists(
         st.builds(dict.__or__, st.fixed_dictionaries(dict.fromkeys(IDENTITY_LABELS[level], names)), FIELDS)
@@ -67,31 +67,26 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20)
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
-    """Rows come, go, change, change places, or cannot be told apart: the new document comes out."""
-    told = json.loads(json.dumps(delta(old, new)))
+    """Also if rows have equal labels."""
+    changes = json.loads(json.dumps(delta(old, new)))
 
-    assert apply(old, told) == new
+    assert apply(old, changes) == new
 
 
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(DOCUMENTS)
-def test_what_is_as_it_was_is_not_told(document) -> None:
-    """Between two documents that are the same there is the name of the newer alone."""
+def test_equal_documents_have_an_empty_delta(document) -> None:
     assert delta(document, deepcopy(document)) == {
         "sequence": document["sequence"],
         "timestamp": document["timestamp"],
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_whoever_follows_has_the_document_of_now(scenario) -> None:
-    """After each poll of a node, the deltas have led to what /api/v1/snapshot says."""
+async def test_deltas_lead_to_the_current_document(scenario) -> None:
     async with serving(load(scenario)) as served:
         await served.poll(0)
         async with following(served.client, f"{served.url}/api/v1/stream") as follower:
@@ -108,27 +103,25 @@ async def test_whoever_follows_has_the_document_of_now(scenario) -> None:
                     assert document == json.loads(await response.read())
 
 
-@pytest.mark.slow
-async def test_rows_that_stay_the_same_are_not_told() -> None:
-    """A delta names the rows that have changed, with the fields that have, and their labels."""
+async def test_deltas_have_changed_rows_and_fields_only() -> None:
     async with serving(load("showcase")) as served:
         await served.poll(0)
         async with following(served.client, f"{served.url}/api/v1/stream") as follower:
             before = (await follower.next()).data
             await served.poll(5)
-            told = (await follower.next()).data
+            changes = (await follower.next()).data
 
     for name, level in LEVELS.items():
-        for row in told.get(name, {"changed": ()})["changed"]:
+        for row in changes.get(name, {"changed": ()})["changed"]:
             labels = {label: row[label] for label in IDENTITY_LABELS[level]}
             (known,) = [each for each in before[name] if labels.items() <= each.items()]
             assert row.keys() - labels.keys()
             assert all(known[field] != value for field, value in row.items() if field not in labels)
-    assert "pods" not in told
+    assert "pods" not in changes
 
 
 async def test_a_program_that_comes_back_gets_what_it_has_missed() -> None:
-    """With the id of its last event it gets nothing, one delta, or everything, and all get the same bytes."""
+    """Nothing, one delta or everything."""
     async with serving(load("t4-timeslicing")) as served:
         await served.poll(0)
         url = f"{served.url}/api/v1/stream"

@@ -1,16 +1,17 @@
-"""The page of a holder is true: every number in its sentences, bars and lists is what /metrics says."""
+"""The page of a holder equals /metrics: every number in sentences, bars and lists."""
 
 import re
 
 import pytest
 
-from tests.web.truth import SCENARIOS, holder_of, holders, linked, says, told
+from tests.web.truth import holder_of, holders, is_number, linked_holder, series_of
 from tests.web.truth_bars import bar_of, misdrawn
-from tests.web.truth_sentences import Holder, is_gib, is_gpu, is_together, unheard, untrue
+from tests.web.truth_sentences import Holder, false_sentences, is_gib, is_gpu, is_together, unknown_sentences
+from tests.web.views_reading import SCENARIOS
 
 
 def answers(shown):
-    """Give the two answers that have numbers of use: pairs of the device ("" for all) and the text."""
+    """Yield device ("" for all) and text of the two answers that have numbers of use."""
     use, memory, *_ = shown.one(id="answers").all("div")
     for answer in (use, memory):
         for said in answer.all("p"):
@@ -20,8 +21,7 @@ def answers(shown):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_number_in_a_sentence_is_of_a_series(name) -> None:
-    """No sentence has a number that /metrics has not, for the container and device that it is about."""
-    series = told(name)
+    series = series_of(name)
     for holder in holders(name):
         keys = [key for key in series.containers if key.holder == holder]
         shown = holder_of(name, holder)
@@ -35,14 +35,13 @@ def test_every_number_in_a_sentence_is_of_a_series(name) -> None:
                 assert is_together(of, text), text
             else:
                 assert len(of) == 1, (where, text)
-                assert list(untrue(text, of)) == []
-                assert unheard(text) == ""
+                assert list(false_sentences(text, of)) == []
+                assert unknown_sentences(text) == ""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_each_device_of_a_holder_has_its_numbers_bars_and_neighbours(name) -> None:
-    """Use, entitlement, state, what it has added up to, and everybody else on the device."""
-    series = told(name)
+    series = series_of(name)
     for holder in holders(name):
         sections = holder_of(name, holder).all("section", of="on")
         by_device = {section.one("p", of="uuid").text: section for section in sections}
@@ -54,7 +53,7 @@ def test_each_device_of_a_holder_has_its_numbers_bars_and_neighbours(name) -> No
 
 
 def wrong_parts(section, of: Holder):
-    """Yield what of a device on the page of a holder is not as the series have it."""
+    """Yield each part of a device on a holder's page that differs from its series."""
     memory, compute = section.all("div", of="use")
     for use, unit, is_value, used, share, whole in (
         (memory, "GiB", is_gib, of.memory, of.limit, of.device("memory_total_bytes")),
@@ -74,7 +73,7 @@ def wrong_parts(section, of: Holder):
     facts = {fact.one("dt").text: fact.one("dd").text for fact in section.one("dl").all("div")}
     yield from (item for item in facts.items() if not is_fact(of, *item))
     others = section.one("div", of="other-holders").all("li")
-    beside = sorted((linked(line), line.one("span", of="used").text) for line in others)
+    beside = sorted((linked_holder(line), line.one("span", of="used").text) for line in others)
     expected = sorted(of.others, key=lambda other: other.key.holder)
     if len(beside) != len(expected) or not all(
         is_neighbour(*pair) for pair in zip(beside, expected, strict=True)
@@ -87,7 +86,7 @@ def wrong_parts(section, of: Holder):
 
 
 def is_neighbour(line, other) -> bool:
-    """Whether a line tells of another container on the device."""
+    """Whether a line has the numbers of another container on the device."""
     holder, text = line
     numbers = re.fullmatch(r"(\S+) / (\S+) GiB · (\S+) / (\S+) GPU", text).groups()
     values = (other.memory, other.limit, other.compute, other.share)
@@ -108,7 +107,7 @@ _WORTH = {
 
 
 def is_fact(of, name, text) -> bool:
-    """Whether a line of what adds up over a holder's life is its counter."""
+    """Whether a line is the counter of a holder with that name."""
     field = {
         "GPU time held": "entitled_gpu_seconds_total",
         "GPU time used": "used_gpu_seconds_total",
@@ -118,4 +117,4 @@ def is_fact(of, name, text) -> bool:
     value = of.series.of(of.key, field) if field else of.series.efficiency(of.key)
     number, _, unit = text.partition(" ")
     worth, digits = _WORTH[unit]
-    return says(number, None if value is None else value / worth, digits)
+    return is_number(number, None if value is None else value / worth, digits)

@@ -1,36 +1,35 @@
-"""The table of holders is true: each number, bar, state and dash in it is what /metrics says, everywhere."""
+"""The table of holders equals /metrics: every number, bar, state and dash."""
 
 import re
 
 import pytest
 
-from exporter.demo.scenario.catalog import names
 from tests.web.truth import (
     GIB,
-    SCENARIOS,
     UNKNOWN,
     Series,
     gpu_of,
-    lasts,
+    is_duration,
+    is_number,
     node,
     rows,
-    says,
-    told,
+    series_of,
     uuids,
 )
 from tests.web.truth_bars import bar_of, misdrawn
+from tests.web.views_reading import SCENARIOS
 
 
 def pages(name):
-    """Give each page of a scenario that has a table of holders, with the containers that belong on it."""
-    series = told(name)
+    """Yield each page with a table of holders, and the containers that belong on it."""
+    series = series_of(name)
     yield node(name), series.containers
     for uuid in uuids(name):
         yield gpu_of(name, uuid), [key for key in series.containers if key.uuid == uuid]
 
 
 def lines(shown, keys):
-    """Give the rows of a table with what they are of; none is missing, none is there twice."""
+    """Return each container with its row; fail if one is missing or there twice."""
     found = {(holder, device): cells for holder, device, cells in rows(shown)}
     assert found.keys() == {(key.holder, key.device) for key in keys}
     assert len(list(rows(shown))) == len(keys)
@@ -38,25 +37,25 @@ def lines(shown, keys):
 
 
 def amounts(text, unit) -> tuple[str, ...]:
-    """Take ``1.0 / 2.0 unit`` apart."""
+    """Return the two numbers of ``1.0 / 2.0 unit``."""
     return re.fullmatch(rf"(\S+) / (\S+) {unit}", text).groups()
 
 
 def untrue_numbers(series: Series, key, cells):
-    """Yield the columns of a row that do not say what the series of its container say."""
+    """Yield the columns of a row that differ from the series of its container."""
     used, entitled = amounts(cells["Memory"].text, "GiB")
     computes, share = amounts(cells["Compute"].text, "GPU")
     memory, limit = series.of(key, "memory_used_bytes"), series.of(key, "memory_entitled_bytes")
     efficiency = series.efficiency(key)
     checks = {
-        "memory used": says(used, None if memory is None else memory / GIB, 1),
-        "memory entitled": says(entitled, None if limit is None else limit / GIB, 1),
-        "compute used": says(computes, series.of(key, "compute_used_ratio"), 2),
-        "compute entitled": says(share, series.of(key, "compute_entitled_ratio"), 2),
-        "efficiency": says(
+        "memory used": is_number(used, None if memory is None else memory / GIB, 1),
+        "memory entitled": is_number(entitled, None if limit is None else limit / GIB, 1),
+        "compute used": is_number(computes, series.of(key, "compute_used_ratio"), 2),
+        "compute entitled": is_number(share, series.of(key, "compute_entitled_ratio"), 2),
+        "efficiency": is_number(
             cells["Efficiency"].text.removesuffix(" %"), None if efficiency is None else 100 * efficiency, 0
         ),
-        "processes": says(cells["Processes"].text, series.of(key, "processes"), 0),
+        "processes": is_number(cells["Processes"].text, series.of(key, "processes"), 0),
         "isolation": cells["Isolation"].text == series.info(key).get("isolation", UNKNOWN),
         "resource": cells["Slice"].attributes["title"] == series.info(key).get("resource", ""),
         "state": cells["State"].text == series.state(key),
@@ -67,12 +66,12 @@ def untrue_numbers(series: Series, key, cells):
 
 
 def is_quiet(series: Series, key, text) -> bool:
-    """Whether a cell tells a time of a quiet or idle container, a dash if it is not known, else nothing."""
-    return text == "" if series.is_active(key) else lasts(text, series.quiet_for(key))
+    """Whether a cell is empty for an active container, else its time without compute."""
+    return text == "" if series.is_active(key) else is_duration(text, series.quiet_for(key))
 
 
 def is_slice(series: Series, key, text) -> bool:
-    """Whether the words for what a container holds have its number of slices, of those that are offered."""
+    """Whether the text has the number of slices held and, if it has one, of those offered."""
     slices = series.of(key, "slices")
     if not slices:
         return text == (UNKNOWN if slices is None else "holds nothing")
@@ -88,9 +87,8 @@ def is_slice(series: Series, key, text) -> bool:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_row_says_what_the_series_of_its_container_say(name) -> None:
-    """Each container has one row, a number where there is a series and a dash where there is none."""
-    series = told(name)
+def test_every_row_has_the_numbers_of_its_container(name) -> None:
+    series = series_of(name)
     for shown, keys in pages(name):
         untrue = [fault for key, cells in lines(shown, keys) for fault in untrue_numbers(series, key, cells)]
         assert untrue == []
@@ -98,8 +96,8 @@ def test_every_row_says_what_the_series_of_its_container_say(name) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_bars_are_as_long_as_the_use_is_of_the_entitlement(name) -> None:
-    """Use is drawn on the entitlement, or dashed on the device; past it is a tick, and hatched is unknown."""
-    series = told(name)
+    """Use is drawn on the entitlement, or dashed on the device; a tick marks excess, hatching the unknown."""
+    series = series_of(name)
     for shown, keys in pages(name):
         for key, cells in lines(shown, keys):
             whole = series.device(key.uuid, key.mig_uuid, "memory_total_bytes")
@@ -128,8 +126,6 @@ _LOOKS = {
 }
 
 
-@pytest.mark.slow
-def test_all_states_are_met() -> None:
-    """The scenarios leave no state out, so that what is said of them here is not said of nothing."""
-    found = {told(name).state(key) for name in names() for key in told(name).containers}
-    assert found == _LOOKS.keys()
+def test_the_scenarios_have_every_state() -> None:
+    states = {series_of(name).state(key) for name in SCENARIOS for key in series_of(name).containers}
+    assert states == _LOOKS.keys()

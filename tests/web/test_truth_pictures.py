@@ -1,4 +1,4 @@
-"""The pictures of GPUs are true: who stands in them, how wide it is, and that it adds up."""
+"""The pictures of GPUs equal /metrics: holders, widths and sums."""
 
 import re
 from collections import Counter
@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 
 from exporter.model.conditions import TABLE
-from tests.web.truth import GIB, SCENARIOS, gpu_of, linked, node, says, told, uuids
+from tests.web.truth import GIB, gpu_of, is_number, linked_holder, node, series_of, uuids
 from tests.web.truth_bars import bar_of, misdrawn
+from tests.web.views_reading import SCENARIOS
 
 # Memory and compute of a container and of a device, in the unit of the page with its digits.
 _GAUGES = {"memory": ("memory_used_bytes", "memory_entitled_bytes", GIB, 1)}
@@ -15,19 +16,19 @@ _GAUGES["compute"] = ("compute_used_ratio", "compute_entitled_ratio", 1, 2)
 
 
 def scaled(value, unit) -> float | None:
-    """Bring a number into the unit of the page."""
+    """Return a number in the unit of the page."""
     return None if value is None else value / unit
 
 
 class Device:
-    """What /metrics says of a device: a GPU, or with a ``mig_uuid`` a part of one."""
+    """The series of a device: a GPU, or with a ``mig_uuid`` a part of one."""
 
     def __init__(self, series, uuid, mig_uuid="") -> None:
         self.series, self.uuid, self.mig_uuid = series, uuid, mig_uuid
         self.keys = series.on(uuid, mig_uuid)
 
     def whole(self, gauge) -> float | None:
-        """Tell its memory in bytes, or the share of the physical GPU's compute that it is."""
+        """Return its memory in bytes, or its share of the physical GPU's compute."""
         if gauge == "memory":
             return self.series.device(self.uuid, self.mig_uuid, "memory_total_bytes")
         if not self.mig_uuid:
@@ -37,7 +38,7 @@ class Device:
         return slices / of if slices and of else None
 
     def used(self, gauge) -> float | None:
-        """Tell what of it is used; compute of a part is only known as the sum of what is told of it."""
+        """Return what of it is used; compute of a MIG device is the sum of its containers and the rest."""
         if gauge == "memory":
             return self.series.device(self.uuid, self.mig_uuid, "memory_used_bytes")
         if not self.mig_uuid:
@@ -46,19 +47,19 @@ class Device:
         return None if None in parts else sum(parts)
 
     def rest(self, gauge) -> float | None:
-        """Tell what of it no known container uses."""
+        """Return what of it is used by no known container."""
         field = "unattributed_memory_bytes" if gauge == "memory" else "unattributed_utilization_ratio"
         return self.series.device(self.uuid, self.mig_uuid, field)
 
     @property
     def profile(self) -> str:
-        """Name a part by its size."""
+        """Return the profile of a MIG device."""
         (info,) = self.series.all("mig_info", uuid=self.uuid, mig_uuid=self.mig_uuid)
         return info.labels.get("profile", "")
 
 
 def pictures(name):
-    """Give the pictures of GPUs of a scenario, with their uuids: on the page of the node and on their own."""
+    """Yield each picture of a GPU with its UUID: on the node's page and on its own page."""
     for section in node(name).all("section", of="gpu"):
         yield section.one("h3").attributes["title"], section
     for uuid in uuids(name):
@@ -66,19 +67,19 @@ def pictures(name):
 
 
 def devices(series, uuid) -> list[Device]:
-    """List what a GPU is cut into, or the GPU where that is nothing."""
+    """Return the MIG devices of a GPU, or the GPU if it has none."""
     parts = [sample.labels["mig_uuid"] for sample in series.all("mig_info", uuid=uuid)]
     return [Device(series, uuid, part) for part in parts or [""]]
 
 
 def caption(cell) -> str:
-    """Return what a cell is called."""
+    """Return the caption of a cell, without counts."""
     first = cell.one("p", of="caption").children[0]
     return first.split(" \N{MIDDLE DOT} ")[0].strip()
 
 
 def gauges(cell):
-    """Give the bars of a cell with their names and numbers."""
+    """Yield the bars of a cell with their names and numbers."""
     for gauge in cell.all("div", of="gauge"):
         name = gauge.one("span", of="what").text
         unit = "GiB" if name == "memory" else "GPU"
@@ -87,8 +88,12 @@ def gauges(cell):
 
 
 def of_cell(cell, among) -> list[Device]:
-    """Tell which of some devices a cell can be: the one with its holders, or all that are held by nobody."""
-    links = {linked(item) for item in (*cell.all("p", of="line"), *cell.all("li")) if item.all("a", of="who")}
+    """Return the devices a cell can show: the one with its holders, or all without a holder."""
+    links = {
+        linked_holder(item)
+        for item in (*cell.all("p", of="line"), *cell.all("li"))
+        if item.all("a", of="who")
+    }
     if links:
         return [device for device in among if links <= {key.holder for key in device.keys}]
     empty = [device for device in among if not device.keys]
@@ -96,7 +101,7 @@ def of_cell(cell, among) -> list[Device]:
 
 
 def untrue_box(device, cell):
-    """Yield what of a box with one holder is not what is told of that holder."""
+    """Yield each gauge of a box with one holder that differs from the holder's series."""
     (key,) = device.keys
     for name, bar, used, whole in gauges(cell):
         field, limit, unit, digits = _GAUGES[name]
@@ -104,13 +109,13 @@ def untrue_box(device, cell):
         track = device.whole(name) if share is None else share
         parts = [] if use is None else [use, device.rest(name) or 0]
         fault = misdrawn(bar, parts, track, known=use is not None)
-        told_right = says(used, scaled(use, unit), digits) and says(whole, scaled(share, unit), digits)
-        if fault or not told_right or bar.dashed != (share is None):
+        right = is_number(used, scaled(use, unit), digits) and is_number(whole, scaled(share, unit), digits)
+        if fault or not right or bar.dashed != (share is None):
             yield f"{name} of {key}: {used} of {whole}, {fault or bar}"
 
 
 def untrue_device(device, cell):
-    """Yield what of a pool or of an empty box is not what is told of the device and of its holders."""
+    """Yield each gauge of a pool or empty box that differs from the series of device and holders."""
     for name, bar, used, whole in gauges(cell):
         field, _, unit, digits = _GAUGES[name]
         size, rest = device.whole(name), device.rest(name)
@@ -118,13 +123,13 @@ def untrue_device(device, cell):
         known = rest is not None or "is-free" in cell.classes
         sizes = [*(use or 0 for use in uses), rest or 0]
         fault = misdrawn_pool(bar, sizes, size or (None if device.keys else 1), known=known)
-        told_right = says(used, scaled(device.used(name), unit), digits)
-        if fault or not told_right or not says(whole, scaled(size, unit), digits):
+        right = is_number(used, scaled(device.used(name), unit), digits)
+        if fault or not right or not is_number(whole, scaled(size, unit), digits):
             yield f"{name} of {device.uuid} {device.mig_uuid}: {used} of {whole}, {fault or bar}"
 
 
 def misdrawn_pool(bar, sizes, track, *, known) -> str:
-    """Hold a stack against the sizes of its parts; small ones without a name may be drawn as one."""
+    """Return how a stack differs from the sizes of its parts; small ones may be drawn as one."""
     together = [part for part in bar.parts if re.fullmatch(r"\d+ other holders?", part.title)]
     if not together:
         return misdrawn(bar, sizes, track, known=known)
@@ -135,9 +140,9 @@ def misdrawn_pool(bar, sizes, track, *, known) -> str:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_cells_say_and_draw_what_their_devices_and_holders_use(name) -> None:
-    """A box is its holder's, a pool is the device's with its holders on each other and the rest on top."""
-    series = told(name)
+def test_cells_show_the_use_of_their_device_and_holders(name) -> None:
+    """A box shows its holder; a pool shows the device: its holders stacked, the rest on top."""
+    series = series_of(name)
     for uuid, section in pictures(name):
         for cell in section.all("div", of="cell"):
             if not cell.all("div", of="gauge"):
@@ -151,9 +156,8 @@ def test_cells_say_and_draw_what_their_devices_and_holders_use(name) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_each_device_has_one_cell_as_wide_as_its_memory_is_of_the_gpu(name) -> None:
-    """No device is left out or there twice, and where places are told widths are parts of the memory."""
-    series = told(name)
+def test_each_device_has_one_cell_as_wide_as_its_part_of_the_memory(name) -> None:
+    series = series_of(name)
     for uuid, section in pictures(name):
         if section.all("div", of="problem"):
             continue
@@ -181,9 +185,8 @@ def test_each_device_has_one_cell_as_wide_as_its_memory_is_of_the_gpu(name) -> N
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_lists_of_holders_say_what_each_uses(name) -> None:
-    """Under a pool stand its holders and the unattributed rest, with the numbers of their series."""
-    series = told(name)
+def test_lists_of_holders_have_the_use_of_each(name) -> None:
+    series = series_of(name)
     for uuid, section in pictures(name):
         for cell in section.all("div", of="cell"):
             for line in (
@@ -204,31 +207,17 @@ def is_line(device, line, memory, compute) -> bool:
     if not line.all("a", of="who"):
         uses = [(device.rest("memory"), device.rest("compute"))]
     else:
-        keys = [key for key in device.keys if key.holder == linked(line)]
+        keys = [key for key in device.keys if key.holder == linked_holder(line)]
         uses = [tuple(device.series.of(key, _GAUGES[name][0]) for name in _GAUGES) for key in keys]
-    return any(says(memory, scaled(used, GIB), 1) and says(compute, share, 2) for used, share in uses)
+    return any(
+        is_number(memory, scaled(used, GIB), 1) and is_number(compute, share, 2) for used, share in uses
+    )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nothing_sums_to_more_than_the_device_has(name) -> None:
-    """In a picture of a device its use ends within it, and its holders with the rest are just its use."""
-    series = told(name)
-    for uuid in uuids(name):
-        for device in devices(series, uuid):
-            for gauge, (field, *_) in _GAUGES.items():
-                whole, used, rest = device.whole(gauge), device.used(gauge), device.rest(gauge)
-                uses = [series.of(key, field) for key in device.keys]
-                known = sum(use for use in uses if use is not None)
-                if None not in (whole, used):
-                    assert used <= whole * (1 + 1e-9)
-                if None not in (used, rest):
-                    assert known + rest == pytest.approx(used, abs=0.02 if gauge == "compute" else 0)
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_facts_beside_a_picture_are_those_of_its_gpu(name) -> None:
-    """Heat, power, memory and slices held stand there as the series have them, or not at all."""
-    series = told(name)
+def test_facts_next_to_a_picture_are_those_of_its_gpu(name) -> None:
+    """Temperature, power, memory and held slices equal their series, or are absent."""
+    series = series_of(name)
     for uuid, section in pictures(name):
         about = section.one("div", of="about").text
         facts = (
@@ -239,7 +228,7 @@ def test_facts_beside_a_picture_are_those_of_its_gpu(name) -> None:
         for pattern, value, digits in facts:
             found = re.search(pattern, about.split(" jobs ")[0].split(" job ")[0])
             assert (found is None) == (value is None), (pattern, about)
-            assert found is None or says(found[1], value, digits), (pattern, about, value)
+            assert found is None or is_number(found[1], value, digits), (pattern, about, value)
         raised = {
             sample.labels["condition"] for sample in series.all("gpu_condition", uuid=uuid) if sample.value
         }

@@ -1,4 +1,4 @@
-"""The page of a GPU is true: all that it reads is a series of that GPU, in the unit that it says."""
+"""The page of a GPU equals /metrics: every reading is a series of that GPU, in its unit."""
 
 import re
 from collections import defaultdict
@@ -6,7 +6,8 @@ from collections import defaultdict
 import pytest
 
 from exporter.metrics import GPU, LEVEL_LABELS, MIG, VGPU
-from tests.web.truth import GIB, SCENARIOS, gpu_of, lasts, linked, says, told, uuids
+from tests.web.truth import GIB, gpu_of, is_duration, is_number, linked_holder, series_of, uuids
+from tests.web.views_reading import SCENARIOS
 
 # Where the page has another place for them.
 _ELSEWHERE = {"sharing", "topology", "events"}
@@ -26,7 +27,7 @@ _UNITS = {
 
 
 def lines(element):
-    """Give what is read, by the words that explain it: pairs of name and value."""
+    """Return pairs of name and value by the text that explains them."""
     found = defaultdict(list)
     for group in element.all("div", of="readings"):
         for line in group.all("dl"):
@@ -37,24 +38,24 @@ def lines(element):
 
 
 def is_value(family, text, value) -> bool:
-    """Whether a text says a value in the unit that the name of its family ends in."""
+    """Whether a text is a value in the unit of its family."""
     name = family.removesuffix("_total")
     if re.fullmatch("yes|no", text):
         return value == (text == "yes")
     number, _, unit = text.rpartition(" ")
     if unit in _UNITS:
         worth, digits, suffix = _UNITS[unit]
-        return name.endswith(suffix) and says(number, value / worth, digits)
+        return name.endswith(suffix) and is_number(number, value / worth, digits)
     if name.endswith("_seconds"):
-        return lasts(text, value)
+        return is_duration(text, value)
     if any(name.endswith(suffix) for *_, suffix in _UNITS.values()):
         return False
     bare = re.sub(r"\s", "", text)
-    return says(bare, value, 2 if "." in bare else 0)
+    return is_number(bare, value, 2 if "." in bare else 0)
 
 
 def spelt(text) -> str:
-    """Bring names of labels and fields into one spelling."""
+    """Return the name of a label or field in lower case, its words separated by single spaces."""
     return re.sub(r"[\s_:,;]+", " ", text).strip().lower()
 
 
@@ -105,8 +106,8 @@ def is_said(sample, there) -> bool:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_readings_are_the_series_of_the_gpu(name) -> None:
-    """Every series of a GPU, MIG device or vGPU has a line in the unit it is told in, and no line is more."""
-    series = told(name)
+    """Every series of a GPU, MIG device or vGPU has a line with its unit, and every line is a series."""
+    series = series_of(name)
     for uuid in uuids(name):
         section = gpu_of(name, uuid).one(id="readings")
         own, parts = (
@@ -136,15 +137,15 @@ def test_readings_are_the_series_of_the_gpu(name) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_processes_add_up_to_their_containers(name) -> None:
-    """As many as the container is said to have, and with the memory that is said to be summed over them."""
-    series = told(name)
+    """Their number, memory and compute are those of the container, if its numbers are from processes."""
+    series = series_of(name)
     for uuid in uuids(name):
         sizes, shares = defaultdict(list), defaultdict(list)
         for row in gpu_of(name, uuid).one(id="processes").all("tr"):
             if row.all("a", of="who"):
                 memory, compute = (cell.text for cell in row.all("td", of="end"))
-                sizes[linked(row)].append(memory.removesuffix(" GiB"))
-                shares[linked(row)].append(compute.removesuffix(" GPU"))
+                sizes[linked_holder(row)].append(memory.removesuffix(" GiB"))
+                shares[linked_holder(row)].append(compute.removesuffix(" GPU"))
         keys = [key for key in series.containers if key.uuid == uuid]
         for holder in {key.holder for key in keys}:
             mine = [key for key in keys if key.holder == holder]

@@ -1,11 +1,12 @@
-"""The totals of the node are true: they are the sums of the series, and say where a part is missing."""
+"""The totals of the node equal /metrics: sums of series, marked if a part is missing."""
 
 import re
 
 import pytest
 
-from tests.web.truth import GIB, SCENARIOS, UNKNOWN, node, says, told
+from tests.web.truth import GIB, UNKNOWN, is_number, node, series_of
 from tests.web.truth_bars import bar_of
+from tests.web.views_reading import SCENARIOS
 
 # Ways of sharing that the makers' own plug-ins bring: what they give out is called a slice.
 _OWN = {
@@ -24,7 +25,7 @@ _LEAST = "≥ "
 
 
 def card(name, title):
-    """Return a total: its large figure, what is beside it, its bars with their words, and its details."""
+    """Return a total: its large figure, the text next to it, its bars with their words, its details."""
     for each in node(name).all("div", of="card"):
         if each.one("h2").text == title:
             figure, *_ = each.all("p", of="figure")
@@ -39,7 +40,7 @@ def card(name, title):
 
 
 def read_gpus(series) -> list[str]:
-    """List the GPUs that are read, and not only held."""
+    """Return the GPUs that are read, and not only held."""
     return [
         sample.labels["uuid"]
         for sample in series.all("gpu_info")
@@ -51,7 +52,7 @@ def is_sum(text, values, digits) -> bool:
     """Whether a text is the sum of some values: marked where some are missing, a dash where all are."""
     known = [value for value in values if value is not None]
     least = _LEAST if len(known) < len(values) else ""
-    return says(text, sum(known) if known or not values else None, digits, least=least)
+    return is_number(text, sum(known) if known or not values else None, digits, least=least)
 
 
 def is_bar(bar, look, values, whole) -> bool:
@@ -68,8 +69,7 @@ def is_bar(bar, look, values, whole) -> bool:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_memory_is_the_sum_of_the_gpus(name) -> None:
-    """What is used, what is held and what there is, and the use as a part of what is held."""
-    series = told(name)
+    series = series_of(name)
     gpus, shown = read_gpus(series), card(name, "Memory")
     if shown is None:
         assert series.all("gpu_info") == []
@@ -95,18 +95,17 @@ def test_memory_is_the_sum_of_the_gpus(name) -> None:
 
 
 def is_share(words, used, held) -> bool:
-    """Whether use is told as a part of what is held, where both are known in full, and only there."""
+    """Whether use is shown as a part of what is held if both are known in full, and only then."""
     if None in used or None in held or not sum(held):
         return words == "used"
     if sum(used) > sum(held):
         return words == "used, more than held"
-    return says(re.fullmatch(r"used, (\d+)% of held", words)[1], 100 * sum(used) / sum(held), 0)
+    return is_number(re.fullmatch(r"used, (\d+)% of held", words)[1], 100 * sum(used) / sum(held), 0)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_compute_is_the_sum_of_the_containers_and_the_rest(name) -> None:
-    """What is used with the unattributed, what is held, and of how many GPUs."""
-    series = told(name)
+    series = series_of(name)
     gpus, shown = read_gpus(series), card(name, "Compute")
     if shown is None or not gpus:
         assert shown is None or shown[0] == UNKNOWN
@@ -130,8 +129,7 @@ def test_compute_is_the_sum_of_the_containers_and_the_rest(name) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_slices_are_counted_and_the_free_ones_are_the_others(name) -> None:
-    """Held and free are all that is offered, in slices, in one resource's units or in GPUs, as it says."""
-    series, shown = told(name), card(name, "Slices")
+    series, shown = series_of(name), card(name, "Slices")
     if shown is None:
         assert series.all("gpu_info") == []
         return
@@ -186,9 +184,8 @@ def counts(series, beside, details, family) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_to_look_at_is_counted_from_the_series(name) -> None:
-    """Holders in each state, the memory that idle ones hold, and GPUs that do not answer."""
-    series = told(name)
+def test_findings_are_counted_from_the_series(name) -> None:
+    series = series_of(name)
     states = [series.state(key) for key in series.containers]
     words = {
         "over its share": "over its share",
@@ -196,28 +193,28 @@ def test_what_to_look_at_is_counted_from_the_series(name) -> None:
         "idle": "idle",
         "over a notional share": "over its notional share",
     }
-    told_of = [
+    findings = [
         line.all("a")[0].text for each in node(name).all("ul", of="findings") for line in each.all("li")
     ]
     for word, state in words.items():
-        counts = [int(text.split()[0]) for text in told_of if re.fullmatch(rf"\d+ {word}", text)]
-        assert counts == [states.count(state)] * (state in states), (told_of, state)
+        counts = [int(text.split()[0]) for text in findings if re.fullmatch(rf"\d+ {word}", text)]
+        assert counts == [states.count(state)] * (state in states), (findings, state)
     idle = [key for key in series.containers if series.state(key) == "idle, holding memory"]
-    holding = [re.fullmatch(r"(\d+) idle, holding (\S+) GiB", text) for text in told_of]
+    holding = [re.fullmatch(r"(\d+) idle, holding (\S+) GiB", text) for text in findings]
     holding = [found for found in holding if found]
     assert len(holding) == bool(idle)
     for found in holding:
         assert int(found[1]) == len(idle)
         assert is_sum(found[2], [series.of(key, "memory_used_bytes") / GIB for key in idle], 1)
-    lost = [re.fullmatch(r"(\d+) GPUs? not answering", text) for text in told_of]
+    lost = [re.fullmatch(r"(\d+) GPUs? not answering", text) for text in findings]
     silent = [uuid for uuid in read_gpus(series) if series.value("gpu_up", uuid=uuid) != 1]
     assert [int(found[1]) for found in lost if found] == [len(silent)] * bool(silent)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_held_and_not_used_is_what_each_holder_leaves(name) -> None:
-    """It is added up over those of whom both are known, and one's excess does not save another's waste."""
-    series = told(name)
+def test_waste_is_the_sum_over_holders(name) -> None:
+    """Holders whose use and entitlement are known count; excess of one does not offset waste of another."""
+    series = series_of(name)
     gpus = read_gpus(series)
     keys = [key for key in series.containers if key.uuid in gpus and series.of(key, "slices")]
     for title, field, unit, digits in (

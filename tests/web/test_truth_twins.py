@@ -1,4 +1,4 @@
-"""JSON, CSV and text say the same as /metrics, field by field, and JSON is as its description says."""
+"""JSON, CSV and text have the numbers of /metrics, field by field; JSON is as described."""
 
 import csv
 import io
@@ -13,7 +13,8 @@ from exporter.formats.text import snapshot_text
 from exporter.metrics import LEVEL_LABELS
 from exporter.model.states import STATE_WORDS
 from exporter.web.openapi.operations import document
-from tests.web.truth import GIB, SCENARIOS, UNKNOWN, Key, idle_after, lasts, says, scenario, told
+from tests.web.truth import GIB, UNKNOWN, Key, idle_after, is_duration, is_number, scenario, series_of
+from tests.web.views_reading import SCENARIOS
 
 _LISTS = {
     "gpus": ("gpu", "GpuFields"),
@@ -29,14 +30,14 @@ CLAIM = ("claim_namespace", "claim", "request", "driver", "pool", "device")
 
 @cache
 def fields(name) -> dict[str, dict]:
-    """Return the fields of a kind of row that the description says are those of a series."""
+    """Return the fields of a kind of row that are described as series."""
     described = document()["components"]["schemas"][name]["properties"]
     return {field: schema for field, schema in described.items() if "x-series" in schema}
 
 
 @cache
 def described() -> Draft202012Validator:
-    """Give the description with every object refusing fields that it does not name."""
+    """Return the description, closed: no object allows a field that it does not name."""
     schemas = document()["components"]["schemas"]
     for schema in schemas.values():
         _close(schema)
@@ -55,14 +56,14 @@ def _close(node) -> None:
 
 
 def flat(value, *outer) -> dict[tuple[str, ...], float]:
-    """Take an object of objects apart, by the keys on the way; null is not known."""
+    """Return the numbers of nested objects by their path of keys; null is unknown."""
     if isinstance(value, dict):
         return {path: each for key, child in value.items() for path, each in flat(child, *outer, key).items()}
     return {} if value is None else {outer: value}
 
 
 def as_series(schema, labels, value) -> list[tuple[dict, float]]:
-    """Say in samples what a field of a row says."""
+    """Return the samples that a field of a row stands for."""
     if isinstance(value, list):
         return [({**labels, **_known(each)}, 1) for each in value]
     if isinstance(value, dict):
@@ -79,7 +80,7 @@ def _known(labels) -> dict:
 
 
 def infos(kind, row) -> dict[str, dict[str, str]]:
-    """Gather the texts of a row under the info series that they are labels of."""
+    """Return the texts of a row by the info series that they are labels of."""
     # A node has this series also without a driver, whose versions are its labels.
     found: dict[str, dict[str, str]] = {"gpuslice_node_info": {}} if kind == "NodeFields" else {}
     for field, schema in fields(kind).items():
@@ -93,25 +94,25 @@ def infos(kind, row) -> dict[str, dict[str, str]]:
 
 
 def samples_of(level, kind, rows):
-    """Say in samples what rows of a document say."""
+    """Yield the samples that rows of a document stand for."""
     for row in rows:
         labels = {name: row[name] for name in LEVEL_LABELS[level] if row[name] is not None}
         for series, texts in infos(kind, row).items():
             yield series, {**labels, **texts}, 1
         for field, schema in fields(kind).items():
             if not schema["x-series"].endswith("_info") or isinstance(row[field], list):
-                yield from ((schema["x-series"], *told) for told in as_series(schema, labels, row[field]))
+                yield from ((schema["x-series"], *sample) for sample in as_series(schema, labels, row[field]))
 
 
 def ordered(samples) -> list[tuple]:
-    """Bring samples into an order of their own."""
+    """Return samples sorted."""
     return sorted((name, sorted(labels.items()), value) for name, labels, value in samples)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_json_has_what_metrics_has_and_no_more(name) -> None:
-    """Every sample about the node, its devices, containers and sources is a field, and null is no sample."""
-    series, shown = told(name), snapshot_json(scenario(name))
+    """Every sample of the node, its devices, containers and sources is a field; null is no sample."""
+    series, shown = series_of(name), snapshot_json(scenario(name))
     claimed = [*samples_of("node", "NodeFields", [shown["node"]])]
     for rows, (level, kind) in _LISTS.items():
         claimed += samples_of(level, kind, shown[rows])
@@ -128,14 +129,13 @@ def test_json_has_what_metrics_has_and_no_more(name) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_json_of_every_scenario_is_as_described(name) -> None:
-    """All the fields of their types, and no others."""
+def test_json_matches_its_description(name) -> None:
     faults = described().iter_errors(snapshot_json(scenario(name)))
     assert [f"{fault.json_path}: {fault.message}" for fault in faults] == []
 
 
-def says_state(series, key, state, seconds) -> bool:
-    """Whether a state and the seconds without compute are what the series of a container say."""
+def is_state(series, key, state, seconds) -> bool:
+    """Whether a state and the seconds without compute are those of a container."""
     quiet = None if series.is_active(key) else series.quiet_for(key)
     return STATE_WORDS[state] == series.state(key) and seconds == (
         quiet if quiet is None else pytest.approx(quiet, abs=0.001)
@@ -144,15 +144,14 @@ def says_state(series, key, state, seconds) -> bool:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_json_has_the_states_of_containers(name) -> None:
-    """Each container has its state, and for how long it has not computed where it is quiet or idle."""
-    series = told(name)
+    series = series_of(name)
     for row in snapshot_json(scenario(name), idle_after=idle_after(name))["containers"]:
         key = Key(*(row[label] or "" for label in Key._fields))
-        assert says_state(series, key, row["state"], row["quiet_seconds"]), row
+        assert is_state(series, key, row["state"], row["quiet_seconds"]), row
 
 
 def informed(series, key, name, labels) -> list[str]:
-    """Give the labels of each series of a container with that name, as CSV writes them."""
+    """Return the labels of each series of a container with that name, as CSV has them."""
     own = {label: value for label, value in key._asdict().items() if value}
     found = series.all(f"container_{name}", **own)
     return sorted(" ".join(filter(None, map(sample.labels.get, labels))) for sample in found)
@@ -160,15 +159,15 @@ def informed(series, key, name, labels) -> list[str]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_csv_has_the_numbers_of_metrics(name) -> None:
-    """Each container has a line, each cell is its series or label, and empty where there is none."""
-    series = told(name)
+    """Each container has a line; each cell is its series or label, or empty."""
+    series = series_of(name)
     lines = list(csv.DictReader(io.StringIO(snapshot_csv(scenario(name), idle_after=idle_after(name)))))
     keys = [Key(*(line[label] for label in Key._fields)) for line in lines]
     assert sorted(keys) == sorted(series.containers)
     for key, line in zip(keys, lines, strict=True):
         info = series.info(key)
         state, quiet = line.pop("state"), line.pop("quiet_seconds")
-        assert says_state(series, key, state, float(quiet) if quiet else None), key
+        assert is_state(series, key, state, float(quiet) if quiet else None), key
         assert line.pop("health") == "; ".join(informed(series, key, "device_health_info", ("health",))), key
         assert sorted(line.pop("claim").split("; ")) == informed(series, key, "claim_info", CLAIM) or [""], (
             key
@@ -184,7 +183,7 @@ def test_csv_has_the_numbers_of_metrics(name) -> None:
 
 
 def lines_of_holders(text):
-    """Give the lines of the text twin with the device of each and their cells."""
+    """Yield the cells of each holder's line in the text."""
     head = next((line for line in text.splitlines() if line.startswith("    HOLDER")), "")
     starts = [found.start() for found in re.finditer(r"(?<=  )\S+(?: \S+)*", head)]
     for line in text.splitlines():
@@ -193,8 +192,8 @@ def lines_of_holders(text):
             yield [line[start:end].strip() for start, end in zip(starts, ends, strict=True)]
 
 
-def says_row(series, key, cells) -> bool:
-    """Whether the cells of a line are what the series of a container say."""
+def is_row(series, key, cells) -> bool:
+    """Whether the cells of a line are those of a container."""
     holder, slices, isolation, memory, compute, state = cells
     used, entitled = re.fullmatch(r"(\S+) / (\S+) GiB", memory).groups()
     computes, share = re.fullmatch(r"(\S+) / (\S+) GPU", compute).groups()
@@ -215,34 +214,32 @@ def says_row(series, key, cells) -> bool:
             else "none"
         )
         and isolation == series.info(key).get("isolation", "")
-        and says(used, sizes[0], 1)
-        and says(entitled, sizes[1], 1)
-        and says(computes, series.of(key, "compute_used_ratio"), 2)
-        and says(share, series.of(key, "compute_entitled_ratio"), 2)
+        and is_number(used, sizes[0], 1)
+        and is_number(entitled, sizes[1], 1)
+        and is_number(computes, series.of(key, "compute_used_ratio"), 2)
+        and is_number(share, series.of(key, "compute_entitled_ratio"), 2)
         and word == series.state(key)
         and {reported} - {""} == unhealthy
         and bool(quiet) == word.startswith(("quiet", "idle"))
-        and (not quiet or lasts(quiet.removesuffix(")"), series.quiet_for(key)))
+        and (not quiet or is_duration(quiet.removesuffix(")"), series.quiet_for(key)))
     )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_text_has_the_numbers_of_metrics(name) -> None:
-    """Each container has a line of its own with its use, entitlement and state, and a dash for no series."""
-    series, shown = told(name), scenario(name)
+    series, shown = series_of(name), scenario(name)
     lines = list(lines_of_holders(snapshot_text(shown, now=shown.timestamp, idle_after=idle_after(name))))
     rest = series.containers
     assert len(lines) == len(rest)
     for cells in lines:
-        same = [key for key in rest if says_row(series, key, cells)]
+        same = [key for key in rest if is_row(series, key, cells)]
         assert same, cells
         rest.remove(same[0])
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_total_of_the_text_is_the_sum_of_the_series(name) -> None:
-    """Memory and compute, held and used, with a mark where a part of the sum is missing."""
-    series, shown = told(name), scenario(name)
+    series, shown = series_of(name), scenario(name)
     text = snapshot_text(shown, now=shown.timestamp)
     read = [
         sample.labels["uuid"]
@@ -262,7 +259,7 @@ def test_the_total_of_the_text_is_the_sum_of_the_series(name) -> None:
     for text, (values, unit, digits) in zip(found.groups(), sums, strict=True):
         known = [value / unit for value in values if value is not None]
         least = "≥ " if len(known) < len(values) else ""
-        assert says(text, sum(known) if known or not values else None, digits, least=least), (
+        assert is_number(text, sum(known) if known or not values else None, digits, least=least), (
             line,
             text,
             values,
@@ -270,7 +267,7 @@ def test_the_total_of_the_text_is_the_sum_of_the_series(name) -> None:
 
 
 def node_sums(series, read) -> list[tuple[list, float, int]]:
-    """List what is added up of the GPUs that are read: values, unit and digits of each total."""
+    """Return values, unit and digits of each total of the GPUs that are read."""
     keys = [key for key in series.containers if key.uuid in read]
     held = [series.of(key, "compute_entitled_ratio") for key in keys if series.of(key, "slices") != 0]
     held += [None for uuid in read if series.value("gpu_holders", uuid=uuid) is None]

@@ -1,4 +1,4 @@
-"""Pages that clients make up: drawn in turns, for those who wait, and never before what is scraped."""
+"""Pages with a query of the client: few are drawn at a time, and metrics never wait for them."""
 
 import asyncio
 import threading
@@ -19,7 +19,8 @@ from exporter.web.parameters import Place, Query
 from exporter.web.render_cache import RenderCache
 from exporter.web.render_queue import AT_ONCE, MOST_WAITING
 from tests.site import site_of
-from tests.web.access import PATIENCE, serving, until
+from tests.waiting import LIMIT_SECONDS, wait_until_async
+from tests.web.access import serving
 from tests.web.views_reading import snapshot
 
 CROWD = 3 * MOST_WAITING
@@ -29,7 +30,7 @@ DRAWN = Drawing(
 
 
 class Slow:
-    """Draws when it is let to; ``begun`` has the words of the pages that it was asked for."""
+    """Draws when ``go`` is set; ``begun`` has the texts of the pages that were requested."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -48,14 +49,14 @@ class Slow:
             self.begun.append(str(words))
             self._now += 1
             self.at_once = max(self.at_once, self._now)
-        self.go.wait(PATIENCE)
+        self.go.wait(LIMIT_SECONDS)
         with self._lock:
             self._now -= 1
         return DRAWN
 
 
 def _asked(number: int) -> Place:
-    """Give a page that nobody else asks for."""
+    """Return a page that no other client requests."""
     return Place("node", (), Query(text=f"x{number}"))
 
 
@@ -83,13 +84,13 @@ def _of_a_cluster(slow: Slow, monkeypatch):
 
 
 @pytest.mark.parametrize("of", [_of_a_node, _of_a_cluster])
-async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_once(of, monkeypatch) -> None:
-    """Who is refused hears so while those before him still wait, and when to ask again."""
+async def test_few_pages_are_drawn_some_wait_and_the_others_are_refused(of, monkeypatch) -> None:
+    """While the first are still being drawn."""
     slow = Slow()
     draw = of(slow, monkeypatch)
     crowd = [asyncio.ensure_future(draw(each)) for each in range(CROWD)]
-    await asyncio.sleep(0.1)
-    assert sum(each.done() for each in crowd) >= CROWD - MOST_WAITING - AT_ONCE
+    await wait_until_async(lambda: sum(each.done() for each in crowd) >= CROWD - MOST_WAITING - AT_ONCE)
+    await wait_until_async(lambda: len(slow.begun) == AT_ONCE)
     slow.go.set()
     found = await asyncio.gather(*crowd, return_exceptions=True)
     refused = [each for each in found if isinstance(each, web.HTTPServiceUnavailable)]
@@ -99,15 +100,13 @@ async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_o
     assert slow.at_once == AT_ONCE
 
 
-async def test_the_page_of_the_node_as_such_is_refused_to_nobody(monkeypatch) -> None:
-    """Beside a crowd that is refused, who asks for nothing of his own is answered in his turn."""
+async def test_the_plain_page_of_the_node_is_never_refused(monkeypatch) -> None:
     slow = Slow()
     pages = _pages(slow, monkeypatch)
     crowd = [asyncio.ensure_future(pages.html(_asked(each))) for each in range(CROWD)]
-    await asyncio.sleep(0.05)
+    await wait_until_async(lambda: any(each.done() for each in crowd))
     own = asyncio.ensure_future(pages.html(Place()))
-    await asyncio.sleep(0.05)
-    assert any(each.done() for each in crowd)
+    await asyncio.sleep(0)
     assert not own.done()
     for each in crowd:
         each.cancel()
@@ -116,9 +115,8 @@ async def test_the_page_of_the_node_as_such_is_refused_to_nobody(monkeypatch) ->
     assert b"drawn" in (await own or b"")
 
 
-@pytest.mark.slow
-async def test_a_page_is_not_drawn_for_those_who_have_left(monkeypatch) -> None:
-    """Clients that close their connections before their turn came cost no thread anything."""
+async def test_no_page_is_drawn_for_clients_that_have_left(monkeypatch) -> None:
+    monkeypatch.setattr("exporter.web.http.connection._AFTER_EOF_SECONDS", 0.01)
     slow = Slow()
     shown = snapshot()
     site = site_of(lambda: shown)
@@ -130,25 +128,18 @@ async def test_a_page_is_not_drawn_for_those_who_have_left(monkeypatch) -> None:
             writer.write(b"GET /?q=x%d HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n" % each)
             leaving.append(writer)
 
-        async def drawing() -> bool:
-            return len(slow.begun) == AT_ONCE
-
-        await until(drawing)
+        await wait_until_async(lambda: len(slow.begun) == AT_ONCE)
         for writer in leaving:
             writer.transport.abort()
 
-        async def gone() -> bool:
-            return served.server.connections == 0
-
-        await until(gone)
+        await wait_until_async(lambda: served.server.connections == 0)
         slow.go.set()
         last = asyncio.ensure_future(site.pages.drawing(_asked(CROWD)))
         assert await last is DRAWN
     assert len(slow.begun) == AT_ONCE + 1
 
 
-async def test_what_is_scraped_waits_for_no_page() -> None:
-    """With every thread of the pages taken, the page of metrics is made all the same."""
+async def test_metrics_do_not_wait_for_pages() -> None:
     release = threading.Event()
     hanging = [asyncio.ensure_future(in_thread(release.wait)) for _ in range(64)]
     shown = snapshot()
@@ -156,7 +147,7 @@ async def test_what_is_scraped_waits_for_no_page() -> None:
     try:
         for zipped in (False, True):
             for fmt in Format:
-                assert await asyncio.wait_for(pages.metrics(fmt, zipped), PATIENCE)
+                assert await asyncio.wait_for(pages.metrics(fmt, zipped), LIMIT_SECONDS)
     finally:
         release.set()
         await asyncio.gather(*hanging)

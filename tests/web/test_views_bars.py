@@ -11,10 +11,8 @@ EIGHT = Amounts(8, None, None)
 SIZES = st.one_of(st.integers(0, 1 << 40), st.floats(0, 1e6))
 
 
-@pytest.mark.slow
 @given(st.lists(SIZES, max_size=12), st.one_of(st.none(), SIZES), st.booleans())
 def test_segments_stay_on_the_track_in_order(sizes, track, known) -> None:
-    """Whatever is stacked, segments begin one after the other, and none beyond the track."""
     drawn = bar("", [BarPart("active", size, "") for size in sizes], track, known=known)
 
     starts = [segment.x for segment in drawn.segments]
@@ -25,7 +23,6 @@ def test_segments_stay_on_the_track_in_order(sizes, track, known) -> None:
 
 @given(st.integers(1, 1000), st.integers(1, 1000))
 def test_the_tick_is_where_the_entitlement_ends(used, entitled) -> None:
-    """Use beyond the entitlement fills the bar and leaves a tick; other use has none."""
     drawn = use_bar("", "active", used, entitled, UNKNOWN)
 
     (segment,) = drawn.segments
@@ -38,20 +35,17 @@ def test_the_tick_is_where_the_entitlement_ends(used, entitled) -> None:
 
 
 @pytest.mark.parametrize("use", [(None, 4, EIGHT), (None, None, UNKNOWN), (3, None, UNKNOWN)])
-def test_what_is_not_known_is_hatched_and_never_empty(use) -> None:
-    """Without a use or without anything to measure it against, the whole track is hatched."""
+def test_unknown_use_is_hatched_and_never_empty(use) -> None:
     (segment,) = use_bar("", "active", *use).segments
 
     assert (segment.part.look, segment.x, segment.width) == ("unmeasured", 0, 100)
 
 
 def test_an_observed_zero_is_an_empty_track() -> None:
-    """No use that was observed is not hatched."""
     assert use_bar("", "active", 0, 4, EIGHT).segments == ()
 
 
 def test_use_without_entitlement_is_drawn_on_a_dashed_track() -> None:
-    """It is measured against the device, and the dashes say that this is no entitlement."""
     drawn = use_bar("", "unheld", 2, None, EIGHT)
 
     assert drawn.dashed

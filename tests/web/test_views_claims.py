@@ -14,7 +14,6 @@ def _paragraphs(**facts) -> list[str]:
 
 
 def test_the_claim_of_a_holder_is_named() -> None:
-    """With its request where the driver's checkpoint has it, and the device by the driver's names."""
     claims = (
         HeldClaim("ml", "one", "", "gpu.nvidia.com", "node-1", "gpu-0"),
         HeldClaim("ml", "two", "big", "gpu.nvidia.com", "node-1", "gpu-0"),
@@ -26,7 +25,6 @@ def test_the_claim_of_a_holder_is_named() -> None:
 
 
 def test_the_health_is_shown_where_the_kubelet_reports_it() -> None:
-    """A holder without claims and without a report has neither line."""
     assert "Health reported by the kubelet: Unhealthy" in _paragraphs(health="Unhealthy")
     assert not [line for line in _paragraphs() if line.startswith(("Claim", "Health"))]
 
@@ -35,7 +33,7 @@ def test_the_health_is_shown_where_the_kubelet_reports_it() -> None:
     ("condition", "driver"), [({}, True), ({"recovery_action": "reset"}, False)], ids=["well", "sick"]
 )
 def test_what_kubernetes_reports_is_next_to_what_the_driver_does(condition: dict, driver: bool) -> None:
-    """On the pages of node and GPU; that the driver reports no problem is said only if it reports none."""
+    """The text "The driver reports no problem" is there only if it reports none."""
     shown = snapshot(gpus=[gpu(**condition)], containers=[shared(health="Unhealthy")])
     uuid = shown.gpus[0].identity.uuid
 
@@ -46,7 +44,6 @@ def test_what_kubernetes_reports_is_next_to_what_the_driver_does(condition: dict
 
 
 def test_an_unhealthy_device_is_counted_and_answers_the_question_about_faults() -> None:
-    """The totals of the node, and the page of the holder, do not say that all is well."""
     shown = snapshot(gpus=[gpu()], containers=[shared(health="Unhealthy")])
 
     assert "1 unhealthy GPU" in draw_node(shown).text
@@ -65,6 +62,5 @@ def test_a_free_gpu_of_a_node_with_claims_is_not_said_to_lack_an_offer() -> None
 
 @pytest.mark.parametrize("health", ["Healthy", "Unknown", ""])
 def test_a_device_that_is_not_unhealthy_needs_no_attention(health: str) -> None:
-    """Neither does one of which nothing is reported."""
     shown = snapshot(gpus=[gpu()], containers=[shared(health=health)])
     assert "Kubernetes reports" not in draw_node(shown).text

@@ -1,4 +1,4 @@
-"""The MIG devices of a GPU at their true places, and what lies free between them."""
+"""The MIG devices of a GPU at their places, and the gaps between them."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.web.views_reading import UUID, draw, gpu, holder, mig, scenario, snap
 
 
 def part(name, start, size, slices, **facts):
-    """Return a MIG device of its own GPU instance at a place, which nobody holds."""
+    """Return a MIG device without a holder, in its own GPU instance at a place."""
     values = {"gi": name, "gi_start": start, "gi_size": size, "instance_slices": slices, "held": 0}
     return mig(name, slices=slices, **(values | facts))
 
@@ -21,7 +21,7 @@ def board(compute=7, **facts):
 
 
 def picture(parts, **facts):
-    """Draw a GPU with these parts; give for each stretch its columns and its captions."""
+    """Return the columns and captions of each stretch of a GPU with these parts."""
     row = draw(snapshot([board(**facts)], migs=parts)).one(id="gpu-0")
     return [
         (columns(each), [cell.one(of="caption").text for cell in each.all(of="cell")])
@@ -34,8 +34,7 @@ def columns(element) -> int:
     return next(int(name[1:]) for name in element.classes if re.fullmatch(r"s\d", name))
 
 
-def test_each_device_lies_where_it_is_and_not_where_it_was_made() -> None:
-    """A 3g in the upper half and a 1g at the beginning leave the gap between them, of three slices."""
+def test_mig_devices_are_drawn_at_their_places() -> None:
     assert picture([part("high", 4, 4, 3), part("low", 0, 1, 1)]) == [
         (1, ["1g.5gb"]),
         (3, ["3 of 7 slices free"]),
@@ -43,8 +42,8 @@ def test_each_device_lies_where_it_is_and_not_where_it_was_made() -> None:
     ]
 
 
-def test_free_room_is_shown_in_its_pieces() -> None:
-    """Two gaps are not one: three free slices that lie apart cannot be had as one 3g."""
+def test_gaps_are_shown_separately() -> None:
+    """Three free slices that lie apart are no place for a 3g."""
     found = picture([part("a", 0, 1, 1), part("b", 2, 1, 1), part("c", 4, 2, 2)])
 
     assert [caption for _, (caption,) in found] == [
@@ -59,15 +58,13 @@ def test_free_room_is_shown_in_its_pieces() -> None:
 
 
 def test_the_last_memory_slice_of_seven_has_no_compute() -> None:
-    """Seven 1g devices leave a slice of memory, and nothing that could be cut with it."""
     *devices, (size, (caption,)) = picture([part(f"m{place}", place, 1, 1) for place in range(7)])
 
     assert len(devices) == 7
     assert (size, caption) == (1, "memory only")
 
 
-def test_compute_that_is_left_without_memory_is_told() -> None:
-    """Four 1g devices of double memory take all of it: the three compute slices that are left are lost."""
+def test_compute_without_memory_is_not_called_free() -> None:
     row = draw(snapshot([board()], migs=[part(f"m{at}", at, 2, 1) for at in (0, 2, 4, 6)])).one(id="gpu-0")
 
     assert [columns(each) for each in row.all(of="stretch")] == [2, 2, 2, 2]
@@ -76,12 +73,10 @@ def test_compute_that_is_left_without_memory_is_told() -> None:
 
 
 def test_a_gpu_of_four_slices_has_four_columns() -> None:
-    """On an A30 each of the four memory slices has a compute slice of its own."""
     assert picture([part("a", 2, 2, 2)], compute=4) == [(2, ["2 of 4 slices free"]), (2, ["2g.5gb"])]
 
 
 def test_compute_instances_stand_inside_their_gpu_instance() -> None:
-    """Several of one instance share its place by compute slices, with what is not cut of it."""
     inside = {"gi": 2, "instance_slices": 3, "memory_shared": True}
     parts = [part("one", 4, 4, 1, ci=0, **inside), part("two", 4, 4, 1, ci=1, **inside)]
 
@@ -109,32 +104,28 @@ def test_compute_instances_stand_inside_their_gpu_instance() -> None:
         [],
     ],
 )
-def test_places_that_are_not_told_or_cannot_be_true_are_not_drawn(parts) -> None:
-    """Then the devices stand by compute slices in stable order, as where nobody may ask for places."""
+def test_unknown_or_impossible_places_are_not_drawn(parts) -> None:
+    """Devices are ordered by their compute slices then."""
     row = draw(snapshot([board()], migs=parts)).one(id="gpu-0")
 
     assert not row.all(of="stretch")
     assert len(row.all(of="cell")) == len(parts) + 1
 
 
-def test_a_held_device_that_is_not_seen_leaves_nothing_called_free() -> None:
-    """Its place is somewhere in what looks free, so that no place is claimed for anything."""
+def test_a_held_device_without_a_place_leaves_nothing_called_free() -> None:
     shown = snapshot([board()], [holder("train", DeviceKey(UUID, "MIG-gone"))], migs=[part("a", 0, 1, 1)])
 
     assert not draw(shown).one(id="gpu-0").all(of="stretch")
 
 
 def test_gaps_are_not_called_free_while_parts_may_be_missing() -> None:
-    """Where not all MIG devices could be told, somebody may well be in the gap."""
     row = draw(snapshot([board(mig_complete=False)], migs=[part("a", 0, 4, 3)])).one(id="gpu-0")
 
     assert "free" not in row.all(of="cell")[1].text
     assert "not known" in row.all(of="cell")[1].text
 
 
-@pytest.mark.slow
-def test_a_cut_is_whole() -> None:
-    """The parts of every MIG GPU of the demo take each memory slice exactly once, and compute adds up."""
+def test_places_and_compute_of_mig_devices_add_up() -> None:
     laid = 0
     for name in ("a100-mig-mixed", "a100-mig-single", "h100-mixed", "hami-mig", "mig-timeslicing"):
         shown = scenario(name)

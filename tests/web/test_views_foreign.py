@@ -1,6 +1,4 @@
-"""Devices that no driver of ours reads, on the page, as text and in the sums."""
-
-import pytest
+"""Devices that the exporter does not read: on the page, as text and in the sums."""
 
 from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
@@ -12,9 +10,7 @@ NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"
 MLU = "mixed-npu-1-cambricon-mlu-0"
 
 
-@pytest.mark.slow
-def test_a_device_that_is_not_read_says_so_and_names_its_holders() -> None:
-    """It is no lost GPU: nothing is wrong, and nothing is known but who holds it."""
+def test_an_unread_device_names_its_holders_and_is_not_called_lost() -> None:
     page = draw(scenario("hami-vendors"))
 
     npu = page.one(id=f"gpu-{NPU}")
@@ -28,7 +24,6 @@ def test_a_device_that_is_not_read_says_so_and_names_its_holders() -> None:
 
 
 def test_its_holders_lead_to_it() -> None:
-    """Each row of the table points at the device, whose place has a name of its own."""
     page = draw(scenario("hami-vendors"))
 
     targets = {link.attributes.get("href") for link in page.all("a")}
@@ -36,18 +31,17 @@ def test_its_holders_lead_to_it() -> None:
     assert {f"gpu/{NPU}", f"gpu/{MLU}"} < gpus
 
 
-def test_what_is_not_read_adds_to_no_sum() -> None:
-    """The memory and compute of the node are those of its GPUs that are read."""
-    told = {card.name: card for card in cards(Scene(scenario("hami-vendors"), now=NOW + 30, idle_after=300))}
+def test_unread_devices_add_to_no_sum() -> None:
+    scene = Scene(scenario("hami-vendors"), now=NOW + 30, idle_after=300)
+    totals = {card.name: card for card in cards(scene)}
 
-    assert (told["Memory"].figure.text, told["Memory"].of) == ("2.2 GiB used", "of 22.5")
-    assert [text for _, text in told["Memory"].bars] == ["3.9 held", "used, 56% of held"]
-    assert (told["Compute"].figure.text, told["Compute"].of) == ("0.18 GPUs used", "of 1")
-    assert told["Needs attention"].figure.text == "nothing"
+    assert (totals["Memory"].figure.text, totals["Memory"].of) == ("2.2 GiB used", "of 22.5")
+    assert [text for _, text in totals["Memory"].bars] == ["3.9 held", "used, 56% of held"]
+    assert (totals["Compute"].figure.text, totals["Compute"].of) == ("0.18 GPUs used", "of 1")
+    assert totals["Needs attention"].figure.text == "nothing"
 
 
-def test_text_says_that_it_is_not_read() -> None:
-    """The line names its maker, and sums are complete."""
+def test_text_says_that_a_device_is_not_read() -> None:
     text = snapshot_text(scenario("hami-vendors"), now=NOW)
 
     assert (
@@ -60,16 +54,14 @@ def test_text_says_that_it_is_not_read() -> None:
     assert "not answering" not in text
 
 
-def test_text_adds_nothing_up_where_no_device_is_read() -> None:
-    """A node of nothing but other makers' devices has no total, and not one of zeros."""
+def test_text_has_no_total_without_read_devices() -> None:
     text = snapshot_text(scenario("intel-shared"), now=NOW)
 
     assert "intel 1 · Intel GPU" in text
     assert "Total" not in text
 
 
-def test_its_page_tells_nothing_of_events_and_links() -> None:
-    """XIDs and topology are of GPUs that are read."""
+def test_the_page_of_an_unread_device_has_no_events_and_links() -> None:
     html = gpu_page(scenario("hami-vendors"), NPU, now=NOW + 30)
     page = read(html or "")
 

@@ -1,4 +1,4 @@
-"""The page of one GPU: all its readings, its events with those whom they hit, and its links."""
+"""The page of one GPU: its readings, its events with the affected pods, and its links."""
 
 import re
 from dataclasses import replace
@@ -21,8 +21,8 @@ from exporter.web.pages.scene import name_of
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import (
     NOW,
+    SCENARIOS,
     UUID,
-    each_scenario,
     gpu,
     gpu_page,
     holder,
@@ -37,12 +37,12 @@ HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
 def draw(shown, uuid=UUID):
-    """Draw and parse the page of one GPU, three seconds after the poll."""
+    """Return the parsed page of one GPU, three seconds after the poll."""
     return read(gpu_page(shown, uuid, now=shown.timestamp + 3) or "")
 
 
 def said(page) -> dict[str, str]:
-    """Give the readings by their names."""
+    """Return the readings by name."""
     lines = page.one("section", id="readings").all("div")
     return {
         line.one("dt").text: line.one("dd").text for line in lines if line.all("dt") and not line.all("div")
@@ -50,14 +50,13 @@ def said(page) -> dict[str, str]:
 
 
 def xid(code, mig_uuid="", *holders, at=NOW - 120) -> EventRow:
-    """Make an XID of the first GPU, with the pods that held it."""
+    """Return an XID of the first GPU, with the pods that held it."""
     event = DeviceEvent(at=at, uuid=UUID, kind="xid", mig_uuid=mig_uuid, xid=code)
     return EventRow(event=event, holders=tuple(ContainerRef("ml", pod, "main") for pod in holders))
 
 
-@pytest.mark.parametrize("name", each_scenario())
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_every_gpu_of_every_scenario_has_a_page(name) -> None:
-    """Elements nest, ids are unique, links are relative, and its policy blocks nothing in the page."""
     shown = scenario(name)
     for row in shown.gpus:
         page = draw(shown, row.identity.uuid)
@@ -72,13 +71,11 @@ def test_every_gpu_of_every_scenario_has_a_page(name) -> None:
             assert address.startswith(("#", "?", "../", "GPU-")) or not address
 
 
-def test_a_gpu_that_is_not_there_has_no_page() -> None:
-    """A name that nobody has leads nowhere."""
+def test_an_unknown_gpu_has_no_page() -> None:
     assert gpu_page(snapshot([gpu()]), "GPU-other") is None
 
 
-def test_readings_stand_under_their_group_in_the_units_of_people() -> None:
-    """What the driver says is shown whole, with units that are read without counting zeros."""
+def test_readings_are_grouped_and_in_readable_units() -> None:
     page = draw(snapshot([gpu(power_milliwatts=212_300, **READINGS)]))
     found = said(page)
 
@@ -95,8 +92,8 @@ def test_readings_stand_under_their_group_in_the_units_of_people() -> None:
     assert len(titles) == len(set(titles))
 
 
-def test_what_no_series_needs_is_said_not_to_be_read() -> None:
-    """It is no absent part of the GPU; a series that has values all the same tells them."""
+def test_skipped_readings_are_called_not_read() -> None:
+    """Not those that have a value all the same, nor those of a lost GPU."""
     skipped = frozenset({"bar1", "fan_percent", "clocks_megahertz.video"})
     found = said(draw(snapshot([gpu(skipped=skipped, clocks_megahertz={"sm": 1980})])))
 
@@ -122,13 +119,11 @@ def test_what_no_series_needs_is_said_not_to_be_read() -> None:
         ("gpuslice_gpu_pcie_replays_total", 1234567, "1 234 567"),
     ],
 )
-def test_numbers_are_written_by_what_their_names_end_in(family, value, text) -> None:
-    """The unit of a series decides how its number is written."""
+def test_numbers_are_written_in_the_unit_of_their_series(family, value, text) -> None:
     assert write(family, value) == text
 
 
-def test_what_is_yes_or_no_or_one_of_several_is_said_in_words() -> None:
-    """A switch is no number, and of a set of states those that do not hold are no news."""
+def test_switches_and_state_sets_are_words() -> None:
     facts = {"persistence": True, "display_active": False, "recovery_action": "drain_p2p"}
     found = said(draw(snapshot([gpu(clock_events=0b101, **facts)])))
 
@@ -140,7 +135,6 @@ def test_what_is_yes_or_no_or_one_of_several_is_said_in_words() -> None:
 
 
 def test_each_vgpu_of_a_host_has_its_readings() -> None:
-    """Its type and id name it; those of other GPUs stand on their own pages."""
     reading = VgpuReading(uuid="vgpu-a", type_name="NVIDIA A40-12Q", memory_used=3 << 30, licensed=False)
     rows = tuple(VgpuRow(uuid=uuid, reading=reading, holder=None) for uuid in (UUID, "GPU-1"))
     page = draw(snapshot([gpu(sharing="vgpu"), gpu(1)], vgpus=rows))
@@ -153,7 +147,6 @@ def test_each_vgpu_of_a_host_has_its_readings() -> None:
 
 
 def test_the_page_of_an_amd_gpu_speaks_of_partitions_and_not_of_xids() -> None:
-    """MIG, XID errors and the instances of MIG are NVIDIA's."""
     row = gpu(sharing="amd-partition", mig_enabled=True, mig=None)
     row = replace(row, identity=replace(row.identity, vendor="amd"))
     page = draw(snapshot([row], migs=[mig("amdgpu_xcp_0", profile="cpx_nps1")]))
@@ -163,8 +156,7 @@ def test_the_page_of_an_amd_gpu_speaks_of_partitions_and_not_of_xids() -> None:
     assert page.one("section", id="readings").all("summary")[0].text == "partition 1 cpx_nps1 amdgpu_xcp_0"
 
 
-def test_what_a_gpu_does_not_give_tells_why() -> None:
-    """A group without a reading names the reason, and the GPUs that have it."""
+def test_missing_readings_have_a_reason() -> None:
     page = draw(snapshot([gpu(withheld={"ecc": "NoPermission"})]))
     (missing,) = page.one("section", id="readings").all("dl", of="missing")
     why = {line.one("dt").text: line.one("dd").text for line in missing.all("div")}
@@ -175,7 +167,6 @@ def test_what_a_gpu_does_not_give_tells_why() -> None:
 
 
 def test_a_gpu_that_does_not_answer_shows_its_problem_and_no_readings() -> None:
-    """Of a lost GPU only its name is left, and who held it."""
     page = draw(snapshot([gpu(up=False)], [holder("train-0")]))
 
     assert "does not answer" in page.text
@@ -184,8 +175,7 @@ def test_a_gpu_that_does_not_answer_shows_its_problem_and_no_readings() -> None:
     assert not [name for name in said(page) if name.startswith(("memory", "power"))]
 
 
-def test_mig_devices_tell_their_readings_too() -> None:
-    """Each MIG device has its own part, with what only it says."""
+def test_mig_devices_have_their_readings() -> None:
     row = gpu(sharing="mig", mig_enabled=True, mig=(), mig_slices=7)
     page = draw(snapshot([row], migs=[mig("MIG-a", **MIG_READINGS)]))
     (part,) = [each for each in page.all("details") if "MIG-a" in each.one("summary").text]
@@ -196,7 +186,6 @@ def test_mig_devices_tell_their_readings_too() -> None:
 
 
 def test_events_name_the_code_what_to_do_and_who_was_hit() -> None:
-    """The newest stands first, with meaning, first action, device and the holders of that moment."""
     shown = snapshot(
         [gpu(sharing="mig", mig_enabled=True, mig=())],
         migs=[mig("MIG-a")],
@@ -213,7 +202,6 @@ def test_events_name_the_code_what_to_do_and_who_was_hit() -> None:
 
 
 def test_an_event_of_another_gpu_is_not_shown() -> None:
-    """Each page has the events of its own GPU."""
     shown = snapshot([gpu(), gpu(1, watched=True)], events=(xid(79),))
 
     assert "XID 79" in draw(shown).text
@@ -221,12 +209,10 @@ def test_an_event_of_another_gpu_is_not_shown() -> None:
 
 
 def test_a_driver_that_reports_no_events_is_not_taken_for_a_healthy_one() -> None:
-    """Where nobody waits for events the page says so, in place of claiming that there were none."""
     assert "does not report events" in draw(snapshot([gpu(watched=False)])).text
 
 
 def test_the_topology_is_the_matrix_that_nvidia_smi_shows() -> None:
-    """NVLinks by number where there are any, else the way over PCIe, and a dash where nothing is told."""
     near = Topology(numa_node=0, cpus="0-31", peers={"GPU-1": PeerLink(pcie="NODE", nvlinks=4)})
     far = Topology(numa_node=1, cpus="32-63", peers={UUID: PeerLink(pcie="SYS", nvlinks=0)})
     page = draw(snapshot([gpu(topology=near), gpu(1, topology=far)]))
@@ -240,7 +226,6 @@ def test_the_topology_is_the_matrix_that_nvidia_smi_shows() -> None:
 
 
 def test_names_stay_text() -> None:
-    """Whatever a model, a profile or a pod is called, nothing of it becomes an element."""
     row = gpu(model=HOSTILE, sharing="mig", mig_enabled=True, mig=())
     shown = snapshot(
         [row],
@@ -252,8 +237,7 @@ def test_names_stay_text() -> None:
     assert not draw(shown).all("img")
 
 
-def test_the_page_of_the_node_tells_the_faults_of_the_last_hour() -> None:
-    """The newest of each sort stands among the notices with its holders; tenants' own faults are notes."""
+def test_the_page_of_the_node_has_the_faults_of_the_last_hour() -> None:
     shown = snapshot(
         [gpu(), gpu(1)],
         events=(
@@ -279,7 +263,6 @@ def test_the_page_of_the_node_tells_the_faults_of_the_last_hour() -> None:
 
 
 def test_the_pages_say_what_is_wrong_with_a_gpu() -> None:
-    """The node's page of each GPU, and the page of a GPU of its own, with cause and remedy."""
     repairs = {"pending": Repairs(row_remap_pending=True), "failed": Repairs(row_remap_failure=True)}
     shown = snapshot(
         [

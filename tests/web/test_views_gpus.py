@@ -36,7 +36,6 @@ def shared(name, **facts):
 
 
 def test_mig_devices_are_boxes_as_wide_as_their_slices() -> None:
-    """A MIG device takes its compute slices of the width, and has two bars of its own."""
     cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7, utilization_percent=None)
     migs = [mig("a", slices=4), mig("b", slices=3, held=0)]
     rows = [holder("train", DeviceKey("GPU-0", "a"), memory_entitled=5 * GIB, memory_used=GIB)]
@@ -51,8 +50,7 @@ def test_mig_devices_are_boxes_as_wide_as_their_slices() -> None:
     assert all("dashed" in drawn.classes for drawn in cells[1].all("svg", of="bar"))
 
 
-def test_slices_that_are_not_cut_are_shown() -> None:
-    """What of a GPU no MIG device was made of stands beside the others."""
+def test_unpartitioned_slices_are_shown() -> None:
     cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7)
 
     cells = draw(snapshot([cut], migs=[mig("a", slices=3, held=0)])).one(id="gpu-0").all(of="cell")
@@ -63,7 +61,6 @@ def test_slices_that_are_not_cut_are_shown() -> None:
 
 
 def test_replicas_share_one_pool_of_memory_and_one_of_compute() -> None:
-    """On a time-sliced GPU no replica has a bar: two bars stack the holders, then what is nobody's."""
     one = gpu(sharing="time-slicing", slices=REPLICAS, used=5 * GIB)
 
     cell = draw(snapshot([one], [shared("a"), shared("b")])).one(id="gpu-0").one(of="cell")
@@ -76,7 +73,6 @@ def test_replicas_share_one_pool_of_memory_and_one_of_compute() -> None:
 
 
 def test_each_holder_is_marked_once_for_each_replica() -> None:
-    """A container with three replicas has three marks with its number."""
     one = gpu(sharing="mps", slices=(SliceCount("nvidia.com/gpu", 5, 4),))
     rows = [shared("a", slices=3), shared("b"), shared("thief", slices=0)]
 
@@ -87,7 +83,6 @@ def test_each_holder_is_marked_once_for_each_replica() -> None:
 
 
 def test_very_many_replicas_are_drawn_as_runs() -> None:
-    """A thousand replicas are no thousand marks, and keep their proportions."""
     one = gpu(sharing="time-slicing", slices=(SliceCount("nvidia.com/gpu", 1000, 250),))
 
     marks = draw(snapshot([one], [shared("a", slices=250)])).one(id="gpu-0").one("ol").all("li")
@@ -96,7 +91,6 @@ def test_very_many_replicas_are_drawn_as_runs() -> None:
 
 
 def test_a_mig_device_in_replicas_is_a_box_with_a_pool() -> None:
-    """Time-slicing inside MIG: as wide as its slices, and stacked inside."""
     cells = draw(scenario("mig-timeslicing")).one(id="gpu-0").all(of="cell")
 
     assert [len(cell.one("ol").all("li")) for cell in cells] == [3, 3]
@@ -104,7 +98,6 @@ def test_a_mig_device_in_replicas_is_a_box_with_a_pool() -> None:
 
 
 def test_use_without_holding_is_seen_on_the_gpu() -> None:
-    """Who uses a free GPU is named on it; who uses a held one stands beside its holder in a pool."""
     free = gpu(slices=(SliceCount("nvidia.com/gpu", 1, 0),), holders=0)
     thief = holder("thief", slices=0, memory_entitled=None, compute_entitled=None)
 
@@ -117,7 +110,6 @@ def test_use_without_holding_is_seen_on_the_gpu() -> None:
 
 
 def test_use_on_a_device_without_containers_is_seen() -> None:
-    """Memory on a free GPU that is nobody's is drawn as such."""
     free = gpu(slices=(SliceCount("nvidia.com/gpu", 1, 0),), holders=0, unattributed_memory=8 * GIB)
 
     cell = draw(snapshot([free])).one(id="gpu-0").one(of="cell")
@@ -127,7 +119,6 @@ def test_use_on_a_device_without_containers_is_seen() -> None:
 
 
 def test_a_lost_gpu_says_so_and_names_its_holders() -> None:
-    """A GPU that does not answer has no bars; who holds it is still told."""
     page = draw(scenario("lost-gpu"))
 
     lost = page.one(id="gpu-2")
@@ -139,15 +130,13 @@ def test_a_lost_gpu_says_so_and_names_its_holders() -> None:
 
 @pytest.mark.parametrize("reading", [None, "down"])
 def test_nothing_is_shown_of_a_gpu_without_a_fresh_reading(reading) -> None:
-    """Neither a missing reading nor a failed one leaves a number."""
     one = gpu()
     one = gpu(reading=None) if reading is None else gpu(up=False, memory=None, utilization_percent=None)
 
     assert not re.search(r"GiB|°C|GPU \d+\.", draw(snapshot([one])).one(id="gpu-0").text)
 
 
-def test_mig_devices_that_cannot_be_listed_are_not_called_uncut() -> None:
-    """A GPU in MIG mode whose devices are not told is not drawn as one without any."""
+def test_unlisted_mig_devices_are_not_called_unpartitioned() -> None:
     one = gpu(sharing="mig", mig_enabled=True, mig=None, mig_slices=7)
 
     row = draw(snapshot([one])).one(id="gpu-0")
@@ -157,7 +146,6 @@ def test_mig_devices_that_cannot_be_listed_are_not_called_uncut() -> None:
 
 
 def test_a_held_mig_device_that_is_not_seen_keeps_its_holder() -> None:
-    """A MIG device that containers hold though the driver does not list it stays in the picture."""
     cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7)
 
     row = draw(snapshot([cut], [holder("train", DeviceKey("GPU-0", "gone"))])).one(id="gpu-0")
@@ -168,7 +156,6 @@ def test_a_held_mig_device_that_is_not_seen_keeps_its_holder() -> None:
 
 
 def test_without_the_kubelet_nothing_is_called_free() -> None:
-    """While nobody knows who holds what, a device without a container is hatched and not free."""
     one = gpu(sharing="unknown", slices=(), holders=None, unattributed_memory=None)
     pooled = gpu(1, "time-slicing", slices=(), holders=None)
 
@@ -178,16 +165,13 @@ def test_without_the_kubelet_nothing_is_called_free() -> None:
     assert "free" not in page.one(id="gpu-0").text + page.one(id="gpu-1").text
 
 
-@pytest.mark.slow
-def test_the_whole_is_drawn_in_every_scenario() -> None:
-    """Each GPU of the large node has its row, in order."""
-    rows = draw(scenario("showcase")).all("section", of="gpu")
+def test_gpus_are_drawn_in_order() -> None:
+    rows = draw(scenario("sick-gpus")).all("section", of="gpu")
 
-    assert [row.attributes["id"] for row in rows] == [f"gpu-{index}" for index in range(12)]
+    assert [row.attributes["id"] for row in rows] == [f"gpu-{index}" for index in range(6)]
 
 
 def test_idle_holders_say_for_how_long() -> None:
-    """A holder that has been quiet for hours is idle, with its memory hatched in its own look."""
     quiet = holder("nb", compute_used=0.0)
     quiet = holder("nb", compute_used=0.0, totals=type(quiet.totals)(first_seen=0, last_active=NOW - 7200))
 
@@ -198,7 +182,6 @@ def test_idle_holders_say_for_how_long() -> None:
 
 
 def test_a_vgpu_is_not_called_a_whole_gpu() -> None:
-    """Holders of vGPUs have vGPUs of a type, however many."""
     resource = "nvidia.com/NVIDIA_A40-12Q"
     facts = {"sharing": "vgpu", "resource": resource, "compute_entitled": None}
     row = gpu(sharing="vgpu", slices=(SliceCount(resource, 4, 3),))

@@ -1,4 +1,4 @@
-"""The page of one holder: what it holds and uses, whether it is used, and who is beside it."""
+"""The page of one holder: what it holds and uses, and its neighbours."""
 
 from dataclasses import replace
 
@@ -8,21 +8,21 @@ from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memor
 from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.scene import Scene
-from tests.web.views_reading import GIB, NOW, UUID, each_scenario, gpu, holder, mig, read, scenario, snapshot
+from tests.web.views_reading import GIB, NOW, SCENARIOS, UUID, gpu, holder, mig, read, scenario, snapshot
 
 ROOT = "../../../"
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
 def draw(shown, *names, **options):
-    """Draw and parse the page of a container, three seconds after the poll; None where there is none."""
+    """Return the parsed page of a container, three seconds after the poll, or None."""
     scene = Scene(shown, **({"now": shown.timestamp + 3, "root": ROOT} | options))
     drawing = holder_drawing(scene, *(names or ("ml", "train", "main")))
     return None if drawing is None else read(page(drawing, ROOT))
 
 
 def answers(shown, *names) -> list[str]:
-    """Return what is answered to the three questions."""
+    """Return the answers to the questions."""
     return [
         " ".join(line.text for line in answer.all("p"))
         for answer in draw(shown, *names).one("section", id="answers").all("div")
@@ -46,9 +46,8 @@ def shared(name="train", device=UUID, **facts):
     return holder(name, device, **(values | {"memory_used": 2 * GIB, "compute_used": 0.2} | facts))
 
 
-@pytest.mark.parametrize("name", each_scenario())
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_every_holder_of_every_scenario_has_a_page(name) -> None:
-    """Elements nest, ids are unique, links are relative, and each of its devices stands there once."""
     shown = scenario(name)
     for ref in {row.holder for row in shown.containers}:
         drawn = draw(shown, ref.namespace, ref.pod, ref.container)
@@ -62,7 +61,6 @@ def test_every_holder_of_every_scenario_has_a_page(name) -> None:
 
 
 def test_a_holder_that_is_gone_has_no_page() -> None:
-    """Neither another container nor another pod stands in for it."""
     shown = snapshot([gpu()], [holder("train")])
 
     assert draw(shown, "ml", "train", "main") is not None
@@ -72,7 +70,6 @@ def test_a_holder_that_is_gone_has_no_page() -> None:
 
 
 def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
-    """Its name has no container, and its links end in a slash."""
     row = replace(holder("train"), holder=ContainerRef("ml", "train", ""))
     beside = shared("other")
 
@@ -82,7 +79,7 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "text"),
     [
         ({}, "Yes: it uses 0.60 of the 1.00 GPU it is entitled to."),
         ({"compute_entitled": 0.25}, "Yes: it uses 0.60 of a GPU now, beyond its share of 0.25."),
@@ -111,13 +108,11 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
         ),
     ],
 )
-def test_whether_a_slice_is_used_is_said_in_a_sentence(facts, told) -> None:
-    """Used, used beyond it, quiet, idle, never used, not known and without a slice: each is told apart."""
-    assert answers(snapshot([gpu()], [holder("train", **facts)]))[0].startswith(told)
+def test_whether_a_slice_is_used_is_said_in_a_sentence(facts, text) -> None:
+    assert answers(snapshot([gpu()], [holder("train", **facts)]))[0].startswith(text)
 
 
 def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> None:
-    """What it has beyond its share, who has most of the rest, and what is left for all."""
     rows = [shared(memory_used=5 * GIB), shared("small"), shared("thief", memory_used=6 * GIB)]
     board = gpu(memory=Memory(total=16 * GIB, used=14 * GIB, free=2 * GIB))
 
@@ -129,7 +124,7 @@ def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> No
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "text"),
     [
         ({"isolation": "hard"}, "It uses 7.0 of 16.0 GiB, which no other container can take."),
         (
@@ -145,13 +140,11 @@ def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> No
         ({"memory_entitled": None, "slices": 0}, "has no known entitlement: it holds nothing here."),
     ],
 )
-def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, told) -> None:
-    """Of its own, limited by software, not known, and without any share."""
-    assert told in answers(snapshot([gpu()], [holder("train", **facts)]))[1]
+def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, text) -> None:
+    assert text in answers(snapshot([gpu()], [holder("train", **facts)]))[1]
 
 
-def test_several_devices_are_answered_together_and_what_stands_out_by_itself() -> None:
-    """A sum, then the devices that are idle or full, in the order of the GPUs."""
+def test_several_devices_are_summed_and_idle_or_full_ones_named() -> None:
     quiet = Totals(first_seen=NOW - 9000, last_active=NOW - 7200)
     rows = [
         holder("train", "GPU-1", compute_used=0.0, totals=quiet),
@@ -171,8 +164,8 @@ def test_several_devices_are_answered_together_and_what_stands_out_by_itself() -
     assert [each.one("h3").text[:5] for each in sections] == ["GPU 0", "GPU 1", "GPU 2"]
 
 
-def test_a_fault_that_hit_it_is_told_with_its_meaning() -> None:
-    """The newest stands in the answer, all of them in a table; those of others stand on other pages."""
+def test_faults_of_the_holder_are_shown_with_their_meaning() -> None:
+    """Those of others are not."""
     hit, other = (ContainerRef("ml", pod, "main") for pod in ("train", "other"))
     events = tuple(
         EventRow(event=DeviceEvent(at=NOW - ago, uuid=UUID, kind="xid", xid=code), holders=(ref,))
@@ -190,8 +183,7 @@ def test_a_fault_that_hit_it_is_told_with_its_meaning() -> None:
     assert answers(unwatched)[2].startswith("Events of its device are not reported here")
 
 
-def test_a_lost_gpu_is_the_first_thing_to_be_told() -> None:
-    """A holder of a GPU that does not answer has no numbers, and is told why."""
+def test_a_lost_gpu_is_mentioned_first() -> None:
     shown = snapshot([gpu(up=False)], [holder("train", memory_used=None, compute_used=None)])
 
     assert answers(shown)[2].startswith("GPU 0 does not answer.")
@@ -199,7 +191,6 @@ def test_a_lost_gpu_is_the_first_thing_to_be_told() -> None:
 
 
 def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
-    """GPU time held and used, their ratio, and energy, in units of people."""
     totals = Totals(
         first_seen=NOW - 7200,
         entitled_gpu_seconds=7200.0,
@@ -221,8 +212,7 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
     assert set(unknown.values()) == {"–"}  # noqa: RUF001 - the dash of what is not known
 
 
-def test_what_a_holder_was_entitled_to_while_its_use_was_not_measured_is_not_called_unused() -> None:
-    """The answer is of the time that was measured, and says so where that was not all."""
+def test_unmeasured_time_is_not_called_unused() -> None:
     totals = Totals(
         first_seen=NOW - 7200,
         entitled_gpu_seconds=7200.0,
@@ -238,8 +228,7 @@ def test_what_a_holder_was_entitled_to_while_its_use_was_not_measured_is_not_cal
     assert "it has used 25 % of the GPU time it was entitled to." in wholly
 
 
-def test_it_is_told_where_the_numbers_come_from() -> None:
-    """Processes, a device as a whole and a system's own meter are called by their names."""
+def test_sources_of_numbers_are_named() -> None:
     facts = {"memory_source": "hami", "compute_source": "process"}
     lines = draw(snapshot([gpu()], [holder("train", **facts)])).all("p", of="source")
 
@@ -251,8 +240,7 @@ def test_it_is_told_where_the_numbers_come_from() -> None:
     assert served[1].text == "total of the MPS server: all of its clients belong to this container"
 
 
-def test_who_is_on_the_same_device_is_named_with_a_link() -> None:
-    """Neighbours are those of the same MIG device or GPU, and not of the others."""
+def test_neighbours_on_the_same_device_are_linked() -> None:
     cut = gpu(1, sharing="mig", mig_enabled=True, mig_slices=7)
     part, other = DeviceKey("GPU-1", "MIG-a"), DeviceKey("GPU-1", "MIG-b")
     migs = [mig(key.mig_uuid, gpu_uuid="GPU-1") for key in (part, other)]
@@ -264,7 +252,6 @@ def test_who_is_on_the_same_device_is_named_with_a_link() -> None:
 
 
 def test_its_processes_are_those_of_its_container() -> None:
-    """Processes of a neighbour do not count, and what cannot be seen says why and what to do."""
     mine, other = (ContainerRef("ml", pod, "main") for pod in ("train", "other"))
     processes = tuple(
         ProcessRow(device=DeviceKey(UUID), pid=pid, holder=ref, command="vllm", place="pod")
@@ -280,7 +267,6 @@ def test_its_processes_are_those_of_its_container() -> None:
 
 
 def test_names_stay_text_and_links_quote_them() -> None:
-    """Whatever a pod is called, nothing of it becomes an element or leaves its part of a link."""
     rows = [shared(), shared(f"{HOSTILE}/../?#")]
     shown = snapshot([gpu()], rows)
     link = draw(shown).one(of="other-holders").one("a").attributes["href"]
@@ -292,7 +278,7 @@ def test_names_stay_text_and_links_quote_them() -> None:
 
 
 def test_pieces_keep_their_names_from_poll_to_poll() -> None:
-    """A live page finds every piece again: only texts change while the holder keeps its devices."""
+    """A live page finds every piece again."""
     first = snapshot([gpu()], [holder("train")])
     later = replace(first, timestamp=NOW + 5, containers=(holder("train", compute_used=0.1),))
     drawn = [
@@ -303,8 +289,7 @@ def test_pieces_keep_their_names_from_poll_to_poll() -> None:
     assert drawn[0].lists == drawn[1].lists
 
 
-def test_a_device_that_it_only_uses_adds_nothing_to_what_it_is_entitled_to() -> None:
-    """That it holds nothing there is known, so that the sum over its devices is whole."""
+def test_a_device_used_without_a_slice_adds_no_entitlement() -> None:
     elsewhere = holder("train", "GPU-1", slices=0, memory_entitled=None, compute_entitled=None)
     used, memory, *_ = answers(snapshot([gpu(), gpu(1)], [holder("train"), elsewhere]))
 
@@ -312,8 +297,7 @@ def test_a_device_that_it_only_uses_adds_nothing_to_what_it_is_entitled_to() -> 
     assert "On 2 devices it uses 14.0 of the 16.0 GiB it is entitled to." in memory
 
 
-def test_what_is_not_known_of_several_devices_is_said_in_words() -> None:
-    """No dash stands in a sentence."""
+def test_unknown_use_of_several_devices_is_a_sentence() -> None:
     rows = [holder("train", f"GPU-{at}", compute_used=None, memory_used=None) for at in range(2)]
     used, memory, *_ = answers(snapshot([gpu(), gpu(1)], rows))
 
@@ -321,23 +305,21 @@ def test_what_is_not_known_of_several_devices_is_said_in_words() -> None:
     assert memory.startswith("Its use of its 2 devices is not known.")
 
 
-def test_a_neighbour_that_is_not_measured_is_said_to_be_so() -> None:
-    """The sentence has no dash for a number either."""
+def test_an_unmeasured_neighbour_is_mentioned() -> None:
     _, memory, *_ = answers(snapshot([gpu()], [shared(), shared("other", memory_used=None)]))
 
     assert "The use of its neighbour is not known." in memory
 
 
-def test_no_process_inside_a_partition_is_said_to_be_inside_mig() -> None:
-    """AMD's GPUs are cut into partitions."""
+def test_amd_partitions_are_not_called_mig() -> None:
     part = DeviceKey(UUID, "partition-0")
     used, *_ = answers(snapshot([gpu()], [holder("train", part, compute_used=None)]))
 
     assert "the driver does not measure per-process compute inside partitions" in used
 
 
-def test_nobody_knows_when_it_last_computed_once_it_is_not_measured() -> None:
-    """What was measured once says nothing of the time since."""
+def test_an_unmeasured_holder_has_no_last_use() -> None:
+    """An earlier measurement says nothing about the time since."""
     row = holder("train", compute_used=None, memory_used=20 * GIB)
     (device,) = draw(snapshot([gpu()], [row])).all("section", of="on")
 
@@ -345,8 +327,7 @@ def test_nobody_knows_when_it_last_computed_once_it_is_not_measured() -> None:
     assert "the driver does not report the compute of its processes" in device.one(of="about").text
 
 
-def test_what_nobody_uses_of_a_gpu_is_not_told_of_a_part_that_is_not_seen() -> None:
-    """The memory of the whole GPU is not that of a MIG device."""
+def test_unattributed_memory_of_a_gpu_is_not_shown_for_an_unlisted_mig_device() -> None:
     row = holder("train", DeviceKey(UUID, "MIG-lost"))
 
     assert "used by no known container" not in draw(snapshot([gpu()], [row])).one(of="other-holders").text
@@ -361,5 +342,4 @@ def test_what_nobody_uses_of_a_gpu_is_not_told_of_a_part_that_is_not_seen() -> N
     ],
 )
 def test_without_advice_it_says_why(slices, words) -> None:
-    """Before the first step, if it is unknown what it holds, and if it holds nothing."""
     assert answers(snapshot([gpu()], [shared(slices=slices)]))[3] == words

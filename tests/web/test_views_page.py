@@ -16,8 +16,8 @@ from exporter.web.render_cache import RenderCache
 from tests.site import site_of
 from tests.web.views_reading import (
     NOW,
+    SCENARIOS,
     draw,
-    each_scenario,
     gpu,
     holder,
     mig,
@@ -41,14 +41,13 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(params=each_scenario())
+@pytest.fixture(params=SCENARIOS)
 def page(request):
-    """Draw the page of every scenario, one after the other."""
+    """Return the page of each scenario."""
     return draw(scenario(request.param))
 
 
 def test_every_scenario_is_a_whole_document(page) -> None:
-    """Elements nest, ids are unique, and what refers to one finds it."""
     (html,) = page.all("html")
     ids = [element.attributes["id"] for element in html.all() if "id" in element.attributes]
 
@@ -62,8 +61,7 @@ def test_every_scenario_is_a_whole_document(page) -> None:
             assert not wanted or wanted in ids
 
 
-def test_neither_script_nor_style_stands_in_the_page(page) -> None:
-    """A policy without unsafe-inline blocks nothing of it: script and looks come from files."""
+def test_the_page_has_no_inline_script_or_style(page) -> None:
     for element in page.all():
         assert element.tag not in {"style", "iframe", "object", "embed", "base"}
         assert element.tag != "script" or (element.attributes["src"] and not element.children)
@@ -72,7 +70,6 @@ def test_neither_script_nor_style_stands_in_the_page(page) -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere(page) -> None:
-    """Every address is relative, so that the page works behind any path and without the internet."""
     for element in page.all():
         for name in ("href", "src", "action", "srcset", "content"):
             value = element.attributes.get(name) or ""
@@ -81,8 +78,7 @@ def test_nothing_is_loaded_from_elsewhere(page) -> None:
         assert not re.search(r"url\(|@import|https?:", sheet.read_text("utf-8"))
 
 
-def test_everything_on_screen_has_a_word_for_those_who_do_not_see_it(page) -> None:
-    """A bar is either described or, beside its numbers, hidden from a reader of the screen."""
+def test_every_bar_has_a_label_or_numbers_next_to_it(page) -> None:
     bars = page.all("svg", of="bar")
 
     assert all(drawn.attributes.get("aria-label") or "aria-hidden" in drawn.attributes for drawn in bars)
@@ -90,7 +86,6 @@ def test_everything_on_screen_has_a_word_for_those_who_do_not_see_it(page) -> No
 
 
 async def test_every_link_leads_somewhere() -> None:
-    """What the page names is served by the same program, below whatever path the page is at."""
     shown = snapshot([gpu()], [holder("a")])
     listen = load_settings({"listen": "127.0.0.1:0"}, {}).listen
     server = Server(make_app(site_of(lambda: shown)), listen)
@@ -111,7 +106,6 @@ async def test_every_link_leads_somewhere() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_from_the_cluster_stay_text(name) -> None:
-    """No name of a pod, a resource, a model, a node or a message becomes markup, wherever it is shown."""
     honest, shown = [draw(_named(text)) for text in ("honest", name)]
 
     assert [element.tag for element in shown.all()] == [element.tag for element in honest.all()]
@@ -119,15 +113,13 @@ def test_names_from_the_cluster_stay_text(name) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_are_shown_as_they_are_spelt(name) -> None:
-    """A name is legible as text; what a font would hide or turn around is shown as an escape."""
+def test_names_are_shown_unchanged_or_escaped(name) -> None:
     text = draw(_named(name)).one("tbody").text
 
     assert name in text if name.isprintable() else name not in text
 
 
 def test_a_page_with_any_name_can_be_sent() -> None:
-    """Names with halves of characters do not keep the page from being encoded."""
     assert node_page(_named("\ud800"), now=NOW).encode()
 
 
@@ -145,16 +137,14 @@ def _named(name):
 @pytest.mark.parametrize(
     ("interval", "age", "look"), [(5.0, 61, "old"), (120.0, 350, "fresh"), (120.0, 361, "old")]
 )
-def test_data_is_old_when_several_polls_should_have_come_since(interval, age, look) -> None:
-    """Where polls are minutes apart, the newest is not called old before the next is due."""
+def test_data_is_old_after_several_missed_polls(interval, age, look) -> None:
     shown = snapshot()
     (line,) = read(node_page(shown, now=shown.timestamp + age, interval=interval)).all("p", of="age")
     assert look in line.classes
     assert float(line.attributes["data-old"]) == max(60.0, 3 * interval)
 
 
-async def test_how_often_there_are_polls_is_known_to_the_page() -> None:
-    """The setting reaches what judges the age."""
+async def test_the_page_knows_the_poll_interval() -> None:
     shown = snapshot()
     html = await RenderCache(lambda: shown, Exposition(), interval=120.0).html(Place())
     assert b'data-old="360.0"' in (html or b"")

@@ -2,15 +2,14 @@
 
 import pytest
 
-from exporter.demo.scenario.catalog import names
 from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, ProcessRow
 from exporter.web.pages.process_table import MOST_SHOWN, processes_of_gpu
 from exporter.web.pages.scene import Scene
 from tests.web.views_reading import (
     GIB,
+    SCENARIOS,
     UUID,
-    each_scenario,
     gpu,
     gpu_page,
     holder,
@@ -38,7 +37,7 @@ def process(pid, device=UUID, **facts) -> ProcessRow:
 
 
 def section(shown, uuid=UUID):
-    """Draw the page of a GPU and return its processes."""
+    """Return the processes on the page of a GPU."""
     return read(gpu_page(shown, uuid)).one("section", id="processes")
 
 
@@ -48,8 +47,7 @@ def rows(shown, uuid=UUID) -> list[list[str]]:
     return [[cell.text for cell in line.all() if cell.tag in ("th", "td")] for line in found]
 
 
-def test_a_process_is_told_with_its_pod_and_what_it_uses() -> None:
-    """Command, pid, container, kind, memory and compute stand in one row, with a link to its holder."""
+def test_a_process_has_its_pod_and_its_use() -> None:
     shown = snapshot([gpu()], processes=(process(41, kinds=frozenset({"mps"})),))
 
     assert rows(shown) == [["python3", "41", "ml/ train main", "MPS client", "2.0 GiB", "0.25 GPU"]]
@@ -57,7 +55,6 @@ def test_a_process_is_told_with_its_pod_and_what_it_uses() -> None:
 
 
 def test_what_is_not_known_is_a_dash_with_a_reason() -> None:
-    """Neither a name nor a size nor a share is made up."""
     shown = snapshot([gpu()], processes=(process(41, command=None, memory=None, compute=None),))
     cells = section(shown).one("tbody").all("abbr")
 
@@ -66,7 +63,6 @@ def test_what_is_not_known_is_a_dash_with_a_reason() -> None:
 
 
 def test_processes_without_a_holder_say_where_they_are() -> None:
-    """One of the host, one in a pod without a name, and one that could not be placed are told apart."""
     where = [
         process(pid, holder=None, place=place) for pid, place in ((1, "host"), (2, "pod"), (3, "unknown"))
     ]
@@ -80,7 +76,6 @@ def test_processes_without_a_holder_say_where_they_are() -> None:
 
 
 def test_processes_inside_mig_name_their_device() -> None:
-    """On a cut GPU the table has a column for the part, and no other GPU shows the process."""
     cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7)
     shown = snapshot([cut, gpu(1)], migs=[mig("MIG-a")], processes=(process(7, DeviceKey(UUID, "MIG-a")),))
 
@@ -89,7 +84,7 @@ def test_processes_inside_mig_name_their_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "node", "told"),
+    ("row", "node", "text"),
     [
         (gpu(processes=()), {}, "No process has a context here"),
         (gpu(), {}, "does not list the processes"),
@@ -97,24 +92,21 @@ def test_processes_inside_mig_name_their_device() -> None:
         (gpu(), {"process_view": False, "process_view_reason": "set hostPID: true"}, "set hostPID: true"),
     ],
 )
-def test_a_table_without_rows_says_why(row, node, told) -> None:
-    """That nothing runs is another thing than that nobody can see it, and the latter says what to do."""
+def test_a_table_without_rows_says_why(row, node, text) -> None:
     found = section(snapshot([row], node=node))
 
-    assert told in found.text
+    assert text in found.text
     assert not found.all("table")
 
 
 def test_names_of_processes_stay_text() -> None:
-    """Whatever a process calls itself, nothing of it becomes an element or hides."""
     shown = snapshot([gpu()], processes=(process(1, command=HOSTILE), process(2, command="a\u202eb\x1b[2J")))
 
     assert not section(shown).all("img")
     assert rows(shown)[1][0] == "a\\u202eb\\x1b[2J"
 
 
-def test_very_many_processes_leave_the_largest_and_say_so() -> None:
-    """A page has a bound; what is left out is counted, together with what the snapshot left out."""
+def test_of_many_processes_the_largest_are_shown() -> None:
     many = tuple(process(pid, memory=pid) for pid in range(1, MOST_SHOWN + 11))
     shown = snapshot([gpu()], processes=many, processes_left_out=5)
     table = processes_of_gpu(Scene(shown, now=shown.timestamp), shown.gpus[0])
@@ -123,31 +115,16 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
     assert "15 more on this node are left out" in table.more
 
 
-@pytest.mark.parametrize("name", each_scenario())
-def test_processes_agree_with_their_holders_in_every_scenario(name) -> None:
-    """Memory that is summed over processes is what the rows of processes add up to."""
-    shown = scenario(name)
-    for row in shown.containers:
-        own = [each for each in shown.processes if (each.holder, each.device) == (row.holder, row.device)]
-        if row.memory_source == "process":
-            assert sum(each.memory for each in own) == row.memory_used
-        if row.compute_source == "process":
-            assert sum(each.compute for each in own) == pytest.approx(row.compute_used)
-    if not shown.node.process_view:
-        assert shown.processes == ()
-
-
-@pytest.mark.slow
 def test_every_process_of_the_demo_has_a_name() -> None:
-    """The fake node writes names as a kernel does: the program only, and no more than 15 bytes of it."""
-    commands = [row.command for name in names() for row in scenario(name).processes if row.place != "unknown"]
+    commands = [
+        row.command for name in SCENARIOS for row in scenario(name).processes if row.place != "unknown"
+    ]
 
-    assert len(commands) > 100
+    assert len(commands) > 20
     assert all(command and len(command) <= 15 and " " not in command for command in commands)
 
 
 def test_a_holder_without_processes_is_not_shown_with_those_of_others() -> None:
-    """The processes of a GPU stand on its own page only."""
     shown = snapshot([gpu(), gpu(1)], [holder("train")], processes=(process(1), process(2, "GPU-1")))
 
     assert [row[1] for row in rows(shown)] == ["1"]

@@ -1,4 +1,4 @@
-"""GPUs that a sharing system cuts into parts of any size, on the page."""
+"""GPUs that a sharing system partitions into parts of any size."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def part(name, **facts):
 
 
 def slices(page) -> list[str]:
-    """Return what the table says that each holder has."""
+    """Return the text for the slices of each holder."""
     return [row.all("td")[3].text for row in page.one("section", id="holders").one("tbody").all("tr")]
 
 
@@ -29,7 +29,6 @@ def captions(page) -> list[str]:
 
 
 def test_marks_are_as_wide_as_the_memory_that_was_given() -> None:
-    """Many small units are no boxes: a holder has one, as wide as its memory, and the rest is free."""
     one = gpu(sharing="gpushare", slices=UNITS)
     rows = [part("a", slices=4, sharing="gpushare"), part("b", slices=2, memory_entitled=2 * GIB)]
 
@@ -43,7 +42,6 @@ def test_marks_are_as_wide_as_the_memory_that_was_given() -> None:
 
 
 def test_cordoned_slices_are_not_shown_as_free() -> None:
-    """They are hatched and counted apart, and the node has as much less to give."""
     units = (SliceCount("nvidia.com/gpu", 10, 1, cordoned=10),)
     other = gpu(1, "hami", slices=(SliceCount("nvidia.com/gpu", 10, 0, cordoned=0),), holders=0)
 
@@ -61,7 +59,6 @@ def test_cordoned_slices_are_not_shown_as_free() -> None:
 
 
 def test_marks_of_equal_slices_are_withheld_one_by_one() -> None:
-    """Without entitlements a mark is a slice: held ones, and cordoned ones that no container holds."""
     units = (SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),)
     rows = [part("a", memory_entitled=None)]
 
@@ -71,7 +68,6 @@ def test_marks_of_equal_slices_are_withheld_one_by_one() -> None:
 
 
 def test_one_holder_of_a_part_does_not_fill_the_gpu() -> None:
-    """What one container has of a shared GPU is drawn on the whole of it."""
     page = draw(snapshot([gpu(sharing="hami", slices=(SliceCount("nvidia.com/gpu", 10, 1),))], [part("a")]))
 
     memory = page.one(id="gpu-0").all("svg", of="bar")[0]
@@ -79,8 +75,7 @@ def test_one_holder_of_a_part_does_not_fill_the_gpu() -> None:
     assert [growth(mark) for mark in page.one("ol").all("li")] == [25, 75]
 
 
-def test_more_memory_may_be_given_than_there_is() -> None:
-    """Parts that add up to more than the GPU leave nothing free, and the sum says how much it is."""
+def test_entitlements_may_exceed_the_memory() -> None:
     page = draw(snapshot([gpu(sharing="hami")], [part(name, memory_entitled=10 * GIB) for name in "ab"]))
 
     assert [growth(mark) for mark in page.one("ol").all("li")] == [50, 50]
@@ -88,7 +83,6 @@ def test_more_memory_may_be_given_than_there_is() -> None:
 
 
 def test_parts_of_unknown_size_are_marked_by_their_number() -> None:
-    """Where a system does not tell a holder's memory, marks are slices and no sum is made."""
     one = gpu(sharing="nvshare", slices=(SliceCount("nvshare.com/gpu", 4, 1),))
 
     page = draw(snapshot([one], [part("a", memory_entitled=None)]))
@@ -97,8 +91,7 @@ def test_parts_of_unknown_size_are_marked_by_their_number() -> None:
     assert captions(page) == ["whole GPU · 1 of 4 held"]
 
 
-def test_slices_that_nobody_counts_beforehand_have_no_total() -> None:
-    """Where a GPU is cut as pods ask for it, what is held is told without a dash for what is offered."""
+def test_slices_without_a_fixed_number_have_no_total() -> None:
     fractions = gpu(sharing="kai", slices=(SliceCount("nvidia.com/gpu", None, 2),))
     page = draw(snapshot([fractions, gpu(1)], [part("a"), part("b"), holder("whole", "GPU-1")]))
 
@@ -110,7 +103,6 @@ def test_slices_that_nobody_counts_beforehand_have_no_total() -> None:
 
 
 def test_units_of_several_resources_are_not_added_up() -> None:
-    """A GPU that is given out in percents and in blocks of memory says each, and its holders no part."""
     counts = (SliceCount("tencent.com/vcuda-core", 100, 30), SliceCount("tencent.com/vcuda-memory", None, 8))
     row = part("a", slices=38, resource="tencent.com/vcuda-core,tencent.com/vcuda-memory")
     page = draw(snapshot([gpu(sharing="gpu-manager", slices=counts)], [row]))
@@ -121,16 +113,14 @@ def test_units_of_several_resources_are_not_added_up() -> None:
     assert f"{TIMES}38" not in page.text
 
 
-def test_a_part_that_the_kernel_keeps_is_no_whole_gpu() -> None:
-    """Hard isolation alone makes no whole GPU of ten units."""
+def test_a_part_enforced_by_the_kernel_is_not_a_whole_gpu() -> None:
     one = gpu(sharing="cgpu", slices=UNITS)
     row = part("a", sharing="cgpu", isolation="hard", slices=6, resource="aliyun.com/gpu-mem")
 
     assert slices(draw(snapshot([one], [row]))) == ["6 of 16"]
 
 
-def test_isolation_that_nobody_tells_is_a_dash_with_its_reason() -> None:
-    """A system that does not say what keeps its holders apart leaves no empty cell."""
+def test_unknown_isolation_is_a_dash_with_its_reason() -> None:
     page = draw(snapshot([gpu(sharing="runai")], [part("a", isolation="")]))
 
     cell = page.one("tbody").all("td")[4]
@@ -139,7 +129,6 @@ def test_isolation_that_nobody_tells_is_a_dash_with_its_reason() -> None:
 
 
 def test_a_compute_limit_that_is_not_set_is_not_blamed_on_the_kubelet() -> None:
-    """The reason for a missing entitlement is that of the system that gave the part."""
     page = draw(snapshot([gpu(sharing="hami")], [part("a", compute_entitled=None)]))
 
     dash = page.one("tbody").all("td")[-1].one("abbr")
@@ -147,7 +136,6 @@ def test_a_compute_limit_that_is_not_set_is_not_blamed_on_the_kubelet() -> None:
 
 
 def test_claimed_devices_are_free_without_an_offer() -> None:
-    """Where pods claim devices, a MIG device that nobody has is free: no kubelet offers it."""
     cut = gpu(sharing="mig", mig_enabled=True, mig_slices=4, slices=())
     parts = [mig("a"), replace(mig("b"), slices=(), holders=0)]
     texts = []
@@ -158,13 +146,12 @@ def test_claimed_devices_are_free_without_an_offer() -> None:
     assert texts == ["free", "not held"]
 
 
-def test_a_node_of_devices_that_are_not_read_has_no_sums() -> None:
-    """Nothing was added up, so that nothing is called 0."""
-    told = {card.all("h2")[0].text: card for card in draw(scenario("intel-shared")).all(of="card")}
+def test_a_node_of_unread_devices_has_no_sums() -> None:
+    cards = {card.all("h2")[0].text: card for card in draw(scenario("intel-shared")).all(of="card")}
 
     for name in ("Memory", "Compute"):
-        assert told[name].one(of="figure").text == UNKNOWN
-        assert "reads no device" in told[name].one("abbr").attributes["title"]
+        assert cards[name].one(of="figure").text == UNKNOWN
+        assert "reads no device" in cards[name].one("abbr").attributes["title"]
 
 
 @pytest.mark.parametrize(
@@ -180,5 +167,4 @@ def test_a_node_of_devices_that_are_not_read_has_no_sums() -> None:
     ],
 )
 def test_ways_of_sharing_have_names_for_people(sharing, word) -> None:
-    """The page calls a system what it is called elsewhere, and one that it does not know by its label."""
     assert mode_word(sharing) == word

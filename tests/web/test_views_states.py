@@ -30,7 +30,6 @@ def card(page, name):
 
 
 def test_before_the_first_poll_it_says_to_wait() -> None:
-    """A page that is opened at once explains why it is empty."""
     page = draw(replace(snapshot(node={"gpu_count": None}), sequence=0, collectors=()))
 
     assert "The first poll is running" in page.text
@@ -38,7 +37,6 @@ def test_before_the_first_poll_it_says_to_wait() -> None:
 
 
 def test_without_a_driver_it_says_why_and_what_to_run() -> None:
-    """A machine without a GPU shows the driver's reason, doctor and demo, and no totals."""
     page = draw(scenario("no-gpu"))
 
     panel = page.one(of="panel")
@@ -48,21 +46,18 @@ def test_without_a_driver_it_says_why_and_what_to_run() -> None:
     assert not page.all("table")
 
 
-def test_a_driver_without_gpus_is_another_matter() -> None:
-    """A driver that answers and lists nothing is told apart from one that does not answer."""
+def test_a_driver_without_gpus_is_not_called_silent() -> None:
     panel = draw(snapshot()).one(of="panel")
 
     assert "This node has no GPU" in panel.text
     assert "NVIDIA_VISIBLE_DEVICES" in panel.text
 
 
-def test_what_is_too_old_to_show_is_not_called_absent() -> None:
-    """When the driver's answer is too old, the page does not say that the node has no GPU."""
+def test_old_readings_are_not_called_absent() -> None:
     assert "No current GPU readings" in draw(snapshot(node={"gpu_count": None})).one(of="panel").text
 
 
-def test_a_system_that_nobody_tells_of_is_named() -> None:
-    """Sharing by annotations that are not known is said once, with what is lost."""
+def test_unreadable_annotations_name_the_sharing_system() -> None:
     health = draw(snapshot(node={"blind": {"hami": "which GPU a container has"}})).one(id="health")
 
     assert "HAMi shares GPUs here" in health.text
@@ -70,7 +65,6 @@ def test_a_system_that_nobody_tells_of_is_named() -> None:
 
 
 def test_without_the_kubelet_holders_are_not_known() -> None:
-    """A silent kubelet is named as the reason, and no slice is counted."""
     silent = gpu(sharing="unknown", slices=(), holders=None, memory_entitled=None)
 
     page = draw(snapshot([silent], failing={"podresources": "no socket at /var/lib/kubelet"}))
@@ -81,7 +75,6 @@ def test_without_the_kubelet_holders_are_not_known() -> None:
 
 
 def test_a_kubelet_that_answers_is_not_blamed() -> None:
-    """Where the driver does not list what a GPU is cut into, holders are not known for that reason."""
     row = gpu(holders=None, sharing="amd-partition", mig_enabled=True, mig=None)
     page = draw(snapshot([row], node={"allocations_read_at": NOW}))
 
@@ -90,7 +83,6 @@ def test_a_kubelet_that_answers_is_not_blamed() -> None:
 
 
 def test_old_allocations_carry_their_age() -> None:
-    """Holders of a kubelet that fell silent are said to be those of then."""
     page = draw(
         snapshot(
             [gpu()], [holder("a")], node={"allocations_read_at": NOW - 17}, failing={"podresources": "x"}
@@ -100,8 +92,7 @@ def test_old_allocations_carry_their_age() -> None:
     assert "holders are from 20 s ago" in page.one(id="health").text
 
 
-def test_a_kubelet_that_fills_up_is_reported_with_the_age_of_what_is_kept() -> None:
-    """After a restart the page says how many running pods are not listed, and since when."""
+def test_a_restarting_kubelet_is_reported_with_the_age_of_the_holders() -> None:
     node = {"allocations_read_at": NOW - 90, "unlisted_pods": 4}
     health = draw(snapshot([gpu()], [holder("a")], node=node)).one(id="health").text
 
@@ -110,8 +101,7 @@ def test_a_kubelet_that_fills_up_is_reported_with_the_age_of_what_is_kept() -> N
     assert "does not list" not in draw(snapshot([gpu()], node=node | {"unlisted_pods": 0})).text
 
 
-def test_no_pods_is_said_in_words() -> None:
-    """An empty table is replaced by the reason: all free, or nothing offered."""
+def test_an_empty_table_has_a_reason() -> None:
     free = gpu(slices=(SliceCount("nvidia.com/gpu", 1, 0),), holders=0)
     unoffered = gpu(sharing="none", slices=(), holders=0)
 
@@ -119,8 +109,7 @@ def test_no_pods_is_said_in_words() -> None:
     assert "device plugin" in draw(snapshot([unoffered])).one(id="holders").text
 
 
-def test_without_the_pid_namespace_of_the_host_the_remedy_is_told() -> None:
-    """The reason of the process view stands in the health section, once, with the way to doctor."""
+def test_a_missing_host_pid_namespace_is_reported_with_the_fix() -> None:
     page = draw(scenario("gke"))
 
     assert page.one(id="health").text.count("set hostPID: true") == 1
@@ -128,14 +117,12 @@ def test_without_the_pid_namespace_of_the_host_the_remedy_is_told() -> None:
 
 
 def test_under_confidential_computing_the_page_says_why_use_is_unknown() -> None:
-    """The reason is in the health section, once, and use of a shared GPU is a dash."""
     page = draw(scenario("confidential"))
 
     assert page.one(id="health").text.count("confidential computing") == 1
 
 
-def test_allocations_without_a_device_are_told() -> None:
-    """Ids that match no GPU are counted by resource and explained."""
+def test_allocations_without_a_device_are_counted() -> None:
     page = draw(snapshot([gpu()], node={"unresolved": {"nvidia.com/gpu": 2}}))
 
     assert "2 allocated devices of nvidia.com/gpu not found" in page.one(id="health").text
@@ -143,7 +130,6 @@ def test_allocations_without_a_device_are_told() -> None:
 
 @pytest.mark.parametrize("name", ["nvml", "podresources", "processes", "identity", "mapper"])
 def test_every_failing_source_has_its_sentence(name) -> None:
-    """Whatever fails, its message is on the page, and the head shows which one it is."""
     base = snapshot([gpu()], [holder("a")])
     sources = tuple(source for source in base.collectors if source.name != name)
     broken = replace(base.collectors[0], name=name, success=False, message="it is broken")
@@ -155,7 +141,6 @@ def test_every_failing_source_has_its_sentence(name) -> None:
 
 
 def test_a_healthy_node_has_no_health_section() -> None:
-    """Nothing is said where there is nothing to say."""
     page = draw(snapshot([gpu()], [holder("a")]))
 
     assert not page.all(id="health")
@@ -163,8 +148,7 @@ def test_a_healthy_node_has_no_health_section() -> None:
 
 
 def test_demo_data_is_called_so() -> None:
-    """The banner is there for a fake node, and only then."""
-    assert "Demo data" in draw(scenario("showcase")).one(of="demo").text
+    assert "Demo data" in draw(scenario("t4-timeslicing")).one(of="demo").text
     assert not draw(snapshot([gpu()])).all(of="demo")
 
 
@@ -172,7 +156,6 @@ def test_demo_data_is_called_so() -> None:
     ("age", "text", "old"), [(3, "3 s", False), (-5, "0 s", False), (200, "3 min", True)]
 )
 def test_the_age_of_the_data_is_shown(age, text, old) -> None:
-    """The page tells how old it is when it is drawn, and stands out when that is too old."""
     page = draw(snapshot([gpu()]), now=NOW + age)
 
     polled = page.one("time")
@@ -181,7 +164,6 @@ def test_the_age_of_the_data_is_shown(age, text, old) -> None:
 
 
 async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
-    """The same snapshot is drawn again when time has passed, so that a stuck poller is seen."""
     shown = snapshot([gpu()])
     pages = RenderCache(lambda: shown, Exposition())
     texts = []
@@ -194,7 +176,6 @@ async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
 
 
 def test_unknown_is_a_dash_with_a_reason_and_never_a_zero() -> None:
-    """A node about which nothing is known shows no number, no free slice and no empty bar."""
     identity = GpuIdentity(uuid="GPU-0", index=3)
     device = mig("m").device
     bare = snapshot(
@@ -221,7 +202,6 @@ def test_unknown_is_a_dash_with_a_reason_and_never_a_zero() -> None:
 
 
 def test_an_observed_zero_is_a_zero() -> None:
-    """A holder that was seen to use nothing has numbers and an empty bar."""
     row = draw(snapshot([gpu()], [holder("a", memory_used=0, compute_used=0.0)])).one("tbody")
 
     assert "0.0 / 16.0 GiB" in row.text
@@ -230,7 +210,6 @@ def test_an_observed_zero_is_a_zero() -> None:
 
 
 def test_states_have_a_word_an_icon_and_a_colour() -> None:
-    """No state is told by its colour alone."""
     rows = [
         holder("a"),
         holder("b", memory_used=20 * GIB),
@@ -259,15 +238,13 @@ def test_states_have_a_word_an_icon_and_a_colour() -> None:
     ],
 )
 def test_the_head_leads_to_the_doctor_and_marks_it(facts, degraded) -> None:
-    """The link is always there; it stands out while something is not seen that could be."""
     link = draw(snapshot([gpu()], [holder("a")], **facts)).one(of="sources").one("a")
 
     assert link.attributes["href"] == "doctor"
     assert link.text == ("something is degraded" if degraded else "doctor")
 
 
-def test_the_worst_is_said_first() -> None:
-    """Notes stand below what is wrong, so that the first lines are those to act on."""
+def test_problems_come_before_notes() -> None:
     page = draw(scenario("sick-gpus"))
     looks = ["is-bad" in line.classes for line in page.one(id="health").all("li")]
 
@@ -277,7 +254,6 @@ def test_the_worst_is_said_first() -> None:
 
 
 def test_many_notices_leave_room_for_the_gpus() -> None:
-    """The first six are there at once; the others open with a click, also without script."""
     unresolved = {f"acme.io/{number}": 1 for number in range(9)}
     health = draw(snapshot([gpu()], node={"unresolved": unresolved})).one(id="health")
 
@@ -287,7 +263,6 @@ def test_many_notices_leave_room_for_the_gpus() -> None:
 
 
 def test_a_notice_leads_to_the_gpu_that_it_is_of() -> None:
-    """What is wrong with a GPU has a link to its page, with all that is known of it."""
     lost = gpu(1, reading=None)
     (link,) = draw(snapshot([gpu(), lost], [holder("a")])).one(id="health").all("a")
 
@@ -295,7 +270,6 @@ def test_a_notice_leads_to_the_gpu_that_it_is_of() -> None:
 
 
 def test_the_pods_that_a_fault_may_have_hit_are_named() -> None:
-    """Some by name, and how many more there are."""
     refs = tuple(holder(f"p{number}").holder for number in range(6))
     fault = EventRow(event=DeviceEvent(at=NOW - 60, kind="xid", uuid="GPU-0", xid=31), holders=refs)
 
@@ -305,8 +279,7 @@ def test_the_pods_that_a_fault_may_have_hit_are_named() -> None:
     assert "Held by ml/p0, ml/p1, ml/p2 and 3 others at the time; all may be affected." in text
 
 
-def test_gpus_that_nobody_offers_and_nobody_holds_are_not_called_broken() -> None:
-    """Where pods claim devices no plug-in offers them, so that both readings of an empty table are told."""
+def test_gpus_without_offer_and_holder_are_not_called_broken() -> None:
     panel = draw(snapshot([gpu(sharing="none", slices=(), holders=0)])).one(id="holders").text
 
     assert "No pod holds a GPU" in panel
@@ -314,7 +287,6 @@ def test_gpus_that_nobody_offers_and_nobody_holds_are_not_called_broken() -> Non
 
 
 def test_the_totals_add_up() -> None:
-    """Slices, memory and compute are sums over the node; a part that is not known makes a least figure."""
     rows = [holder("a"), holder("b", "GPU-1", compute_used=None)]
     page = draw(snapshot([gpu(), gpu(1, unattributed_utilization=None, used=None)], rows))
 
@@ -324,8 +296,7 @@ def test_the_totals_add_up() -> None:
     assert "state of 1 of 2 holders unknown" in card(page, "Needs attention").text
 
 
-def test_what_to_look_at_is_counted_by_kind() -> None:
-    """The fourth total lists holders by state, lost GPUs, lost allocations and failing sources."""
+def test_findings_are_counted_by_kind() -> None:
     rows = [holder("a", slices=0), holder("b", memory_used=20 * GIB)]
     page = draw(
         snapshot(

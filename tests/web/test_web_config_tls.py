@@ -1,4 +1,4 @@
-"""TLS on real sockets: what is spoken, whose certificates let in, and certificates that are replaced."""
+"""TLS on real sockets: versions, client certificates, and certificates that are replaced."""
 
 import asyncio
 import logging
@@ -8,7 +8,8 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from tests.web.access import LOOK, PATIENCE, RIGHT, serving, until
+from tests.waiting import LIMIT_SECONDS
+from tests.web.access import LOOK, RIGHT, serving, until
 from tests.web.certificates import CHEAP, CLIENT, Authority
 
 USERS = f"basic_auth_users:\n  ann: {CHEAP}\n"
@@ -19,7 +20,7 @@ IF_GIVEN = f"{TLS}  client_ca_file: ca.crt\n  client_auth_type: VerifyClientCert
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Make the authorities that tests share, with certificates of servers and of clients."""
+    """Return the authorities that tests share, with certificates of servers and clients."""
     folder = tmp_path_factory.mktemp("authorities")
     ours, others = Authority(folder, "ours"), Authority(folder, "others")
     return {
@@ -33,7 +34,7 @@ def made(tmp_path_factory):
 
 
 def replace(folder, made, server="first", authority="ours"):
-    """Put a pair and the authority where configurations name them, each file as a whole."""
+    """Replace the pair and the authority that configurations name, each file atomically."""
     cert, key = made[server]
     for name, source in (("tls.crt", cert), ("tls.key", key), ("ca.crt", made[authority].cert)):
         (folder / "new").write_bytes(source.read_bytes())
@@ -42,7 +43,7 @@ def replace(folder, made, server="first", authority="ours"):
 
 @pytest.fixture
 def config(tmp_path, made):
-    """Give what writes a configuration beside the first pair."""
+    """Return a function that writes a configuration next to the first pair."""
     replace(tmp_path, made)
 
     def write(text):
@@ -53,7 +54,7 @@ def config(tmp_path, made):
 
 
 async def serial(site, tls):
-    """Shake hands, and give the serial number of the certificate that the server shows."""
+    """Return the serial number of the certificate that the server shows."""
     _, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=tls)
     shown = writer.get_extra_info("peercert")["serialNumber"]
     writer.close()
@@ -63,7 +64,7 @@ async def serial(site, tls):
 
 
 async def lets_in(site, tls, path="/", headers=None):
-    """Tell whether a client gets an answer, or None where its connection is cut off."""
+    """Return whether a client is served, or None if its connection is cut off."""
     try:
         return (await site.get(path, tls=tls, headers=headers))[0] == 200
     except (aiohttp.ClientError, OSError):
@@ -71,7 +72,6 @@ async def lets_in(site, tls, path="/", headers=None):
 
 
 async def test_nothing_older_than_tls_1_2_is_spoken(config, made):
-    """By default it is TLS 1.2 and 1.3, and 1.1 is refused; the address says that it is TLS."""
     async with serving(config(TLS)) as site:
         assert site.url.startswith("https://")
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
@@ -98,8 +98,7 @@ async def test_nothing_older_than_tls_1_2_is_spoken(config, made):
         ),
     ],
 )
-async def test_versions_and_suites_are_those_that_are_set(config, made, text, version, cipher):
-    """A client that would speak more gets what the file says."""
+async def test_versions_and_cipher_suites_can_be_set(config, made, text, version, cipher):
     async with serving(config(TLS + text)) as site:
         _, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=made["ours"].trusted())
         assert writer.get_extra_info("ssl_object").version() == version
@@ -107,8 +106,7 @@ async def test_versions_and_suites_are_those_that_are_set(config, made, text, ve
         writer.close()
 
 
-async def test_whose_order_of_suites_counts_is_set(config, made):
-    """The server's order counts, unless the file says that the client's does."""
+async def test_the_order_of_cipher_suites_is_the_servers_unless_set(config, made):
     suites = "[TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]"
     chosen = []
     for prefer in ("true", "false"):
@@ -124,8 +122,7 @@ async def test_whose_order_of_suites_counts_is_set(config, made):
     assert chosen == ["ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256"]
 
 
-async def test_curves_are_those_that_are_set(config, made):
-    """A client that knows another curve only is not served."""
+async def test_curves_can_be_set(config, made):
     async with serving(config(f"{TLS}  curve_preferences: [CurveP384]\n")) as site:
         for curve, served in (("secp384r1", True), ("prime256v1", None)):
             tls = made["ours"].trusted()
@@ -133,8 +130,8 @@ async def test_curves_are_those_that_are_set(config, made):
             assert await lets_in(site, tls) is served, curve
 
 
-async def test_only_verified_clients_are_let_in(config, made):
-    """Without a certificate, or with one of another authority, there is no answer, to probes neither."""
+async def test_only_verified_clients_are_served(config, made):
+    """Also for health checks."""
     ours = made["ours"]
     async with serving(config(VERIFIED)) as site:
         assert await lets_in(site, ours.trusted(made["client"])) is True
@@ -143,8 +140,7 @@ async def test_only_verified_clients_are_let_in(config, made):
         assert await lets_in(site, ours.trusted(made["foreign"])) is None
 
 
-async def test_a_certificate_that_is_given_must_be_right(config, made):
-    """Where one may be left out, a wrong one still does not let in."""
+async def test_an_optional_client_certificate_must_be_valid(config, made):
     ours = made["ours"]
     async with serving(config(IF_GIVEN)) as site:
         assert await lets_in(site, ours.trusted()) is True
@@ -166,13 +162,12 @@ async def test_a_certificate_that_is_given_must_be_right(config, made):
     ],
 )
 async def test_names_of_clients_must_be_allowed(config, made, name, let_in):
-    """Only a certificate with just such a name lets in; that of its subject does not count."""
+    """The name of the subject does not count."""
     async with serving(config(f"{VERIFIED}  client_allowed_sans: [other, {name}]\n")) as site:
         assert await lets_in(site, made["ours"].trusted(made["client"])) is let_in
 
 
-async def test_certificates_are_replaced_while_it_serves(config, made, tmp_path):
-    """New handshakes show the new certificate, and who is connected stays so."""
+async def test_certificates_are_replaced_without_closing_connections(config, made, tmp_path):
     trusted = made["ours"].trusted()
     async with serving(config(TLS)) as site:
         first = await serial(site, trusted)
@@ -190,7 +185,7 @@ async def test_certificates_are_replaced_while_it_serves(config, made, tmp_path)
 
 
 async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
-    """The kubelet swaps a symbolic link to a folder; nothing else changes, and the new files are taken."""
+    """The kubelet swaps a symbolic link to a folder."""
     for number, server in (("1", "first"), ("2", "second")):
         (tmp_path / number).mkdir()
         replace(tmp_path / number, made, server)
@@ -211,7 +206,7 @@ async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "words"),
     [
         (("tls.crt", ""), "tls.crt: there is no certificate in PEM form"),
         (("tls.key", None), "cannot read"),
@@ -221,10 +216,10 @@ async def test_a_secret_of_kubernetes_is_followed(made, tmp_path):
         (("web-config.yml", TLS), "turning passwords off needs a restart"),
     ],
 )
-async def test_what_is_broken_changes_nothing(  # noqa: PLR0917 - pytest hands fixtures over by name
-    config, made, tmp_path, caplog, broken, told
+async def test_broken_files_change_nothing(  # noqa: PLR0917 - pytest hands fixtures over by name
+    config, made, tmp_path, caplog, broken, words
 ):
-    """The last good files stay in force, one line says why, and the next good ones are taken."""
+    """They are logged once, and the next good files are used."""
     name, content = broken
     trusted = made["ours"].trusted()
     async with serving(config(TLS + USERS)) as site:
@@ -235,7 +230,7 @@ async def test_what_is_broken_changes_nothing(  # noqa: PLR0917 - pytest hands f
             (tmp_path / name).write_text(made["second"][1].read_text() if content == "other" else content)
 
         async def logged():
-            return told in caplog.text
+            return words in caplog.text
 
         await until(logged)
         await asyncio.sleep(3 * LOOK)
@@ -253,15 +248,14 @@ async def test_what_is_broken_changes_nothing(  # noqa: PLR0917 - pytest hands f
         await until(new)
 
 
-async def test_who_is_not_trusted_any_more_is_cut_off(config, made, tmp_path):
-    """With another authority for clients, connections of the old one are closed, and not taken again."""
+async def test_clients_of_a_removed_authority_are_cut_off(config, made, tmp_path):
     old, new = made["ours"].trusted(made["client"]), made["ours"].trusted(made["foreign"])
     async with serving(config(VERIFIED)) as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=old)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         replace(tmp_path, made, authority="others")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with suppress(OSError):
                 await reader.read()
         assert await lets_in(site, old) is None
@@ -270,7 +264,7 @@ async def test_who_is_not_trusted_any_more_is_cut_off(config, made, tmp_path):
 
 
 async def test_plain_requests_to_tls_are_closed(config, made, caplog):
-    """Who speaks HTTP to the port of TLS is cut off, and leaves no line in the log."""
+    """Without a log line."""
     async with serving(config(TLS)) as site:
         with caplog.at_level(logging.INFO), suppress(ConnectionError):
             assert b"200" not in await site.raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -1,7 +1,7 @@
-"""The pages of every scenario beside the page of metrics of the same snapshot, read apart from each other.
+"""The pages of a scenario and the metrics of the same snapshot, read independently.
 
-Texts of a page are never compared with texts that the program writes: what a text claims is worked out here,
-and held against the samples as prometheus_client reads them. What no series tells is None.
+Texts of a page are never compared with texts that the program makes: their numbers are parsed here and
+compared with the samples that prometheus_client reads. What no series has is None.
 """
 
 import re
@@ -17,9 +17,8 @@ from exporter.web.html import page
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.scene import Scene
 from exporter.web.parameters import Query
-from tests.web.views_reading import Element, each_scenario, gpu_page, node_page, read, scenario
+from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
 
-SCENARIOS = each_scenario()
 GIB = 1 << 30
 UNKNOWN = "\N{EN DASH}"
 # Scenarios are as old as half a minute, so that some of their holders are idle by now, and some not yet.
@@ -107,12 +106,12 @@ class Series:
         return self._values.get((f"gpuslice_{family}", _without_names(labels)))
 
     def all(self, family, **labels) -> list[Sample]:
-        """List the samples that have these labels among theirs."""
+        """Return the samples that have these labels among theirs."""
         found = self.samples.get(f"gpuslice_{family}", ())
         return [sample for sample in found if labels.items() <= sample.labels.items()]
 
     def values(self, family, **labels) -> list[float]:
-        """List the values of samples that have these labels among theirs."""
+        """Return the values of samples that have these labels among theirs."""
         return [sample.value for sample in self.all(family, **labels)]
 
     def of(self, key, field) -> float | None:
@@ -120,22 +119,22 @@ class Series:
         return self.value(f"container_{field}", **key._asdict())
 
     def info(self, key) -> dict:
-        """Return what else is told of a container on a device."""
+        """Return the labels of the info series of a container on a device."""
         (labels,) = self._infos[key]
         return labels
 
     @property
     def containers(self) -> list[Key]:
-        """List the containers on devices."""
+        """Return the containers on devices."""
         return [key for key, infos in self._infos.items() for _ in infos]
 
     def on(self, uuid, mig_uuid="") -> list[Key]:
-        """List the containers on a device."""
+        """Return the containers on a device."""
         return self._on.get((uuid, mig_uuid), [])
 
     @cached_property
     def _infos(self) -> dict[Key, list[dict]]:
-        """What is told of containers on devices, in the order of the page."""
+        """Labels of the info series by container and device, in the order of the page."""
         found: dict[Key, list[dict]] = {}
         for sample in self.all("container_info"):
             found.setdefault(_key(sample.labels), []).append(sample.labels)
@@ -162,7 +161,7 @@ class Series:
         return moment
 
     def state(self, key) -> str:
-        """Judge a container by its series, as the page of states in the documentation has it."""
+        """Return the state of a container by the rules in the documentation."""
         used, entitled = self.of(key, "memory_used_bytes"), self.of(key, "memory_entitled_bytes")
         computes, share = self.of(key, "compute_used_ratio"), self.of(key, "compute_entitled_ratio")
         over_memory = None not in (used, entitled) and used > entitled
@@ -191,21 +190,21 @@ class Series:
         return key in self.computed and quiet is not None and quiet < min(_ACTIVE, self.idle_after)
 
     def quiet_for(self, key) -> float | None:
-        """Tell for how long a container has not computed."""
+        """Return the seconds that a container has not computed."""
         last = self.of(key, "last_active_timestamp_seconds")
         if last is None or self.of(key, "compute_used_ratio") is None:
             return None
         return max(self.timestamp - last, 0.0)
 
     def efficiency(self, key) -> float | None:
-        """Divide the GPU-seconds that a container used by those that it held while that was measured."""
+        """Return GPU-seconds used per GPU-second held while use was measured."""
         used = self.of(key, "used_gpu_seconds_total")
         held = self.of(key, "compute_measured_gpu_seconds_total")
         return used / held if held and used is not None else None
 
     @property
     def unread(self) -> set[str]:
-        """The devices of other makers, of which nothing but their holders is known."""
+        """The devices that are not read; only their holders are known."""
         known = {"nvidia", "amd"}
         return {
             sample.labels["uuid"]
@@ -219,8 +218,8 @@ def _key(labels) -> Key:
 
 
 @cache
-def told(name) -> Series:
-    """Read the page of metrics of a scenario."""
+def series_of(name) -> Series:
+    """Return the metrics of a scenario."""
     shown = scenario(name)
     return Series(
         Exposition().page(shown).body(Format.TEXT).decode(),
@@ -245,51 +244,51 @@ def computed(shown) -> frozenset[Key]:
 
 @cache
 def node(name) -> Element:
-    """Read the page of the node, with all columns."""
+    """Return the page of the node, with all columns."""
     return read(node_page(scenario(name), idle_after=idle_after(name), query=QUERY))
 
 
 @cache
 def gpu_of(name, uuid) -> Element:
-    """Read the page of a GPU, with all columns."""
+    """Return the page of a GPU, with all columns."""
     return read(gpu_page(scenario(name), uuid, idle_after=idle_after(name), query=QUERY))
 
 
 @cache
 def holder_of(name, holder) -> Element:
-    """Read the page of a container."""
+    """Return the page of a container."""
     shown = scenario(name)
     scene = Scene(shown, now=shown.timestamp + 3, idle_after=idle_after(name), root="../../../")
     return read(page(holder_drawing(scene, *holder), scene.root))
 
 
 def uuids(name) -> list[str]:
-    """List the GPUs of which there are pages."""
+    """Return the GPUs that have pages."""
     return [gpu.identity.uuid for gpu in scenario(name).gpus]
 
 
 def holders(name) -> list[tuple[str, str, str]]:
-    """List the containers of which there are pages."""
-    return list(dict.fromkeys(key.holder for key in told(name).containers))
+    """Return the containers that have pages."""
+    return list(dict.fromkeys(key.holder for key in series_of(name).containers))
 
 
-def linked(element) -> tuple[str, ...]:
-    """Name the container that an element has the only link to."""
+def linked_holder(element) -> tuple[str, ...]:
+    """Return the container that the only link of an element leads to."""
     link = element.one("a", of="who")
     return tuple(map(unquote, link.attributes["href"].rpartition("holder/")[2].split("/")))
 
 
 def rows(shown) -> Iterator[tuple[tuple[str, ...], str, dict[str, Element]]]:
-    """Give the rows of the table of holders: container, device, and cells by their columns."""
+    """Yield the rows of the table of holders: container, device, and cells by column."""
     for row in (row for body in shown.all(id="holder-rows") for row in body.all("tr")):
         cells = {cell.attributes["data-label"]: cell for cell in row.all("td")}
-        yield linked(row.one("th")), cells["GPU"].attributes["title"], cells
+        yield linked_holder(row.one("th")), cells["GPU"].attributes["title"], cells
 
 
-def says(text, value, digits, *, least="") -> bool:
-    """Whether a text tells a number so rounded; a dash is None, ``<`` a little, and nothing else is 0.
+def is_number(text, value, digits, *, least="") -> bool:
+    """Whether a text is a number with these digits; a dash is None, and ``<`` is less than half a unit.
 
-    A sum of which a part is missing has ``least`` before it.
+    A sum with missing parts has ``least`` before it.
     """
     if value is None:
         return text == UNKNOWN
@@ -302,8 +301,8 @@ def says(text, value, digits, *, least="") -> bool:
     return found is not None and abs(float(found[1]) - value) <= unit / 2 * (1 + 1e-6)
 
 
-def lasts(text, seconds) -> bool:
-    """Whether a text tells a time span in its two largest units."""
+def is_duration(text, seconds) -> bool:
+    """Whether a text is a duration in its two largest units."""
     if seconds is None:
         return text == UNKNOWN
     parts = re.fullmatch(r"(\d+) (s|min|h|d)(?: (\d+) (min|h))?", text)

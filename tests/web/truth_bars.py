@@ -38,7 +38,7 @@ class Bar:
 
 
 def bar_of(svg) -> Bar:
-    """Read a drawing."""
+    """Return the bar of a drawing."""
     segments = []
     for child in svg.children:
         if child.tag == "svg":
@@ -63,10 +63,10 @@ def _percent(text) -> float:
 
 
 def misdrawn(bar, parts, track, *, known=True) -> str:
-    """Tell what of a bar is not as long as it should be, "" where all of it is.
+    """Return what is wrong with a bar, "" if nothing is.
 
-    ``parts`` lie on a ``track`` beside each other; what is beyond its end squeezes it, and a tick says where
-    it ended. Of what is not ``known`` the rest is hatched, all of it where the track has no size.
+    ``parts`` lie next to each other on a ``track``; if they exceed it, the scale shrinks and a tick marks its
+    end. If the sum is not ``known`` the rest is hatched; without a track all of it is.
     """
     sizes = [size for size in parts if size] if track else []
     full = max(track or 0, sum(sizes)) or 1
@@ -79,7 +79,7 @@ def misdrawn(bar, parts, track, *, known=True) -> str:
 
 
 def _misplaced(bar, widths) -> str:
-    """Tell which of the parts is not where it should be."""
+    """Return which part is in the wrong place or has the wrong width, or ""."""
     if len(bar.parts) != len(widths):
         return f"{len(widths)} parts? {bar}"
     begin = 0.0
@@ -92,7 +92,7 @@ def _misplaced(bar, widths) -> str:
 
 
 def _mismarked(bar, filled, *, known, end) -> str:
-    """Tell whether the tick is not at ``end``, or the rest is not hatched just where it is not ``known``."""
+    """Return how the tick differs from ``end``, or the hatching from ``known``, or ""."""
     if (end is None) != (bar.tick is None) or (end is not None and abs(bar.tick - end) > 0.11):
         return f"a tick at {end}? {bar}"
     if bool(bar.hatched) == (known or filled >= 100):

@@ -1,29 +1,29 @@
-"""The sentences on the page of a holder, and what has to be so for each of them to be true."""
+"""The sentences on the page of a holder, and what each of them claims."""
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.web.truth import GIB, UNKNOWN, lasts, says
+from tests.web.truth import GIB, UNKNOWN, is_duration, is_number
 
 
 def giga(value) -> float | None:
-    """Bring bytes into GiB."""
+    """Return bytes in GiB."""
     return None if value is None else value / GIB
 
 
 def is_gib(text, value) -> bool:
-    """Whether a text says so many bytes."""
-    return says(text, giga(value), 1)
+    """Whether a text is a number of bytes, in GiB."""
+    return is_number(text, giga(value), 1)
 
 
 def is_gpu(text, value) -> bool:
-    """Whether a text says such a share of a GPU."""
-    return says(text, value, 2)
+    """Whether a text is a share of a GPU."""
+    return is_number(text, value, 2)
 
 
 class Holder:
-    """A container on a device: what it uses and is entitled to, and who is beside it."""
+    """A container on a device: its use, its entitlement and its neighbours."""
 
     def __init__(self, series, key) -> None:
         self.series, self.key = series, key
@@ -67,7 +67,7 @@ def is_beside(of, count, used) -> bool:
     known = [size / GIB for size in sizes if size is not None]
     number = int(count.split()[0]) if count[0].isdigit() else 1
     least = "≥ " if len(known) < len(sizes) else ""
-    return number == len(sizes) and says(used, sum(known) if known else None, 1, least=least)
+    return number == len(sizes) and is_number(used, sum(known) if known else None, 1, least=least)
 
 
 N, D = r"(≥ \d+\.\d+|[<\d.\N{EN DASH}]+)", r"(\d+ (?:s|min|h \d+ min|d \d+ h))"
@@ -86,22 +86,23 @@ SENTENCES = (
     ),
     Sentence(rf"uses {N} of a GPU now\.", lambda of, used: is_gpu(used, of.compute) and of.share is None),
     Sentence(
-        rf"it has not computed since monitoring began {D} ago", lambda of, quiet: lasts(quiet, of.quiet)
+        rf"it has not computed since monitoring began {D} ago", lambda of, quiet: is_duration(quiet, of.quiet)
     ),
-    Sentence(rf"it has not computed for {D}", lambda of, quiet: lasts(quiet, of.quiet)),
-    Sentence(rf"it last computed {D} ago", lambda of, quiet: lasts(quiet, of.quiet)),
+    Sentence(rf"it has not computed for {D}", lambda of, quiet: is_duration(quiet, of.quiet)),
+    Sentence(rf"it last computed {D} ago", lambda of, quiet: is_duration(quiet, of.quiet)),
     Sentence(rf"and keeps {N} GiB of memory\.", lambda of, kept: is_gib(kept, of.memory)),
     Sentence(
         rf"Since it was first seen {D} ago, it has used {N} % of the GPU time it was entitled to"
         r"(?: while that was measured)?\.",
         # Scenarios are half a minute old.
         lambda of, seen, part: (
-            lasts(seen, min(float(seen.split()[0]), 30)) and says(part, 100 * of.series.efficiency(of.key), 0)
+            is_duration(seen, min(float(seen.split()[0]), 30))
+            and is_number(part, 100 * of.series.efficiency(of.key), 0)
         ),
     ),
     Sentence(
         r"It has (\d+) process(?:es)? on it\.",
-        lambda of, count: says(count, of.series.of(of.key, "processes"), 0),
+        lambda of, count: is_number(count, of.series.of(of.key, "processes"), 0),
     ),
     Sentence(
         rf"It uses {N} of {N} GiB, which no other container can take\.",
@@ -154,7 +155,7 @@ SENTENCES = (
 )
 
 
-def untrue(text, of):
+def false_sentences(text, of):
     """Yield the sentences of a text that are not true of any of some containers."""
     for pattern, true in SENTENCES:
         for found in re.finditer(pattern, text):
@@ -170,12 +171,12 @@ def _holds(true, holder, numbers) -> bool:
         return False
 
 
-def unheard(text) -> str:
+def unknown_sentences(text) -> str:
     """Return what is left of a text without the sentences that are known, if there is a number in it."""
     # What continues a sentence stands after it.
     for pattern, _ in reversed(SENTENCES):
         text = re.sub(pattern, "", text)
-    # Why something is not known is in the words of whoever could not tell.
+    # The reason why something is unknown may have any words.
     text = re.sub(r"(?:Not|not) known: .*", "", text)
     return text if re.search(r"(?<![\w/.-])\d", text) else ""
 
@@ -204,4 +205,6 @@ def is_together(of, text) -> bool:
 
 def _is_sum(text, values, digits) -> bool:
     known = [value for value in values if value is not None]
-    return says(text, sum(known) if known else None, digits, least="≥ " if len(known) < len(values) else "")
+    return is_number(
+        text, sum(known) if known else None, digits, least="≥ " if len(known) < len(values) else ""
+    )

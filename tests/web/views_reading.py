@@ -1,14 +1,13 @@
-"""Snapshots to draw, and a reader of the HTML that is made of them."""
+"""Snapshots to draw, and a parser of the pages."""
 
 import asyncio
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
-from typing import Any
 
 from exporter.config import load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario.catalog import load, names
+from exporter.demo.scenario.catalog import load
 from exporter.model import (
     CollectorHealth,
     ContainerRef,
@@ -33,23 +32,21 @@ from exporter.poll.sources import Sources
 from exporter.web.html import page
 from exporter.web.pages.layout import gpu_drawing, node_drawing
 from exporter.web.pages.scene import Scene
-from tests.parameters import mostly_slow
 from tests.poller.bench import budget_of
 
-QUICK = (
-    "a100-mig-mixed",
-    "dra-only",
-    "hami",
-    "hami-vendors",
-    "lost-gpu",
-    "mi300x-cpx",
-    "mps-daemon",
-    "no-gpu",
-    "sick-gpus",
-    "t4-timeslicing",
-    "vgpu-host",
-)
-"""Scenarios that differ most from each other on a page."""
+SCENARIOS = {
+    "t4-timeslicing": "a pool with many holders: quiet ones, over a notional share, one without a slice",
+    "a100-mig-mixed": "MIG devices of different profiles, free places, compute that is unknown",
+    "mps-daemon": "MPS: a pool with limits, where a share of compute is never exceeded",
+    "hami": "holders that are idle or over an enforced share, and unattributed memory",
+    "mi300x-cpx": "AMD partitions next to a whole GPU",
+    "vgpu-host": "vGPUs with readings of their own",
+    "hami-vendors": "devices that the exporter does not read",
+    "lost-gpu": "a whole GPU that does not answer, and still has its holder",
+    "sick-gpus": "conditions that need attention",
+    "no-gpu": "nothing to show",
+}
+"""The scenarios that differ on a page, and how. The others differ in what pages never see."""
 GIB = 1 << 30
 NOW = 1_700_000_000.0
 UUID = "GPU-0"
@@ -59,7 +56,7 @@ _VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
 
 @cache
 def scenario(name) -> Snapshot:
-    """Poll the fake node of a scenario for half a minute, through all that a real node is read with."""
+    """Return a snapshot of a fake node after half a minute, read as a real node is."""
     return asyncio.run(_poll(name))
 
 
@@ -75,11 +72,6 @@ async def _poll(name) -> Snapshot:
         node.nvml.release()
         await poller.close()
         return shown
-
-
-def each_scenario() -> list[Any]:
-    """Return the names of all scenarios as parameters of a test, of which most are slow."""
-    return mostly_slow(names(), *QUICK)
 
 
 @dataclass
@@ -108,7 +100,7 @@ class Element:
         return set((self.attributes.get("class") or "").split())
 
     def all(self, tag=None, of=None, **attributes) -> list:
-        """Find the elements below with that tag, class ``of``, and attributes."""
+        """Return the elements below with that tag, class ``of``, and attributes."""
         found = []
         for child in self.children:
             if isinstance(child, Element) and "hidden" not in child.attributes:
@@ -119,13 +111,13 @@ class Element:
         return found
 
     def one(self, tag=None, of=None, **attributes) -> "Element":
-        """Find the only such element."""
+        """Return the only such element."""
         (found,) = self.all(tag, of, **attributes)
         return found
 
 
 class _Reader(HTMLParser):
-    """Builds the tree, and stumbles over anything that is not closed where it should be."""
+    """Builds the tree, and fails if an element is not closed where it should be."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +139,7 @@ class _Reader(HTMLParser):
 
 
 def read(html) -> Element:
-    """Parse a page."""
+    """Return the tree of a page."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -156,17 +148,17 @@ def read(html) -> Element:
 
 
 def draw(snapshot, **options) -> Element:
-    """Render the page of a snapshot, as it is looked at three seconds after the poll, and parse it."""
+    """Return the parsed page of a snapshot, three seconds after the poll."""
     return read(node_page(snapshot, **options))
 
 
 def node_page(snapshot, **options) -> str:
-    """Render the page of a snapshot."""
+    """Return the page of a snapshot."""
     return page(node_drawing(Scene(snapshot, **{"now": snapshot.timestamp + 3, **options})), "")
 
 
 def gpu_page(snapshot, uuid, **options) -> str | None:
-    """Render the page of one of its GPUs."""
+    """Return the page of one of its GPUs."""
     drawing = gpu_drawing(Scene(snapshot, **{"now": snapshot.timestamp + 3, "root": "../", **options}), uuid)
     return None if drawing is None else page(drawing, "../")
 
