@@ -1,8 +1,7 @@
 """The matrix of errors: each function of NVML that is called, with each code, on each kind of device."""
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -39,9 +38,7 @@ from tests.faults.nvml_cells import (
     STEP,
     VIEW,
     WAIT,
-    WAIT_SECONDS,
     Case,
-    chosen,
 )
 from tests.faults.nvml_claims import (
     EVENTS,
@@ -57,6 +54,10 @@ from tests.faults.nvml_claims import (
 )
 from tests.faults.nvml_nodes import show_on_bus
 from tests.faults.pages import Page, name_of
+from tests.waiting import wait_until_async
+
+Select = Callable[[Iterable[Case]], Sequence[Case]]
+"""Selects some of the cells of a matrix; ``list`` selects all."""
 
 
 class Matrix:
@@ -106,9 +107,17 @@ class Matrix:
         )
         if case.function == WAIT:
             await self._watch.put(fault)
-            await asyncio.sleep(WAIT_SECONDS)
+            await self._wait_fails()
         else:
             self._watch.plan(fault)
+
+    async def _wait_fails(self) -> None:
+        """Wait until the thread of events has its answer: it asks again, or has ended."""
+        wait, calls = self._watch.poller._sources.nvml._sweeper.events._wait, self._watch.node.nvml.calls
+        asked = calls[WAIT, ""]
+        await wait_until_async(
+            lambda: wait is None or not wait._thread.is_alive() or calls[WAIT, ""] > asked + 1
+        )
 
     def in_turn(self, cases: Iterable[Case]) -> Iterator[list[Case]]:
         """Divide cells into those that may follow one another while the page has not recovered.
@@ -157,7 +166,12 @@ class Matrix:
             await self._watch.put()
 
     def _asked(self, case: Case) -> bool:
-        """Whether every poll asks a function about the devices of a cell, all of them."""
+        """Whether every poll asks a function about the devices of a cell, all of them.
+
+        The wait for events is asked by a thread of its own, all the time.
+        """
+        if case.function == WAIT:
+            return True
         use = self._driver.uses[case.function]
         if case.device in use.devices:
             return case.device in use.always
@@ -279,14 +293,27 @@ class Matrix:
 
 
 async def results(
-    scenario: Scenario, *, every: bool, skip: frozenset[str] = frozenset(), part: tuple[int, int] = (0, 1)
+    scenario: Scenario,
+    *,
+    select: Select = list,
+    skip: frozenset[str] = frozenset(),
+    part: tuple[int, int] = (0, 1),
 ) -> AsyncIterator[Result]:
-    """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
+    """Go through the selected cells of a node, of the n-th ``part`` of its functions without ``skip``."""
     async with watched(scenario, step=STEP) as watch:
         show_on_bus(watch.node)
         driver = await driver_of(watch)
         matrix = Matrix(watch, driver)
         functions = [name for name in driver.uses if name not in skip | ONCE]
-        for cases in matrix.in_turn(chosen(matrix.places, functions[part[0] :: part[1]], every=every)):
+        for cases in matrix.in_turn(select(every_case(matrix, functions[part[0] :: part[1]]))):
             for result in await matrix.results(cases):
                 yield result
+
+
+def every_case(matrix: Matrix, functions: Iterable[str]) -> Iterator[Case]:
+    """List the cells of some functions: each code at each place, codes of one kind after another."""
+    for function in functions:
+        where = list(matrix.places(function))
+        for kind in Kind:
+            codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
+            yield from (Case(function, code, *at) for at in where for code in codes)
