@@ -43,7 +43,10 @@ WARMING_POLLS = 4
 
 @dataclass(slots=True)
 class Watch:
-    """The node, its poller and a session with its server; ``crashes`` were logged or not caught."""
+    """The node, its poller and a session with its server; ``crashes`` were logged or not caught.
+
+    Answers of sources are ``age`` seconds older than the node says.
+    """
 
     node: FakeNode
     poller: Poller
@@ -51,6 +54,7 @@ class Watch:
     step: float
     calls: CallLimits
     crashes: list[str] = field(default_factory=list)
+    age: float = 0.0
     _baseline: Baseline | None = None
 
     async def put(self, *faults: Fault) -> None:
@@ -202,13 +206,13 @@ async def watched(
         sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=PATIENT)
         dated = wall or (lambda: BEGAN + node.time)
         poller = Poller(settings, sources, clock=lambda: node.time, wall=dated)
-        _set_clocks(poller, lambda: node.time)
         site = site_of(lambda: poller.snapshot, lambda: poller.restart_reason)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         try:
             async with ClientSession(url, headers=HEADERS, timeout=ClientTimeout(LIMIT_SECONDS)) as session:
                 watch = Watch(node, poller, session, step, CallLimits(node, poller))
+                _set_clocks(poller, lambda: node.time + watch.age)
                 with crashes(watch.crashes):
                     yield watch
         finally:

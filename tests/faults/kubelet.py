@@ -19,6 +19,7 @@ from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
 from tests.faults.harness import Watch
 from tests.faults.kubelet_servers import made, saying
+from tests.faults.limits import short_requests
 from tests.faults.pages import Page, name_of
 
 POD_RESOURCES, PODS_API, BOTH = "pod-resources", "Pods API", "both sockets"
@@ -125,11 +126,13 @@ def unhealthy(*numbers: int) -> Fault:
 
 
 @contextlib.asynccontextmanager
-async def hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
-    """Take calls, and answer them when it is over."""
+async def hanging(watch: Watch, _path: Path, called: asyncio.Event | None = None) -> AsyncIterator[None]:
+    """Take calls, after which ``called`` is set, and answer them when it is over."""
     over = asyncio.Event()
 
     async def wait(_method: str, _context: object) -> None:
+        if called is not None:
+            called.set()
         await over.wait()
 
     kubelet = watch.node.kubelet
@@ -139,22 +142,22 @@ async def hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
     finally:
         kubelet._misbehave = real
         over.set()
-        await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager
 async def _killed(watch: Watch, path: Path) -> AsyncIterator[None]:
     """Go down in the middle of a call."""
-    async with hanging(watch, path):
-        stopping = asyncio.get_running_loop().create_task(_stop_soon(watch.node.kubelet))
+    called, kubelet = asyncio.Event(), watch.node.kubelet
+
+    async def stop() -> None:
+        await called.wait()
+        await kubelet.stop()
+
+    async with hanging(watch, path, called):
+        stopping = asyncio.create_task(stop())
         yield
         await stopping
-        await watch.node.kubelet.start()
-
-
-async def _stop_soon(kubelet: FakeKubelet) -> None:
-    await asyncio.sleep(0.1)
-    await kubelet.stop()
+        await kubelet.start()
 
 
 def _nonsense() -> tuple[Pod, ...]:
@@ -279,7 +282,17 @@ def outcome(before: Page, page: Page) -> str:
 
 async def try_cell(watch: Watch, cell: Cell) -> Result:
     """Put the fault of a cell on for one poll."""
-    kubelet = watch.node.kubelet
     servers.let_in(watch.node)
+    return await watch.under(cell, put(watch, cell), claim_of(cell), outcome)
+
+
+@contextlib.asynccontextmanager
+async def put(watch: Watch, cell: Cell) -> AsyncIterator[None]:
+    """Put the fault of a cell on; if a socket may not answer, its client alone waits shortly."""
+    kubelet, sources, fault = watch.node.kubelet, watch.poller._sources, FAULTS[cell.how]
     path = kubelet.socket if cell.what == POD_RESOURCES else kubelet.pods_socket
-    return await watch.under(cell, FAULTS[cell.how].put(watch, path), claim_of(cell), outcome)
+    clients = {POD_RESOURCES: (sources.pod_resources,), PODS_API: (sources.names._pods,)}
+    late = clients.get(cell.what, sum(clients.values(), ())) if "deadline" in fault.reasons else ()
+    with short_requests(*late):
+        async with fault.put(watch, path):
+            yield

@@ -1,6 +1,5 @@
 """What a kubelet costs that is away, or incomplete, for longer than its answers stand."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -10,8 +9,8 @@ from tests.faults.harness import Watch
 from tests.faults.kubelet import BOTH, FAULTS, HEALTH, POD_RESOURCES, cell_of, claim_of, outcome
 from tests.faults.pages import Page, name_of
 
-STALE = 0.4
-"""Seconds after which what the kubelet said is too old, where a cell waits for that."""
+STALE, LATER = 30.0, 31.0
+"""Seconds after which an answer of the kubelet is too old, and more than those."""
 # What it alone tells, or what is known only with it.
 OF_HOLDINGS = (
     "gpuslice_allocations",
@@ -32,9 +31,8 @@ async def hold_stale(watch: Watch) -> Result:
 
     @contextlib.asynccontextmanager
     async def put() -> AsyncIterator[None]:
-        path = watch.node.kubelet.socket
-        async with FAULTS["absent"].put(watch, path):
-            await asyncio.sleep(STALE + 0.1)
+        async with FAULTS["absent"].put(watch, watch.node.kubelet.socket):
+            watch.age += LATER
             yield
 
     def health(before: Page, page: Page) -> Iterator[str]:
@@ -63,7 +61,7 @@ async def hold_filling(watch: Watch, how: str) -> Result:
     async def put() -> AsyncIterator[None]:
         async with FAULTS[how].put(watch, watch.node.kubelet.socket):
             await watch.poll()
-            await asyncio.sleep(STALE + 0.1)
+            watch.age += LATER
             yield
 
     return await watch.under(cell, put(), claim_of(replace(cell, how=how)), outcome)

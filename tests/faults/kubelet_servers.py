@@ -94,8 +94,6 @@ def saying(*parts: bytes, ends: bool = False) -> Place:
                 server.close()
                 for writer in talks:
                     writer.close()
-                # Whoever waits for an answer hears that there will be none.
-                await asyncio.sleep(0.1)
 
     return place
 

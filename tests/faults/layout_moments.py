@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from exporter.demo.node import FakeNode
+from tests.waiting import LIMIT_SECONDS
 
 Kind = Literal["nvml", "kubelet", "files"]
 KINDS: Final[tuple[Kind, ...]] = ("nvml", "kubelet", "files")
 Change = Callable[[], Awaitable[None]]
-PATIENCE: Final = 20.0
 _OPENING: Final = frozenset({"open", "os.scandir", "os.listdir"})
 
 
@@ -35,7 +35,7 @@ class Moments:
     def pass_in_thread(self) -> None:
         """Note a moment in a thread that may wait for the loop."""
         if self._is_due():
-            asyncio.run_coroutine_threadsafe(_run(self._change), self._loop).result(PATIENCE)
+            asyncio.run_coroutine_threadsafe(_run(self._change), self._loop).result(LIMIT_SECONDS)
 
     async def pass_in_loop(self) -> None:
         """Note a moment on the loop."""
@@ -64,7 +64,7 @@ def hold_calls(node: FakeNode, still: threading.Lock) -> None:
 
 
 @contextlib.contextmanager
-def watched(node: FakeNode, kind: Kind, moments: Moments) -> Iterator[None]:
+def passing(node: FakeNode, kind: Kind, moments: Moments) -> Iterator[None]:
     """Let the moments of a kind on this node pass through ``moments``."""
     with {"nvml": _driver, "kubelet": _kubelet, "files": _files}[kind](node, moments):
         yield

@@ -4,6 +4,7 @@ Nothing stands between this program and the kernel: a file that cannot be read i
 the void, or one of the kernel's own files that gives the wanted error; one that hangs is a pipe.
 """
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 from exporter.demo.scenario import Scenario
 from tests.demo.making import gpu, pod
@@ -20,6 +22,7 @@ from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
 from tests.faults.harness import Watch
 from tests.faults.kubelet_servers import aside, forbidden, let_in, resting
+from tests.faults.limits import short
 from tests.faults.pages import Page, labels_of, name_of
 
 RESOURCE: Final = "nvidia.com/gpu"
@@ -202,17 +205,19 @@ async def try_cell(watch: Watch, cell: Cell) -> Result:
     fault = FAULTS[f"{cell.what} {cell.how}"]
     path = watch.node.paths.proc_root / fault.at
     let_in(watch.node)
-    return await watch.under(
-        cell, _standing(watch, fault.put(path)), claim_of(watch, fault), outcome, fault.polls
-    )
+    standing = _standing(watch, fault, path)
+    return await watch.under(cell, standing, claim_of(watch, fault), outcome, fault.polls)
 
 
 @contextlib.asynccontextmanager
-async def _standing(watch: Watch, fault: contextlib.AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+async def _standing(watch: Watch, fault: Fault, path: Path) -> AsyncIterator[None]:
     """Have the node write no file of processes meanwhile: it could not either."""
-    real, watch.node._tree.step = watch.node._tree.step, lambda _: None
-    try:
-        async with fault:
+    hangs = fault.fails == "deadline"
+    with (
+        mock.patch.object(watch.node._tree, "step"),
+        short(watch.poller._processes) if hangs else contextlib.nullcontext(),
+    ):
+        async with fault.put(path):
             yield
-    finally:
-        watch.node._tree.step = real
+        if hangs:
+            await asyncio.wait({watch.poller._processes._task})

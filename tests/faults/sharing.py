@@ -4,7 +4,7 @@ Which files there are is not written down here: they are those that a poll is se
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -48,6 +48,7 @@ LEFT_OUT = frozenset({"rank-1"})
 # A number in digits that is cut short is another number.
 DIGITS = ("cgpu_km", "metrics/gpu")
 Planned = tuple[Cell, Path, Spoil]
+Select = Callable[[Iterable[Planned]], Sequence[Planned]]
 
 
 WHEN = ("before", "at opening", "in reading")
@@ -170,8 +171,11 @@ async def try_cell(watch: Watch, cell: Cell, path: Path, spoil: Spoil) -> Result
     return await watch.under(cell, spoiled(watch, path, spoil, cell.where), claim, outcome)
 
 
-async def run_node(name: str) -> list[Result]:
-    """Try all cells of a node one after the other."""
+async def run_node(
+    name: str, select: Callable[[Iterable[Planned]], Sequence[Planned]] = list
+) -> list[Result]:
+    """Try the selected cells of a node one after the other."""
     async with watched(node(name)) as watch:
         found = await opened_by(watch)
-        return [await try_cell(watch, *each) for each in cells_of(name, found, watch.node._root)]
+        planned = select(cells_of(name, found, watch.node._root))
+        return [await try_cell(watch, *plan) for plan in planned]

@@ -20,8 +20,6 @@ async def _results() -> Mapping[Cell, Result]:
     return {result.cell: result async for result in several()}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_what_hangs_together_takes_no_poll_longer_than_its_interval(
     results: Mapping[Cell, Result], cell: Cell
