@@ -35,7 +35,7 @@ PATIENT = Budget(
 SHORT_SECONDS = 0.1
 """The limit of what hangs for certain, so that any limit is right."""
 CHECK_SECONDS = 0.01
-SLICE_MILLISECONDS = 50
+SLICE_MILLISECONDS = 10
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ class _Hang(threading.Event):
 class CallLimits:
     """Decides when a call into the driver has taken too long: once it hangs and ``expire`` was called.
 
-    ``begun`` is set while a thread of the sweeps hangs.
+    ``begun`` is set when a thread of the sweeps hangs. ``hung_threads`` are all that hang, by ident.
     """
 
     def __init__(self, node: FakeNode, poller: Poller) -> None:
@@ -96,7 +96,7 @@ class CallLimits:
         self._poller = poller
         self._source = poller._sources.nvml
         self._loop = asyncio.get_running_loop()
-        self._threads: set[int | None] = set()
+        self.hung_threads: set[int | None] = set()
         self._expired = False
         # Set if a call hangs that nothing can go on without: the poll goes on without its source.
         self._late = asyncio.Event()
@@ -140,17 +140,17 @@ class CallLimits:
     def entered(self) -> Iterator[None]:
         """Note that this thread hangs."""
         thread = threading.current_thread()
-        self._threads.add(thread.ident)
+        self.hung_threads.add(thread.ident)
         if thread.name == "nvml":
             self._loop.call_soon_threadsafe(self.begun.set)
         try:
             yield
         finally:
-            self._threads.discard(thread.ident)
+            self.hung_threads.discard(thread.ident)
 
     def _abandon(self, _call_timeout: float) -> bool:
         thread = self._source._worker._worker._thread
-        if not self._expired or thread is None or thread.ident not in self._threads or self._returns:
+        if not self._expired or thread is None or thread.ident not in self.hung_threads or self._returns:
             return False
         if self._source._sweeper.abandon_if_hung(0.0):
             return True

@@ -7,34 +7,35 @@ from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, p
 from tests.faults.cells import Result
 from tests.faults.harness import watched
 from tests.faults.nvml_calls import asked_of
+from tests.faults.nvml_errors import Select
 
 Part = Callable[[], AsyncIterator[Result]]
 _ERRORS, _HANGS = 5, 6
 
 
-async def errors(part: tuple[int, int]) -> AsyncIterator[Result]:
+async def errors(part: tuple[int, int], select: Select = list) -> AsyncIterator[Result]:
     """Yield a cell for every function of NVML that is called, every code and every place."""
-    async for result in nvml_errors.results(nvml_nodes.new(), part=part):
+    async for result in nvml_errors.results(nvml_nodes.new(), part=part, select=select):
         yield result
 
 
-async def errors_of_others() -> AsyncIterator[Result]:
+async def errors_of_others(select: Select = list) -> AsyncIterator[Result]:
     """Yield the same of the functions that only other drivers and boards are asked: older calls, vGPUs."""
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_errors.results(nvml_nodes.old(), skip=others):
+    async for result in nvml_errors.results(nvml_nodes.old(), skip=others, select=select):
         yield result
 
 
-async def hangs(part: tuple[int, int]) -> AsyncIterator[Result]:
+async def hangs(part: tuple[int, int], select: Select = list) -> AsyncIterator[Result]:
     """Yield a cell for every function that returns late or never, in every place."""
-    async for result in nvml_hangs.results(nvml_nodes.new(), part=part):
+    async for result in nvml_hangs.results(nvml_nodes.new(), part=part, select=select):
         yield result
 
 
-async def hangs_of_others() -> AsyncIterator[Result]:
+async def hangs_of_others(select: Select = list) -> AsyncIterator[Result]:
     """Yield the same of the functions that only other drivers and boards are asked."""
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_hangs.results(nvml_nodes.old(), skip=others):
+    async for result in nvml_hangs.results(nvml_nodes.old(), skip=others, select=select):
         yield result
 
 

@@ -48,7 +48,7 @@ def _nvml(results: Sequence[Result]) -> Iterator[str]:
     yield f"| calls about | {' | '.join(hows)} |"
     yield f"|---{'|---' * len(hows)}|"
     for group in GROUPS:
-        of_group = [result for result in results if _group(result.cell.what) == group]
+        of_group = [result for result in results if group_of(result.cell.what) == group]
         if of_group:
             cells = (_counted(result for result in of_group if _how(result) == how) for how in hows)
             yield f"| {group} | {' | '.join(cells)} |"
@@ -93,7 +93,8 @@ def _spelled(how: str) -> str:
     return f"`{how}`" if how in KINDS else how
 
 
-def _group(function: str) -> str:
+def group_of(function: str) -> str:
+    """Return the first of GROUPS that a function of NVML is in."""
     return next(group for group, words in GROUPS.items() if re.search(words, function.removeprefix("nvml")))
 
 
