@@ -1,8 +1,8 @@
-"""How much longer a scrape takes beside hostile clients, or while a poll hangs: ``python -m benchmarks.hostile``.
+"""Scrapes beside hostile clients, and while a poll hangs: ``python -m benchmarks.hostile [NAME]``.
 
-Prints a table in Markdown. Each row is one run of the exporter: the time of a scrape at rest, and its ratio to
-that beside a crowd of clients, or while a call into the driver does not return. With NAME only crowds with that
-in their name are measured.
+Prints a table in Markdown. Each row is one run of the exporter: the time of a scrape at rest, and the ratio to
+it of scrapes beside a crowd of clients, or while a call into the driver does not return. With NAME only crowds
+with that in their name are measured.
 """
 
 import argparse
@@ -119,18 +119,12 @@ def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("name", nargs="?", default="", help="a part of the names of the crowds")
-    parser.add_argument(
-        "--clients", type=int, default=CLIENTS, help="clients of a crowd (default %(default)s)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="length of an attack (default %(default)s)"
-    )
+    parser.add_argument("--clients", type=int, default=CLIENTS, help="of a crowd (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of an attack (default %(default)s)")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < options.clients + _OURS:
-        sys.exit(
-            f"error: {options.clients} clients need as many open files, and {most} are allowed (ulimit -Hn)"
-        )
+        sys.exit(f"error: {options.clients} clients need more than the {most} open files that are allowed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (options.clients + _OURS, most))
     rows = [] if options.name else [beside_a_hang().row("a poll that hangs")]
     for attack in ATTACKS:

@@ -60,10 +60,6 @@ class Run:
         """How many pods have come."""
         return self.plan.day.come(self.polls)
 
-    def goes_on(self) -> bool:
-        """Whether there is time for another poll, and need of it."""
-        return self.polls < self.plan.polls and time.monotonic() - self.began < self.plan.limit
-
 
 class Exporter:
     """The process that is measured, and what can be asked of it."""
@@ -103,7 +99,7 @@ async def _act(
     await exporter.ask({"poll": 0})
     visitors.follow()
     try:
-        while run.goes_on():
+        while run.polls < run.plan.polls:
             await _turn(run, node, exporter, visitors, islice(devices, 1))
             if time.monotonic() - told >= _TELL_SECONDS:
                 told += _TELL_SECONDS

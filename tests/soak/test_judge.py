@@ -92,7 +92,6 @@ def test_nothing_is_judged_before_it_is_warm() -> None:
         judge(sampled(polls=500), FULL)
 
 
-@pytest.mark.slow
 def test_the_books_know_each_pod_of_the_day_by_its_name() -> None:
     """When a pod comes and goes, as its name tells it, is when it is there."""
     day = Day(polls=400, pods=2_000)
