@@ -1,8 +1,8 @@
 """Scrapes beside hostile clients, and while a poll hangs: ``python -m benchmarks.hostile [NAME]``.
 
-Prints a table in Markdown. Each row is one run of the exporter: the time of a scrape at rest, and the ratio to
-it of scrapes beside a crowd of clients, or while a call into the driver does not return. With NAME only crowds
-with that in their name are measured.
+Prints a table in Markdown. Each row is one run of the exporter: the time of a scrape at rest, and the ratio
+to it of scrapes beside a crowd of clients, or while a call into the driver does not return. With NAME only
+crowds with that in their name are measured.
 """
 
 import argparse

@@ -57,7 +57,6 @@ def test_all_measures_of_a_node_have_figures_and_rows(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -225,7 +224,6 @@ def test_calls_and_the_page_of_ours_are_judged() -> None:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["side-by-side", "fleet"])
 def test_a_measure_that_cannot_be_made_is_reported(name: str, tmp_path: Path) -> None:
     """Without a compiler, or a Prometheus, one line says so, and so does the page; nothing else is lost."""
@@ -246,7 +244,6 @@ def test_a_measure_that_cannot_be_made_is_reported(name: str, tmp_path: Path) ->
             env=os.environ | {"PATH": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=60,
             check=False,
         )
         for words in (["--quick", "--only", name], ["--write"])
@@ -298,7 +295,6 @@ def test_a_scrape_that_fails_is_no_fast_scrape() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.slow
 def test_quick_results_are_not_kept_as_results() -> None:
     """``--quick`` refuses to write where real results and the real page lie."""
     run = subprocess.run(
@@ -307,7 +303,6 @@ def test_quick_results_are_not_kept_as_results() -> None:
         env=os.environ | {"COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=30,
         check=False,
     )
     assert run.returncode == 2
