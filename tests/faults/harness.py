@@ -2,7 +2,7 @@
 
 A real poller reads the node and a real server hands the page out, so that a cell of the matrix of faults is
 looked at as Prometheus would. The node's load is constant. With ``step`` 0 time stands still on it and every
-number stays; with another one each poll comes so many seconds after the last, gauges stay and counters grow
+number stays; otherwise each poll comes ``step`` seconds after the last, gauges stay and counters grow
 at their pace. Either way whatever else changes on the page was changed by the fault.
 """
 
@@ -33,7 +33,7 @@ from tests.waiting import LIMIT_SECONDS
 
 # Not compressed: that costs more than all else of a request.
 HEADERS = {"Accept": "text/plain", "Accept-Encoding": "identity"}
-# So many polls after a fault the page must be as it was.
+# After this many polls without the fault the page must be as before.
 RECOVERY_POLLS = 2
 # Unix time of second 0 of the node.
 BEGAN = 1_700_000_000.0
@@ -109,7 +109,7 @@ class Watch:
         outcome: Outcome,
         polls: int = 1,
     ) -> Result:
-        """Put a fault on for so many polls and say what came of it; the page of each is held to the claim.
+        """Put a fault on for ``polls`` polls and return the result; the page of each must keep the claim.
 
         ``outcome`` names it, given the page before and the last one with the fault.
         """
@@ -122,7 +122,7 @@ class Watch:
         trials: Sequence[Trial],
         polls: int = 1,
     ) -> list[Result]:
-        """Put faults on, each in place of the one before, and say what came of each.
+        """Put faults on, each in place of the one before, and return the results.
 
         All pages are compared with the page before the first fault. Recovery is checked once, after the last
         fault; if it fails, all of the results have that as broken.

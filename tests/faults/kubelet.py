@@ -1,4 +1,4 @@
-"""How the kubelet may fail, on both of its sockets, and what of the page that may cost."""
+"""Faults of the kubelet, on both of its sockets, and what each may cost."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ def behaving(*reasons: str, **changes: Any) -> Fault:
         kubelet = watch.node.kubelet
         before = {name: getattr(kubelet, name) for name in changes}
         _set(kubelet, changes)
-        # The node sets these anew with every step.
+        # The node sets these again with every step.
         real, watch.node._step_kubelet = watch.node._step_kubelet, _nothing
         try:
             yield
@@ -102,7 +102,7 @@ async def _restarted(watch: Watch, _path: Path) -> AsyncIterator[None]:
 
 
 def filling(pods: int, **changes: Any) -> Fault:
-    """Restart the kubelet, which then lists so many pods, static ones first; its Pods API is not ready."""
+    """Restart the kubelet, which then lists ``pods`` pods, static ones first; its Pods API is not ready."""
 
     @contextlib.asynccontextmanager
     async def _filling(watch: Watch, path: Path) -> AsyncIterator[None]:
@@ -185,7 +185,7 @@ async def _with_nonsense(watch: Watch, path: Path) -> AsyncIterator[None]:
 
 
 def cell_of(what: str, how: str) -> Cell:
-    """Name a cell of this matrix."""
+    """Return a cell of this matrix."""
     return Cell(source="kubelet", what=what, how=how, where="poll")
 
 
@@ -238,7 +238,7 @@ FAULTS: Mapping[str, Fault] = {
     "the last replica is unhealthy": unhealthy(3),
     "a device plugin that is away": unhealthy(),
 }
-"""Ways to fail, by name. Some of them befall both sockets at once."""
+"""By name. Some concern both sockets at once."""
 AT_BOTH = frozenset(
     name
     for name, fault in FAULTS.items()
@@ -253,14 +253,14 @@ CELLS = (
 def claim_of(cell: Cell) -> Claim:
     """Nothing leaves the page in the first poll; the socket's collector, and no other, says what is wrong."""
     fault = FAULTS[cell.how]
-    told = {SOURCE[cell.what]} if cell.what != BOTH else set(SOURCE.values())
+    faulty = {SOURCE[cell.what]} if cell.what != BOTH else set(SOURCE.values())
 
     def health(before: Page, page: Page) -> Iterator[str]:
         counted = {key[0]: key[1] for key in failures_of(before, page)}
-        for collector in counted.keys() - told:
+        for collector in counted.keys() - faulty:
             yield f"{collector} fails too"
-        # Names have a second source: that the Pods API is silent costs nothing as long as that one is not.
-        expected = {"podresources"} & told if fault.reasons else set()
+        # Names have a second source, so a silent Pods API costs nothing.
+        expected = {"podresources"} & faulty if fault.reasons else set()
         for collector in expected:
             reason = counted.get(collector)
             if reason not in fault.reasons:
@@ -275,9 +275,9 @@ def claim_of(cell: Cell) -> Claim:
 
 
 def outcome(before: Page, page: Page) -> str:
-    """Say under which reasons it was counted."""
-    told = sorted(f"{key[0]}: {key[1]}" for key in failures_of(before, page))
-    return ", ".join(told) or "works"
+    """Return the reasons under which it was counted."""
+    reasons = sorted(f"{key[0]}: {key[1]}" for key in failures_of(before, page))
+    return ", ".join(reasons) or "works"
 
 
 async def try_cell(watch: Watch, cell: Cell) -> Result:

@@ -1,4 +1,4 @@
-"""What a kubelet costs that is away, or incomplete, for longer than its answers stand."""
+"""A kubelet that is away, or incomplete, for longer than its last answer is used."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -11,7 +11,7 @@ from tests.faults.pages import Page, name_of
 
 STALE, LATER = 30.0, 31.0
 """Seconds after which an answer of the kubelet is too old, and more than those."""
-# What it alone tells, or what is known only with it.
+# What is known only from it.
 OF_HOLDINGS = (
     "gpuslice_allocations",
     "gpuslice_container_",
@@ -26,7 +26,7 @@ OF_HOLDINGS = (
 
 
 async def hold_stale(watch: Watch) -> Result:
-    """Take the kubelet away for longer than its answer stands."""
+    """Take the kubelet away for longer than its last answer is used."""
     cell = cell_of(POD_RESOURCES, "absent for long")
 
     @contextlib.asynccontextmanager
@@ -39,7 +39,7 @@ async def hold_stale(watch: Watch) -> Result:
         yield from claim_of(replace(cell, how="absent")).health(before, page)
         for family in ("gpuslice_container_slices", "gpuslice_gpu_holders"):
             if list(page.series(family)):
-                yield f"{family} is still said of a kubelet that is away"
+                yield f"{family} is still shown without a kubelet"
         if page.total("gpuslice_container_memory_used_bytes") == 0:
             yield "the use of processes has left with the kubelet"
 
@@ -54,7 +54,7 @@ async def hold_stale(watch: Watch) -> Result:
 
 
 async def hold_filling(watch: Watch, how: str) -> Result:
-    """Let a restarted kubelet be incomplete for longer than its answers stand."""
+    """Let a restarted kubelet be incomplete for longer than its last answer is used."""
     cell = cell_of(BOTH, f"{how}, for long")
 
     @contextlib.asynccontextmanager

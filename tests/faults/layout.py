@@ -41,14 +41,14 @@ def holder(name: str, resource: str, device: str, *processes: dict[str, Any]) ->
 
 
 CUT_HALVES = [instance(1, 0, size=4, **HALF), instance(2, 4, size=4, **HALF)]
-CUT_ANEW = [
+REPARTITIONED = [
     instance(1, 0, size=4, **HALF),
     instance(3, 4, size=2, **QUARTER),
     instance(7, 6, size=1, **LEAST),
 ]
 STAYS = holder("stays", MIG.format("3g.20gb"), "{gpu:0/mig:0}", running("6000 MiB", 70))
 GOES = holder("goes", MIG.format("3g.20gb"), "{gpu:0/mig:1}", running("4000 MiB", 60))
-RECUT = {"kind": "mig_layout", "gpu": 0, "instances": CUT_ANEW}
+RECUT = {"kind": "mig_layout", "gpu": 0, "instances": REPARTITIONED}
 WEB = holder("web", GPU, "{gpu:1}::0", running("1000 MiB", 40, pid=PID))
 QUIET = holder("quiet", GPU, "{gpu:1}::1", running("700 MiB", 0, pid=QUIET_PID))
 COMES = holder("comes", GPU, "{gpu:1}::2", running("3000 MiB", 20, pid=4244))
@@ -57,8 +57,8 @@ ENDED = holder("web", GPU, "{gpu:1}::0")
 NEIGHBOUR = holder("neighbour", GPU, "{gpu:1}::2", running("2222 MiB", 10, pid=YOUNGER))
 
 CHANGES: Mapping[str, list[dict[str, Any]]] = {
-    "cut anew": [{"kind": "pod_delete", "pod": "ml/goes"}, RECUT],
-    "cut anew under its holder": [RECUT],
+    "repartitioned": [{"kind": "pod_delete", "pod": "ml/goes"}, RECUT],
+    "repartitioned under its holder": [RECUT],
     "pod deleted": [{"kind": "pod_delete", "pod": "ml/web"}],
     "pod added": [{"kind": "pod_add", "pod": COMES}],
     "process ended": [{"kind": "process_exit", "pid": PID}],
@@ -86,7 +86,7 @@ CHANGES: Mapping[str, list[dict[str, Any]]] = {
 def changing(change: str) -> Scenario:
     """Return the node with a change that is to begin at second 1."""
     board = gpu(memory_total="40960 MiB", mig={"max_slices": 7, "instances": CUT_HALVES})
-    told = made(
+    scenario = made(
         node=node_of(550),
         identity="pods_api",
         gpus=[board, gpu(memory_total="15360 MiB")],
@@ -97,11 +97,11 @@ def changing(change: str) -> Scenario:
         pods=[STAYS, GOES, WEB, QUIET],
         faults=[{"at": 1, **fault} for fault in CHANGES[change]],
     )
-    return replace(told, faults=tuple(map(_with_one_pid, told.faults)))
+    return replace(scenario, faults=tuple(map(_with_one_pid, scenario.faults)))
 
 
 def _with_one_pid(fault: Fault) -> Fault:
-    """Give the younger process the number of the older, which no scenario may say of two."""
+    """Give the younger process the pid of the older, which no scenario allows."""
     if not isinstance(fault, PodAdd):
         return fault
     (container,) = fault.pod.containers

@@ -86,14 +86,14 @@ class Matrix:
             yield from ((PART, device) for device in {*parts[:1], *parts[-1:]})
 
     async def results(self, cases: Sequence[Case]) -> list[Result]:
-        """Put the faults of cells on in turn, and say what came of each."""
+        """Put the faults of cells on in turn, and return the results."""
         return await self._watch.in_turn(self._calls_fail(cases[0]), [self._trial(case) for case in cases])
 
     def _trial(self, case: Case) -> Trial:
-        told = self._effect(case)
+        expected = self._effect(case)
         claim = Claim(
-            own=lambda series: self._own(case, told, series),
-            health=lambda before, page: self._wrong(case, told, before, page),
+            own=lambda series: self._own(case, expected, series),
+            health=lambda before, page: self._wrong(case, expected, before, page),
             states=self._states(case),
             believed=KINDS[case.how] in SAYS_NONE.get(case.function, ()),
         )
@@ -161,7 +161,7 @@ class Matrix:
         if KINDS[case.how] in REMEMBERED or case.function == REPORT:
             self._driver.reopen()
         if case.function in OF_LAYOUT:
-            # What is told once of a MIG device is not asked again while there is that device.
+            # Facts of a MIG device are read once while there is that device.
             await self._driver.recut()
             await self._watch.put()
 
@@ -178,27 +178,27 @@ class Matrix:
         return use.always.issuperset(use.devices)
 
     def _opens(self, case: Case) -> bool:
-        """Whether the library is opened anew for a cell, or after it: then readings of all GPUs pass."""
+        """Whether the library is reopened for a cell, or after it: then readings of all GPUs pass."""
         return KINDS[case.how] is not Kind.FAILED or not self._asked(case)
 
-    def _own(self, case: Case, told: Effect, series: str) -> bool:
-        """Tell whether a series is of what the fault may cost; with a library opened anew some pass."""
+    def _own(self, case: Case, expected: Effect, series: str) -> bool:
+        """Return whether the fault may cost a series; while the library is reopened some are absent."""
         of_model = series.startswith(PROFILES) and case.function in OF_MODELS
         if of_model or (series in self._driver.passing and self._opens(case)):
             return True
         if name_of(series) == VIEW:
             return RUNNING in case.function and case.where == ALL
         if OF_NODE.match(series):
-            return told.reach is Reach.DRIVER or case.where == NODE
-        if told.reach is Reach.DRIVER or not case.device:
+            return expected.reach is Reach.DRIVER or case.where == NODE
+        if expected.reach is Reach.DRIVER or not case.device:
             return any(uuid in series for uuid in self._gpus)
         gpu = self._gpu(case.device)
-        if gpu not in series or case.where != PART or told.reach is Reach.DEVICE:
+        if gpu not in series or case.where != PART or expected.reach is Reach.DEVICE:
             return gpu in series
         return self._of_part(case.device, series)
 
     def _of_part(self, device: str, series: str) -> bool:
-        """Whether a series of a cut GPU is not of another MIG device, or stands on all of them."""
+        """Whether a series of a cut GPU is not of another MIG device, or is of all of them."""
         return series.startswith(SPLIT) or not any(part in series for part in self._parts if part != device)
 
     def _states(self, case: Case) -> frozenset[str]:
@@ -210,30 +210,30 @@ class Matrix:
             return STATES | OF_MODEL
         return STATES | OF_DEVICE if RUNNING in case.function and case.where == ALL else STATES
 
-    def _wrong(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
-        yield from self._wrong_ups(case, told, page)
+    def _wrong(self, case: Case, expected: Effect, before: Page, page: Page) -> Iterator[str]:
+        yield from self._wrong_ups(case, expected, page)
         failing = page.value("gpuslice_collector_success", collector="nvml") == 0
-        if failing != bool(told.reason):
+        if failing != bool(expected.reason):
             yield f"gpuslice_collector_success of nvml is {int(not failing)}"
         failed = set(failures_of(before, page))
         reasons = {tuple(key) for key in failed if len(key) == 2}
-        if reasons != ({("nvml", told.reason)} if told.reason else set()):
-            yield f"collectors fail with {sorted(reasons)}, not with {told.reason or 'nothing'}"
+        if reasons != ({("nvml", expected.reason)} if expected.reason else set()):
+            yield f"collectors fail with {sorted(reasons)}, not with {expected.reason or 'nothing'}"
         calls = {key for key in failed if len(key) == 3}
-        wrong = [key for key in calls if not (told.counted and self._names(case, key))]
+        wrong = [key for key in calls if not (expected.counted and self._names(case, key))]
         if wrong:
             yield f"failures are counted that did not occur: {wrong}"
-        if told.counted and not calls and not told.either:
+        if expected.counted and not calls and not expected.either:
             yield "the failure is not counted"
-        yield from self._wrong_unsupported(case, told, before, page)
+        yield from self._wrong_unsupported(case, expected, before, page)
 
-    def _wrong_unsupported(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
-        """Count what a GPU does not support, call by call; of MIG devices and of events nobody does."""
+    def _wrong_unsupported(self, case: Case, expected: Effect, before: Page, page: Page) -> Iterator[str]:
+        """Check the number of unsupported calls of a GPU, without those of MIG devices and events."""
         said = KINDS[case.how] in SAYS_NONE.get(case.function, ())
         if (
             said
             or case.where != ONE
-            or told.reach is not Reach.READINGS
+            or expected.reach is not Reach.READINGS
             or case.function in EVENTS | OF_PARTS | {OLDER_FORM}
         ):
             return
@@ -248,14 +248,14 @@ class Matrix:
         if count is None or least is None or count < least + (not once):
             yield f"gpuslice_nvml_unsupported is {count}, and was {least}"
 
-    def _wrong_ups(self, case: Case, told: Effect, page: Page) -> Iterator[str]:
+    def _wrong_ups(self, case: Case, expected: Effect, page: Page) -> Iterator[str]:
         hit = {self._gpu(case.device)} if case.device else set(self._gpus)
         # Not every GPU is asked what is asked about no GPU in particular.
-        some = not case.device and told.reach is Reach.DEVICE and not self._everywhere(case)
-        if told.reach is Reach.DRIVER:
-            # What was read before stands while only the count is not told.
-            hit = set() if told.reason == "NoCount" else set(self._gpus)
-        elif told.reach is not Reach.DEVICE:
+        some = not case.device and expected.reach is Reach.DEVICE and not self._everywhere(case)
+        if expected.reach is Reach.DRIVER:
+            # Earlier readings are shown while only the count is unknown.
+            hit = set() if expected.reason == "NoCount" else set(self._gpus)
+        elif expected.reach is not Reach.DEVICE:
             hit = set()
         for uuid in self._gpus:
             up = page.value("gpuslice_gpu_up", uuid=uuid)
@@ -275,7 +275,7 @@ class Matrix:
         return named and uuid in whose and error == error_name(pynvml.NVMLError(code_of(code)))
 
     def outcome(self, case: Case, before: Page, page: Page) -> str:
-        """Say in words what a fault costs, by the page."""
+        """Return in words what a fault costs, by the page."""
         down = [uuid for uuid in self._gpus if not page.value("gpuslice_gpu_up", uuid=uuid)]
         well = page.value("gpuslice_collector_success", collector="nvml") == 1
         if len(down) == len(self._gpus) and not well:

@@ -22,18 +22,18 @@ from tests.waiting import wait_until_async
 FINDING = tuple(FINDING_CALLS)
 SLOW, FOR_EVER = "returns late", "never returns"
 """Before the timeout of the call, or when the fault is over."""
-# So many seconds of the node are a reading shown, at most, and so many polls later it is gone.
+# Seconds of the node for which a reading is shown, and polls after which it is gone.
 STALE_AFTER, STALE_POLLS = 3 * STEP, 4
 HUNG_POLLS = 2
-# Nobody can go on without what these are about: the library, and what it is.
+# Nothing can be read without these: the library, and its version.
 OF_DRIVER = (
     "nvmlInit",
     "nvmlShutdown",
     "nvmlSystemGet",
     "nvmlDeviceGetCount",
 )
-# A wait for events hangs in a thread of its own, a pair of GPUs costs what is told of the pair, and nobody
-# needs what is given back.
+# A wait for events hangs in a thread of its own, a pair of GPUs costs the series of the pair, and what is
+# freed is not needed.
 APART = frozenset(
     {
         "nvmlEventSetWait_v2",
@@ -50,7 +50,7 @@ class Hangs(Matrix):
     """The cells of one node's driver."""
 
     async def hung(self, case: Case) -> Result:
-        """Have a cell's calls hang and say what came of it."""
+        """Have a cell's calls hang and return the result."""
         reach, before = self._reach(case), _threads()
         cell = Cell(source=SOURCE, what=case.function, how=case.how, where=case.where)
         claim = Claim(
@@ -62,10 +62,10 @@ class Hangs(Matrix):
         result = await self._watch.under(cell, self._hang(case), claim, partial(self.outcome, case), polls)
         broken = list(result.broken)
         if reach is Reach.DRIVER:
-            # The sweep that hung tells what was so when it began.
+            # The sweep that hung has readings from when it began.
             await self._watch.rest()
         if reach is Reach.DRIVER and result.outcome != "all GPUs of the driver":
-            broken.append("what the driver said is shown when it is stale")
+            broken.append("stale readings of the driver are shown")
         await wait_until_async(lambda: _threads() <= before, f"no thread is left in the driver: {cell}")
         return replace(result, broken=tuple(broken))
 

@@ -1,4 +1,4 @@
-"""How the files of processes may fail, and what of the page that may cost.
+"""Faults of the files of processes, and what each may cost.
 
 Nothing stands between this program and the kernel: a file that cannot be read is a directory, a link into
 the void, or one of the kernel's own files that gives the wanted error; one that hangs is a pipe.
@@ -86,7 +86,7 @@ def saying(content: bytes) -> Put:
 
 @contextlib.contextmanager
 def hung(path: Path) -> Iterator[None]:
-    """Have a pipe at the path with a writer that says nothing: whoever reads it waits until it is over."""
+    """Have a pipe at the path with a silent writer: a read of it waits until it is over."""
     with contextlib.ExitStack() as stack, aside(path):
         os.mkfifo(path)
         writer = os.open(path, os.O_RDWR)
@@ -97,7 +97,7 @@ def hung(path: Path) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def hanging(path: Path) -> AsyncIterator[None]:
-    """Have whoever reads the path wait until it is over."""
+    """Have reads of the path wait until it is over."""
     with hung(path):
         yield
 
@@ -159,7 +159,7 @@ CELLS = tuple(
 
 
 def claim_of(watch: Watch, fault: Fault) -> Claim:
-    """Only what containers use of the GPU where the process runs may leave; what is left is nobody's."""
+    """Only what containers use of the GPU where the process runs may leave; the rest is unattributed."""
     shared = watch.node.scenario.gpus[0].uuid
 
     def own(series: str) -> bool:
@@ -177,7 +177,7 @@ def claim_of(watch: Watch, fault: Fault) -> Claim:
         if reasons != ({fault.fails} if fault.fails else set()):
             yield f"is counted as {reasons}"
         if page.value("gpuslice_process_attribution_available") != (0 if fault.fails else 1):
-            yield "the view of processes is not said to be what it is"
+            yield "gpuslice_process_attribution_available is wrong"
         yield from _false_zeros(before, page)
 
     return Claim(own=own, health=health, states=STATES)
@@ -186,11 +186,11 @@ def claim_of(watch: Watch, fault: Fault) -> Claim:
 def _false_zeros(before: Page, page: Page) -> Iterator[str]:
     for series, value in page.samples.items():
         if value == 0 and before.samples.get(series) and name_of(series).startswith("gpuslice_container_"):
-            yield f"{series} is 0, and is in truth {before.samples[series]:g}"
+            yield f"{series} is 0, and should be {before.samples[series]:g}"
 
 
 def outcome(before: Page, page: Page) -> str:
-    """Say what is not known any more."""
+    """Return what is unknown now."""
     left = [
         name
         for name in ("memory_used_bytes", "compute_used_ratio", "processes")

@@ -25,7 +25,7 @@ async def _results() -> Mapping[Cell, Result]:
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_what_cannot_be_read_of_a_process_is_not_known_and_not_zero(results, cell) -> None:
-    """What other GPUs say stands, what of this one is nobody's is as it was, and it comes back by itself."""
+    """Other GPUs keep their values, the unattributed use of this one stays, and it recovers by itself."""
     must_hold(results[cell])
 
 

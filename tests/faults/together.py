@@ -102,9 +102,9 @@ def claim_of(parts: frozenset[str]) -> Claim:
     """Anything may be unknown, and nothing false; what hangs is named unless the join hangs, too."""
 
     def health(before: Page, page: Page) -> Iterator[str]:
-        told = {collector for collector, *_ in failures_of(before, page)}
+        failing = {collector for collector, *_ in failures_of(before, page)}
         for part in parts & COLLECTORS.keys() if JOIN not in parts else ():
-            if COLLECTORS[part] not in told:
+            if COLLECTORS[part] not in failing:
                 yield f"{COLLECTORS[part]} is not counted as failing"
 
     return Claim(own=lambda _: True, health=health, states=kubelet.HEALTH | proc.STATES)
@@ -112,8 +112,8 @@ def claim_of(parts: frozenset[str]) -> Claim:
 
 def outcome(before: Page, page: Page) -> str:
     """Return which collectors failed."""
-    told = sorted({f"{key[0]}: {key[1]}" for key in failures_of(before, page) if len(key) == 2})
-    return ", ".join(told) or "the page of before"
+    failing = sorted({f"{key[0]}: {key[1]}" for key in failures_of(before, page) if len(key) == 2})
+    return ", ".join(failing) or "the page of before"
 
 
 async def try_cell(watch: Watch, cell: Cell) -> Result:
