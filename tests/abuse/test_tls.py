@@ -119,14 +119,14 @@ async def test_a_client_cannot_renegotiate(made):
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        said = b""
-        while b"Verify return code" not in said:
-            said += await asyncio.wait_for(process.stdout.readline(), LIMIT_SECONDS)
+        output = b""
+        while b"Verify return code" not in output:
+            output += await asyncio.wait_for(process.stdout.readline(), LIMIT_SECONDS)
         process.stdin.write(b"R\n")
-        said = await asyncio.wait_for(process.stdout.read(), LIMIT_SECONDS)
+        output = await asyncio.wait_for(process.stdout.read(), LIMIT_SECONDS)
         await process.wait()
-        assert b"RENEGOTIATING" in said
-        assert b"no renegotiation" in said
+        assert b"RENEGOTIATING" in output
+        assert b"no renegotiation" in output
         assert (await site.get(tls=clients["ours"]))[0] == 200
 
 

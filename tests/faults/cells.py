@@ -53,7 +53,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a cell: ``outcome`` in words, number of ``lost`` series, and sentences on ``broken`` claims.
+    """The result of a cell: ``outcome`` in words, number of ``lost`` series, ``broken`` claims in sentences.
 
     ``polls`` is how many it took until the page was as before.
     """

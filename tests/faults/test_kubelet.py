@@ -30,7 +30,7 @@ def test_a_kubelet_that_fails_for_a_poll_costs_nothing_but_its_health(results, c
     must_hold(results[cell])
 
 
-async def test_a_kubelet_that_stays_away_takes_what_it_told_and_nothing_else() -> None:
+async def test_a_kubelet_that_stays_away_costs_holdings_and_nothing_else() -> None:
     """After ``--stale-after`` holdings are unknown, not none; all of them come back with the kubelet."""
     async with watched(node(), stale_after=STALE) as watch:
         must_hold(await hold_stale(watch))
