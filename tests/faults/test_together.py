@@ -21,8 +21,6 @@ async def _results() -> Mapping[Cell, Result]:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_polls_end_while_several_parts_hang(
-    results: Mapping[Cell, Result], cell: Cell
-) -> None:
+def test_polls_end_while_several_parts_hang(results: Mapping[Cell, Result], cell: Cell) -> None:
     """Values on the page are right or absent, and two polls later at most it is as before."""
     must_hold(results[cell])
