@@ -1,4 +1,4 @@
-"""What a hostile client may do with many connections: each attack goes on while others are served."""
+"""Attacks with many connections, which go on while other clients are served."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ def _nothing(_clients: Clients) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """How each of many clients begins, and what all do again and again; ``small`` is for their windows."""
+    """How each client of a crowd begins, and what all repeat; ``small``: with small windows."""
 
     name: str
     begin: Callable[[Clients], object]
@@ -35,9 +35,9 @@ def _sends(what: bytes) -> Callable[[Clients], object]:
 
 
 def _pages(path: bytes) -> Callable[[Clients], object]:
-    """Ask for pages that nobody has asked for before, and for none of them twice."""
-    asked: Iterator[bytes] = (BROWSER % (path % each) for each in count())
-    return lambda clients: visit(clients, asked)
+    """Request pages that no client has requested before."""
+    requests: Iterator[bytes] = (BROWSER % (path % number) for number in count())
+    return lambda clients: visit(clients, requests)
 
 
 _LEFT = _pages(b"/?q=x%d")
@@ -66,4 +66,3 @@ ATTACKS = (
     Attack(name="streams never read", begin=_sends(STREAM), again=_sends(HEALTHY), small=True, peers=4),
     Attack(name="pages of their own, left at once", begin=_LEFT, again=_LEFT, peers=4),
 )
-"""Those that hold connections."""

@@ -1,4 +1,4 @@
-"""Clients that hold a plain socket: what they send is what is sent, and they end as they like."""
+"""Clients that hold a plain socket: they send any bytes, and end as they like."""
 
 import re
 import socket
@@ -6,32 +6,19 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
-PATIENCE = 10.0
-# So long who leaves has waited, in seconds.
+from tests.waiting import LIMIT_SECONDS
+
+# How long a client waits before it leaves, in seconds.
 LEAVING = 0.02
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3}) ")
 RESET = struct.pack("ii", 1, 0)
 
 
-class Told(NamedTuple):
-    """All that came for what was sent, and whether the connection is open still."""
-
-    said: bytes
-    is_open: bool
-
-    @property
-    def statuses(self) -> list[int]:
-        """The statuses of all answers, in their order; interim ones are left out."""
-        found = map(int, _STATUS.findall(self.said))
-        return [status for status in found if status >= 200]
-
-
 def connect(port: int, peer: str = "127.0.0.1", *, small: bool = False) -> socket.socket:
-    """Connect from an address of this machine, maybe with as small a window as there is."""
+    """Connect from an address of this machine; ``small``: with as small a window as there is."""
     client = socket.socket()
-    client.settimeout(PATIENCE)
+    client.settimeout(LIMIT_SECONDS)
     if small:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     client.bind((peer, 0))
@@ -48,8 +35,8 @@ def reset(client: socket.socket) -> None:
 
 @contextmanager
 def crowd(port: int, number: int, peers: int = 1, *, small: bool = False) -> Iterator[list[socket.socket]]:
-    """Connect many clients that wait for nothing, from so many addresses."""
-    clients = [connect(port, f"127.0.0.{each % peers + 1}", small=small) for each in range(number)]
+    """Connect many clients that do not block, from ``peers`` addresses."""
+    clients = [connect(port, f"127.0.0.{place % peers + 1}", small=small) for place in range(number)]
     for client in clients:
         client.setblocking(False)
     try:
@@ -60,7 +47,7 @@ def crowd(port: int, number: int, peers: int = 1, *, small: bool = False) -> Ite
 
 
 def push(clients: list[socket.socket], sent: bytes) -> int:
-    """Have each of them send what its socket takes of that; return the bytes of all."""
+    """Have each client send what its socket takes of that; return the bytes of all."""
     total = 0
     for client in clients:
         with suppress(OSError):
@@ -68,11 +55,11 @@ def push(clients: list[socket.socket], sent: bytes) -> int:
     return total
 
 
-def visit(clients: list[socket.socket], asked: Iterator[bytes]) -> None:
-    """Have each of them ask for something of its own, leave soon without an answer, and come back."""
+def visit(clients: list[socket.socket], requests: Iterator[bytes]) -> None:
+    """Have each client send a request of its own, leave soon without an answer, and come back."""
     for client in clients:
         with suppress(OSError):
-            client.send(next(asked))
+            client.send(next(requests))
     time.sleep(LEAVING)
     for place, client in enumerate(clients):
         with suppress(OSError):
@@ -83,25 +70,27 @@ def visit(clients: list[socket.socket], asked: Iterator[bytes]) -> None:
 
 
 def pull(clients: list[socket.socket], most: int) -> None:
-    """Have each of them take up to so many bytes of what has come."""
+    """Have each client take up to ``most`` bytes of what has come."""
     for client in clients:
         with suppress(OSError):
             client.recv(most)
 
 
-def tell(port: int, sent: bytes, quiet: float = 0.1) -> Told:
-    """Send this, and read until the end, or until nothing comes for a while after something did."""
-    client = connect(port)
-    said = b""
-    try:
+def answer_to(port: int, sent: bytes, then: bytes = b"") -> bytes:
+    """Return all that the server answers until it closes the connection.
+
+    ``then`` is sent after the first part of the answer.
+    """
+    answer = b""
+    with connect(port) as client, suppress(ConnectionError):
         client.sendall(sent)
         while part := client.recv(65536):
-            said += part
-            client.settimeout(quiet)
-    except TimeoutError:
-        return Told(said, is_open=True)
-    except ConnectionError:
-        pass
-    finally:
-        client.close()
-    return Told(said, is_open=False)
+            if not answer and then:
+                client.sendall(then)
+            answer += part
+    return answer
+
+
+def statuses(answer: bytes) -> list[int]:
+    """Return the statuses of all answers in their order, without interim ones."""
+    return [status for status in map(int, _STATUS.findall(answer)) if status >= 200]

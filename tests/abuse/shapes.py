@@ -1,4 +1,4 @@
-"""Requests that no client of good manners sends, and what each is answered; CLOSED is to be cut off."""
+"""Requests of unusual shapes, and the status of the answer to each; CLOSED is an end without an answer."""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,8 @@ def _target(target: bytes, method: bytes = b"GET") -> bytes:
 HUGE: Shapes = {
     "a header of 1 MB": (_with(b"A: " + b"x" * 1_000_000), CLOSED),
     "a header of 9 kB": (_with(b"A: " + b"x" * 9000), 400),
-    "10,000 headers": (_with(b"\r\n".join(b"A%d: b" % each for each in range(10_000))), CLOSED),
-    "200 headers": (_with(b"\r\n".join(b"A%d: b" % each for each in range(200))), 400),
+    "10,000 headers": (_with(b"\r\n".join(b"A%d: b" % number for number in range(10_000))), CLOSED),
+    "200 headers": (_with(b"\r\n".join(b"A%d: b" % number for number in range(200))), 400),
     "a URL of 100 kB": (_target(b"/" + b"a" * 100_000), CLOSED),
     "a query of 8 kB": (_target(b"/-/healthy?" + b"a=b&" * 2000), 200),
     "a method of 100 kB": (_target(b"/", b"G" * 100_000), CLOSED),
@@ -54,7 +54,7 @@ SMUGGLED: Shapes = {
     "two hosts": (_with(b"Host: y"), 400),
     "no host": (b"GET /-/healthy HTTP/1.1\r\n\r\n", 400),
 }
-"""What proxies and servers have been known to read in different ways: each is one answer or none."""
+"""Requests that proxies and servers are known to read in different ways."""
 
 VERSIONS: Shapes = {
     "HTTP/0.9": (b"GET /-/healthy\r\n\r\n", 505),
@@ -100,13 +100,15 @@ TARGETS: Shapes = {
         (b"/\xe9", 400),
     )
 }
-"""Paths that climb, hide what they are, or are none."""
 
 METHODS: Shapes = {
-    method.decode(): (_target(b"/-/healthy", method), status)
-    for method, status in (
-        *((each, 405) for each in (b"TRACE", b"OPTIONS", b"PUT", b"DELETE", b"POST", b"PATCH", b"CONNECT")),
-        *((each, 400) for each in (b"get", b"<b>", b"G\0T")),
+    name.decode(): (_target(b"/-/healthy", name), status)
+    for name, status in (
+        *(
+            (method, 405)
+            for method in (b"TRACE", b"OPTIONS", b"PUT", b"DELETE", b"POST", b"PATCH", b"CONNECT")
+        ),
+        *((method, 400) for method in (b"get", b"<b>", b"G\0T")),
     )
 }
 

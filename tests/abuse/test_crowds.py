@@ -1,12 +1,9 @@
-"""Crowds of clients that take connections, time and memory: who behaves well is served beside them."""
+"""Crowds of clients that take connections, time and memory: caps hold, and other clients are answered."""
 
 import gzip
-import os
-import re
 import resource
 import selectors
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,56 +12,58 @@ from exporter.web.http.connections import WIDE
 from exporter.web.http.handler import max_connections
 from exporter.web.http.responses import ROOM
 from exporter.web.http.server import RECEIVE_BUFFER, SEND_BUFFER
-from tests.abuse.attacks import ATTACKS, HEALTHY
+from tests.abuse.attacks import ATTACKS, HEALTHY, Attack
 from tests.abuse.clients import connect, crowd
 from tests.abuse.victim import FILES, Victim, Vitals, victim
+from tests.tools import lacks
+from tests.waiting import LIMIT_SECONDS
 
 # The limit of a pod, in MiB, of which the kernel has this much for the sockets of as many as there may be.
 MEMORY = 384
 KERNELS = (max_connections((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) + WIDE * 2 * ROOM) / 2**20
 CROWD, LARGE_CROWD = 800, 10_000
+# Those that keep the exporter busiest are tried with ten thousand clients only, beside one that does not.
+BUSIEST = [attack for attack in ATTACKS if attack.name.startswith(("requests sent on", "pages of their own"))]
+LARGE = [ATTACKS[0], *BUSIEST]
 # Open files of this process beside those of a crowd.
 OURS = 200
 ROUNDS = 3
 SCRAPERS = 600
-# What a busy machine has a poll write: which sources were late.
-LATE = re.compile(r" failed: no answer for <?\d+ s; | recovered$")
 PIPELINED = 1000
 
 
 @pytest.fixture(scope="module")
 def served():
-    """Serve one node to all attackers of this module."""
+    """Serve one node to all crowds of this module."""
     with victim() as found:
         yield found
 
 
-def attacked(served: Victim, attack, number: int, rounds: int = ROUNDS) -> tuple[Vitals, float]:
-    """Attack, and scrape meanwhile; give the most that was held, and the slowest answer in seconds."""
-    slowest = 0.0
+def attack_and_scrape(served: Victim, attack: Attack, number: int) -> None:
+    """Scrape beside a crowd; the caps on files and memory hold, and nothing stays behind."""
+    # With the connection of the scrapes, which the crowd before may have closed.
+    served.scrape_in_the_end()
+    before = most = served.vitals()
     with crowd(served.port, number, attack.peers, small=attack.small) as clients:
         attack.begin(clients)
-        most = served.vitals()
-        for _ in range(rounds):
-            attack.again(clients)
-            slowest = max(slowest, served.scrape())
+        for _ in range(ROUNDS):
             most = Vitals(*map(max, most, served.vitals()))
-    return most, slowest
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_who_behaves_is_served_beside_a_crowd(served, attack):
-    """More connections than there are files: Prometheus, by the crowd's own address, gets whole pages."""
-    # With the connection of the scrapes, which the crowd before may have made to go.
-    served.scrape()
-    before, told = served.vitals(), len(served.lines)
-    most, _ = attacked(served, attack, CROWD)
+            attack.again(clients)
+            served.scrape_in_the_end()
+            most = Vitals(*map(max, most, served.vitals()))
     assert most.files < FILES - 100
     assert most.memory < MEMORY - KERNELS
-    about = [line for line in served.lines[told:] if not LATE.search(line)]
-    assert len(about) <= 3, about
     served.settle(before)
+
+
+@pytest.mark.parametrize(
+    "attack", [attack for attack in ATTACKS if attack not in BUSIEST], ids=lambda attack: attack.name
+)
+def test_clients_are_answered_beside_a_crowd(served, attack):
+    """More connections than there are files, from the scraper's own address; none is worth many log lines."""
+    lines = len(served.lines)
+    attack_and_scrape(served, attack, CROWD)
+    assert len(served.lines) - lines <= 3, served.lines[lines:]
 
 
 @pytest.fixture
@@ -75,60 +74,49 @@ def _many_files() -> Iterator[None]:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, before[1])))
     except (ValueError, PermissionError):
-        reason = f"{wanted} open files are needed, and {before[1]} are allowed (ulimit -Hn)"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+        lacks(f"{wanted} open files are needed, and {before[1]} are allowed (ulimit -Hn)")
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-# On a busy machine so many clients take minutes; each scrape has its own limit.
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_many_files")
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_who_behaves_is_served_beside_ten_thousand_clients(served, attack):
-    """Ten times as many connections as there are files: Prometheus gets whole pages in time."""
-    served.scrape()
-    before = served.vitals()
-    most, _ = attacked(served, attack, LARGE_CROWD)
-    assert most.files < FILES - 100
-    assert most.memory < MEMORY - KERNELS
-    served.settle(before)
+@pytest.mark.parametrize("attack", LARGE, ids=lambda attack: attack.name)
+def test_clients_are_answered_in_the_end_beside_ten_thousand(served, attack):
+    """Ten times as many connections as there are files."""
+    attack_and_scrape(served, attack, LARGE_CROWD)
 
 
-@pytest.mark.slow
 def test_many_scrapers_at_once_get_the_same_page(served):
     """Hundreds that ask at the same moment get whole pages, made once, and memory does not grow with them."""
     served.scrape()
     before = served.vitals()
-    ask = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
-    pages = fetched(served.port, ask, SCRAPERS)
+    request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+    pages = fetch_by_many(served.port, request, SCRAPERS)
     assert len(pages) == SCRAPERS
-    # Beside one poll or two that happened meanwhile.
-    assert len(set(pages)) <= 3
-    assert all(gzip.decompress(page).endswith(b"\n") for page in set(pages))
+    assert len(set(pages)) == 1
+    assert gzip.decompress(pages[0]).endswith(b"\n")
     after = served.settle(before)
     assert after.memory - before.memory < SCRAPERS * len(pages[0]) / 2**20 / 4 + 16
 
 
-def fetched(port: int, ask: bytes, number: int, peers: int = 2) -> list[bytes]:
-    """Ask by so many connections at once, and return the bodies of the answers that are whole."""
+def fetch_by_many(port: int, request: bytes, number: int, peers: int = 2) -> list[bytes]:
+    """Send a request by many connections at once, and return the bodies of the answers that are whole."""
     waiting = selectors.DefaultSelector()
     with crowd(port, number, peers) as clients:
-        said = {client: bytearray() for client in clients}
+        answers = {client: bytearray() for client in clients}
         for client in clients:
-            client.send(ask)
+            client.send(request)
             waiting.register(client, selectors.EVENT_READ)
-        end = time.monotonic() + 30
-        while waiting.get_map() and time.monotonic() < end:
-            for key, _ in waiting.select(1):
+        while waiting.get_map() and (ready := waiting.select(LIMIT_SECONDS)):
+            for key, _ in ready:
                 client = key.fileobj
                 assert isinstance(client, socket.socket)
                 part = _received(client)
-                said[client] += part
+                answers[client] += part
                 if not part:
                     waiting.unregister(client)
-    return [body for answer in said.values() if (body := _body(bytes(answer)))]
+    return [body for answer in answers.values() if (body := _body(bytes(answer)))]
 
 
 def _received(client: socket.socket) -> bytes:
@@ -139,24 +127,23 @@ def _received(client: socket.socket) -> bytes:
 
 
 def _body(answer: bytes) -> bytes:
-    """Return the body of an answer with 200, nothing where it is not whole."""
+    """Return the body of an answer with 200, nothing if it is not whole."""
     head, _, body = answer.partition(b"\r\n\r\n")
     whole = head.startswith(b"HTTP/1.1 200 ") and b"Content-Length: %d" % len(body) in head
     return body if whole else b""
 
 
-@pytest.mark.slow
 def test_a_thousand_requests_in_one_go(served):
-    """Who sends a thousand requests before reading gets a thousand answers, in their order."""
+    """A client that sends a thousand requests before it reads gets a thousand answers, in their order."""
     client = connect(served.port)
     last = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     client.setblocking(False)
     rest = memoryview(HEALTHY * (PIPELINED - 1) + last)
-    said = bytearray()
+    answers = bytearray()
     waiting = selectors.DefaultSelector()
     waiting.register(client, selectors.EVENT_READ | selectors.EVENT_WRITE)
     while True:
-        ((_, events),) = waiting.select(10)
+        ((_, events),) = waiting.select(LIMIT_SECONDS)
         if events & selectors.EVENT_WRITE:
             rest = rest[client.send(rest) :]
             if not rest:
@@ -165,8 +152,8 @@ def test_a_thousand_requests_in_one_go(served):
             part = _received(client)
             if not part:
                 break
-            said += part
+            answers += part
     client.close()
-    assert said.count(b"HTTP/1.1 200 OK\r\n") == PIPELINED
-    assert said.count(b"\r\n\r\nok\n") == PIPELINED - 1
-    assert said.endswith(b"\n")
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") == PIPELINED
+    assert answers.count(b"\r\n\r\nok\n") == PIPELINED - 1
+    assert answers.endswith(b"\n")

@@ -1,4 +1,4 @@
-"""Clients that leave at every point, in every way: nothing of them stays behind in the server."""
+"""Clients that leave at every point, in every way: nothing of them stays in the server."""
 
 import asyncio
 import gc
@@ -7,10 +7,12 @@ import socket
 
 import pytest
 
-from tests.abuse.clients import RESET
-from tests.web.access import serving, until
+from exporter.web.http import connection
+from tests.abuse.clients import reset
+from tests.waiting import LIMIT_SECONDS, wait_until_async
+from tests.web.access import serving
 
-ASKED = b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n"
+STREAM = b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n"
 PAGE = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -22,77 +24,73 @@ async def open_client(site) -> socket.socket:
     return client
 
 
-def _resets(client: socket.socket) -> None:
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    client.close()
+async def received(client: socket.socket) -> bytes:
+    """Return the next bytes of an answer, none at its end."""
+    async with asyncio.timeout(LIMIT_SECONDS):
+        return await asyncio.get_running_loop().sock_recv(client, 65536)
 
 
-def _ends(client: socket.socket) -> None:
+def _end(client: socket.socket) -> None:
     client.shutdown(socket.SHUT_WR)
 
 
-WAYS = {"resets": _resets, "closes": socket.socket.close, "says that no more will come": _ends}
+WAYS = {"resets": reset, "closes": socket.socket.close, "closes its half": _end}
 
 
 @pytest.mark.parametrize("leave", WAYS.values(), ids=WAYS)
 async def test_leaving_at_any_byte_leaves_nothing(caplog, leave):
-    """After each byte of a request, and of its answer, a client may go: tasks and places are given back."""
+    """After each byte of a request and of its answer: tasks and places are given back, nothing is logged."""
     async with serving() as site:
         assert (await site.get())[0] == 200
         # That of the connection that just ended may be among them.
         before = len(asyncio.all_tasks())
         with caplog.at_level(logging.INFO):
-            clients = [await open_client(site) for _ in range(len(ASKED) + 10)]
+            clients = [await open_client(site) for _ in range(len(STREAM) + 10)]
             for sent, client in enumerate(clients):
-                client.send(ASKED[:sent])
+                client.send(STREAM[:sent])
             for client in clients:
                 await asyncio.sleep(0)
                 leave(client)
-            if leave is not _ends:
-
-                async def gone() -> bool:
-                    return site.server.connections == 0 and len(asyncio.all_tasks()) <= before
-
-                await until(gone)
+            if leave is not _end:
+                await wait_until_async(
+                    lambda: site.server.connections == 0 and len(asyncio.all_tasks()) <= before
+                )
         assert (await site.get())[0] == 200
         assert caplog.records == []
         for client in clients:
             client.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sent", [PAGE % b"", PAGE % b"metrics" * 3], ids=["one request", "three"])
-async def test_who_says_that_no_more_will_come_gets_what_was_asked_for(sent):
-    """A client that closes its half behind its requests, as ``nc -N`` does, is answered, and let go then."""
+async def test_a_client_that_closes_its_half_gets_its_answers(monkeypatch):
+    """As ``nc -N`` does behind its requests."""
+    monkeypatch.setattr(connection, "_AFTER_EOF_SECONDS", LIMIT_SECONDS)
     async with serving() as site:
         client = await open_client(site)
-        client.send(sent)
+        client.send(PAGE % b"metrics" * 3)
         client.shutdown(socket.SHUT_WR)
-        said = b""
-        async with asyncio.timeout(10):
-            while part := await asyncio.get_running_loop().sock_recv(client, 65536):
-                said += part
-        client.close()
-        assert said.count(b"\r\n\r\npage") == sent.count(b"GET")
-        assert site.server.connections == 0
-
-
-@pytest.mark.slow
-async def test_a_stream_ends_soon_when_its_reader_says_that_no_more_will_come():
-    """An answer without an end is not kept for who has closed its half: most often nobody is there."""
-    async with serving() as site:
-        client = await open_client(site)
-        client.send(ASKED)
-        await asyncio.sleep(0.1)
-        client.shutdown(socket.SHUT_WR)
-        async with asyncio.timeout(5):
-            while await asyncio.get_running_loop().sock_recv(client, 65536):
-                pass
+        answers = b""
+        while answers.count(b"\r\n\r\npage") < 3:
+            part = await received(client)
+            assert part, answers
+            answers += part
         client.close()
 
 
-@pytest.mark.slow
-async def test_no_cycle_is_left_of_who_left():
+async def test_a_stream_ends_when_its_reader_closes_its_half(monkeypatch):
+    """An answer without an end is not kept for a client that has closed its half: most often it is gone."""
+    monkeypatch.setattr(connection, "_AFTER_EOF_SECONDS", 0.05)
+    async with serving() as site:
+        client = await open_client(site)
+        client.send(STREAM)
+        assert await received(client)
+        client.shutdown(socket.SHUT_WR)
+        while await received(client):
+            pass
+        client.close()
+        await wait_until_async(lambda: site.server.connections == 0)
+
+
+async def test_no_cycle_is_left_of_clients_that_left():
     """Connections need no garbage collection: a flood of them adds up to nothing."""
     async with serving() as site:
         await site.get()
@@ -103,16 +101,11 @@ async def test_no_cycle_is_left_of_who_left():
                 client = await open_client(site)
                 client.send(PAGE[:sent])
                 await asyncio.sleep(0)
-                _resets(client)
-
-            async def gone() -> bool:
-                return site.server.connections == 0
-
-            async def let_go() -> bool:
-                return [type(each).__name__ for each in gc.get_objects()].count("Connection") <= 1
-
-            await until(gone)
+                reset(client)
+            await wait_until_async(lambda: site.server.connections == 0)
             # The loop still has what it was about to call when the last of them left.
-            await until(let_go)
+            await wait_until_async(
+                lambda: [type(each).__name__ for each in gc.get_objects()].count("Connection") <= 1
+            )
         finally:
             gc.enable()

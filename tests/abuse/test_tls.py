@@ -1,17 +1,18 @@
-"""TLS that is none, ends halfway, or is another's: who has a certificate of ours is served beside it."""
+"""Bytes that are not TLS, handshakes that end halfway, foreign certificates: other clients are served."""
 
 import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import ssl
 import struct
 
 import pytest
 
 from exporter.web.http.handler import Limits
-from tests.web.access import Site, serving, until
+from tests.tools import tool
+from tests.waiting import LIMIT_SECONDS, wait_until_async
+from tests.web.access import Site, serving
 from tests.web.certificates import Authority
 
 SOON = 0.3
@@ -52,20 +53,24 @@ def made(tmp_path_factory):
 
 
 async def left(site: Site, before: int) -> None:
-    """Wait until no connection and no task more than before is there."""
+    """Wait until there is no connection, and no task more than before."""
+    await wait_until_async(lambda: site.server.connections == 0 and len(asyncio.all_tasks()) <= before)
 
-    async def gone() -> bool:
-        return site.server.connections == 0 and len(asyncio.all_tasks()) <= before
 
-    await until(gone)
+async def served(site: Site, tls: ssl.SSLContext) -> bool:
+    """Return whether a client is answered; on a busy machine its handshake may exceed a short limit."""
+    with contextlib.suppress(OSError):
+        return (await site.get(tls=tls))[2] == "page"
+    return False
 
 
 @pytest.mark.parametrize("end", ["waits", "closes"])
-async def test_what_is_no_handshake_costs_only_itself(caplog, made, end):
+async def test_bytes_that_are_not_a_handshake_cost_only_their_connection(caplog, made, end):
     """Beside every kind of noise a client of ours is served; nothing of it is logged, and nothing stays."""
     config, clients = made
-    async with serving(config, limits=Limits(handshake=SOON)) as site:
-        assert (await site.get(tls=clients["ours"]))[0] == 200
+    limits = Limits(handshake=SOON if end == "waits" else LIMIT_SECONDS)
+    async with serving(config, limits=limits) as site:
+        await wait_until_async(lambda: served(site, clients["ours"]))
         before = len(asyncio.all_tasks())
         with caplog.at_level(logging.INFO):
             writers = []
@@ -73,7 +78,7 @@ async def test_what_is_no_handshake_costs_only_itself(caplog, made, end):
                 _, writer = await asyncio.open_connection("127.0.0.1", site.port)
                 writer.write(sent)
                 writers.append(writer)
-            assert (await site.get(tls=clients["ours"]))[2] == "page"
+            await wait_until_async(lambda: served(site, clients["ours"]))
             if end == "closes":
                 for writer in writers:
                     writer.transport.abort()
@@ -84,8 +89,8 @@ async def test_what_is_no_handshake_costs_only_itself(caplog, made, end):
 
 
 @pytest.mark.parametrize("whose", ["none", "another's"])
-async def test_certificates_that_are_not_ours_let_nobody_in(caplog, made, whose):
-    """Whoever comes with none, or with that of another authority, is told nothing and leaves no line."""
+async def test_a_client_without_a_certificate_of_ours_gets_no_answer(caplog, made, whose):
+    """Without one, or with that of another authority; it leaves no line in the log."""
     config, clients = made
     async with serving(config) as site:
         before = len(asyncio.all_tasks())
@@ -98,9 +103,9 @@ async def test_certificates_that_are_not_ours_let_nobody_in(caplog, made, whose)
         assert caplog.records == []
 
 
-async def test_nobody_makes_it_negotiate_anew(made):
-    """A client of TLS 1.2 that asks for another handshake is not given one, and others are served."""
-    openssl = shutil.which("openssl") or pytest.skip("openssl is not on PATH")
+async def test_a_client_cannot_renegotiate(made):
+    """A client of TLS 1.2 that requests another handshake gets none, and others are served."""
+    openssl = tool("openssl")
     config, clients = made
     async with serving(config) as site:
         pair = ("-cert", config.parent / "client.crt", "-key", config.parent / "client.key")
@@ -114,21 +119,21 @@ async def test_nobody_makes_it_negotiate_anew(made):
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        said = b""
-        while b"Verify return code" not in said:
-            said += await asyncio.wait_for(process.stdout.readline(), 10)
+        output = b""
+        while b"Verify return code" not in output:
+            output += await asyncio.wait_for(process.stdout.readline(), LIMIT_SECONDS)
         process.stdin.write(b"R\n")
-        said = await asyncio.wait_for(process.stdout.read(), 10)
+        output = await asyncio.wait_for(process.stdout.read(), LIMIT_SECONDS)
         await process.wait()
-        assert b"RENEGOTIATING" in said
-        assert b"no renegotiation" in said
+        assert b"RENEGOTIATING" in output
+        assert b"no renegotiation" in output
         assert (await site.get(tls=clients["ours"]))[0] == 200
 
 
-async def test_tls_sent_to_the_plain_port_is_refused_at_once(made):
+async def test_tls_sent_to_the_plain_port_is_refused(made):
     """A client that expects TLS where there is none fails; it does not hang."""
     _, clients = made
-    async with serving() as site, asyncio.timeout(5):
+    async with serving() as site, asyncio.timeout(LIMIT_SECONDS):
         with pytest.raises(ssl.SSLError):
             await asyncio.open_connection("127.0.0.1", site.port, ssl=clients["ours"])
         assert (await site.get())[0] == 200

@@ -3,26 +3,25 @@
 import gzip
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.commands.program import TIMEOUT, Serving, command, environment, seconds_of
+from tests.commands.program import TIMEOUT, Serving, command, environment
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 # As containers have it with many runtimes.
 FILES = 1024
-# A Prometheus that is not told otherwise waits for 10 s.
-IN_TIME = 9.0
-# Beside other programs that are busy an answer may come later, by what the exporter waits for a CPU.
-BUSY = 40.0
 # Threads that come with the first crowd and stay: those that render, those of scrapes, one that decodes,
 # and gRPC's own.
 CROWDED = min(32, (os.cpu_count() or 1) + 4) + 5
 # A connection is kept to each of the two sockets of the kubelet from its first read on: three files each.
 KUBELET_FILES = 6
+# One snapshot, whose pages are the same bytes for all.
+ONE_POLL = ("--poll-interval", "1h", "--stale-after", "2h")
+HEADERS = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
 
 
 class Vitals(NamedTuple):
@@ -40,9 +39,8 @@ class Victim:
     def __init__(self, served: Serving, pid: int) -> None:
         self.served = served
         self.port = int(served.url.rstrip("/").rpartition(":")[2])
-        self._pid = pid
         self._proc = Path(f"/proc/{pid}")
-        self._prometheus = HTTPConnection("127.0.0.1", self.port, timeout=BUSY)
+        self._prometheus = HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
 
     @property
     def lines(self) -> list[str]:
@@ -50,7 +48,7 @@ class Victim:
         return self.served.lines
 
     def vitals(self) -> Vitals:
-        """Look at the process."""
+        """Return what the process holds now."""
         status = dict(
             line.split(":", 1) for line in (self._proc / "status").read_text().splitlines() if ":" in line
         )
@@ -62,60 +60,58 @@ class Victim:
             cpu=sum(map(int, times)) / 100,
         )
 
-    def scrape(self) -> float:
-        """Scrape as Prometheus does, and probe as the kubelet does; return the seconds of the slower one.
-
-        Both must be answered in time, whole, and with 200. Seconds are those that its main thread did not
-        wait for a CPU, which programs beside it may hold.
-        """
-        started = seconds_of(self._pid)
+    def scrape(self) -> None:
+        """Scrape as Prometheus does, and probe as the kubelet does; both must be answered whole."""
         page = gzip.decompress(self._scraped())
         assert b"gpuslice_build_info{" in page
         assert page.endswith(b"# EOF\n")
-        scraped = seconds_of(self._pid)
-        probe = HTTPConnection("127.0.0.1", self.port, timeout=BUSY)
+        probe = HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
         probe.request("GET", "/-/healthy")
         answer = probe.getresponse()
         assert (answer.status, answer.read()) == (200, b"ok\n")
         probe.close()
-        slower = max(scraped - started, seconds_of(self._pid) - scraped)
-        if slower > IN_TIME:
-            raise TimeoutError(f"answered after {slower:.1f} s")
-        return slower
+
+    def scrape_in_the_end(self) -> None:
+        """Scrape again for as long as the connection is closed without an answer."""
+        wait_until(self._is_scraped, "a scrape is answered")
+
+    def _is_scraped(self) -> bool:
+        with suppress(OSError, HTTPException):
+            self.scrape()
+            return True
+        self.close()
+        return False
 
     def close(self) -> None:
-        """Let go of the connection of the scrapes."""
+        """Close the connection of the scrapes."""
         self._prometheus.close()
 
     def _scraped(self) -> bytes:
-        """Ask over the connection of the last scrape, and once more where that was closed meanwhile."""
-        headers = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
+        """Request the page over the connection of the last scrape, and once more if that was closed."""
         with suppress(ConnectionError, HTTPException):
-            self._prometheus.request("GET", "/metrics", headers=headers)
-            answer = self._prometheus.getresponse()
-            assert answer.status == 200
-            return answer.read()
+            return self._page()
         self._prometheus.close()
-        self._prometheus.request("GET", "/metrics", headers=headers)
+        return self._page()
+
+    def _page(self) -> bytes:
+        self._prometheus.request("GET", "/metrics", headers=HEADERS)
         answer = self._prometheus.getresponse()
         assert answer.status == 200
         return answer.read()
 
-    def settle(self, before: Vitals, within: float = 15.0) -> Vitals:
-        """Wait until it holds no more than before; fails with what is left."""
-        end = time.monotonic() + within
+    def settle(self, before: Vitals) -> Vitals:
+        """Wait until it has no more files open than before, and return what it holds then."""
         most = before.files + KUBELET_FILES
-        while (now := self.vitals()).files > most and time.monotonic() < end:
-            time.sleep(0.05)
-        assert now.files <= most, f"{now.files - before.files} files are left open"
+        wait_until(lambda: self.vitals().files <= most, "no file is left open")
+        now = self.vitals()
         assert now.threads <= before.threads + CROWDED, f"{now.threads - before.threads} more threads"
         return now
 
 
 @contextmanager
 def victim(*options: object, scenario: str = "showcase", files: int = FILES) -> Iterator[Victim]:
-    """Serve a fake node from a process that may open so many files; at the end it must stop well."""
-    words = command("demo", "--scenario", scenario, "--listen", "127.0.0.1:0", *options)
+    """Serve a fake node from a process that may open ``files`` files; at the end it must stop well."""
+    words = command("demo", "--scenario", scenario, "--listen", "127.0.0.1:0", *ONE_POLL, *options)
     process = subprocess.Popen(
         ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *words],
         stdout=subprocess.PIPE,

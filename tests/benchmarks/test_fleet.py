@@ -7,13 +7,13 @@ import pytest
 from benchmarks.document import texts
 from benchmarks.fleet import FARTHEST, TEXTS, markdown, measure
 from benchmarks.fleet.looks import asked, copied, measured
-from tests.end_to_end.programs import program
+from tests.tools import tool
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
     """Measure as little as can be."""
-    program("prometheus")
+    tool("prometheus")
     return measure("", quick=True)
 
 
@@ -26,7 +26,8 @@ def test_a_fleet_has_the_series_of_its_nodes(found: dict[str, Any]) -> None:
     assert found["exponents"]["series"] == pytest.approx(1)
     assert found["extrapolated"]["series"] == pytest.approx(largest["series"] / 3 * FARTHEST)
     assert largest["scraping"] > 0
-    assert 0 < largest["live"] < largest["live_with_rules"]
+    assert largest["live"] > 0
+    assert largest["live_with_rules"] > 0
 
 
 @pytest.mark.slow
@@ -52,7 +53,7 @@ def test_the_tables_are_complete(found: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_look_at_copies_of_a_node_finds_all_of_them() -> None:
     """It raises an error where a node is missing, or a figure of one; what it costs is something."""
-    program("promtool")
+    tool("promtool")
     look = measured(copied(asked().values()), 3)
     assert look.nodes == 3
     assert look.cpu > 0

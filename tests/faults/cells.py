@@ -1,4 +1,4 @@
-"""Cells of the matrices of faults: what a fault may change on the page, and what came of it."""
+"""Cells of the matrices of faults: what a fault may change on the page, and its result."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Claim:
     ``own`` returns whether a series belongs to the device or source at fault; such a series may be absent, or
     keep its value. Families in ``states`` may also change their value. ``health`` yields a sentence for each
     error in the health series, given the page before the fault and the page during it. ``believed``: the
-    program cannot tell the fault from a valid answer, so that own series may have any value.
+    program cannot distinguish the fault from a valid answer, so that own series may have any value.
     """
 
     own: Callable[[str], bool]
@@ -42,7 +42,7 @@ Outcome = Callable[[Page, Page], str]
 class Trial:
     """A cell and what it may change. ``put`` puts its fault on, if another was on before it.
 
-    ``outcome`` names what came of it, given the page before any fault and the last one with this.
+    ``outcome`` names the result, given the page before any fault and the last one with this.
     """
 
     cell: Cell
@@ -53,7 +53,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a cell: ``outcome`` in a few words, ``lost`` series, and what was ``broken`` in sentences.
+    """The result of a cell: ``outcome`` in words, number of ``lost`` series, ``broken`` claims in sentences.
 
     ``polls`` is how many it took until the page was as before.
     """

@@ -1,6 +1,6 @@
-"""A program whose clocks are set: those that it asks the C library for, by a library loaded before that one.
+"""A program whose clocks are set, by a library that is loaded before the C library.
 
-The kernel waits by its own clocks: moments that it is to wait for are set back to these.
+The kernel waits by its own clocks, to which the times of waits are converted.
 """
 
 import contextlib
@@ -15,8 +15,10 @@ from pathlib import Path
 
 from tests.commands.program import Serving, serving
 from tests.faults.pages import Page, labels_of, name_of
+from tests.tools import tool
+from tests.waiting import LIMIT_SECONDS
 
-# Offsets in nanoseconds stand in a file that both have mapped: of the wall clock, and of the others.
+# Offsets in nanoseconds are in a file that both have mapped: of the wall clock, and of the others.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -78,7 +80,7 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, co
 NANO = 1_000_000_000
 HOUR, YEAR = 3600.0, 365 * 86400.0
 SCENARIO = "t4-timeslicing"
-# What may begin anew while the program lives: nothing.
+# No series of these may restart while the program lives.
 COUNTERS = ("_total", "_count", "_sum", "_bucket")
 
 
@@ -94,15 +96,15 @@ class Clocks:
         self.shared[:16] = struct.pack("<qq", round(wall * NANO), round(monotonic * NANO))
 
     def page(self) -> Page:
-        """Fetch the page of metrics."""
+        """Return the page of metrics."""
         return Page(self.served.get("metrics"))
 
 
 def built(folder: Path) -> Path:
     """Compile the library."""
     library = folder / "clocks.so"
-    words = ["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library), "-ldl"]
-    subprocess.run(words, input=SHIM, text=True, check=True, timeout=60)
+    words = [tool("cc"), "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library), "-ldl"]
+    subprocess.run(words, input=SHIM, text=True, check=True, timeout=LIMIT_SECONDS)
     return library
 
 
@@ -121,7 +123,7 @@ def on_set_clocks(folder: Path, *options: str) -> Iterator[Clocks]:
 
 
 def wrong_between(before: Page, page: Page) -> Iterator[str]:
-    """Tell what no step of a clock explains: counters that fell, and what cannot be below zero."""
+    """Yield what no step of a clock explains: counters that fell, and values below zero."""
     for series, value in page.samples.items():
         name = name_of(series)
         if not math.isfinite(value) or (value < 0 and not name.endswith("_celsius")):
@@ -135,7 +137,7 @@ def wrong_between(before: Page, page: Page) -> Iterator[str]:
 
 
 def growth(before: Page, page: Page, family: str) -> Mapping[str, float]:
-    """Give by how much each series of a family has grown, by pod."""
+    """Return by how much each series of a family has grown, by pod."""
     return {
         labels_of(series)["pod"]: value - before.samples[series]
         for series, value in page.samples.items()

@@ -22,7 +22,7 @@ LIVE = frozenset(
         "gpuslice_nvml_call_seconds_total",
         "gpuslice_nvml_calls_total",
         "gpuslice_nvml_field_read_seconds",
-        # A GPU that was cut anew is asked some things again and others not.
+        # A repartitioned GPU gets some calls again and others not.
         "gpuslice_nvml_unsupported",
         "gpuslice_render_duration_seconds",
         "gpuslice_snapshot_timestamp_seconds",
@@ -43,7 +43,7 @@ CONDITION = "gpuslice_gpu_condition"
 AFTER_MINUTES = frozenset({"throttled_by_heat_or_power"})
 # What must never appear, whatever fails.
 NEVER = frozenset({"gpuslice_attribution_inconsistent_total"})
-# What belongs to no container that is known to use it: it takes up what is not known of those.
+# Use without a known container: it includes what is unknown of containers.
 RESTS = frozenset(
     {
         "gpuslice_gpu_unattributed_energy_joules_total",
@@ -53,9 +53,9 @@ RESTS = frozenset(
         "gpuslice_mig_unattributed_utilization_ratio",
     }
 )
-# The peak is that of all polls: one that told more than there is to see is not forgotten.
+# The peak is that of all polls, also of one with too high a reading.
 PEAK = "gpuslice_container_memory_peak_bytes"
-# A rate that a profiling metric tells stands in where the counter of the same traffic is not told.
+# The rate of a profiling metric replaces the counter of the same traffic if that is absent.
 RATE, COUNT = "_bytes_per_second", "_bytes_total"
 # The driver's counters are whole numbers of milli-something: a part of the growth since the page before.
 PACE_TOLERANCE = 0.02
@@ -74,7 +74,7 @@ class Baseline:
 
     @classmethod
     def between(cls, earlier: Page, then: float, page: Page, now: float) -> "Baseline":
-        """Take the page of two, and from both how its counters grow; with no time in between none grows."""
+        """Return the second page, with the growth of its counters since the first."""
         growth = {}
         for series, value in page.samples.items():
             first = earlier.samples.get(series, math.nan)
@@ -85,15 +85,15 @@ class Baseline:
         return cls(page, now, growth)
 
     def due(self, series: str, now: float) -> float:
-        """Tell what a sample of the page would be at that time if nothing had happened."""
+        """Return the value of a sample at that time if there were no fault."""
         return self.page.samples[series] + self.growth.get(series, 0.0) * (now - self.time)
 
     def moved_to(self, page: Page, now: float) -> "Baseline":
-        """Take a later page that is as this one."""
+        """Return a later page that is as this one."""
         return Baseline(page, now, self.growth)
 
     def behind(self, page: Page, now: float) -> bool:
-        """Whether counters of devices have not come as far as they would have, on a page that is as this one.
+        """Return whether counters of devices are behind, on a page that is otherwise as this one.
 
         Counters of containers and of unattributed use do not catch up: time without a reading is never
         counted.
@@ -110,7 +110,7 @@ class Baseline:
 
 
 def changed(baseline: Baseline, page: Page, now: float, own: Own) -> Iterator[str]:
-    """Tell which series that are none of the fault's own have left, or have another value."""
+    """Yield series outside the fault's reach that are absent or have another value."""
     for series in baseline.page.samples:
         value = page.samples.get(series)
         # Most series are as they were, and need no answer to whose they are.
@@ -127,10 +127,10 @@ def changed(baseline: Baseline, page: Page, now: float, own: Own) -> Iterator[st
 def made_up(
     baseline: Baseline, page: Page, now: float, own: Own, states: frozenset[str] | None
 ) -> Iterator[str]:
-    """Tell which samples are not what is so: another value than before the fault, or not there before.
+    """Yield samples that are wrong: another value than before the fault, or not there before.
 
-    A counter of the device at fault may have stood still meanwhile, and what is nobody's there may be more.
-    Its ``states`` and what its info series say may be otherwise; None: not any more.
+    A counter of the device at fault may have stood still, and its unattributed use may be more.
+    Its ``states`` and info series may differ; None: no longer.
     """
     for series, value in page.samples.items():
         name = name_of(series)
@@ -148,18 +148,18 @@ def made_up(
             if states is None or not (own(series) and _stands_in(value, baseline, page, series)):
                 yield f"{series} {value:g} was not there before"
         elif own(series) and not _true(value, baseline, series, now):
-            yield f"{series} is {value:g} and is in truth {baseline.due(series, now):g}"
+            yield f"{series} is {value:g} and should be {baseline.due(series, now):g}"
 
 
 def missing(baseline: Baseline, page: Page) -> Iterator[str]:
-    """Tell which series have left the page."""
+    """Yield the series that have left the page."""
     for series in baseline.page.samples:
         if series not in page.samples and not _ours(series):
             yield f"{series} is gone"
 
 
 def failures_of(before: Page, page: Page) -> dict[tuple[str, ...], float]:
-    """Count what failed since: (uuid, call, error) of the driver's calls, (collector, reason) of passes."""
+    """Return failures since ``before``: (uuid, call, error) of calls, (collector, reason) of collectors."""
     found = {}
     for series, value in page.samples.items():
         labels = labels_of(series)
@@ -170,7 +170,7 @@ def failures_of(before: Page, page: Page) -> dict[tuple[str, ...], float]:
 
 
 def broken_sums(page: Page) -> Iterator[str]:
-    """Tell where containers and what is nobody's are not what the device has, or more than it has."""
+    """Yield the sums of containers and unattributed use that differ from the device."""
     for level, key in (("gpu", "uuid"), ("mig", "mig_uuid")):
         for labels, used in page.series(f"gpuslice_{level}_memory_used_bytes"):
             device = {"uuid": labels["uuid"], "mig_uuid": labels.get("mig_uuid", "")}
@@ -224,10 +224,10 @@ def _true(value: float, baseline: Baseline, series: str, now: float) -> bool:
 
 
 def _stands_in(value: float, baseline: Baseline, page: Page, series: str) -> bool:
-    """Whether this tells in another way what was told before the fault.
+    """Return whether this series replaces one from before the fault.
 
-    It is the rate of a counter, as fast as that grew, or the counter of a rate; or the GPU tells it, as no
-    instance of it does now; or it is of a MIG device whose profile is not told now.
+    It is the rate of a counter, or the counter of a rate; or of the GPU, as none of its instances has it
+    now; or of a MIG device whose profile is unknown now.
     """
     if value in (now for other, now in baseline.page.samples.items() if _PROFILE.sub("", other) == series):
         return True
@@ -240,12 +240,12 @@ def _stands_in(value: float, baseline: Baseline, page: Page, series: str) -> boo
         # A page has one of the two.
         return rate not in page.samples
     of_gpu = name_of(series), labels_of(series).get("UUID")
-    return "GPU_I_ID" not in labels_of(series) and of_gpu in _told_by_instances(
-        baseline.page
-    ) - _told_by_instances(page)
+    return "GPU_I_ID" not in labels_of(series) and of_gpu in _of_instances(baseline.page) - _of_instances(
+        page
+    )
 
 
-def _told_by_instances(page: Page) -> set[tuple[str, str | None]]:
+def _of_instances(page: Page) -> set[tuple[str, str | None]]:
     return {
         (name_of(series), labels_of(series).get("UUID"))
         for series in page.samples

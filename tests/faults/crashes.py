@@ -1,4 +1,4 @@
-"""What nobody caught while a fault was put on."""
+"""Errors that are logged or not caught during a fault."""
 
 import contextlib
 import logging
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 
 class _Errors(logging.Handler):
-    """Keeps what is logged as an error or with a traceback: nothing that a fault outside should lead to."""
+    """Keeps records with a traceback or of level error: no fault outside should lead to one."""
 
     def __init__(self, crashes: list[str]) -> None:
         super().__init__(logging.DEBUG)
         self._crashes = crashes
 
     def emit(self, record: logging.LogRecord) -> None:
-        # The fake server tells so of a client that has left.
+        # The fake server logs this of a client that has left.
         left = record.name.startswith("grpc") and "by servicer" in record.getMessage()
         if not left and (record.levelno >= logging.ERROR or record.exc_info):
             self._crashes.append(

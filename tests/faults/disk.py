@@ -6,27 +6,36 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
+from benchmarks.processes import free_port
 from tests.commands.program import command, environment, nothing_here
-from tests.end_to_end.programs import free_port, get, until
+from tests.end_to_end.programs import get
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PIPE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """A program that serves at ``url`` and cannot say anything."""
+    """A program that serves at ``url`` and cannot write its log."""
 
     process: subprocess.Popen[bytes]
     url: str
 
     def metrics(self) -> str:
-        """Fetch the page of metrics."""
+        """Return the page of metrics."""
         return get(f"{self.url}/metrics")[1].decode()
 
+    def answers(self) -> bool:
+        """Return whether it serves the page."""
+        with contextlib.suppress(OSError, HTTPException):
+            return bool(self.metrics())
+        return False
+
     def polls(self) -> float:
-        """Give the time of the page's snapshot."""
+        """Return the time of the page's snapshot."""
         lines = self.metrics().splitlines()
         return next(
             float(line.split()[1]) for line in lines if line.startswith("gpuslice_snapshot_timestamp")
@@ -35,7 +44,7 @@ class Mute:
 
 @contextlib.contextmanager
 def mute(folder: Path, stderr: int) -> Iterator[Mute]:
-    """Serve a node that has nothing, with the log of all there is to tell going to ``stderr``."""
+    """Serve an empty node, with a debug log that goes to ``stderr``."""
     port = free_port()
     words = command(
         "serve",
@@ -50,16 +59,16 @@ def mute(folder: Path, stderr: int) -> Iterator[Mute]:
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=stderr, env=environment())
     try:
         found = Mute(process, f"http://127.0.0.1:{port}")
-        until(found.metrics, "it serves")
+        wait_until(found.answers, "it serves")
         yield found
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(LIMIT_SECONDS)
 
 
 @contextlib.contextmanager
 def full_device() -> Iterator[int]:
-    """Give a device on which no space is left."""
+    """Yield a device without free space."""
     descriptor = os.open("/dev/full", os.O_WRONLY)
     try:
         yield descriptor
@@ -69,7 +78,7 @@ def full_device() -> Iterator[int]:
 
 @contextlib.contextmanager
 def full_pipe() -> Iterator[int]:
-    """Give a pipe that is full, and whose reader reads no more."""
+    """Yield a full pipe, whose reader does not read."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     os.set_blocking(writer, False)
@@ -86,7 +95,7 @@ def full_pipe() -> Iterator[int]:
 
 @contextlib.contextmanager
 def closed_pipe() -> Iterator[int]:
-    """Give a pipe that nobody reads any more."""
+    """Yield a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -96,4 +105,3 @@ def closed_pipe() -> Iterator[int]:
 
 
 SINKS = {"a full disk": full_device, "a reader that hangs": full_pipe, "no reader": closed_pipe}
-"""Where a log cannot be written, by name."""

@@ -2,45 +2,39 @@
 
 A real poller reads the node and a real server hands the page out, so that a cell of the matrix of faults is
 looked at as Prometheus would. The node's load is constant. With ``step`` 0 time stands still on it and every
-number stays; with another one each poll comes so many seconds after the last, gauges stay and counters grow
+number stays; otherwise each poll comes ``step`` seconds after the last, gauges stay and counters grow
 at their pace. Either way whatever else changes on the page was changed by the fault.
 """
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pynvml
-from aiohttp import ClientSession
+from aiohttp import ClientSession, ClientTimeout
 
+from exporter.concurrency import wait_for
 from exporter.config import ListenAddress
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Fault, Scenario
-from exporter.nvml import NvmlSource
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.faults.cells import Cell, Claim, Outcome, Result, Trial
 from tests.faults.compare import Baseline, broken_sums, changed, made_up, missing
 from tests.faults.crashes import crashes
+from tests.faults.limits import PATIENT, CallLimits, patient_constants
 from tests.faults.pages import Page
-from tests.poller.bench import budget_of, settings_of
+from tests.poller.bench import settings_of
 from tests.site import site_of
+from tests.waiting import LIMIT_SECONDS
 
-# So long may a page take; of several tries the best counts, because the machine has other things to do.
-ANSWER_SECONDS, TRIES, PAUSE_SECONDS = 0.05, 5, 0.05
-# A poll that takes longer waits for something, also on a busy machine.
-WAITING_SECONDS = 0.2
-# So much work tells how much slower a busy machine is just now.
-WORK_SECONDS = 0.005
 # Not compressed: that costs more than all else of a request.
 HEADERS = {"Accept": "text/plain", "Accept-Encoding": "identity"}
-# So many polls after a fault the page must be as it was.
+# After this many polls without the fault the page must be as before.
 RECOVERY_POLLS = 2
-SETTLE_SECONDS = 5.0
 # Unix time of second 0 of the node.
 BEGAN = 1_700_000_000.0
 # A page that has come to rest needs two samples of everything, and a third to see how counters grow.
@@ -49,13 +43,18 @@ WARMING_POLLS = 4
 
 @dataclass(slots=True)
 class Watch:
-    """The node, its poller and a session with its server; ``crashes`` were logged or not caught."""
+    """The node, its poller and a session with its server; ``crashes`` were logged or not caught.
+
+    Answers of sources are ``age`` seconds older than the node says.
+    """
 
     node: FakeNode
     poller: Poller
     session: ClientSession
     step: float
+    calls: CallLimits
     crashes: list[str] = field(default_factory=list)
+    age: float = 0.0
     _baseline: Baseline | None = None
 
     async def put(self, *faults: Fault) -> None:
@@ -70,12 +69,14 @@ class Watch:
     async def poll(self) -> Page:
         """Let time pass, poll once, and return the page."""
         await self.node.step(self.node.time + self.step)
-        assert await asyncio.to_thread(self.node.nvml.events.settle, SETTLE_SECONDS)
+        assert await asyncio.to_thread(self.node.nvml.events.settle, LIMIT_SECONDS)
+        self.calls.restart()
         poll = asyncio.ensure_future(self.poller.poll())
-        await asyncio.wait({poll}, timeout=WAITING_SECONDS)
-        if not poll.done():
-            # The page is there for whoever asks while a poll waits.
+        await wait_for(self.calls.begun, LIMIT_SECONDS, poll)
+        if self.calls.begun.is_set():
             await self.text()
+            assert not poll.done(), "the poll ends before the limit of a call that hangs"
+            self.calls.expire()
         await poll
         return await self.page()
 
@@ -84,18 +85,10 @@ class Watch:
         return Page(await self.text())
 
     async def text(self) -> str:
-        """Fetch the page over HTTP; fails unless it comes with 200, and soon."""
-        best = float("inf")
-        for _ in range(TRIES):
-            started = time.perf_counter()
-            async with self.session.get("/metrics") as answer:
-                body = await answer.text()
-            best = min(best, time.perf_counter() - started)
+        """Return the page, which must come with status 200."""
+        async with self.session.get("/metrics") as answer:
             assert answer.status == 200, f"/metrics answers {answer.status}"
-            if best <= ANSWER_SECONDS or best <= ANSWER_SECONDS * slowness():
-                return body
-            await asyncio.sleep(PAUSE_SECONDS)
-        raise AssertionError(f"/metrics takes {best:.3f} s")
+            return await answer.text()
 
     async def before(self) -> Baseline:
         """Poll until the page is at rest and return it; later calls return the page of the last recovery."""
@@ -116,7 +109,7 @@ class Watch:
         outcome: Outcome,
         polls: int = 1,
     ) -> Result:
-        """Put a fault on for so many polls and say what came of it; the page of each is held to the claim.
+        """Put a fault on for ``polls`` polls and return the result; the page of each must keep the claim.
 
         ``outcome`` names it, given the page before and the last one with the fault.
         """
@@ -129,7 +122,7 @@ class Watch:
         trials: Sequence[Trial],
         polls: int = 1,
     ) -> list[Result]:
-        """Put faults on, each in place of the one before, and say what came of each.
+        """Put faults on, each in place of the one before, and return the results.
 
         All pages are compared with the page before the first fault. Recovery is checked once, after the last
         fault; if it fails, all of the results have that as broken.
@@ -199,51 +192,46 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watched(
-    scenario: Scenario,
-    *,
-    step: float = 0.0,
-    wall: Callable[[], float] | None = None,
-    deadline: float | None = None,
-    call_timeout: float | None = None,
-    **changes: Any,
+    scenario: Scenario, *, step: float = 0.0, wall: Callable[[], float] | None = None, **changes: Any
 ) -> AsyncIterator[Watch]:
     """Start a node, a poller that has not polled yet and a server for its page.
 
-    ``wall`` is the clock that dates polls, by default one that goes with the node; ``deadline`` is how long
-    each source may take, ``call_timeout`` how long a call of NVML may, ``changes`` are settings.
+    All clocks go with the node: ``wall``, which dates polls, too, unless another is given. ``changes`` are
+    settings.
     """
-    async with FakeNode(scenario, clock=lambda: 0.0) as node:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(patient_constants())
+        node = await stack.enter_async_context(FakeNode(scenario, clock=lambda: 0.0))
         settings = settings_of(node, **changes)
-        budget = budget_of(settings, deadline)
-        sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=budget)
-        if call_timeout is not None:
-            options = replace(sources.nvml._options, call_timeout=call_timeout)
-            sources.nvml = NvmlSource(options, sources.wake)
+        sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=PATIENT)
         dated = wall or (lambda: BEGAN + node.time)
         poller = Poller(settings, sources, clock=lambda: node.time, wall=dated)
         site = site_of(lambda: poller.snapshot, lambda: poller.restart_reason)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         try:
-            async with ClientSession(url, headers=HEADERS) as session:
-                watch = Watch(node, poller, session, step)
+            async with ClientSession(url, headers=HEADERS, timeout=ClientTimeout(LIMIT_SECONDS)) as session:
+                watch = Watch(node, poller, session, step, CallLimits(node, poller))
+                _set_clocks(poller, lambda: node.time + watch.age)
                 with crashes(watch.crashes):
                     yield watch
         finally:
             await server.stop()
             # Calls that hang return first, so that the worker is done with this driver.
             node.nvml.release()
-            await asyncio.wait_for(poller.close(), 10)
+            await asyncio.wait_for(poller.close(), LIMIT_SECONDS)
             pynvml.nvmlLib = None
             pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
-def slowness() -> float:
-    """Tell how many times as long as alone this process takes for its work, as others want the processors."""
-    started, worked = time.perf_counter(), time.process_time()
-    while time.process_time() - worked < WORK_SECONDS:
-        pass
-    return (time.perf_counter() - started) / WORK_SECONDS
+def _set_clocks(poller: Poller, clock: Callable[[], float]) -> None:
+    """Have answers of all sources age by one clock."""
+    sources, devices = poller._sources, poller._devices
+    collectors = (poller._allocations, poller._names, *poller._later(), *devices._collectors())
+    kubelet = sources.pod_resources
+    for part in (*collectors, poller._restart, sources.names, kubelet, kubelet._offers):
+        part._clock = clock
+    sources.names._changed_at = clock()
 
 
 @contextlib.asynccontextmanager

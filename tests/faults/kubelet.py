@@ -1,4 +1,4 @@
-"""How the kubelet may fail, on both of its sockets, and what of the page that may cost."""
+"""Faults of the kubelet, on both of its sockets, and what each may cost."""
 
 import asyncio
 import contextlib
@@ -19,6 +19,7 @@ from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
 from tests.faults.harness import Watch
 from tests.faults.kubelet_servers import made, saying
+from tests.faults.limits import short_requests
 from tests.faults.pages import Page, name_of
 
 POD_RESOURCES, PODS_API, BOTH = "pod-resources", "Pods API", "both sockets"
@@ -70,7 +71,7 @@ def behaving(*reasons: str, **changes: Any) -> Fault:
         kubelet = watch.node.kubelet
         before = {name: getattr(kubelet, name) for name in changes}
         _set(kubelet, changes)
-        # The node sets these anew with every step.
+        # The node sets these again with every step.
         real, watch.node._step_kubelet = watch.node._step_kubelet, _nothing
         try:
             yield
@@ -101,7 +102,7 @@ async def _restarted(watch: Watch, _path: Path) -> AsyncIterator[None]:
 
 
 def filling(pods: int, **changes: Any) -> Fault:
-    """Restart the kubelet, which then lists so many pods, static ones first; its Pods API is not ready."""
+    """Restart the kubelet, which then lists ``pods`` pods, static ones first; its Pods API is not ready."""
 
     @contextlib.asynccontextmanager
     async def _filling(watch: Watch, path: Path) -> AsyncIterator[None]:
@@ -125,11 +126,13 @@ def unhealthy(*numbers: int) -> Fault:
 
 
 @contextlib.asynccontextmanager
-async def hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
-    """Take calls, and answer them when it is over."""
+async def hanging(watch: Watch, _path: Path, called: asyncio.Event | None = None) -> AsyncIterator[None]:
+    """Take calls, after which ``called`` is set, and answer them when it is over."""
     over = asyncio.Event()
 
     async def wait(_method: str, _context: object) -> None:
+        if called is not None:
+            called.set()
         await over.wait()
 
     kubelet = watch.node.kubelet
@@ -139,22 +142,22 @@ async def hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
     finally:
         kubelet._misbehave = real
         over.set()
-        await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager
 async def _killed(watch: Watch, path: Path) -> AsyncIterator[None]:
     """Go down in the middle of a call."""
-    async with hanging(watch, path):
-        stopping = asyncio.get_running_loop().create_task(_stop_soon(watch.node.kubelet))
+    called, kubelet = asyncio.Event(), watch.node.kubelet
+
+    async def stop() -> None:
+        await called.wait()
+        await kubelet.stop()
+
+    async with hanging(watch, path, called):
+        stopping = asyncio.create_task(stop())
         yield
         await stopping
-        await watch.node.kubelet.start()
-
-
-async def _stop_soon(kubelet: FakeKubelet) -> None:
-    await asyncio.sleep(0.1)
-    await kubelet.stop()
+        await kubelet.start()
 
 
 def _nonsense() -> tuple[Pod, ...]:
@@ -182,7 +185,7 @@ async def _with_nonsense(watch: Watch, path: Path) -> AsyncIterator[None]:
 
 
 def cell_of(what: str, how: str) -> Cell:
-    """Name a cell of this matrix."""
+    """Return a cell of this matrix."""
     return Cell(source="kubelet", what=what, how=how, where="poll")
 
 
@@ -235,7 +238,7 @@ FAULTS: Mapping[str, Fault] = {
     "the last replica is unhealthy": unhealthy(3),
     "a device plugin that is away": unhealthy(),
 }
-"""Ways to fail, by name. Some of them befall both sockets at once."""
+"""By name. Some concern both sockets at once."""
 AT_BOTH = frozenset(
     name
     for name, fault in FAULTS.items()
@@ -250,14 +253,14 @@ CELLS = (
 def claim_of(cell: Cell) -> Claim:
     """Nothing leaves the page in the first poll; the socket's collector, and no other, says what is wrong."""
     fault = FAULTS[cell.how]
-    told = {SOURCE[cell.what]} if cell.what != BOTH else set(SOURCE.values())
+    faulty = {SOURCE[cell.what]} if cell.what != BOTH else set(SOURCE.values())
 
     def health(before: Page, page: Page) -> Iterator[str]:
         counted = {key[0]: key[1] for key in failures_of(before, page)}
-        for collector in counted.keys() - told:
+        for collector in counted.keys() - faulty:
             yield f"{collector} fails too"
-        # Names have a second source: that the Pods API is silent costs nothing as long as that one is not.
-        expected = {"podresources"} & told if fault.reasons else set()
+        # Names have a second source, so a silent Pods API costs nothing.
+        expected = {"podresources"} & faulty if fault.reasons else set()
         for collector in expected:
             reason = counted.get(collector)
             if reason not in fault.reasons:
@@ -272,14 +275,24 @@ def claim_of(cell: Cell) -> Claim:
 
 
 def outcome(before: Page, page: Page) -> str:
-    """Say under which reasons it was counted."""
-    told = sorted(f"{key[0]}: {key[1]}" for key in failures_of(before, page))
-    return ", ".join(told) or "works"
+    """Return the reasons under which it was counted."""
+    reasons = sorted(f"{key[0]}: {key[1]}" for key in failures_of(before, page))
+    return ", ".join(reasons) or "works"
 
 
 async def try_cell(watch: Watch, cell: Cell) -> Result:
     """Put the fault of a cell on for one poll."""
-    kubelet = watch.node.kubelet
     servers.let_in(watch.node)
+    return await watch.under(cell, put(watch, cell), claim_of(cell), outcome)
+
+
+@contextlib.asynccontextmanager
+async def put(watch: Watch, cell: Cell) -> AsyncIterator[None]:
+    """Put the fault of a cell on; if a socket may not answer, its client alone waits shortly."""
+    kubelet, sources, fault = watch.node.kubelet, watch.poller._sources, FAULTS[cell.how]
     path = kubelet.socket if cell.what == POD_RESOURCES else kubelet.pods_socket
-    return await watch.under(cell, FAULTS[cell.how].put(watch, path), claim_of(cell), outcome)
+    clients = {POD_RESOURCES: (sources.pod_resources,), PODS_API: (sources.names._pods,)}
+    late = clients.get(cell.what, sum(clients.values(), ())) if "deadline" in fault.reasons else ()
+    with short_requests(*late):
+        async with fault.put(watch, path):
+            yield

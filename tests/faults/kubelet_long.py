@@ -1,6 +1,5 @@
-"""What a kubelet costs that is away, or incomplete, for longer than its answers stand."""
+"""A kubelet that is away, or incomplete, for longer than its last answer is used."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -10,9 +9,9 @@ from tests.faults.harness import Watch
 from tests.faults.kubelet import BOTH, FAULTS, HEALTH, POD_RESOURCES, cell_of, claim_of, outcome
 from tests.faults.pages import Page, name_of
 
-STALE = 0.4
-"""Seconds after which what the kubelet said is too old, where a cell waits for that."""
-# What it alone tells, or what is known only with it.
+STALE, LATER = 30.0, 31.0
+"""Seconds after which an answer of the kubelet is too old, and more than those."""
+# What is known only from it.
 OF_HOLDINGS = (
     "gpuslice_allocations",
     "gpuslice_container_",
@@ -27,21 +26,20 @@ OF_HOLDINGS = (
 
 
 async def hold_stale(watch: Watch) -> Result:
-    """Take the kubelet away for longer than its answer stands."""
+    """Take the kubelet away for longer than its last answer is used."""
     cell = cell_of(POD_RESOURCES, "absent for long")
 
     @contextlib.asynccontextmanager
     async def put() -> AsyncIterator[None]:
-        path = watch.node.kubelet.socket
-        async with FAULTS["absent"].put(watch, path):
-            await asyncio.sleep(STALE + 0.1)
+        async with FAULTS["absent"].put(watch, watch.node.kubelet.socket):
+            watch.age += LATER
             yield
 
     def health(before: Page, page: Page) -> Iterator[str]:
         yield from claim_of(replace(cell, how="absent")).health(before, page)
         for family in ("gpuslice_container_slices", "gpuslice_gpu_holders"):
             if list(page.series(family)):
-                yield f"{family} is still said of a kubelet that is away"
+                yield f"{family} is still shown without a kubelet"
         if page.total("gpuslice_container_memory_used_bytes") == 0:
             yield "the use of processes has left with the kubelet"
 
@@ -56,14 +54,14 @@ async def hold_stale(watch: Watch) -> Result:
 
 
 async def hold_filling(watch: Watch, how: str) -> Result:
-    """Let a restarted kubelet be incomplete for longer than its answers stand."""
+    """Let a restarted kubelet be incomplete for longer than its last answer is used."""
     cell = cell_of(BOTH, f"{how}, for long")
 
     @contextlib.asynccontextmanager
     async def put() -> AsyncIterator[None]:
         async with FAULTS[how].put(watch, watch.node.kubelet.socket):
             await watch.poll()
-            await asyncio.sleep(STALE + 0.1)
+            watch.age += LATER
             yield
 
     return await watch.under(cell, put(), claim_of(replace(cell, how=how)), outcome)

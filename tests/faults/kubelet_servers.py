@@ -1,4 +1,4 @@
-"""What may stand in the place of the kubelet's socket: other files, other servers, servers that break off."""
+"""Replacements of the kubelet's socket: other files, other servers, servers that break off."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ Place = Callable[[Path], contextlib.AbstractAsyncContextManager[None]]
 
 @contextlib.contextmanager
 def aside(path: Path) -> Iterator[None]:
-    """Take what is at ``path`` away; it comes back afterwards, whatever stands there then."""
+    """Take what is at ``path`` away; it comes back afterwards, whatever is there then."""
     kept = path.with_name(f"{path.name}.aside")
     path.rename(kept)
     try:
@@ -94,8 +94,6 @@ def saying(*parts: bytes, ends: bool = False) -> Place:
                 server.close()
                 for writer in talks:
                     writer.close()
-                # Whoever waits for an answer hears that there will be none.
-                await asyncio.sleep(0.1)
 
     return place
 
@@ -111,7 +109,7 @@ async def _asked(reader: asyncio.StreamReader) -> None:
 
 
 def noise(seed: int) -> bytes:
-    """Give bytes that are nothing."""
+    """Return random bytes."""
     return random.Random(seed).randbytes(4096)  # noqa: S311 - garbage is no secret
 
 
@@ -142,7 +140,7 @@ def as_nobody() -> Iterator[None]:
 
 
 def let_in(node: FakeNode) -> None:
-    """Let any user use the sockets, so that what keeps nobody out is only what a fault changes."""
+    """Let any user use the sockets, so that only a fault can forbid it."""
     for path in (node.kubelet.socket, node.kubelet.pods_socket):
         path.chmod(0o777)
         folder = path.parent

@@ -5,7 +5,7 @@ begin between two seconds of the node's time.
 """
 
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -14,10 +14,10 @@ from typing import Any
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Fault, PodAdd, Scenario
 from tests.demo.making import gpu, instance, made, node_of, pod
-from tests.end_to_end.serving import Served, serving
 from tests.faults.cells import Cell, Result
+from tests.faults.harness import Watch, watched
 from tests.faults.layout_checks import Seen, check_between, check_now
-from tests.faults.layout_moments import KINDS, Kind, Moments, hold_calls, watched
+from tests.faults.layout_moments import KINDS, Kind, Moments, hold_calls, passing
 from tests.faults.pages import Page
 from tests.truth import truth_of
 
@@ -41,14 +41,14 @@ def holder(name: str, resource: str, device: str, *processes: dict[str, Any]) ->
 
 
 CUT_HALVES = [instance(1, 0, size=4, **HALF), instance(2, 4, size=4, **HALF)]
-CUT_ANEW = [
+REPARTITIONED = [
     instance(1, 0, size=4, **HALF),
     instance(3, 4, size=2, **QUARTER),
     instance(7, 6, size=1, **LEAST),
 ]
 STAYS = holder("stays", MIG.format("3g.20gb"), "{gpu:0/mig:0}", running("6000 MiB", 70))
 GOES = holder("goes", MIG.format("3g.20gb"), "{gpu:0/mig:1}", running("4000 MiB", 60))
-RECUT = {"kind": "mig_layout", "gpu": 0, "instances": CUT_ANEW}
+RECUT = {"kind": "mig_layout", "gpu": 0, "instances": REPARTITIONED}
 WEB = holder("web", GPU, "{gpu:1}::0", running("1000 MiB", 40, pid=PID))
 QUIET = holder("quiet", GPU, "{gpu:1}::1", running("700 MiB", 0, pid=QUIET_PID))
 COMES = holder("comes", GPU, "{gpu:1}::2", running("3000 MiB", 20, pid=4244))
@@ -57,8 +57,8 @@ ENDED = holder("web", GPU, "{gpu:1}::0")
 NEIGHBOUR = holder("neighbour", GPU, "{gpu:1}::2", running("2222 MiB", 10, pid=YOUNGER))
 
 CHANGES: Mapping[str, list[dict[str, Any]]] = {
-    "cut anew": [{"kind": "pod_delete", "pod": "ml/goes"}, RECUT],
-    "cut anew under its holder": [RECUT],
+    "repartitioned": [{"kind": "pod_delete", "pod": "ml/goes"}, RECUT],
+    "repartitioned under its holder": [RECUT],
     "pod deleted": [{"kind": "pod_delete", "pod": "ml/web"}],
     "pod added": [{"kind": "pod_add", "pod": COMES}],
     "process ended": [{"kind": "process_exit", "pid": PID}],
@@ -86,7 +86,7 @@ CHANGES: Mapping[str, list[dict[str, Any]]] = {
 def changing(change: str) -> Scenario:
     """Return the node with a change that is to begin at second 1."""
     board = gpu(memory_total="40960 MiB", mig={"max_slices": 7, "instances": CUT_HALVES})
-    told = made(
+    scenario = made(
         node=node_of(550),
         identity="pods_api",
         gpus=[board, gpu(memory_total="15360 MiB")],
@@ -97,11 +97,11 @@ def changing(change: str) -> Scenario:
         pods=[STAYS, GOES, WEB, QUIET],
         faults=[{"at": 1, **fault} for fault in CHANGES[change]],
     )
-    return replace(told, faults=tuple(map(_with_one_pid, told.faults)))
+    return replace(scenario, faults=tuple(map(_with_one_pid, scenario.faults)))
 
 
 def _with_one_pid(fault: Fault) -> Fault:
-    """Give the younger process the number of the older, which no scenario may say of two."""
+    """Give the younger process the pid of the older, which no scenario allows."""
     if not isinstance(fault, PodAdd):
         return fault
     (container,) = fault.pod.containers
@@ -111,19 +111,19 @@ def _with_one_pid(fault: Fault) -> Fault:
 
 
 class Bench:
-    """A served node whose change can be made and taken back, again and again."""
+    """A watched node whose change can be made and taken back, again and again."""
 
-    def __init__(self, served: Served, change: str) -> None:
-        self._served = served
+    def __init__(self, watch: Watch, change: str) -> None:
+        self.watch = watch
         self._still = threading.Lock()
-        hold_calls(served.node, self._still)
+        hold_calls(watch.node, self._still)
         self._faults = changing(change).faults
         self.node.scenario = replace(changing(change), faults=())
 
     @property
     def node(self) -> FakeNode:
         """The node that changes."""
-        return self._served.node
+        return self.watch.node
 
     async def change(self) -> None:
         """Let it begin now."""
@@ -141,23 +141,21 @@ class Bench:
         await self.node.step(over)
 
     async def page(self) -> Page:
-        """Poll without time passing, and ask for the page."""
-        await self._served.poller.poll()
-        async with self._served.client.get(f"{self._served.url}/metrics") as answer:
-            assert answer.status == 200
-            return Page(await answer.text())
+        """Poll without time passing, and return the page."""
+        await self.watch.poller.poll()
+        return await self.watch.page()
 
     async def moments(self, kind: Kind) -> int:
         """Count the moments of a poll."""
         counted = Moments(self.change)
-        with watched(self.node, kind, counted):
-            await self._served.poller.poll()
+        with passing(self.node, kind, counted):
+            await self.watch.poller.poll()
         return counted.seen
 
     async def changed_at(self, kind: Kind, moment: int) -> Seen:
-        """Change the node at one moment of a poll: the pages of it and of the one after, and what was so."""
+        """Change the node at one moment of a poll; return the truth and the pages around it."""
         earlier, before = await self.page(), truth_of(self.node)
-        with watched(self.node, kind, Moments(self.change, moment)):
+        with passing(self.node, kind, Moments(self.change, moment)):
             during = await self.page()
         # Calls that depend on what was answered may be fewer than those counted.
         if truth_of(self.node).time == before.time:
@@ -173,35 +171,42 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(change: str, *, deadline: float | None = None) -> AsyncIterator[Bench]:
-    """Serve a node that can change, polled twice."""
-    async with serving(changing(change), deadline=deadline) as served:
-        found = Bench(served, change)
+async def bench(change: str) -> AsyncIterator[Bench]:
+    """Watch a node that can change, polled twice."""
+    async with watched(changing(change)) as watch:
+        found = Bench(watch, change)
         await found.page()
         await found.page()
         yield found
 
 
-async def run_changes(found: Bench, change: str, kind: Kind) -> tuple[int, list[str]]:
-    """Make a change at every moment of a kind in a poll; count them, tell what was wrong."""
-    tried, wrong = 0, list[str]()
-    for moment in range(1, await found.moments(kind) + 1):
-        seen = await found.changed_at(kind, moment)
-        tried += 1
-        for check in (check_between, check_now):
-            try:
-                check(seen)
-            except AssertionError as error:
-                wrong.append(f"{change} at {kind} {moment}, {check.__name__}: {error}")
-    return tried, wrong
+def all_of(moments: int) -> Sequence[int]:
+    """Return all moments of a poll, from 1 on."""
+    return range(1, moments + 1)
 
 
-async def results() -> AsyncIterator[Result]:
-    """Make every change at every moment of a poll; a cell is a change at all moments of a kind."""
+def some_of(moments: int) -> Sequence[int]:
+    """Return the first moment of a poll, one in the middle and the last."""
+    return sorted({1, (moments + 1) // 2, moments} - {0})
+
+
+async def results(select: Callable[[int], Sequence[int]] = all_of) -> AsyncIterator[Result]:
+    """Make every change at moments of a poll; a cell is a change at all selected moments of a kind."""
     for change in CHANGES:
         async with bench(change) as found:
             for kind in KINDS:
-                tried, wrong = await run_changes(found, change, kind)
-                cell = Cell(source="node", what=change, how=f"at each of {tried} moments", where=kind)
+                moments, wrong = select(await found.moments(kind)), list[str]()
+                for moment in moments:
+                    wrong += _wrong(await found.changed_at(kind, moment), f"{change} at {kind} {moment}")
+                how = f"at {'each of ' if select is all_of else ''}{len(moments)} moments"
+                cell = Cell(source="node", what=change, how=how, where=kind)
                 outcome = "old or new, then new" if not wrong else f"{len(wrong)} pages are wrong"
                 yield Result(cell=cell, outcome=outcome, lost=0, polls=1, broken=tuple(wrong))
+
+
+def _wrong(seen: Seen, when: str) -> Iterator[str]:
+    for check in (check_between, check_now):
+        try:
+            check(seen)
+        except AssertionError as error:
+            yield f"{when}, {check.__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What the page may say of a node that changes in the middle of a poll, held against what was and is so."""
+"""What the page may show of a node that changes in the middle of a poll."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Seen:
 
 
 def check_sums(page: Page, before: Page | None = None) -> None:
-    """Containers + unattributed = used, on every device that tells what is used.
+    """Containers + unattributed = used, on every device with a reading of its memory.
 
-    Where the driver's own answers contradict each other, that is counted, and the rest is said to be none.
+    Contradictions in the driver's answers are counted, and the rest is 0 then.
     """
     for level, names in (("gpu", ("uuid",)), ("mig", ("uuid", "mig_uuid"))):
         for labels, used in page.series(f"gpuslice_{level}_memory_used_bytes"):
@@ -48,7 +48,7 @@ def _contradictions(page: Page | None, device: Labels) -> float:
 
 
 def check_between(seen: Seen) -> None:
-    """Require a page of before or of now, for each GPU and each holder; nobody's use is another's."""
+    """Require the values of before or of now, for each GPU and each holder."""
     page = seen.during
     check_sums(page, seen.earlier)
     _check_layouts(seen)
@@ -61,14 +61,14 @@ def check_between(seen: Seen) -> None:
 
 
 def check_now(seen: Seen) -> None:
-    """Require that the page after is what is so: every holder, every process, every byte."""
+    """Require that the page after is right: every holder, every process, every byte."""
     page, rows = seen.after, {_row(*place): truth for place, truth in seen.now.containers.items()}
     check_sums(page, seen.during)
     assert {_row_of(labels) for labels, _ in page.series("gpuslice_container_info")} == set(rows)
     for row, truth in rows.items():
         for family in ("slices", "processes", "memory_used_bytes"):
             shown = page.value(f"gpuslice_container_{family}", **_labels(row))
-            assert shown == _told(truth, family), (family, row)
+            assert shown == _value(truth, family), (family, row)
     assert _layouts(page) == _true_layouts(seen.now)
 
 
@@ -80,7 +80,7 @@ def _check_layouts(seen: Seen) -> None:
 
 def _check_value(seen: Seen, family: str, row: Row, value: float) -> None:
     true = [
-        _told(truth, family)
+        _value(truth, family)
         for moment in (seen.before, seen.now)
         for place, truth in moment.containers.items()
         if _row(*place) == row
@@ -92,11 +92,11 @@ def _check_value(seen: Seen, family: str, row: Row, value: float) -> None:
 
 
 def _of_device(seen: Seen, family: str, row: Row) -> Iterator[float]:
-    """Give what the device itself has, where the page says that this stands in for its processes."""
+    """Yield the memory of the device if the page says that it replaces that of processes."""
     (info,) = (labels for labels, _ in seen.during.series("gpuslice_container_info", **_labels(row)))
     if family == "memory_used_bytes" and info.get("memory_source") in ("device", "instance"):
         for truth in (seen.before, seen.now):
-            yield from (told.memory_used for key, told in truth.devices.items() if tuple(key) == row[3:])
+            yield from (now.memory_used for key, now in truth.devices.items() if tuple(key) == row[3:])
 
 
 def _layouts(page: Page) -> dict[str, frozenset[str]]:
@@ -115,7 +115,7 @@ def _true_layouts(truth: Truth) -> dict[str, frozenset[str]]:
     return found
 
 
-def _told(truth: ContainerTruth, family: str) -> float | None:
+def _value(truth: ContainerTruth, family: str) -> float | None:
     return {"slices": truth.slices, "processes": truth.processes, "memory_used_bytes": truth.memory}[family]
 
 

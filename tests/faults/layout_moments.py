@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from exporter.demo.node import FakeNode
+from tests.waiting import LIMIT_SECONDS
 
 Kind = Literal["nvml", "kubelet", "files"]
 KINDS: Final[tuple[Kind, ...]] = ("nvml", "kubelet", "files")
 Change = Callable[[], Awaitable[None]]
-PATIENCE: Final = 20.0
 _OPENING: Final = frozenset({"open", "os.scandir", "os.listdir"})
 
 
@@ -35,7 +35,7 @@ class Moments:
     def pass_in_thread(self) -> None:
         """Note a moment in a thread that may wait for the loop."""
         if self._is_due():
-            asyncio.run_coroutine_threadsafe(_run(self._change), self._loop).result(PATIENCE)
+            asyncio.run_coroutine_threadsafe(_run(self._change), self._loop).result(LIMIT_SECONDS)
 
     async def pass_in_loop(self) -> None:
         """Note a moment on the loop."""
@@ -64,7 +64,7 @@ def hold_calls(node: FakeNode, still: threading.Lock) -> None:
 
 
 @contextlib.contextmanager
-def watched(node: FakeNode, kind: Kind, moments: Moments) -> Iterator[None]:
+def passing(node: FakeNode, kind: Kind, moments: Moments) -> Iterator[None]:
     """Let the moments of a kind on this node pass through ``moments``."""
     with {"nvml": _driver, "kubelet": _kubelet, "files": _files}[kind](node, moments):
         yield
@@ -103,7 +103,7 @@ def _kubelet(node: FakeNode, moments: Moments) -> Iterator[None]:
 
 
 class _Openings:
-    """Whatever this process opens below a folder; Python tells of it before it is done.
+    """Files that this process opens below a folder, from an audit hook.
 
     What listens there cannot be taken away again: one for all is switched on and off. ``path`` is what is
     being opened.
@@ -111,30 +111,30 @@ class _Openings:
 
     def __init__(self) -> None:
         self._listens = False
-        self._told: Callable[[], None] | None = None
+        self._call: Callable[[], None] | None = None
         self._root = ""
         self.path = Path()
 
     @contextlib.contextmanager
-    def below(self, root: Path, told: Callable[[], None]) -> Iterator[None]:
-        """Call ``told`` in the thread that opens something below ``root``, unless that is the loop's."""
+    def below(self, root: Path, call: Callable[[], None]) -> Iterator[None]:
+        """Run ``call`` in the thread that opens something below ``root``, unless that is the loop's."""
         if not self._listens:
             sys.addaudithook(self._hear)
             self._listens = True
-        self._root, self._told = str(root), told
+        self._root, self._call = str(root), call
         try:
             yield
         finally:
-            self._told = None
+            self._call = None
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._told is None or event not in _OPENING:
+        if self._call is None or event not in _OPENING:
             return
         path = arguments[0]
         is_ours = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._root)
         if is_ours and threading.current_thread() is not threading.main_thread():
             self.path = Path(os.fspath(path))
-            self._told()
+            self._call()
 
 
 OPENINGS: Final = _Openings()

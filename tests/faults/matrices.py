@@ -7,60 +7,55 @@ from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, p
 from tests.faults.cells import Result
 from tests.faults.harness import watched
 from tests.faults.nvml_calls import asked_of
+from tests.faults.nvml_errors import Select
 
 Part = Callable[[], AsyncIterator[Result]]
 _ERRORS, _HANGS = 5, 6
 
 
-async def errors(part: tuple[int, int]) -> AsyncIterator[Result]:
+async def errors(part: tuple[int, int], select: Select = list) -> AsyncIterator[Result]:
     """Yield a cell for every function of NVML that is called, every code and every place."""
-    async for result in nvml_errors.results(nvml_nodes.new(), every=True, part=part):
+    async for result in nvml_errors.results(nvml_nodes.new(), part=part, select=select):
         yield result
 
 
-async def errors_of_others() -> AsyncIterator[Result]:
+async def errors_of_others(select: Select = list) -> AsyncIterator[Result]:
     """Yield the same of the functions that only other drivers and boards are asked: older calls, vGPUs."""
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_errors.results(nvml_nodes.old(), every=True, skip=others):
+    async for result in nvml_errors.results(nvml_nodes.old(), skip=others, select=select):
         yield result
 
 
-async def hangs(part: tuple[int, int]) -> AsyncIterator[Result]:
-    """Yield a cell for every function that hangs, in every place; time is scaled."""
-    async for result in nvml_hangs.results(nvml_nodes.new(), nvml_hangs.everywhere, part=part):
+async def hangs(part: tuple[int, int], select: Select = list) -> AsyncIterator[Result]:
+    """Yield a cell for every function that returns late or never, in every place."""
+    async for result in nvml_hangs.results(nvml_nodes.new(), part=part, select=select):
         yield result
 
 
-async def hangs_of_others() -> AsyncIterator[Result]:
+async def hangs_of_others(select: Select = list) -> AsyncIterator[Result]:
     """Yield the same of the functions that only other drivers and boards are asked."""
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_hangs.results(nvml_nodes.old(), nvml_hangs.everywhere, skip=others):
-        yield result
-
-
-async def long_hangs() -> AsyncIterator[Result]:
-    """Yield a cell for some functions that hang for as long as is said."""
-    async for result in nvml_hangs.as_long_as_they_say(nvml_nodes.new()):
+    async for result in nvml_hangs.results(nvml_nodes.old(), skip=others, select=select):
         yield result
 
 
 async def kubelets() -> AsyncIterator[Result]:
     """Yield a cell for every bad state of the kubelet's sockets."""
-    async with watched(kubelet.node(), poll_interval=1.0) as watch:
+    async with watched(kubelet.node()) as watch:
         for cell in kubelet.CELLS:
             yield await kubelet.try_cell(watch, cell)
 
 
 async def processes() -> AsyncIterator[Result]:
     """Yield a cell for every way in which files of processes cannot be read."""
-    async with watched(proc.node(), poll_interval=1.0) as watch:
+    async with watched(proc.node()) as watch:
         for cell in proc.CELLS:
             yield await proc.try_cell(watch, cell)
 
 
 async def several() -> AsyncIterator[Result]:
     """Yield a cell for all parts of a node that can hang at once."""
-    async with watched(together.node(), poll_interval=together.INTERVAL) as watch:
+    async with watched(together.node()) as watch:
         for cell in together.CELLS:
             yield await together.try_cell(watch, cell)
 
@@ -78,7 +73,6 @@ MATRICES: Mapping[str, tuple[Part, ...]] = {
         errors_of_others,
     ),
     "Calls of NVML that hang": (
-        long_hangs,
         hangs_of_others,
         *(partial(hangs, (part, _HANGS)) for part in range(_HANGS)),
     ),

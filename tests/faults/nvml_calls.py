@@ -39,9 +39,9 @@ class Use:
 
 @dataclass(slots=True)
 class Driver:
-    """The driver of a watched node: what it is asked, and how it is made to be asked anew.
+    """The driver of a watched node: which calls it gets, and how they are repeated.
 
-    ``passing`` are the series that leave, or fall behind, for a poll whenever the library is opened anew.
+    ``passing`` are the series that leave, or fall behind, for a poll whenever the library is reopened.
     ``unsupported`` is how many calls each GPU turns out not to support then.
     """
 
@@ -52,7 +52,7 @@ class Driver:
     changes: int = 0
 
     def reopen(self) -> None:
-        """Have the next poll open the library anew: the kernel module is bound to another device."""
+        """Have the next poll reopen the library: the kernel module is bound to another device."""
         folder = self.watch.node.paths.sys_root / BUS
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"0000:{self.changes & 0xFF:02x}:1f.7").unlink(missing_ok=True)
@@ -78,7 +78,7 @@ class Driver:
 
 
 async def driver_of(watch: Watch) -> Driver:
-    """Record what a node's driver is asked, from the first poll on and when it is opened anew."""
+    """Record what a node's driver is asked, from the first poll on and when it is reopened."""
     driver = Driver(watch, {}, frozenset(), {})
     await watch.before()
     driver.reopen()
@@ -114,6 +114,6 @@ async def driver_of(watch: Watch) -> Driver:
 
 
 async def asked_of(scenario: Scenario) -> frozenset[str]:
-    """Name the functions that a node's driver is asked."""
+    """Return the functions of NVML that are called on a node."""
     async with watched(scenario, step=16.0) as watch:
         return frozenset((await driver_of(watch)).uses)

@@ -1,17 +1,14 @@
 """Cells of NVML: where calls fail, and the series that stand for more than one device."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from exporter.nvml.driver.library import FINDING, PICKING
 from tests.faults.compare import RESTS
-from tests.faults.nvml_claims import KINDS, Kind
+from tests.faults.nvml_claims import Kind
 
 # Seconds between polls: more than ENERGY_SECONDS, so that each reads all energy and its counter grows evenly.
 SOURCE, STEP = "NVML", 16.0
-# Of so many functions one also fails elsewhere, in tests.
-OTHER_PLACES = 2
 ONE, ALL, PART, NODE = "one GPU", "all GPUs", "one MIG device", "the driver"
 # Asked once in the life of the process: nothing makes it ask again.
 ONCE = frozenset({"nvmlVgpuTypeGetName", "nvmlVgpuTypeGetFramebufferSize"})
@@ -24,8 +21,6 @@ WAIT = "nvmlEventSetWait_v2"
 OVER_TIME = frozenset(
     {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons", WAIT}
 )
-# A wait for events ends, and is seen to have failed, within a tenth of a second.
-WAIT_SECONDS = 0.25
 OF_EVENTS = frozenset(
     {
         "gpuslice_gpu_xid_errors_total",
@@ -67,32 +62,10 @@ OF_NODE = re.compile(
 class Case:
     """A cell: the function, how it fails, where, and the uuid of the device, "" for none in particular.
 
-    It fails with a code, by its name, or hangs for as long as is said.
+    ``how`` is the name of a code, or how long the call hangs.
     """
 
     function: str
     how: str
     where: str
     device: str
-
-
-def chosen(
-    places: Callable[[str], Iterator[tuple[str, str]]], functions: Iterable[str], *, every: bool
-) -> Iterator[Case]:
-    """List the cells: all, or of each function one of each kind of codes, by turns, and of the places.
-
-    Of the kinds that cost more than readings there is one for each function, by turns.
-    """
-    turn = 0
-    for place, function in enumerate(functions):
-        where = list(places(function))
-        for kind in Kind:
-            codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
-            if every:
-                yield from (Case(function, code, *at) for at in where for code in codes)
-            elif kind in (Kind.FAILED, tuple(Kind)[place % len(Kind)]):
-                yield Case(function, codes[turn % len(codes)], *where[0])
-                turn += 1
-        if not every and len(where) > 1 and place % OTHER_PLACES == 0:
-            code = tuple(KINDS)[turn % len(KINDS)]
-            yield Case(function, code, *where[1 + turn % (len(where) - 1)])

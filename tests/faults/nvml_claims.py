@@ -1,7 +1,7 @@
 """What an error code of a call must do, and what it must not: the table that the matrix of errors is held to.
 
 The reach of a fault is how much of the node it may cost: nothing at all, readings of the device that the call
-is about, that device, or all that the driver tells. The counters of failures must name it, and nothing else.
+is about, that device, or all GPUs of the driver. The counters of failures must name it, and nothing else.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from exporter.nvml.driver.library import error_name
 
 
 class Kind(StrEnum):
-    """What a code means to whoever asked."""
+    """The meaning of a code to the caller."""
 
     UNSUPPORTED = "not supported"
     INVALID = "invalid argument"
@@ -62,7 +62,7 @@ KINDS: Mapping[str, Kind] = {
 """The codes by NVML's name, and what each means to the product."""
 
 QUIET = frozenset({Kind.UNSUPPORTED, Kind.NOTHING})
-"""What is no failure: there is no such reading, or nothing to tell."""
+"""No failures: there is no such reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Effect:
 
 # The calls that every sweep begins a GPU with: without them it is not known which one it is.
 FINDERS = frozenset({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"})
-# Which of the two is lost is told by what each says of itself.
+# Their own calls show which of the two is lost.
 OF_PAIRS = frozenset({"nvmlDeviceGetTopologyCommonAncestor"})
 # What is asked for every GPU that has a meter, as all of these nodes have that are asked it, and names none.
 OF_METERS = frozenset({"nvmlGpmMetricsGet", "nvmlGpmSampleAlloc"})
@@ -88,9 +88,9 @@ OF_METERS = frozenset({"nvmlGpmMetricsGet", "nvmlGpmSampleAlloc"})
 OF_DRIVER = ("nvmlDeviceGetCount", "nvmlSystemGet")
 OLDER_INIT = "nvmlInit_v2"
 INIT = frozenset({"nvmlInitWithFlags", OLDER_INIT})
-# What is given back is no longer needed, whatever the driver says to it.
+# These free what is no longer needed.
 GIVING_BACK = frozenset({"nvmlShutdown", "nvmlEventSetFree", "nvmlGpmSampleFree"})
-# A driver that does not wait for events is none that is gone: what is read says so by itself.
+# A driver without events is not gone: other calls show that.
 EVENTS = frozenset(
     {
         "nvmlEventSetCreate",
@@ -102,7 +102,7 @@ EVENTS = frozenset(
 
 
 def effect(function: str, code: str, *, part: bool, everywhere: bool) -> Effect:
-    """Say what an error must do of a call about a GPU, a MIG device (``part``), all of them, or none."""
+    """Return the effect of an error of a call about a GPU, a MIG device (``part``), all of them, or none."""
     kind, name = KINDS[code], error_name(pynvml.NVMLError(code_of(code)))
     special = _of_library(function, kind, name)
     if special is not None:
@@ -126,7 +126,7 @@ def effect(function: str, code: str, *, part: bool, everywhere: bool) -> Effect:
 
 
 def _of_library(function: str, kind: Kind, name: str) -> Effect | None:
-    """Say what an error of a call must do that opens the library, gives something back or is about events."""
+    """Return the effect of an error of a call that opens the library, frees something or is about events."""
     if function in GIVING_BACK:
         return Effect(Reach.NOTHING, counted=False)
     if function in INIT:
@@ -140,7 +140,7 @@ def _of_library(function: str, kind: Kind, name: str) -> Effect | None:
 
 
 def _of_driver(function: str, kind: Kind, name: str) -> Effect:
-    """Say what an error must do of a call about no GPU: how many there are, and which driver this is."""
+    """Return the effect of an error of a call about no GPU: their number, and versions."""
     counted = kind not in QUIET
     if kind is Kind.LOST:
         return Effect(Reach.DRIVER, counted=counted, reason="GpuIsLost")

@@ -1,8 +1,7 @@
 """The matrix of errors: each function of NVML that is called, with each code, on each kind of device."""
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -39,9 +38,7 @@ from tests.faults.nvml_cells import (
     STEP,
     VIEW,
     WAIT,
-    WAIT_SECONDS,
     Case,
-    chosen,
 )
 from tests.faults.nvml_claims import (
     EVENTS,
@@ -57,6 +54,10 @@ from tests.faults.nvml_claims import (
 )
 from tests.faults.nvml_nodes import show_on_bus
 from tests.faults.pages import Page, name_of
+from tests.waiting import wait_until_async
+
+Select = Callable[[Iterable[Case]], Sequence[Case]]
+"""Selects some of the cells of a matrix; ``list`` selects all."""
 
 
 class Matrix:
@@ -85,14 +86,14 @@ class Matrix:
             yield from ((PART, device) for device in {*parts[:1], *parts[-1:]})
 
     async def results(self, cases: Sequence[Case]) -> list[Result]:
-        """Put the faults of cells on in turn, and say what came of each."""
+        """Put the faults of cells on in turn, and return the results."""
         return await self._watch.in_turn(self._calls_fail(cases[0]), [self._trial(case) for case in cases])
 
     def _trial(self, case: Case) -> Trial:
-        told = self._effect(case)
+        expected = self._effect(case)
         claim = Claim(
-            own=lambda series: self._own(case, told, series),
-            health=lambda before, page: self._wrong(case, told, before, page),
+            own=lambda series: self._own(case, expected, series),
+            health=lambda before, page: self._wrong(case, expected, before, page),
             states=self._states(case),
             believed=KINDS[case.how] in SAYS_NONE.get(case.function, ()),
         )
@@ -106,9 +107,17 @@ class Matrix:
         )
         if case.function == WAIT:
             await self._watch.put(fault)
-            await asyncio.sleep(WAIT_SECONDS)
+            await self._wait_fails()
         else:
             self._watch.plan(fault)
+
+    async def _wait_fails(self) -> None:
+        """Wait until the thread of events has its answer: it asks again, or has ended."""
+        wait, calls = self._watch.poller._sources.nvml._sweeper.events._wait, self._watch.node.nvml.calls
+        asked = calls[WAIT, ""]
+        await wait_until_async(
+            lambda: wait is None or not wait._thread.is_alive() or calls[WAIT, ""] > asked + 1
+        )
 
     def in_turn(self, cases: Iterable[Case]) -> Iterator[list[Case]]:
         """Divide cells into those that may follow one another while the page has not recovered.
@@ -152,39 +161,44 @@ class Matrix:
         if KINDS[case.how] in REMEMBERED or case.function == REPORT:
             self._driver.reopen()
         if case.function in OF_LAYOUT:
-            # What is told once of a MIG device is not asked again while there is that device.
+            # Facts of a MIG device are read once while there is that device.
             await self._driver.recut()
             await self._watch.put()
 
     def _asked(self, case: Case) -> bool:
-        """Whether every poll asks a function about the devices of a cell, all of them."""
+        """Whether every poll asks a function about the devices of a cell, all of them.
+
+        The wait for events is asked by a thread of its own, all the time.
+        """
+        if case.function == WAIT:
+            return True
         use = self._driver.uses[case.function]
         if case.device in use.devices:
             return case.device in use.always
         return use.always.issuperset(use.devices)
 
     def _opens(self, case: Case) -> bool:
-        """Whether the library is opened anew for a cell, or after it: then readings of all GPUs pass."""
+        """Whether the library is reopened for a cell, or after it: then readings of all GPUs pass."""
         return KINDS[case.how] is not Kind.FAILED or not self._asked(case)
 
-    def _own(self, case: Case, told: Effect, series: str) -> bool:
-        """Tell whether a series is of what the fault may cost; with a library opened anew some pass."""
+    def _own(self, case: Case, expected: Effect, series: str) -> bool:
+        """Return whether the fault may cost a series; while the library is reopened some are absent."""
         of_model = series.startswith(PROFILES) and case.function in OF_MODELS
         if of_model or (series in self._driver.passing and self._opens(case)):
             return True
         if name_of(series) == VIEW:
             return RUNNING in case.function and case.where == ALL
         if OF_NODE.match(series):
-            return told.reach is Reach.DRIVER or case.where == NODE
-        if told.reach is Reach.DRIVER or not case.device:
+            return expected.reach is Reach.DRIVER or case.where == NODE
+        if expected.reach is Reach.DRIVER or not case.device:
             return any(uuid in series for uuid in self._gpus)
         gpu = self._gpu(case.device)
-        if gpu not in series or case.where != PART or told.reach is Reach.DEVICE:
+        if gpu not in series or case.where != PART or expected.reach is Reach.DEVICE:
             return gpu in series
         return self._of_part(case.device, series)
 
     def _of_part(self, device: str, series: str) -> bool:
-        """Whether a series of a cut GPU is not of another MIG device, or stands on all of them."""
+        """Whether a series of a cut GPU is not of another MIG device, or is of all of them."""
         return series.startswith(SPLIT) or not any(part in series for part in self._parts if part != device)
 
     def _states(self, case: Case) -> frozenset[str]:
@@ -196,30 +210,30 @@ class Matrix:
             return STATES | OF_MODEL
         return STATES | OF_DEVICE if RUNNING in case.function and case.where == ALL else STATES
 
-    def _wrong(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
-        yield from self._wrong_ups(case, told, page)
+    def _wrong(self, case: Case, expected: Effect, before: Page, page: Page) -> Iterator[str]:
+        yield from self._wrong_ups(case, expected, page)
         failing = page.value("gpuslice_collector_success", collector="nvml") == 0
-        if failing != bool(told.reason):
+        if failing != bool(expected.reason):
             yield f"gpuslice_collector_success of nvml is {int(not failing)}"
         failed = set(failures_of(before, page))
         reasons = {tuple(key) for key in failed if len(key) == 2}
-        if reasons != ({("nvml", told.reason)} if told.reason else set()):
-            yield f"collectors fail with {sorted(reasons)}, not with {told.reason or 'nothing'}"
+        if reasons != ({("nvml", expected.reason)} if expected.reason else set()):
+            yield f"collectors fail with {sorted(reasons)}, not with {expected.reason or 'nothing'}"
         calls = {key for key in failed if len(key) == 3}
-        wrong = [key for key in calls if not (told.counted and self._names(case, key))]
+        wrong = [key for key in calls if not (expected.counted and self._names(case, key))]
         if wrong:
             yield f"failures are counted that did not occur: {wrong}"
-        if told.counted and not calls and not told.either:
+        if expected.counted and not calls and not expected.either:
             yield "the failure is not counted"
-        yield from self._wrong_unsupported(case, told, before, page)
+        yield from self._wrong_unsupported(case, expected, before, page)
 
-    def _wrong_unsupported(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
-        """Count what a GPU does not support, call by call; of MIG devices and of events nobody does."""
+    def _wrong_unsupported(self, case: Case, expected: Effect, before: Page, page: Page) -> Iterator[str]:
+        """Check the number of unsupported calls of a GPU, without those of MIG devices and events."""
         said = KINDS[case.how] in SAYS_NONE.get(case.function, ())
         if (
             said
             or case.where != ONE
-            or told.reach is not Reach.READINGS
+            or expected.reach is not Reach.READINGS
             or case.function in EVENTS | OF_PARTS | {OLDER_FORM}
         ):
             return
@@ -234,14 +248,14 @@ class Matrix:
         if count is None or least is None or count < least + (not once):
             yield f"gpuslice_nvml_unsupported is {count}, and was {least}"
 
-    def _wrong_ups(self, case: Case, told: Effect, page: Page) -> Iterator[str]:
+    def _wrong_ups(self, case: Case, expected: Effect, page: Page) -> Iterator[str]:
         hit = {self._gpu(case.device)} if case.device else set(self._gpus)
         # Not every GPU is asked what is asked about no GPU in particular.
-        some = not case.device and told.reach is Reach.DEVICE and not self._everywhere(case)
-        if told.reach is Reach.DRIVER:
-            # What was read before stands while only the count is not told.
-            hit = set() if told.reason == "NoCount" else set(self._gpus)
-        elif told.reach is not Reach.DEVICE:
+        some = not case.device and expected.reach is Reach.DEVICE and not self._everywhere(case)
+        if expected.reach is Reach.DRIVER:
+            # Earlier readings are shown while only the count is unknown.
+            hit = set() if expected.reason == "NoCount" else set(self._gpus)
+        elif expected.reach is not Reach.DEVICE:
             hit = set()
         for uuid in self._gpus:
             up = page.value("gpuslice_gpu_up", uuid=uuid)
@@ -261,7 +275,7 @@ class Matrix:
         return named and uuid in whose and error == error_name(pynvml.NVMLError(code_of(code)))
 
     def outcome(self, case: Case, before: Page, page: Page) -> str:
-        """Say in words what a fault costs, by the page."""
+        """Return in words what a fault costs, by the page."""
         down = [uuid for uuid in self._gpus if not page.value("gpuslice_gpu_up", uuid=uuid)]
         well = page.value("gpuslice_collector_success", collector="nvml") == 1
         if len(down) == len(self._gpus) and not well:
@@ -279,14 +293,27 @@ class Matrix:
 
 
 async def results(
-    scenario: Scenario, *, every: bool, skip: frozenset[str] = frozenset(), part: tuple[int, int] = (0, 1)
+    scenario: Scenario,
+    *,
+    select: Select = list,
+    skip: frozenset[str] = frozenset(),
+    part: tuple[int, int] = (0, 1),
 ) -> AsyncIterator[Result]:
-    """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
+    """Go through the selected cells of a node, of the n-th ``part`` of its functions without ``skip``."""
     async with watched(scenario, step=STEP) as watch:
         show_on_bus(watch.node)
         driver = await driver_of(watch)
         matrix = Matrix(watch, driver)
         functions = [name for name in driver.uses if name not in skip | ONCE]
-        for cases in matrix.in_turn(chosen(matrix.places, functions[part[0] :: part[1]], every=every)):
+        for cases in matrix.in_turn(select(every_case(matrix, functions[part[0] :: part[1]]))):
             for result in await matrix.results(cases):
                 yield result
+
+
+def every_case(matrix: Matrix, functions: Iterable[str]) -> Iterator[Case]:
+    """List the cells of some functions: each code at each place, codes of one kind after another."""
+    for function in functions:
+        where = list(matrix.places(function))
+        for kind in Kind:
+            codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
+            yield from (Case(function, code, *at) for at in where for code in codes)

@@ -18,7 +18,7 @@ HOST, GUEST = range(2)
 MDEVS = ("c73f1fa6-489e-4834-9476-d70dabd98c40", "3b356d38-854e-48be-b376-00c72c7d119c")
 PROFILES = ("3g.40gb", "1c.2g.20gb", "1c.2g.20gb", "1g.10gb")
 IDLE = 3
-"""The place of the MIG device that nobody holds."""
+"""The place of the MIG device without a holder."""
 SHARED = "nvidia.com/gpu.shared"
 # What the library of the old driver lacks, so that it is asked in older forms.
 MISSING = (
@@ -34,7 +34,7 @@ MISSING = (
 
 
 def new() -> Scenario:
-    """Make the node of a new driver: a GPU that two pods share, one cut in three, and one of AMD's."""
+    """Make the node of a new driver: a GPU that two pods share, one with MIG devices, and an AMD GPU."""
     gpus = [
         _hopper(links=_linked(CUT), fan=30),
         _hopper(links=_linked(WHOLE), mig={"max_slices": 7, "instances": _cuts()}),
@@ -129,7 +129,7 @@ def _amd() -> dict[str, Any]:
 
 
 def show_on_bus(node: FakeNode) -> None:
-    """Have sysfs show that there are GPUs of NVIDIA's, beside those of AMD's."""
+    """Have sysfs show the NVIDIA GPUs, too."""
     for board in node.scenario.gpus:
         folder = node.paths.sys_root / "bus/pci/devices" / board.pci_bus_id[4:]
         folder.mkdir(parents=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 Labels = Mapping[str, str]
 
-# DCGM's names repeat on every series what the info series of the GPU says once. Where that is not told any
-# more the other series are still the same ones.
+# Labels of DCGM's series that repeat the info series of the GPU. Without them the series are the same.
 _REPEATED = re.compile(r',(?:modelName|pci_bus_id|device|GPU_I_PROFILE|DCGM_FI_DRIVER_VERSION)="[^"]*"')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -47,20 +46,20 @@ class Page:
         self.samples: dict[str, float] = dict(map(_sample, lines))
 
     def series(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
-        """Give the series of a name that have these labels; "" is a label that is not there."""
+        """Yield the series of a name that have these labels; "" is an absent label."""
         for series in self._by_name.get(name, ()):
             found = labels_of(series)
             if all(found.get(key, "") == wanted for key, wanted in labels.items()):
                 yield found, self.samples[series]
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Give the one sample of a name under these labels, None where there is none."""
+        """Return the one sample of a name under these labels, None if there is none."""
         values = [value for _, value in self.series(name, **labels)]
         assert len(values) <= 1, f"{name} {labels} has {len(values)} samples"
         return values[0] if values else None
 
     def total(self, name: str, **labels: str) -> float:
-        """Add up the samples of a name under these labels, 0 where there are none."""
+        """Return the sum of the samples of a name under these labels."""
         return sum(value for _, value in self.series(name, **labels))
 
     @functools.cached_property

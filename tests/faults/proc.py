@@ -1,9 +1,10 @@
-"""How the files of processes may fail, and what of the page that may cost.
+"""Faults of the files of processes, and what each may cost.
 
 Nothing stands between this program and the kernel: a file that cannot be read is a directory, a link into
 the void, or one of the kernel's own files that gives the wanted error; one that hangs is a pipe.
 """
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 from exporter.demo.scenario import Scenario
 from tests.demo.making import gpu, pod
@@ -20,6 +22,7 @@ from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
 from tests.faults.harness import Watch
 from tests.faults.kubelet_servers import aside, forbidden, let_in, resting
+from tests.faults.limits import short
 from tests.faults.pages import Page, labels_of, name_of
 
 RESOURCE: Final = "nvidia.com/gpu"
@@ -83,7 +86,7 @@ def saying(content: bytes) -> Put:
 
 @contextlib.contextmanager
 def hung(path: Path) -> Iterator[None]:
-    """Have a pipe at the path with a writer that says nothing: whoever reads it waits until it is over."""
+    """Have a pipe at the path with a silent writer: a read of it waits until it is over."""
     with contextlib.ExitStack() as stack, aside(path):
         os.mkfifo(path)
         writer = os.open(path, os.O_RDWR)
@@ -94,7 +97,7 @@ def hung(path: Path) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def hanging(path: Path) -> AsyncIterator[None]:
-    """Have whoever reads the path wait until it is over."""
+    """Have reads of the path wait until it is over."""
     with hung(path):
         yield
 
@@ -156,7 +159,7 @@ CELLS = tuple(
 
 
 def claim_of(watch: Watch, fault: Fault) -> Claim:
-    """Only what containers use of the GPU where the process runs may leave; what is left is nobody's."""
+    """Only what containers use of the GPU where the process runs may leave; the rest is unattributed."""
     shared = watch.node.scenario.gpus[0].uuid
 
     def own(series: str) -> bool:
@@ -174,7 +177,7 @@ def claim_of(watch: Watch, fault: Fault) -> Claim:
         if reasons != ({fault.fails} if fault.fails else set()):
             yield f"is counted as {reasons}"
         if page.value("gpuslice_process_attribution_available") != (0 if fault.fails else 1):
-            yield "the view of processes is not said to be what it is"
+            yield "gpuslice_process_attribution_available is wrong"
         yield from _false_zeros(before, page)
 
     return Claim(own=own, health=health, states=STATES)
@@ -183,11 +186,11 @@ def claim_of(watch: Watch, fault: Fault) -> Claim:
 def _false_zeros(before: Page, page: Page) -> Iterator[str]:
     for series, value in page.samples.items():
         if value == 0 and before.samples.get(series) and name_of(series).startswith("gpuslice_container_"):
-            yield f"{series} is 0, and is in truth {before.samples[series]:g}"
+            yield f"{series} is 0, and should be {before.samples[series]:g}"
 
 
 def outcome(before: Page, page: Page) -> str:
-    """Say what is not known any more."""
+    """Return what is unknown now."""
     left = [
         name
         for name in ("memory_used_bytes", "compute_used_ratio", "processes")
@@ -202,17 +205,19 @@ async def try_cell(watch: Watch, cell: Cell) -> Result:
     fault = FAULTS[f"{cell.what} {cell.how}"]
     path = watch.node.paths.proc_root / fault.at
     let_in(watch.node)
-    return await watch.under(
-        cell, _standing(watch, fault.put(path)), claim_of(watch, fault), outcome, fault.polls
-    )
+    standing = _standing(watch, fault, path)
+    return await watch.under(cell, standing, claim_of(watch, fault), outcome, fault.polls)
 
 
 @contextlib.asynccontextmanager
-async def _standing(watch: Watch, fault: contextlib.AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+async def _standing(watch: Watch, fault: Fault, path: Path) -> AsyncIterator[None]:
     """Have the node write no file of processes meanwhile: it could not either."""
-    real, watch.node._tree.step = watch.node._tree.step, lambda _: None
-    try:
-        async with fault:
+    hangs = fault.fails == "deadline"
+    with (
+        mock.patch.object(watch.node._tree, "step"),
+        short(watch.poller._processes) if hangs else contextlib.nullcontext(),
+    ):
+        async with fault.put(path):
             yield
-    finally:
-        watch.node._tree.step = real
+        if hangs:
+            await asyncio.wait({watch.poller._processes._task})

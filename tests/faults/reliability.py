@@ -16,7 +16,7 @@ A *cell* is one fault: what fails, how, and where. During and after it, each cel
 a Prometheus would scrape:
 
 - the program runs, without unhandled exceptions;
-- `/metrics` answers 200 within 50 ms, also while a poll waits (later on a busy machine);
+- `/metrics` answers 200, also while a poll waits for a call that hangs;
 - all series of other devices are as without the fault, and counters continue;
 - the health series name the fault and the device, and count nothing else;
 - no value is wrong: it is right or absent; memory without a known container counts as unattributed;
@@ -48,9 +48,16 @@ Some error codes are believed: no newer samples, no vGPU on a host, no MIG mode 
 for a MIG device, for which drivers have several codes. A driver that wrongly returns one makes the page
 wrong.
 
-Hangs ran for a 25th of the stated time, with a timeout of 0.5 s instead of 1.9 s; one function of each kind
-hung for the stated time with the timeout of the program. Each of several parts that hang at once uses the
-timeout once, so the first poll may end after its deadline, and collector `nvml` fails once.
+Timeouts are not measured here: a call is abandoned once it is seen to hang, or returns just before that
+(*returns late*), so no result depends on the speed of the machine. Hangs of 45 s with the real timeout of a
+call are no longer among the cells. Several parts that hang at once are tested with short deadlines: each poll
+ends while they hang.
+
+Every change has to pass about 500 of the cells. Each pair of what fails (by group), how (by meaning) and
+where is in one of them, and so is each function, code and kind of file. The whole matrices run each night.
+
+`python -m benchmarks.hostile` measures how long a scrape takes while a call hangs, as a ratio to a scrape at
+rest in the same run.
 
 {BEGIN}
 Not yet run: `make faults`.
@@ -97,7 +104,10 @@ Misbehaving clients are part of the tests; the limits for clients are in
 - With 1024 open files there are 768 connections at most, 576 of them of one address. For a new client, the
   connection that has waited longest is closed.
 - During crowds that are idle, send byte by byte, do not read, send without end, or request many pages and
-  disconnect, tests scrape whole pages in time. A crowd is 800 connections, more than the limit.
+  disconnect, whole pages are scraped in the end, open files and memory stay within their caps, and no file or
+  thread of the crowd is left. A crowd is 800 connections, more than the limit; each night also 10,000.
+- Whether a scrape comes in time beside a crowd is not tested but measured: `python -m benchmarks.hostile`. In
+  one run with 10,000 clients, on two cores with other work, every scrape was answered, the slowest in 3.5 s.
 - **Ten thousand clients that sent without end, on an overloaded machine, made some scrapes fail.**
   [`rate_limit`](web-config.md#what-each-key-does-here) is the remedy, or a
   [NetworkPolicy](security.md#the-port).

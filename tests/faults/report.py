@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tests.faults.cells import Result
 from tests.faults.nvml_claims import KINDS, Kind
 
-# By what a function tells; the first that fits.
+# By subject; the first that matches.
 GROUPS: Mapping[str, str] = {
     "library and driver": r"^Init|^Shutdown|^System|^DeviceGetCount",
     "events": r"Event",
@@ -23,12 +23,12 @@ GROUPS: Mapping[str, str] = {
 }
 USUAL = frozenset({"nothing", "its own readings", "its GPU", "all its GPUs"})
 
-# So many codes are not spelled out.
+# This many codes are not listed one by one.
 MANY = 8
 
 
 def page_of(found: Mapping[str, Sequence[Result]]) -> str:
-    """Write the sections of all matrices."""
+    """Return the sections of all matrices."""
     return "\n".join(part for title, results in found.items() for part in _section(title, results))
 
 
@@ -48,7 +48,7 @@ def _nvml(results: Sequence[Result]) -> Iterator[str]:
     yield f"| calls about | {' | '.join(hows)} |"
     yield f"|---{'|---' * len(hows)}|"
     for group in GROUPS:
-        of_group = [result for result in results if _group(result.cell.what) == group]
+        of_group = [result for result in results if group_of(result.cell.what) == group]
         if of_group:
             cells = (_counted(result for result in of_group if _how(result) == how) for how in hows)
             yield f"| {group} | {' | '.join(cells)} |"
@@ -77,7 +77,7 @@ def _plain(results: Sequence[Result]) -> Iterator[str]:
     yield "|---|---|---|"
     rows: dict[tuple[str, str], Counter[str]] = {}
     for result in results:
-        # Files are told by the system that they are of.
+        # Files are grouped by their system.
         what = result.cell.source if "/" in result.cell.what else result.cell.what
         rows.setdefault((what, result.cell.how), Counter())[_outcome(result)] += 1
     for (what, how), outcomes in rows.items():
@@ -93,7 +93,8 @@ def _spelled(how: str) -> str:
     return f"`{how}`" if how in KINDS else how
 
 
-def _group(function: str) -> str:
+def group_of(function: str) -> str:
+    """Return the first of GROUPS that a function of NVML is in."""
     return next(group for group, words in GROUPS.items() if re.search(words, function.removeprefix("nvml")))
 
 

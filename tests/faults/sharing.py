@@ -1,10 +1,10 @@
-"""How the files of sharing systems may fail while they are read, and what of the page that may cost.
+"""Faults of the files of sharing systems, and what each may cost.
 
-Which files there are is not written down here: they are those that a poll is seen to open.
+The files are those that a poll is seen to open.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -39,15 +39,16 @@ ENTITLED = frozenset(
     }
 )
 USED = frozenset({"gpuslice_container_memory_used_bytes", "gpuslice_container_compute_used_ratio"})
-# Where there is no file there is no such system: then other sources say who holds what.
+# Without the file there is no such system, and other sources are used.
 ABSENT = frozenset({"removed", "a link to nothing"})
-# Of a daemon that serves MPS nothing else on the node tells.
+# Nothing else on the node shows an MPS daemon.
 ALONE = ("nvidia/mps",)
-# What only the file tells of a container: that a limit that was planned is not in force.
+# Only its file shows that a planned limit of this container is not in force.
 LEFT_OUT = frozenset({"rank-1"})
 # A number in digits that is cut short is another number.
 DIGITS = ("cgpu_km", "metrics/gpu")
 Planned = tuple[Cell, Path, Spoil]
+Select = Callable[[Iterable[Planned]], Sequence[Planned]]
 
 
 WHEN = ("before", "at opening", "in reading")
@@ -63,7 +64,7 @@ class Found:
 
 
 def node(name: str) -> Scenario:
-    """Load a node, all of whose containers can be told of without their files, if less exactly."""
+    """Return a node whose containers are also known without their files, if less exactly."""
     found = catalog.load(name)
     return replace(found, pods=tuple(pod for pod in found.pods if pod.name not in LEFT_OUT))
 
@@ -86,7 +87,7 @@ async def opened_by(watch: Watch) -> Found:
 
 
 def cells_of(name: str, found: Found, root: Path) -> Iterator[Planned]:
-    """Give every cell of a node, with the path that it is about and what is done to it."""
+    """Yield every cell of a node, with its path and what is done to that."""
     for path in found.files:
         for when in WHEN:
             for how, spoil in (AT_FILES if when != "in reading" else WHILE_READ).items():
@@ -121,7 +122,7 @@ OF_DEVICES = (
 
 
 async def claim_of(watch: Watch, cell: Cell, path: Path) -> Claim:
-    """Only what the file is about may leave: its container's rows, and what of its devices is nobody's."""
+    """Only rows of the file's container, and the unattributed use of its devices, may leave."""
     pods = _about(watch.node.scenario, str(path))
 
     def own(series: str) -> bool:
@@ -145,7 +146,7 @@ async def claim_of(watch: Watch, cell: Cell, path: Path) -> Claim:
 
 
 def _about(scenario: Scenario, path: str) -> set[str]:
-    """Name the pods that a path tells by uid, container or claim; none where it is of all of them."""
+    """Return the pods in a path by uid, container or claim; none if it is of all of them."""
     return {
         pod.name
         for pod in scenario.pods
@@ -157,7 +158,7 @@ def _about(scenario: Scenario, path: str) -> set[str]:
 
 
 def outcome(before: Page, page: Page) -> str:
-    """Say under which reasons it was counted, and whether a container's use is not known any more."""
+    """Return the reasons under which it was counted, and how many containers' use is unknown."""
     reasons = sorted({key[1] for key in failures_of(before, page)})
     used = "gpuslice_container_memory_used_bytes"
     left = len(list(before.series(used))) - len(list(page.series(used)))
@@ -170,8 +171,11 @@ async def try_cell(watch: Watch, cell: Cell, path: Path, spoil: Spoil) -> Result
     return await watch.under(cell, spoiled(watch, path, spoil, cell.where), claim, outcome)
 
 
-async def run_node(name: str) -> list[Result]:
-    """Try all cells of a node one after the other."""
+async def run_node(
+    name: str, select: Callable[[Iterable[Planned]], Sequence[Planned]] = list
+) -> list[Result]:
+    """Try the selected cells of a node one after the other."""
     async with watched(node(name)) as watch:
         found = await opened_by(watch)
-        return [await try_cell(watch, *each) for each in cells_of(name, found, watch.node._root)]
+        planned = select(cells_of(name, found, watch.node._root))
+        return [await try_cell(watch, *plan) for plan in planned]

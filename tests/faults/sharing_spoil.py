@@ -86,7 +86,7 @@ def _spoiled(watch: Watch, path: Path, spoil: Spoil, when: str) -> Iterator[None
     kept = path.with_name(f"{path.name}~kept")
     _copy(path, kept)
     mode = path.stat().st_mode
-    # It stands beside what is read, where a folder with one name more is another folder.
+    # Not next to what is read, where one name more would be another folder.
     aside = watch.node._root / "kept"
     kept.rename(aside)
     let_in(watch.node)

@@ -1,4 +1,4 @@
-"""A full disk: what this program writes is its log and what it is asked to print or record."""
+"""A full disk: the log, the output and a recording cannot be written."""
 
 import os
 import resource
@@ -9,30 +9,28 @@ from pathlib import Path
 import pytest
 
 from tests.commands.program import command, environment, run
-from tests.end_to_end.programs import until
 from tests.faults.disk import SINKS, mute
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 NODE = "t4-timeslicing"
 # Far less than a recording has.
 ROOM = 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sink", SINKS)
 def test_it_serves_on_when_its_log_cannot_be_written(tmp_path: Path, sink: str) -> None:
-    """Pages come, polls go on, and it ends when it is told to."""
+    """Pages come, polls go on, and it ends at a signal."""
     with SINKS[sink]() as stderr, mute(tmp_path, stderr) as served:
         first = served.polls()
-        # Each of these is a line of the log, and so is each failure that is noticed.
+        # Each of these is a line of the log.
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             served.process.send_signal(number)
-            until(lambda: served.metrics(), "it answers")  # noqa: PLW0108 - a bound method is never falsy
-        until(lambda: served.polls() > first, "it polls")
+            wait_until(served.answers, "it answers")
+        wait_until(lambda: served.polls() > first, "it polls")
         served.process.terminate()
-        assert served.process.wait(10) == 0
+        assert served.process.wait(LIMIT_SECONDS) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("snapshot", "--scenario", NODE), ("metrics",)],
@@ -42,20 +40,24 @@ def test_output_that_cannot_be_written_is_one_clear_line(words: tuple[str, ...])
     """Exit code 2 and the reason, no traceback."""
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
         done = subprocess.run(
-            command(*words), stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False
+            command(*words),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=LIMIT_SECONDS,
+            check=False,
         )
-    told = done.stderr.decode()
-    assert (done.returncode, told.count("\n")) == (2, 1)
-    assert "cannot write to standard output: No space left on device" in told
+    message = done.stderr.decode()
+    assert (done.returncode, message.count("\n")) == (2, 1)
+    assert "cannot write to standard output: No space left on device" in message
 
 
 def _with_little_room() -> None:
-    """Let this process write only short files; what is longer fails, as on a full disk."""
+    """Let this process write only short files: longer ones fail, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, "an older recording"])
 def test_a_recording_that_does_not_fit_leaves_no_half_file(tmp_path: Path, before: str | None) -> None:
     """The folder is as it was: without the file, or with the one that was there."""
@@ -68,7 +70,7 @@ def test_a_recording_that_does_not_fit_leaves_no_half_file(tmp_path: Path, befor
         text=True,
         # Bytecode that does not fit would be kept cut short, and break the next start.
         env=environment(PYTHONDONTWRITEBYTECODE="1"),
-        timeout=60,
+        timeout=LIMIT_SECONDS,
         check=False,
         preexec_fn=_with_little_room,
     )
@@ -78,8 +80,7 @@ def test_a_recording_that_does_not_fit_leaves_no_half_file(tmp_path: Path, befor
     assert before is None or file.read_text() == before
 
 
-@pytest.mark.slow
-def test_a_recording_may_go_to_what_is_no_file(tmp_path: Path) -> None:
+def test_a_recording_may_go_to_a_pipe_or_a_link(tmp_path: Path) -> None:
     """A pipe is written to, and is a pipe afterwards; a link leads to the file that it led to."""
     target, link = tmp_path / "node.json", tmp_path / "link"
     link.symlink_to(target)

@@ -30,18 +30,16 @@ def test_a_kubelet_that_fails_for_a_poll_costs_nothing_but_its_health(results, c
     must_hold(results[cell])
 
 
-@pytest.mark.slow
-async def test_a_kubelet_that_stays_away_takes_what_it_told_and_nothing_else() -> None:
+async def test_a_kubelet_that_stays_away_costs_holdings_and_nothing_else() -> None:
     """After ``--stale-after`` holdings are unknown, not none; all of them come back with the kubelet."""
-    async with watched(node(), poll_interval=1.0, stale_after=STALE) as watch:
+    async with watched(node(), stale_after=STALE) as watch:
         must_hold(await hold_stale(watch))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [name for name in FAULTS if name.startswith("a new socket with")])
 async def test_a_kubelet_that_fills_up_for_long_costs_nothing(how: str) -> None:
     """Holders that run outlive ``--stale-after``; no number changes until the list is complete."""
-    async with watched(node(), poll_interval=1.0, stale_after=STALE) as watch:
+    async with watched(node(), stale_after=STALE) as watch:
         must_hold(await hold_filling(watch, how))
 
 

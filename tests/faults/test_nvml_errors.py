@@ -1,18 +1,28 @@
 """An error of NVML costs what it is about, says so, and is over when it is over."""
 
-from tests.faults import nvml_nodes
-from tests.faults.cells import must_hold
-from tests.faults.nvml_errors import results
+from collections.abc import AsyncIterator
 
-# Every so manieth function, with a code of each kind; the matrix has all functions, codes and places.
-EVERY = 30
-LEAST_CELLS = 5
+import pytest
+
+from tests.faults import matrices, quick
+from tests.faults.cells import Result, must_hold
 
 
-async def test_an_error_of_a_call_costs_what_it_is_about_and_nothing_else() -> None:
-    """For some functions and each kind of code: other devices, sums, truth, health, the page and recovery."""
-    seen = 0
-    async for result in results(nvml_nodes.new(), every=False, part=(0, EVERY)):
+@pytest.mark.parametrize("part", range(2))
+async def test_an_error_of_a_call_costs_what_it_is_about_and_nothing_else(part: int) -> None:
+    """Other devices, sums, truth, health, the page and recovery."""
+    await hold(matrices.errors((part, 2), select=quick.cases), least=50)
+
+
+async def test_so_does_an_error_of_a_call_that_only_other_drivers_and_boards_are_asked() -> None:
+    """The older forms of calls, and those about vGPUs."""
+    await hold(matrices.errors_of_others(select=quick.cases), least=30)
+
+
+async def hold(results: AsyncIterator[Result], least: int) -> None:
+    """Require that there are some cells, and that all of them keep their claims."""
+    tried = 0
+    async for result in results:
         must_hold(result)
-        seen += 1
-    assert seen > LEAST_CELLS
+        tried += 1
+    assert tried >= least

@@ -1,76 +1,49 @@
 """A call of NVML that does not return costs what it is about, and is taken back when it returns."""
 
-import asyncio
-import threading
-
 import pytest
 
 from exporter.demo.scenario import NvmlHang
 from exporter.nvml import event_wait
-from tests.faults import nvml_nodes
-from tests.faults.cells import must_hold
+from tests.faults import matrices, nvml_nodes, quick
 from tests.faults.harness import scenario_fault, watched
-from tests.faults.nvml_calls import asked_of
 from tests.faults.nvml_cells import OF_EVENTS, STEP, WAIT
-from tests.faults.nvml_hangs import CALL_TIMEOUT, late, results
 from tests.faults.pages import name_of
-from tests.poller.bench import until
-
-LEAST_CELLS = 8
-# A wait hangs after so long in the test of its own; healthy ones take a tenth.
-HUNG_SECONDS = 1.0
+from tests.faults.test_nvml_errors import hold
+from tests.waiting import wait_until_async
 
 
-@pytest.mark.slow
-async def test_a_call_that_returns_late_costs_what_it_is_about_until_then() -> None:
-    """Other devices, sums, truth, health, a page that answers meanwhile, recovery, no thread left over.
-
-    Calls that return soon or never are in the matrix, all of them.
-    """
-    seen = 0
-    async for result in results(nvml_nodes.new(), late):
-        must_hold(result)
-        seen += 1
-    assert seen >= LEAST_CELLS
+@pytest.mark.parametrize("part", range(2))
+async def test_a_call_that_hangs_costs_what_it_is_about_until_it_returns(part: int) -> None:
+    """Other devices, sums, truth, health, a page that answers meanwhile, recovery, no thread left over."""
+    await hold(matrices.hangs((part, 2), select=quick.cases), least=40)
 
 
-@pytest.mark.slow
-async def test_so_does_a_late_call_that_only_other_drivers_and_boards_are_asked() -> None:
+async def test_so_does_a_call_that_hangs_and_that_only_other_drivers_and_boards_are_asked() -> None:
     """The older forms of calls, and those about vGPUs."""
-    others = await asked_of(nvml_nodes.new())
-    seen = 0
-    async for result in results(nvml_nodes.old(), late, skip=others):
-        must_hold(result)
-        seen += 1
-    assert seen > 1
+    await hold(matrices.hangs_of_others(select=quick.cases), least=15)
 
 
-@pytest.mark.slow
 async def test_a_wait_for_events_that_hangs_costs_what_only_events_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until it returns, GPUs are not watched and counts of XIDs are unknown; the rest of the page stays."""
-    monkeypatch.setattr(event_wait, "HUNG_SECONDS", HUNG_SECONDS)
-    earlier = threading.enumerate()
-    async with watched(
-        nvml_nodes.new(), step=STEP, call_timeout=CALL_TIMEOUT, deadline=2 * CALL_TIMEOUT
-    ) as watch:
+    async with watched(nvml_nodes.new(), step=STEP) as watch:
         before = (await watch.before()).page
-        [waiting] = (
-            each for each in threading.enumerate() if each.name == "nvml-events" and each not in earlier
-        )
-        async with scenario_fault(
-            watch, NvmlHang(kind="nvml_hang", function=WAIT, device=None, seconds=None)
-        ):
-            await asyncio.sleep(2 * HUNG_SECONDS)
-            await watch.poll()
-            page = await watch.poll()
-        await until(lambda: not waiting.is_alive(), within=5.0)
+        wait = watch.poller._sources.nvml._sweeper.events._wait
+        assert wait is not None
+        fault = NvmlHang(kind="nvml_hang", function=WAIT, device=None, seconds=None)
+        async with watch.calls.hanging(fault, returns=False), scenario_fault(watch, fault):
+            await wait_until_async(lambda: wait._thread.ident in watch.calls.hung_threads)
+            with monkeypatch.context() as short:
+                # Any wait has taken too long, and there is no use in waiting for its end.
+                short.setattr(event_wait, "HUNG_SECONDS", -1.0)
+                short.setattr(event_wait, "END_SECONDS", 0.0)
+                await watch.poll()
+                page = await watch.poll()
+        await wait_until_async(lambda: not wait._thread.is_alive())
         recovered = await watch.poll()
-    lost = {name_of(series) for series in before.samples.keys() - page.samples.keys()}
-    assert lost == OF_EVENTS
+    assert {name_of(series) for series in before.samples.keys() - page.samples.keys()} == OF_EVENTS
     assert {value for _, value in page.series("gpuslice_gpu_events_watched")} == {0}
     assert recovered.samples.keys() >= before.samples.keys()
-    assert list(recovered.series("gpuslice_gpu_events_watched")) == list(
-        before.series("gpuslice_gpu_events_watched")
-    )
+    watched_before = list(before.series("gpuslice_gpu_events_watched"))
+    assert list(recovered.series("gpuslice_gpu_events_watched")) == watched_before

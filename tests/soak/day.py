@@ -1,7 +1,7 @@
 """A day on a GPU node as a pure function of the number of the poll: who is there, and what goes wrong.
 
 Nothing is remembered from poll to poll, so that the node costs the same memory at the end as in the
-beginning, and so that the process that is measured and the one that judges it know the same without a word.
+beginning, and so that the measured process and the one that judges it know the same without messages.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _PIDS = 200
 _KUBELET, _LIMIT, _LOST, _ABSENT, _RELOAD, _XID = (97, 2), (211, 1), (151, 5), (401, 8), (503, 3), (13, 1)
 _TROUBLES = (_KUBELET, _LIMIT, _LOST, _ABSENT, _RELOAD)
 LONGEST = max(lasts for _, lasts in _TROUBLES)
-"""For so many polls something is wrong at the most."""
+"""The most polls for which something is wrong."""
 _RECUT = 61
 _ON_CUT = "cut-"
 # What a pod is entitled to of the compute of its GPU, by the first word of its place.
@@ -73,7 +73,7 @@ class Day:
         return max(SHORTEST, round(len(self.places) * self.polls / self.pods))
 
     def turns(self, poll: int) -> Iterator[Turn]:
-        """Tell who is in each place at a poll."""
+        """Yield the pod in each place at a poll."""
         for number, place in enumerate(self.places):
             shifted = (poll + number) // self.life
             first, stop = shifted * self.life - number, (shifted + 1) * self.life - number
@@ -86,18 +86,18 @@ class Day:
             yield Turn(_born(pod, number, first), max(first, 0), stop)
 
     def come(self, polls: int) -> int:
-        """Tell about how many pods have come in the first ``polls`` polls."""
+        """Return about how many pods have come in the first ``polls`` polls."""
         return len(self.places) * (1 + polls // self.life)
 
     def stay(self, name: str) -> tuple[float | None, int, int]:
-        """Give the share of compute of a pod by its name, the poll at which it came, and that without it.
+        """Return the share of compute of a pod by its name, its first poll, and the first one without it.
 
         The share is None where it is entitled to none.
         """
         place, _, number = name.rpartition("-")
         if place == _KEPT.removesuffix("-"):
             return _SHARES.get(number), 0, self.polls
-        index = [each.name for each in self.places].index(place)
+        index = [pod.name for pod in self.places].index(place)
         first = int(number, 16) - index
         stop = (int(number, 16) // self.life + 1) * self.life - index
         if not place.startswith(_ON_CUT):
@@ -106,7 +106,7 @@ class Day:
         return cut.compute_slices / 7, max(first, 0), min(stop, (first // _RECUT + 1) * _RECUT)
 
     def scenario(self, poll: int) -> Scenario:
-        """Give the node as it is at a poll."""
+        """Return the node as it is at a poll."""
         came = tuple(
             PodAdd(kind="pod_add", at=turn.first * PERIOD, pod=turn.pod) for turn in self.turns(poll)
         )
@@ -114,12 +114,12 @@ class Day:
 
 
 def most_pods(polls: int) -> int:
-    """Tell how many pods there are when each lives as shortly as it can and still be seen twice."""
+    """Return the number of pods if each lives just long enough to be seen twice."""
     return len(Day().places) * polls // SHORTEST
 
 
 def faults(poll: int) -> Iterator[Fault]:
-    """Tell what is wrong or changed at a poll."""
+    """Yield what is wrong or changed at a poll."""
     began = poll // _RECUT * _RECUT
     cuts = layout(poll // _RECUT)
     yield MigLayout(kind="mig_layout", at=began * PERIOD, gpu=CUT, instances=cuts)
@@ -177,7 +177,7 @@ def _on_cut(place: Pod, epoch: int) -> Pod:
 
 
 def _born(place: Pod, number: int, first: int) -> Pod:
-    """Make the pod that took its place at poll ``first``; its pid is given out again later."""
+    """Return the pod that took its place at poll ``first``; its pid is used again later."""
     name = f"{place.name}-{first + number:x}"
     pid = 10_000 + number * _PIDS + (first + number) % _PIDS
 

@@ -1,8 +1,8 @@
-"""The process that is measured: the real program, whose polls come one after the other, as they are asked.
+"""The process that is measured: the real program, which polls on request.
 
-Run as ``python -m tests.soak.exporter``. The faked driver is in it; what that keeps is the same at each poll.
-Reads one JSON object a line and answers each with one: ``{"poll": 7}`` with the seconds of a processor that
-it took so far, ``{"probe": true}`` with what ``tests.soak.probe`` finds.
+Run as ``python -m tests.soak.exporter``. The fake driver is in it, and keeps the same at each poll. Reads one
+JSON object a line and answers each with one: ``{"poll": 7}`` with the CPU seconds that it took so far,
+``{"probe": true}`` with the findings of ``tests.soak.probe``.
 """
 
 # ruff: noqa: E402 - the clock has to be there first
@@ -27,18 +27,18 @@ from exporter.demo import machine
 from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
 from exporter.nvml import events
+from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.soak.day import PERIOD, Day
 from tests.soak.probe import Probe
 from tests.soak.scenario import beginning
 
-# A machine that is busy with something else must not look like a source that hangs.
-PATIENCE = 60.0
-# What a GPU reports is there long before.
-_LATE_SECONDS = 5.0
-# The faked driver keeps a hundred samples of each GPU, which come back one by one after each reload:
-# thousands of objects that are not the exporter's.
+# A busy machine must not look like a source that hangs.
+LIMIT_SECONDS = 120.0
+PATIENT = Budget(*[LIMIT_SECONDS] * len(Budget._fields))
+Budget.of_interval = lambda _interval: PATIENT
+# The fake driver keeps a hundred samples of each GPU, thousands of objects that are not the exporter's.
 machine.SAMPLES = 2
 # The newest events keep the names of their holders, a hundred objects each. In a short run they would fill
 # up until its end, which looks like growth.
@@ -72,12 +72,11 @@ class Acted:
 
 
 class Commanded(Poller):
-    """A poller that polls when it is told to, by the clock of the day."""
+    """A poller that polls on request, by the clock of the day."""
 
     acted: Acted
 
     def __init__(self, settings: Settings, sources: Sources, **options: Any) -> None:
-        sources.budget = sources.budget.patient(PATIENCE)
         super().__init__(settings, sources, **options, clock=lambda: float(self.acted.poll * PERIOD))
 
     async def first(self) -> None:
@@ -86,7 +85,7 @@ class Commanded(Poller):
         self._probe = Probe()
 
     async def run(self) -> None:
-        """Do what the lines of the input say, until it ends."""
+        """Obey the lines of the input until it ends."""
         lines = asyncio.StreamReader()
         pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
@@ -100,7 +99,7 @@ class Commanded(Poller):
             return self._probe.look()
         self.acted.move(command["poll"])
         # What GPUs report comes through a thread of its own; the page has all of it.
-        await asyncio.to_thread(self.acted.library.events.settle, _LATE_SECONDS)
+        await asyncio.to_thread(self.acted.library.events.settle, LIMIT_SECONDS)
         await self._guarded_poll()
         return {"cpu": time.process_time()}
 
@@ -126,6 +125,6 @@ async def serve(day: Day, announce: Callable[[str], None]) -> None:
 
 
 if __name__ == "__main__":
-    # What goes wrong is told thousands of times on such a day.
+    # Failures are logged thousands of times on such a day.
     logging.basicConfig(level=logging.ERROR)
     asyncio.run(serve(Day(*map(int, sys.argv[1:])), say))

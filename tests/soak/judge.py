@@ -1,6 +1,6 @@
 """Whether a process has grown: its samples after the warm-up, by how many pods it had seen.
 
-A figure that goes up and down is as flat as one that stands still; one that climbs a little each time is not.
+A figure that goes up and down is as flat as a constant one; one that climbs a little each time is not.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ MOST_OBJECTS = 0.25
 OBJECTS_SLACK = 4_000
 """So many fewer the history has for a while after a reload of the driver: about forty series."""
 MOST_MORE = 2.5
-"""Of what there is a handful of: a stray one or two is none in each round."""
+"""Of descriptors, threads and tasks: one or two may come and go."""
 STRETCHES = 8
 _FEWEST = 4
 # Entries come and go with the pods.
@@ -27,7 +27,7 @@ _Of = Callable[["Sample"], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A process after so many polls and pods; sizes in bytes, ``caches`` in entries by name."""
+    """A process after a number of polls and pods; sizes in bytes, ``caches`` in entries by name."""
 
     poll: int
     pods: int
@@ -58,47 +58,47 @@ class NotEnoughError(Exception):
 def judge(samples: Sequence[Sample], full: int) -> list[Claim]:
     """Judge what was sampled once it was warm; at poll ``full`` the history was. Raises NotEnoughError.
 
-    Of memory it is the lowest figure of each stretch: an answer takes some while it is made, and is none that
-    is kept. Of threads and the like nothing is kept of pods that are gone: these are judged from ``full`` on.
+    Of memory it is the lowest figure of each stretch: an answer takes some while it is made, and is not
+    kept. Of threads and the like nothing is kept of pods that are gone: they are judged from ``full`` on.
     """
     settled = [sample for sample in samples if sample.poll >= full]
     warm = [sample for sample in settled if sample.pods >= WARM_PODS]
     if len(warm) < STRETCHES * _FEWEST:
         raise NotEnoughError(f"{len(warm)} samples after the warm-up, and {STRETCHES * _FEWEST} are needed")
     return [
-        _bytes("resident memory, at its lowest", warm, lambda each: each.resident),
-        _bytes("heap of the C library in use", warm, lambda each: each.heap),
+        _bytes("resident memory, at its lowest", warm, lambda sample: sample.resident),
+        _bytes("heap of the C library in use", warm, lambda sample: sample.heap),
         _objects(warm),
-        _constant("file descriptors", settled, lambda each: each.descriptors),
-        _constant("threads", settled, lambda each: each.threads),
-        _constant("asyncio tasks", settled, lambda each: each.tasks),
-        *(_cache(name, warm) for name in sorted({name for each in warm for name in each.caches})),
+        _constant("file descriptors", settled, lambda sample: sample.descriptors),
+        _constant("threads", settled, lambda sample: sample.threads),
+        _constant("asyncio tasks", settled, lambda sample: sample.tasks),
+        *(_cache(name, warm) for name in sorted({name for sample in warm for name in sample.caches})),
     ]
 
 
 def most(samples: Sequence[Sample]) -> int:
-    """Tell the bytes that were resident at the most."""
+    """Return the most bytes that were resident."""
     return max(sample.resident for sample in samples)
 
 
 def _lowest(samples: Sequence[Sample], of: _Of) -> list[tuple[float, float]]:
-    """Give the pods of each stretch, and the lowest figure in it."""
-    return [(median(each.pods for each in part), min(map(of, part))) for part in _parts(samples)]
+    """Return the pods of each stretch, and the lowest figure in it."""
+    return [(median(sample.pods for sample in part), min(map(of, part))) for part in _parts(samples)]
 
 
 def _usual(samples: Sequence[Sample], of: _Of) -> list[tuple[float, float]]:
-    """Give the pods of each stretch, and the figure in the middle of those in it."""
-    return [(median(each.pods for each in part), median(map(of, part))) for part in _parts(samples)]
+    """Return the pods of each stretch, and the median figure in it."""
+    return [(median(sample.pods for sample in part), median(map(of, part))) for part in _parts(samples)]
 
 
 def _parts(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
-    """Cut the run into stretches of as many samples each."""
+    """Return the run in stretches of equal numbers of samples."""
     edges = [round(place * len(samples) / STRETCHES) for place in range(STRETCHES + 1)]
     return [samples[begin:end] for begin, end in pairwise(edges)]
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Tell by how much a figure grows for each pod: the median slope between any two stretches of the run.
+    """Return by how much a figure grows for each pod: the median slope between any two stretches of the run.
 
     One or two that stand out do not change it, as they would change a line of least squares.
     """
@@ -122,7 +122,7 @@ def _bytes(name: str, samples: Sequence[Sample], of: _Of) -> Claim:
 
 
 def _objects(samples: Sequence[Sample]) -> Claim:
-    points = _lowest(samples, lambda each: each.blocks)
+    points = _lowest(samples, lambda sample: sample.blocks)
     begin, end, slope = points[0][1], points[-1][1], _slope(points)
     grew = f"{end - begin:+,.0f}; {slope * 1000:+,.0f} for 1 000 pods"
     pods = points[-1][0] - points[0][0]
@@ -137,7 +137,7 @@ def _constant(name: str, samples: Sequence[Sample], of: _Of) -> Claim:
 
 
 def _cache(name: str, samples: Sequence[Sample]) -> Claim:
-    points = _usual(samples, lambda each: each.caches.get(name, 0))
+    points = _usual(samples, lambda sample: sample.caches.get(name, 0))
     begin, end = points[0][1], points[-1][1]
     more = _grown(points)
     holds = more <= _CACHE_SLACK + _CACHE_SHARE * begin

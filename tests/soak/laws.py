@@ -1,4 +1,4 @@
-"""What must be so on the pages of a day: sums over all who ever held something, and laws of each page."""
+"""Laws of the pages of a day: sums over all containers that ever held something, and laws of each page."""
 
 import inspect
 import re
@@ -16,18 +16,18 @@ from tests.truth import truth_of
 
 HELD = "gpuslice_container_entitled_gpu_seconds_total"
 ENERGY = "gpuslice_container_energy_joules_total"
-NOBODYS = "gpuslice_gpu_unattributed_energy_joules_total"
+REST = "gpuslice_gpu_unattributed_energy_joules_total"
 DRAWN = "gpuslice_gpu_energy_joules_total"
-# Who has no row for longer is gone: a driver that is loaded anew takes a few polls.
+# A container without a row for longer is gone: reloading the driver takes a few polls.
 _AWAY = 20
-_SAMPLE = re.compile(rf"^({HELD}|{ENERGY}|{NOBODYS}|{DRAWN})\{{(.*)\}} (\S+)$", re.MULTILINE)
+_SAMPLE = re.compile(rf"^({HELD}|{ENERGY}|{REST}|{DRAWN})\{{(.*)\}} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _ROUNDING = 1e-6
 
 
 @dataclass(slots=True)
 class _Account:
-    """What the pages said last of a container on a device: GPU-seconds and joules, and at which poll."""
+    """The last values of a container on a device: GPU-seconds and joules, and at which poll."""
 
     seen: int
     uuid: str
@@ -41,13 +41,13 @@ class _Meter:
 
     counter: float
     drawn: float
-    nobodys: float = 0.0
+    rest: float = 0.0
     gone: float = 0.0
 
 
 @dataclass(slots=True)
 class Books:
-    """Adds up over the day what the pages say; ``objections`` are where that is not what was so."""
+    """Adds up the pages of the day; ``objections`` are differences from the truth."""
 
     day: Day
     objections: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Books:
         for name, labels, number in _SAMPLE.findall(text):
             value = float(number)
             found = dict(_LABEL.findall(labels))
-            if name == NOBODYS:
+            if name == REST:
                 energies[found["uuid"]] = value
             elif name == DRAWN:
                 counters[found["uuid"]] = value
@@ -85,7 +85,7 @@ class Books:
         self._close(self._polls + 2 * _AWAY)
         for meter in self._meters.values():
             self.drawn += meter.drawn
-            self.joules += meter.gone + meter.nobodys
+            self.joules += meter.gone + meter.rest
 
     def _account(self, poll: int, key: str, labels: dict[str, str], name: str, value: float) -> None:
         account = self._accounts.setdefault(key, _Account(poll, labels["uuid"]))
@@ -98,29 +98,31 @@ class Books:
         else:
             account.joules = value
 
-    def _draw(self, uuid: str, counter: float, nobodys: float) -> None:
+    def _draw(self, uuid: str, counter: float, rest: float) -> None:
         meter = self._meters.setdefault(uuid, _Meter(counter, counter))
-        # It begins anew with the driver.
+        # It restarts with the driver.
         meter.drawn += max(counter - meter.counter, 0.0)
-        meter.counter, meter.nobodys = counter, nobodys
+        meter.counter, meter.rest = counter, rest
 
     def _close(self, poll: int) -> None:
-        for key, account in [each for each in self._accounts.items() if each[1].seen < poll - _AWAY]:
+        for key, account in [item for item in self._accounts.items() if item[1].seen < poll - _AWAY]:
             del self._accounts[key]
             self._meters[account.uuid].gone += account.joules
             self._judge(poll, key, account)
 
     def _balance(self, poll: int, uuids: set[str]) -> None:
-        """Compare what all containers ever had of a GPU's energy, and nobody, with what it drew."""
+        """Compare the energy of all containers ever, and the unattributed rest, with what the GPU drew."""
         had = dict.fromkeys(uuids, 0.0)
         for account in self._accounts.values():
             if account.uuid in had:
                 had[account.uuid] += account.joules
         for uuid in uuids:
             meter = self._meters[uuid]
-            total = had[uuid] + meter.gone + meter.nobodys
+            total = had[uuid] + meter.gone + meter.rest
             if total != pytest.approx(meter.drawn, rel=1e-6, abs=1e-3):
-                self._object(poll, f"{uuid} drew {meter.drawn} J, and {total} J were somebody's or nobody's")
+                self._object(
+                    poll, f"{uuid} drew {meter.drawn} J, and {total} J were attributed or unattributed"
+                )
 
     def _judge(self, poll: int, key: str, account: _Account) -> None:
         pod = dict(_LABEL.findall(key))["pod"]
@@ -144,11 +146,11 @@ class Books:
 
 
 def check_page(node: FakeNode, text: str) -> Iterator[str]:
-    """Hold the golden laws against one page of a node; yield what each that is broken says."""
+    """Check the golden laws on one page of a node; yield the message of each broken one."""
     page = Page(text)
     scene = Scene(time=int(node.time), text=text, page=page, truth=truth_of(node))
     story = Story(scenario=node.scenario, scenes=(scene,))
-    # The laws are about stories by their names; this one is told here.
+    # The laws find stories by their names; this one is made here.
     test_laws.story = lambda _name: story
     for law in _laws():
         try:

@@ -20,7 +20,7 @@ CONTAINERS = (dict, set, frozenset, list, deque)
 
 
 class _Mallinfo(ctypes.Structure):
-    """What ``mallinfo2`` of glibc tells, in bytes."""
+    """The result of glibc's ``mallinfo2``, in bytes."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -47,15 +47,15 @@ class Probe:
     """
 
     def __init__(self) -> None:
-        self._kept = [each for each in gc.get_objects() if _is_ours(type(each).__module__) and _lives(each)]
+        self._kept = [item for item in gc.get_objects() if _is_ours(type(item).__module__) and _lives(item)]
         self._cached = [
-            each
-            for each in gc.get_objects()
-            if isinstance(each, functools._lru_cache_wrapper) and _is_ours(getattr(each, "__module__", None))
+            item
+            for item in gc.get_objects()
+            if isinstance(item, functools._lru_cache_wrapper) and _is_ours(getattr(item, "__module__", None))
         ]
 
     def look(self) -> dict[str, Any]:
-        """Tell what there is now, memory first, because looking takes some too.
+        """Return what there is now, memory first, because counting takes some too.
 
         Objects are counted when what is garbage is gone: the collector goes round more often by itself.
         """
@@ -73,9 +73,9 @@ class Probe:
         found: Counter[str] = Counter()
         for function in self._cached:
             found[f"{function.__module__}.{function.__qualname__}()"] += function.cache_info().currsize
-        for each in self._kept:
-            kind = type(each)
-            for name, value in _attributes(each):
+        for item in self._kept:
+            kind = type(item)
+            for name, value in _attributes(item):
                 found[f"{kind.__module__}.{kind.__qualname__}.{name}"] += _entries(value)
         return {name: count for name, count in found.items() if count}
 
@@ -88,26 +88,26 @@ def _is_ours(module: object) -> bool:
     return isinstance(module, str) and module.startswith(OURS) and not module.startswith(NOT_OURS)
 
 
-def _lives(each: object) -> bool:
+def _lives(item: object) -> bool:
     """Whether this changes: records are frozen."""
-    parameters = getattr(type(each), "__dataclass_params__", None)
-    return not isinstance(each, type | tuple) and (parameters is None or not parameters.frozen)
+    parameters = getattr(type(item), "__dataclass_params__", None)
+    return not isinstance(item, type | tuple) and (parameters is None or not parameters.frozen)
 
 
-def _attributes(each: object) -> Iterator[tuple[str, Any]]:
-    yield from getattr(each, "__dict__", {}).items()
-    for kind in type(each).__mro__:
+def _attributes(item: object) -> Iterator[tuple[str, Any]]:
+    yield from getattr(item, "__dict__", {}).items()
+    for kind in type(item).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(each, name):
-                yield name, getattr(each, name)
+            if hasattr(item, name):
+                yield name, getattr(item, name)
 
 
 def _entries(value: object) -> int:
     if not isinstance(value, CONTAINERS):
         return 0
     inside = list(value.values()) if isinstance(value, dict) else list(value)
-    return _size(value) + sum(_size(each) for each in inside if isinstance(each, CONTAINERS))
+    return _size(value) + sum(_size(item) for item in inside if isinstance(item, CONTAINERS))
 
 
 def _size(container: Any) -> int:
@@ -122,7 +122,7 @@ def _resident() -> int:
 
 
 def _heap() -> int:
-    """Tell how many bytes of glibc's heaps are in use; 0 where there is another library of C."""
+    """Return the bytes of glibc's heaps in use; 0 with another C library."""
     function = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if function is None:
         return 0

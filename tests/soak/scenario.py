@@ -1,6 +1,6 @@
-"""The node that the soak acts out: seven GPUs, each shared in another way, and who takes turns on them.
+"""The node of the soak: seven GPUs, each shared in another way, and the pods that take turns on them.
 
-What stands here is the beginning: ``tests.soak.day`` says which pods there are at each poll.
+This is the beginning: ``tests.soak.day`` has the pods of each poll.
 """
 
 import json
@@ -41,7 +41,7 @@ CUTS = len(_LAYOUTS[0])
 
 @cache
 def beginning() -> Scenario:
-    """Make the node as it is before the first poll, with one pod of each kind that takes turns."""
+    """Return the node as it is before the first poll, with one pod of each kind that takes turns."""
     cut = {"mig": {"instances": list(map(_instance, _LAYOUTS[0]))}}
     plain = {"mig": {"enabled": False}}
     document = {
@@ -107,7 +107,7 @@ def _instance(cut: _Cut) -> dict[str, Any]:
 
 
 def _pods() -> Iterator[dict[str, Any]]:
-    """Write those that stay all day first (``keep``), then one pod for each place that changes hands."""
+    """Yield those that stay all day first (``keep``), then one pod for each place that changes hands."""
     whole, reserved = f"{{gpu:{WHOLE}}}", {"app": "kai-resource-reservation", "runai-gpu-group": _GROUP}
     holder = {"name": "resource-reservation", "devices": {"nvidia.com/gpu": [whole]}, "shares": []}
     yield {
@@ -142,7 +142,7 @@ def _pod(
     device: str = "",
     **container: Any,
 ) -> dict[str, Any]:
-    """Write a pod of one container; with a device it has a process there."""
+    """Return a pod of one container; with a device it has a process there."""
     place = device or ("" if gpu is None else f"{{gpu:{gpu}}}")
     load = {"shape": "sine", "low": 1, "high": 9, "period": 70}
     process = {"command": "worker", "device": place, "memory": "2100 MiB", "load": load}

@@ -1,7 +1,7 @@
-"""The soak: a day of polls in minutes, with pods that come and go, and all that usually goes wrong.
+"""The soak: a day of polls in minutes, with pods that come and go, and the usual faults.
 
 The exporter is a process of its own, ``tests.soak.exporter``. The kubelet and the files of the node are here,
-and so are those who scrape it and who judge its pages.
+and so are the clients that scrape it and the judge of its pages.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from tests.soak.visitors import Visitors
 ROOT = Path(__file__).parents[2]
 EXPORTER = (sys.executable, "-m", "tests.soak.exporter")
 _SAMPLE_EVERY, _LAWS_EVERY = 5, 50
-# After something went wrong the page tells of it for a while.
+# A fault shows on the page for some polls after it.
 _SETTLED = 13
-_TELL_SECONDS = 60.0
+_REPORT_SECONDS = 60.0
 _LINE_BYTES = 1 << 20
 _PATIENCE = 120.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What came of it. ``looked`` counts the pages that laws were held against, ``broken`` tells of those."""
+    """The result. ``looked`` counts pages whose laws were checked, ``broken`` are laws that did not hold."""
 
     plan: Plan
     books: Books
@@ -59,10 +59,6 @@ class Run:
     def pods(self) -> int:
         """How many pods have come."""
         return self.plan.day.come(self.polls)
-
-    def goes_on(self) -> bool:
-        """Whether there is time for another poll, and need of it."""
-        return self.polls < self.plan.polls and time.monotonic() - self.began < self.plan.limit
 
 
 class Exporter:
@@ -82,8 +78,8 @@ class Exporter:
         return json.loads(line)
 
 
-async def soak(plan: Plan, tell: Callable[[str], None], program: Sequence[str] = EXPORTER) -> Run:
-    """Run the day; a line a minute goes to ``tell``. ``program`` is what is measured."""
+async def soak(plan: Plan, report: Callable[[str], None], program: Sequence[str] = EXPORTER) -> Run:
+    """Run the day; a line a minute goes to ``report``. ``program`` is measured."""
     run = Run(plan=plan, books=Books(plan.day))
     with tempfile.TemporaryDirectory(prefix="gpuslice-soak-") as root:
         async with (
@@ -92,22 +88,22 @@ async def soak(plan: Plan, tell: Callable[[str], None], program: Sequence[str] =
             ClientSession(auto_decompress=False, timeout=ClientTimeout(total=_PATIENCE)) as client,
         ):
             visitors = Visitors(client, exporter.url, plan.history)
-            await _act(run, node, exporter, visitors, tell)
+            await _run_day(run, node, exporter, visitors, report)
     return run
 
 
-async def _act(
-    run: Run, node: FakeNode, exporter: Exporter, visitors: Visitors, tell: Callable[[str], None]
+async def _run_day(
+    run: Run, node: FakeNode, exporter: Exporter, visitors: Visitors, report: Callable[[str], None]
 ) -> None:
-    devices, told = cycle(gpu.uuid for gpu in beginning().gpus), run.began
+    devices, reported = cycle(gpu.uuid for gpu in beginning().gpus), run.began
     await exporter.ask({"poll": 0})
     visitors.follow()
     try:
-        while run.goes_on():
+        while run.polls < run.plan.polls:
             await _turn(run, node, exporter, visitors, islice(devices, 1))
-            if time.monotonic() - told >= _TELL_SECONDS:
-                told += _TELL_SECONDS
-                tell(_progress(run))
+            if time.monotonic() - reported >= _REPORT_SECONDS:
+                reported += _REPORT_SECONDS
+                report(_progress(run))
     finally:
         run.seconds = time.monotonic() - run.began
         run.requests, run.events = visitors.requests, visitors.events
@@ -119,7 +115,7 @@ async def _act(
 async def _turn(
     run: Run, node: FakeNode, exporter: Exporter, visitors: Visitors, devices: Iterator[str]
 ) -> None:
-    """Act one poll, and let everybody look who wants to."""
+    """Run one poll, and let the visitors look."""
     poll = run.polls
     node.scenario = run.plan.day.scenario(poll)
     await node.step(float(poll * PERIOD))
@@ -130,7 +126,7 @@ async def _turn(
     await visitors.look(poll, (uuid for uuid in devices if f'uuid="{uuid}"' in text))
     if poll % _LAWS_EVERY == 0 and not troubles(poll - _SETTLED, poll + 1):
         run.looked += 1
-        run.broken += [f"poll {poll}: {each}" for each in check_page(node, text)]
+        run.broken += [f"poll {poll}: {law}" for law in check_page(node, text)]
     run.polls = poll + 1
     if poll % _SAMPLE_EVERY == 0:
         run.samples.append(Sample(poll=poll, pods=run.pods, **await exporter.ask({"probe": True})))

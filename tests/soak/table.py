@@ -13,7 +13,7 @@ BEGIN, END = "<!-- soak -->", "<!-- /soak -->"
 
 
 def failures(run: Run, claims: Sequence[Claim]) -> list[str]:
-    """Say what did not hold, one line each."""
+    """Return what did not hold, one line each."""
     grown = [
         f"{claim.name}: {claim.begin} → {claim.end} ({claim.grew})" for claim in claims if not claim.holds
     ]
@@ -21,29 +21,29 @@ def failures(run: Run, claims: Sequence[Claim]) -> list[str]:
 
 
 def summary(run: Run, claims: Sequence[Claim]) -> str:
-    """Write one line."""
+    """Return the result in one line."""
     wrong = len(failures(run, claims))
     memory = claims[0]
-    said = "holds" if not wrong else f"FAILS in {wrong} points"
+    verdict = "holds" if not wrong else f"FAILS in {wrong} points"
     return (
-        f"soak {said}: {run.polls} polls, {run.pods} pods in {run.seconds / 60:.1f} min; "
+        f"soak {verdict}: {run.polls} polls, {run.pods} pods in {run.seconds / 60:.1f} min; "
         f"{memory.name} {memory.begin} → {memory.end} ({memory.grew})"
     )
 
 
 def markdown(run: Run, claims: Sequence[Claim]) -> str:
-    """Write the table, and in a paragraph before it what was done."""
+    """Return the table, after a paragraph on what was done."""
     caches = [claim for claim in claims if claim.name.startswith("entries of ")]
     rows = [
-        f"| {claim.name} | {claim.begin} | {claim.end} | {claim.grew} | {_said(claim.holds)} |"
+        f"| {claim.name} | {claim.begin} | {claim.end} | {claim.grew} | {_verdict(claim.holds)} |"
         for claim in claims
         if claim not in caches
     ]
     full = all(claim.holds for claim in caches)
-    rows.append(f"| {len(caches)} caches and books | bounded | bounded | | {_said(full)} |")
+    rows.append(f"| {len(caches)} caches and books | bounded | bounded | | {_verdict(full)} |")
     return "\n".join(
         [
-            _told(run),
+            _summary_of(run),
             "",
             "| | after warm-up | at the end | growth | |",
             "|---|---|---|---|---|",
@@ -59,14 +59,14 @@ def write(page: Path, text: str) -> None:
     reliability.write(page, BEGIN, END, text)
 
 
-def _told(run: Run) -> str:
+def _summary_of(run: Run) -> str:
     hours = run.polls * PERIOD / 3600
     every = ", ".join(f"{count} {what}" for what, count in happened(run.polls).items())
     return (
         f"{run.polls:,} polls ({hours:.1f} h at {PERIOD} s) in {run.seconds / 60:.0f} minutes on "
         f"{os.cpu_count()} cores, in which {run.pods:,} pods came and went on seven GPUs: {every}. "
         f"{run.requests:,} requests were answered, and {run.events:,} events sent to pages that stayed open. "
-        f"The exporter took {run.cpu / run.polls * 1000:.0f} ms of a processor for each poll, with the faked "
+        f"The exporter took {run.cpu / run.polls * 1000:.0f} ms of CPU time for each poll, with the fake "
         f"driver and all that was asked of it, and {most(run.samples) / 1e6:.0f} MB at the most."
     )
 
@@ -79,10 +79,10 @@ def _books(run: Run) -> str:
         f"{books.pods:,} pods were entitled to a share. {books.exact:,} of them lived through no fault, and "
         f"held on the pages exactly what they had. All held {books.held:,.0f} GPU-seconds there, of "
         f"{books.true:,.0f} in truth. "
-        f"The GPUs drew {books.drawn:,.0f} J, and {books.joules:,.0f} J were somebody's or nobody's. "
-        f"{run.looked} pages were held against the laws of a page, which all of them kept."
+        f"The GPUs drew {books.drawn:,.0f} J, and {books.joules:,.0f} J were attributed or unattributed. "
+        f"{run.looked} pages kept all laws of a page."
     )
 
 
-def _said(holds: bool) -> str:
+def _verdict(holds: bool) -> str:
     return "holds" if holds else "**fails**"

@@ -55,19 +55,22 @@ def test_what_swings_and_comes_back_has_not_grown() -> None:
     [
         (
             "resident memory, at its lowest",
-            lambda each: replace(each, resident=each.resident + 60 * each.pods),
+            lambda sample: replace(sample, resident=sample.resident + 60 * sample.pods),
         ),
         (
             "heap of the C library in use",
-            lambda each: replace(each, heap=each.heap + 60 * each.pods),
+            lambda sample: replace(sample, heap=sample.heap + 60 * sample.pods),
         ),
-        ("objects of Python", lambda each: replace(each, blocks=each.blocks + each.pods)),
-        ("file descriptors", lambda each: replace(each, descriptors=each.descriptors + each.poll // 100)),
-        ("threads", lambda each: replace(each, threads=each.threads + each.poll // 97)),
-        ("asyncio tasks", lambda each: replace(each, tasks=each.tasks + each.poll // 100)),
+        ("objects of Python", lambda sample: replace(sample, blocks=sample.blocks + sample.pods)),
+        (
+            "file descriptors",
+            lambda sample: replace(sample, descriptors=sample.descriptors + sample.poll // 100),
+        ),
+        ("threads", lambda sample: replace(sample, threads=sample.threads + sample.poll // 97)),
+        ("asyncio tasks", lambda sample: replace(sample, tasks=sample.tasks + sample.poll // 100)),
         (
             "entries of a.Book._rows",
-            lambda each: replace(each, caches=each.caches | {"a.Book._rows": 28 + each.pods // 20}),
+            lambda sample: replace(sample, caches=sample.caches | {"a.Book._rows": 28 + sample.pods // 20}),
         ),
     ],
 )
@@ -79,9 +82,9 @@ def test_what_climbs_slowly_is_found(name: str, change: Change) -> None:
 def test_a_short_run_finds_what_a_bug_forgets() -> None:
     """Two hundred polls after the warm-up are enough for two objects a pod, and for a thread a restart."""
     leaks: list[Change] = [
-        lambda each: replace(each, blocks=each.blocks + 2 * each.pods),
-        lambda each: replace(each, threads=each.threads + each.poll // 97),
-        lambda each: replace(each, descriptors=each.descriptors + each.poll // 100),
+        lambda sample: replace(sample, blocks=sample.blocks + 2 * sample.pods),
+        lambda sample: replace(sample, threads=sample.threads + sample.poll // 97),
+        lambda sample: replace(sample, descriptors=sample.descriptors + sample.poll // 100),
     ]
     assert [len(_fallen(sampled(leak, polls=SHORT))) for leak in leaks] == [1, 1, 1]
 
@@ -92,16 +95,15 @@ def test_nothing_is_judged_before_it_is_warm() -> None:
         judge(sampled(polls=500), FULL)
 
 
-@pytest.mark.slow
 def test_the_books_know_each_pod_of_the_day_by_its_name() -> None:
-    """When a pod comes and goes, as its name tells it, is when it is there."""
+    """A pod is there from and until the polls in its name."""
     day = Day(polls=400, pods=2_000)
     there: dict[str, list[int]] = {}
     for poll in range(150):
         for turn in day.turns(poll):
             there.setdefault(turn.pod.name, []).append(poll)
-    told = {name: day.stay(name)[1:] for name in there}
+    stays = {name: day.stay(name)[1:] for name in there}
     assert len(there) > 100
     assert {name: (polls[0], polls[-1] + 1) for name, polls in there.items() if polls[-1] < 149} == {
-        name: stay for name, stay in told.items() if there[name][-1] < 149
+        name: stay for name, stay in stays.items() if there[name][-1] < 149
     }

@@ -1,13 +1,10 @@
 """What is counted in a process."""
 
-import pytest
-
 from exporter.model import DeviceEvent
 from exporter.nvml.events import RECENT, EventLog
 from tests.soak.probe import Probe
 
 
-@pytest.mark.slow
 async def test_a_book_is_counted_by_its_entries_and_a_queue_with_a_bound_by_that():
     """Each kind of event is one entry more; the list of the last events cannot outgrow its bound."""
     log = EventLog()

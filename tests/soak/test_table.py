@@ -18,7 +18,7 @@ GROWN = Claim("threads", False, "14", "22", "+8.2")
 
 @pytest.fixture
 def run() -> Run:
-    """Give the outcome of a day on which nothing was objected to."""
+    """Return the outcome of a day without objections."""
     plan = whole(1_000, 6_000)
     return Run(plan=plan, books=Books(plan.day), polls=1_000, seconds=600.0, samples=sampled(polls=100))
 
@@ -37,8 +37,8 @@ def test_the_table_is_written_between_its_marks(run: Run, tmp_path: Path) -> Non
     assert text.count("caches and books") == 1
 
 
-def test_a_page_without_marks_is_told_by_name(run: Run, tmp_path: Path) -> None:
-    """Where the table has no place, nothing is written, and the error says what is missing."""
+def test_a_page_without_marks_is_named(run: Run, tmp_path: Path) -> None:
+    """Nothing is written, and the error names the missing marks."""
     page = tmp_path / "page.md"
     page.write_text("nothing\n")
     with pytest.raises(ValueError, match=r"page\.md must have <!-- soak -->"):
@@ -46,8 +46,8 @@ def test_a_page_without_marks_is_told_by_name(run: Run, tmp_path: Path) -> None:
     assert page.read_text() == "nothing\n"
 
 
-def test_each_failure_is_told_once(run: Run) -> None:
-    """What grew, what the books object to and which laws fell are all told, and counted in the summary."""
+def test_each_failure_is_listed_once(run: Run) -> None:
+    """Growth, objections of the books and broken laws are listed, and counted in the summary."""
     run.books.objections.append("poll 7: sliced-1-0 held too much")
     run.broken.append("poll 50: test_memory_adds_up_on_every_device: it does not hold")
     assert failures(run, [FLAT, GROWN]) == [

@@ -1,4 +1,4 @@
-"""Those who look at the exporter while it runs: servers that scrape, pages that stay open, and programs."""
+"""Clients of the exporter while it runs: servers that scrape, pages that stay open, and programs."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from aiohttp import ClientSession, ClientTimeout
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 TEXT = "text/plain; version=0.0.4"
-# A reading every so many polls.
+# Polls from one reading of a page to the next.
 _PAGE_EVERY = 7
 # What a page of metrics is asked for as, beside the one that is looked into.
 _FORMS = (
@@ -19,7 +19,7 @@ _FORMS = (
     (OPENMETRICS, "gzip"),
     ("application/openmetrics-text; version=0.0.1", "gzip"),
 )
-# All that is remembered is asked for as ``{all}``.
+# ``{all}`` is the whole history.
 _PAGES = (
     "",
     "figures/node?range={all}",
@@ -35,7 +35,7 @@ _PAGES = (
 
 
 class Visitors:
-    """All who visit ``url`` (with a slash at its end), which remembers so many seconds of ``history``."""
+    """Clients of ``url`` (with a slash at its end), which keeps ``history`` seconds."""
 
     def __init__(self, client: ClientSession, url: str, history: int) -> None:
         self.requests = 0
