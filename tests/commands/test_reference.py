@@ -46,7 +46,7 @@ def test_help_of_a_command_names_options_and_variables(command: str):
     [
         ("metrics",),
         ("inspect",),
-        *((command, "--scenario", "no-gpu") for command in ("snapshot", "doctor", "record")),
+        *((command, "--scenario", "no-gpu") for command in ("doctor", "record")),
     ],
     ids=" ".join,
 )
