@@ -164,6 +164,7 @@ class Serving:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
+        self.pid = process.pid
         self.lines: list[str] = []
         self._threads = [
             threading.Thread(target=self._collect, args=(pipe,)) for pipe in (process.stdout, process.stderr)
