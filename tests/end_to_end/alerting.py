@@ -27,18 +27,18 @@ class Receiver:
         """Keep the alerts of a notice."""
         self._alerts += notice["alerts"]
 
-    def told(self, name: str, status: str) -> list[dict[str, Any]]:
+    def alerts(self, name: str, status: str) -> list[dict[str, Any]]:
         """Return the alerts of that name with the status "firing" or "resolved", each once."""
-        alerts = {
+        by_start = {
             (alert["fingerprint"], alert["startsAt"]): alert
             for alert in self._alerts
             if (alert["labels"]["alertname"], alert["status"]) == (name, status)
         }
-        return list(alerts.values())
+        return list(by_start.values())
 
-    def heard(self, names: Sequence[str], status: str) -> bool:
+    def received_all(self, names: Sequence[str], status: str) -> bool:
         """Return whether there is an alert of each name."""
-        return all(self.told(name, status) for name in names)
+        return all(self.alerts(name, status) for name in names)
 
 
 @contextmanager

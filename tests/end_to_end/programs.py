@@ -63,10 +63,11 @@ def demo(scenario: str, *options: str) -> Iterator[str]:
 
 
 class Prometheus:
-    """A running Prometheus; ``port`` is where it answers."""
+    """A running Prometheus; ``port`` is where it answers, ``at`` the Unix time of queries, None for now."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        self.at: float | None = None
 
     def api(self, path: str, **parameters: str) -> Any:
         """Return the ``data`` of an answer of its API."""
@@ -77,7 +78,8 @@ class Prometheus:
 
     def query(self, expression: str) -> dict[tuple[str, ...], float]:
         """Evaluate an expression now; return its values by the sorted values of their labels."""
-        result = self.api("query", query=expression)["result"]
+        moment = {} if self.at is None else {"time": str(self.at)}
+        result = self.api("query", query=expression, **moment)["result"]
         return {tuple(sorted(series["metric"].values())): float(series["value"][1]) for series in result}
 
     def settle(self) -> None:
@@ -113,6 +115,15 @@ def prometheus(
     port = port or free_port()
     with benchmarks.prometheus.prometheus(folder, config, port, "--log.level=warn"):
         yield Prometheus(port)
+
+
+def scraped_snapshots(server: Prometheus, urls: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the snapshots of nodes if Prometheus has just these; if not, an empty list."""
+    snapshots = [json.loads(get(f"{url}/api/v1/snapshot")[1]) for url in urls]
+    shown = {(snapshot["node"]["node"], snapshot["timestamp"]) for snapshot in snapshots}
+    series = server.api("query", query="gpuslice_snapshot_timestamp_seconds")["result"]
+    scraped = {(each["metric"]["node"], float(each["value"][1])) for each in series}
+    return snapshots if scraped == shown else []
 
 
 def _configuration(
