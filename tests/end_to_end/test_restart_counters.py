@@ -27,8 +27,8 @@ from tests.waiting import LIMIT_SECONDS
 
 BEGAN = 1_700_000_000.0
 PERIOD, END = 5, 90
-# The last poll of the first exporter, and the first of the second: a multiple of the period of energy, so that
-# both read it at the times at which a single exporter does.
+# The last poll of the first exporter, and the first of the second: a multiple of the period of energy, which
+# is then read at the same times as by a single exporter.
 LAST, FIRST = 40, 60
 LAST_ACTIVE = "gpuslice_container_last_active_timestamp_seconds"
 OF_CONTAINERS = ("entitled_gpu_seconds", "used_gpu_seconds", "energy_joules")
