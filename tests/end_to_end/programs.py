@@ -18,6 +18,8 @@ from tests.tools import tool
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 PATIENCE = LIMIT_SECONDS
+# The samples of all scrapes that began before are stored after this time.
+SCRAPE_SECONDS = 1.5
 Found = TypeVar("Found")
 
 
@@ -71,6 +73,8 @@ class Prometheus:
 
     def api(self, path: str, **parameters: str) -> Any:
         """Return the ``data`` of an answer of its API."""
+        if path == "query" and self.at is not None:
+            parameters.setdefault("time", str(self.at))
         _, body = get(f"{self.url}/api/v1/{path}?{urlencode(parameters)}")
         answer = json.loads(body)
         assert answer["status"] == "success", answer
@@ -78,8 +82,7 @@ class Prometheus:
 
     def query(self, expression: str) -> dict[tuple[str, ...], float]:
         """Evaluate an expression now; return its values by the sorted values of their labels."""
-        moment = {} if self.at is None else {"time": str(self.at)}
-        result = self.api("query", query=expression, **moment)["result"]
+        result = self.api("query", query=expression)["result"]
         return {tuple(sorted(series["metric"].values())): float(series["value"][1]) for series in result}
 
     def settle(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from tests.waiting import wait_until_async
 pytestmark = pytest.mark.slow
 
 IDLE_AFTER = 1.0
+AVERAGED = 5
 # Polls are rare, so that the nodes show what Prometheus has scraped.
 ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
 SCENARIOS = {"mixed": "t4-timeslicing", "mig": "a100-mig-mixed", "sick": "sick-gpus"}
@@ -65,7 +67,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
         # Prometheus takes 5 s until it scrapes at all; the nodes start in the meantime.
         folder = tmp_path_factory.mktemp("tsdb")
-        rules = [quick_rules(folder)]
+        rules = [_rules(folder)]
         server = running.enter_context(prometheus(folder, jobs, scrape=SCRAPE, rules=rules))
         with ExitStack() as leaving:
             demos = [
@@ -86,13 +88,26 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
         yield until(lambda: _standing_still(server, nodes), "the nodes show what Prometheus has scraped")
 
 
+def _rules(folder: Path) -> Path:
+    """Write the recording rules; what is an average of five minutes is one of seconds."""
+    path = quick_rules(folder)
+    path.write_text(path.read_text().replace("[5m]", f"[{AVERAGED}s]"))
+    return path
+
+
 def _standing_still(server: Prometheus, urls: list[str]) -> Known | None:
     """Read the cluster; return None if a node was polled meanwhile, such as after an event of its driver."""
     snapshots = scraped_snapshots(server, urls)
+    changes = f'changes(gpuslice_snapshot_timestamp_seconds{{job!="leaving"}}[{2 * AVERAGED}s]) == 0'
+    if len(server.query(changes)) != len(SCENARIOS) + 1:
+        return None
     server.settle()
     fleet = asyncio.run(_read(server.url))
     same = snapshots and snapshots == scraped_snapshots(server, urls)
-    return Known(server=server, fleet=fleet, snapshots=snapshots) if same else None
+    # On a busy machine a scrape may be late, and a node seems not to answer.
+    answered = server.query('min_over_time(up{job!="leaving"}[20s]) == 1')
+    stood_still = same and len(answered) == len(SCENARIOS) + 1
+    return Known(server=server, fleet=fleet, snapshots=snapshots) if stood_still else None
 
 
 async def _read(url: str) -> Fleet:

@@ -10,12 +10,10 @@ from contextlib import ExitStack
 import pytest
 
 from tests.commands.program import TIMEOUT, output_of
-from tests.end_to_end.programs import Prometheus, demo, get, program, prometheus, until
+from tests.end_to_end.programs import SCRAPE_SECONDS, Prometheus, demo, get, program, prometheus, until
 
 SCENARIOS = ("showcase", "a100-mig-mixed", "mi300x-cpx", "vgpu-host")
 SCRAPES = 3
-# After this time, all samples of a moment are stored.
-SCRAPE_TIMEOUT = 1.5
 REFUSED = re.compile(
     r"^prometheus_target_scrapes_(?:sample_duplicate_timestamp|sample_out_of_order|sample_out_of_bounds|"
     r"exceeded_\w+)_total (\S+)$",
@@ -38,7 +36,7 @@ def server(urls: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) ->
     with prometheus(tmp_path_factory.mktemp("prometheus"), urls) as running:
 
         def scraped() -> bool:
-            running.at = time.time() - SCRAPE_TIMEOUT
+            running.at = time.time() - SCRAPE_SECONDS
             times = running.query(f"count_over_time(up[1m]) >= {SCRAPES} and up == 1")
             return len(times) == len(urls)
 
