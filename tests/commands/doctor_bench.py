@@ -1,4 +1,4 @@
-"""A node with something wrong, polled and judged by the doctor."""
+"""A node with a fault, polled and examined by the doctor."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.poller.bench import budget_of, settings_of
+from tests.waiting import LIMIT_SECONDS
 
 FINDINGS = {
     finding.code: finding
@@ -25,27 +26,21 @@ FINDINGS = {
 """Every finding by its code."""
 
 
-LONG_SECONDS = 60.0
-
-
 @dataclass(kw_only=True)
 class Sick:
-    """A node: its scenario, the settings that differ, what is done to its files, and what it is that says so.
+    """A node with a fault."""
 
-    ``name`` is that of the check. ``module`` loads the kernel's module, ``within`` is each source's deadline.
-    """
-
-    name: str
+    name: str  # of the check that finds the fault
     scenario: Scenario
-    settings: dict[str, Any] = field(default_factory=dict)
-    spoil: Callable[[FakeNode], None] = lambda _node: None
-    module: bool = True
-    within: float = 5.0
-    also: Callable[[FakeNode, Poller], Awaitable[None]] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)  # that differ from the defaults
+    spoil: Callable[[FakeNode], None] = lambda _node: None  # changes its files
+    module: bool = True  # whether the kernel module is loaded
+    within: float = LIMIT_SECONDS  # the deadline of each source; short if one hangs for good
+    also: Callable[[FakeNode, Poller], Awaitable[None]] | None = None  # after the first poll
 
 
 async def examined(sick: Sick, *failing_too: CollectorHealth) -> dict[str, Check]:
-    """Poll a node and return the doctor's checks by name; collectors may be said to fail that do not."""
+    """Poll a node and return the doctor's checks by name; ``failing_too`` are added to the collectors."""
     async with FakeNode(sick.scenario, clock=lambda: 0.0) as node:
         module = node.paths.sys_root / NVIDIA_MODULE
         module.parent.mkdir(parents=True, exist_ok=True)
@@ -72,11 +67,10 @@ async def examined(sick: Sick, *failing_too: CollectorHealth) -> dict[str, Check
 
 
 async def first_report(scenario: Scenario) -> Report:
-    """Poll a node that is taken as it is, once, and judge it."""
+    """Poll a node once, and examine it."""
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node)
-        # On a busy machine the join of a node with thirty thousand device ids takes longer than an interval.
-        poller = Poller(settings, Sources(settings, node.nvml, budget=budget_of(settings, LONG_SECONDS)))
+        poller = Poller(settings, Sources(settings, node.nvml, budget=budget_of(settings, LIMIT_SECONDS)))
         try:
             await poller.first()
             return examine(poller.snapshot, poller.evidence, settings)

@@ -1,4 +1,4 @@
-"""Nodes on which something is wrong, one for each thing that the doctor can find."""
+"""Nodes with a fault, one for each finding of the doctor."""
 
 import contextlib
 import os
@@ -17,9 +17,9 @@ from tests.commands.doctor_bench import Sick
 from tests.demo.making import gpu, instance, made, pod
 from tests.hardware.amd.tree import Tree, unreadable
 from tests.kubernetes.api import api_server
-from tests.poller.bench import until
+from tests.waiting import wait_until_async
 
-GPU = "GPU-11111111-2222-4333-8444-555555555555"
+GPU, SECOND = (f"GPU-{number * 11111111}-2222-4333-8444-555555555555" for number in (1, 2))
 INIT = ("nvmlInitWithFlags", "nvmlInit_v2")
 PROCESSES = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
 MEMORY = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo")
@@ -27,36 +27,36 @@ WAIT = "nvmlEventSetWait_v2"
 
 
 def one_gpu(*faults: dict[str, Any], **parts: Any) -> Scenario:
-    """Give a node of one GPU, which a pod holds and uses."""
+    """Return a node with one GPU, which a pod holds and uses."""
     train = pod("train", {"device": GPU, "memory": "1 GiB"}, devices={"nvidia.com/gpu": [GPU]})
     usual = {"gpus": [gpu(uuid=GPU)], "pods": [train], "faults": faults, "identity": "pods_api"}
     return made(**usual | parts)
 
 
 def failing(code: str, *functions: str, device: str | None = None) -> tuple[dict[str, Any], ...]:
-    """Let calls of the driver fail."""
+    """Return faults that make calls of the driver fail."""
     fault = {"kind": "nvml_error", "code": code, "device": device}
-    return tuple(fault | {"function": each} for each in functions)
+    return tuple(fault | {"function": function} for function in functions)
 
 
 def driver(code: str, **changes: Any) -> Sick:
-    """Give a node whose driver cannot be opened."""
+    """Return a node whose driver cannot be opened."""
     return Sick(name="driver", scenario=one_gpu(*failing(code, *INIT), pods=[]), **changes)
 
 
 def kubelet(*faults: dict[str, Any], **changes: Any) -> Sick:
-    """Give a node whose kubelet does not tell who holds what."""
+    """Return a node whose kubelet does not list allocations."""
     return Sick(name="pod-resources", scenario=one_gpu(*faults), **changes)
 
 
 def amd(name: str, root: Path, spoil: Callable[[Tree], object]) -> Sick:
-    """Give a node of AMD's GPUs, whose files lie below ``root``."""
+    """Return a node with AMD GPUs, whose files are below ``root``."""
     settings = {"sys_root": root / "sys", "proc_root": root / "proc"}
     return Sick(name=name, scenario=made(gpus=[]), settings=settings, spoil=lambda _node: spoil(Tree(root)))
 
 
 def _dead(path: Path) -> None:
-    """Leave the socket of a program that has ended."""
+    """Make the socket of a program that has ended."""
     with socket(AF_UNIX) as bound:
         bound.bind(str(path))
 
@@ -66,15 +66,15 @@ def _mig(*faults: dict[str, Any]) -> Scenario:
     return one_gpu(*faults, gpus=[cut], pods=[])
 
 
-async def _given_up(node: FakeNode, poller: Poller) -> None:
-    """Ask for the driver while a call into it hangs."""
-    await until(lambda: node.nvml.calls[WAIT, ""] == 1, within=5)
+async def _released(node: FakeNode, poller: Poller) -> None:
+    """Request the release of the driver while a call hangs."""
+    await wait_until_async(lambda: node.nvml.calls[WAIT, ""] == 1)
     poller._sources.release.release()
     await poller.poll()
 
 
 async def _unplugged(_node: FakeNode, poller: Poller) -> None:
-    """Take the files of a card away while it is known."""
+    """Make the files of a known card unreadable."""
     for name in ("vendor", "device", "unique_id", "gpu_busy_percent", "mem_info_vram_total"):
         for path in poller.settings.sys_root.rglob(name):
             if path.is_file():
@@ -82,16 +82,28 @@ async def _unplugged(_node: FakeNode, poller: Poller) -> None:
     await poller.poll()
 
 
+async def api_fails(_node: FakeNode, poller: Poller) -> None:
+    """Poll again when the failure of the API server is known."""
+    await wait_until_async(lambda: poller._sources.cluster.failures)
+    await poller.poll()
+
+
 async def _later(node: FakeNode, poller: Poller) -> None:
-    """Poll again when a second has passed."""
+    """Poll again a second later."""
     await node.step(1)
     await poller.poll()
 
 
+async def _hanging(node: FakeNode, poller: Poller) -> None:
+    """Poll again while a call hangs for good."""
+    poller._budget = poller._budget.patient(0.5)
+    await _later(node, poller)
+
+
 def _no_processes(node: FakeNode) -> None:
-    for each in node.paths.proc_root.iterdir():
-        if each.name.isdecimal() and each.name not in ("1", str(os.getpid())):
-            shutil.rmtree(each)
+    for folder in node.paths.proc_root.iterdir():
+        if folder.name.isdecimal() and folder.name not in ("1", str(os.getpid())):
+            shutil.rmtree(folder)
 
 
 def _empty(folder: Path) -> None:
@@ -104,15 +116,17 @@ def _damaged(node: FakeNode) -> None:
         cache.write_bytes(b"no cache")
 
 
+def _two_gpus() -> list[dict[str, Any]]:
+    return [gpu(uuid=GPU), gpu(uuid=SECOND)]
+
+
 def _unidentified() -> Scenario:
-    """Give a node of two GPUs, of which the second does not say who it is."""
-    second = "GPU-22222222-2222-4333-8444-555555555555"
-    boards = [gpu(uuid=GPU), gpu(uuid=second)]
-    return one_gpu(*failing("NO_PERMISSION", "nvmlDeviceGetUUID", device=second), gpus=boards)
+    """Return a node with two GPUs, the second without a UUID."""
+    return one_gpu(*failing("NO_PERMISSION", "nvmlDeviceGetUUID", device=SECOND), gpus=_two_gpus())
 
 
 def _two_containers() -> Scenario:
-    """Give a pod of which two containers have a replica of the same GPU each, known by its name only."""
+    """Return a pod with two containers, each with a replica of the same GPU, known by name only."""
     both = [
         {
             "name": name,
@@ -125,7 +139,7 @@ def _two_containers() -> Scenario:
 
 
 def _replicas(*unhealthy: int, held: int = 0) -> Scenario:
-    """Give a GPU in two replicas, one of which is held; these numbers are unhealthy."""
+    """Return a GPU with two replicas, one of which is held; these numbers are unhealthy."""
     holder = pod("train", {"memory": "1 GiB"}, devices={"nvidia.com/gpu": [f"{GPU}::{held}"]})
     offers = [{"resource": "nvidia.com/gpu", "of": "gpus", "replicas": 2}]
     ids = [f"{GPU}::{number}" for number in unhealthy]
@@ -139,7 +153,7 @@ def _hidden() -> Scenario:
 
 
 def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
-    """List what makes the nodes, by the code of what is wrong with each."""
+    """Return functions that make the nodes, by the code of the finding."""
     nothing = tmp_path / "nothing"
     # In MIG mode and with a hanging call the scenarios differ; the rest is one GPU that works.
     return {
@@ -163,7 +177,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": INIT[0]}, pods=[]), within=0.3
         ),
         "driver-not-released": lambda: Sick(
-            name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": WAIT}), also=_given_up
+            name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": WAIT}), also=_released
         ),
         "no-gpu-visible": lambda: Sick(name="driver", scenario=one_gpu(gpus=[], pods=[])),
         "gpu-unidentified": lambda: Sick(name="driver", scenario=_unidentified()),
@@ -182,11 +196,10 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             name="GPU 0",
             scenario=one_gpu({"kind": "nvml_hang", "device": GPU, "at": 1}),
             settings={"stale_after": 0.4},
-            within=0.5,
-            also=_later,
+            also=_hanging,
         ),
         "gpu-lost": lambda: Sick(
-            name="GPU 0", scenario=one_gpu(*failing("GPU_IS_LOST", MEMORY[0], device=GPU)), within=5
+            name="GPU 0", scenario=one_gpu(*failing("GPU_IS_LOST", MEMORY[0], device=GPU))
         ),
         "gpu-needs-reset": lambda: Sick(
             name="GPU 0",
@@ -202,7 +215,10 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             name="GPU 0 MIG", scenario=_mig(*failing("NO_PERMISSION", "nvmlDeviceGetMigDeviceHandleByIndex"))
         ),
         "readings-denied": lambda: Sick(
-            name="BAR1", scenario=one_gpu(*failing("NO_PERMISSION", "nvmlDeviceGetBAR1MemoryInfo"))
+            name="BAR1",
+            scenario=one_gpu(
+                *failing("NO_PERMISSION", "nvmlDeviceGetBAR1MemoryInfo", device=SECOND), gpus=_two_gpus()
+            ),
         ),
         "readings-fail": lambda: Sick(
             name="BAR1", scenario=one_gpu(*failing("UNKNOWN", "nvmlDeviceGetBAR1MemoryInfo"))
@@ -222,7 +238,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         ),
         "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
         "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
-        "ids-unplaced": lambda: Sick(name="ids without a GPU", scenario=catalog.load("elastic-gpu")),
+        "ids-unplaced": lambda: Sick(name="ids without a GPU", scenario=catalog.load("gpu-manager")),
         "host-pid-missing": lambda: Sick(name="processes", scenario=catalog.load("gke")),
         "proc-root-wrong": lambda: Sick(
             name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}
@@ -241,7 +257,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         ),
         "container-ids-unknown": lambda: Sick(name="pod names", scenario=_two_containers()),
         "api-not-configured": lambda: Sick(
-            name="Kubernetes API", scenario=one_gpu(), settings={"kubernetes_api": "on"}
+            name="Kubernetes API", scenario=one_gpu(), settings={"kubernetes_api": "on"}, also=api_fails
         ),
         "pod-annotations-unreadable": lambda: Sick(
             name="sharing by hami", scenario=replace(catalog.load("hami"), identity="pod_logs")
@@ -274,8 +290,8 @@ def _partitions(tree: Tree) -> None:
 
 @contextlib.asynccontextmanager
 async def refusing(tmp_path: Path, status: int) -> AsyncIterator[Sick]:
-    """Give a node whose API server refuses everything with that status."""
+    """Yield a node whose API server refuses everything with that status."""
     async with api_server() as api:
         api.pods.refuse = status
-        found = {"kubeconfig": api.kubeconfig(tmp_path / "config")}
-        yield Sick(name="Kubernetes API", scenario=one_gpu(), settings=found)
+        settings = {"kubeconfig": api.kubeconfig(tmp_path / "config")}
+        yield Sick(name="Kubernetes API", scenario=one_gpu(), settings=settings, also=api_fails)

@@ -1,8 +1,8 @@
-"""The program as a user starts it: another process, with an environment that sets nothing."""
+"""The program as a user starts it, in this process or another, with an environment that sets no option."""
 
-import atexit
+import asyncio
 import contextlib
-import json
+import logging
 import os
 import re
 import signal
@@ -12,14 +12,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+from typing import TextIO
+from unittest.mock import patch
 from urllib.request import Request, urlopen
 
+import pynvml
+
+from exporter.cli import main
+from exporter.commands import cluster_commands, serve
+from tests.waiting import wait_until
+
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 60
-# From the signal to the end of the process, by its own clock: ``seconds_of``.
-END_SECONDS = 2.0
+# Only a hang reaches it.
+TIMEOUT = 120
 URL = re.compile(r"https?://[^\s/]+/")
 
 
@@ -39,44 +45,97 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "exporter", *map(str, arguments)]
 
 
-class Forking:
-    """Starts the program from a process that has its modules already, which most of a short run goes into."""
-
-    def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.commands.forking"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=environment(),
-        )
-        self._one_at_a_time = threading.Lock()
-        atexit.register(self._end)
-
-    def run(self, words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
-            start = {"words": words, "environment": variables, "out": out.name, "err": err.name}
-            with self._one_at_a_time:
-                print(json.dumps(start | {"within": TIMEOUT}), file=self._server.stdin, flush=True)
-                code = int(self._server.stdout.readline())
-            return subprocess.CompletedProcess(words, code, out.read().decode(), err.read().decode())
-
-    def _end(self) -> None:
-        self._server.communicate()
-
-
-_forking = cache(Forking)
+# The limit of a shutdown ends a process by force and with code 0: without it, a shutdown that hangs is seen.
+_WITHOUT_LIMIT = """
+import sys
+from exporter.commands import server_process
+server_process.END_SECONDS = 3600
+from exporter.cli import main
+sys.exit(main())
+"""
 
 
 def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; keywords are variables of its environment."""
-    return _forking().run([*map(str, arguments)], environment(**variables))
+    """Run a command to its end in this process; keywords are variables of its environment.
+
+    A command that serves is shut down as soon as it serves.
+    """
+    words = [*map(str, arguments)]
+    with _output(1) as out, _output(2) as err, _environment(variables), _shut_down_at_once(), _log():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = ended.code
+        for handler in logging.getLogger().handlers:
+            handler.flush()
+        return subprocess.CompletedProcess(words, code, _text(out), _text(err))
+
+
+@contextlib.contextmanager
+def _shut_down_at_once() -> Iterator[None]:
+    """Leave the signals and the allocator of this process alone, and end what serves."""
+
+    @contextlib.contextmanager
+    def shut_down() -> Iterator[asyncio.Event]:
+        shutdown = asyncio.Event()
+        shutdown.set()
+        yield shutdown
+
+    with contextlib.ExitStack() as patches:
+        for module in (cluster_commands, serve):
+            patches.enter_context(patch.object(module, "shutdown_signals", shut_down))
+            patches.enter_context(patch.object(module, "tune_malloc"))
+        yield
+
+
+@contextlib.contextmanager
+def _output(descriptor: int) -> Iterator[TextIO]:
+    """Yield a file that takes what is written to a descriptor; the log does not go through ``sys.stderr``."""
+    kept = os.dup(descriptor)
+    with tempfile.TemporaryFile("w+") as file:
+        os.dup2(file.fileno(), descriptor)
+        try:
+            yield file
+        finally:
+            os.dup2(kept, descriptor)
+            os.close(kept)
+
+
+def _text(file: TextIO) -> str:
+    file.flush()
+    file.seek(0)
+    return file.read()
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    kept = dict(os.environ)
+    changed = environment(**variables)
+    os.environ.clear()
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+@contextlib.contextmanager
+def _log() -> Iterator[None]:
+    """Put the log and the binding of the driver's library back as they were."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        logging.basicConfig(level=level, handlers=handlers, force=True)
+        pynvml.nvmlLib = None
+        pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 def run_anew(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Do the same in a new interpreter, which has imported nothing yet."""
+    """Run a command to its end in a new interpreter, which has imported nothing yet."""
     return subprocess.run(
         command(*arguments),
         capture_output=True,
@@ -101,22 +160,23 @@ def seconds_of(pid: int) -> float:
 
 
 class Serving:
-    """The program while it serves: its URL, and all that it has written so far."""
+    """The program while it serves: its URL, and all lines that it has written so far."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
+        self.pid = process.pid
         self.lines: list[str] = []
         self._threads = [
             threading.Thread(target=self._collect, args=(pipe,)) for pipe in (process.stdout, process.stderr)
         ]
         for thread in self._threads:
             thread.start()
-        self.url = self._wait_for_url()
+        self.url = wait_until(self._announced_url, "it serves")
 
-    def get(self, path: str, within: float = 10) -> str:
+    def get(self, path: str) -> str:
         """Return the body of a page, as a browser asks for it."""
-        asked = Request(self.url + path, headers={"Accept": "text/html, */*;q=0.1"})  # noqa: S310 - ours
-        with urlopen(asked, timeout=within) as answer:  # noqa: S310 - as above
+        request = Request(self.url + path, headers={"Accept": "text/html, */*;q=0.1"})  # noqa: S310 - ours
+        with urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - as above
             assert answer.status == 200
             return answer.read().decode()
 
@@ -124,41 +184,38 @@ class Serving:
         """Send a signal that does not end it."""
         self._process.send_signal(number)
 
-    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
-        """Send a signal and return the exit code and the seconds until the end."""
-        pid = self._process.pid
-        started = seconds_of(pid)
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal that ends it, and return the exit code."""
         self._process.send_signal(number)
-        deadline = time.monotonic() + TIMEOUT
-        # The kernel keeps schedstat of an ended process until its parent collects the exit code.
-        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-            assert time.monotonic() < deadline, f"it runs {TIMEOUT} s after {number.name}"
-            time.sleep(0.01)
-        took = seconds_of(pid) - started
         code = self._process.wait(TIMEOUT)
         for thread in self._threads:
-            thread.join(TIMEOUT)
-        return code, took
+            thread.join()
+        return code
 
-    def _collect(self, pipe) -> None:
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
+        """Return the exit code of ``stop`` and 0, for callers that expect two values."""
+        return self.stop(number), 0.0
+
+    def _collect(self, pipe: TextIO) -> None:
         with pipe:
             self.lines.extend(line.rstrip("\n") for line in pipe)
 
-    def _wait_for_url(self) -> str:
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline and self._process.poll() is None:
-            found = URL.search("\n".join(self.lines))
-            if found is not None:
-                return found[0]
-            time.sleep(0.02)
-        raise AssertionError("\n".join(["it does not serve:", *self.lines]))
+    def _announced_url(self) -> str | None:
+        written = "\n".join(self.lines)
+        if found := URL.search(written):
+            return found[0]
+        assert self._process.poll() is None, f"it does not serve: {written}"
+        return None
 
 
 @contextlib.contextmanager
 def serving(*arguments: object, **variables: str) -> Iterator[Serving]:
-    """Start ``serve`` or ``demo`` on a free port; it is killed at the end if it is still there."""
+    """Start ``serve``, ``demo`` or ``hub`` on a free port; it is killed at the end if it is still there.
+
+    It ends when all that it has to end has ended, however long that takes.
+    """
     process = subprocess.Popen(
-        command(*arguments, "--listen", "127.0.0.1:0"),
+        [sys.executable, "-c", _WITHOUT_LIMIT, *map(str, arguments), "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -173,13 +230,10 @@ def serving(*arguments: object, **variables: str) -> Iterator[Serving]:
 
 def nothing_here(folder: Path) -> list[str]:
     """Return flags that make any machine one without a driver, a kubelet and pod logs."""
-    return [
-        "--nvml-library",
-        str(folder / "libnvidia-ml.so.1"),
-        "--kubelet-root",
-        str(folder / "kubelet"),
-        "--pod-log-dir",
-        str(folder / "pods"),
-        "--sys-root",
-        str(folder / "sys"),
-    ]
+    paths = {
+        "nvml-library": "libnvidia-ml.so.1",
+        "kubelet-root": "kubelet",
+        "pod-log-dir": "pods",
+        "sys-root": "sys",
+    }
+    return [word for option, path in paths.items() for word in (f"--{option}", str(folder / path))]

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests.commands.program import ROOT, environment
+from tests.commands.program import ROOT, TIMEOUT, environment
 
-# Of what a run of the interpreter has imported, the part that is of interest: libraries, and rooms of ours.
+# Prints what the interpreter has imported: libraries, and modules of ours.
 LOADED = """
 import json, sys
 print(json.dumps([name if name.startswith("exporter") else name.partition(".")[0] for name in sys.modules]))
@@ -20,7 +20,7 @@ from exporter.cli import main
 atexit.register(lambda: exec(sys.argv[1]))
 main([sys.argv[2]])
 """
-# Nine threads that allocate at the same time; then glibc tells of each of its heaps.
+# Nine threads that allocate at the same time; then glibc reports each of its heaps.
 THREADS = """
 import ctypes, sys, threading
 from exporter.commands.server_process import tune_malloc
@@ -41,13 +41,13 @@ ctypes.CDLL(None).malloc_stats()
 
 
 def python(source: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a few lines in an interpreter of their own."""
+    """Run a few lines in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-c", source, *words],
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=TIMEOUT,
         cwd=ROOT,
         env=environment(),
     )
@@ -55,43 +55,30 @@ def python(source: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_import_no_library(option: str):
-    """Who only asks what there is waits for the command line, and not for all that a node is read with."""
     loaded = set(json.loads(python(SAY, LOADED, option).stdout.splitlines()[-1]))
     assert "argparse" in loaded
-    assert not loaded & {
-        "aiohttp",
-        "asyncio",
-        "bcrypt",
-        "google",
-        "grpc",
-        "jinja2",
-        "prometheus_client",
-        "pynvml",
-    }
-    assert not [
-        name for name in loaded if name.startswith(("exporter.web", "exporter.poll.poller", "exporter.demo"))
-    ]
+    libraries = {"aiohttp", "asyncio", "bcrypt", "google", "grpc", "jinja2", "prometheus_client", "pynvml"}
+    assert not loaded & libraries
+    modules = ("exporter.web", "exporter.poll.poller", "exporter.demo")
+    assert not [name for name in loaded if name.startswith(modules)]
 
 
-@pytest.mark.slow
-def test_serving_imports_nothing_that_only_open_pages_or_other_commands_need():
-    """A node whose page nobody opens has nothing that draws, and no node has what others are asked with."""
+def test_serving_imports_nothing_that_only_pages_or_other_commands_need():
     loaded = set(json.loads(python("import exporter.commands.serve" + LOADED).stdout))
     assert {"aiohttp", "grpc", "exporter.web.render_cache"} <= loaded
     assert not loaded & {"jinja2", "kubernetes_asyncio", "plotly", "exporter.web.timelines.figures"}
-    rooms = (
+    modules = (
         "exporter.web.pages",
         "exporter.web.cluster",
         "exporter.demo",
         "exporter.fleet",
         "exporter.cli",
     )
-    assert not [name for name in loaded if name.startswith(rooms)]
+    assert not [name for name in loaded if name.startswith(modules)]
 
 
-@pytest.mark.slow
 def test_threads_share_one_heap():
-    """However many threads render at once, none has a heap of its own, in which freed memory would stay."""
+    """In heaps of their own, freed memory would stay."""
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("only glibc has heaps of threads")
     heaps = {how: python(THREADS, how).stderr.count("Arena ") for how in ("little", "as usual")}

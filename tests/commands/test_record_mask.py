@@ -1,8 +1,9 @@
-"""Texts of sharing systems in a recording: what is masked in them, what stays, and what never leaves."""
+"""Texts of sharing systems in a recording: what is masked, and what is left out."""
 
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,6 @@ from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, resolve_holdings
 from exporter.sharing.base.view import NodeFacts
 from tests.commands.program import TIMEOUT
-from tests.parameters import mostly_slow
 from tests.poller.bench import polled
 
 GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
@@ -55,13 +55,12 @@ DEVICES = (
         ("paris-7-cambricon-mlu-0,MLU,6144,25:;", "node-1-cambricon-mlu-0,MLU,6144,25:;"),
         ("0.25", "0.25"),
         ("trainer", "container-1"),
-        # A group that somebody has named, and a text that no scheduler wrote.
+        # A group with a name of a user, and a text that no scheduler wrote.
         ("team-anna", "word1-word2"),
         ("hunter2 is the pässword", "word1 word2 word3 word4"),
     ],
 )
-def test_texts(original: str, masked: str):
-    """UUIDs, containers and the node get other names, and so does every word that no system has."""
+def test_uuids_names_and_unknown_words_of_a_text_are_masked(original: str, masked: str):
     mask = Mask()
     assert mask.text(original, NAMES, "paris-7") == masked
     assert mask.text(original, NAMES, "paris-7") == masked
@@ -81,20 +80,18 @@ def test_texts(original: str, masked: str):
         ("GPU-anna", "device-1"),
     ],
 )
-def test_device_ids(original: str, masked: str):
-    """Whatever a system writes around a UUID stays; an id with anybody's word in it is replaced whole."""
+def test_a_device_id_with_an_unknown_word_is_replaced_whole(original: str, masked: str):
     assert Mask().device_id(original) == masked
 
 
 def test_what_is_in_base64_is_masked_inside():
-    """run:ai's mapping of MIG devices is still one."""
+    """As in run:ai's mapping of MIG devices."""
     original = base64.b64encode(json.dumps({"0": [{"position": 4, "device_uuid": MIG}]}).encode()).decode()
-    found = json.loads(base64.b64decode(Mask().text(original)))
-    assert found == {"0": [{"position": 4, "device_uuid": f"MIG-{FIRST}"}]}
+    mapping = json.loads(base64.b64decode(Mask().text(original)))
+    assert mapping == {"0": [{"position": 4, "device_uuid": f"MIG-{FIRST}"}]}
 
 
-def test_ids_of_containers_and_their_beginnings():
-    """A file that has the first digits of an id only still belongs to its container."""
+def test_the_beginning_of_a_container_id_is_masked_as_the_id():
     mask, whole = Mask(), "0f2a6d1e51e6" + "ab" * 26
     assert mask.container_id(whole)[:12] == mask.container_id(whole[:12])
     assert len(mask.container_id(whole)) == len(whole)
@@ -102,8 +99,7 @@ def test_ids_of_containers_and_their_beginnings():
     assert mask.container_id("") == ""
 
 
-def test_keys():
-    """A name in a key is masked as elsewhere; keys that no system looks at are gone."""
+def test_names_in_keys_are_masked_and_other_keys_left_out():
     mask = Mask()
     texts = {
         "elasticgpu.io/container-trainer": "0",
@@ -121,8 +117,8 @@ def test_keys():
     }
 
 
-def test_secrets_never_leave():
-    """Annotations, labels and limits that are nobody's business are not there; broken ones keep no word."""
+def test_no_word_of_a_user_is_recorded():
+    """Other annotations, labels and limits are left out; invalid ones keep no word."""
     holder = ContainerRef("anna-space", "anna-pod", "anna-main")
     details = PodDetails(
         labels={"owner": "anna-label", "runai-gpu-group": "anna-group"},
@@ -165,7 +161,7 @@ def test_secrets_never_leave():
 
 
 class Watched(Mapping[str, str]):
-    """Annotations or labels that note which of them are looked at by their names."""
+    """Annotations or labels that note the keys that are looked up."""
 
     def __init__(self, texts: Mapping[str, str], seen: set[str]) -> None:
         self._texts, self._seen = texts, seen
@@ -176,7 +172,7 @@ class Watched(Mapping[str, str]):
         return text
 
     def items(self):
-        """Whoever goes through all has looked at none of them in particular."""
+        """Return all; an iteration is not a look at a key."""
         return self._texts.items()
 
     def __iter__(self):
@@ -186,20 +182,30 @@ class Watched(Mapping[str, str]):
         return len(self._texts)
 
 
-@pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
-async def test_whatever_a_system_looks_at_is_recorded(name: str):
-    """No system reads an annotation, a label or a limit that it does not say it reads."""
+async def assert_all_is_recorded(name: str) -> None:
+    """Assert that systems look only at annotations, labels and limits that they declare to read."""
     async with polled(catalog.load(name), deadline=TIMEOUT) as (_, poller):
         await poller.poll()
-        found, seen = poller.evidence, set()
-    pods = {uid: watched(pod, seen) for uid, pod in (found.workloads.pods or {}).items()}
-    resolve_holdings(found.gpus, found.allocations, NodeFacts(pods=pods, files=found.files))
-    resources = {each.resource for each in found.allocations.allocated}
+        evidence, seen = poller.evidence, set()
+    pods = {uid: watched(pod, seen) for uid, pod in (evidence.workloads.pods or {}).items()}
+    resolve_holdings(evidence.gpus, evidence.allocations, NodeFacts(pods=pods, files=evidence.files))
+    resources = {allocation.resource for allocation in evidence.allocations.allocated}
     assert {key for key in seen - resources if not any(system.reads(key) for system in SYSTEMS)} == set()
 
 
+@pytest.mark.parametrize("name", ["a100-mig-mixed", "hami", "t4-timeslicing"])
+async def test_what_a_system_looks_at_is_recorded(name: str):
+    await assert_all_is_recorded(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", catalog.names())
+async def test_what_any_system_looks_at_is_recorded(name: str):
+    await assert_all_is_recorded(name)
+
+
 def watched(pod: PodIdentity, seen: set[str]) -> PodIdentity:
-    """Return the pod with texts that note what is looked at."""
+    """Return the pod with texts that note the keys that are looked up."""
     details = pod.details
     if details is None:
         return pod
@@ -207,16 +213,10 @@ def watched(pod: PodIdentity, seen: set[str]) -> PodIdentity:
         ContainerSpec(name=each.name, init=each.init, limits=Watched(each.limits, seen))
         for each in details.containers
     )
-    return PodIdentity(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        containers=pod.containers,
-        container_ids=pod.container_ids,
-        details=PodDetails(
-            labels=Watched(details.labels, seen),
-            annotations=Watched(details.annotations, seen),
-            containers=tuple(specs),
-            phase=details.phase,
-        ),
+    watched_details = replace(
+        details,
+        labels=Watched(details.labels, seen),
+        annotations=Watched(details.annotations, seen),
+        containers=tuple(specs),
     )
+    return replace(pod, details=watched_details)

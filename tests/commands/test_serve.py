@@ -1,167 +1,121 @@
-"""``serve`` and ``demo``: they start anywhere, answer, and end when they are told to."""
+"""``serve`` and ``demo`` start on any machine, answer, and end on a signal."""
 
 import json
 import signal
 import socket
-import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from exporter.demo.scenario import KubeletFailure, NvmlHang, catalog
 from exporter.demo.scenario.catalog import dump
-from tests.commands.program import END_SECONDS, TIMEOUT, nothing_here, serving
+from tests.commands.program import Serving, nothing_here, serving
 from tests.golden.page import Page
 from tests.hardware.amd.tree import Tree
+from tests.waiting import wait_until
 
 
-@pytest.mark.slow
-def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
-    """It starts, answers every page with what is known, points to the demo, and ends at once."""
-    with serving("serve", *nothing_here(tmp_path), "--node-name", "laptop") as server:
+def wait_until_ready(server: Serving) -> None:
+    """Wait for the first poll."""
+
+    def ready() -> bool:
+        with suppress(OSError):
+            return server.get("-/ready") == "ok\n"
+        return False
+
+    wait_until(ready, "the first poll")
+
+
+def test_a_machine_without_gpu_and_kubelet_is_served(tmp_path):
+    """``serve`` is the default command. The log, here as JSON, points to the demo."""
+    options = ("--node-name", "laptop", "--log-format", "json")
+    with serving(*nothing_here(tmp_path), *options) as server:
         assert server.get("-/healthy") == "ok\n"
         wait_until_ready(server)
         page = server.get("metrics")
-        shown = Page(page)
-        assert shown.value("gpuslice_collector_success", collector="nvml") == 0
-        assert shown.value("gpuslice_collector_success", collector="podresources") == 0
-        assert shown.value("gpuslice_node_gpus") is None
+        assert Page(page).value("gpuslice_collector_success", collector="nvml") == 0
+        assert Page(page).value("gpuslice_collector_success", collector="podresources") == 0
+        assert Page(page).value("gpuslice_node_gpus") is None
         assert "gpuslice_build_info{" in page
         assert "<html" in server.get("")
         assert json.loads(server.get("api/v1/snapshot"))["demo"] is False
-        code, took = server.end()
-    assert code == 0
-    assert took < END_SECONDS
-    told = "\n".join(server.lines)
-    assert "Traceback" not in told
-    assert f"serving {server.url}" in told
-    assert "gpuslice-exporter demo" in told
+        assert server.stop() == 0
+    entries = [json.loads(line) for line in server.lines]
+    assert all(entry.keys() == {"time", "level", "logger", "message"} for entry in entries)
+    assert any(entry["level"] == "warning" and "nvml" in entry["message"] for entry in entries)
+    messages = "\n".join(entry["message"] for entry in entries)
+    assert f"serving {server.url}" in messages
+    assert "gpuslice-exporter demo" in messages
 
 
-@pytest.mark.slow
-def test_a_node_of_amd_alone_does_not_ask_for_the_driver_of_nvidia(tmp_path):
-    """Neither its log nor its pages miss a driver that has nothing to drive here."""
+def test_a_node_with_amd_gpus_only_does_not_miss_the_driver_of_nvidia(tmp_path):
     Tree(tmp_path).partitions(8)
     with serving("serve", *nothing_here(tmp_path)) as server:
         wait_until_ready(server)
         page = server.get("metrics")
         assert Page(page).value("gpuslice_node_gpus") == 1
         assert 'collector="nvml"' not in page
-        server.end()
-    told = "\n".join(server.lines)
-    assert "8 MIG devices or partitions" in told
-    assert "libnvidia" not in told
-    assert "WARNING podresources" in told
+        server.stop()
+    log = "\n".join(server.lines)
+    assert "8 MIG devices or partitions" in log
+    assert "libnvidia" not in log
+    assert "WARNING podresources" in log
 
 
-def wait_until_ready(server):
-    """Wait for the first poll."""
-    for _ in range(100):
-        try:
-            assert server.get("-/ready") == "ok\n"
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError("\n".join(["it does not become ready:", *server.lines]))
-
-
-@pytest.mark.slow
-def test_serve_is_the_default_command(tmp_path):
-    """Options without a command are those of serve; its log can be read by machines."""
-    with serving(*nothing_here(tmp_path), "--log-format", "json") as server:
+@pytest.mark.parametrize(
+    ("words", "name", "gpus", "read"),
+    [
+        (["--scenario", "t4-timeslicing", "--metric-set", "core"], "t4-timeslicing", 4, False),
+        (["--metric-set", "standard", "--poll-interval", "200ms"], "showcase", 12, True),
+    ],
+    ids=["core", "standard"],
+)
+def test_demo_serves_a_fake_node_and_removes_its_files(words, name, gpus, read, tmp_path):
+    """Readings that no series of the set needs are not read: the page of the GPU says so."""
+    with serving("demo", *words, TMPDIR=str(tmp_path)) as server:
+        assert f"A simulated GPU node ({name}): {server.url}" in server.lines
         wait_until_ready(server)
-        assert server.end()[0] == 0
-    entries = [json.loads(line) for line in server.lines]
-    assert {"time", "level", "logger", "message"} == set(entries[0])
-    assert any(entry["level"] == "warning" and "nvml" in entry["message"] for entry in entries)
-
-
-@pytest.mark.slow
-def test_demo():
-    """A fake node is served with its numbers, and says that they are made up."""
-    with serving("demo", "--scenario", "t4-timeslicing") as server:
-        assert server.lines[0] == f"A simulated GPU node (t4-timeslicing): {server.url}"
-        wait_until_ready(server)
-        page = server.get("metrics")
-        assert Page(page).value("gpuslice_node_gpus") == 4
-        assert 'pod="infer-1"' in page
-        assert "nb-anna" in server.get("")
-        assert json.loads(server.get("api/v1/snapshot"))["demo"] is True
-        code, took = server.end(signal.SIGINT)
-    assert code == 0
-    assert took < END_SECONDS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("metric_set", "read"), [("core", False), ("standard", True)])
-def test_what_no_series_needs_is_not_read(metric_set, read):
-    """The snapshot has no value of it, and the page of the GPU says why."""
-    with serving("demo", "--scenario", "t4-timeslicing", "--metric-set", metric_set) as server:
-        wait_until_ready(server)
-        gpu = json.loads(server.get("api/v1/snapshot"))["gpus"][0]
-        page = server.get(f"gpu/{gpu['uuid']}")
-    assert [gpu[name] is not None for name in ("bar1_total_bytes", "performance_state")] == [read, read]
-    assert gpu["pcie_link_generation"] is not None
-    assert ("not read" in page) is not read
-
-
-@pytest.mark.slow
-def test_demo_without_a_name():
-    """The showcase is served, and polled again and again."""
-    with serving("demo", "--poll-interval", "200ms") as server:
-        wait_until_ready(server)
-        first = json.loads(server.get("api/v1/snapshot"))
-        assert len(first["gpus"]) == 12
-        end = time.monotonic() + TIMEOUT
-        while json.loads(server.get("api/v1/snapshot"))["sequence"] < first["sequence"] + 3:
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        assert server.end()[0] == 0
+        assert any(tmp_path.iterdir())
+        assert Page(server.get("metrics")).value("gpuslice_node_gpus") == gpus
+        snapshot = json.loads(server.get("api/v1/snapshot"))
+        assert snapshot["demo"] is True
+        assert snapshot["containers"][0]["pod"] in server.get("")
+        gpu = snapshot["gpus"][0]
+        assert [gpu[field] is not None for field in ("bar1_total_bytes", "performance_state")] == [read] * 2
+        assert gpu["pcie_link_generation"] is not None
+        assert ("not read" in server.get(f"gpu/{gpu['uuid']}")) is not read
+        assert server.stop(signal.SIGINT) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "failing"),
     [
-        NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2"),
-        NvmlHang(kind="nvml_hang", function="nvmlInitWithFlags"),
-        KubeletFailure(kind="kubelet_hang"),
+        (NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2"), "nvml"),
+        (NvmlHang(kind="nvml_hang", function="nvmlInitWithFlags"), "nvml"),
+        (KubeletFailure(kind="kubelet_hang"), "podresources"),
     ],
     ids=["driver hangs", "driver hangs while it is opened", "kubelet hangs"],
 )
-def test_what_hangs_keeps_it_neither_from_answering_nor_from_ending(fault, tmp_path):
-    """Pages are handed out at once, and SIGTERM ends the program in time, with code 0."""
+def test_a_hang_delays_neither_answers_nor_the_end(fault, failing, tmp_path):
+    """The hang lasts as long as the program."""
     path = tmp_path / "hangs.json"
     path.write_text(dump(replace(catalog.load("a10-mps"), faults=(fault,))))
     with serving("demo", "--scenario", path, "--poll-interval", "200ms") as server:
         for page in ("metrics", "-/healthy", "", "api/v1/snapshot"):
-            assert server.get(page, within=2)
+            assert server.get(page)
         wait_until_ready(server)
-        failing = "podresources" if isinstance(fault, KubeletFailure) else "nvml"
         assert Page(server.get("metrics")).value("gpuslice_collector_success", collector=failing) == 0
-        code, took = server.end()
-    assert code == 0
-    assert took < END_SECONDS
+        assert server.stop() == 0
     assert "Traceback" not in "\n".join(server.lines)
 
 
-def test_a_client_that_stays_does_not_keep_it_from_ending(tmp_path):
-    """An open connection is closed; whoever holds it does not have to let go first."""
+def test_an_open_connection_does_not_delay_the_end(tmp_path):
     with serving("serve", *nothing_here(tmp_path)) as server:
         host, port = server.url.removeprefix("http://").rstrip("/").split(":")
         with socket.create_connection((host, int(port))) as idle:
             idle.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
             assert idle.recv(100).startswith(b"HTTP/1.1 200")
-            code, took = server.end()
-    assert code == 0
-    assert took < END_SECONDS
-
-
-@pytest.mark.slow
-def test_the_fake_node_leaves_nothing_behind(tmp_path):
-    """Its files are gone with the program."""
-    with serving("demo", "--scenario", "a10-mps", TMPDIR=str(tmp_path)) as server:
-        assert any(tmp_path.iterdir())
-        assert server.end()[0] == 0
-    assert list(tmp_path.iterdir()) == []
+            assert server.stop() == 0

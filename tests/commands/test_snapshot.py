@@ -14,16 +14,15 @@ from exporter.config import load_settings
 from exporter.demo.scenario import NvmlHang, catalog
 from exporter.demo.scenario.catalog import dump
 from exporter.model import Totals
-from tests.commands.program import command, environment, nothing_here, output_of, run
+from tests.commands.program import TIMEOUT, command, environment, nothing_here, output_of, run
 from tests.web.views_reading import NOW, gpu, holder, snapshot
 
 SCENARIO = "t4-timeslicing"
 MIB = 1 << 20
 
 
-@pytest.mark.slow
 def test_text_is_the_default():
-    """A person sees the node, its GPUs, who holds what, and that the numbers are made up."""
+    """It has the node, its GPUs and their holders, and says that the numbers are made up."""
     text = output_of("snapshot", "--scenario", SCENARIO)
     lines = text.splitlines()
     assert lines[0].startswith("gpu-t4-1 · 4 GPUs (4 ")
@@ -36,32 +35,27 @@ def test_text_is_the_default():
     assert all(line == line.rstrip() for line in lines)
 
 
-@pytest.mark.slow
-def test_json():
-    """A program finds every level, with null for what is not known."""
-    found = json.loads(output_of("snapshot", "--scenario", SCENARIO, "--format", "json"))
-    assert found["demo"] is True
-    assert found["node"]["node"] == "gpu-t4-1"
-    assert len(found["gpus"]) == 4
-    assert len(found["containers"]) == 14
-    (chloe,) = [row for row in found["containers"] if row["pod"] == "nb-chloe"]
+def test_json_has_every_level():
+    document = json.loads(output_of("snapshot", "--scenario", SCENARIO, "--format", "json"))
+    assert document["demo"] is True
+    assert document["node"]["node"] == "gpu-t4-1"
+    assert len(document["gpus"]) == 4
+    assert len(document["containers"]) == 14
+    (chloe,) = [row for row in document["containers"] if row["pod"] == "nb-chloe"]
     assert chloe["memory_used_bytes"] == 5120 * MIB
     assert chloe["memory_entitled_bytes"] == 1536 * MIB
-    assert all(collector["success"] == 1 for collector in found["collectors"])
+    assert all(collector["success"] == 1 for collector in document["collectors"])
 
 
-@pytest.mark.slow
-def test_json_of_what_is_not_known():
-    """Use that cannot be attributed is null, never 0."""
-    found = json.loads(output_of("snapshot", "--scenario", "gke", "--format", "json"))
-    for row in found["containers"]:
+def test_unknown_use_is_null_in_json():
+    document = json.loads(output_of("snapshot", "--scenario", "gke", "--format", "json"))
+    assert document["containers"]
+    for row in document["containers"]:
         assert (row["memory_used_bytes"], row["compute_used_ratio"], row["processes"]) == (None, None, None)
         assert row["slices"] == 1
 
 
-@pytest.mark.slow
-def test_csv():
-    """A spreadsheet gets one line per container and device, with a header."""
+def test_csv_has_a_line_for_each_container_and_device():
     rows = list(csv.DictReader(io.StringIO(output_of("snapshot", "--scenario", SCENARIO, "--format", "csv"))))
     assert len(rows) == 14
     assert {row["pod"] for row in rows} >= {"nb-anna", "infer-1", "shell-oskar"}
@@ -69,9 +63,7 @@ def test_csv():
     assert (oskar["slices"], oskar["memory_entitled_bytes"]) == ("0", "")
 
 
-@pytest.mark.slow
-def test_prometheus():
-    """The page of metrics, as Prometheus reads it."""
+def test_prometheus_is_the_page_of_metrics():
     page = output_of("snapshot", "--scenario", SCENARIO, "--format", "prometheus")
     samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
     assert [sample.value for sample in samples if sample.name == "gpuslice_node_gpus"] == [4]
@@ -80,25 +72,28 @@ def test_prometheus():
     assert any(sample.name == "DCGM_FI_DEV_GPU_UTIL" for sample in samples)
 
 
-@pytest.mark.slow
-def test_settings_apply_to_the_page():
-    """Options that shape /metrics shape what is printed."""
-    page = output_of("snapshot", "--scenario", "a10-mps", "--format", "prometheus", "--dcgm-names", "only")
-    assert "DCGM_FI_DEV_GPU_UTIL" in page
-    assert "gpuslice_gpu_info" not in page
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [(("--dcgm-names", "only"), {}), ((), {"GPUSLICE_DCGM_NAMES": "only"})],
+    ids=["option", "variable"],
+)
+def test_settings_shape_the_page(options, variables):
+    done = run("snapshot", "--scenario", "a10-mps", "--format", "prometheus", *options, **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "DCGM_FI_DEV_GPU_UTIL" in done.stdout
+    assert "gpuslice_gpu_info" not in done.stdout
 
 
 @pytest.mark.slow
-def test_a_profiling_meter_has_its_two_samples():
-    """One poll would show nothing of it; there are two, as far apart as the meter needs."""
+def test_a_profiling_metric_has_its_two_samples():
+    """After one poll it has no value; the second poll is as much later as the metric needs."""
     page = output_of("snapshot", "--scenario", "h100-mixed", "--format", "prometheus")
     assert "\ngpuslice_gpu_sm_active_ratio{" in page
     assert "\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{" in page
 
 
-@pytest.mark.slow
-def test_a_machine_without_a_gpu(tmp_path):
-    """It prints what there is, says what fails and what to do, and succeeds."""
+def test_a_machine_without_a_gpu_is_a_success(tmp_path):
+    """The output says which sources fail, and what to do."""
     text = output_of("snapshot", *nothing_here(tmp_path), "--node-name", "laptop")
     assert text.startswith("laptop · ")
     assert "0 GPUs" not in text
@@ -108,58 +103,41 @@ def test_a_machine_without_a_gpu(tmp_path):
     assert json.loads(output_of("snapshot", *nothing_here(tmp_path), "--format", "json"))["gpus"] == []
 
 
-@pytest.mark.slow
-def test_what_was_read_early_is_not_stale_when_the_driver_is_slow(tmp_path):
-    """A driver that takes longer to open than the page would keep old data costs no holders."""
-    hang = NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2", seconds=1)
+def test_early_readings_are_not_stale_after_a_slow_driver(tmp_path):
+    """A driver whose start takes longer than --stale-after does not cost the holders."""
+    hang = NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2", seconds=0.5)
     slow = tmp_path / "slow.json"
     slow.write_text(dump(replace(catalog.load("a10-mps"), faults=(hang,))))
-    flags = ("--poll-interval", "100ms", "--stale-after", "500ms", "--format", "json")
-    found = json.loads(output_of("snapshot", "--scenario", slow, *flags))
-    assert [row["slices"] for row in found["containers"]] == [1, 1, 1]
-    assert [row["memory_used_bytes"] is None for row in found["containers"]] == [False] * 3
+    flags = ("--poll-interval", "100ms", "--stale-after", "200ms", "--format", "json")
+    document = json.loads(output_of("snapshot", "--scenario", slow, *flags))
+    assert [row["slices"] for row in document["containers"]] == [1, 1, 1]
+    assert [row["memory_used_bytes"] is None for row in document["containers"]] == [False] * 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("snapshot", "--scenario", SCENARIO), ("demo", "--list")])
-def test_a_reader_that_has_seen_enough(arguments: tuple[str, ...]):
-    """``| head`` closes the pipe: that is no error and no traceback."""
+def test_a_closed_pipe_is_not_an_error():
+    """As with ``| head``: exit code 0, and no traceback."""
     process = subprocess.Popen(
-        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        command("snapshot", "--scenario", SCENARIO),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     process.stdout.close()
     complaints = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(30), complaints) == (0, "")
+    assert (process.wait(TIMEOUT), complaints) == (0, "")
 
 
-@pytest.mark.slow
-def test_an_environment_variable_is_as_good_as_a_flag():
-    """A wrong one is named as the user wrote it."""
-    done = run("snapshot", "--scenario", "a10-mps", "--format", "json", GPUSLICE_DCGM_NAMES="off")
-    assert (done.returncode, done.stderr) == (0, "")
-    done = run("snapshot", "--scenario", "a10-mps", GPUSLICE_STALE_AFTER="soon")
-    assert done.returncode == 2
-    assert done.stderr.startswith("gpuslice-exporter: GPUSLICE_STALE_AFTER: 'soon' is not a duration")
-
-
-def test_who_is_idle_is_judged_by_the_setting():
-    """``--idle-after`` says so in the text, as it does on the page."""
+def test_all_forms_judge_idleness_by_the_setting():
     quiet = holder("train", compute_used=0.0, totals=Totals(first_seen=NOW - 900, last_active=NOW - 120))
     shown = snapshot([gpu()], [quiet])
-    (soon, late) = (
-        FORMATS["text"](shown, load_settings({"idle_after": after}, {})) for after in ("1m", "10m")
-    )
-    assert "idle, holding memory (2 min)" in soon
-    assert "quiet (2 min)" in late
-
-
-def test_all_forms_judge_by_the_setting():
-    """JSON and CSV have the state and for how long, as the text has."""
-    quiet = holder("train", compute_used=0.0, totals=Totals(first_seen=NOW - 900, last_active=NOW - 120))
-    shown = snapshot([gpu()], [quiet])
-    for after, state in (("1m", "idle-memory"), ("10m", "quiet")):
+    for after, text, state in (
+        ("1m", "idle, holding memory (2 min)", "idle-memory"),
+        ("10m", "quiet (2 min)", "quiet"),
+    ):
         settings = load_settings({"idle_after": after}, {})
+        assert text in FORMATS["text"](shown, settings)
         (row,) = json.loads(FORMATS["json"](shown, settings))["containers"]
         assert (row["state"], row["quiet_seconds"]) == (state, 120.0)
         assert FORMATS["csv"](shown, settings).splitlines()[1].endswith(f",{state},120.0")

@@ -1,7 +1,7 @@
-"""What places answer to the same queries, and where one differs from another."""
+"""Answers of databases to the same queries, and how they differ."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from tests.alerts.committed import committed_rules
@@ -11,29 +11,29 @@ from tests.dashboards.grafana import Series, Window, ask, choose, panels
 from tests.end_to_end.programs import Prometheus
 
 LENGTH, STEP = 800, 80
-"""Seconds of a timeline: about as long as there are samples."""
+"""Seconds of a timeline: about the time of the samples."""
 EXACT = 1e-9
 CLOCK = 1e-5
-"""Seconds: of a time of today VictoriaMetrics stores about 15 digits."""
+"""Seconds: VictoriaMetrics stores about 15 digits of a time."""
 Values: TypeAlias = Mapping[float, float]
 
 
 class Answer(NamedTuple):
-    """The series of an answer by their labels without that of a replica; ``clashes`` differ by that alone."""
+    """The series of an answer by labels without that of a replica; ``clashes`` differ by that label only."""
 
     series: dict[Labels, Values]
     clashes: int
 
 
 class Told(NamedTuple):
-    """What asks, its expression, and the answer."""
+    """A panel, record or alert, its expression, and the answer."""
 
     name: str
     expr: str
     answer: Answer
 
     def without_nan(self) -> "Told":
-        """Leave series out of which no value is a number."""
+        """Return it without series whose values are all NaN."""
         series = {
             labels: values
             for labels, values in self.answer.series.items()
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 def all_answers(server: Prometheus, now: float) -> Iterator[Told]:
-    """Ask all panels, records and alerts."""
+    """Yield the answers to all panels, records and alerts."""
     for name, board in FILES.items():
         variables = choose(board, server, Window(now, LENGTH, STEP), EVERYTHING)
         for panel in panels(board):
@@ -54,7 +54,7 @@ def all_answers(server: Prometheus, now: float) -> Iterator[Told]:
     alerts = {name: alert["expr"] for name, alert in rules.alerts.items()}
     for name, expr in (rules.records | alerts).items():
         found = server.api("query", query=expr, time=str(now))["result"]
-        # VictoriaMetrics keeps the name of a series in some functions; the rule gives its own in any case.
+        # VictoriaMetrics keeps the name of a series in some functions; a rule replaces it.
         series = [
             Series(
                 {key: value for key, value in each["metric"].items() if key != "__name__"},
@@ -66,7 +66,7 @@ def all_answers(server: Prometheus, now: float) -> Iterator[Told]:
 
 
 def told_once(found: list[Series]) -> Answer:
-    """Take the label of the replica off; what is the same then is one."""
+    """Return an answer without the label of the replica; equal series are one."""
     series: dict[Labels, Values] = {}
     clashes = 0
     for each in found:
@@ -77,7 +77,7 @@ def told_once(found: list[Series]) -> Answer:
 
 
 def same(left: Values, right: Values, tolerance: float = EXACT) -> bool:
-    """Compare values and their times; NaN is equal to itself."""
+    """Return whether values and times are equal; NaN is equal to itself."""
     return left.keys() == right.keys() and all(
         math.isclose(left[at], right[at], rel_tol=tolerance, abs_tol=CLOCK)
         or (math.isnan(left[at]) and math.isnan(right[at]))
@@ -85,8 +85,18 @@ def same(left: Values, right: Values, tolerance: float = EXACT) -> bool:
     )
 
 
+def without(answer: Answer, names: Container[str]) -> Answer:
+    """Return an answer whose series lack some labels."""
+    series = {
+        frozenset((name, value) for name, value in labels if name not in names): values
+        for labels, values in answer.series.items()
+    }
+    assert len(series) == len(answer.series)
+    return answer._replace(series=series)
+
+
 def differs(left: Answer, right: Answer, tolerance: float = EXACT) -> str:
-    """Say how an answer differs from another; nothing if it does not."""
+    """Return how the right answer differs from the left, "" if it does not."""
     if right.clashes:
         return f"{right.clashes} series of replicas differ"
     if left.series.keys() != right.series.keys():
@@ -99,7 +109,7 @@ def differs(left: Answer, right: Answer, tolerance: float = EXACT) -> str:
 
 
 def has_less(left: Answer, right: Answer, tolerance: float) -> str:
-    """Say whether an answer lacks series or has others, or less in sum at the end of the time."""
+    """Return how the right series differ, or that their sum at the end is less; "" if neither."""
     if left.series.keys() != right.series.keys():
         return differs(left, right)
     sums = [sum(_last(each)) for each in (left, right)]
@@ -107,7 +117,7 @@ def has_less(left: Answer, right: Answer, tolerance: float) -> str:
 
 
 def differs_in_values(left: Answer, right: Answer) -> str:
-    """Say how the values at the end of the time differ, whichever series have them."""
+    """Return how the values at the end differ, whatever their series; "" if they do not."""
     own, other = (sorted(_last(each)) for each in (left, right))
     equal = len(own) == len(other) and all(map(math.isclose, own, other))
     return "" if equal else f"{other} and not {own}"

@@ -24,13 +24,13 @@ class Stored(NamedTuple):
 
 
 def stored(server: Prometheus, at: float, seconds: int) -> list[Stored]:
-    """Read all series of a server up to a Unix time, so many seconds back."""
+    """Return all series of a server in the last ``seconds`` before a Unix time."""
     found = server.api("query", query=f'{{__name__=~".+"}}[{seconds}s]', time=str(at))["result"]
     return [Stored(each["metric"], each["values"]) for each in found]
 
 
 def stretched(series: Sequence[Stored], at: float, factor: int) -> list[Stored]:
-    """Lengthen the time before a Unix time, so that the window of a rate is in it; values stay the same."""
+    """Stretch the time before ``at``, so that it is longer than the range of a rate; values stay the same."""
     return [
         each._replace(values=[(at - (at - when) * factor, value) for when, value in each.values])
         for each in series
@@ -38,7 +38,7 @@ def stretched(series: Sequence[Stored], at: float, factor: int) -> list[Stored]:
 
 
 def doubled(series: Sequence[Stored]) -> list[Stored]:
-    """Give each series of an exporter to two replicas; records and alerts are made once, of both."""
+    """Return each series of an exporter from two replicas, and each record and alert once."""
     return [copy for each in series for copy in (_copies(each) if _is_scraped(each) else (each,))]
 
 
@@ -53,7 +53,7 @@ def _copies(series: Stored) -> Iterator[Stored]:
 
 
 def lines(series: Sequence[Stored], moment: Callable[[int], str]) -> Iterator[str]:
-    """Write samples in the text format, those of a name together; ``moment`` writes Unix milliseconds."""
+    """Yield samples in the text format, by name; ``moment`` formats Unix milliseconds."""
     for each in sorted(series, key=lambda found: found.labels["__name__"]):
         inside = ",".join(
             f"{key}={json.dumps(value, ensure_ascii=False)}"
@@ -99,7 +99,7 @@ def victoria_metrics(folder: Path, program: str, series: Sequence[Stored]) -> It
     options = ["-search.disableCache", "-search.latencyOffset=0s", "-search.minStalenessInterval=5m"]
     options.append(f"-storageDataPath={folder}/data")
     with _running([program, *options], "-httpListenAddr", "health", folder) as server:
-        connection = HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        connection = HTTPConnection(server.url.removeprefix("http://"), timeout=600)
         body = "".join(lines(series, str))
         connection.request("POST", "/api/v1/import/prometheus", body.encode())
         assert connection.getresponse().status == 204

@@ -1,4 +1,4 @@
-"""What is shipped, held against the limits of the places where rules run."""
+"""The limits of the systems in which rules and series are stored."""
 
 import json
 import re
@@ -12,10 +12,10 @@ from prometheus_client.samples import Sample
 
 from exporter.metrics import FAMILIES, LEVEL_LABELS
 from tests.alerts.committed import FILES, ROOT, committed_rules
+from tests.commands.program import output_of
 from tests.dashboards.expressions import parts
 from tests.dashboards.grafana import panels
 from tests.dashboards.records import RECORDS, series_labels
-from tests.end_to_end.programs import demo, get, until
 
 RULES = committed_rules()
 PAGES = sorted((ROOT / "tests/golden").glob("*/*.prom"))
@@ -66,7 +66,6 @@ def test_files_of_rules_are_small(path: Path) -> None:
     assert 5_000 < path.stat().st_size < OBJECT_BYTES
 
 
-@pytest.mark.slow
 def test_the_objects_of_operators_have_the_same_groups() -> None:
     """No place has other rules than those that are tested."""
     assert len(OBJECTS) == 3
@@ -74,9 +73,8 @@ def test_the_objects_of_operators_have_the_same_groups() -> None:
         assert yaml.safe_load(path.read_text())["spec"]["groups"] == RULES.groups, path
 
 
-@pytest.mark.slow
 def test_series_have_few_labels() -> None:
-    """With those that a place adds they are fewer than 30, also on pages that fake nodes serve."""
+    """With those that a database adds they are fewer than 30, also on golden pages."""
     known = [{*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES]
     seen = [set(sample.labels) for path in PAGES for sample in _samples(path)]
 
@@ -84,21 +82,14 @@ def test_series_have_few_labels() -> None:
     assert max(map(len, [*known, *seen, *map(series_labels, RECORDS)])) + 1 + OF_PLACE < LABELS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dcgm", ["all", "legacy"])
 def test_series_have_a_type(dcgm: str) -> None:
     """Google Managed Prometheus charges a series of unknown type twice."""
-    with demo("showcase", "--metric-set=full", f"--dcgm-names={dcgm}") as url:
-        text = until(lambda: _page(url), "a page with GPUs")
-    families = list(text_string_to_metric_families(text))
+    options = ("--format=prometheus", "--metric-set=full", f"--dcgm-names={dcgm}")
+    families = list(text_string_to_metric_families(output_of("snapshot", "--scenario=showcase", *options)))
 
     assert len(families) > 100
     assert [family.name for family in families if family.type == "unknown"] == []
-
-
-def _page(url: str) -> str:
-    text = get(f"{url}/metrics")[1].decode()
-    return text if "gpuslice_gpu_up" in text and "DCGM_" in text else ""
 
 
 def test_queries_name_their_series() -> None:

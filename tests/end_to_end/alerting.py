@@ -1,7 +1,6 @@
-"""Alertmanager as a program of its own, and a receiver of what it sends."""
+"""Alertmanager as a program of its own, and a receiver of its notices."""
 
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,14 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.programs import PATIENCE, free_port, get, program, until
+from tests.end_to_end.programs import PATIENCE, free_port, get, until
+from tests.tools import tool
 
 NAMES = ("prometheus-alertmanager", "alertmanager")
-"""What Debian calls the program, and what its makers do."""
+"""The program in Debian, and in releases."""
 
 
 class Receiver:
-    """What a webhook was told of alerts, at ``url``."""
+    """The alerts that a webhook at ``url`` has received."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -27,23 +27,23 @@ class Receiver:
         """Keep the alerts of a notice."""
         self._alerts += notice["alerts"]
 
-    def told(self, name: str, status: str) -> list[dict[str, Any]]:
-        """Give the alerts of that name that were told to be "firing" or "resolved", each once."""
-        found = {
+    def alerts(self, name: str, status: str) -> list[dict[str, Any]]:
+        """Return the alerts of that name with the status "firing" or "resolved", each once."""
+        by_start = {
             (alert["fingerprint"], alert["startsAt"]): alert
             for alert in self._alerts
             if (alert["labels"]["alertname"], alert["status"]) == (name, status)
         }
-        return list(found.values())
+        return list(by_start.values())
 
-    def heard(self, names: Sequence[str], status: str) -> bool:
-        """Tell whether something was told of each of them."""
-        return all(self.told(name, status) for name in names)
+    def received_all(self, names: Sequence[str], status: str) -> bool:
+        """Return whether there is an alert of each name."""
+        return all(self.alerts(name, status) for name in names)
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """Take notices on a free port."""
+    """Receive notices on a free port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     receiver = Receiver(f"http://127.0.0.1:{server.server_port}/")
 
@@ -54,7 +54,7 @@ def receiving() -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server.RequestHandlerClass = Handler
     thread = threading.Thread(target=server.serve_forever)
@@ -69,14 +69,14 @@ def receiving() -> Iterator[Receiver]:
 
 @contextmanager
 def alertmanager(folder: Path, webhook: str) -> Iterator[str]:
-    """Run Alertmanager and give its URL; it tells the webhook of each alert at once, and when it is over."""
+    """Run Alertmanager and yield its URL; it sends each alert at once, and again when resolved."""
     config = folder / "alertmanager.json"
     at_once = {"group_by": ["..."], "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
-    told = {"name": "webhook", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
-    config.write_text(json.dumps({"route": {"receiver": "webhook", **at_once}, "receivers": [told]}))
+    receiver = {"name": "webhook", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
+    config.write_text(json.dumps({"route": {"receiver": "webhook", **at_once}, "receivers": [receiver]}))
     url = f"http://127.0.0.1:{free_port()}"
     command = [
-        program(next(filter(shutil.which, NAMES), NAMES[0])),
+        tool(*NAMES),
         f"--config.file={config}",
         f"--storage.path={folder / 'alertmanager'}",
         f"--web.listen-address={url.removeprefix('http://')}",

@@ -20,6 +20,7 @@ from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.poller.bench import budget_of
 from tests.site import site_of
+from tests.waiting import LIMIT_SECONDS
 
 PROMETHEUS_3 = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
@@ -32,7 +33,7 @@ TEXT = "text/plain; version=0.0.4"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A node that is served at ``url`` (without a slash at its end); nothing is polled by itself."""
+    """A node that is served at ``url`` (without a slash at its end); only ``poll`` polls it."""
 
     node: FakeNode
     poller: Poller
@@ -40,19 +41,19 @@ class Served:
     url: str
 
     async def poll(self, second: float) -> None:
-        """Bring the node to that second and poll it."""
+        """Set the time of the node and poll it."""
         await self.node.step(second)
         await self.poller.poll()
 
 
 @asynccontextmanager
 async def serving(
-    scenario: Scenario, *, deadline: float | None = None, began: float | None = None, **changes: Any
+    scenario: Scenario, *, deadline: float = LIMIT_SECONDS, began: float | None = None, **changes: Any
 ) -> AsyncIterator[Served]:
-    """Serve a node; ``deadline`` is how long a poll waits for each source, ``changes`` are settings.
+    """Serve a node; a poll waits for each source for ``deadline`` seconds, ``changes`` are settings.
 
-    ``began`` is the Unix time of second 0; without it, each poll is at the time of the clock. The client says
-    nothing of what it accepts by itself, and decodes nothing.
+    ``began`` is the Unix time of second 0; without it, each poll is at the time of the clock. The client has
+    no Accept and no Accept-Encoding of its own, and decodes nothing.
     """
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = replace(

@@ -1,4 +1,4 @@
-"""Claims of a node without a device plugin, from a real Prometheus: in ``inspect``, and in a recipe."""
+"""Claims of a node without a device plugin in a real Prometheus, in ``inspect`` and in a recipe."""
 
 import json
 from collections.abc import Iterator
@@ -7,19 +7,22 @@ import pytest
 
 from tests.alerts.committed import quick_rules
 from tests.commands.program import output_of
-from tests.end_to_end.programs import Prometheus, demo, get, prometheus, until
+from tests.end_to_end.programs import Prometheus, demo, prometheus, scraped_snapshots, until
 from tests.recipes.test_page import queries
 
 NODE = "dra-h200-1"
 CLAIM = "pretrain-0-gpus-k7x2m"
-# One poll for all of the test, so that the node tells the same as Prometheus.
+# Polls are rare, so that the node shows what Prometheus has scraped.
 ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
 KNOWN = f'node:gpuslice_total_gpus:count{{node="{NODE}"}}'
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module", params=["core", "standard"])
 def scraped(request, tmp_path_factory) -> Iterator[tuple[str, Prometheus, list[dict]]]:
-    """Scrape a node with this set of series; yield the set, Prometheus, and what the node says itself."""
+    """Scrape a node with this set of series; yield the set, Prometheus, and the containers of the node."""
     folder = tmp_path_factory.mktemp("claims")
     with (
         demo("dra-only", *ONCE, "--metric-set", request.param) as url,
@@ -28,7 +31,9 @@ def scraped(request, tmp_path_factory) -> Iterator[tuple[str, Prometheus, list[d
         ) as server,
     ):
         until(lambda: server.query(KNOWN), "the records are there")
-        yield request.param, server, json.loads(get(f"{url}/api/v1/snapshot")[1])["containers"]
+        (snapshot,) = until(lambda: scraped_snapshots(server, [url]), "the snapshot is scraped")
+        server.settle()
+        yield request.param, server, snapshot["containers"]
 
 
 def _holders(server: Prometheus) -> list[dict]:
@@ -37,17 +42,16 @@ def _holders(server: Prometheus) -> list[dict]:
     return [holder for gpu in node["devices"] for holder in gpu["holders"]]
 
 
-@pytest.mark.slow
 def test_inspect_shows_claims_if_prometheus_has_them(scraped) -> None:
-    """Those that the node names itself, each with its request; without them nothing is said of claims."""
+    """They are the claims of the node, each with its request; the core set has none."""
     metric_set, server, rows = scraped
     known = {(row["pod"], row["gpu"]): row["claim"] for row in rows}
     shown = output_of("inspect", "--details", "--prometheus-url", server.url)
 
     assert (CLAIM in shown, "CLAIM" in shown) == ((metric_set == "standard"),) * 2
     assert not [line for line in shown.splitlines() if line != line.rstrip()]
-    for place, holder in enumerate(_holders(server)):
-        named = None if metric_set == "core" else known[holder["pod"], str(place)]
+    for gpu, holder in enumerate(_holders(server)):
+        expected = None if metric_set == "core" else known[holder["pod"], str(gpu)]
         claims = holder["claims"] and [
             {
                 {"namespace": "claim_namespace", "name": "claim"}.get(key, key): text
@@ -55,25 +59,22 @@ def test_inspect_shows_claims_if_prometheus_has_them(scraped) -> None:
             }
             for claim in holder["claims"]
         ]
-        assert claims == named
+        assert claims == expected
 
 
-@pytest.mark.slow
 def test_inspect_shows_the_health_that_the_kubelet_reports(scraped) -> None:
-    """It is in the default set."""
     _, server, rows = scraped
 
     assert [holder["health"] for holder in _holders(server)] == [row["health"] for row in rows]
     assert "HEALTH" in output_of("inspect", "--details", "--prometheus-url", server.url)
 
 
-@pytest.mark.slow
 def test_the_use_of_a_claim_is_that_of_its_devices(scraped) -> None:
-    """The recipe adds up what the containers of a claim use of its devices, and of no other."""
+    """The recipe counts no other devices of the containers."""
     metric_set, server, rows = scraped
     compute, memory = (query for query in queries() if "gpuslice_container_claim_info" in query)
     for query, field in ((compute, "compute_used_ratio"), (memory, "memory_used_bytes")):
-        found = {
+        used = {
             each["metric"]["claim"]: float(each["value"][1])
             for each in server.api("query", query=query)["result"]
         }
@@ -81,4 +82,4 @@ def test_the_use_of_a_claim_is_that_of_its_devices(scraped) -> None:
         for row in rows if metric_set == "standard" else ():
             for claim in row["claim"]:
                 expected[claim["claim"]] = expected.get(claim["claim"], 0) + row[field]
-        assert found == pytest.approx(expected)
+        assert used == pytest.approx(expected)

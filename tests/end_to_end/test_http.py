@@ -141,7 +141,6 @@ async def test_nothing_can_be_changed(served: Served, method: str, path: str) ->
         _assert_secure(response)
 
 
-@pytest.mark.slow
 async def test_a_snapshot_that_is_known_is_not_sent_again() -> None:
     """With the tag of the last answer the next one is 304 and empty, until there is a new snapshot."""
     async with serving(catalog.load(SCENARIO)) as served:
@@ -214,7 +213,6 @@ async def test_ready_where_nothing_is_found() -> None:
     assert Page(page.decode()).value("gpuslice_collector_success", collector="nvml") == 0
 
 
-@pytest.mark.slow
 async def test_unhealthy_only_while_a_restart_helps() -> None:
     """When the driver was upgraded under the process it says so with 503, and is healthy again after."""
     upgraded = NvmlError(

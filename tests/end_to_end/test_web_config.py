@@ -1,4 +1,4 @@
-"""Programs of others over TLS: a real Prometheus with a certificate and a password, and the hub's page."""
+"""TLS, client certificates and passwords: a real Prometheus, and the page of the hub."""
 
 import bcrypt
 import pytest
@@ -20,7 +20,7 @@ basic_auth_users:
 
 @pytest.mark.slow
 def test_prometheus_scrapes_over_tls(tmp_path):
-    """With its certificate and password it gets what is served, until its user is taken out of the file."""
+    """It needs its certificate and password, and is refused when its user is removed from the file."""
     authority = Authority(tmp_path, "ca")
     authority.certify("tls")
     cert, key = authority.certify("client", f"DNS:{CLIENT}")
@@ -41,13 +41,12 @@ def test_prometheus_scrapes_over_tls(tmp_path):
             until(lambda: list(server.query("up{who='known'}").values()) == [1.0], "the scrape is good")
             assert until(lambda: server.query("gpuslice_gpu_up"), "there are series")
             config.write_text(TLS + CLIENTS.replace("  prometheus:", "  another:"))
-            told = until(lambda: server.api("targets")["activeTargets"][0]["lastError"], "it is refused")
-            assert "401" in told
+            error = until(lambda: server.api("targets")["activeTargets"][0]["lastError"], "it is refused")
+            assert "401" in error
 
 
-@pytest.mark.slow
-async def test_the_hub_is_served_by_it_too(tmp_path):
-    """Its page is encrypted and asks for the password, and its probes do not."""
+async def test_the_hub_has_a_web_config(tmp_path):
+    """Its pages are encrypted and need the password; its probes do not."""
     authority = Authority(tmp_path, "ca")
     authority.certify("tls")
     config = tmp_path / "web-config.yml"
@@ -58,4 +57,4 @@ async def test_the_hub_is_served_by_it_too(tmp_path):
             for path, status in (("", 401), ("metrics", 401), ("-/healthy", 200)):
                 async with client.get(server.url + path, ssl=authority.trusted()) as response:
                     assert response.status == status
-        assert server.end()[0] == 0
+        assert server.stop() == 0

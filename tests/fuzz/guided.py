@@ -36,11 +36,11 @@ from tests.fuzz.seeds import remove_all
 from tests.fuzz.target import Target, examine
 
 LONGEST_INPUT = 4096
-# A whole second of the processor for one input of some kilobytes is no speed of a decoder; three times in a
-# row it is not another program's fault either.
-SLOW_SECONDS, SLOW_TRIES = 1.0, 3
-# libFuzzer ends the process where one input takes so long, or so much memory.
-HUNG_SECONDS, MOST_MEGABYTES = 30, 2048
+# An input of some kilobytes is slow if it takes this many times the CPU time of the reference, which is some
+# milliseconds, and does so several times in a row.
+SLOW_RATIO, SLOW_TRIES, REFERENCE_STEPS = 200, 3, 300_000
+# libFuzzer ends the process if one input hangs, or takes more memory.
+HUNG_SECONDS, MOST_MEGABYTES = 600, 2048
 # One input in so many is decoded twice.
 TWICE_EVERY = 16
 
@@ -63,6 +63,7 @@ class Run:
     def __init__(self, target: Target, folder: Path, *, inputs: int, seconds: int) -> None:
         self._target, self._folder = target, folder
         self._inputs, self._seconds = inputs, seconds
+        self._reference = _reference_seconds()
         self._began = time.process_time()
         self.result = Result(target.name)
 
@@ -75,9 +76,9 @@ class Run:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
             self.found(kind_of(error), content)
         spent = time.process_time() - began
-        if spent > max(self.result.slowest, SLOW_SECONDS):
+        if spent > max(self.result.slowest, SLOW_RATIO * self._reference):
             spent = min(spent, *(self._again(content) for _ in range(SLOW_TRIES - 1)))
-            if spent > SLOW_SECONDS:
+            if spent > SLOW_RATIO * _reference_seconds():
                 self.found("slow", content)
         self.result.slowest = max(self.result.slowest, spent)
         if self.result.inputs == self._inputs or began - self._began > (self._seconds or math.inf):
@@ -105,6 +106,13 @@ class Run:
         with contextlib.suppress(Exception):
             self._target.decode(content)
         return time.process_time() - began
+
+
+def _reference_seconds() -> float:
+    """Return the CPU time of some work that takes milliseconds."""
+    began = time.process_time()
+    sum(range(REFERENCE_STEPS))
+    return time.process_time() - began
 
 
 def instrument(modules: Iterable[str]) -> None:

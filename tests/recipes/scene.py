@@ -1,6 +1,7 @@
-"""A Prometheus with the recipes' rules that scrapes fake nodes of two clusters and what belongs to them."""
+"""A Prometheus with the rules of the recipes that scrapes fake nodes of two clusters."""
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,14 +12,14 @@ import yaml
 
 from alerts.thresholds import load_thresholds
 from alerts.write import RECORDING, rule_files
-from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, until
+from tests.end_to_end.programs import SCRAPE_SECONDS, Prometheus, demo, free_port, prometheus, until
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 RECIPES = ROOT / "deploy/recipes"
 CLUSTERS = ("east", "west")
 IDLE_SECONDS = 5
-"""Replace the half hour for which a pod must have been idle, and known."""
+"""Replaces the half hour after which a pod is idle."""
 QUEUES = r"kueue\.x-k8s\.io/.+-queue-name"
 CLAIMS = "gpuslice_container_claim_info"
 THRESHOLDS = '[rules]\ninterval = "1s"\nslow_interval = "1s"\n'
@@ -26,9 +27,9 @@ THRESHOLDS = '[rules]\ninterval = "1s"\nslow_interval = "1s"\n'
 
 @contextmanager
 def scene(folder: Path) -> Iterator[Prometheus]:
-    """Scrape one node as a node of two clusters, and another that goes away; yield when all rules saw it.
+    """Scrape one node as a node of two clusters, and another that stops; yield when all rules have seen that.
 
-    The series of other exporters are in kube.txt.
+    Queries are of that moment. The series of other exporters are in kube.txt.
     """
     ports = [free_port(), free_port()]
     with ExitStack() as running, _text((HERE / "kube.txt").read_bytes()) as other:
@@ -54,12 +55,17 @@ def scene(folder: Path) -> Iterator[Prometheus]:
             wide = 'workload:gpuslice_used_of_held:ratio{cluster="east", owner_name="wide"}'
             pods = 'pod:gpuslice_used_of_held:ratio{cluster="east", pod=~"wide-.*"}'
             until(lambda: len(server.query(pods)) == 2 and server.query(wide), "a workload is on both nodes")
-        until(lambda: server.query("count(up == 0) == 1"), "one exporter is away")
-        until(lambda: not server.query(wide), "the workload is not measured any more")
-        until(lambda: len(server.query("DCGM_FI_PROF_GR_ENGINE_ACTIVE == 0")) == 4, "pods are idle")
-        until(
-            lambda: len(server.query("namespace:gpuslice_used_cost:increase1h > 0")) == 2, "GPUs have costs"
-        )
+
+        def settled() -> bool:
+            server.at = time.time() - SCRAPE_SECONDS
+            return (
+                bool(server.query("count(up == 0) == 1"))
+                and not server.query(wide)
+                and len(server.query("DCGM_FI_PROF_GR_ENGINE_ACTIVE == 0")) == 4
+                and len(server.query("namespace:gpuslice_used_cost:increase1h > 0")) == 2
+            )
+
+        until(settled, "one node is away, its workload is not measured, pods are idle, and GPUs have costs")
         yield server
 
 
@@ -69,7 +75,7 @@ def _node(scenario: str, port: int, *options: str) -> AbstractContextManager[str
 
 
 def _rules(folder: Path) -> list[Path]:
-    """Write the records and the recipes' rules, all of which are evaluated each second."""
+    """Write the records and the rules of the recipes, evaluated each second."""
     thresholds = folder / "thresholds.toml"
     thresholds.write_text(THRESHOLDS)
     texts = {"recording": rule_files(load_thresholds(thresholds))[RECORDING]}

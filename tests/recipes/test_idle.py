@@ -9,8 +9,6 @@ import yaml
 from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 IDLE = {(cluster, pod) for cluster in CLUSTERS for pod in ("idle-whole-0", "idle-shared-0")}
 PRUNED = """
@@ -30,6 +28,7 @@ def _names(pods: list[dict[str, str]]) -> set[tuple[str, str]]:
     return {(pod["cluster"], pod["pod"]) for pod in pods}
 
 
+@pytest.mark.slow
 def test_only_pods_with_known_use_are_idle(server: Prometheus) -> None:
     """Neither a pod with unknown use nor one with an idle device and an unknown one has a maximum of 0."""
     assert _names(_pods(server, "pod:gpuslice_used_gpus:max30m == 0")) == IDLE
@@ -39,6 +38,7 @@ def test_only_pods_with_known_use_are_idle(server: Prometheus) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_pod_that_computes_has_its_maximum(server: Prometheus) -> None:
     """The maximum of a pod is in physical GPUs, for each cluster."""
     found = server.query('pod:gpuslice_used_gpus:max30m{pod="infer-5c9d8f7b6-aaaaa"}')
@@ -47,6 +47,7 @@ def test_a_pod_that_computes_has_its_maximum(server: Prometheus) -> None:
     assert all(0.8 < value <= 1 for value in found.values())
 
 
+@pytest.mark.slow
 def test_gpu_pruner_finds_the_idle_pods(server: Prometheus) -> None:
     """Its query yields them, with all labels that it requires."""
     found = _pods(server, PRUNED)
@@ -55,6 +56,7 @@ def test_gpu_pruner_finds_the_idle_pods(server: Prometheus) -> None:
     assert all(pod.keys() >= {"container", "modelName", "namespace"} for pod in found)
 
 
+@pytest.mark.slow
 def test_the_rule_for_gpu_pruner_is_the_only_series_of_that_name(server: Prometheus) -> None:
     """The option that its file demands turns off the names of DCGM."""
     assert re.search("--dcgm-names off", (ROOT / "deploy/recipes/gpu-pruner-rules.yaml").read_text())

@@ -1,4 +1,4 @@
-"""docs/recipes.md names the files of deploy/recipes, which are valid, and its queries have answers."""
+"""docs/recipes.md: the files of deploy/recipes are valid, and the queries have answers."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ LONGEST = 250
 
 
 def queries() -> Iterator[str]:
-    """Yield the queries of the page; a comment stands before each."""
+    """Yield the queries of the page; a comment is before each."""
     for block in re.findall(r"```promql\n(.*?)```", PAGE, re.DOTALL):
         for query in re.split(r"^#.*\n", block, flags=re.MULTILINE):
             if query.strip():
@@ -36,7 +36,7 @@ def _rules() -> Iterator[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("query", list(queries()))
 def test_a_query_has_an_answer_for_each_cluster(query: str, server: Prometheus) -> None:
-    """It is short, and keeps clusters with nodes of equal names apart."""
+    """It is short, and does not mix clusters with nodes of equal names."""
     found = server.api("query", query=query)["result"]
 
     assert len(query) <= LONGEST
@@ -46,29 +46,25 @@ def test_a_query_has_an_answer_for_each_cluster(query: str, server: Prometheus) 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", list(_rules()), ids=lambda rule: rule["record"])
 def test_a_rule_is_short_and_has_series(rule: dict[str, Any], server: Prometheus) -> None:
-    """A rule has a value for each cluster here."""
     found = server.api("query", query=rule["record"])["result"]
 
     assert len(" ".join(rule["expr"].split())) <= LONGEST
     assert {each["metric"]["cluster"] for each in found} == set(CLUSTERS)
 
 
-def test_the_page_names_all_files_and_no_others() -> None:
-    """Each file is linked."""
+def test_the_page_links_all_files_and_no_others() -> None:
     assert set(re.findall(r"\]\(\.\./deploy/recipes/([^)]+)\)", PAGE)) == FILES.keys()
 
 
-def test_the_page_names_records_that_there_are() -> None:
-    """Records of pods and workloads are those of the files."""
+def test_records_of_the_page_are_those_of_the_files() -> None:
     named = set(re.findall(r"\b(?:pod|workload|replicaset):\w+:\w+", PAGE))
 
     assert named
     assert named <= {rule["record"] for rule in _rules()}
 
 
-@pytest.mark.slow
-def test_objects_are_valid() -> None:
-    """Objects follow the schemas of Kubernetes, the Prometheus Operator and KEDA, strictly."""
+def test_objects_follow_their_schemas() -> None:
+    """The schemas are those of Kubernetes, the Prometheus Operator and KEDA."""
     objects = [content for content in FILES.values() if "kind" in content]
 
     assert objects

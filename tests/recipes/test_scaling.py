@@ -8,8 +8,6 @@ import yaml
 from tests.end_to_end.programs import Prometheus
 from tests.recipes.scene import CLUSTERS, RECIPES
 
-pytestmark = pytest.mark.slow
-
 ADAPTER = yaml.safe_load((RECIPES / "prometheus-adapter.yaml").read_text())
 
 
@@ -33,6 +31,7 @@ def _asked(rule: dict[str, Any], matchers: str, group: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_a_workload_is_the_mean_of_its_pods(server: Prometheus) -> None:
     """One pod uses 0.9 of a GPU, the other 0.1 of the quarter that it holds."""
     ratio = _spec("keda-used.yaml")["triggers"][0]["metadata"]["query"]
@@ -41,6 +40,7 @@ def test_a_workload_is_the_mean_of_its_pods(server: Prometheus) -> None:
     assert found == {cluster: pytest.approx((0.9 + 0.1 / 0.25) / 2, abs=0.1) for cluster in CLUSTERS}
 
 
+@pytest.mark.slow
 def test_a_workload_with_a_pod_of_unknown_use_has_no_value(server: Prometheus) -> None:
     """Neither 0 nor the mean of the rest: for a MIG device without a meter, and an exporter that is away."""
     found = {
@@ -53,6 +53,7 @@ def test_a_workload_with_a_pod_of_unknown_use_has_no_value(server: Prometheus) -
     assert ("east", "wide") not in found
 
 
+@pytest.mark.slow
 def test_the_adapter_finds_pods_and_workloads(server: Prometheus) -> None:
     """Each rule's series exist, and its query yields one value for each object that is asked for."""
     (pods,), (workloads,) = ADAPTER["rules"], ADAPTER["externalRules"]
@@ -85,6 +86,7 @@ def test_keda_takes_no_value_for_an_error() -> None:
         assert {each["metadata"]["ignoreNullValues"] for each in _spec(name)["triggers"]} == {"false"}
 
 
+@pytest.mark.slow
 def test_free_slices_and_waiting_pods_are_counted(server: Prometheus) -> None:
     """A worker without a node does not count as waiting; all slices are held, and a pod waits for two."""
     triggers = _spec("keda-fill.yaml")["triggers"]
@@ -95,6 +97,7 @@ def test_free_slices_and_waiting_pods_are_counted(server: Prometheus) -> None:
     }
 
 
+@pytest.mark.slow
 def test_nothing_waits_only_if_kube_state_metrics_reports_requests(server: Prometheus) -> None:
     """0 is known, and no series is unknown."""
     query = _spec("keda-fill.yaml")["triggers"][2]["metadata"]["query"]
