@@ -10,7 +10,9 @@ from exporter.metrics.selection import Selection
 from tests.demo.making import made, pod
 from tests.golden.page import Page
 from tests.poller.bench import (
+    FAR,
     QUICK,
+    brief_waits,
     failing,
     health,
     holders,
@@ -19,12 +21,10 @@ from tests.poller.bench import (
     polled,
     rows,
     running,
-    until,
 )
+from tests.waiting import wait_until_async
 
 AWAY, BACK = 10, 20
-# The next poll is ten minutes away.
-FAR = {"poll_interval": 600.0, "stale_after": 1800.0}
 
 
 def with_faults(name: str, *faults):
@@ -37,7 +37,6 @@ def down():
     return KubeletFailure(kind="kubelet_down", at=AWAY, for_=BACK - AWAY)
 
 
-@pytest.mark.slow
 async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
     """The last answer is shown, with its age, until it is stale; then holdings are unknown, not none."""
     async with polled(with_faults("t4-timeslicing", down()), **QUICK) as (node, poller):
@@ -64,7 +63,6 @@ async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
         assert failing(poller.snapshot) == set()
 
 
-@pytest.mark.slow
 async def test_sums_go_on_over_a_silent_kubelet():
     """A container that runs on is the same one afterwards; its use was measured all the time."""
     async with polled(with_faults("a10-mps", down()), **QUICK) as (node, poller):
@@ -90,7 +88,7 @@ async def test_a_kubelet_that_returns_is_noticed_before_the_next_poll_is_due():
         assert failing(poller.snapshot) == {"podresources"}
         async with running(poller):
             await node.step(BACK)
-            await until(lambda: not failing(poller.snapshot))
+            await wait_until_async(lambda: not failing(poller.snapshot))
         assert "nb-anna" not in holders(poller.snapshot)
         assert "nb-bruno" in holders(poller.snapshot)
 
@@ -105,10 +103,9 @@ async def test_an_exporter_that_starts_before_the_kubelet():
         assert {memory.total for _, memory, _, _ in memories(poller.snapshot)} == {15360 << 20}
         async with running(poller):
             await node.step(BACK)
-            await until(lambda: bool(holders(poller.snapshot)))
+            await wait_until_async(lambda: bool(holders(poller.snapshot)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -119,11 +116,10 @@ async def test_an_exporter_that_starts_before_the_kubelet():
 async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: str):
     """Devices and processes are read as ever, under the names that are known, and the polls go on."""
     async with polled(with_faults("a10-mps", fault), **QUICK) as (node, poller):
-        if reason == "deadline":
-            poller._sources.pod_resources._timeout = 0.2
         before = await poller.poll()
         await node.step(AWAY)
-        after = await poller.poll()
+        with brief_waits(poller, *(["podresources", "identity"] if reason == "deadline" else [])):
+            after = await poller.poll()
         assert health(after, "podresources").errors == {reason: 1}
         # The names come from the same kubelet, and from the files that it keeps where it rejects calls.
         assert failing(after) <= {"podresources", "identity"}
@@ -144,7 +140,6 @@ async def test_ids_of_devices_that_are_not_here():
         assert [row.slices for row in rows(snapshot, "free")] == [0]
 
 
-@pytest.mark.slow
 async def test_the_page_can_be_made_of_every_state():
     """Before the first poll, with a kubelet and without."""
     exposition = Exposition(Selection(metric_set="full", dcgm_names="all"), hostname_label="Hostname")

@@ -89,7 +89,6 @@ async def test_holders_stand_until_the_kubelet_lists_all_running_pods(identity: 
         assert held_seconds(after).keys() == seconds.keys()
 
 
-@pytest.mark.slow
 async def test_holders_outlive_the_age_at_which_answers_are_stale():
     """What a kubelet that is away had said leaves when it is stale, and stands again while its pods run."""
     async with polled(scenario("pod_logs", *restarts()), **QUICK) as (node, poller):
@@ -107,7 +106,6 @@ async def test_holders_outlive_the_age_at_which_answers_are_stale():
         assert all(value >= held_seconds(before)[name] for name, value in held_seconds(later).items())
 
 
-@pytest.mark.slow
 async def test_claims_stand_while_the_kubelet_fills_up_and_health_becomes_stale():
     """A claim is as it was while its pod runs; the health may have changed since the Pods API answered."""
     node_of_claims = replace(catalog.load("dra-only"), faults=restarts())
@@ -168,7 +166,6 @@ async def restarted(kubelet: FakeKubelet) -> None:
     kubelet.filled = None
 
 
-@pytest.mark.slow
 async def test_every_moment_of_a_restart():
     """A kubelet polled all through its restart, from no pods over some to all, gives no false number."""
     async with polled(scenario("pods_api"), **QUICK | {"stale_after": 60}) as (node, poller):
@@ -200,7 +197,6 @@ async def test_the_last_holder_of_a_node_leaves_at_the_next_poll(moment: int):
         assert slices(await poller.poll()) == {"thief": 0}
 
 
-@pytest.mark.slow
 async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
     """They may run: for the age at which answers are stale. After it nothing is known, and nothing is 0."""
     async with polled(scenario("pods_api", *restarts(), host_pid=False), **QUICK) as (node, poller):
@@ -216,7 +212,6 @@ async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
         assert slices(await poller.poll()) == HELD
 
 
-@pytest.mark.slow
 async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
     """Names come from the API server while it answers; that it and the kubelet are away costs no holder."""
     async with api_server() as api:

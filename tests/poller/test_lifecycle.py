@@ -1,12 +1,9 @@
 """What befalls a driver and its GPUs while the exporter runs: what the page keeps, and how it comes back."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pynvml
 import pytest
 from aiohttp import ClientSession
 
@@ -17,23 +14,22 @@ from exporter.demo.scenario import Scenario
 from exporter.exposition import Exposition, Format
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
-from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.golden.page import Page
 from tests.poller.bench import (
+    FAR,
     QUICK,
-    budget_of,
+    brief_waits,
     failing,
     health,
     holders,
     polled,
     rows,
     running,
-    settings_of,
-    until,
 )
 from tests.site import site_of
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 FAULT, OVER = 10, 20
 XID = 0x8
@@ -190,7 +186,6 @@ async def test_what_is_wrong_is_named_and_a_restart_asked_for_only_where_it_help
         assert situation.restart in health(snapshot, "nvml").message
 
 
-@pytest.mark.slow
 @each_situation
 async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
     """Nothing has to be restarted or waited for; sums go on, and what was lent is given back in pairs."""
@@ -216,13 +211,12 @@ async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_counts_of_xids_survive_a_reload_of_the_driver():
     """They stand while the driver is away, and the next one is added to them."""
     async with polled(node_of(RELOAD), **QUICK) as (node, poller):
         await poller.poll()
         happen(node, 79)
-        assert node.nvml.events.settle(5)
+        assert node.nvml.events.settle(LIMIT_SECONDS)
         assert xids(await poller.poll()) == {"79": 1}
         await node.step(FAULT)
         away = await poller.poll()
@@ -230,7 +224,7 @@ async def test_counts_of_xids_survive_a_reload_of_the_driver():
         await node.step(OVER)
         await poller.poll()
         happen(node, 79)
-        assert node.nvml.events.settle(5)
+        assert node.nvml.events.settle(LIMIT_SECONDS)
         assert xids(await poller.poll()) == {"79": 2}
     assert_all_given_back(node)
 
@@ -240,7 +234,6 @@ def absent(place: int, at: float, seconds: float) -> dict[str, Any]:
     return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
 
 
-@pytest.mark.slow
 async def test_a_gpu_that_is_unplugged_leaves_the_page():
     """It is not lost but gone, with its rows and at the next poll; whoever held it is counted unresolved."""
     async with polled(node_of(absent(0, FAULT, 10)), **QUICK) as (node, poller):
@@ -264,7 +257,6 @@ async def test_a_gpu_that_is_unplugged_leaves_the_page():
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
     """The driver is opened anew for it, once, and what holds it is resolved."""
     async with polled(node_of(absent(1, 0, FAULT)), **QUICK) as (node, poller):
@@ -278,7 +270,6 @@ async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
         assert node.nvml.calls[INIT, ""] == 2
 
 
-@pytest.mark.slow
 async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
     """What is unplugged while the driver is away has left when that is back, and is no lost GPU."""
     async with polled(node_of(RELOAD, absent(0, FAULT + 2, 100)), **QUICK) as (node, poller):
@@ -291,34 +282,33 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
         assert ups(await poller.poll()) == [True]
 
 
-@pytest.mark.slow
 async def test_a_slow_start_of_the_driver_holds_up_nothing():
     """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
-    async with polled(node_of(hang), deadline=1.5, **QUICK) as (node, poller):
-        for _ in range(5):
-            snapshot = await poller.poll()
+    async with polled(node_of(hang), **QUICK) as (node, poller):
+        for _ in range(3):
+            with brief_waits(poller, "nvml"):
+                snapshot = await poller.poll()
             assert (failing(snapshot), set(health(snapshot, "nvml").errors)) == ({"nvml"}, {"deadline"})
             assert (snapshot.gpus, snapshot.node.gpu_count) == ((), None)
             assert poller.restart_reason is None
         assert node.nvml.calls[INIT, ""] == 1
         await node.step(30)
         async with running(poller):
-            await until(lambda: not failing(poller.snapshot))
+            await wait_until_async(lambda: not failing(poller.snapshot))
         assert ups(poller.snapshot) == [True, True]
         assert node.nvml.calls[INIT, ""] == 1
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_an_xid_makes_a_poll_at_once_that_finds_nobody_idle():
     """The page has it long before the next poll is due; use is not 0 for want of new samples."""
-    async with polled(node_of(), poll_interval=600.0, stale_after=600.0) as (node, poller):
+    async with polled(node_of(), **FAR) as (node, poller):
         await poller.first()
         used = [row.compute_used for row in poller.snapshot.containers]
         async with running(poller):
             happen(node, 43)
-            await until(lambda: xids(poller.snapshot) == {"43": 1})
+            await wait_until_async(lambda: xids(poller.snapshot) == {"43": 1})
         assert [row.compute_used for row in poller.snapshot.containers] == used == [0.4, 0.4]
 
 
@@ -326,29 +316,12 @@ async def test_a_gpu_that_is_cut_anew_is_seen_at_once():
     """The event of its new layout makes a poll, which has the new devices and not the old."""
     layout = {"kind": "mig_layout", "at": FAULT, "gpu": 0, "instances": [instance(3, 2)]}
     cut = gpu(architecture=9, mig={"instances": [instance(1, 0), instance(2, 1)]})
-    far = {"poll_interval": 600.0, "stale_after": 1800.0}
-    async with polled(made(gpus=[cut], faults=[layout]), **far) as (node, poller):
+    async with polled(made(gpus=[cut], faults=[layout]), **FAR) as (node, poller):
         await poller.first()
         async with running(poller):
             await node.step(FAULT)
-            await until(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3])
+            await wait_until_async(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3])
     assert_all_given_back(node)
-
-
-@asynccontextmanager
-async def releasable(scenario: Scenario, **changes: Any) -> AsyncIterator[tuple[FakeNode, Poller, Sources]]:
-    """Start a node and a poller, with the sources that can be told to give the driver up."""
-    async with FakeNode(scenario, clock=lambda: 0.0) as node:
-        settings = settings_of(node, **changes)
-        sources = Sources(settings, node.nvml, budget=budget_of(settings))
-        poller = Poller(settings, sources)
-        try:
-            yield node, poller, sources
-        finally:
-            node.nvml.release()
-            await poller.close()
-            pynvml.nvmlLib = None
-            pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 def is_released(poller: Poller) -> bool:
@@ -356,16 +329,15 @@ def is_released(poller: Poller) -> bool:
     return page_of(poller.snapshot).value("gpuslice_driver_released") == 1
 
 
-@pytest.mark.slow
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
     """Before the next poll it is shut down and all of its handles are freed; later it is opened again."""
-    async with releasable(node_of(), poll_interval=20.0) as (node, poller, sources):
+    async with polled(node_of(), **FAR) as (node, poller):
         await poller.first()
         async with running(poller):
             happen(node, 79)
-            await until(lambda: xids(poller.snapshot) == {"79": 1})
-            sources.release.release()
-            await until(lambda: is_released(poller))
+            await wait_until_async(lambda: xids(poller.snapshot) == {"79": 1})
+            poller._sources.release.release()
+            await wait_until_async(lambda: is_released(poller))
             assert_all_given_back(node)
             calls = node.nvml.total_calls
             away = await poller.poll()
@@ -376,53 +348,51 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             assert set(health(away, "nvml").errors) == {"Released"}
             assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None
-            sources.release.reopen()
-            await until(lambda: not is_released(poller))
+            poller._sources.release.reopen()
+            await wait_until_async(lambda: not is_released(poller))
             assert (ups(poller.snapshot), failing(poller.snapshot)) == ([True, True], set())
             assert (node.nvml.opened, xids(poller.snapshot)) == (1, {"79": 1})
     assert_all_given_back(node)
 
 
-@pytest.mark.slow
 async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(tmp_path: Path):
     """A pod that is started while a GPU is being reset does not get in the way."""
     file = tmp_path / "release"
     file.touch()
-    async with releasable(node_of(), poll_interval=0.1, driver_release_file=file) as (node, poller, _):
+    async with polled(node_of(), driver_release_file=file, **QUICK) as (node, poller):
         await poller.first()
         async with running(poller):
-            await until(lambda: poller.snapshot.sequence >= 3)
+            await wait_until_async(lambda: poller.snapshot.sequence >= 3)
             assert (node.nvml.total_calls, poller.snapshot.gpus) == (0, ())
             assert is_released(poller)
             file.unlink()
-            await until(lambda: not is_released(poller))
+            await wait_until_async(lambda: not is_released(poller))
             assert ups(poller.snapshot) == [True, True]
 
 
 async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
     """In the window it is shown as what it was; who opens the driver again sees that it is not there."""
-    async with releasable(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller, sources):
+    async with polled(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller):
         await poller.poll()
-        sources.release.release()
+        poller._sources.release.release()
         await node.step(FAULT)
         assert ups(await poller.poll()) == [False, False]
-        sources.release.reopen()
+        poller._sources.release.reopen()
         assert ups(await poller.poll()) == [True]
 
 
-@pytest.mark.slow
 async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
     """As long as a call into it does not return it stays open, and who wants it must not think otherwise."""
     hang = {"kind": "nvml_hang", "function": WAIT}
-    async with releasable(node_of(hang), **QUICK) as (node, poller, sources):
+    async with polled(node_of(hang), **QUICK) as (node, poller):
         await poller.poll()
-        await until(lambda: node.nvml.calls[WAIT, ""] == 1)
-        sources.release.release()
+        await wait_until_async(lambda: node.nvml.calls[WAIT, ""] == 1)
+        poller._sources.release.release()
         snapshot = await poller.poll()
         assert (is_released(poller), node.nvml.opened) == (False, 1)
         assert set(health(snapshot, "nvml").errors) == {"NotReleased"}
         assert ups(snapshot) == [False, False]
         node.nvml.release()
         async with running(poller):
-            await until(lambda: is_released(poller))
+            await wait_until_async(lambda: is_released(poller))
         assert_all_given_back(node)

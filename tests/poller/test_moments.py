@@ -11,11 +11,9 @@ from exporter.model import Allocations
 from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
 from podresources.channel import KubeletError
 from tests.attribution.build import GIB, UUID, gpu, held, whole, workloads
-from tests.poller.bench import DEFAULTS, failing, polled, rows
+from tests.poller.bench import DEFAULTS, QUICK, brief_waits, failing, polled, rows
 
 ANNA = "nb-anna"
-# Seconds after which a source is late: enough for those that are not, on a busy machine.
-LATE = 2.0
 
 
 def without(allocations, pod):
@@ -45,14 +43,13 @@ async def test_a_kubelet_that_is_silent_makes_nobody_a_mere_user():
     async def silent():
         raise KubeletError("unavailable", Path("kubelet.sock"), "it restarts")
 
-    async with polled(catalog.load("t4-timeslicing"), deadline=1.0) as (node, poller):
+    async with polled(catalog.load("t4-timeslicing"), **QUICK) as (node, poller):
         assert await slices_while(poller, node, silent) == [[0], [None], [1]]
 
 
-@pytest.mark.slow
 async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
     """It was given in the poll before; the next answer is one again."""
-    async with polled(catalog.load("t4-timeslicing"), deadline=LATE) as (node, poller):
+    async with polled(catalog.load("t4-timeslicing"), **QUICK) as (node, poller):
         real, over = poller._allocations._read, asyncio.Event()
 
         async def late():
@@ -61,7 +58,8 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
             return answer
 
         poller._allocations._read = late
-        assert "podresources" in failing(await poller.poll())
+        with brief_waits(poller, "podresources"):
+            assert "podresources" in failing(await poller.poll())
         poller._allocations._read = real
         over.set()
         await asyncio.wait({poller._allocations._task})
@@ -72,11 +70,10 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
         assert [row.slices for row in rows(await poller.poll(), ANNA)] == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t4-timeslicing", "h100-exclusive"])
 async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: str):
     """Its lists are older than the poll that takes them: who is not on them may have come since."""
-    async with polled(catalog.load(name), deadline=LATE) as (node, poller):
+    async with polled(catalog.load(name), **QUICK) as (node, poller):
         nvml = poller._sources.nvml
         real, over = nvml.read, asyncio.Event()
 
@@ -95,7 +92,8 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
         assert any(row.memory_used for row in before.containers)
         poller._devices._nvml._read = slow
         await node.step(5)
-        assert failing(await poller.poll()) == {"nvml"}
+        with brief_waits(poller, "nvml"):
+            assert failing(await poller.poll()) == {"nvml"}
         poller._devices._nvml._read = real
         over.set()
         await asyncio.wait({poller._devices._nvml._task})

@@ -8,8 +8,9 @@ from exporter.demo.node import FakeNode
 from exporter.model import Snapshot
 from exporter.poll.gpu_log import REPEAT_SECONDS, NodeLog
 from exporter.poll.poller import Poller
-from tests.poller.bench import QUICK, polled
+from tests.poller.bench import QUICK, brief_waits, polled
 from tests.poller.test_lifecycle import FAULT, OVER, happen, node_of, nvml_error
+from tests.waiting import LIMIT_SECONDS
 
 PERIOD = 5.0
 LOST = nvml_error("GPU_IS_LOST", device="{gpu:1}")
@@ -44,7 +45,7 @@ async def xid(node: FakeNode, poller: Poller, code: int, times: int = 1) -> Snap
     """Let the first GPU report a code, and poll."""
     for _ in range(times):
         happen(node, code)
-    assert node.nvml.events.settle(5)
+    assert node.nvml.events.settle(LIMIT_SECONDS)
     return await poller.poll()
 
 
@@ -97,12 +98,13 @@ async def test_gpus_that_are_lost_together_share_a_line(caplog: pytest.LogCaptur
 @pytest.mark.parametrize("fault", [HANG, RELOAD], ids=["hang", "reload"])
 async def test_a_driver_that_fails_as_a_whole_loses_no_gpu(fault, caplog: pytest.LogCaptureFixture):
     """The collector logs that once; a line for each GPU would hide it."""
-    async with polled(node_of(fault), deadline=1.5, **QUICK) as (node, poller):
+    async with polled(node_of(fault), **QUICK) as (node, poller):
         reader = Reader(caplog)
         assert reader.lines(await poller.poll()) == []
         await node.step(FAULT)
-        for _ in range(3):
-            assert reader.lines(await poller.poll()) == []
+        with brief_waits(poller, *(["nvml"] if fault is HANG else [])):
+            for _ in range(3):
+                assert reader.lines(await poller.poll()) == []
         node.nvml.release()
         await node.step(OVER)
         for _ in range(3):

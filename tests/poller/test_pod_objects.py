@@ -148,7 +148,6 @@ async def test_the_pods_api_comes_first(tmp_path: Path):
             assert poller.evidence.workloads.pods[UID].details.annotations == {}
 
 
-@pytest.mark.slow
 async def test_a_kubelet_that_fails_once_takes_no_holder_away():
     """Who holds by an annotation keeps the row, and what is counted goes on, while logs still give names."""
     async with polled(catalog.load("kai")) as (node, poller):

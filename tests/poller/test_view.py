@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from exporter.demo.scenario import NvmlError, catalog
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from tests.poller.bench import failing, health, holders, polled, rows
@@ -73,7 +71,6 @@ async def test_without_the_hosts_pids_an_only_holder_takes_the_instances_numbers
             assert (row.compute_used, row.compute_source) == (None, "none")
 
 
-@pytest.mark.slow
 async def test_without_names_no_use_is_guessed():
     """Where several pods share a device and none can be named, nobody is said to use it or to be idle."""
     async with polled(replace(catalog.load("t4-timeslicing"), identity="none")) as (_, poller):
@@ -100,7 +97,6 @@ async def test_names_by_elimination():
             assert row.memory_used == truth[row.holder, row.device].memory
 
 
-@pytest.mark.slow
 async def test_names_from_the_pod_logs_are_as_good():
     """Without the kubelet's Pods API the directories of pod logs name the pods."""
     async with polled(replace(catalog.load("t4-timeslicing"), identity="pod_logs")) as (node, poller):
@@ -115,7 +111,6 @@ async def test_names_from_the_pod_logs_are_as_good():
         assert found == expected | {holder: None}
 
 
-@pytest.mark.slow
 async def test_a_driver_that_lists_no_processes_gives_no_view_of_them():
     """Refused lists are no empty lists: nothing per process is trusted, and it is said why."""
     refused = tuple(
