@@ -451,7 +451,6 @@ ROWS = st.lists(st.tuples(SHARES, SHARES), max_size=5).map(
 PERCENT = st.one_of(st.none(), st.integers(0, 100))
 
 
-@pytest.mark.slow
 @given(ROWS, PERCENT, st.integers(0, 10**12))
 def test_parts_of_energy_never_exceed_the_whole(rows, percent, millijoules):
     """No part is negative, and together they are at most what was drawn."""
@@ -515,7 +514,6 @@ def figures(totals: Totals) -> list[float]:
     return [each or 0.0 for each in sums]
 
 
-@pytest.mark.slow
 @given(POLLS)
 def test_sums_never_fall(polls):
     """Whatever happens, a sum only grows for as long as its container lives; so does what is nobody's."""
@@ -533,7 +531,6 @@ def test_sums_never_fall(polls):
         rest = unattributed
 
 
-@pytest.mark.slow
 @given(POLLS)
 def test_energy_is_given_out_once(polls):
     """What the containers and nobody got in each poll is what the counter rose by since its last reading."""

@@ -367,7 +367,6 @@ def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReadin
     return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, **more)
 
 
-@pytest.mark.slow
 @given(POLLS, st.booleans())
 def test_energy_is_given_out_once(polls, is_cut):
     """Over any sequence of polls, all containers ever and nobody together drew what the counter rose by."""

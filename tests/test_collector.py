@@ -327,7 +327,6 @@ async def test_cancel_does_not_wait_for_a_read_that_will_not_end():
     await settle()
 
 
-@pytest.mark.slow
 async def test_cancel_leaves_no_unheard_error():
     """A read that failed after the last poll is not complained about when the program ends."""
     complaints: list[dict[str, object]] = []

@@ -238,7 +238,6 @@ def _says(now: Inputs, condition: Condition) -> bool:
     return said[condition]
 
 
-@pytest.mark.slow
 @given(ANY_INPUTS, st.sampled_from(get_args(Condition)))
 def test_a_raised_condition_has_an_input_that_says_so(now: Inputs, condition: Condition):
     """Its cause is not empty, and what is not raised has no raising input, known or not."""
@@ -249,7 +248,6 @@ def test_a_raised_condition_has_an_input_that_says_so(now: Inputs, condition: Co
     assert all(sign.raises for sign in verdict.signs)
 
 
-@pytest.mark.slow
 @given(ANY_INPUTS, st.sampled_from(get_args(Condition)))
 def test_a_gpu_without_readings_has_no_condition_that_is_known_to_be_absent(
     now: Inputs, condition: Condition

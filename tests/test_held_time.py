@@ -112,7 +112,6 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.slow
 @given(STEPS)
 def test_the_measured_part_is_never_more_than_the_whole(steps):
     """Over any life, with the readings as the poller dates them; the sums never fall."""

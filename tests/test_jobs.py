@@ -112,7 +112,6 @@ def test_a_directory_that_is_not_there_is_told(tmp_path):
         read_jobs(tmp_path / "file")
 
 
-@pytest.mark.slow
 def test_a_crowded_directory_is_read_within_bounds(tmp_path):
     """However many files somebody has put there, only so many are looked at."""
     files = {str(number): "1" for number in range(MOST_NAMES + 50)}
@@ -125,7 +124,6 @@ def test_files_of_others_do_not_crowd_out_those_of_devices(tmp_path):
     assert written(tmp_path, {**others, "2.5": "4711"}).jobs == {(2, 5): ("4711",)}
 
 
-@pytest.mark.slow
 @given(content=st.binary(max_size=200))
 def test_any_content_is_jobs_or_a_problem(tmp_path_factory, content):
     """No content raises; what comes out is lines of printable text, each once."""

@@ -116,7 +116,6 @@ def test_parts_and_rest_are_the_whole(node):
             assert parts + rest == memory.used
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_shares_and_rest_are_the_whole(node):
     """What the containers and nobody did is what the device did, unless they did more than it was told."""
@@ -138,7 +137,6 @@ def _used(reading):
     return reading.profiling.active["graphics_engine"] if percent is None else percent / 100
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_nobody_takes_more_than_its_device_can_do(node):
     """The device's own figure, given to a holder, is at most what that holder is entitled to."""
@@ -147,7 +145,6 @@ def test_nobody_takes_more_than_its_device_can_do(node):
             assert row.compute_used <= row.compute_entitled + 1e-9
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_each_process_counts_at_most_once(node):
     """No byte of a process stands on two rows, however many slices, containers or NUMA nodes there are."""
@@ -160,7 +157,6 @@ def test_each_process_counts_at_most_once(node):
     assert by_process <= sum(p.memory or 0 for p in listed)
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_no_zero_is_invented(node):
     """A zero needs a view of processes and names, and no process on the device that could be the holder's."""
@@ -177,7 +173,6 @@ def test_no_zero_is_invented(node):
             assert row.compute_source == "none"
 
 
-@pytest.mark.slow
 @given(nodes(), st.randoms(use_true_random=False))
 def test_the_order_of_inputs_does_not_matter(node, shuffler: random.Random):
     """The same facts in another order give the same rows in the same order."""
@@ -197,7 +192,6 @@ def test_one_row_per_container_and_device(node):
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_entitlement_of_an_offered_device_never_exceeds_it(node):
     """What the holders of distinct replicas are entitled to adds up to the device at most."""

@@ -72,7 +72,6 @@ def test_a_gpu_without_mig_has_no_memory_slices():
     assert counted(gpu()) == (None, None, None)
 
 
-@pytest.mark.slow
 @given(st.sets(st.integers(0, 7)))
 def test_what_is_taken_and_what_lies_free_is_all_there_is(taken):
     """Whatever is taken of eight slices, the free spans are the rest, and no two of them touch."""

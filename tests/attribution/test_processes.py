@@ -97,7 +97,6 @@ def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
     assert (rows[1].compute, rows[9].compute) == (None, 0.55)
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_the_processes_of_a_holder_add_up_to_what_it_uses(node):
     """Where a container's figures are sums over processes, they are the sums of the rows."""
@@ -112,7 +111,6 @@ def test_the_processes_of_a_holder_add_up_to_what_it_uses(node):
             assert row.compute_used == pytest.approx(total([each.compute for each in own]))
 
 
-@pytest.mark.slow
 @given(nodes())
 def test_each_process_stands_on_a_device_once(node):
     """Every process of the driver's lists has one row per device, where processes can be seen at all."""

@@ -1,6 +1,5 @@
 """The object of one node is followed through whatever an API server does."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -10,9 +9,10 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
 from exporter.kubernetes import collection, follower
+from exporter.kubernetes.cluster import object_of, read_node
 from exporter.kubernetes.follower import Follower, Pace
 from tests.kubernetes.api import NODE, Api, api_server
-from tests.kubernetes.following import following, messages, until
+from tests.kubernetes.following import QUICK, Told, following, messages, running, until
 
 ABOUT = f"the labels, annotations and devices of node {NODE}"
 
@@ -97,7 +97,6 @@ async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Ap
     assert pauses[:6] == pytest.approx([0.001 * 2**number for number in range(6)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])
 async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) -> None:
     """Without the right to list, or to watch, one line says what to do, and granting it mends it."""
@@ -119,10 +118,11 @@ async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) ->
 
 async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, monkeypatch) -> None:
     """A connection that says nothing is given up, and the log says so in words."""
-    monkeypatch.setattr(collection, "LIST_SECONDS", 0.05)
     api.nodes.silent = True
     async with following(api.configure) as told:
-        await until(lambda: len(api.nodes.asked) > 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(collection, "LIST_SECONDS", 0.05)
+            await until(lambda: len(api.nodes.asked) > 1)
         api.nodes.silent = False
         await told.until(lambda labels: len(labels) == 1)
 
@@ -158,20 +158,20 @@ async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog)
         await api.stop()
         await told.until(lambda labels: labels[-1] is None)
 
-    assert [labels for labels in told.labels if labels] == [{"nvidia.com/mig.config.state": "pending"}]
+    assert {"nvidia.com/mig.config.state": "pending"} in told.labels
     assert f"dropped {ABOUT}" in caplog.text
 
 
-@pytest.mark.slow
 async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
     """A watch in which only bookmarks come, or that is renewed, proves that nothing changed."""
-    async with following(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as told:
-        await api.nodes.watching.wait()
-        for _ in range(7):
-            await asyncio.sleep(0.1)
-            api.nodes.bookmark()
-        api.nodes.end_watches()
-        await until(lambda: len(api.nodes.asked) == 3)
+    told = Told()
+    follower = Follower(object_of(NODE), read_node, told, QUICK)
+    async with running(follower, api.configure):
+        await until(lambda: follower.live)
+        for renew in (api.nodes.bookmark, api.nodes.end_watches):
+            end = follower._forgetting.when()
+            renew()
+            await until(lambda end=end: follower._forgetting.when() > end)
 
     assert told.labels == [{"kubernetes.io/os": "linux"}]
 

@@ -25,7 +25,6 @@ def taken(answer: bytes, *, pieces: int = 1 << 16) -> tuple[list[bytes | None], 
     return found, listing.version()
 
 
-@pytest.mark.slow
 @given(OBJECTS, VALUES, st.integers(1, 40), st.booleans(), st.booleans())
 def test_objects_are_those_of_the_list_however_it_is_cut(objects, extra, pieces, ascii_only, last) -> None:
     """Any list of records gives the records that a parser of the whole finds, whatever stands around them."""

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from exporter.kubernetes import collection
 from exporter.kubernetes.cluster import by_uid, read_node, read_pod
 from exporter.kubernetes.collection import LONGEST_EVENT, lines
-from exporter.kubernetes.follower import MOST_OBJECTIONS, Pace
+from exporter.kubernetes.follower import MOST_OBJECTIONS
 from exporter.model import ContainerSpec, NodeObject, ResourceHealth
 from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
-from tests.kubernetes.following import following_pods, messages, names, until
+from tests.kubernetes.following import QUICK, following_pods, messages, names, until
 
 HASH = "0123456789abcdef0123456789abcdef"
 MIRRORS = {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH}
@@ -93,22 +93,20 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
     api.pods.expired = True
     async with following_pods(api.configure) as pods:
         api.pods.delete(uid_of("train"))
-        await until(lambda: len(api.pods.asked) == 4)
-        assert names(pods) == {"infer"}
+        await until(lambda: names(pods) == {"infer"})
 
     versions = [query.get("resourceVersion") for query in api.pods.asked[:3]]
     assert versions == ["0", "5002", None]
 
 
-@pytest.mark.slow
-async def test_pods_that_a_server_told_which_is_away_are_kept_for_a_while(api: Api) -> None:
-    """They are known to be of before, and forgotten in the end."""
-    async with following_pods(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as pods:
-        await api.pods.watching.wait()
+async def test_pods_are_kept_for_a_while_when_their_server_is_away(api: Api) -> None:
+    async with following_pods(api.configure) as pods:
         await until(lambda: pods.live)
         await api.stop()
         await until(lambda: not pods.live)
         assert names(pods) == {"train"}
+        pods._pace = QUICK._replace(forget_after=0.0)
+        pods._heard()
         await until(lambda: pods.objects is None)
 
 
@@ -250,7 +248,6 @@ def test_a_mirror_takes_no_other_pods_place() -> None:
         assert {uid: pod.name for uid, pod in found.items()} == {uid_of("train"): "train"}
 
 
-@pytest.mark.slow
 @given(PODLIKE)
 def test_no_object_is_too_strange(about) -> None:
     """Whatever stands in an object, it is read or left out."""

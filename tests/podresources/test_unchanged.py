@@ -53,7 +53,6 @@ class _Made:
         self.payload = payload
 
 
-@pytest.mark.slow
 def test_what_is_not_repeated_is_let_go() -> None:
     """Of payloads that come and go, only those of the last read are kept."""
     unchanged = Unchanged(_Made)

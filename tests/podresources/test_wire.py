@@ -158,7 +158,6 @@ def test_any_bytes(answer: bytes) -> None:
             decode(answer)
 
 
-@pytest.mark.slow
 @given(TRIPLES, st.randoms(use_true_random=False))
 def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
     """Order and duplicates do not matter: the fold is the sorted set of what is held."""
@@ -172,7 +171,6 @@ def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
     assert list(messages.Lists().listed(answer.SerializeToString()).allocated) == want
 
 
-@pytest.mark.slow
 @given(TRIPLES, st.randoms(use_true_random=False))
 def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -> None:
     """Order and duplicates do not matter: the fold is the sorted set of the devices that are claimed."""
@@ -194,7 +192,6 @@ def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -
     assert list(messages.Lists().listed(answer.SerializeToString()).claims) == want
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES))))
 def test_folding_of_offers(groups: list[tuple[str, list[str]]]) -> None:
     """The devices on offer are the sorted set of what the kubelet lists."""
