@@ -529,20 +529,3 @@ def test_sums_never_fall(polls):
         unattributed = answer.gpus[0].unattributed_energy_joules or 0.0
         assert unattributed >= rest
         rest = unattributed
-
-
-@given(POLLS)
-def test_energy_is_given_out_once(polls):
-    """What the containers and nobody got in each poll is what the counter rose by since its last reading."""
-    drawn, last, given_out, accounts = 0.0, None, 0.0, {}
-    for poll, counter, answer in live(polls):
-        if poll.fresh and poll.drawn is not None:
-            drawn += max(counter - last, 0.0) if last is not None else 0.0
-            last = counter
-        for each in answer.containers:
-            account = each.holder, each.totals.first_seen
-            joules = each.totals.energy_joules or 0.0
-            given_out += joules - accounts.get(account, 0.0)
-            accounts[account] = joules
-        rest = answer.gpus[0].unattributed_energy_joules or 0.0
-        assert given_out + rest == pytest.approx(drawn, rel=1e-9, abs=1e-6)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.attribution import Attribution
@@ -367,6 +367,7 @@ def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReadin
     return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, **more)
 
 
+@settings(max_examples=50)
 @given(POLLS, st.booleans())
 def test_energy_is_given_out_once(polls, is_cut):
     """Over any sequence of polls, all containers ever and nobody together drew what the counter rose by."""

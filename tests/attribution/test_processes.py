@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 
-from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow, total
+from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow
 from exporter.model.snapshot import largest_processes
 from tests.attribution.build import (
     GIB,
@@ -21,7 +20,6 @@ from tests.attribution.build import (
     whole,
     workloads,
 )
-from tests.attribution.test_laws import nodes, run
 
 
 def by_pid(result) -> dict[int, ProcessRow]:
@@ -95,31 +93,6 @@ def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
 
     assert [each.compute_used for each in result.containers] == [None, None]
     assert (rows[1].compute, rows[9].compute) == (None, 0.55)
-
-
-@given(nodes())
-def test_the_processes_of_a_holder_add_up_to_what_it_uses(node):
-    """Where a container's figures are sums over processes, they are the sums of the rows."""
-    result = run(*node)
-    for row in result.containers:
-        own = [each for each in result.processes if (each.holder, each.device) == (row.holder, row.device)]
-        if row.processes is not None:
-            assert len(own) == row.processes
-        if row.memory_source == "process":
-            assert row.memory_used == total([each.memory for each in own])
-        if row.compute_source == "process":
-            assert row.compute_used == pytest.approx(total([each.compute for each in own]))
-
-
-@given(nodes())
-def test_each_process_stands_on_a_device_once(node):
-    """Every process of the driver's lists has one row per device, where processes can be seen at all."""
-    gpus, _, _, who, _ = node
-    result = run(*node)
-    listed = [(UUID, "", p.pid) for g in gpus for p in g.processes or ()]
-    listed += [(UUID, m.uuid, p.pid) for g in gpus for m in g.mig or () for p in m.processes]
-    rows = [(*row.device, row.pid) for row in result.processes]
-    assert sorted(rows) == (sorted(listed) if who.process_view else [])
 
 
 def test_too_many_processes_leave_the_largest_and_say_how_many_are_missing():
