@@ -66,8 +66,7 @@ def test_other_names_are_somebody_elses(tmp_path, name):
         ("1\n" * 9000, ("1",)),
     ],
 )
-def test_a_line_is_a_job(tmp_path, content, expected):
-    """Blank lines are no jobs, a job that stands twice is one, and the file of an ended job is empty."""
+def test_each_different_line_is_a_job(tmp_path, content, expected):
     assert written(tmp_path, {"0": content}) == JobFiles(jobs={(0, None): expected})
 
 
@@ -83,8 +82,7 @@ def test_a_line_is_a_job(tmp_path, content, expected):
     ],
     ids=["too large", "too many", "too long", "binary", "an escape", "written backwards"],
 )
-def test_a_file_that_is_none_costs_only_itself(tmp_path, content):
-    """What no batch system writes is left out and told, and the others are read."""
+def test_an_invalid_file_costs_only_itself(tmp_path, content):
     found = written(tmp_path, {"0": content, "1": "4711"})
     assert found.jobs == {(1, None): ("4711",)}
     assert [(problem.reason, problem.about) for problem in found.problems] == [("file", str(tmp_path / "0"))]
@@ -196,7 +194,7 @@ async def test_without_the_option_there_is_no_such_collector():
 
 
 def test_the_page_shows_jobs_on_their_gpu():
-    """Each job stands once on the card of the GPU that it has all of, or a MIG device of."""
+    """Each job once, whether it has the whole GPU or a MIG device."""
     cut = replace(gpu_row(0, sharing="mig", mig_enabled=True, mig_slices=7), jobs=("4711", "<b>"))
     mig = replace(mig_row("a"), jobs=("4712", "4711"))
     page = draw(page_of([cut, gpu_row(1)], migs=[mig]))

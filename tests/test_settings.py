@@ -255,7 +255,6 @@ def test_defaults():
 
 
 def test_every_option_is_tried():
-    """The tables of this file know every option."""
     assert set(VALUES) == set(IN_FILE)
     assert set(BAD_VALUES) == set(NAMES)
 
@@ -295,7 +294,6 @@ def test_precedence(name, config):
 
 
 def test_file_from_flag_wins(tmp_path, config):
-    """The file that the flag names is read, not the one from the environment."""
     (tmp_path / "other.yaml").write_text("log-level: error\n")
     loaded = load_settings({"config": str(tmp_path / "other.yaml")}, config("log-level: debug\n"))
     assert loaded.log_level == "error"
@@ -304,7 +302,6 @@ def test_file_from_flag_wins(tmp_path, config):
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in NAMES for text in BAD_VALUES[name]])
 def test_bad_value_is_named_with_its_source_and_the_remedy(name, text):
-    """A value that cannot be used is told with the option as it was given, and with what is allowed."""
     flag = complaint({name: text}, {})
     assert flag.startswith(f"--{kebab(name)}: {text!r} is not ")
     assert complaint({}, {variable(name): text}) == flag.replace(f"--{kebab(name)}", variable(name), 1)
@@ -324,7 +321,6 @@ def test_empty_variable_is_not_set(name):
 
 @pytest.mark.parametrize("value", ["", "~", "null", '""', "# nothing"])
 def test_empty_key_is_not_set(value, config):
-    """A key without a value is none, for all options alike."""
     environ = config("".join(f"{kebab(name)}: {value}\n" for name in IN_FILE))
     assert load_settings({"config": None}, environ).poll_interval == 5.0
 
@@ -358,7 +354,6 @@ def test_durations(text, seconds):
     ],
 )
 def test_addresses(text, host, port):
-    """An address is a host, maybe none, and a port; IPv6 stands in brackets."""
     assert load_settings({"listen": text}, {}).listen == (host, port)
 
 
@@ -370,7 +365,6 @@ def test_sockets_follow_the_kubelets_root():
 
 
 def test_node_name_of_the_pod_spec_is_the_better_default(config):
-    """NODE_NAME names the node where nothing else does."""
     environ = {"NODE_NAME": "from-spec"}
     assert load_settings({}, environ).node_name == "from-spec"
     assert load_settings({}, {"NODE_NAME": ""}).node_name == socket.gethostname()
@@ -384,13 +378,11 @@ def test_stale_after_may_equal_the_poll_interval():
 
 
 def test_short_stale_after_names_the_option_and_the_least():
-    """A stale-after below the poll interval is told with the poll interval."""
     message = complaint({"poll_interval": "10s"}, {"GPUSLICE_STALE_AFTER": "9s"})
     assert message == "GPUSLICE_STALE_AFTER: '9s' is too short: it must be at least the poll interval, 10s"
 
 
 def test_long_poll_interval_names_the_option_that_was_given():
-    """A poll interval above the default of stale-after is told as what the user did give."""
     message = complaint(parse("--poll-interval", "2m"), {})
     assert message.startswith("--poll-interval: '2m' is too long: it must be at most stale-after, 60s")
 
@@ -412,7 +404,6 @@ def test_a_prefix_may_end_in_a_slash():
 
 
 def test_several_may_frame_the_page():
-    """This site and origins beside it can be given together, with ports or without."""
     argv = parse("--frame-ancestors", "self", "--frame-ancestors", "http://grafana:3000")
     assert load_settings(argv, {}).frame_ancestors == ("self", "http://grafana:3000")
     ours = load_settings({}, {"GPUSLICE_FRAME_ANCESTORS": "self,https://a.b-c.example"})
@@ -442,7 +433,6 @@ def test_words_that_yaml_takes_for_booleans_stay_words(config):
     ],
 )
 def test_unknown_key_is_an_error_with_a_hint(key, hint, config):
-    """A key that is no option is told, with the nearest one or all there are."""
     environ = config(f"{key}: 1\n")
     message = complaint({}, environ)
     assert message.startswith(f"{key!r} in {environ['GPUSLICE_CONFIG']}: no such option; ")
@@ -471,8 +461,7 @@ def test_unknown_key_is_an_error_with_a_hint(key, hint, config):
         ("[" * 2_000, "FILE: not valid YAML: "),
     ],
 )
-def test_bad_file_is_told_in_one_line(text, part, config):
-    """A file of another shape, or that is no YAML, is told with its path and the place in it."""
+def test_a_bad_file_is_an_error_in_one_line_with_its_path(text, part, config):
     environ = config(text)
     assert part.replace("FILE", environ["GPUSLICE_CONFIG"]) in complaint({}, environ)
 
@@ -485,7 +474,6 @@ def test_empty_file_sets_nothing(text, config):
 
 @pytest.mark.parametrize(("name", "reason"), [("absent.yaml", "No such file"), ("", "Is a directory")])
 def test_unreadable_file_is_an_error(tmp_path, name, reason):
-    """A file that cannot be read is told with the option that named it."""
     message = complaint({}, {"GPUSLICE_CONFIG": str(tmp_path / name)})
     assert message.startswith(f"GPUSLICE_CONFIG: cannot read '{tmp_path / name}': {reason}")
     assert message.endswith("it must be a readable YAML file")
@@ -502,7 +490,6 @@ def test_foreign_entries_are_ignored():
 
 
 def test_flags_that_are_not_given_leave_no_trace():
-    """Without flags the parser says nothing, so that the other sources are heard."""
     assert parse() == {}
 
 
@@ -529,7 +516,6 @@ def test_markdown_lists_all_options():
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=20)), st.binary(max_size=60))
 def test_any_text_gives_settings_or_one_line(tmp_path_factory, texts, file):
-    """Whatever is written anywhere gives settings or the one error, in one line."""
     path = tmp_path_factory.mktemp("settings") / "settings.yaml"
     path.write_bytes(file)
     environ = {variable(name): text for name, text in texts.items()}

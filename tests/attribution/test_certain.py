@@ -61,8 +61,7 @@ def test_a_gpu_whose_parts_were_not_told_is_not_held_by_nobody(device):
     assert found.sharing != "none"
 
 
-def test_parts_that_were_not_told_are_missed_only_while_somebody_holds_one():
-    """Where each id leads to a device, and where the driver tells all parts, the figures are whole."""
+def test_missing_mig_devices_matter_only_while_an_id_leads_nowhere():
     [found] = join(mig_gpu([mig()], mig_complete=False), held("a", MIG), whole(MIG)).gpus
     assert (found.holders, found.memory_entitled) == (1, 5 * GIB)
     [found] = join(mig_gpu([mig()]), BOTH, OFFERED).gpus

@@ -43,7 +43,6 @@ def test_each_process_has_its_owner_and_its_part():
 
 
 def test_a_process_that_cannot_be_placed_is_listed_without_an_owner():
-    """Neither a pod without a name nor an unreadable process is anybody's, and the two are told apart."""
     who = workloads({1: "a", 2: "x", 3: "y"}, lost=[4], named=["a"])
     rows = by_pid(join(gpu([process(pid) for pid in (1, 2, 3, 4)], {}), held("a", UUID), whole(), who))
 
@@ -68,7 +67,6 @@ def test_command_names_come_with_the_place_and_not_without():
 
 @pytest.mark.parametrize("reading", [gpu([process(1)], {}), gpu(None)])
 def test_without_a_view_of_processes_there_are_no_rows(reading):
-    """Pids that may mean somebody else's processes are not shown, and neither is what nobody listed."""
     view = reading.processes is None
     result = join(reading, held("a", UUID), whole(), workloads({1: "a"}, view=view))
 
@@ -85,7 +83,7 @@ def test_processes_inside_mig_stand_on_their_mig_device_without_compute():
 
 
 def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
-    """The driver may book a client's work on the server: its zero is none, as on the row of its container."""
+    """The driver may count a client's work as the server's."""
     reading = gpu([process(1, kind="mps"), process(9, 0)], {9: 55}, compute_mode="exclusive_process")
     allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
     result = join(reading, allocated, replicas(2), workloads({1: "a"}, outside=[9]))

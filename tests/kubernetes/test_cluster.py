@@ -89,8 +89,8 @@ async def test_a_start_does_not_wait_for_an_api_server_that_is_away(api: Api, mo
         await until(lambda: found.pods is not None and found.node is not None)
 
 
-async def test_a_start_does_not_wait_for_a_right_that_is_missing(api: Api, monkeypatch) -> None:
-    """With the right to read nodes alone the labels are followed; the failure names what would mend it."""
+async def test_a_start_does_not_wait_for_a_missing_right(api: Api, monkeypatch) -> None:
+    """The labels are followed, and the failure names the remedy."""
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 3600.0)
     api.pods.refuse = 403
     async with started(api.configure) as found:
@@ -135,8 +135,8 @@ async def test_a_kubeconfig_that_cannot_be_used_says_so(tmp_path: Path, monkeypa
     assert ["No such file" in record.message for record in caplog.records] == [True, True]
 
 
-async def test_a_kubeconfig_that_is_no_file_holds_nobody_up(tmp_path: Path, monkeypatch) -> None:
-    """To open a pipe takes until somebody writes into it: nothing is opened that is no regular file."""
+async def test_a_kubeconfig_that_is_a_pipe_is_not_opened(tmp_path: Path, monkeypatch) -> None:
+    """Opening it would wait for a writer."""
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
     os.mkfifo(tmp_path / "config")
     async with started(access("on", tmp_path / "config")) as found:
@@ -144,10 +144,9 @@ async def test_a_kubeconfig_that_is_no_file_holds_nobody_up(tmp_path: Path, monk
         assert "not a regular file" in found.failures[0]
 
 
-async def test_a_program_that_gives_no_token_is_started_once_for_each_that_waits(
+async def test_a_credential_plugin_that_hangs_is_started_once_per_follower(
     tmp_path: Path, monkeypatch
 ) -> None:
-    """A plugin of a kubeconfig may hang: it is waited for, and no second one is begun beside it."""
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.05)
     monkeypatch.setattr(follower, "LIST_SECONDS", 0.05)
     begun = tmp_path / "begun"
@@ -183,7 +182,7 @@ async def test_a_program_that_gives_no_token_is_started_once_for_each_that_waits
 
 
 async def test_the_client_is_imported_once_a_thread_can_be_started(api: Api, monkeypatch) -> None:
-    """Where a pod has as many threads as it may have, for a moment, nothing is given up for good."""
+    """A pod may have reached its limit of threads for a moment."""
     monkeypatch.setattr(cluster, "THREAD_SECONDS", 0.05)
     refused = []
 
@@ -202,8 +201,7 @@ async def test_the_client_is_imported_once_a_thread_can_be_started(api: Api, mon
     await followed.close()
 
 
-async def test_outside_a_pod_the_log_says_so(caplog, monkeypatch) -> None:
-    """Asked for without a cluster around it, the exporter goes on without, and says so once of each."""
+async def test_outside_a_pod_each_follower_logs_that_once(caplog, monkeypatch) -> None:
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
     for name in IN_POD:
         monkeypatch.delenv(name, raising=False)

@@ -98,8 +98,7 @@ async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Ap
 
 
 @pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])
-async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) -> None:
-    """Without the right to list, or to watch, one line says what to do, and granting it mends it."""
+async def test_a_missing_right_is_logged_once_until_it_is_granted(api: Api, caplog, attribute: str) -> None:
     caplog.set_level(logging.INFO)
     setattr(api.nodes, attribute, 403)
 
@@ -116,8 +115,7 @@ async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) ->
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, monkeypatch) -> None:
-    """A connection that says nothing is given up, and the log says so in words."""
+async def test_a_server_that_does_not_answer_times_out(api: Api, caplog, monkeypatch) -> None:
     api.nodes.silent = True
     async with following(api.configure) as told:
         with monkeypatch.context() as patched:
@@ -130,8 +128,8 @@ async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, m
     assert warnings == [f"cannot watch {ABOUT}: the API server does not answer in time; retrying"]
 
 
-async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:
-    """What changed meanwhile is told; the log has a line for each way of being away, and for the end."""
+async def test_changes_while_the_server_was_away_are_reported(api: Api, caplog) -> None:
+    """The log has a line for each kind of failure, and one for the recovery."""
     caplog.set_level(logging.INFO)
 
     async with following(api.configure) as told:
@@ -149,8 +147,7 @@ async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:
     assert messages(caplog.records)[-1] == f"INFO watching {ABOUT} again"
 
 
-async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog) -> None:
-    """After a while what was known is no reason any more, and the log says so."""
+async def test_labels_are_dropped_when_the_server_stays_away(api: Api, caplog) -> None:
     api.label(nvidia_com__mig_config_state="pending")
 
     async with following(api.configure, Pace(first_pause=0.02, forget_after=0.3)) as told:

@@ -40,8 +40,7 @@ async def api() -> AsyncIterator[Api]:
         yield server
 
 
-async def test_pods_come_and_go_and_are_asked_for_by_node(api: Api, caplog) -> None:
-    """One list from what the server has at hand, then one watch, which tells of each change."""
+async def test_pods_of_the_node_are_listed_once_and_then_watched(api: Api, caplog) -> None:
     async with following_pods(api.configure) as pods:
         assert names(pods) == {"train"}
         await api.pods.watching.wait()
@@ -63,7 +62,7 @@ async def test_pods_come_and_go_and_are_asked_for_by_node(api: Api, caplog) -> N
 
 
 async def test_the_health_of_devices_comes_with_a_pod(api: Api) -> None:
-    """It is what the status of each ordinary container says; what is not of that form is left out."""
+    """Malformed entries are left out."""
     pod = a_pod("infer")
     entries = [{"resourceID": "GPU-a", "health": "Unhealthy"}, "GPU-b"]
     pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [
@@ -170,8 +169,7 @@ async def test_a_pod_that_cannot_be_read_is_left_out_of_the_list(api: Api, caplo
     ]
 
 
-async def test_many_that_cannot_be_read_do_not_fill_the_log(api: Api, caplog) -> None:
-    """After a hundred of them nothing is said of more."""
+async def test_many_unreadable_objects_do_not_fill_the_log(api: Api, caplog) -> None:
     for number in range(MOST_OBJECTIONS + 50):
         name = f"pod-{number}"
         api.pods.objects[name] = {"metadata": {"namespace": "ml", "name": name}}
@@ -249,8 +247,7 @@ def test_a_mirror_takes_no_other_pods_place() -> None:
 
 
 @given(PODLIKE)
-def test_no_object_is_too_strange(about) -> None:
-    """Whatever stands in an object, it is read or left out."""
+def test_any_object_is_read_or_left_out(about) -> None:
     if not isinstance(about, dict):
         about = {"metadata": about, "spec": about, "status": about}
     pod = read_pod(json.loads(json.dumps(about)))

@@ -19,8 +19,7 @@ from tests.waiting import wait_until_async
 HOLDER = ContainerRef("ml", "train", "main")
 
 
-async def test_read(kubelet: FakeKubelet) -> None:
-    """A read gives what is held and what is offered, sorted and without NUMA duplicates."""
+async def test_a_read_returns_sorted_devices_without_numa_duplicates(kubelet: FakeKubelet) -> None:
     assert await PodResources(kubelet.socket, wall=lambda: 5.0).read() == Allocations(
         allocated=tuple(Allocation(HOLDER, "nvidia.com/gpu", f"GPU-1::{n}") for n in (0, 1)),
         offered=tuple(OfferedDevice("nvidia.com/gpu", f"GPU-1::{n}") for n in range(4)),
@@ -31,8 +30,7 @@ async def test_read(kubelet: FakeKubelet) -> None:
     )
 
 
-async def test_v1alpha1(tmp_path: Path, pod: Pod) -> None:
-    """A kubelet that only knows v1alpha1 tells who holds what, and what is offered stays unknown."""
+async def test_a_kubelet_with_v1alpha1_alone_reports_allocations_only(tmp_path: Path, pod: Pod) -> None:
     kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
     kubelet.pods = [pod]
     await kubelet.start()
@@ -63,8 +61,7 @@ async def test_claims(kubelet: FakeKubelet, pod: Pod) -> None:
     assert len(read.allocated) == 2
 
 
-async def test_claims_of_an_old_kubelet(tmp_path: Path, pod: Pod) -> None:
-    """Only v1 tells claims."""
+async def test_v1alpha1_has_no_claims(tmp_path: Path, pod: Pod) -> None:
     kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
     (main,) = pod.containers
     kubelet.pods = [replace(pod, containers=(replace(main, claims=(CLAIM,)),))]
@@ -89,7 +86,6 @@ async def test_upgrade(tmp_path: Path, pod: Pod) -> None:
 
 
 async def test_pods_without_devices(kubelet: FakeKubelet, pod: Pod) -> None:
-    """Pods and containers without devices are no holders."""
     idle = Container(name="idle")
     kubelet.pods = [replace(pod, name="web", containers=(idle,)), replace(pod, containers=(idle,))]
     assert (await PodResources(kubelet.socket).read()).allocated == ()
@@ -200,8 +196,9 @@ async def test_recovery(kubelet: FakeKubelet) -> None:
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN])
-async def test_no_allocatable(kubelet: FakeKubelet, code: grpc.StatusCode) -> None:
-    """A kubelet that cannot tell what it offers costs only that, and what was known of it is dropped."""
+async def test_without_allocatable_devices_earlier_ones_are_dropped(
+    kubelet: FakeKubelet, code: grpc.StatusCode
+) -> None:
     client = PodResources(kubelet.socket)
     await client.read()
     kubelet.errors = {"GetAllocatableResources": (code, "API GetAllocatableResources disabled")}

@@ -174,8 +174,9 @@ async def test_no_time(kubelet: FakeKubelet) -> None:
     assert not kubelet.calls
 
 
-async def test_silent_server(tmp_path: Path) -> None:
-    """A server that says nothing ends at the deadline; one whose queue is full is unavailable."""
+async def test_a_silent_server_ends_at_the_deadline_and_one_with_a_full_queue_is_unavailable(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "silent.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.fspath(path))
@@ -209,7 +210,6 @@ async def test_rate_limit(kubelet: FakeKubelet) -> None:
 
 
 async def test_rate_limit_passes(kubelet: FakeKubelet) -> None:
-    """A rate limit that passes is not noticed."""
     kubelet.rate_limited = True
     misbehave = kubelet._misbehave
 

@@ -15,8 +15,7 @@ from podresources.messages import (
 from podresources.pods import Pods
 
 
-async def test_new_inode(kubelet: FakeKubelet) -> None:
-    """Each start puts a new socket in place of the old one and leaves nothing beside it."""
+async def test_each_start_replaces_the_socket(kubelet: FakeKubelet) -> None:
     old = kubelet.socket.with_name("old.sock")
     old.hardlink_to(kubelet.socket)
     await kubelet.stop()
@@ -26,7 +25,6 @@ async def test_new_inode(kubelet: FakeKubelet) -> None:
 
 
 async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
-    """A device is listed once for each NUMA node."""
     async with Dialer(kubelet.socket).connect(within=5.0) as connection:
         answer = await connection.call(LIST_V1, ListPodResourcesResponse.FromString)
     (container,) = answer.pod_resources[0].containers
@@ -39,7 +37,6 @@ async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
 
 
 async def test_offered_devices_are_repeated_for_each_numa_node(kubelet: FakeKubelet) -> None:
-    """As in the list of containers, an offered device has one entry for each NUMA node."""
     kubelet.offered, kubelet.offered_nodes = [("nvidia.com/gpu", "GPU-1")], (0, 1)
     async with Dialer(kubelet.socket).connect(within=5.0) as connection:
         answer = await connection.call(ALLOCATABLE_V1, AllocatableResourcesResponse.FromString)
@@ -52,7 +49,6 @@ async def test_offered_devices_are_repeated_for_each_numa_node(kubelet: FakeKube
 async def test_init_containers_are_listed_if_they_run_as_long_as_the_pod(
     kubelet: FakeKubelet, pod: Pod
 ) -> None:
-    """A restartable init container is listed with its devices, any other is not."""
     held = pod.containers[0]
     first, guard = (replace(held, name=name, init=True) for name in ("first", "guard"))
     kubelet.pods, kubelet.sidecars = [replace(pod, containers=(first, guard))], frozenset({"guard"})

@@ -94,7 +94,6 @@ async def test_after_a_refusal(kubelet: FakeKubelet, clock: Clock, pod: Pod, cod
 
 
 async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
-    """Nor is one that was cancelled."""
     await client.read()
     clock.now += 100
     kubelet.delay = 60
@@ -136,10 +135,9 @@ async def test_offers_kept(kubelet: FakeKubelet, client: PodResources, fault: di
     assert (good.allocated, good.offered) == (read.allocated, read.offered)
 
 
-async def test_offers_age(
+async def test_the_last_good_offers_expire_and_their_failure_is_logged_once(
     kubelet: FakeKubelet, client: PodResources, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The last good answer is not kept for ever, and its failing is told once."""
     good = await client.read()
     kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
     clock.now += KEPT
@@ -248,8 +246,9 @@ async def test_what_was_offered_before_its_plugin_was_away(
     assert (await client.read()).earlier == ()
 
 
-async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodResources) -> None:
-    """What is held of the old name is not kept on offer beside the new one."""
+async def test_allocations_of_a_renamed_resource_do_not_keep_its_old_offers(
+    kubelet: FakeKubelet, client: PodResources
+) -> None:
     offer(kubelet, 0, 1, 2, 3)
     await client.read()
     offer(kubelet, 0, 1, 2, 3, resource="nvidia.com/gpu.shared")
@@ -260,7 +259,6 @@ async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodReso
 
 
 async def test_socket_unlinked_while_read(kubelet: FakeKubelet, client: PodResources, tmp_path: Path) -> None:
-    """A socket that vanishes while it is read from does not cost the answer."""
     with answers_wait(kubelet):
         reading = asyncio.create_task(client.read())
         await wait_until_async(lambda: kubelet.calls["List"])

@@ -117,10 +117,10 @@ async def test_health_of_devices(kubelet: FakeKubelet) -> None:
         b"",
     ],
 )
-async def test_broken_pod(
+async def test_a_broken_pod_costs_only_itself_and_is_logged_once(
     tmp_path: Path, serve_raw: RawServer, broken: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A pod that cannot be decoded or has no name costs only itself, is told once and never shown."""
+    """Its bytes, which may have secrets, are not logged."""
     answer = ListPodsResponse(pods=[payload("uid-2"), broken, payload("uid-1")])
     await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer.SerializeToString())
     client = Pods(tmp_path / "pods.sock")

@@ -53,8 +53,7 @@ CLAIMED = field(1, field(1, CDI)) + field(2, b"gpu.nvidia.com") + field(3, b"nod
 CLAIM = field(1, b"old class") + field(2, b"whole") + field(3, b"ml")
 
 
-def test_claims() -> None:
-    """The numbers of the fields are those of the kubelet's List; a share is told where there is one."""
+def test_field_numbers_of_claims() -> None:
     devices = long_field(4, CLAIMED + field(5, b"share-a")) + long_field(4, CLAIMED + field(9, b"\xff"))
     resources = long_field(5, CLAIM + devices)
     answer = b"".join(

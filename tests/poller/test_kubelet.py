@@ -128,8 +128,7 @@ async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: 
         assert after.gpus[0].reading.read_at > before.gpus[0].reading.read_at
 
 
-async def test_ids_of_devices_that_are_not_here():
-    """They are counted; of their pod it cannot be said that it holds nothing."""
+async def test_a_holder_of_an_unknown_device_is_not_shown_to_hold_nothing():
     lost = "GPU-99999999-0000-0000-0000-000000000000"
     process = {"device": "{gpu:0}", "memory": "1 GiB"}
     pods = [pod("lost", process, devices={"nvidia.com/gpu": [lost]}), pod("free", process)]

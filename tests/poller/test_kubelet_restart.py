@@ -89,8 +89,7 @@ async def test_holders_stand_until_the_kubelet_lists_all_running_pods(identity: 
         assert held_seconds(after).keys() == seconds.keys()
 
 
-async def test_holders_outlive_the_age_at_which_answers_are_stale():
-    """What a kubelet that is away had said leaves when it is stale, and stands again while its pods run."""
+async def test_holders_return_after_a_stale_answer_while_their_pods_run():
     async with polled(scenario("pod_logs", *restarts()), **QUICK) as (node, poller):
         before = await poller.poll()
         await node.step(AWAY)
@@ -166,8 +165,7 @@ async def restarted(kubelet: FakeKubelet) -> None:
     kubelet.filled = None
 
 
-async def test_every_moment_of_a_restart():
-    """A kubelet polled all through its restart, from no pods over some to all, gives no false number."""
+async def test_no_moment_of_a_restart_has_a_false_number():
     async with polled(scenario("pods_api"), **QUICK | {"stale_after": 60}) as (node, poller):
         await poller.poll()
         restart = asyncio.ensure_future(restarted(node.kubelet))

@@ -149,8 +149,7 @@ async def liveness(poller: Poller) -> tuple[int, str]:
 
 
 @each_situation
-async def test_who_holds_what_stays_and_nothing_that_was_read_does(situation: Situation):
-    """Of a GPU that is down its identity, holders and counts are told at once; a healthy one is as before."""
+async def test_a_gpu_that_is_down_keeps_its_holders_and_counts_and_no_reading(situation: Situation):
     async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
         before = await poller.poll()
         await node.step(FAULT)
@@ -212,7 +211,6 @@ async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
 
 
 async def test_counts_of_xids_survive_a_reload_of_the_driver():
-    """They stand while the driver is away, and the next one is added to them."""
     async with polled(node_of(RELOAD), **QUICK) as (node, poller):
         await poller.poll()
         happen(node, 79)
@@ -234,8 +232,8 @@ def absent(place: int, at: float, seconds: float) -> dict[str, Any]:
     return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
 
 
-async def test_a_gpu_that_is_unplugged_leaves_the_page():
-    """It is not lost but gone, with its rows and at the next poll; whoever held it is counted unresolved."""
+async def test_an_unplugged_gpu_leaves_the_page_with_its_rows():
+    """Its allocation is counted as unresolved."""
     async with polled(node_of(absent(0, FAULT, 10)), **QUICK) as (node, poller):
         await poller.poll()
         gone, stays = (board.uuid for board in node.scenario.gpus)
@@ -258,7 +256,7 @@ async def test_a_gpu_that_is_unplugged_leaves_the_page():
 
 
 async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
-    """The driver is opened anew for it, once, and what holds it is resolved."""
+    """The driver is opened again for it, once."""
     async with polled(node_of(absent(1, 0, FAULT)), **QUICK) as (node, poller):
         first = await poller.poll()
         assert (ups(first), first.node.unresolved) == ([True], {"nvidia.com/gpu": 1})
@@ -271,7 +269,6 @@ async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
 
 
 async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
-    """What is unplugged while the driver is away has left when that is back, and is no lost GPU."""
     async with polled(node_of(RELOAD, absent(0, FAULT + 2, 100)), **QUICK) as (node, poller):
         await poller.poll()
         await node.step(FAULT)
@@ -301,8 +298,8 @@ async def test_a_slow_start_of_the_driver_holds_up_nothing():
     assert_all_given_back(node)
 
 
-async def test_an_xid_makes_a_poll_at_once_that_finds_nobody_idle():
-    """The page has it long before the next poll is due; use is not 0 for want of new samples."""
+async def test_an_xid_causes_an_early_poll_that_shows_no_container_idle():
+    """Without new samples use is not 0."""
     async with polled(node_of(), **FAR) as (node, poller):
         await poller.first()
         used = [row.compute_used for row in poller.snapshot.containers]

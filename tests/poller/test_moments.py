@@ -37,8 +37,8 @@ async def slices_while(poller, node, told):
     return found
 
 
-async def test_a_kubelet_that_is_silent_makes_nobody_a_mere_user():
-    """A pod that was admitted meanwhile has its slice as soon as the kubelet tells; till then it has no 0."""
+async def test_while_the_kubelet_is_silent_no_container_is_shown_without_slices():
+    """A pod that was admitted meanwhile has its slice with the next answer."""
 
     async def silent():
         raise KubeletError("unavailable", Path("kubelet.sock"), "it restarts")
@@ -112,8 +112,9 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
 @pytest.mark.parametrize(
     ("now", "confirmed", "used"), [("a", True, 14 * GIB), ("b", True, None), ("a", False, None)]
 )
-def test_a_late_sweep_is_of_who_held_a_device_before_it_and_after(now: str, confirmed: bool, used):
-    """One that the kubelet has told on one side only may have come after it, or gone before."""
+def test_a_late_sweep_counts_for_a_container_that_held_the_device_before_and_after_it(
+    now: str, confirmed: bool, used
+):
     assembly = SnapshotBuilder(DEFAULTS, demo=False)
 
     def poll(pod, number, **more):

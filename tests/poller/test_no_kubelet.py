@@ -150,7 +150,6 @@ async def test_a_kubelet_that_restarts_again_and_again_is_noticed_each_time():
 async def test_without_a_change_of_the_file_there_is_no_connection(
     unheard: socket.socket, monkeypatch: pytest.MonkeyPatch
 ):
-    """A change of its permissions is one."""
     looks, version = [], SocketFileReader._version
     monkeypatch.setattr(SocketFileReader, "_version", lambda reader: looks.append(1) or version(reader))
     async with without_kubelet() as (_, poller, path):

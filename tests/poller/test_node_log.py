@@ -70,7 +70,6 @@ async def test_a_lost_gpu_and_its_return_are_a_line_each(fault, how, caplog: pyt
 
 
 async def test_a_gpu_that_is_lost_at_the_start_is_logged(caplog: pytest.LogCaptureFixture):
-    """An exporter that was started after the loss says it too."""
     async with polled(node_of(LOST)) as (node, poller):
         await poller.poll()
         await node.step(FAULT)
@@ -111,8 +110,7 @@ async def test_a_driver_that_fails_as_a_whole_loses_no_gpu(fault, caplog: pytest
             assert reader.lines(await poller.poll()) == []
 
 
-async def test_an_xid_is_logged_with_its_gpu_and_the_containers_hit(caplog: pytest.LogCaptureFixture):
-    """Its meaning stands beside the code, and it is logged once."""
+async def test_an_xid_is_logged_once_with_its_meaning_gpu_and_containers(caplog: pytest.LogCaptureFixture):
     async with polled(node_of()) as (node, poller):
         reader, name = Reader(caplog), f"GPU 0 ({uuid_of(node, 0)})"
         assert reader.lines(await poller.poll()) == []
@@ -121,8 +119,8 @@ async def test_an_xid_is_logged_with_its_gpu_and_the_containers_hit(caplog: pyte
         assert reader.lines(await poller.poll()) == []
 
 
-async def test_an_xid_that_comes_again_and_again_is_a_line_a_minute(caplog: pytest.LogCaptureFixture):
-    """The line says how many times; another code has lines of its own."""
+async def test_a_repeated_xid_is_one_line_a_minute_with_its_number(caplog: pytest.LogCaptureFixture):
+    """Another code has its own lines."""
     async with polled(node_of()) as (node, poller):
         reader = Reader(caplog)
         reader.lines(await poller.poll())

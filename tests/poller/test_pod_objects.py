@@ -110,8 +110,7 @@ async def test_a_gpu_is_cordoned_while_the_exporter_runs(tmp_path: Path):
             assert "GPU 0 is cordoned" in node_page(snapshot)
 
 
-async def test_without_any_source_of_annotations_the_node_is_blind():
-    """The doctor names the system, what is lost, and the two ways to mend it."""
+async def test_without_a_source_of_annotations_the_doctor_names_both_remedies():
     async with polled(shared(), kubernetes_api="off") as (_, poller):
         await poller.first()
         assert poller.snapshot.node.blind.keys() == {"hami"}
@@ -123,8 +122,8 @@ async def test_without_any_source_of_annotations_the_node_is_blind():
             assert f"deploy/components/{component}" in checks["sharing by hami"].remedy
 
 
-async def test_a_right_that_is_missing_is_told_by_the_doctor(tmp_path: Path):
-    """The API server refuses the pods: the doctor says which right it takes; the logs still give names."""
+async def test_the_doctor_names_a_missing_right(tmp_path: Path):
+    """The logs still name the pods."""
     async with api_server() as api:
         api.pods.refuse = 403
         config = api.kubeconfig(tmp_path / "config")
@@ -136,8 +135,7 @@ async def test_a_right_that_is_missing_is_told_by_the_doctor(tmp_path: Path):
             assert [pod.name for pod in poller.evidence.workloads.pods.values()] == ["train"]
 
 
-async def test_the_pods_api_comes_first(tmp_path: Path):
-    """Where the kubelet has the objects, what the API server says of pods is not used."""
+async def test_objects_of_the_pods_api_are_preferred_to_those_of_the_api_server(tmp_path: Path):
     async with api_server() as api:
         api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
         config = api.kubeconfig(tmp_path / "config")
@@ -148,8 +146,7 @@ async def test_the_pods_api_comes_first(tmp_path: Path):
             assert poller.evidence.workloads.pods[UID].details.annotations == {}
 
 
-async def test_a_kubelet_that_fails_once_takes_no_holder_away():
-    """Who holds by an annotation keeps the row, and what is counted goes on, while logs still give names."""
+async def test_one_failure_of_the_kubelet_removes_no_holder_known_by_annotations():
     async with polled(catalog.load("kai")) as (node, poller):
         counted = []
         for turn in range(6):
@@ -163,8 +160,8 @@ async def test_a_kubelet_that_fails_once_takes_no_holder_away():
             assert [holder for holder, held in before.items() if held and after[holder] <= held] == []
 
 
-async def test_a_kubelet_that_fails_once_gives_no_name_back_to_the_pod_before():
-    """What is removed of that one changed its directory last; who was just told of keeps name and object."""
+async def test_one_failure_of_the_kubelet_gives_no_name_back_to_the_former_pod():
+    """The directory of the former pod may be the last one changed."""
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
         names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0)
@@ -218,8 +215,7 @@ async def test_the_pods_api_is_not_called_without_a_cause():
         await names.close()
 
 
-async def test_pods_that_only_the_logs_know_are_told_of(tmp_path: Path):
-    """The doctor says of how many pods the Kubernetes API has not told yet."""
+async def test_the_doctor_counts_pods_that_only_the_logs_know(tmp_path: Path):
     async with api_server() as api:
         config = api.kubeconfig(tmp_path / "config")
         async with polled(shared(), kubeconfig=config) as (_, poller):
@@ -235,8 +231,8 @@ def test_a_pod_known_by_both_is_the_one_with_details():
 
 
 @pytest.mark.parametrize(("live", "uid"), [(True, UID), (False, OTHER)])
-def test_of_two_pods_with_one_name_the_newer_source_has_it(live: bool, uid: str):
-    """Logs outlive their pod, and a watch that is cut off does not hear of the next one."""
+def test_of_two_pods_with_one_name_the_newer_source_is_right(live: bool, uid: str):
+    """Logs outlive their pod, and an interrupted watch does not hear of the next one."""
     watched = WatchedPods({UID: known("train-0", UID, details=True)}, live)
     assert merged(watched, [known("train-0", OTHER)]).keys() == {uid}
 
@@ -249,8 +245,7 @@ def test_of_two_pods_with_one_name_the_newer_source_has_it(live: bool, uid: str)
         pytest.param(WatchedPods({OTHER: known("train-0", OTHER)}, live=False), {OTHER}, id="a cut watch"),
     ],
 )
-async def test_pods_whose_name_another_one_has_are_told(tmp_path: Path, watch, superseded):
-    """Whatever source knew them: they are nobody who holds anything now."""
+async def test_pods_whose_name_another_pod_has_are_superseded(tmp_path: Path, watch, superseded):
     for changed, uid in ((1000, OTHER), (2000, UID)):
         folder = tmp_path / f"ml_train-0_{uid}"
         folder.mkdir()
@@ -290,8 +285,7 @@ async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_p
     await names.close()
 
 
-async def test_without_any_source_there_are_no_names(tmp_path: Path):
-    """The error says what to mount."""
+async def test_without_any_source_of_names_the_error_names_the_option(tmp_path: Path):
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5)
     with pytest.raises(NoNamesError, match="--pod-log-dir"):
         await names.read()
