@@ -1,4 +1,4 @@
-"""What is integrated over the life of a container: GPU-seconds held and used, energy, last activity."""
+"""Sums over the life of a container: GPU-seconds held and used, energy, last activity."""
 
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,7 @@ def row(pod="a", *, held=0.5, used=0.25, uid="", uuid=UUID, slices=1) -> Contain
 
 
 def gpu(joules=None, percent=None, uuid=UUID) -> GpuRow:
-    """Return a GPU whose energy counter stands at so many joules, ``percent`` of the time busy."""
+    """Return a GPU whose energy counter is at ``joules``, ``percent`` of the time busy."""
     identity = GpuIdentity(uuid=uuid, index=0)
     millijoules = None if joules is None else round(joules * 1000)
     reading = GpuReading(identity=identity, energy_millijoules=millijoules, utilization_percent=percent)
@@ -36,7 +36,7 @@ def gpu(joules=None, percent=None, uuid=UUID) -> GpuRow:
 
 
 def with_rest(gpu, rows) -> GpuRow:
-    """Say of a GPU what it computed beyond these containers, as the join does."""
+    """Return a GPU with its unattributed utilization, as the join does."""
     percent = gpu.reading.utilization_percent if gpu.reading is not None else None
     used = sum(each.compute_used or 0.0 for each in rows if each.device.uuid == gpu.identity.uuid)
     return replace(gpu, unattributed_utilization=None if percent is None else max(percent / 100 - used, 0.0))
@@ -53,7 +53,7 @@ class Node:
     def after(
         self, seconds, *rows, gpus=(), fresh=(UUID,), covers=None, complete=True, proven=(UUID,)
     ) -> "Node":
-        """Poll once more, so many seconds later; the users of ``proven`` GPUs are known.
+        """Poll once more, ``seconds`` later; the users of ``proven`` GPUs are known.
 
         ``covers`` are the seconds that a new reading stands for, by default those since the poll before.
         """
@@ -74,7 +74,7 @@ class Node:
 
     @property
     def unattributed(self) -> float | None:
-        """Return what was nobody's of the first GPU's energy."""
+        """Return the unattributed energy of the first GPU."""
         return self.poll.gpus[0].unattributed_energy_joules
 
 

@@ -1,4 +1,4 @@
-"""The rule of energy, through the real join: what containers and nobody drew is what the GPU drew."""
+"""The rule of energy, through the join: containers and the rest draw what the GPU draws."""
 
 from dataclasses import dataclass, replace
 
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def unattributed(self) -> float:
-        """Return what was nobody's."""
+        """Return the unattributed energy."""
         return self.poll.gpus[0].unattributed_energy_joules or 0.0
 
     def energy(self, pod: str) -> float:
@@ -360,8 +360,8 @@ def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReadin
     if is_cut:
         processes = [[pid for pid, device in poll.running if device == place] for place in range(len(MIGS))]
         return cut(energy, poll.shares, processes, **more)
-    told = {pid: poll.utilization[pid - 100] for pid, _ in poll.running}
-    return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, **more)
+    utilization = {pid: poll.utilization[pid - 100] for pid, _ in poll.running}
+    return whole(energy, poll.percent, [pid for pid, _ in poll.running], utilization, **more)
 
 
 @settings(max_examples=50)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ MEMORY = st.one_of(st.none(), st.integers(0, 2**40))
 
 
 def uses(memory, **changes) -> ContainerRow:
-    """Return a container that uses so many bytes of a GPU, None where it is not known."""
+    """Return a container that uses ``memory`` bytes of a GPU, None if unknown."""
     return replace(row(**changes), memory_used=memory)
 
 
@@ -40,7 +39,6 @@ def test_the_peak_is_one_of_the_container_on_the_device():
     }
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(MEMORY, st.booleans()), min_size=1, max_size=12))
 def test_no_use_that_is_shown_is_above_the_peak(polls):
     """Whatever GPU was read or not: who compares the two series finds the use below, or both absent."""

@@ -1,4 +1,4 @@
-"""One source of the poller: its deadline, its health, and what it says about both."""
+"""One source of the poller: its deadline, its health, and its log."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ DEADLINE = 0.05
 
 
 class Source:
-    """A source under control: it answers, fails or waits as it is told, and counts how often it is asked."""
+    """A source that answers, fails or waits as set, and counts its reads."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -40,7 +40,7 @@ class Clock:
     now = 100.0
 
     def __call__(self) -> float:
-        """Tell the time in seconds."""
+        """Return the time in seconds."""
         return self.now
 
 
@@ -61,7 +61,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """Return what was logged: level and message."""
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
@@ -244,7 +244,7 @@ async def test_failure_and_recovery_are_each_logged_once(caplog: pytest.LogCaptu
     source = Source()
     collector = made(source)
     await collector.collect(DEADLINE)
-    assert told(caplog) == []
+    assert logged(caplog) == []
     answers: list[object] = [
         LabelledError("gone"),
         LabelledError("gone"),
@@ -255,10 +255,10 @@ async def test_failure_and_recovery_are_each_logged_once(caplog: pytest.LogCaptu
     for source.answer in answers:
         await collector.collect(DEADLINE)
     once = [("WARNING", "thing failed: gone"), ("INFO", "thing recovered")]
-    assert told(caplog) == once
+    assert logged(caplog) == once
     for source.answer in [LabelledError("again"), "good"]:
         await collector.collect(DEADLINE)
-    assert told(caplog) == [*once, ("WARNING", "thing failed: again"), ("INFO", "thing recovered")]
+    assert logged(caplog) == [*once, ("WARNING", "thing failed: again"), ("INFO", "thing recovered")]
 
 
 async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptureFixture):
@@ -269,7 +269,7 @@ async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptu
     collector = made(source)
     for _ in range(5):
         await collector.collect(DEADLINE)
-    assert told(caplog) == [("WARNING", "thing failed: not here")]
+    assert logged(caplog) == [("WARNING", "thing failed: not here")]
 
 
 async def test_a_value_is_fresh_by_its_age():

@@ -29,7 +29,7 @@ from tests.web.views_reading import snapshot as page_of
 
 
 def written(folder, files):
-    """Write files by their names, and return what is read of them."""
+    """Write files by their names, and return their jobs."""
     for name, content in files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_jobs(folder)
@@ -205,14 +205,14 @@ def test_the_page_shows_jobs_on_their_gpu():
 @pytest.mark.parametrize("patterns", [[r"app\.kubernetes\.io/.*", "team"], ["t.am"], ["nothing"], []])
 async def test_pods_bring_the_labels_that_the_settings_let_through(patterns):
     """Whole names are matched; a pod has a row if it is on a device here and has such a label."""
-    told = load("a10-mps")
+    scenario = load("a10-mps")
     labels = {"app.kubernetes.io/name": "detector", "team": "vision", "steam": "x"}
     pods = tuple(
-        replace(each, labels=labels if each.name != "tracker" else {"steam": "y"}) for each in told.pods
+        replace(each, labels=labels if each.name != "tracker" else {"steam": "y"}) for each in scenario.pods
     )
     elsewhere = replace(pods[0], name="web", uid="00000000-0000-4000-8000-000000000000", containers=())
     compiled = tuple(map(re.compile, patterns))
-    async with polled(replace(told, pods=(*pods, elsewhere)), pod_labels=compiled) as (_, poller):
+    async with polled(replace(scenario, pods=(*pods, elsewhere)), pod_labels=compiled) as (_, poller):
         snapshot = await poller.poll()
     wanted = tuple(
         (name, value) for name, value in labels.items() if any(each.fullmatch(name) for each in compiled)

@@ -485,7 +485,6 @@ def test_markdown_lists_all_options():
     assert len(cells) == 1
 
 
-@pytest.mark.slow
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=20)), st.binary(max_size=60))
 def test_any_text_gives_settings_or_one_line(tmp_path_factory, texts, file):

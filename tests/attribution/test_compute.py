@@ -37,12 +37,12 @@ def exclusive(*instances, who=None, pods=("a",)) -> Attribution:
     return join(mig_gpu(instances), allocated, [each for uuid in uuids for each in whole(uuid)], who)
 
 
-@pytest.mark.parametrize(("source", "told"), [("gpm", "instance"), ("dcgm", "dcgm")])
-def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, told):
+@pytest.mark.parametrize(("source", "shown"), [("gpm", "instance"), ("dcgm", "dcgm")])
+def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, shown):
     result = exclusive(mig([process(1)], profiling=busy(0.5, source)), who=workloads({1: "a"}))
     alone = row(result, "a")
     assert alone.compute_used == pytest.approx(0.5 * 3 / 7)
-    assert (alone.compute_source, alone.memory_source) == (told, "process")
+    assert (alone.compute_source, alone.memory_source) == (shown, "process")
     assert result.gpus[0].unattributed_utilization == 0.0
 
 
@@ -165,12 +165,12 @@ def test_processes_with_more_than_their_partition_has_are_counted():
     assert result.inconsistent == ((UUID, MIG, "compute"),)
 
 
-@pytest.mark.parametrize(("source", "told"), [("dcgm", "dcgm"), ("gpm", "device")])
-def test_a_whole_gpu_without_utilization_is_told_by_its_meter(source, told):
+@pytest.mark.parametrize(("source", "shown"), [("dcgm", "dcgm"), ("gpm", "device")])
+def test_a_whole_gpu_without_utilization_has_that_of_its_meter(source, shown):
     """Its only holder takes it where processes have no figure."""
     reading = gpu([process(1)], None, utilization_percent=None, profiling=busy(0.4, source))
     result = join(reading, held("a", UUID), whole(), workloads({1: "a"}))
-    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.4, told)
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.4, shown)
     assert result.gpus[0].unattributed_utilization == 0.0
 
 

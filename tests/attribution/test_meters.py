@@ -66,7 +66,7 @@ def test_a_meter_that_still_has_what_a_killed_process_had_is_not_believed():
         (gpu([process(2, 3 * GIB)], {2: 20}, used=4 * GIB), workloads({}, lost=(2,))),
         (gpu(None, None, used=4 * GIB), workloads()),
     ],
-    ids=["the bytes are there", "a process of somebody unknown", "no list of processes"],
+    ids=["the bytes are there", "a process of an unknown owner", "no list of processes"],
 )
 def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
     """A driver may not list what a meter sees."""
@@ -75,14 +75,14 @@ def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
 
 
 @pytest.mark.parametrize(
-    ("compute", "told"), [(0.0, (None, "none")), (0.9, (0.9, "hami"))], ids=["nor compute", "but compute"]
+    ("compute", "shown"), [(0.0, (None, "none")), (0.9, (0.9, "hami"))], ids=["nor compute", "but compute"]
 )
-def test_a_meter_that_has_nothing_of_what_the_driver_lists_saw_no_zero(compute, told):
+def test_a_zero_of_a_meter_is_unknown_if_the_driver_lists_processes(compute, shown):
     """A container whose processes have memory does not use none: what its meter did not see is not known."""
     result = two({"a": Meter(source="hami", memory=0, compute=compute)})
     a = row(result, "a")
     assert (a.memory_used, a.memory_source, a.processes) == (None, "none", 1)
-    assert (a.compute_used, a.compute_source) == told
+    assert (a.compute_used, a.compute_source) == shown
     assert result.gpus[0].unattributed_memory == 8 * GIB - 3 * GIB
 
 

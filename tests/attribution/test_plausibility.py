@@ -1,4 +1,4 @@
-"""Answers of a driver that cannot both be: nobody there, or nobody computing, on a device that is in use."""
+"""Contradictory answers of a driver: no process, or no compute, on a device that is in use."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from tests.waiting import wait_until_async
 QUICK = Pace(first_pause=0.02)
 
 
-class Told:
+class Reported:
     """The labels that a follower reported, in order; None when they became unknown."""
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ async def running(follower: Follower, configure: Configure) -> AsyncIterator[Fol
 
 
 @asynccontextmanager
-async def following(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Told]:
+async def following(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Reported]:
     """Follow the node while the body runs."""
-    told = Told()
-    async with running(Follower(object_of(NODE), read_node, told, pace), configure):
-        yield told
+    reported = Reported()
+    async with running(Follower(object_of(NODE), read_node, reported, pace), configure):
+        yield reported
 
 
 @asynccontextmanager

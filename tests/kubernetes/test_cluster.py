@@ -1,4 +1,4 @@
-"""Pods and node together: who asks, what is known, and what the first poll waits for."""
+"""Pods and node together: access, known objects, and the wait before the first poll."""
 
 import json
 import os
@@ -31,15 +31,15 @@ async def api() -> AsyncIterator[Api]:
 
 @pytest.fixture
 def token(tmp_path: Path) -> Path:
-    """Make the token of a service account."""
+    """Return the token file of a service account."""
     (tmp_path / "token").write_text("token")
     return tmp_path / "token"
 
 
 @asynccontextmanager
-async def started(configure: Configure | None, *told) -> AsyncIterator[Cluster]:
+async def started(configure: Configure | None, *changed) -> AsyncIterator[Cluster]:
     """Follow while the body runs, once the start is over."""
-    followed = Cluster(NODE, configure, *told, pace=QUICK)
+    followed = Cluster(NODE, configure, *changed, pace=QUICK)
     await followed.start()
     try:
         yield followed

@@ -19,7 +19,7 @@ OBJECTS = st.lists(st.dictionaries(TEXTS | st.just("items"), VALUES, max_size=4)
 
 
 def taken(answer: bytes, *, pieces: int = 1 << 16) -> tuple[list[bytes | None], str]:
-    """Feed an answer in pieces of so many bytes; give the objects and the version."""
+    """Feed an answer in pieces of that many bytes; return the objects and the version."""
     listing = Listing()
     found = [each for at in range(0, len(answer), pieces) for each in listing.feed(answer[at : at + pieces])]
     return found, listing.version()

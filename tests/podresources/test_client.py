@@ -1,4 +1,4 @@
-"""What the client of the pod-resources API gives while the kubelet is well."""
+"""The client of the pod-resources API while the kubelet works."""
 
 import asyncio
 import math

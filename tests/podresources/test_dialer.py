@@ -15,7 +15,7 @@ from podresources.client import PodResources
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Give the addresses of the channels that are opened."""
+    """Return the addresses of the channels that are opened."""
     addresses: list[str] = []
     real = grpc.aio.insecure_channel
 

@@ -21,7 +21,7 @@ UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "try again")
 
 @pytest.fixture
 def client(kubelet: FakeKubelet, clock: Clock) -> PodResources:
-    """Make a client whose time stands still."""
+    """Return a client whose time stands still."""
     return PodResources(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
 
 

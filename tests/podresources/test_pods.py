@@ -1,4 +1,4 @@
-"""What the client of the kubelet's Pods API gives."""
+"""The client of the kubelet's Pods API."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SECRET = b"correct horse"
 
 
 def payload(uid: str = "uid-1", *, namespace: str = "ml", name: str = "train") -> bytes:
-    """Write a pod of three names."""
+    """Return a pod of three names."""
     return bytes(Pod(metadata={"uid": uid, "namespace": namespace, "name": name}).SerializeToString())
 
 

@@ -1,4 +1,4 @@
-"""What the kubelet repeats is read once, and whatever it changes is read anew."""
+"""Unchanged entries of the kubelet's answers are decoded once."""
 
 import gc
 import weakref

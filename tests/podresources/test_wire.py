@@ -17,14 +17,14 @@ TRIPLES = st.lists(st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
 
 
 def field(number: int, value: bytes) -> bytes:
-    """Write one length-delimited field of at most 127 bytes."""
+    """Return one length-delimited field of at most 127 bytes."""
     tag = number << 3 | 2
     key = bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])
     return key + bytes([len(value)]) + value
 
 
 def long_field(number: int, value: bytes) -> bytes:
-    """Write one length-delimited field of at most 16383 bytes."""
+    """Return one length-delimited field of at most 16383 bytes."""
     return bytes([number << 3 | 2, len(value) & 127 | 128, len(value) >> 7]) + value
 
 

@@ -23,7 +23,7 @@ STATIC_PAUSE = 0.5
 
 
 def scenario(identity: str, *faults, **changes) -> Scenario:
-    """Make a node of one GPU in four replicas, each held by a pod (d is static), and a pod with none."""
+    """Return a node of one GPU in four replicas, each held by a pod (d is static), and a pod with none."""
     process = {"memory": "1 GiB", "load": {"high": 20}}
     holders = [pod(name, process, devices={GPU: [f"{{gpu:0}}::{n}"]}) for n, name in enumerate("abcd")]
     holders[3]["static"] = True

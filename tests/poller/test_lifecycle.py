@@ -1,4 +1,4 @@
-"""What befalls a driver and its GPUs while the exporter runs: what the page keeps, and how it comes back."""
+"""Faults of a driver and its GPUs: what the page keeps meanwhile, and the recovery."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until_async
 FAULT, OVER = 10, 20
 XID = 0x8
 INIT, WAIT = "nvmlInitWithFlags", "nvmlEventSetWait_v2"
-# What stays of a GPU that does not answer, beside who it is and whatever has been counted: who holds it.
+# Series of a GPU that does not answer, without those that identify it and counters.
 LASTING = {
     "gpuslice_gpu_condition",
     "gpuslice_gpu_up",
@@ -53,7 +53,7 @@ LASTING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Faults, which GPUs of two they take down, and what is said: by the collector, and as liveness."""
+    """Faults, the GPUs of two that are down, the reason of the collector, and the text of liveness."""
 
     faults: tuple[dict[str, Any], ...]
     down: set[int]
@@ -71,7 +71,7 @@ SITUATIONS = {
     "a lost GPU": Situation(faults=(nvml_error("GPU_IS_LOST", device="{gpu:1}"),), down={1}),
     "a GPU that must be reset": Situation(faults=(nvml_error("RESET_REQUIRED", device="{gpu:1}"),), down={1}),
     "a GPU of unknown errors": Situation(faults=(nvml_error("UNKNOWN", device="{gpu:1}"),), down={1}),
-    "a driver that is loaded anew": Situation(faults=(RELOAD,), down={0, 1}, reason="Uninitialized"),
+    "a driver that is loaded again": Situation(faults=(RELOAD,), down={0, 1}, reason="Uninitialized"),
     "a driver that was upgraded": Situation(
         faults=(RELOAD, nvml_error("LIB_RM_VERSION_MISMATCH", function="nvmlDeviceGetCount_v2")),
         down={0, 1},
@@ -111,10 +111,10 @@ def ups(snapshot: Snapshot) -> list[bool]:
     return [bool(page.value("gpuslice_gpu_up", uuid=row.identity.uuid)) for row in snapshot.gpus]
 
 
-def told_of(snapshot: Snapshot, uuid: str) -> set[str]:
-    """Name what the page says of a GPU and its holders, but for what identifies them and what is counted."""
-    told = {name for name, labels, _ in page_of(snapshot).samples if labels.get("uuid") == uuid}
-    return {name for name in told if not name.endswith(("_info", "_total"))}
+def series_of(snapshot: Snapshot, uuid: str) -> set[str]:
+    """Return the series of a GPU and its holders, without those that identify them and counters."""
+    names = {name for name, labels, _ in page_of(snapshot).samples if labels.get("uuid") == uuid}
+    return {name for name in names if not name.endswith(("_info", "_total"))}
 
 
 def xids(snapshot: Snapshot) -> dict[str, float]:
@@ -130,7 +130,7 @@ def happen(node: FakeNode, xid: int) -> None:
 
 
 def assert_all_given_back(node: FakeNode) -> None:
-    """Expect the library to be shut down, with all that it lent, and nobody to have used what was gone."""
+    """Expect the library to be shut down, all handles freed, and no use of a freed one."""
     assert node.nvml.opened == 0
     assert (node.nvml.gpm.live, node.nvml.gpm.misuses) == (0, [])
     assert (len(node.nvml.events), node.nvml.events.misuse) == (0, {})
@@ -158,12 +158,12 @@ async def test_a_gpu_that_is_down_keeps_its_holders_and_counts_and_no_reading(si
         assert holders(during) == {"p0", "p1"}
         assert during.node.unresolved == {}
         for place, row in enumerate(during.gpus):
-            told, earlier = (told_of(each, row.identity.uuid) for each in (during, before))
+            shown, earlier = (series_of(each, row.identity.uuid) for each in (during, before))
             if place in situation.down:
-                assert "gpuslice_gpu_holders" in told <= LASTING
+                assert "gpuslice_gpu_holders" in shown <= LASTING
                 assert rows(during, f"p{place}")[0].compute_entitled == 1
             else:
-                assert told >= earlier
+                assert shown >= earlier
                 assert rows(during, f"p{place}")[0].compute_used == 0.4
         if situation.down == {0, 1}:
             # The driver is not heard of: neither its versions nor its count.
@@ -242,7 +242,7 @@ async def test_an_unplugged_gpu_leaves_the_page_with_its_rows():
             snapshot = await poller.poll()
             assert [(row.identity.uuid, row.identity.index) for row in snapshot.gpus] == [(stays, 0)]
             assert (ups(snapshot), failing(snapshot)) == ([True], set())
-            assert told_of(snapshot, gone) == set()
+            assert series_of(snapshot, gone) == set()
             assert snapshot.node.gpu_count == 1
             assert snapshot.node.unresolved == {"nvidia.com/gpu": 1}
             assert rows(snapshot, "p1")[0].compute_used == 0.4
@@ -341,7 +341,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             assert node.nvml.total_calls == calls
             assert (ups(away), holders(away), xids(away)) == ([False, False], {"p0", "p1"}, {"79": 1})
             for row in away.gpus:
-                assert told_of(away, row.identity.uuid) <= LASTING
+                assert series_of(away, row.identity.uuid) <= LASTING
             assert set(health(away, "nvml").errors) == {"Released"}
             assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None

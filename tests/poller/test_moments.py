@@ -17,20 +17,20 @@ ANNA = "nb-anna"
 
 
 def without(allocations, pod):
-    """Return what a kubelet tells before it has admitted a pod."""
+    """Return the allocations before a pod was admitted."""
     kept = tuple(each for each in allocations.allocated if each.holder.pod != pod)
     return replace(allocations, allocated=kept)
 
 
-async def slices_while(poller, node, told):
-    """Poll before a pod is admitted, while the kubelet's answer is that of ``told``, and after that."""
+async def slices_while(poller, node, meanwhile):
+    """Poll before a pod is admitted, while the kubelet's answer is that of ``meanwhile``, and after that."""
     real = poller._allocations._read
 
     async def before():
         return without(await real(), ANNA)
 
     found = []
-    for second, read in ((0, before), (5, told), (10, real)):
+    for second, read in ((0, before), (5, meanwhile), (10, real)):
         poller._allocations._read = read
         await node.step(second)
         found.append([row.slices for row in rows(await poller.poll(), ANNA)])
@@ -80,12 +80,12 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
         async def slow():
             await over.wait()
             read = await real()
-            # Nobody had begun to work yet.
-            nobody = tuple(
+            # No process had started yet.
+            unused = tuple(
                 replace(gpu, processes=(), memory=replace(gpu.memory, used=0, free=gpu.memory.total))
                 for gpu in nvml.latest.gpus
             )
-            nvml._latest = replace(nvml.latest, gpus=nobody)
+            nvml._latest = replace(nvml.latest, gpus=unused)
             return read
 
         before = await poller.poll()
@@ -115,15 +115,15 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
 def test_a_late_sweep_counts_for_a_container_that_held_the_device_before_and_after_it(
     now: str, confirmed: bool, used
 ):
-    assembly = SnapshotBuilder(DEFAULTS, demo=False)
+    builder = SnapshotBuilder(DEFAULTS, demo=False)
 
     def poll(pod, number, **more):
-        told = Allocations(
+        allocations = Allocations(
             allocated=tuple(held(pod, UUID)), offered=tuple(whole()), api_version="v1", read_at=0
         )
         reading = gpu(None, used=14 * GIB, sweep=number)
-        found = PollResult(gpus=(reading,), allocations=told, workloads=workloads(view=False), **more)
-        return rows(assembly.snapshot(found, (), 5.0 * number, 5.0 * number), pod)
+        found = PollResult(gpus=(reading,), allocations=allocations, workloads=workloads(view=False), **more)
+        return rows(builder.snapshot(found, (), 5.0 * number, 5.0 * number), pod)
 
     assert [row.memory_used for row in poll("a", 1)] == [14 * GIB]
     [row] = poll(now, 2, confirmed=confirmed, late=frozenset({UUID}))

@@ -29,7 +29,7 @@ class Reader:
         self._at = 1_000_000.0
 
     def lines(self, snapshot: Snapshot, after: float = PERIOD) -> list[tuple[str, str]]:
-        """Record a snapshot ``after`` so many seconds; return level and text of what is logged."""
+        """Record a snapshot ``after`` seconds later; return level and text of what is logged."""
         self._at += after
         self._caplog.clear()
         self._log.record(replace(snapshot, timestamp=self._at))

@@ -18,7 +18,8 @@ from exporter.model import PodDetails, PodIdentity, ResourceHealth, SliceCount
 from exporter.poll.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
 from tests.demo.making import gpu, made, pod
 from tests.kubernetes.api import a_pod, api_server
-from tests.poller.bench import polled, rows, until
+from tests.poller.bench import polled, rows
+from tests.waiting import wait_until_async
 from tests.web.views_reading import node_page
 
 GPU = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
@@ -28,14 +29,14 @@ OTHER = "11111111-5a1d-4c62-9d3e-0a6f3c1b2d11"
 
 
 def shared(identity: str = "pod_logs") -> Scenario:
-    """Return a node of HAMi with one pod, of which it is told elsewhere what its share is."""
+    """Return a node of HAMi with one pod, whose share is in an annotation."""
     process = {"device": GPU, "memory": "1 GiB"}
     train = pod("train", process, devices={"nvidia.com/gpu": [f"{GPU}-0"]}) | {"uid": UID}
     return made(gpus=[gpu(uuid=GPU)], pods=[train], identity=identity)
 
 
 def known(name: str, uid: str, *, details: bool = False) -> PodIdentity:
-    """Make a pod, with an object or without."""
+    """Return a pod, with an object or without."""
     return PodIdentity(uid=uid, namespace="ml", name=name, details=PodDetails() if details else None)
 
 
@@ -85,8 +86,8 @@ async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
             assert [row.memory_entitled for row in rows(poller.snapshot, "train")] != [4000 << 20]
             await api.pods.watching.wait()
             api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
-            told = poller._sources.cluster
-            await until(lambda: bool(told.pods.pods[UID].details.annotations))
+            cluster = poller._sources.cluster
+            await wait_until_async(lambda: bool(cluster.pods.pods[UID].details.annotations))
             await poller.poll()
             assert [row.memory_entitled for row in rows(poller.snapshot, "train")] == [4000 << 20]
 
@@ -104,7 +105,7 @@ async def test_a_gpu_is_cordoned_while_the_exporter_runs(tmp_path: Path):
             node = api.nodes.objects["node"]
             cordon = {"annotations": {"hami.io/device-cordon": GPU}}
             api.nodes.put(node | {"metadata": node["metadata"] | cordon})
-            await until(lambda: bool(poller._sources.cluster.node.annotations))
+            await wait_until_async(lambda: bool(poller._sources.cluster.node.annotations))
             snapshot = await poller.poll()
             assert snapshot.gpus[0].slices == (SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),)
             assert "GPU 0 is cordoned" in node_page(snapshot)
@@ -165,12 +166,12 @@ async def test_one_failure_of_the_kubelet_gives_no_name_back_to_the_former_pod()
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
         names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0)
-        told = await names.read()
-        before = paths.pod_log_dir / f"{told[UID].namespace}_{told[UID].name}_{OTHER}"
+        pods = await names.read()
+        before = paths.pod_log_dir / f"{pods[UID].namespace}_{pods[UID].name}_{OTHER}"
         before.mkdir()
         os.utime(before, (time.time() + 60,) * 2)
         with refused(paths.pods_api_socket):
-            assert await names.read() == told
+            assert await names.read() == pods
         await names.close()
 
 
@@ -180,10 +181,10 @@ async def test_what_the_pods_api_said_is_not_believed_for_ever():
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
         names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0, clock=lambda: now[0])
-        told = await names.read()
+        pods = await names.read()
         with refused(paths.pods_api_socket):
             now[0] = 30.0
-            assert await names.read("new") == told
+            assert await names.read("new") == pods
             assert names.objects_from == PODS_API
             now[0] = 31.0
             assert [pod.details for pod in (await names.read("new")).values()] == [None]
@@ -268,8 +269,8 @@ async def test_without_logs_the_watch_is_enough(tmp_path: Path):
 async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_path: Path):
     """Annotations are kept while the API server does not answer; the health may be another one by now."""
     now, live = [0.0], [True]
-    told = (ResourceHealth("main", "nvidia.com/gpu", GPU, "Healthy"),)
-    sick = replace(known("train", UID), details=PodDetails(annotations=ALLOCATED, health=told))
+    healthy = (ResourceHealth("main", "nvidia.com/gpu", GPU, "Healthy"),)
+    sick = replace(known("train", UID), details=PodDetails(annotations=ALLOCATED, health=healthy))
 
     def watched() -> WatchedPods:
         return WatchedPods({UID: sick}, live[0])
@@ -281,7 +282,7 @@ async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_p
         details = (await names.read())[UID].details
         assert details.annotations == ALLOCATED
         healths.append(details.health)
-    assert healths == [told, told, told, (), told]
+    assert healths == [healthy, healthy, healthy, (), healthy]
     await names.close()
 
 

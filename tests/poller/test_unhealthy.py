@@ -12,7 +12,7 @@ SOME, SHARE = 10, 0.25
 
 
 def scenario(*unhealthy: int, gpus: int = 1) -> Scenario:
-    """Make GPUs in four replicas; two of the first are held, and these become unhealthy."""
+    """Return GPUs in four replicas; two of the first are held, and these become unhealthy."""
     process = {"memory": "1 GiB", "load": {"high": 20}}
     ids = [f"{{gpu:0}}::{number}" for number in unhealthy]
     return made(
