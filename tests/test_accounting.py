@@ -1,4 +1,4 @@
-"""What is integrated over the life of a container: GPU-seconds held and used, energy, last activity."""
+"""Sums over the life of a container: GPU-seconds held and used, energy, last activity."""
 
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,7 @@ def row(pod="a", *, held=0.5, used=0.25, uid="", uuid=UUID, slices=1) -> Contain
 
 
 def gpu(joules=None, percent=None, uuid=UUID) -> GpuRow:
-    """Return a GPU whose energy counter stands at so many joules, ``percent`` of the time busy."""
+    """Return a GPU whose energy counter is at ``joules``, ``percent`` of the time busy."""
     identity = GpuIdentity(uuid=uuid, index=0)
     millijoules = None if joules is None else round(joules * 1000)
     reading = GpuReading(identity=identity, energy_millijoules=millijoules, utilization_percent=percent)
@@ -36,7 +36,7 @@ def gpu(joules=None, percent=None, uuid=UUID) -> GpuRow:
 
 
 def with_rest(gpu, rows) -> GpuRow:
-    """Say of a GPU what it computed beyond these containers, as the join does."""
+    """Return a GPU with its unattributed utilization, as the join does."""
     percent = gpu.reading.utilization_percent if gpu.reading is not None else None
     used = sum(each.compute_used or 0.0 for each in rows if each.device.uuid == gpu.identity.uuid)
     return replace(gpu, unattributed_utilization=None if percent is None else max(percent / 100 - used, 0.0))
@@ -53,7 +53,7 @@ class Node:
     def after(
         self, seconds, *rows, gpus=(), fresh=(UUID,), covers=None, complete=True, proven=(UUID,)
     ) -> "Node":
-        """Poll once more, so many seconds later; the users of ``proven`` GPUs are known.
+        """Poll once more, ``seconds`` later; the users of ``proven`` GPUs are known.
 
         ``covers`` are the seconds that a new reading stands for, by default those since the poll before.
         """
@@ -74,7 +74,7 @@ class Node:
 
     @property
     def unattributed(self) -> float | None:
-        """Return what was nobody's of the first GPU's energy."""
+        """Return the unattributed energy of the first GPU."""
         return self.poll.gpus[0].unattributed_energy_joules
 
 
@@ -115,8 +115,8 @@ def test_a_missed_poll_adds_no_use_but_entitlement_goes_on():
     assert node.totals().entitled_gpu_seconds == pytest.approx(15 * 0.5)
 
 
-def test_entitlement_while_use_was_not_measured_is_told_apart():
-    """A GPU that was lost, a use that nobody can tell and a gap leave it alone: nothing is known of them."""
+def test_entitlement_while_use_was_not_measured_is_counted_separately():
+    """A lost GPU, an unknown use and a gap are not measured."""
     node = Node().after(0, row()).after(10, row())
     node.after(20, row(), fresh=()).after(5, row(used=None)).after(61, row())
     assert node.totals().entitled_gpu_seconds == pytest.approx(96 * 0.5)
@@ -144,8 +144,7 @@ def test_unknown_use_stands_still():
     assert node.totals().used_gpu_seconds == pytest.approx(5.0)
 
 
-def test_unknown_entitlement_stands_still():
-    """A share that the kubelet does not tell is not integrated."""
+def test_unknown_entitlement_adds_nothing():
     node = Node().after(0, row(held=None)).after(5, row(held=None))
     assert node.totals().entitled_gpu_seconds is None
     node.after(5, row(held=0.5)).after(5, row(held=None))
@@ -153,7 +152,6 @@ def test_unknown_entitlement_stands_still():
 
 
 def test_a_long_gap_adds_no_use():
-    """Over a gap that is too long to say what happened, only the holding goes on."""
     node = Node().after(0, row()).after(61, row())
     assert node.totals().used_gpu_seconds == 0
     assert node.totals().entitled_gpu_seconds == pytest.approx(61 * 0.5)
@@ -162,7 +160,6 @@ def test_a_long_gap_adds_no_use():
 
 
 def test_sums_end_with_their_container():
-    """A container that comes back under its name begins anew."""
     node = Node().after(0, row()).after(5, row()).after(5).after(5, row())
     assert node.totals() == Totals(
         first_seen=START + 15,
@@ -178,8 +175,7 @@ def test_sums_end_with_their_container():
 
 
 @pytest.mark.parametrize("held", [{"slices": 0, "held": None}, {"slices": 0, "held": None, "uid": "u"}])
-def test_sums_of_a_mere_user_outlive_a_poll_that_does_not_know_the_users(held):
-    """A list of processes that fails once does not say that nobody uses the GPU."""
+def test_sums_of_a_container_without_slices_outlive_a_poll_without_process_lists(held):
     node = Node().after(0, row(**held)).after(5, row(**held))
     node.after(5, proven=()).after(5, row(**held))
     assert node.totals().first_seen == START
@@ -190,8 +186,7 @@ def test_sums_of_a_mere_user_outlive_a_poll_that_does_not_know_the_users(held):
     assert node.totals().first_seen == node.now
 
 
-def test_sums_of_a_holder_end_with_it_whatever_is_known_of_users():
-    """Who holds what is the kubelet's to say."""
+def test_sums_of_a_holder_end_with_it_whether_or_not_processes_are_known():
     node = Node().after(0, row()).after(5, proven=()).after(5, row())
     assert node.totals().first_seen == START + 10
 
@@ -210,14 +205,12 @@ def test_sums_outlive_a_kubelet_that_is_silent_for_long():
 
 
 def test_the_silence_counts_from_when_a_container_was_there_last():
-    """One that was seen all along is not given up the sooner for being old."""
     node = Node().after(0, row()).after(MISSED_SECONDS, row(), complete=False)
     node.after(MISSED_SECONDS - 5, complete=False).after(5, row())
     assert node.totals().first_seen == START
 
 
-def test_the_ledger_keeps_only_who_was_there_within_the_hour():
-    """Each poll of a silent kubelet has another container: those of long ago begin anew if they come back."""
+def test_the_ledger_keeps_only_containers_of_the_last_hour():
     pods = [f"job-{number}" for number in range(12)]
     node = Node()
     for pod in pods:
@@ -227,8 +220,8 @@ def test_the_ledger_keeps_only_who_was_there_within_the_hour():
     assert kept == pods[-5:]
 
 
-def test_another_pod_of_the_same_name_begins_anew():
-    """A StatefulSet gives a name again: by its uid the new pod is told from the old one."""
+def test_another_pod_of_the_same_name_starts_from_zero():
+    """A StatefulSet reuses names; the uid differs."""
     node = Node().after(0, row(uid="one")).after(5, row(uid="one")).after(5, row(uid="two"))
     assert node.totals().first_seen == START + 10
     assert node.totals().used_gpu_seconds == 0
@@ -245,13 +238,11 @@ def test_a_uid_that_becomes_known_changes_nothing():
 
 
 def test_last_active_is_the_last_poll_with_compute():
-    """It moves with every poll in which the container computed."""
     node = Node().after(0, row(used=0.1)).after(5, row(used=0.1)).after(5, row(used=0)).after(5, row(used=0))
     assert node.totals().last_active == START + 5
 
 
 def test_last_active_before_any_activity_is_first_seen():
-    """An idle container was last active, for all we know, when it was first seen."""
     node = Node().after(3, row(used=0)).after(5, row(used=0))
     assert node.totals().last_active == START + 3
 
@@ -276,8 +267,8 @@ def test_last_active_is_absent_while_compute_is_unknown():
     assert node.totals().seen_computing
 
 
-def test_who_was_not_watched_for_long_is_not_idle_for_it():
-    """What nobody measured may have been work: the time to be idle begins when it is measured again."""
+def test_time_without_measurement_is_not_idle_time():
+    """Idle time begins when the container is measured again."""
     node = Node().after(0, row(used=0.1)).after(60, row(used=None)).after(1200, row(used=None))
     node.after(5, row(used=0)).after(5, row(used=0))
     assert node.totals().last_active == START + 1265
@@ -287,8 +278,7 @@ def test_who_was_not_watched_for_long_is_not_idle_for_it():
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_clock_that_is_set_makes_nobody_idle(step):
-    """Moments are dated anew by the clock of now: what has passed since is what was watched."""
+def test_setting_the_clock_makes_no_container_idle(step):
     node = Node().after(0, row(used=0.1)).after(5, row(used=0))
     node.now += step
     node.after(5, row(used=0))
@@ -313,8 +303,7 @@ def test_a_missed_poll_is_no_activity():
     assert node.totals().last_active == START
 
 
-def test_energy_from_before_a_container_came_is_nobodys_also_after_a_late_sweep():
-    """A reading that stands for a minute is not charged to whoever came in its last seconds."""
+def test_energy_before_a_container_came_is_unattributed_after_a_late_sweep_too():
     node, new = Node(), row("new", held=1.0, used=1.0)
     node.after(5, gpus=[gpu(0, 100)])
     node.after(50, new, gpus=[gpu(0, 100)], fresh=())
@@ -354,8 +343,7 @@ def test_energy_is_split_by_use_and_idle_energy_by_entitlement():
     assert node.unattributed == pytest.approx(0)
 
 
-def test_free_slices_and_other_users_are_nobody():
-    """The idle part of slices that nobody holds, and what strangers use, is left over."""
+def test_energy_of_free_slices_and_of_unknown_users_is_unattributed():
     node = energy((0, row(held=0.5, used=0.1)), (100, row(held=0.5, used=0.1)), percent=60)
     assert node.totals().energy_joules == pytest.approx(10 + 40 * 0.5)
     assert node.unattributed == pytest.approx(70)
@@ -370,8 +358,7 @@ def test_unknown_use_gets_nothing():
     assert node.unattributed == pytest.approx(70)
 
 
-def test_idle_energy_is_nobodys_where_idleness_is_not_known():
-    """Without a utilization, a use that is not known, or somebody not seen, may have filled the GPU."""
+def test_idle_energy_is_unattributed_while_idleness_is_unknown():
     rows = (row("a", held=0.5, used=0.2), row("b", held=0.5, used=None))
     for shown in (rows, rows[:1]):
         node = energy((0, *shown), (100, *shown))
@@ -392,14 +379,12 @@ def test_more_use_and_more_entitlement_than_there_is():
 
 
 def test_energy_begins_with_the_second_reading():
-    """What the counter held before is not this exporter's to give out."""
     node = energy((123_456, row()))
     assert node.totals().energy_joules == 0
     assert node.unattributed == 0
 
 
 def test_a_counter_that_falls_adds_nothing():
-    """A driver that is loaded anew begins to count anew; what it drew meanwhile is lost."""
     node = energy((1000, row()), (1100, row()), (10, row()), (20, row()), percent=100)
     assert node.totals().energy_joules == pytest.approx(110 * 0.25)
     assert node.unattributed == pytest.approx(110 * 0.75)
@@ -415,8 +400,7 @@ def test_energy_over_a_missed_poll_is_nobodys():
     assert node.unattributed == pytest.approx(375)
 
 
-def test_energy_over_a_long_gap_is_nobodys():
-    """When nobody is said to have computed, nobody is said to have drawn."""
+def test_energy_over_a_long_gap_is_unattributed():
     node = Node().after(0, row(), gpus=[gpu(0, 100)]).after(61, row(), gpus=[gpu(300, 100)])
     assert (node.totals().energy_joules, node.unattributed) == (0, 300)
 
@@ -430,8 +414,7 @@ def test_energy_before_a_container_came_is_not_its_own():
     assert (node.totals().energy_joules, node.unattributed) == (0, pytest.approx(200))
 
 
-def test_a_gpu_without_an_energy_counter():
-    """No energy is told of it, nor of its containers."""
+def test_without_an_energy_counter_there_is_no_energy():
     node = energy((None, row()), (None, row()))
     assert (node.totals().energy_joules, node.unattributed) == (None, None)
 
@@ -516,7 +499,7 @@ def figures(totals: Totals) -> list[float]:
 
 @given(POLLS)
 def test_sums_never_fall(polls):
-    """Whatever happens, a sum only grows for as long as its container lives; so does what is nobody's."""
+    """Nor does the unattributed energy."""
     before, rest = {}, 0.0
     for poll, _, answer in live(polls):
         for each in answer.containers:
@@ -529,21 +512,3 @@ def test_sums_never_fall(polls):
         unattributed = answer.gpus[0].unattributed_energy_joules or 0.0
         assert unattributed >= rest
         rest = unattributed
-
-
-@pytest.mark.slow
-@given(POLLS)
-def test_energy_is_given_out_once(polls):
-    """What the containers and nobody got in each poll is what the counter rose by since its last reading."""
-    drawn, last, given_out, accounts = 0.0, None, 0.0, {}
-    for poll, counter, answer in live(polls):
-        if poll.fresh and poll.drawn is not None:
-            drawn += max(counter - last, 0.0) if last is not None else 0.0
-            last = counter
-        for each in answer.containers:
-            account = each.holder, each.totals.first_seen
-            joules = each.totals.energy_joules or 0.0
-            given_out += joules - accounts.get(account, 0.0)
-            accounts[account] = joules
-        rest = answer.gpus[0].unattributed_energy_joules or 0.0
-        assert given_out + rest == pytest.approx(drawn, rel=1e-9, abs=1e-6)

@@ -1,9 +1,9 @@
-"""The rule of energy, through the real join: what containers and nobody drew is what the GPU drew."""
+"""The rule of energy, through the join: containers and the rest draw what the GPU draws."""
 
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.attribution import Attribution
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def unattributed(self) -> float:
-        """Return what was nobody's."""
+        """Return the unattributed energy."""
         return self.poll.gpus[0].unattributed_energy_joules or 0.0
 
     def energy(self, pod: str) -> float:
@@ -166,7 +166,7 @@ def consecutive(*readings, holders, pids=(100, 101), exclusive=True) -> Node:
 
 
 def test_metered_mig_devices_are_charged_by_use_and_by_entitlement():
-    """Half of 3/7 in use, the rest idle: the idle part goes by entitlement, free slices' to nobody."""
+    """Half of 3/7 is in use; idle energy goes by entitlement, that of free slices to no container."""
     holders = [("a", "MIG-a", 3 / 7, None), ("b", "MIG-b", 2 / 7, None)]
     readings = [cut(joules, [0.5, 0.0], ((100,), (101,))) for joules in (1000, 1700)]
     node = consecutive(*readings, holders=holders)
@@ -176,8 +176,7 @@ def test_metered_mig_devices_are_charged_by_use_and_by_entitlement():
     assert node.unattributed == pytest.approx(700 * idle * 2 / 7)
 
 
-def test_a_mig_device_that_strangers_use_is_not_idle():
-    """What an unheld device did is nobody's, and leaves less idle energy to those who hold the others."""
+def test_the_use_of_a_free_mig_device_leaves_less_idle_energy():
     holders = [("a", "MIG-a", 3 / 7, None)]
     readings = [cut(joules, [0.0, 1.0], ((100,), (55,))) for joules in (0, 700)]
     node = consecutive(*readings, holders=holders, pids=(55, 100))
@@ -205,8 +204,7 @@ def test_a_metered_container_is_charged_by_its_meter():
     assert node.unattributed == pytest.approx(10)
 
 
-def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
-    """Who computed while no rows were made is not known, so that the next poll charges nobody for it."""
+def test_energy_of_a_failed_poll_is_unattributed(monkeypatch):
     assembly = SnapshotBuilder(load_settings({}, {}), demo=False)
     allocations = Allocations(
         allocated=(Allocation(ContainerRef("ml", "a", "main"), "nvidia.com/gpu", UUID),),
@@ -260,8 +258,7 @@ def test_between_two_readings_polls_count_by_their_power():
     assert node.energy("b") == pytest.approx(4000)
 
 
-def test_nothing_is_given_out_between_readings():
-    """The counters of containers stand still until that of the GPU is read."""
+def test_no_energy_is_attributed_between_readings():
     busy = {100: 100}
     node = between((0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, busy, "a"))
     assert (node.energy("a"), node.unattributed, node.given_out) == (0, 0, 0)
@@ -363,14 +360,14 @@ def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReadin
     if is_cut:
         processes = [[pid for pid, device in poll.running if device == place] for place in range(len(MIGS))]
         return cut(energy, poll.shares, processes, **more)
-    told = {pid: poll.utilization[pid - 100] for pid, _ in poll.running}
-    return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, **more)
+    utilization = {pid: poll.utilization[pid - 100] for pid, _ in poll.running}
+    return whole(energy, poll.percent, [pid for pid, _ in poll.running], utilization, **more)
 
 
-@pytest.mark.slow
+@settings(max_examples=50)
 @given(POLLS, st.booleans())
-def test_energy_is_given_out_once(polls, is_cut):
-    """Over any sequence of polls, all containers ever and nobody together drew what the counter rose by."""
+def test_each_joule_is_attributed_once(polls, is_cut):
+    """Over any polls, containers and the rest draw what the counter rose by."""
     node, counter, sweep, last = Node(), 10**7, 0, None
     for poll in polls:
         counter, sweep = max(0, counter + (poll.drawn or 0)), sweep + 1

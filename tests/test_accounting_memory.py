@@ -12,7 +12,7 @@ MEMORY = st.one_of(st.none(), st.integers(0, 2**40))
 
 
 def uses(memory, **changes) -> ContainerRow:
-    """Return a container that uses so many bytes of a GPU, None where it is not known."""
+    """Return a container that uses ``memory`` bytes of a GPU, None if unknown."""
     return replace(row(**changes), memory_used=memory)
 
 

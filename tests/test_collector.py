@@ -1,4 +1,4 @@
-"""One source of the poller: its deadline, its health, and what it says about both."""
+"""One source of the poller: its deadline, its health, and its log."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ DEADLINE = 0.05
 
 
 class Source:
-    """A source under control: it answers, fails or waits as it is told, and counts how often it is asked."""
+    """A source that answers, fails or waits as set, and counts its reads."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -40,7 +40,7 @@ class Clock:
     now = 100.0
 
     def __call__(self) -> float:
-        """Tell the time in seconds."""
+        """Return the time in seconds."""
         return self.now
 
 
@@ -61,20 +61,18 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """Return what was logged: level and message."""
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-async def test_before_the_first_read():
-    """It has no value, and its health says that it has not answered yet."""
+async def test_before_the_first_read_there_is_no_value():
     collector = made(Source())
     assert (collector.value, collector.fresh_value(60)) == (None, None)
     assert collector.health == CollectorHealth(name="thing", success=False, message="has not answered yet")
 
 
-async def test_an_answer():
-    """The value is the answer, and its health tells when and how long."""
+async def test_an_answer_is_dated_and_timed():
     clock = Clock()
     collector = made(Source(), clock)
     before = time.time()
@@ -113,7 +111,6 @@ async def test_a_slow_source_is_left_behind():
 
 
 async def test_a_read_left_behind_is_not_started_twice_nor_waited_for_again():
-    """While it hangs every further poll passes at once, and its message says for how long."""
     source, clock = Source(), Clock()
     source.open.clear()
     collector = made(source, clock)
@@ -129,8 +126,7 @@ async def test_a_read_left_behind_is_not_started_twice_nor_waited_for_again():
     await collector.cancel()
 
 
-async def test_a_late_answer_is_taken():
-    """When the read that was left behind comes to an end, its answer counts, and the next poll asks anew."""
+async def test_a_late_answer_counts():
     source, clock = Source(), Clock()
     source.open.clear()
     collector = made(source, clock)
@@ -149,8 +145,7 @@ async def test_a_late_answer_is_taken():
 
 
 @pytest.mark.parametrize("outcome", ["of then", LabelledError("of then"), asyncio.CancelledError()])
-async def test_a_late_answer_is_asked_for_again_where_it_would_be_joined_with_what_is_of_now(outcome):
-    """What a source said of an earlier moment is dropped, and the poll has an answer of its own."""
+async def test_a_late_answer_is_read_again_if_late_answers_do_not_count(outcome):
     source = Source()
     source.answer = outcome
     source.open.clear()
@@ -202,7 +197,6 @@ async def test_a_late_failure_is_taken():
     ],
 )
 async def test_a_failure_is_counted_by_its_reason(error: Exception, reason: str, message: str):
-    """An error's own short word is its reason, else the name of its type; the text tells a person."""
     source = Source()
     source.answer = error
     collector = made(source)
@@ -245,13 +239,12 @@ async def test_health_once_read_does_not_change():
     assert health.errors == {"no_socket": 1}
 
 
-async def test_failure_and_recovery_are_each_told_once(caplog: pytest.LogCaptureFixture):
-    """A source that is down for a day writes two lines, whatever it says meanwhile."""
+async def test_failure_and_recovery_are_each_logged_once(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     source = Source()
     collector = made(source)
     await collector.collect(DEADLINE)
-    assert told(caplog) == []
+    assert logged(caplog) == []
     answers: list[object] = [
         LabelledError("gone"),
         LabelledError("gone"),
@@ -262,10 +255,10 @@ async def test_failure_and_recovery_are_each_told_once(caplog: pytest.LogCapture
     for source.answer in answers:
         await collector.collect(DEADLINE)
     once = [("WARNING", "thing failed: gone"), ("INFO", "thing recovered")]
-    assert told(caplog) == once
+    assert logged(caplog) == once
     for source.answer in [LabelledError("again"), "good"]:
         await collector.collect(DEADLINE)
-    assert told(caplog) == [*once, ("WARNING", "thing failed: again"), ("INFO", "thing recovered")]
+    assert logged(caplog) == [*once, ("WARNING", "thing failed: again"), ("INFO", "thing recovered")]
 
 
 async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptureFixture):
@@ -276,7 +269,7 @@ async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptu
     collector = made(source)
     for _ in range(5):
         await collector.collect(DEADLINE)
-    assert told(caplog) == [("WARNING", "thing failed: not here")]
+    assert logged(caplog) == [("WARNING", "thing failed: not here")]
 
 
 async def test_a_value_is_fresh_by_its_age():
@@ -294,8 +287,7 @@ async def test_a_value_is_fresh_by_its_age():
     assert collector.fresh_value(0.0) == "new"
 
 
-async def test_cancel_ends_the_wait():
-    """A read under way is given up, and a later one starts anew."""
+async def test_cancel_ends_the_wait_and_a_later_read_starts():
     source = Source()
     source.open.clear()
     collector = made(source)
@@ -345,8 +337,6 @@ async def test_cancel_leaves_no_unheard_error():
 
 
 async def test_a_read_that_was_cancelled_by_others_is_a_failure():
-    """A read that ends as cancelled does not end the poller with it."""
-
     async def cancelled() -> str:
         raise asyncio.CancelledError
 

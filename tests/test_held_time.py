@@ -52,7 +52,7 @@ def test_an_unknown_entitlement_has_no_gpu_seconds():
 
 @pytest.mark.parametrize("slices", [0, None])
 def test_use_without_an_allocation_is_no_time_held(slices):
-    """Nor is the use of a pod whose containers cannot be told apart."""
+    """Nor is the use of a pod whose containers cannot be distinguished."""
     user = holder(held=None, slices=slices)
     if slices is None:
         user = replace(user, holder=user.holder._replace(container=""))
@@ -61,7 +61,6 @@ def test_use_without_an_allocation_is_no_time_held(slices):
 
 
 def test_a_failed_poll_is_not_measured_and_a_late_one_is():
-    """The next reading stands for the time since the last one if no reading was missed between them."""
     failed = Node().after(0, holder()).after(5, holder(), fresh=()).after(5, holder())
     assert times(failed.totals()) == (10, 5, 5, 2.5)
     late = Node().after(0, holder()).after(5, holder(), fresh=()).after(5, holder(), covers=10.0)
@@ -87,7 +86,6 @@ def test_a_late_reading_does_not_measure_a_poll_without_the_container():
 
 
 def test_rounding_does_not_make_the_part_more_than_the_whole():
-    """The whole is 0.3 + 0.2 + 0.1 = 0.6, the part 0.3 + (0.2 + 0.1), which is above it by a digit."""
     node = Node().after(0, holder(held=1.0)).after(0.3, holder(held=1.0))
     node.after(0.2, holder(held=1.0), fresh=()).after(0.1, holder(held=1.0), covers=0.3)
     assert times(node.totals()) == (0.6, 0.6, 0.6, 0.6)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from exporter.demo.scenario.catalog import load
 from exporter.model import GpuIdentity, GpuRow, JobFiles
+from exporter.workloads import jobs
 from exporter.workloads.jobs import (
     LONGEST_ID,
     MOST_BYTES,
     MOST_JOBS,
-    MOST_NAMES,
     JobFilesError,
     gpus_with_jobs,
     migs_with_jobs,
@@ -29,7 +29,7 @@ from tests.web.views_reading import snapshot as page_of
 
 
 def written(folder, files):
-    """Write files by their names, and return what is read of them."""
+    """Write files by their names, and return their jobs."""
     for name, content in files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_jobs(folder)
@@ -66,8 +66,7 @@ def test_other_names_are_somebody_elses(tmp_path, name):
         ("1\n" * 9000, ("1",)),
     ],
 )
-def test_a_line_is_a_job(tmp_path, content, expected):
-    """Blank lines are no jobs, a job that stands twice is one, and the file of an ended job is empty."""
+def test_each_different_line_is_a_job(tmp_path, content, expected):
     assert written(tmp_path, {"0": content}) == JobFiles(jobs={(0, None): expected})
 
 
@@ -83,8 +82,7 @@ def test_a_line_is_a_job(tmp_path, content, expected):
     ],
     ids=["too large", "too many", "too long", "binary", "an escape", "written backwards"],
 )
-def test_a_file_that_is_none_costs_only_itself(tmp_path, content):
-    """What no batch system writes is left out and told, and the others are read."""
+def test_an_invalid_file_costs_only_itself(tmp_path, content):
     found = written(tmp_path, {"0": content, "1": "4711"})
     assert found.jobs == {(1, None): ("4711",)}
     assert [(problem.reason, problem.about) for problem in found.problems] == [("file", str(tmp_path / "0"))]
@@ -112,15 +110,15 @@ def test_a_directory_that_is_not_there_is_told(tmp_path):
         read_jobs(tmp_path / "file")
 
 
-def test_a_crowded_directory_is_read_within_bounds(tmp_path):
-    """However many files somebody has put there, only so many are looked at."""
-    files = {str(number): "1" for number in range(MOST_NAMES + 50)}
-    assert len(written(tmp_path, files).jobs) == MOST_NAMES
+def test_a_crowded_directory_is_read_within_bounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "MOST_NAMES", 20)
+    files = {str(number): "1" for number in range(30)}
+    assert len(written(tmp_path, files).jobs) == 20
 
 
-def test_files_of_others_do_not_crowd_out_those_of_devices(tmp_path):
-    """However many other names somebody has put there, those of devices are found."""
-    others = {f"job-{number}": "" for number in range(MOST_NAMES + 50)}
+def test_files_of_others_do_not_crowd_out_those_of_devices(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "MOST_NAMES", 20)
+    others = {f"job-{number}": "" for number in range(30)}
     assert written(tmp_path, {**others, "2.5": "4711"}).jobs == {(2, 5): ("4711",)}
 
 
@@ -196,7 +194,7 @@ async def test_without_the_option_there_is_no_such_collector():
 
 
 def test_the_page_shows_jobs_on_their_gpu():
-    """Each job stands once on the card of the GPU that it has all of, or a MIG device of."""
+    """Each job once, whether it has the whole GPU or a MIG device."""
     cut = replace(gpu_row(0, sharing="mig", mig_enabled=True, mig_slices=7), jobs=("4711", "<b>"))
     mig = replace(mig_row("a"), jobs=("4712", "4711"))
     page = draw(page_of([cut, gpu_row(1)], migs=[mig]))
@@ -207,14 +205,14 @@ def test_the_page_shows_jobs_on_their_gpu():
 @pytest.mark.parametrize("patterns", [[r"app\.kubernetes\.io/.*", "team"], ["t.am"], ["nothing"], []])
 async def test_pods_bring_the_labels_that_the_settings_let_through(patterns):
     """Whole names are matched; a pod has a row if it is on a device here and has such a label."""
-    told = load("a10-mps")
+    scenario = load("a10-mps")
     labels = {"app.kubernetes.io/name": "detector", "team": "vision", "steam": "x"}
     pods = tuple(
-        replace(each, labels=labels if each.name != "tracker" else {"steam": "y"}) for each in told.pods
+        replace(each, labels=labels if each.name != "tracker" else {"steam": "y"}) for each in scenario.pods
     )
     elsewhere = replace(pods[0], name="web", uid="00000000-0000-4000-8000-000000000000", containers=())
     compiled = tuple(map(re.compile, patterns))
-    async with polled(replace(told, pods=(*pods, elsewhere)), pod_labels=compiled) as (_, poller):
+    async with polled(replace(scenario, pods=(*pods, elsewhere)), pod_labels=compiled) as (_, poller):
         snapshot = await poller.poll()
     wanted = tuple(
         (name, value) for name, value in labels.items() if any(each.fullmatch(name) for each in compiled)

@@ -1,4 +1,4 @@
-"""What evidence does not prove: devices that were not told, parts that share, holdings from before."""
+"""Limits of evidence: missing MIG devices, shared parts, holdings of an earlier poll."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ BOTH = held("a", MIG, resource=PARTS) + held("b", OTHER, resource=PARTS)
 OFFERED = whole(MIG, PARTS) + whole(OTHER, PARTS)
 
 
-def untold(**changes):
+def unknown_parts(**changes):
     """Return a GPU of which two MIG devices are held, but not how it is cut."""
     return gpu(None, **{"mig_enabled": None, "mig": None} | changes)
 
@@ -47,22 +47,21 @@ def untold(**changes):
 @pytest.mark.parametrize(
     "device",
     [
-        untold(),
-        untold(up=False, memory=None, utilization_percent=None),
+        unknown_parts(),
+        unknown_parts(up=False, memory=None, utilization_percent=None),
         mig_gpu([], mig_complete=False),
         mig_gpu([mig()], mig_complete=False),
     ],
-    ids=["not told", "lost", "no slot told", "one slot told"],
+    ids=["unknown", "lost", "no slot known", "one slot known"],
 )
-def test_a_gpu_whose_parts_were_not_told_is_not_held_by_nobody(device):
-    """Ids that lead nowhere may be those of its parts: who holds it, and what of it, is not known."""
+def test_a_gpu_with_unknown_mig_devices_has_unknown_holders(device):
+    """Unresolved ids may be those of its MIG devices."""
     [found] = join(device, BOTH, OFFERED).gpus
     assert (found.holders, found.memory_entitled, found.slices) == (None, None, ())
     assert found.sharing != "none"
 
 
-def test_parts_that_were_not_told_are_missed_only_while_somebody_holds_one():
-    """Where each id leads to a device, and where the driver tells all parts, the figures are whole."""
+def test_missing_mig_devices_matter_only_while_an_id_leads_nowhere():
     [found] = join(mig_gpu([mig()], mig_complete=False), held("a", MIG), whole(MIG)).gpus
     assert (found.holders, found.memory_entitled) == (1, 5 * GIB)
     [found] = join(mig_gpu([mig()]), BOTH, OFFERED).gpus
@@ -82,7 +81,7 @@ def test_compute_instances_share_what_an_empty_list_is_held_against():
 @pytest.mark.parametrize(
     ("theirs", "complete"),
     [([process(1)], True), (None, True), ([], False)],
-    ids=["told", "silent", "unseen"],
+    ids=["listed", "no list", "incomplete"],
 )
 def test_memory_of_a_gpu_instance_may_be_that_of_another_compute_instance(theirs, complete: bool):
     """Then an empty list contradicts nothing."""
@@ -102,7 +101,7 @@ def partition(occupied, percent):
 
 
 def held_partition(occupied, percent):
-    """Return the row of the only holder of a partition, and what of the partition is nobody's."""
+    """Return the row of the only holder of a partition, and the unattributed utilization of the partition."""
     key = DeviceKey(UUID, MIG)
     sharing = DeviceSharing(sharing="amd-partition", isolation="hard", exclusive=True)
     holding = Holding(
@@ -156,9 +155,11 @@ def test_processes_of_a_pod_that_holds_nothing_are_put_together_where_one_may_be
 
 
 def unconfirmed(device, allocated, who=None):
-    """Join with holdings that were told in an earlier poll."""
-    told = Allocations(allocated=tuple(allocated), offered=tuple(whole()), api_version="v1", read_at=0.0)
-    holdings = HoldingsIndex(resolve_holdings([device], told))
+    """Join with holdings of an earlier poll."""
+    allocations = Allocations(
+        allocated=tuple(allocated), offered=tuple(whole()), api_version="v1", read_at=0.0
+    )
+    holdings = HoldingsIndex(resolve_holdings([device], allocations))
     return attribute([device], holdings, who or workloads(), {}, confirmed=False)
 
 

@@ -37,13 +37,12 @@ def exclusive(*instances, who=None, pods=("a",)) -> Attribution:
     return join(mig_gpu(instances), allocated, [each for uuid in uuids for each in whole(uuid)], who)
 
 
-@pytest.mark.parametrize(("source", "told"), [("gpm", "instance"), ("dcgm", "dcgm")])
-def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, told):
-    """Half the time on three slices of seven; the row says which meter it was."""
+@pytest.mark.parametrize(("source", "shown"), [("gpm", "instance"), ("dcgm", "dcgm")])
+def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, shown):
     result = exclusive(mig([process(1)], profiling=busy(0.5, source)), who=workloads({1: "a"}))
     alone = row(result, "a")
     assert alone.compute_used == pytest.approx(0.5 * 3 / 7)
-    assert (alone.compute_source, alone.memory_source) == (told, "process")
+    assert (alone.compute_source, alone.memory_source) == (shown, "process")
     assert result.gpus[0].unattributed_utilization == 0.0
 
 
@@ -79,7 +78,7 @@ def test_what_a_mig_device_did_is_nobodys_with_somebody_else_on_it(who):
 
 
 def test_of_several_holders_none_takes_the_instances_compute():
-    """On replicas of a MIG device the meter cannot tell who it was: the use is the GPU's rest."""
+    """The meter cannot separate them: the use stays unattributed."""
     allocated = held("a", f"{MIG}::0") + held("b", f"{MIG}::1")
     device = mig([process(1), process(2)], profiling=busy(0.7))
     result = join(mig_gpu([device]), allocated, replicas(2, MIG), workloads({1: "a", 2: "b"}))
@@ -87,8 +86,7 @@ def test_of_several_holders_none_takes_the_instances_compute():
     assert result.gpus[0].unattributed_utilization == pytest.approx(0.3)
 
 
-def test_multiprocessors_at_work_do_not_stand_in_for_the_engines_time():
-    """They are another quantity: a meter that tells only them leaves the compute unknown."""
+def test_sm_activity_does_not_replace_engine_activity():
     meter = Profile(source="gpm", active={"sm": 0.4, "tensor": 0.2})
     result = exclusive(mig([process(1)], profiling=meter), who=workloads({1: "a"}))
     assert row(result, "a").compute_used is None
@@ -108,8 +106,7 @@ def test_a_small_compute_instance_counts_by_its_own_slices():
     assert row(result, "a").compute_used == pytest.approx(0.5 / 7)
 
 
-def test_the_rest_of_a_cut_gpu_is_what_its_mig_devices_did_beyond_their_holders():
-    """A device that nobody holds is used by nobody who is known."""
+def test_the_use_of_free_mig_devices_is_unattributed():
     instances = (mig([process(1)], profiling=busy(0.5)), mig([], uuid=OTHER, gi=2, profiling=busy(0.2)))
     result = exclusive(*instances, who=workloads({1: "a"}))
     assert result.gpus[0].unattributed_utilization == pytest.approx(0.2 * 3 / 7)
@@ -121,7 +118,7 @@ def test_the_rest_of_a_cut_gpu_is_what_its_mig_devices_did_beyond_their_holders(
     "unknown", [{"profiling": None}, {"compute_slices": None, "profiling": busy(0.1)}], ids=["meter", "size"]
 )
 def test_one_mig_device_without_a_meter_leaves_the_rest_unknown(unknown):
-    """What cannot be added up is not; the meter of the whole GPU does not stand in for its parts."""
+    """The meter of the whole GPU does not replace those of its parts."""
     instances = (mig([process(1)], profiling=busy(0.5)), mig([], uuid=OTHER, gi=2, **unknown))
     allocated, offered = held("a", MIG), whole(MIG) + whole(OTHER)
     result = join(mig_gpu(instances, profiling=busy(0.9)), allocated, offered, workloads({1: "a"}))
@@ -154,8 +151,7 @@ def test_processes_of_a_partition_are_shares_of_the_gpu():
     assert result.gpus[0].unattributed_utilization == pytest.approx(0.7 * 3 / 7 - 0.25)
 
 
-def test_the_gpu_s_own_utilization_serves_where_partitions_have_none():
-    """Some drivers tell how busy the whole is, cut or not, and nothing of the parts."""
+def test_the_gpu_s_own_utilization_is_used_if_partitions_have_none():
     device = mig([process(1)], process_utilization={1: 20})
     reading = replace(mig_gpu([device]), utilization_percent=50)
     result = join(reading, held("a", MIG), whole(MIG), workloads({1: "a"}))
@@ -169,17 +165,16 @@ def test_processes_with_more_than_their_partition_has_are_counted():
     assert result.inconsistent == ((UUID, MIG, "compute"),)
 
 
-@pytest.mark.parametrize(("source", "told"), [("dcgm", "dcgm"), ("gpm", "device")])
-def test_a_whole_gpu_without_utilization_is_told_by_its_meter(source, told):
+@pytest.mark.parametrize(("source", "shown"), [("dcgm", "dcgm"), ("gpm", "device")])
+def test_a_whole_gpu_without_utilization_has_that_of_its_meter(source, shown):
     """Its only holder takes it where processes have no figure."""
     reading = gpu([process(1)], None, utilization_percent=None, profiling=busy(0.4, source))
     result = join(reading, held("a", UUID), whole(), workloads({1: "a"}))
-    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.4, told)
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.4, shown)
     assert result.gpus[0].unattributed_utilization == 0.0
 
 
 def test_the_driver_s_utilization_comes_before_a_meter():
-    """Both tell the time with a kernel running; one of them is there on every GPU."""
     reading = gpu([process(1)], None, profiling=busy(0.4, "dcgm"))
     result = join(reading, held("a", UUID), whole(), workloads({1: "a"}))
     assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.6, "device")

@@ -36,7 +36,6 @@ def two(meters, reading=None, who=None) -> Attribution:
 
 
 def test_a_meter_comes_before_the_processes():
-    """Memory and compute are the meter's, and say so; the processes are still counted."""
     result = two({"a": Meter(source="hami", memory=GIB, compute=0.25)})
     a, b = row(result, "a"), row(result, "b")
     assert (a.memory_used, a.compute_used, a.processes) == (GIB, 0.25, 1)
@@ -44,8 +43,7 @@ def test_a_meter_comes_before_the_processes():
     assert (b.memory_used, b.compute_used, b.memory_source) == (3 * GIB, 0.2, "process")
 
 
-def test_what_is_left_is_left_by_the_meter_s_figures():
-    """The rest is what the device uses beyond what stands on the rows, whoever measured it."""
+def test_the_rest_is_what_the_rows_leave_whichever_source_they_have():
     result = two({"a": Meter(source="hami", memory=GIB, compute=0.25)})
     assert result.gpus[0].unattributed_memory == 8 * GIB - GIB - 3 * GIB
     assert result.gpus[0].unattributed_utilization == 0.15
@@ -68,7 +66,7 @@ def test_a_meter_that_still_has_what_a_killed_process_had_is_not_believed():
         (gpu([process(2, 3 * GIB)], {2: 20}, used=4 * GIB), workloads({}, lost=(2,))),
         (gpu(None, None, used=4 * GIB), workloads()),
     ],
-    ids=["the bytes are there", "a process of somebody unknown", "no list of processes"],
+    ids=["the bytes are there", "a process of an unknown owner", "no list of processes"],
 )
 def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
     """A driver may not list what a meter sees."""
@@ -77,14 +75,14 @@ def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
 
 
 @pytest.mark.parametrize(
-    ("compute", "told"), [(0.0, (None, "none")), (0.9, (0.9, "hami"))], ids=["nor compute", "but compute"]
+    ("compute", "shown"), [(0.0, (None, "none")), (0.9, (0.9, "hami"))], ids=["nor compute", "but compute"]
 )
-def test_a_meter_that_has_nothing_of_what_the_driver_lists_saw_no_zero(compute, told):
+def test_a_zero_of_a_meter_is_unknown_if_the_driver_lists_processes(compute, shown):
     """A container whose processes have memory does not use none: what its meter did not see is not known."""
     result = two({"a": Meter(source="hami", memory=0, compute=compute)})
     a = row(result, "a")
     assert (a.memory_used, a.memory_source, a.processes) == (None, "none", 1)
-    assert (a.compute_used, a.compute_source) == told
+    assert (a.compute_used, a.compute_source) == shown
     assert result.gpus[0].unattributed_memory == 8 * GIB - 3 * GIB
 
 
@@ -101,8 +99,8 @@ def test_what_a_system_never_meters_is_told_by_the_processes():
     assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (GIB, "cgpu", 0.4, "process")
 
 
-def test_a_part_that_was_not_metered_is_not_known():
-    """A figure that changed its meaning with every gap of its meter would say nothing."""
+def test_a_figure_that_its_meter_lacks_is_unknown():
+    """It must not change its meaning with every gap of its meter."""
     result = two({"a": Meter(source="hami", compute=0.1), "b": Meter(source="hami", memory=GIB)})
     a, b = row(result, "a"), row(result, "b")
     assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (None, "none", 0.1, "hami")
@@ -119,7 +117,6 @@ def test_a_meter_needs_no_view_of_processes():
 
 
 def test_a_meter_comes_before_the_device_s_own_numbers():
-    """Also alone on an exclusive GPU, what the meter does not tell is not the device's figure."""
     meters = {"a": Meter(source="gpushare", memory=GIB)}
     result = join(gpu(None), meters, held("a", UUID), whole(), workloads(view=False))
     a = row(result, "a")
@@ -130,7 +127,6 @@ def test_a_meter_comes_before_the_device_s_own_numbers():
 
 
 def test_processes_that_could_be_a_metered_container_s_do_not_count_twice():
-    """Where a pod's containers cannot be told apart, the row of the pod has no sum beside their meters."""
     who = workloads({1: "p", 2: "p"}, containers={"p": ("x", "y")})
     allocated = held("p", f"{UUID}::0", container="x") + held("p", f"{UUID}::1", container="y")
     reading = gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 40, 2: 20})
@@ -144,7 +140,6 @@ def test_processes_that_could_be_a_metered_container_s_do_not_count_twice():
 
 
 def test_a_container_that_holds_by_two_resources_is_metered_once():
-    """A meter is one of a container on a device, not of each resource that names it."""
     allocated = held("a", f"{UUID}::0") + held("a", f"{UUID}::1", resource="nvidia.com/gpumem")
     offered = replicas(2) + replicas(2, resource="nvidia.com/gpumem")
     meters = {"a": Meter(source="hami", memory=GIB, compute=0.5)}

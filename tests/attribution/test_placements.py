@@ -56,19 +56,16 @@ def test_a_gpu_of_four_compute_slices_has_four_of_memory():
 @pytest.mark.parametrize(
     "places", [[(None, None), (0, 1)], [(0, None)], [(0, 4), (2, 2)], [(6, 4)], [(-1, 2)]]
 )
-def test_places_that_are_not_told_or_cannot_be_true_leave_it_unknown(places):
-    """Nothing is called free because of an instance that nobody could place."""
+def test_unknown_or_impossible_places_leave_free_slices_unknown(places):
     assert cut(*places) == (None, None, None)
 
 
 @pytest.mark.parametrize("facts", [{"mig_complete": False}, {"up": False}])
-def test_parts_that_may_be_missing_leave_it_unknown(facts):
-    """What looks free may be taken by an instance that was not told."""
+def test_missing_instances_leave_free_slices_unknown(facts):
     assert cut((0, 4), **facts) == (None, None, None)
 
 
 def test_a_gpu_without_mig_has_no_memory_slices():
-    """It has nothing to be cut while MIG is off."""
     assert counted(gpu()) == (None, None, None)
 
 

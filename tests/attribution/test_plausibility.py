@@ -1,4 +1,4 @@
-"""Answers of a driver that cannot both be: nobody there, or nobody computing, on a device that is in use."""
+"""Contradictory answers of a driver: no process, or no compute, on a device that is in use."""
 
 import pytest
 
@@ -22,8 +22,8 @@ SHARED = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
 
 
 @pytest.mark.parametrize("used", [2 * GIB, 15 * GIB])
-def test_an_empty_list_beside_memory_in_use_proves_nobody_absent(used: int):
-    """A driver needs some memory for itself; what is more is somebody's, whom the list does not have."""
+def test_an_empty_list_with_memory_in_use_proves_no_absence(used: int):
+    """A driver needs some memory for itself; more is that of a process."""
     found = join(gpu([], {}, used=used, utilization_percent=0), SHARED, replicas(4))
     for pod in "ab":
         use = row(found, pod)
@@ -41,16 +41,14 @@ def test_an_empty_list_beside_what_a_driver_needs_proves_all_absent(used: int):
         assert (use.memory_used, use.processes, use.compute_used) == (0, 0, 0.0)
 
 
-def test_what_a_driver_needs_goes_with_the_memory_of_the_device():
-    """A MIG device of 5 GiB that uses more than its part of that is used by somebody."""
+def test_the_memory_that_a_driver_needs_grows_with_the_device():
     for used, absent in ((GIB, 0), (2 * GIB, None)):
         found = join(mig_gpu([mig([], used=used)]), held("a", MIG), whole(MIG))
         assert (row(found, "a").memory_used, row(found, "a").processes) == (absent, absent)
 
 
 @pytest.mark.parametrize("samples", [{}, {1: 0, 2: 0}])
-def test_samples_that_name_nobody_on_a_busy_gpu_prove_nobody_idle(samples: dict[int, int]):
-    """Memory is as the list tells it; compute is not known, of nobody's the device's."""
+def test_empty_samples_of_a_busy_gpu_prove_no_idleness(samples: dict[int, int]):
     busy = gpu([process(1), process(2)], samples, utilization_percent=80)
     found = join(busy, SHARED, replicas(4), workloads({1: "a", 2: "b"}))
     for pod in "ab":
@@ -69,7 +67,6 @@ def test_samples_that_name_nobody_leave_an_exclusive_gpu_to_its_holder():
     ("samples", "percent"), [({}, 5), ({1: 0}, 0), ({1: 0, 9: 70}, 80), ({1: 0}, None), ({1: 0, 2: 3}, 80)]
 )
 def test_samples_that_agree_with_the_gpu_are_believed(samples: dict[int, int], percent: int | None):
-    """So are those of a process that has ended, and of a GPU that is hardly busy or does not say."""
     found = join(
         gpu([process(1), process(2)], samples, utilization_percent=percent),
         SHARED,

@@ -21,7 +21,6 @@ def joined(processes, in_pods, containers):
 
 
 def test_a_pod_that_uses_its_gpu_is_not_idle():
-    """The use stands on the row of its container; that of the pod, which is entitled, has none."""
     found = joined([process(1, 2 * GIB)], {1: "a"}, {"a": ("x",)})
     assert row(found, "a", "x").memory_used == 2 * GIB
     assert row(found, "a", "x").slices is None

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 
-from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow, total
+from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow
 from exporter.model.snapshot import largest_processes
 from tests.attribution.build import (
     GIB,
@@ -21,7 +20,6 @@ from tests.attribution.build import (
     whole,
     workloads,
 )
-from tests.attribution.test_laws import nodes, run
 
 
 def by_pid(result) -> dict[int, ProcessRow]:
@@ -45,7 +43,6 @@ def test_each_process_has_its_owner_and_its_part():
 
 
 def test_a_process_that_cannot_be_placed_is_listed_without_an_owner():
-    """Neither a pod without a name nor an unreadable process is anybody's, and the two are told apart."""
     who = workloads({1: "a", 2: "x", 3: "y"}, lost=[4], named=["a"])
     rows = by_pid(join(gpu([process(pid) for pid in (1, 2, 3, 4)], {}), held("a", UUID), whole(), who))
 
@@ -70,7 +67,6 @@ def test_command_names_come_with_the_place_and_not_without():
 
 @pytest.mark.parametrize("reading", [gpu([process(1)], {}), gpu(None)])
 def test_without_a_view_of_processes_there_are_no_rows(reading):
-    """Pids that may mean somebody else's processes are not shown, and neither is what nobody listed."""
     view = reading.processes is None
     result = join(reading, held("a", UUID), whole(), workloads({1: "a"}, view=view))
 
@@ -87,7 +83,7 @@ def test_processes_inside_mig_stand_on_their_mig_device_without_compute():
 
 
 def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
-    """The driver may book a client's work on the server: its zero is none, as on the row of its container."""
+    """The driver may count a client's work as the server's."""
     reading = gpu([process(1, kind="mps"), process(9, 0)], {9: 55}, compute_mode="exclusive_process")
     allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
     result = join(reading, allocated, replicas(2), workloads({1: "a"}, outside=[9]))
@@ -95,33 +91,6 @@ def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
 
     assert [each.compute_used for each in result.containers] == [None, None]
     assert (rows[1].compute, rows[9].compute) == (None, 0.55)
-
-
-@pytest.mark.slow
-@given(nodes())
-def test_the_processes_of_a_holder_add_up_to_what_it_uses(node):
-    """Where a container's figures are sums over processes, they are the sums of the rows."""
-    result = run(*node)
-    for row in result.containers:
-        own = [each for each in result.processes if (each.holder, each.device) == (row.holder, row.device)]
-        if row.processes is not None:
-            assert len(own) == row.processes
-        if row.memory_source == "process":
-            assert row.memory_used == total([each.memory for each in own])
-        if row.compute_source == "process":
-            assert row.compute_used == pytest.approx(total([each.compute for each in own]))
-
-
-@pytest.mark.slow
-@given(nodes())
-def test_each_process_stands_on_a_device_once(node):
-    """Every process of the driver's lists has one row per device, where processes can be seen at all."""
-    gpus, _, _, who, _ = node
-    result = run(*node)
-    listed = [(UUID, "", p.pid) for g in gpus for p in g.processes or ()]
-    listed += [(UUID, m.uuid, p.pid) for g in gpus for m in g.mig or () for p in m.processes]
-    rows = [(*row.device, row.pid) for row in result.processes]
-    assert sorted(rows) == (sorted(listed) if who.process_view else [])
 
 
 def test_too_many_processes_leave_the_largest_and_say_how_many_are_missing():

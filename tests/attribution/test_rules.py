@@ -46,8 +46,8 @@ def test_several_replicas_of_one_container_are_one_holder():
     assert result.gpus[0].holders == 1
 
 
-def test_partitions_that_are_hidden_leave_no_sum_of_all():
-    """Rule 1: of an AMD GPU of which only some partitions are seen, nobody knows how much is held."""
+def test_hidden_partitions_leave_the_sums_of_their_gpu_unknown():
+    """Rule 1."""
     identity = GpuIdentity(uuid=UUID, index=0, vendor="amd", pci_bus_id="00000000:19:00.0")
     part = mig([process(1)], uuid="amdgpu_xcp_1", slices=1)
     name, resource = "amdgpu_xcp_1", "amd.com/cpx_nps1"
@@ -86,7 +86,7 @@ def test_who_is_not_on_an_amd_gpu_s_list_is_not_idle():
 
 
 def test_a_process_in_several_lists_counts_once():
-    """Rule 2: use is summed over pids, and each pid stands on the device once."""
+    """Rule 2."""
     result = join(
         gpu([process(1), process(2)], {1: 10, 2: 5}), held("a", UUID), whole(), workloads({1: "a", 2: "a"})
     )
@@ -94,7 +94,7 @@ def test_a_process_in_several_lists_counts_once():
 
 
 def test_use_is_the_sum_over_the_container_s_processes():
-    """Rule 3: memory and compute are those of the container's own processes, and say so."""
+    """Rule 3."""
     result = join(
         gpu([process(1), process(2, 3 * GIB)], {1: 40, 2: 7}),
         held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
@@ -185,8 +185,8 @@ def test_a_container_that_is_listed_without_devices_holds_nothing_beside_a_holde
     }
 
 
-def test_containers_that_cannot_be_told_apart_have_no_sums_of_their_own():
-    """Rule 3: with several holders in the pod, the use stands on one row without a container."""
+def test_containers_that_cannot_be_distinguished_have_no_sums_of_their_own():
+    """Rule 3: the use is on one row without a container."""
     result = join(
         gpu([process(1), process(2)], {1: 20}),
         held("a", f"{UUID}::0", container="x") + held("a", f"{UUID}::1", container="y"),
@@ -200,8 +200,8 @@ def test_containers_that_cannot_be_told_apart_have_no_sums_of_their_own():
         assert (own.memory_used, own.compute_used, own.processes, own.slices) == (None, None, None, 1)
 
 
-def test_a_holder_without_a_process_reads_zero_where_absence_is_proven():
-    """Rule 4: with a good view of processes and of names, nobody there is an observed zero."""
+def test_a_holder_without_a_process_has_zero_if_absence_is_proven():
+    """Rule 4."""
     result = join(
         gpu([process(1)], {1: 9}),
         held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
@@ -231,7 +231,6 @@ def test_no_zero_where_absence_is_not_proven(who, why):
 
 
 def test_no_zero_when_the_list_of_processes_failed():
-    """Rule 4: a failed list call is no empty list."""
     result = join(gpu(None), held("a", f"{UUID}::0") + held("b", f"{UUID}::1"), replicas(2), workloads())
     assert {r.memory_used for r in result.containers} == {None}
 
@@ -259,8 +258,8 @@ def test_a_pod_without_a_name_has_the_same_name_on_all_devices_or_none():
 
 
 @pytest.mark.parametrize("processes", [None, ()])
-def test_who_came_after_a_device_was_read_has_none_of_its_numbers(processes):
-    """Rules 5 and 6: they are of the one who held it then; whoever still holds it keeps them."""
+def test_a_container_that_came_after_a_reading_has_none_of_its_numbers(processes):
+    """Rules 5 and 6: they are those of the former holder."""
     nodes = [gpu(processes, utilization_percent=60)]
     who = workloads(view=processes is not None)
 
@@ -281,7 +280,7 @@ def test_who_came_after_a_device_was_read_has_none_of_its_numbers(processes):
 
 
 def test_no_zero_from_a_list_that_is_older_than_the_holding():
-    """Rule 4: what was read before this poll says nothing of a container that may have come since."""
+    """Rule 4."""
     allocations = Allocations(
         allocated=tuple(held("a", f"{UUID}::0") + held("b", f"{UUID}::1")),
         offered=tuple(replicas(2)),
@@ -305,8 +304,7 @@ def test_the_nameless_pod_is_named_when_only_one_holder_can_be_meant():
     assert (row(result, "b").memory_used, row(result, "b").pod_uid) == (GIB, "uid-x")
 
 
-def test_a_pod_whose_name_another_one_has_now_is_not_named_by_elimination():
-    """It is none of those that hold: not the one that has its name, nor one that is still to come."""
+def test_a_superseded_pod_is_not_named_by_elimination():
     allocated = held("a", f"{UUID}::0") + held("fresh", f"{UUID}::1")
     for superseded, used in ((frozenset(), GIB), (frozenset({"uid-old"}), None)):
         who = replace(workloads({1: "old"}, named=("a",)), superseded=superseded)
@@ -315,7 +313,6 @@ def test_a_pod_whose_name_another_one_has_now_is_not_named_by_elimination():
 
 
 def test_an_exclusive_holder_takes_the_device_s_numbers_without_a_process_view():
-    """Rule 5: alone on an exclusive GPU, the holder's use is the device's, and says so."""
     result = join(gpu(None), held("a", UUID), whole(), workloads(view=False))
     alone = row(result, "a")
     assert (alone.memory_used, alone.compute_used, alone.processes) == (8 * GIB, 0.6, None)
@@ -324,7 +321,6 @@ def test_an_exclusive_holder_takes_the_device_s_numbers_without_a_process_view()
 
 
 def test_a_mig_holder_takes_the_instance_s_memory_without_a_process_view():
-    """Rule 5: alone on a MIG device, the holder's memory is the instance's."""
     resource = "nvidia.com/mig-3g.5gb"
     result = join(
         mig_gpu([mig(None)]), held("a", MIG, resource=resource), whole(MIG, resource), workloads(view=False)
@@ -333,14 +329,14 @@ def test_a_mig_holder_takes_the_instance_s_memory_without_a_process_view():
 
 
 def test_a_lone_holder_of_a_shared_gpu_takes_nothing_without_a_process_view():
-    """Rule 5: on a time-sliced GPU anyone may run, so the device's numbers are nobody's."""
+    """Rule 5: other containers may run on a time-sliced GPU."""
     result = join(gpu(None), held("a", f"{UUID}::0"), replicas(4), workloads(view=False))
     assert (row(result, "a").memory_used, row(result, "a").compute_used) == (None, None)
     assert result.gpus[0].unattributed_memory == 8 * GIB
 
 
 def test_mig_compute_without_a_meter_is_absent():
-    """Rule 6: where the driver meters no compute per instance, nobody's is printed."""
+    """Rule 6."""
     resource = "nvidia.com/mig-3g.5gb"
     result = join(
         mig_gpu([mig([process(1)])]),
@@ -352,14 +348,13 @@ def test_mig_compute_without_a_meter_is_absent():
     assert row(result, "a").compute_entitled == pytest.approx(3 / 7)
 
 
-def test_an_exclusive_holder_takes_the_device_s_compute_where_processes_have_none():
-    """Rule 6: a driver without per-process utilization still tells that of the whole GPU."""
+def test_an_exclusive_holder_takes_the_device_s_compute_if_processes_have_none():
+    """Rule 6."""
     result = join(gpu([process(1)], None), held("a", UUID), whole(), workloads({1: "a"}))
     assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.6, "device")
 
 
 def test_a_stranger_on_an_exclusive_gpu_keeps_the_device_s_compute_from_its_holder():
-    """Rule 6: with somebody else on the GPU, its utilization is not the holder's."""
     result = join(gpu([process(1), process(2)], None), held("a", UUID), whole(), workloads({1: "a", 2: "b"}))
     assert {r.compute_used for r in result.containers} == {None}
 
@@ -372,7 +367,7 @@ def test_a_user_that_holds_nothing_has_a_row_with_no_slices():
 
 
 def test_zero_slices_are_not_claimed_while_the_kubelet_is_silent():
-    """Rule 7: without the kubelet nobody can be said to hold nothing."""
+    """Rule 7."""
     reading = gpu([process(1)], {1: 50})
     result = attribute([reading], Holdings(known=False), workloads({1: "a"}))
     assert row(result, "a").slices is None
@@ -380,7 +375,7 @@ def test_zero_slices_are_not_claimed_while_the_kubelet_is_silent():
 
 
 def test_use_is_shown_where_it_runs_and_the_holding_where_it_is_held():
-    """Rule 7: the kubelet says one GPU and the process runs on another: each on its own device."""
+    """Rule 7: they may be on different GPUs."""
     other = "GPU-00000000-0000-0000-0000-00000000000c"
     result = join(
         [gpu([], {}, used=GIB // 2), gpu([process(1)], {1: 5}, uuid=other)],
@@ -408,7 +403,6 @@ def test_what_runs_in_no_pod_is_nobody_s():
 
 
 def test_parts_beyond_the_whole_are_counted_and_the_rest_is_zero():
-    """Rule 8: the rest never falls below zero; that the parts did not fit is counted."""
     allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
     reading = gpu([process(1, 9 * GIB), process(2)], {1: 90, 2: 11})
     result = join(reading, allocated, replicas(2), workloads({1: "a", 2: "b"}))
@@ -423,13 +417,12 @@ def test_processes_above_the_device_s_own_utilization_are_no_contradiction():
 
 
 def test_a_process_of_the_host_keeps_the_device_s_compute_from_the_holder():
-    """Rule 6: the GPU's utilization may be that of what runs beside the holder."""
+    """Rule 6."""
     result = join(gpu([process(2)], None), held("a", UUID), whole(), workloads(outside=(2,)))
     assert (row(result, "a").compute_used, row(result, "a").processes) == (None, 0)
 
 
 def test_a_mig_gpu_that_is_lost_keeps_its_holders():
-    """Its MIG devices are known without their readings: nobody has let them go."""
     lost = mig_gpu([mig(None, memory=None)], up=False, memory=None)
     resource = "nvidia.com/mig-3g.5gb"
     result = join(lost, held("a", MIG, resource=resource), whole(MIG, resource), workloads())
@@ -438,7 +431,6 @@ def test_a_mig_gpu_that_is_lost_keeps_its_holders():
 
 
 def test_a_process_of_unknown_size_makes_its_container_s_sum_unknown():
-    """A sum with an unknown part is unknown, and its bytes stay in the rest."""
     result = join(
         gpu([process(1), process(2, None)], {}), held("a", UUID), whole(), workloads({1: "a", 2: "a"})
     )
@@ -447,7 +439,6 @@ def test_a_process_of_unknown_size_makes_its_container_s_sum_unknown():
 
 
 def test_compute_instances_that_share_memory_are_not_charged_with_it():
-    """Two compute instances of one GPU instance read the same memory: it is neither's."""
     first, second = mig(None, memory_shared=True), mig(None, memory_shared=True, uuid=MIG + "2")
     result = join(
         mig_gpu([first, second]), held("a", MIG), whole(MIG) + whole(MIG + "2"), workloads(view=False)
@@ -457,7 +448,6 @@ def test_compute_instances_that_share_memory_are_not_charged_with_it():
 
 
 def test_a_lost_gpu_keeps_its_holders():
-    """What the kubelet says of a GPU that no longer answers stays on the page; its use does not."""
     lost = gpu(None, memory=None, utilization_percent=None, mig_enabled=None, up=False)
     result = join(lost, held("a", UUID), whole(), workloads())
     assert (row(result, "a").slices, row(result, "a").compute_entitled) == (1, 1.0)

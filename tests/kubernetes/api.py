@@ -36,7 +36,7 @@ class Kept:
         self._streams: list[asyncio.Queue[bytes | None]] = []
 
     def put(self, about: dict[str, Any]) -> None:
-        """Make or replace an object, by its uid, and tell the watches."""
+        """Add or replace an object, by its uid, and notify the watches."""
         self._version = next(self._versions)
         metadata = about["metadata"] | {"resourceVersion": str(self._version)}
         kind = "MODIFIED" if metadata["uid"] in self.objects else "ADDED"
@@ -44,22 +44,22 @@ class Kept:
         self.send(kind, self.objects[metadata["uid"]])
 
     def delete(self, uid: str) -> None:
-        """Delete an object, and tell the watches."""
+        """Delete an object, and notify the watches."""
         self._version = next(self._versions)
         gone = self.objects.pop(uid)
         self.send("DELETED", gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self._version)}})
 
     def bookmark(self) -> None:
-        """Tell the watches how far they are."""
+        """Send the watches a bookmark."""
         self._version = next(self._versions)
         self.send("BOOKMARK", {"metadata": {"resourceVersion": str(self._version)}})
 
     def send(self, kind: str, about: Any) -> None:
-        """Tell the watches of an event."""
+        """Send the watches an event."""
         self.send_bytes(json.dumps({"type": kind, "object": about}).encode() + b"\n")
 
     def send_bytes(self, sent: bytes) -> None:
-        """Send the watches whatever it is."""
+        """Send the watches these bytes."""
         for stream in self._streams:
             stream.put_nowait(sent)
 
@@ -117,17 +117,17 @@ class Api:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self._port}"
 
     async def configure(self) -> Configuration:
-        """Make the configuration of a client of this server."""
+        """Return the configuration of a client of this server."""
         configuration = Configuration()
         configuration.host = self.url
         return configuration
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a file by which a client finds this server."""
+        """Write a kubeconfig for this server, and return its path."""
         config = {
             "current-context": "here",
             "contexts": [{"name": "here", "context": {"cluster": "this", "user": "me"}}],
@@ -138,7 +138,7 @@ class Api:
         return path
 
     def label(self, **labels: str) -> None:
-        """Replace the node's labels, and tell the watches; in names, two underlines stand for a slash."""
+        """Replace the node's labels, and notify the watches; in names, two underlines stand for a slash."""
         self.nodes.put(
             _node({name.replace("__", "/").replace("_", "."): text for name, text in labels.items()})
         )
@@ -172,7 +172,7 @@ def _node(labels: dict[str, str], version: str = "") -> dict[str, Any]:
 
 
 def a_pod(name: str, uid: str = "", **metadata: Any) -> dict[str, Any]:
-    """Make a pod of one container that runs; its uid is made of its name."""
+    """Return a pod of one running container; its uid is derived from its name."""
     uid = uid or uid_of(name)
     return {
         "metadata": {"namespace": "ml", "name": name, "uid": uid, **metadata},
@@ -185,7 +185,7 @@ def a_pod(name: str, uid: str = "", **metadata: Any) -> dict[str, Any]:
 
 
 def uid_of(name: str) -> str:
-    """Make a uid of a name."""
+    """Return a uid derived from a name."""
     return f"00000000-0000-0000-0000-{sum(map(ord, name)):012x}"
 
 

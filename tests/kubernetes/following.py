@@ -1,9 +1,11 @@
-"""Followers of a real API server, and what they told."""
+"""Followers of an API server, and the labels that they reported."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
+
+import pytest
 
 from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.cluster import object_of, pods_of, read_node, read_pod
@@ -14,20 +16,20 @@ from tests.waiting import wait_until_async
 QUICK = Pace(first_pause=0.02)
 
 
-class Told:
-    """The labels that were told, in order; None where they were not known any more."""
+class Reported:
+    """The labels that a follower reported, in order; None when they became unknown."""
 
     def __init__(self) -> None:
         self.labels: list[dict[str, str] | None] = []
 
     def __call__(self, nodes) -> None:
-        """Hear of a node."""
+        """Take a report."""
         labels = None if nodes is None else [dict(node.labels) for node in nodes.values()]
         self.labels.append(None if labels is None else dict(*labels))
 
-    async def until(self, told: Callable[[list], bool]) -> None:
-        """Wait until what was told so far is enough."""
-        await until(lambda: told(self.labels))
+    async def until(self, condition: Callable[[list], bool]) -> None:
+        """Wait until a condition of the labels is true."""
+        await until(lambda: condition(self.labels))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -49,26 +51,41 @@ async def running(follower: Follower, configure: Configure) -> AsyncIterator[Fol
 
 
 @asynccontextmanager
-async def following(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Told]:
+async def following(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Reported]:
     """Follow the node while the body runs."""
-    told = Told()
-    async with running(Follower(object_of(NODE), read_node, told, pace), configure):
-        yield told
+    reported = Reported()
+    async with running(Follower(object_of(NODE), read_node, reported, pace), configure):
+        yield reported
 
 
 @asynccontextmanager
 async def following_pods(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Follower]:
-    """Follow the node's pods while the body runs, from the time on when there is an answer or a failure."""
+    """Follow the pods of the node while the body runs, which begins after an answer or a failure."""
     async with running(Follower(pods_of(NODE), read_pod, pace=pace), configure) as follower:
         await until(lambda: follower.answered.is_set() or bool(follower.failure))
         yield follower
 
 
 def names(follower: Follower) -> set[str]:
-    """Name the pods that are known."""
+    """Return the names of the known pods."""
     return {pod.name for pod in (follower.objects or {}).values()}
 
 
 def messages(records: Iterable[Any]) -> list[str]:
-    """Give what the log says, with the level of each line."""
+    """Return the lines of a log, each with its level."""
     return [f"{record.levelname} {record.getMessage()}" for record in records]
+
+
+@contextmanager
+def counted_failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield a list of all failures of followers, logged or not."""
+    failures: list[str] = []
+    failed = Follower._failed
+
+    def note(follower: Follower, failure: str) -> None:
+        failures.append(failure)
+        failed(follower, failure)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Follower, "_failed", note)
+        yield failures

@@ -1,6 +1,5 @@
-"""The object of one node is followed through whatever an API server does."""
+"""The object of a node is followed through all failures of the API server."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -10,9 +9,10 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
 from exporter.kubernetes import collection, follower
+from exporter.kubernetes.cluster import object_of, read_node
 from exporter.kubernetes.follower import Follower, Pace
 from tests.kubernetes.api import NODE, Api, api_server
-from tests.kubernetes.following import following, messages, until
+from tests.kubernetes.following import QUICK, Reported, following, messages, running, until
 
 ABOUT = f"the labels, annotations and devices of node {NODE}"
 
@@ -26,11 +26,11 @@ async def api() -> AsyncIterator[Api]:
 
 async def test_labels_are_told_at_once_and_as_they_change(api: Api) -> None:
     """The labels of now come first, then each change, and nodes are asked for by name."""
-    async with following(api.configure) as told:
-        await told.until(lambda labels: labels == [{"kubernetes.io/os": "linux"}])
+    async with following(api.configure) as reported:
+        await reported.until(lambda labels: labels == [{"kubernetes.io/os": "linux"}])
         await api.nodes.watching.wait()
         api.label(nvidia_com__mig_config_state="pending")
-        await told.until(lambda labels: labels[-1] == {"nvidia.com/mig.config.state": "pending"})
+        await reported.until(lambda labels: labels[-1] == {"nvidia.com/mig.config.state": "pending"})
 
     first, second = api.nodes.asked
     assert first == {"fieldSelector": f"metadata.name={NODE}"}
@@ -44,16 +44,16 @@ async def test_labels_are_told_at_once_and_as_they_change(api: Api) -> None:
 
 async def test_a_watch_that_ends_is_taken_up_where_it_ended(api: Api, caplog) -> None:
     """No second list is needed, bookmarks count, and the log stays empty."""
-    async with following(api.configure) as told:
+    async with following(api.configure) as reported:
         await api.nodes.watching.wait()
         api.label(a="1")
         api.nodes.bookmark()
         api.nodes.end_watches()
-        await told.until(lambda labels: labels[-1] == {"a": "1"})
+        await reported.until(lambda labels: labels[-1] == {"a": "1"})
         await until(lambda: len(api.nodes.asked) == 3)
         await api.nodes.watching.wait()
         api.label(a="2")
-        await told.until(lambda labels: labels[-1] == {"a": "2"})
+        await reported.until(lambda labels: labels[-1] == {"a": "2"})
 
     assert [query.get("resourceVersion") for query in api.nodes.asked] == [None, "100", "102"]
     assert caplog.records == []
@@ -63,10 +63,10 @@ async def test_what_the_server_has_forgotten_is_listed_anew(api: Api, caplog) ->
     """After an expired version the labels come from a new list, without a word in the log."""
     api.nodes.expired = True
 
-    async with following(api.configure) as told:
-        await told.until(lambda labels: len(labels) == 2)
+    async with following(api.configure) as reported:
+        await reported.until(lambda labels: len(labels) == 2)
 
-    assert told.labels == [{"kubernetes.io/os": "linux"}] * 2
+    assert reported.labels == [{"kubernetes.io/os": "linux"}] * 2
     assert ["watch" in query for query in api.nodes.asked[:3]] == [False, True, False]
     assert caplog.records == []
 
@@ -75,8 +75,8 @@ async def test_a_refused_version_is_listed_anew(api: Api) -> None:
     """A server may refuse an expired version by its status as well."""
     api.nodes.refuse_watch = 410
 
-    async with following(api.configure) as told:
-        await told.until(lambda labels: len(labels) == 3)
+    async with following(api.configure) as reported:
+        await reported.until(lambda labels: len(labels) == 3)
 
 
 async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Api, monkeypatch) -> None:
@@ -91,19 +91,18 @@ async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Ap
         await pause(self)
 
     monkeypatch.setattr(Follower, "_pause_longer", noted)
-    async with following(api.configure, Pace(first_pause=0.001)) as told:
-        await told.until(lambda labels: len(labels) >= 8)
+    async with following(api.configure, Pace(first_pause=0.001)) as reported:
+        await reported.until(lambda labels: len(labels) >= 8)
 
     assert pauses[:6] == pytest.approx([0.001 * 2**number for number in range(6)])
 
 
 @pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])
-async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) -> None:
-    """Without the right to list, or to watch, one line says what to do, and granting it mends it."""
+async def test_a_missing_right_is_logged_once_until_it_is_granted(api: Api, caplog, attribute: str) -> None:
     caplog.set_level(logging.INFO)
     setattr(api.nodes, attribute, 403)
 
-    async with following(api.configure) as told:
+    async with following(api.configure) as reported:
         await until(lambda: len(api.nodes.asked) > 4)
         (record,) = caplog.records
         assert f"cannot watch {ABOUT}" in record.message
@@ -111,79 +110,79 @@ async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) ->
         setattr(api.nodes, attribute, 0)
         await api.nodes.watching.wait()
         api.label(a="1")
-        await told.until(lambda labels: labels[-1:] == [{"a": "1"}])
+        await reported.until(lambda labels: labels[-1:] == [{"a": "1"}])
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, monkeypatch) -> None:
-    """A connection that says nothing is given up, and the log says so in words."""
-    monkeypatch.setattr(collection, "LIST_SECONDS", 0.05)
+async def test_a_server_that_does_not_answer_times_out(api: Api, caplog, monkeypatch) -> None:
     api.nodes.silent = True
-    async with following(api.configure) as told:
-        await until(lambda: len(api.nodes.asked) > 1)
+    async with following(api.configure) as reported:
+        with monkeypatch.context() as patched:
+            patched.setattr(collection, "LIST_SECONDS", 0.05)
+            await until(lambda: len(api.nodes.asked) > 1)
         api.nodes.silent = False
-        await told.until(lambda labels: len(labels) == 1)
+        await reported.until(lambda labels: len(labels) == 1)
 
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [f"cannot watch {ABOUT}: the API server does not answer in time; retrying"]
 
 
-async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:
-    """What changed meanwhile is told; the log has a line for each way of being away, and for the end."""
+async def test_changes_while_the_server_was_away_are_reported(api: Api, caplog) -> None:
+    """The log has a line for each kind of failure, and one for the recovery."""
     caplog.set_level(logging.INFO)
 
-    async with following(api.configure) as told:
+    async with following(api.configure) as reported:
         await api.nodes.watching.wait()
         await api.stop()
         api.label(a="1")
         await until(lambda: any("Cannot connect" in record.message for record in caplog.records))
         await api.start()
-        await told.until(lambda labels: labels[-1] == {"a": "1"})
+        await reported.until(lambda labels: labels[-1] == {"a": "1"})
         await api.nodes.watching.wait()
         api.label(a="2")
-        await told.until(lambda labels: labels[-1] == {"a": "2"})
+        await reported.until(lambda labels: labels[-1] == {"a": "2"})
 
     assert len(caplog.records) <= 3
     assert messages(caplog.records)[-1] == f"INFO watching {ABOUT} again"
 
 
-async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog) -> None:
-    """After a while what was known is no reason any more, and the log says so."""
+async def test_labels_are_dropped_when_the_server_stays_away(api: Api, caplog) -> None:
     api.label(nvidia_com__mig_config_state="pending")
 
-    async with following(api.configure, Pace(first_pause=0.02, forget_after=0.3)) as told:
+    async with following(api.configure, Pace(first_pause=0.02, forget_after=0.3)) as reported:
         await api.nodes.watching.wait()
         await api.stop()
-        await told.until(lambda labels: labels[-1] is None)
+        await reported.until(lambda labels: labels[-1] is None)
 
-    assert [labels for labels in told.labels if labels] == [{"nvidia.com/mig.config.state": "pending"}]
+    assert {"nvidia.com/mig.config.state": "pending"} in reported.labels
     assert f"dropped {ABOUT}" in caplog.text
 
 
 async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
     """A watch in which only bookmarks come, or that is renewed, proves that nothing changed."""
-    async with following(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as told:
-        await api.nodes.watching.wait()
-        for _ in range(7):
-            await asyncio.sleep(0.1)
-            api.nodes.bookmark()
-        api.nodes.end_watches()
-        await until(lambda: len(api.nodes.asked) == 3)
+    reported = Reported()
+    follower = Follower(object_of(NODE), read_node, reported, QUICK)
+    async with running(follower, api.configure):
+        await until(lambda: follower.live)
+        for renew in (api.nodes.bookmark, api.nodes.end_watches):
+            end = follower._forgetting.when()
+            renew()
+            await until(lambda end=end: follower._forgetting.when() > end)
 
-    assert told.labels == [{"kubernetes.io/os": "linux"}]
+    assert reported.labels == [{"kubernetes.io/os": "linux"}]
 
 
 async def test_a_node_that_does_not_exist_has_no_labels(api: Api) -> None:
     """A wrong name, or a node that is deleted, is no error; it asks for nothing."""
     api.nodes.objects.clear()
-    async with following(api.configure) as told:
-        await told.until(lambda labels: labels == [{}])
+    async with following(api.configure) as reported:
+        await reported.until(lambda labels: labels == [{}])
         await api.nodes.watching.wait()
         api.label(a="1")
-        await told.until(lambda labels: labels[-1] == {"a": "1"})
+        await reported.until(lambda labels: labels[-1] == {"a": "1"})
         api.nodes.delete("node")
-        await told.until(lambda labels: labels[-1] == {})
+        await reported.until(lambda labels: labels[-1] == {})
 
 
 async def test_a_token_that_was_replaced_is_read_anew(api: Api, tmp_path) -> None:
@@ -200,10 +199,9 @@ async def test_a_token_that_was_replaced_is_read_anew(api: Api, tmp_path) -> Non
         configuration.host = api.url
         return configuration
 
-    async with following(of_pod) as told:
+    async with following(of_pod) as reported:
         await until(lambda: "Bearer old" in api.tokens)
         token.write_text("new")
+        await until(lambda: "Bearer new" in api.tokens)
         api.nodes.refuse = 0
-        await told.until(lambda labels: len(labels) == 1)
-
-    assert api.tokens[-1] == "Bearer new"
+        await reported.until(lambda labels: len(labels) == 1)

@@ -19,15 +19,16 @@ OBJECTS = st.lists(st.dictionaries(TEXTS | st.just("items"), VALUES, max_size=4)
 
 
 def taken(answer: bytes, *, pieces: int = 1 << 16) -> tuple[list[bytes | None], str]:
-    """Feed an answer in pieces of so many bytes; give the objects and the version."""
+    """Feed an answer in pieces of that many bytes; return the objects and the version."""
     listing = Listing()
     found = [each for at in range(0, len(answer), pieces) for each in listing.feed(answer[at : at + pieces])]
     return found, listing.version()
 
 
 @given(OBJECTS, VALUES, st.integers(1, 40), st.booleans(), st.booleans())
-def test_objects_are_those_of_the_list_however_it_is_cut(objects, extra, pieces, ascii_only, last) -> None:
-    """Any list of records gives the records that a parser of the whole finds, whatever stands around them."""
+def test_a_list_in_pieces_has_the_objects_that_a_parser_of_the_whole_finds(
+    objects, extra, pieces, ascii_only, last
+) -> None:
     metadata = {"metadata": {"resourceVersion": "7", "items": extra}}
     items = {"items": objects}
     text = json.dumps((metadata | items) if last else (items | metadata), ensure_ascii=ascii_only)
@@ -39,8 +40,7 @@ def test_objects_are_those_of_the_list_however_it_is_cut(objects, extra, pieces,
 
 
 @given(st.binary(max_size=200), st.integers(1, 9))
-def test_whatever_comes_is_a_list_or_is_said_to_be_none(answer: bytes, pieces: int) -> None:
-    """Bytes that are no list of objects raise what the log can tell, and nothing else."""
+def test_bytes_that_are_no_list_raise_one_kind_of_error(answer: bytes, pieces: int) -> None:
     with pytest.raises(NoListError):
         taken(b"x" + answer, pieces=pieces)
 
@@ -96,7 +96,6 @@ def test_an_object_that_is_too_long_is_left_out_and_not_kept() -> None:
     assert peak < 2 * LONGEST_OBJECT
 
 
-def test_something_else_without_end_is_refused() -> None:
-    """What stands around the objects is bounded too."""
+def test_bytes_between_objects_are_bounded() -> None:
     with pytest.raises(NoListError):
         list(Listing().feed(b'{"kind":"' + b"x" * LONGEST_FRAME))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from exporter.kubernetes import collection
 from exporter.kubernetes.cluster import by_uid, read_node, read_pod
 from exporter.kubernetes.collection import LONGEST_EVENT, lines
-from exporter.kubernetes.follower import MOST_OBJECTIONS, Pace
+from exporter.kubernetes.follower import MOST_OBJECTIONS
 from exporter.model import ContainerSpec, NodeObject, ResourceHealth
 from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
-from tests.kubernetes.following import following_pods, messages, names, until
+from tests.kubernetes.following import QUICK, following_pods, messages, names, until
 
 HASH = "0123456789abcdef0123456789abcdef"
 MIRRORS = {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH}
@@ -40,8 +40,7 @@ async def api() -> AsyncIterator[Api]:
         yield server
 
 
-async def test_pods_come_and_go_and_are_asked_for_by_node(api: Api, caplog) -> None:
-    """One list from what the server has at hand, then one watch, which tells of each change."""
+async def test_pods_of_the_node_are_listed_once_and_then_watched(api: Api, caplog) -> None:
     async with following_pods(api.configure) as pods:
         assert names(pods) == {"train"}
         await api.pods.watching.wait()
@@ -63,7 +62,7 @@ async def test_pods_come_and_go_and_are_asked_for_by_node(api: Api, caplog) -> N
 
 
 async def test_the_health_of_devices_comes_with_a_pod(api: Api) -> None:
-    """It is what the status of each ordinary container says; what is not of that form is left out."""
+    """Malformed entries are left out."""
     pod = a_pod("infer")
     entries = [{"resourceID": "GPU-a", "health": "Unhealthy"}, "GPU-b"]
     pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [
@@ -93,21 +92,20 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
     api.pods.expired = True
     async with following_pods(api.configure) as pods:
         api.pods.delete(uid_of("train"))
-        await until(lambda: len(api.pods.asked) == 4)
-        assert names(pods) == {"infer"}
+        await until(lambda: names(pods) == {"infer"})
 
     versions = [query.get("resourceVersion") for query in api.pods.asked[:3]]
     assert versions == ["0", "5002", None]
 
 
-async def test_pods_that_a_server_told_which_is_away_are_kept_for_a_while(api: Api) -> None:
-    """They are known to be of before, and forgotten in the end."""
-    async with following_pods(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as pods:
-        await api.pods.watching.wait()
+async def test_pods_are_kept_for_a_while_when_their_server_is_away(api: Api) -> None:
+    async with following_pods(api.configure) as pods:
         await until(lambda: pods.live)
         await api.stop()
         await until(lambda: not pods.live)
         assert names(pods) == {"train"}
+        pods._pace = QUICK._replace(forget_after=0.0)
+        pods._heard()
         await until(lambda: pods.objects is None)
 
 
@@ -171,8 +169,7 @@ async def test_a_pod_that_cannot_be_read_is_left_out_of_the_list(api: Api, caplo
     ]
 
 
-async def test_many_that_cannot_be_read_do_not_fill_the_log(api: Api, caplog) -> None:
-    """After a hundred of them nothing is said of more."""
+async def test_many_unreadable_objects_do_not_fill_the_log(api: Api, caplog) -> None:
     for number in range(MOST_OBJECTIONS + 50):
         name = f"pod-{number}"
         api.pods.objects[name] = {"metadata": {"namespace": "ml", "name": name}}
@@ -250,8 +247,7 @@ def test_a_mirror_takes_no_other_pods_place() -> None:
 
 
 @given(PODLIKE)
-def test_no_object_is_too_strange(about) -> None:
-    """Whatever stands in an object, it is read or left out."""
+def test_any_object_is_read_or_left_out(about) -> None:
     if not isinstance(about, dict):
         about = {"metadata": about, "spec": about, "status": about}
     pod = read_pod(json.loads(json.dumps(about)))

@@ -11,11 +11,12 @@ import pytest
 
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Container, Pod
+from podresources import channel
 from tests.podresources.support import ByteServer, Clock, RawServer
 
 
 class Listener(asyncio.Protocol):
-    """Greets its one client and takes down what that says."""
+    """Greets its one client and keeps what that sends."""
 
     def __init__(self, greeting: bytes) -> None:
         self.greeting = greeting
@@ -28,7 +29,7 @@ class Listener(asyncio.Protocol):
         transport.write(self.greeting)
 
     def data_received(self, data: bytes) -> None:
-        """Take down."""
+        """Keep the bytes."""
         self.heard.extend(data)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -37,15 +38,21 @@ class Listener(asyncio.Protocol):
             self.closed.set_result(None)
 
 
+@pytest.fixture(autouse=True)
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call that was rejected for its rate be tried again soon."""
+    monkeypatch.setattr(channel, "_PAUSES", (0.01, 0.03))
+
+
 @pytest.fixture
 def clock() -> Clock:
-    """Time for what the clients remember."""
+    """Return the clock of the clients."""
     return Clock()
 
 
 @pytest.fixture
 def pod() -> Pod:
-    """One pod whose container holds two of the four slices of a GPU."""
+    """Return a pod whose container holds two of the four slices of a GPU."""
     devices = {"nvidia.com/gpu": ("GPU-1::1", "GPU-1::0")}
     container = Container(name="main", devices=devices, container_id="a" * 64)
     return Pod(namespace="ml", name="train", uid="uid-1", containers=(container,))
@@ -64,7 +71,7 @@ async def kubelet(tmp_path: Path, pod: Pod) -> AsyncIterator[FakeKubelet]:
 
 @pytest.fixture
 async def serve_raw() -> AsyncIterator[RawServer]:
-    """Serve one gRPC method on a socket, answering fixed bytes."""
+    """Return a function that serves fixed bytes as the answer of one gRPC method."""
     async with AsyncExitStack() as servers:
 
         async def serve(path: Path, method: str, answer: bytes) -> None:
@@ -86,13 +93,13 @@ async def serve_raw() -> AsyncIterator[RawServer]:
 
 @pytest.fixture
 async def serve_bytes() -> AsyncIterator[ByteServer]:
-    """Serve a socket that greets with fixed bytes, whatever it is told, and give what it is told."""
+    """Return a function that serves a socket which greets with fixed bytes, and returns what it receives."""
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as servers:
 
         async def serve(path: Path, greeting: bytes) -> bytearray:
             listener = Listener(greeting)
-            servers.push_async_callback(asyncio.wait_for, listener.closed, 5)
+            servers.push_async_callback(lambda: listener.closed)
             await servers.enter_async_context(await loop.create_unix_server(lambda: listener, path))
             return listener.heard
 

@@ -1,10 +1,14 @@
 """Types shared by the tests of the kubelet's clients."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from exporter.demo.fake_kubelet import FakeKubelet
+
 RawServer = Callable[[Path, str, bytes], Awaitable[None]]  # socket, method, answer
-ByteServer = Callable[[Path, bytes], Awaitable[bytearray]]  # socket, greeting → what clients say
+ByteServer = Callable[[Path, bytes], Awaitable[bytearray]]  # socket, greeting → bytes received
 
 
 class Clock:
@@ -14,5 +18,21 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Give the time in seconds."""
+        """Return the time in seconds."""
         return self.now
+
+
+@contextmanager
+def answers_wait(kubelet: FakeKubelet) -> Iterator[None]:
+    """Let calls wait for the end of the block."""
+    over, real = asyncio.Event(), kubelet._misbehave
+
+    async def wait(_method: str, _context: object) -> None:
+        await over.wait()
+
+    kubelet._misbehave = wait
+    try:
+        yield
+    finally:
+        kubelet._misbehave = real
+        over.set()

@@ -15,7 +15,7 @@ from podresources.client import PodResources
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Give the addresses of the channels that are opened."""
+    """Return the addresses of the channels that are opened."""
     addresses: list[str] = []
     real = grpc.aio.insecure_channel
 
@@ -52,7 +52,6 @@ async def test_a_restart_is_read_at_once(kubelet: FakeKubelet, opened: list[str]
 async def test_a_server_that_closes_its_connections_is_read_again(
     kubelet: FakeKubelet, opened: list[str]
 ) -> None:
-    """A read without a server fails; the next one with a server opens a new connection."""
     client = PodResources(kubelet.socket)
     await client.read()
     await kubelet.stop()

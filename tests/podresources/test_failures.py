@@ -15,9 +15,11 @@ import grpc
 import pytest
 
 from exporter.demo.fake_kubelet import FakeKubelet
+from podresources import channel
 from podresources.channel import REMEDIES, KubeletError
 from podresources.client import PodResources
 from tests.podresources.support import ByteServer
+from tests.waiting import wait_until_async
 
 SETTINGS = bytes.fromhex("000000040000000000")  # an empty HTTP/2 SETTINGS frame
 READ_AS_NOBODY = """
@@ -36,8 +38,8 @@ except KubeletError as error:
 """
 
 
-async def failure(path: Path, *, timeout: float = 5.0) -> KubeletError:  # noqa: ASYNC109 - the client's
-    """Read from ``path``, check that the message helps, and give the error."""
+async def failure(path: Path, *, timeout: float = 100.0) -> KubeletError:  # noqa: ASYNC109 - the client's
+    """Read from ``path``, check the message of the error, and return the error."""
     with pytest.raises(KubeletError) as caught:
         await PodResources(path, timeout=timeout).read()
     assert str(path) in str(caught.value)
@@ -47,7 +49,7 @@ async def failure(path: Path, *, timeout: float = 5.0) -> KubeletError:  # noqa:
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """Give a directory that any user may enter, unlike those of tmp_path."""
+    """Return a directory that any user may enter, unlike those of tmp_path."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -59,8 +61,8 @@ async def test_absent(tmp_path: Path) -> None:
         assert (await failure(tmp_path / path)).reason == "absent"
 
 
-async def test_not_a_socket(tmp_path: Path) -> None:
-    """A directory or file in place of the socket, as a wrong mount makes it, is told as such."""
+async def test_a_directory_or_file_in_place_of_the_socket(tmp_path: Path) -> None:
+    """As a wrong mount makes it."""
     file = tmp_path / "file"
     file.touch()
     for path in (tmp_path, file):
@@ -77,23 +79,24 @@ async def test_symbolic_links(kubelet: FakeKubelet, tmp_path: Path) -> None:
     assert (await failure(circle)).reason == "absent"
 
 
-async def test_dead_kubelet(kubelet: FakeKubelet) -> None:
-    """A socket that nobody listens on is that of a kubelet that is down."""
+async def test_a_socket_without_a_listener_is_unavailable(kubelet: FakeKubelet) -> None:
     await kubelet.stop()
     assert kubelet.socket.is_socket()
     assert (await failure(kubelet.socket)).reason == "unavailable"
 
 
-async def test_who_may_be_reached_without_a_new_socket(kubelet: FakeKubelet, tmp_path: Path) -> None:
-    """A kubelet that hangs or refuses calls is reachable; a socket without a listener is not."""
-    client, absent = PodResources(kubelet.socket, timeout=0.3), PodResources(tmp_path / "absent.sock")
+async def test_a_kubelet_that_hangs_is_reachable_and_a_socket_without_a_listener_is_not(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    hung, absent = PodResources(kubelet.socket, timeout=0.1), PodResources(tmp_path / "absent.sock")
     kubelet.delay = math.inf
-    for reader, unreachable in ((client, False), (absent, True)):
+    for reader, unreachable in ((hung, False), (absent, True)):
         with pytest.raises(KubeletError):
             await reader.read()
         assert reader.unreachable is unreachable
     kubelet.delay = 0
     await kubelet.stop()
+    client = PodResources(kubelet.socket)
     # The second read begins without grpc.
     for _ in range(2):
         with pytest.raises(KubeletError) as caught:
@@ -116,7 +119,7 @@ async def test_a_failed_read_leaves_no_connection(tmp_path: Path, *, listens: bo
             server.bind(os.fspath(path))
             if listens:
                 server.listen()
-            await failure(path, timeout=0.3)
+            await failure(path, timeout=0.1)
             if listens:
                 with server.accept()[0] as connection:
                     connection.setblocking(True)
@@ -139,8 +142,10 @@ def until_end(connection: socket.socket) -> None:
 async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
     """A kubelet that goes down in the middle of a call is unavailable."""
     kubelet.delay = math.inf
-    asyncio.get_running_loop().call_later(0.1, lambda: asyncio.ensure_future(kubelet.stop()))
-    assert (await failure(kubelet.socket)).reason == "unavailable"
+    failed = asyncio.ensure_future(failure(kubelet.socket))
+    await wait_until_async(lambda: kubelet.calls["List"])
+    await kubelet.stop()
+    assert (await failed).reason == "unavailable"
 
 
 async def test_permission(open_directory: Path) -> None:
@@ -152,15 +157,15 @@ async def test_permission(open_directory: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", READ_AS_NOBODY, kubelet.socket, stdout=subprocess.PIPE
     )
-    told, _ = await child.communicate()
+    reason, _ = await child.communicate()
     await kubelet.stop()
-    assert told == b"permission\n"
+    assert reason == b"permission\n"
 
 
 async def test_hang(kubelet: FakeKubelet) -> None:
     """A kubelet that never answers ends the read at the deadline."""
     kubelet.delay = math.inf
-    assert (await failure(kubelet.socket, timeout=0.3)).reason == "deadline"
+    assert (await failure(kubelet.socket, timeout=0.1)).reason == "deadline"
 
 
 async def test_no_time(kubelet: FakeKubelet) -> None:
@@ -169,14 +174,15 @@ async def test_no_time(kubelet: FakeKubelet) -> None:
     assert not kubelet.calls
 
 
-async def test_silent_server(tmp_path: Path) -> None:
-    """A server that says nothing ends at the deadline; one whose queue is full is unavailable."""
+async def test_a_silent_server_ends_at_the_deadline_and_one_with_a_full_queue_is_unavailable(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "silent.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.fspath(path))
         server.listen(0)
-        assert (await failure(path, timeout=0.3)).reason == "deadline"
-        assert (await failure(path, timeout=0.3)).reason == "unavailable"
+        assert (await failure(path, timeout=0.1)).reason == "deadline"
+        assert (await failure(path)).reason == "unavailable"
 
 
 async def test_other_protocol(tmp_path: Path, serve_bytes: ByteServer) -> None:
@@ -190,9 +196,9 @@ async def test_authority(tmp_path: Path, serve_bytes: ByteServer) -> None:
     """The authority on the wire is localhost and never the socket's path."""
     path = tmp_path / "strict.sock"
     heard = await serve_bytes(path, SETTINGS)
-    await failure(path, timeout=0.3)
-    assert b"/v1.PodResourcesLister/List" in heard
-    assert b"localhost" in heard
+    reading = asyncio.ensure_future(PodResources(path).read())
+    await wait_until_async(lambda: b"/v1.PodResourcesLister/List" in heard and b"localhost" in heard)
+    reading.cancel()
     assert b"strict.sock" not in heard
 
 
@@ -204,17 +210,25 @@ async def test_rate_limit(kubelet: FakeKubelet) -> None:
 
 
 async def test_rate_limit_passes(kubelet: FakeKubelet) -> None:
-    """A rate limit that passes is not noticed."""
     kubelet.rate_limited = True
-    asyncio.get_running_loop().call_later(0.03, setattr, kubelet, "rate_limited", False)
+    misbehave = kubelet._misbehave
+
+    async def reject_first(method: str, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        kubelet.rate_limited = kubelet.calls["List"] == 1
+        await misbehave(method, context)
+
+    kubelet._misbehave = reject_first
     assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+    assert kubelet.calls["List"] == 2
 
 
-async def test_rate_limit_deadline(kubelet: FakeKubelet) -> None:
-    """A pause that would outlast the deadline is not begun."""
+async def test_a_pause_that_would_outlast_the_deadline_is_not_begun(
+    kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kubelet.rate_limited = True
-    assert (await failure(kubelet.socket, timeout=0.04)).reason in {"rate_limited", "deadline"}
-    assert kubelet.calls["List"] <= 1
+    monkeypatch.setattr(channel, "_PAUSES", (3600.0,))
+    assert (await failure(kubelet.socket)).reason == "rate_limited"
+    assert kubelet.calls == {"List": 1}
 
 
 async def test_too_large(kubelet: FakeKubelet) -> None:

@@ -1,9 +1,6 @@
 """The software kubelet behaves like the real one where we depend on it."""
 
-import asyncio
-import threading
 from dataclasses import replace
-from pathlib import Path
 
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Pod
@@ -18,8 +15,7 @@ from podresources.messages import (
 from podresources.pods import Pods
 
 
-async def test_new_inode(kubelet: FakeKubelet) -> None:
-    """Each start puts a new socket in place of the old one and leaves nothing beside it."""
+async def test_each_start_replaces_the_socket(kubelet: FakeKubelet) -> None:
     old = kubelet.socket.with_name("old.sock")
     old.hardlink_to(kubelet.socket)
     await kubelet.stop()
@@ -29,7 +25,6 @@ async def test_new_inode(kubelet: FakeKubelet) -> None:
 
 
 async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
-    """A device is listed once for each NUMA node."""
     async with Dialer(kubelet.socket).connect(within=5.0) as connection:
         answer = await connection.call(LIST_V1, ListPodResourcesResponse.FromString)
     (container,) = answer.pod_resources[0].containers
@@ -42,7 +37,6 @@ async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
 
 
 async def test_offered_devices_are_repeated_for_each_numa_node(kubelet: FakeKubelet) -> None:
-    """As in the list of containers, an offered device has one entry for each NUMA node."""
     kubelet.offered, kubelet.offered_nodes = [("nvidia.com/gpu", "GPU-1")], (0, 1)
     async with Dialer(kubelet.socket).connect(within=5.0) as connection:
         answer = await connection.call(ALLOCATABLE_V1, AllocatableResourcesResponse.FromString)
@@ -55,7 +49,6 @@ async def test_offered_devices_are_repeated_for_each_numa_node(kubelet: FakeKube
 async def test_init_containers_are_listed_if_they_run_as_long_as_the_pod(
     kubelet: FakeKubelet, pod: Pod
 ) -> None:
-    """A restartable init container is listed with its devices, any other is not."""
     held = pod.containers[0]
     first, guard = (replace(held, name=name, init=True) for name in ("first", "guard"))
     kubelet.pods, kubelet.sidecars = [replace(pod, containers=(first, guard))], frozenset({"guard"})
@@ -63,42 +56,8 @@ async def test_init_containers_are_listed_if_they_run_as_long_as_the_pod(
     assert {each.holder.container for each in found.allocated} == {"guard"}
 
 
-async def test_calls(kubelet: FakeKubelet) -> None:
-    """Each call is counted by the name of its method."""
-    for _ in range(2):
-        await PodResources(kubelet.socket).read()
-    assert kubelet.calls == {"List": 2, "GetAllocatableResources": 2}
-
-
 async def test_resources_not_listed(kubelet: FakeKubelet, pod: Pod) -> None:
     """A pod may be known to the Pods API alone."""
     kubelet.unlisted = frozenset({pod.uid})
     assert (await PodResources(kubelet.socket).read()).allocated == ()
     assert [found.uid for found in await Pods(kubelet.pods_socket).read()] == [pod.uid]
-
-
-async def test_two_servers(kubelet: FakeKubelet) -> None:
-    """Both sockets stand where the kubelet's stand below its root."""
-    root = kubelet.socket.parents[1]
-    assert [root / "pod-resources/kubelet.sock", root / "pods-api/pods-api.sock"] == sorted(
-        root.glob("*/*.sock")
-    )
-
-
-async def test_other_loop(tmp_path: Path, pod: Pod) -> None:
-    """The kubelet may run in the loop of another thread."""
-    kubelet = FakeKubelet(tmp_path)
-    kubelet.pods = [pod]
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def there(action: str) -> None:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(getattr(kubelet, action)(), loop))
-
-    await there("start")
-    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
-    await there("stop")
-    loop.call_soon_threadsafe(loop.stop)
-    await asyncio.to_thread(thread.join)
-    loop.close()

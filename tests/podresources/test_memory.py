@@ -13,15 +13,16 @@ from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Pod
 from podresources.channel import KubeletError
 from podresources.client import KEPT, PodResources
-from tests.podresources.support import Clock
+from tests.podresources.support import Clock, answers_wait
+from tests.waiting import wait_until_async
 
 UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "try again")
 
 
 @pytest.fixture
 def client(kubelet: FakeKubelet, clock: Clock) -> PodResources:
-    """Make a client whose time stands still."""
-    return PodResources(kubelet.socket, timeout=2.0, clock=clock, wall=clock)
+    """Return a client whose time stands still."""
+    return PodResources(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
 
 
 async def restart(kubelet: FakeKubelet) -> None:
@@ -52,15 +53,15 @@ async def test_a_restart_is_another_start(kubelet: FakeKubelet, client: PodResou
 async def test_a_restart_during_a_read(kubelet: FakeKubelet, client: PodResources) -> None:
     """An answer that may be of the kubelet before or after a restart is of neither."""
     await client.read()
-    kubelet.delay = 0.2
-    task = asyncio.create_task(client.read())
-    await asyncio.sleep(0.1)
     fresh = kubelet.socket.with_name("fresh.sock")
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(fresh))
-        fresh.replace(kubelet.socket)
+        with answers_wait(kubelet):
+            reading = asyncio.create_task(client.read())
+            await wait_until_async(lambda: kubelet.calls["List"] == 2)
+            other.bind(str(fresh))
+            fresh.replace(kubelet.socket)
         with pytest.raises(KubeletError, match="restarted during this read"):
-            await task
+            await reading
 
 
 async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodResources) -> None:
@@ -77,7 +78,7 @@ async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodRe
 @pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL])
 async def test_after_a_refusal(kubelet: FakeKubelet, clock: Clock, pod: Pod, code: grpc.StatusCode) -> None:
     """A read that fails is no restart: an answer after it is taken as it is, however often that happens."""
-    client = PodResources(kubelet.socket, timeout=0.5, clock=clock, wall=clock)
+    client = PodResources(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
     kubelet.pods = [pod]
     offered = (await client.read()).offered
     clock.now += 100
@@ -93,7 +94,6 @@ async def test_after_a_refusal(kubelet: FakeKubelet, clock: Clock, pod: Pod, cod
 
 
 async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
-    """Nor is one that was cancelled."""
     await client.read()
     clock.now += 100
     kubelet.delay = 60
@@ -123,7 +123,7 @@ async def test_empty_at_first(kubelet: FakeKubelet, client: PodResources) -> Non
         {"errors": {"GetAllocatableResources": UNAVAILABLE}},
         {"errors": {"GetAllocatableResources": (grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max")}},
         {"garbage": frozenset({"GetAllocatableResources"})},
-        {"delay": 1.2},
+        {"errors": {"GetAllocatableResources": (grpc.StatusCode.DEADLINE_EXCEEDED, "")}},
     ],
 )
 async def test_offers_kept(kubelet: FakeKubelet, client: PodResources, fault: dict[str, object]) -> None:
@@ -135,10 +135,9 @@ async def test_offers_kept(kubelet: FakeKubelet, client: PodResources, fault: di
     assert (good.allocated, good.offered) == (read.allocated, read.offered)
 
 
-async def test_offers_age(
+async def test_the_last_good_offers_expire_and_their_failure_is_logged_once(
     kubelet: FakeKubelet, client: PodResources, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The last good answer is not kept for ever, and its failing is told once."""
     good = await client.read()
     kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
     clock.now += KEPT
@@ -247,8 +246,9 @@ async def test_what_was_offered_before_its_plugin_was_away(
     assert (await client.read()).earlier == ()
 
 
-async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodResources) -> None:
-    """What is held of the old name is not kept on offer beside the new one."""
+async def test_allocations_of_a_renamed_resource_do_not_keep_its_old_offers(
+    kubelet: FakeKubelet, client: PodResources
+) -> None:
     offer(kubelet, 0, 1, 2, 3)
     await client.read()
     offer(kubelet, 0, 1, 2, 3, resource="nvidia.com/gpu.shared")
@@ -258,11 +258,9 @@ async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodReso
     assert (read.kept, read.withdrawn) == (frozenset(), ())
 
 
-@pytest.mark.slow
 async def test_socket_unlinked_while_read(kubelet: FakeKubelet, client: PodResources, tmp_path: Path) -> None:
-    """A socket that vanishes while it is read from does not cost the answer."""
-    kubelet.delay = 0.5
-    task = asyncio.create_task(client.read())
-    await asyncio.sleep(0.25)
-    kubelet.socket.rename(tmp_path / "gone")
-    assert len((await task).allocated) == 2
+    with answers_wait(kubelet):
+        reading = asyncio.create_task(client.read())
+        await wait_until_async(lambda: kubelet.calls["List"])
+        kubelet.socket.rename(tmp_path / "gone")
+    assert len((await reading).allocated) == 2

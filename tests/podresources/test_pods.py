@@ -1,4 +1,4 @@
-"""What the client of the kubelet's Pods API gives."""
+"""The client of the kubelet's Pods API."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SECRET = b"correct horse"
 
 
 def payload(uid: str = "uid-1", *, namespace: str = "ml", name: str = "train") -> bytes:
-    """Write a pod of three names."""
+    """Return a pod of three names."""
     return bytes(Pod(metadata={"uid": uid, "namespace": namespace, "name": name}).SerializeToString())
 
 
@@ -117,10 +117,10 @@ async def test_health_of_devices(kubelet: FakeKubelet) -> None:
         b"",
     ],
 )
-async def test_broken_pod(
+async def test_a_broken_pod_costs_only_itself_and_is_logged_once(
     tmp_path: Path, serve_raw: RawServer, broken: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A pod that cannot be decoded or has no name costs only itself, is told once and never shown."""
+    """Its bytes, which may have secrets, are not logged."""
     answer = ListPodsResponse(pods=[payload("uid-2"), broken, payload("uid-1")])
     await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer.SerializeToString())
     client = Pods(tmp_path / "pods.sock")

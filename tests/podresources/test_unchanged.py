@@ -1,4 +1,4 @@
-"""What the kubelet repeats is read once, and whatever it changes is read anew."""
+"""Unchanged entries of the kubelet's answers are decoded once."""
 
 import gc
 import weakref
@@ -25,8 +25,7 @@ def _held(listed: messages.Listed) -> dict[str, list[str]]:
     return held
 
 
-def test_a_pod_that_changes_is_read_anew() -> None:
-    """Of two answers that differ in a pod, the second is told as it is."""
+def test_a_changed_pod_is_read_again() -> None:
     lists = messages.Lists()
     assert _held(lists.listed(_answer(one=["a"], two=["b"]))) == {"one": ["a"], "two": ["b"]}
     assert _held(lists.listed(_answer(two=["b"], one=["a", "c"]))) == {"one": ["a", "c"], "two": ["b"]}
@@ -41,8 +40,7 @@ def test_a_pod_that_stays_is_not_read_again() -> None:
     assert lists.listed(_answer(three=["c"], one=["a"])).allocated[0] is first
 
 
-def test_entries_of_one_pod_are_put_together() -> None:
-    """A pod that stands in an answer twice holds what both entries say, each id once."""
+def test_entries_of_one_pod_are_merged() -> None:
     once = _answer(one=["b"], two=["x"])
     again = _answer(one=["a", "b"])
     assert _held(messages.Lists().listed(once + again)) == {"one": ["a", "b"], "two": ["x"]}

@@ -17,14 +17,14 @@ TRIPLES = st.lists(st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
 
 
 def field(number: int, value: bytes) -> bytes:
-    """Write one length-delimited field of at most 127 bytes."""
+    """Return one length-delimited field of at most 127 bytes."""
     tag = number << 3 | 2
     key = bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])
     return key + bytes([len(value)]) + value
 
 
 def long_field(number: int, value: bytes) -> bytes:
-    """Write one length-delimited field of at most 16383 bytes."""
+    """Return one length-delimited field of at most 16383 bytes."""
     return bytes([number << 3 | 2, len(value) & 127 | 128, len(value) >> 7]) + value
 
 
@@ -53,8 +53,7 @@ CLAIMED = field(1, field(1, CDI)) + field(2, b"gpu.nvidia.com") + field(3, b"nod
 CLAIM = field(1, b"old class") + field(2, b"whole") + field(3, b"ml")
 
 
-def test_claims() -> None:
-    """The numbers of the fields are those of the kubelet's List; a share is told where there is one."""
+def test_field_numbers_of_claims() -> None:
     devices = long_field(4, CLAIMED + field(5, b"share-a")) + long_field(4, CLAIMED + field(9, b"\xff"))
     resources = long_field(5, CLAIM + devices)
     answer = b"".join(

@@ -3,17 +3,14 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario, catalog
 from exporter.model import Condition, Snapshot
-from exporter.poll.poller import Poller
-from exporter.poll.sources import Sources
 from tests.demo.making import gpu, made
-from tests.poller.bench import budget_of, settings_of
+from tests.poller.bench import polled, polled_by_node_time
+from tests.waiting import LIMIT_SECONDS
 
 PERIOD = 30
 BEGAN = 1_700_000_000.0
-SETTLE_SECONDS = 5.0
 GOLDEN = Path(__file__).parents[1] / "golden"
 DRIVER_RELOAD = str(GOLDEN / "driver-reload/scenario.json")
 RESET_REQUIRED = str(GOLDEN / "reset-required/scenario.json")
@@ -22,22 +19,11 @@ RESET_REQUIRED = str(GOLDEN / "reset-required/scenario.json")
 async def seen(scenario: Scenario, times: Iterable[int]) -> Mapping[int, Snapshot]:
     """Return the snapshots at these seconds, with polls at these only."""
     snapshots = {}
-    async with FakeNode(scenario, clock=lambda: 0.0) as node:
-        settings = settings_of(node)
-        poller = Poller(
-            settings,
-            Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0)),
-            clock=lambda: node.time,
-            wall=lambda: BEGAN + node.time,
-        )
-        try:
-            for time in times:
-                await node.step(time)
-                assert node.nvml.events.settle(SETTLE_SECONDS)
-                snapshots[time] = await poller.poll()
-        finally:
-            node.nvml.release()
-            await poller.close()
+    async with polled_by_node_time(scenario, began=BEGAN) as (node, poller):
+        for time in times:
+            await node.step(time)
+            assert node.nvml.events.settle(LIMIT_SECONDS)
+            snapshots[time] = await poller.poll()
     return snapshots
 
 
@@ -111,19 +97,12 @@ async def test_throttling_is_unknown_until_enough_was_observed():
 
 async def test_a_released_driver_is_a_condition_of_each_gpu():
     """Whether a GPU is lost is unknown meanwhile."""
-    async with FakeNode(made(gpus=[gpu(count=2)]), clock=lambda: 0.0) as node:
-        settings = settings_of(node)
-        sources = Sources(settings, node.nvml, budget=budget_of(settings, 10.0))
-        poller = Poller(settings, sources)
-        try:
-            before = await poller.poll()
-            sources.release.release()
-            during = await poller.poll()
-            sources.release.reopen()
-            after = await poller.poll()
-        finally:
-            node.nvml.release()
-            await poller.close()
+    async with polled(made(gpus=[gpu(count=2)])) as (_, poller):
+        before = await poller.poll()
+        poller._sources.release.release()
+        during = await poller.poll()
+        poller._sources.release.reopen()
+        after = await poller.poll()
 
     for snapshot in (before, after):
         assert [row.conditions["driver_released"] for row in snapshot.gpus] == [False, False]

@@ -10,7 +10,9 @@ from exporter.metrics.selection import Selection
 from tests.demo.making import made, pod
 from tests.golden.page import Page
 from tests.poller.bench import (
+    FAR,
     QUICK,
+    brief_waits,
     failing,
     health,
     holders,
@@ -19,12 +21,10 @@ from tests.poller.bench import (
     polled,
     rows,
     running,
-    until,
 )
+from tests.waiting import wait_until_async
 
 AWAY, BACK = 10, 20
-# The next poll is ten minutes away.
-FAR = {"poll_interval": 600.0, "stale_after": 1800.0}
 
 
 def with_faults(name: str, *faults):
@@ -88,7 +88,7 @@ async def test_a_kubelet_that_returns_is_noticed_before_the_next_poll_is_due():
         assert failing(poller.snapshot) == {"podresources"}
         async with running(poller):
             await node.step(BACK)
-            await until(lambda: not failing(poller.snapshot))
+            await wait_until_async(lambda: not failing(poller.snapshot))
         assert "nb-anna" not in holders(poller.snapshot)
         assert "nb-bruno" in holders(poller.snapshot)
 
@@ -103,7 +103,7 @@ async def test_an_exporter_that_starts_before_the_kubelet():
         assert {memory.total for _, memory, _, _ in memories(poller.snapshot)} == {15360 << 20}
         async with running(poller):
             await node.step(BACK)
-            await until(lambda: bool(holders(poller.snapshot)))
+            await wait_until_async(lambda: bool(holders(poller.snapshot)))
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,10 @@ async def test_an_exporter_that_starts_before_the_kubelet():
 async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: str):
     """Devices and processes are read as ever, under the names that are known, and the polls go on."""
     async with polled(with_faults("a10-mps", fault), **QUICK) as (node, poller):
-        if reason == "deadline":
-            poller._sources.pod_resources._timeout = 0.2
         before = await poller.poll()
         await node.step(AWAY)
-        after = await poller.poll()
+        with brief_waits(poller, *(["podresources", "identity"] if reason == "deadline" else [])):
+            after = await poller.poll()
         assert health(after, "podresources").errors == {reason: 1}
         # The names come from the same kubelet, and from the files that it keeps where it rejects calls.
         assert failing(after) <= {"podresources", "identity"}
@@ -129,8 +128,7 @@ async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: 
         assert after.gpus[0].reading.read_at > before.gpus[0].reading.read_at
 
 
-async def test_ids_of_devices_that_are_not_here():
-    """They are counted; of their pod it cannot be said that it holds nothing."""
+async def test_a_holder_of_an_unknown_device_is_not_shown_to_hold_nothing():
     lost = "GPU-99999999-0000-0000-0000-000000000000"
     process = {"device": "{gpu:0}", "memory": "1 GiB"}
     pods = [pod("lost", process, devices={"nvidia.com/gpu": [lost]}), pod("free", process)]

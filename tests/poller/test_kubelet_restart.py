@@ -23,7 +23,7 @@ STATIC_PAUSE = 0.5
 
 
 def scenario(identity: str, *faults, **changes) -> Scenario:
-    """Make a node of one GPU in four replicas, each held by a pod (d is static), and a pod with none."""
+    """Return a node of one GPU in four replicas, each held by a pod (d is static), and a pod with none."""
     process = {"memory": "1 GiB", "load": {"high": 20}}
     holders = [pod(name, process, devices={GPU: [f"{{gpu:0}}::{n}"]}) for n, name in enumerate("abcd")]
     holders[3]["static"] = True
@@ -89,9 +89,7 @@ async def test_holders_stand_until_the_kubelet_lists_all_running_pods(identity: 
         assert held_seconds(after).keys() == seconds.keys()
 
 
-@pytest.mark.slow
-async def test_holders_outlive_the_age_at_which_answers_are_stale():
-    """What a kubelet that is away had said leaves when it is stale, and stands again while its pods run."""
+async def test_holders_return_after_a_stale_answer_while_their_pods_run():
     async with polled(scenario("pod_logs", *restarts()), **QUICK) as (node, poller):
         before = await poller.poll()
         await node.step(AWAY)
@@ -107,7 +105,6 @@ async def test_holders_outlive_the_age_at_which_answers_are_stale():
         assert all(value >= held_seconds(before)[name] for name, value in held_seconds(later).items())
 
 
-@pytest.mark.slow
 async def test_claims_stand_while_the_kubelet_fills_up_and_health_becomes_stale():
     """A claim is as it was while its pod runs; the health may have changed since the Pods API answered."""
     node_of_claims = replace(catalog.load("dra-only"), faults=restarts())
@@ -168,8 +165,7 @@ async def restarted(kubelet: FakeKubelet) -> None:
     kubelet.filled = None
 
 
-async def test_every_moment_of_a_restart():
-    """A kubelet polled all through its restart, from no pods over some to all, gives no false number."""
+async def test_no_moment_of_a_restart_has_a_false_number():
     async with polled(scenario("pods_api"), **QUICK | {"stale_after": 60}) as (node, poller):
         await poller.poll()
         restart = asyncio.ensure_future(restarted(node.kubelet))
@@ -214,7 +210,6 @@ async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
         assert slices(await poller.poll()) == HELD
 
 
-@pytest.mark.slow
 async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
     """Names come from the API server while it answers; that it and the kubelet are away costs no holder."""
     async with api_server() as api:

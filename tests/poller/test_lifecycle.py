@@ -1,12 +1,9 @@
-"""What befalls a driver and its GPUs while the exporter runs: what the page keeps, and how it comes back."""
+"""Faults of a driver and its GPUs: what the page keeps meanwhile, and the recovery."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pynvml
 import pytest
 from aiohttp import ClientSession
 
@@ -17,28 +14,27 @@ from exporter.demo.scenario import Scenario
 from exporter.exposition import Exposition, Format
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
-from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.golden.page import Page
 from tests.poller.bench import (
+    FAR,
     QUICK,
-    budget_of,
+    brief_waits,
     failing,
     health,
     holders,
     polled,
     rows,
     running,
-    settings_of,
-    until,
 )
 from tests.site import site_of
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 FAULT, OVER = 10, 20
 XID = 0x8
 INIT, WAIT = "nvmlInitWithFlags", "nvmlEventSetWait_v2"
-# What stays of a GPU that does not answer, beside who it is and whatever has been counted: who holds it.
+# Series of a GPU that does not answer, without those that identify it and counters.
 LASTING = {
     "gpuslice_gpu_condition",
     "gpuslice_gpu_up",
@@ -57,7 +53,7 @@ LASTING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Faults, which GPUs of two they take down, and what is said: by the collector, and as liveness."""
+    """Faults, the GPUs of two that are down, the reason of the collector, and the text of liveness."""
 
     faults: tuple[dict[str, Any], ...]
     down: set[int]
@@ -75,7 +71,7 @@ SITUATIONS = {
     "a lost GPU": Situation(faults=(nvml_error("GPU_IS_LOST", device="{gpu:1}"),), down={1}),
     "a GPU that must be reset": Situation(faults=(nvml_error("RESET_REQUIRED", device="{gpu:1}"),), down={1}),
     "a GPU of unknown errors": Situation(faults=(nvml_error("UNKNOWN", device="{gpu:1}"),), down={1}),
-    "a driver that is loaded anew": Situation(faults=(RELOAD,), down={0, 1}, reason="Uninitialized"),
+    "a driver that is loaded again": Situation(faults=(RELOAD,), down={0, 1}, reason="Uninitialized"),
     "a driver that was upgraded": Situation(
         faults=(RELOAD, nvml_error("LIB_RM_VERSION_MISMATCH", function="nvmlDeviceGetCount_v2")),
         down={0, 1},
@@ -115,10 +111,10 @@ def ups(snapshot: Snapshot) -> list[bool]:
     return [bool(page.value("gpuslice_gpu_up", uuid=row.identity.uuid)) for row in snapshot.gpus]
 
 
-def told_of(snapshot: Snapshot, uuid: str) -> set[str]:
-    """Name what the page says of a GPU and its holders, but for what identifies them and what is counted."""
-    told = {name for name, labels, _ in page_of(snapshot).samples if labels.get("uuid") == uuid}
-    return {name for name in told if not name.endswith(("_info", "_total"))}
+def series_of(snapshot: Snapshot, uuid: str) -> set[str]:
+    """Return the series of a GPU and its holders, without those that identify them and counters."""
+    names = {name for name, labels, _ in page_of(snapshot).samples if labels.get("uuid") == uuid}
+    return {name for name in names if not name.endswith(("_info", "_total"))}
 
 
 def xids(snapshot: Snapshot) -> dict[str, float]:
@@ -134,7 +130,7 @@ def happen(node: FakeNode, xid: int) -> None:
 
 
 def assert_all_given_back(node: FakeNode) -> None:
-    """Expect the library to be shut down, with all that it lent, and nobody to have used what was gone."""
+    """Expect the library to be shut down, all handles freed, and no use of a freed one."""
     assert node.nvml.opened == 0
     assert (node.nvml.gpm.live, node.nvml.gpm.misuses) == (0, [])
     assert (len(node.nvml.events), node.nvml.events.misuse) == (0, {})
@@ -153,8 +149,7 @@ async def liveness(poller: Poller) -> tuple[int, str]:
 
 
 @each_situation
-async def test_who_holds_what_stays_and_nothing_that_was_read_does(situation: Situation):
-    """Of a GPU that is down its identity, holders and counts are told at once; a healthy one is as before."""
+async def test_a_gpu_that_is_down_keeps_its_holders_and_counts_and_no_reading(situation: Situation):
     async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
         before = await poller.poll()
         await node.step(FAULT)
@@ -163,12 +158,12 @@ async def test_who_holds_what_stays_and_nothing_that_was_read_does(situation: Si
         assert holders(during) == {"p0", "p1"}
         assert during.node.unresolved == {}
         for place, row in enumerate(during.gpus):
-            told, earlier = (told_of(each, row.identity.uuid) for each in (during, before))
+            shown, earlier = (series_of(each, row.identity.uuid) for each in (during, before))
             if place in situation.down:
-                assert "gpuslice_gpu_holders" in told <= LASTING
+                assert "gpuslice_gpu_holders" in shown <= LASTING
                 assert rows(during, f"p{place}")[0].compute_entitled == 1
             else:
-                assert told >= earlier
+                assert shown >= earlier
                 assert rows(during, f"p{place}")[0].compute_used == 0.4
         if situation.down == {0, 1}:
             # The driver is not heard of: neither its versions nor its count.
@@ -216,11 +211,10 @@ async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
 
 
 async def test_counts_of_xids_survive_a_reload_of_the_driver():
-    """They stand while the driver is away, and the next one is added to them."""
     async with polled(node_of(RELOAD), **QUICK) as (node, poller):
         await poller.poll()
         happen(node, 79)
-        assert node.nvml.events.settle(5)
+        assert node.nvml.events.settle(LIMIT_SECONDS)
         assert xids(await poller.poll()) == {"79": 1}
         await node.step(FAULT)
         away = await poller.poll()
@@ -228,7 +222,7 @@ async def test_counts_of_xids_survive_a_reload_of_the_driver():
         await node.step(OVER)
         await poller.poll()
         happen(node, 79)
-        assert node.nvml.events.settle(5)
+        assert node.nvml.events.settle(LIMIT_SECONDS)
         assert xids(await poller.poll()) == {"79": 2}
     assert_all_given_back(node)
 
@@ -238,8 +232,8 @@ def absent(place: int, at: float, seconds: float) -> dict[str, Any]:
     return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
 
 
-async def test_a_gpu_that_is_unplugged_leaves_the_page():
-    """It is not lost but gone, with its rows and at the next poll; whoever held it is counted unresolved."""
+async def test_an_unplugged_gpu_leaves_the_page_with_its_rows():
+    """Its allocation is counted as unresolved."""
     async with polled(node_of(absent(0, FAULT, 10)), **QUICK) as (node, poller):
         await poller.poll()
         gone, stays = (board.uuid for board in node.scenario.gpus)
@@ -248,7 +242,7 @@ async def test_a_gpu_that_is_unplugged_leaves_the_page():
             snapshot = await poller.poll()
             assert [(row.identity.uuid, row.identity.index) for row in snapshot.gpus] == [(stays, 0)]
             assert (ups(snapshot), failing(snapshot)) == ([True], set())
-            assert told_of(snapshot, gone) == set()
+            assert series_of(snapshot, gone) == set()
             assert snapshot.node.gpu_count == 1
             assert snapshot.node.unresolved == {"nvidia.com/gpu": 1}
             assert rows(snapshot, "p1")[0].compute_used == 0.4
@@ -262,7 +256,7 @@ async def test_a_gpu_that_is_unplugged_leaves_the_page():
 
 
 async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
-    """The driver is opened anew for it, once, and what holds it is resolved."""
+    """The driver is opened again for it, once."""
     async with polled(node_of(absent(1, 0, FAULT)), **QUICK) as (node, poller):
         first = await poller.poll()
         assert (ups(first), first.node.unresolved) == ([True], {"nvidia.com/gpu": 1})
@@ -275,7 +269,6 @@ async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
 
 
 async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
-    """What is unplugged while the driver is away has left when that is back, and is no lost GPU."""
     async with polled(node_of(RELOAD, absent(0, FAULT + 2, 100)), **QUICK) as (node, poller):
         await poller.poll()
         await node.step(FAULT)
@@ -289,29 +282,30 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
 async def test_a_slow_start_of_the_driver_holds_up_nothing():
     """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
-    async with polled(node_of(hang), deadline=1.5, **QUICK) as (node, poller):
-        for _ in range(5):
-            snapshot = await poller.poll()
+    async with polled(node_of(hang), **QUICK) as (node, poller):
+        for _ in range(3):
+            with brief_waits(poller, "nvml"):
+                snapshot = await poller.poll()
             assert (failing(snapshot), set(health(snapshot, "nvml").errors)) == ({"nvml"}, {"deadline"})
             assert (snapshot.gpus, snapshot.node.gpu_count) == ((), None)
             assert poller.restart_reason is None
         assert node.nvml.calls[INIT, ""] == 1
         await node.step(30)
         async with running(poller):
-            await until(lambda: not failing(poller.snapshot))
+            await wait_until_async(lambda: not failing(poller.snapshot))
         assert ups(poller.snapshot) == [True, True]
         assert node.nvml.calls[INIT, ""] == 1
     assert_all_given_back(node)
 
 
-async def test_an_xid_makes_a_poll_at_once_that_finds_nobody_idle():
-    """The page has it long before the next poll is due; use is not 0 for want of new samples."""
-    async with polled(node_of(), poll_interval=600.0, stale_after=600.0) as (node, poller):
+async def test_an_xid_causes_an_early_poll_that_shows_no_container_idle():
+    """Without new samples use is not 0."""
+    async with polled(node_of(), **FAR) as (node, poller):
         await poller.first()
         used = [row.compute_used for row in poller.snapshot.containers]
         async with running(poller):
             happen(node, 43)
-            await until(lambda: xids(poller.snapshot) == {"43": 1})
+            await wait_until_async(lambda: xids(poller.snapshot) == {"43": 1})
         assert [row.compute_used for row in poller.snapshot.containers] == used == [0.4, 0.4]
 
 
@@ -319,29 +313,12 @@ async def test_a_gpu_that_is_cut_anew_is_seen_at_once():
     """The event of its new layout makes a poll, which has the new devices and not the old."""
     layout = {"kind": "mig_layout", "at": FAULT, "gpu": 0, "instances": [instance(3, 2)]}
     cut = gpu(architecture=9, mig={"instances": [instance(1, 0), instance(2, 1)]})
-    far = {"poll_interval": 600.0, "stale_after": 1800.0}
-    async with polled(made(gpus=[cut], faults=[layout]), **far) as (node, poller):
+    async with polled(made(gpus=[cut], faults=[layout]), **FAR) as (node, poller):
         await poller.first()
         async with running(poller):
             await node.step(FAULT)
-            await until(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3])
+            await wait_until_async(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3])
     assert_all_given_back(node)
-
-
-@asynccontextmanager
-async def releasable(scenario: Scenario, **changes: Any) -> AsyncIterator[tuple[FakeNode, Poller, Sources]]:
-    """Start a node and a poller, with the sources that can be told to give the driver up."""
-    async with FakeNode(scenario, clock=lambda: 0.0) as node:
-        settings = settings_of(node, **changes)
-        sources = Sources(settings, node.nvml, budget=budget_of(settings))
-        poller = Poller(settings, sources)
-        try:
-            yield node, poller, sources
-        finally:
-            node.nvml.release()
-            await poller.close()
-            pynvml.nvmlLib = None
-            pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
 def is_released(poller: Poller) -> bool:
@@ -351,25 +328,25 @@ def is_released(poller: Poller) -> bool:
 
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
     """Before the next poll it is shut down and all of its handles are freed; later it is opened again."""
-    async with releasable(node_of(), poll_interval=20.0) as (node, poller, sources):
+    async with polled(node_of(), **FAR) as (node, poller):
         await poller.first()
         async with running(poller):
             happen(node, 79)
-            await until(lambda: xids(poller.snapshot) == {"79": 1})
-            sources.release.release()
-            await until(lambda: is_released(poller))
+            await wait_until_async(lambda: xids(poller.snapshot) == {"79": 1})
+            poller._sources.release.release()
+            await wait_until_async(lambda: is_released(poller))
             assert_all_given_back(node)
             calls = node.nvml.total_calls
             away = await poller.poll()
             assert node.nvml.total_calls == calls
             assert (ups(away), holders(away), xids(away)) == ([False, False], {"p0", "p1"}, {"79": 1})
             for row in away.gpus:
-                assert told_of(away, row.identity.uuid) <= LASTING
+                assert series_of(away, row.identity.uuid) <= LASTING
             assert set(health(away, "nvml").errors) == {"Released"}
             assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None
-            sources.release.reopen()
-            await until(lambda: not is_released(poller))
+            poller._sources.release.reopen()
+            await wait_until_async(lambda: not is_released(poller))
             assert (ups(poller.snapshot), failing(poller.snapshot)) == ([True, True], set())
             assert (node.nvml.opened, xids(poller.snapshot)) == (1, {"79": 1})
     assert_all_given_back(node)
@@ -379,41 +356,40 @@ async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(
     """A pod that is started while a GPU is being reset does not get in the way."""
     file = tmp_path / "release"
     file.touch()
-    async with releasable(node_of(), poll_interval=0.1, driver_release_file=file) as (node, poller, _):
+    async with polled(node_of(), driver_release_file=file, **QUICK) as (node, poller):
         await poller.first()
         async with running(poller):
-            await until(lambda: poller.snapshot.sequence >= 3)
+            await wait_until_async(lambda: poller.snapshot.sequence >= 3)
             assert (node.nvml.total_calls, poller.snapshot.gpus) == (0, ())
             assert is_released(poller)
             file.unlink()
-            await until(lambda: not is_released(poller))
+            await wait_until_async(lambda: not is_released(poller))
             assert ups(poller.snapshot) == [True, True]
 
 
 async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
     """In the window it is shown as what it was; who opens the driver again sees that it is not there."""
-    async with releasable(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller, sources):
+    async with polled(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller):
         await poller.poll()
-        sources.release.release()
+        poller._sources.release.release()
         await node.step(FAULT)
         assert ups(await poller.poll()) == [False, False]
-        sources.release.reopen()
+        poller._sources.release.reopen()
         assert ups(await poller.poll()) == [True]
 
 
-@pytest.mark.slow
 async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
     """As long as a call into it does not return it stays open, and who wants it must not think otherwise."""
     hang = {"kind": "nvml_hang", "function": WAIT}
-    async with releasable(node_of(hang), **QUICK) as (node, poller, sources):
+    async with polled(node_of(hang), **QUICK) as (node, poller):
         await poller.poll()
-        await until(lambda: node.nvml.calls[WAIT, ""] == 1)
-        sources.release.release()
+        await wait_until_async(lambda: node.nvml.calls[WAIT, ""] == 1)
+        poller._sources.release.release()
         snapshot = await poller.poll()
         assert (is_released(poller), node.nvml.opened) == (False, 1)
         assert set(health(snapshot, "nvml").errors) == {"NotReleased"}
         assert ups(snapshot) == [False, False]
         node.nvml.release()
         async with running(poller):
-            await until(lambda: is_released(poller))
+            await wait_until_async(lambda: is_released(poller))
         assert_all_given_back(node)

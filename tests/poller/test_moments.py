@@ -11,48 +11,45 @@ from exporter.model import Allocations
 from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
 from podresources.channel import KubeletError
 from tests.attribution.build import GIB, UUID, gpu, held, whole, workloads
-from tests.poller.bench import DEFAULTS, failing, polled, rows
+from tests.poller.bench import DEFAULTS, QUICK, brief_waits, failing, polled, rows
 
 ANNA = "nb-anna"
-# Seconds after which a source is late: enough for those that are not, on a busy machine.
-LATE = 2.0
 
 
 def without(allocations, pod):
-    """Return what a kubelet tells before it has admitted a pod."""
+    """Return the allocations before a pod was admitted."""
     kept = tuple(each for each in allocations.allocated if each.holder.pod != pod)
     return replace(allocations, allocated=kept)
 
 
-async def slices_while(poller, node, told):
-    """Poll before a pod is admitted, while the kubelet's answer is that of ``told``, and after that."""
+async def slices_while(poller, node, meanwhile):
+    """Poll before a pod is admitted, while the kubelet's answer is that of ``meanwhile``, and after that."""
     real = poller._allocations._read
 
     async def before():
         return without(await real(), ANNA)
 
     found = []
-    for second, read in ((0, before), (5, told), (10, real)):
+    for second, read in ((0, before), (5, meanwhile), (10, real)):
         poller._allocations._read = read
         await node.step(second)
         found.append([row.slices for row in rows(await poller.poll(), ANNA)])
     return found
 
 
-async def test_a_kubelet_that_is_silent_makes_nobody_a_mere_user():
-    """A pod that was admitted meanwhile has its slice as soon as the kubelet tells; till then it has no 0."""
+async def test_while_the_kubelet_is_silent_no_container_is_shown_without_slices():
+    """A pod that was admitted meanwhile has its slice with the next answer."""
 
     async def silent():
         raise KubeletError("unavailable", Path("kubelet.sock"), "it restarts")
 
-    async with polled(catalog.load("t4-timeslicing"), deadline=1.0) as (node, poller):
+    async with polled(catalog.load("t4-timeslicing"), **QUICK) as (node, poller):
         assert await slices_while(poller, node, silent) == [[0], [None], [1]]
 
 
-@pytest.mark.slow
 async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
     """It was given in the poll before; the next answer is one again."""
-    async with polled(catalog.load("t4-timeslicing"), deadline=LATE) as (node, poller):
+    async with polled(catalog.load("t4-timeslicing"), **QUICK) as (node, poller):
         real, over = poller._allocations._read, asyncio.Event()
 
         async def late():
@@ -61,7 +58,8 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
             return answer
 
         poller._allocations._read = late
-        assert "podresources" in failing(await poller.poll())
+        with brief_waits(poller, "podresources"):
+            assert "podresources" in failing(await poller.poll())
         poller._allocations._read = real
         over.set()
         await asyncio.wait({poller._allocations._task})
@@ -72,30 +70,30 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
         assert [row.slices for row in rows(await poller.poll(), ANNA)] == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t4-timeslicing", "h100-exclusive"])
 async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: str):
     """Its lists are older than the poll that takes them: who is not on them may have come since."""
-    async with polled(catalog.load(name), deadline=LATE) as (node, poller):
+    async with polled(catalog.load(name), **QUICK) as (node, poller):
         nvml = poller._sources.nvml
         real, over = nvml.read, asyncio.Event()
 
         async def slow():
             await over.wait()
             read = await real()
-            # Nobody had begun to work yet.
-            nobody = tuple(
+            # No process had started yet.
+            unused = tuple(
                 replace(gpu, processes=(), memory=replace(gpu.memory, used=0, free=gpu.memory.total))
                 for gpu in nvml.latest.gpus
             )
-            nvml._latest = replace(nvml.latest, gpus=nobody)
+            nvml._latest = replace(nvml.latest, gpus=unused)
             return read
 
         before = await poller.poll()
         assert any(row.memory_used for row in before.containers)
         poller._devices._nvml._read = slow
         await node.step(5)
-        assert failing(await poller.poll()) == {"nvml"}
+        with brief_waits(poller, "nvml"):
+            assert failing(await poller.poll()) == {"nvml"}
         poller._devices._nvml._read = real
         over.set()
         await asyncio.wait({poller._devices._nvml._task})
@@ -114,17 +112,18 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
 @pytest.mark.parametrize(
     ("now", "confirmed", "used"), [("a", True, 14 * GIB), ("b", True, None), ("a", False, None)]
 )
-def test_a_late_sweep_is_of_who_held_a_device_before_it_and_after(now: str, confirmed: bool, used):
-    """One that the kubelet has told on one side only may have come after it, or gone before."""
-    assembly = SnapshotBuilder(DEFAULTS, demo=False)
+def test_a_late_sweep_counts_for_a_container_that_held_the_device_before_and_after_it(
+    now: str, confirmed: bool, used
+):
+    builder = SnapshotBuilder(DEFAULTS, demo=False)
 
     def poll(pod, number, **more):
-        told = Allocations(
+        allocations = Allocations(
             allocated=tuple(held(pod, UUID)), offered=tuple(whole()), api_version="v1", read_at=0
         )
         reading = gpu(None, used=14 * GIB, sweep=number)
-        found = PollResult(gpus=(reading,), allocations=told, workloads=workloads(view=False), **more)
-        return rows(assembly.snapshot(found, (), 5.0 * number, 5.0 * number), pod)
+        found = PollResult(gpus=(reading,), allocations=allocations, workloads=workloads(view=False), **more)
+        return rows(builder.snapshot(found, (), 5.0 * number, 5.0 * number), pod)
 
     assert [row.memory_used for row in poll("a", 1)] == [14 * GIB]
     [row] = poll(now, 2, confirmed=confirmed, late=frozenset({UUID}))

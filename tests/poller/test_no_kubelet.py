@@ -18,22 +18,23 @@ from exporter.poll import file_readers, kubelet_restart
 from exporter.poll.file_readers import ABSENT, SocketFileReader
 from exporter.poll.poller import Poller
 from tests.faults.kubelet_servers import make_dead
-from tests.poller.bench import failing, holders, polled, running, until
+from tests.poller.bench import FAR, failing, holders, polled, running
+from tests.waiting import wait_until_async
 
 BACK = 20
-# No time limit is checked here: what comes does so in less than 2 s, and the next poll is a minute away.
-SOON = 20
 
 
 @pytest.fixture(autouse=True)
-def settle_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the time after a change end within a test."""
-    monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 0.3)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the poller look at the socket often, and not ask the kubelet for long after a change."""
+    monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(kubelet_restart, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(file_readers, "LOOK_SECONDS", 0.01)
 
 
 @pytest.fixture
 def unheard() -> Iterator[socket.socket]:
-    """Give a socket that does not listen yet."""
+    """Return a socket that does not listen yet."""
     with socket.socket(socket.AF_UNIX) as server:
         server.setblocking(False)
         yield server
@@ -41,29 +42,30 @@ def unheard() -> Iterator[socket.socket]:
 
 @asynccontextmanager
 async def without_kubelet() -> AsyncIterator[tuple[FakeNode, Poller, Path]]:
-    """Start a node whose kubelet comes at BACK, a poller with a minute's interval, and the socket's path."""
+    """Start a node whose kubelet comes at BACK, a poller whose next poll is far, and return the socket."""
     down = KubeletFailure(kind="kubelet_down", for_=BACK)
     scenario = replace(catalog.load("t4-timeslicing"), faults=(down,))
-    async with polled(scenario, poll_interval=60.0, stale_after=180.0) as (node, poller):
+    async with polled(scenario, **FAR) as (node, poller):
         path = node.paths.pod_resources_socket
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         yield node, poller, path
 
 
+async def only_watching(poller: Poller) -> None:
+    """Wait until only a change of the socket's file makes the poller ask the kubelet."""
+    retry = poller._retry
+    await wait_until_async(lambda: retry._watch is not None and not retry._may_answer())
+
+
 async def visited(server: socket.socket) -> None:
     """Wait for a connection."""
-    client, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(server), SOON)
+    client, _ = await asyncio.get_running_loop().sock_accept(server)
     client.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "before",
-    ["no directory", "no socket", "a file", "no listener"],
-)
-async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unheard: socket.socket):
-    """Whatever was at its place."""
+@pytest.mark.parametrize("before", ["no directory", "no socket", "a file", "no listener"])
+async def test_a_kubelet_that_starts_is_noticed_between_polls(before: str, unheard: socket.socket):
     async with without_kubelet() as (node, poller, path):
         if before == "no directory":
             path.parent.rmdir()
@@ -74,9 +76,9 @@ async def test_a_kubelet_that_comes_is_noticed_between_polls(before: str, unhear
         await poller.first()
         assert failing(poller.snapshot) >= {"podresources"}
         async with running(poller):
-            await asyncio.sleep(2)
+            await only_watching(poller)
             await node.step(BACK)
-            await until(lambda: bool(holders(poller.snapshot)))
+            await wait_until_async(lambda: holders(poller.snapshot))
             assert failing(poller.snapshot) == set()
 
 
@@ -92,14 +94,12 @@ def replace_by_dead(path: Path) -> None:
 
 
 def move_directory(path: Path) -> None:
-    """Take the directory away with the socket in it; the next kubelet makes another one."""
+    """Move the socket's directory away; the next kubelet makes another one."""
     path.parent.rename(path.parent.with_name("former"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", [remove, replace_by_dead, move_directory])
-async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Callable[[Path], None]):
-    """Whatever becomes of its socket meanwhile, there is one early poll, and it has the holders of before."""
+async def test_a_kubelet_that_starts_again_causes_one_early_poll(change: Callable[[Path], None]):
     async with without_kubelet() as (node, poller, path):
         await node.step(BACK)
         await poller.first()
@@ -109,15 +109,14 @@ async def test_a_kubelet_that_ends_is_noticed_when_it_starts_again(change: Calla
         await poller.poll()
         assert failing(poller.snapshot) >= {"podresources"}
         async with running(poller):
-            await asyncio.sleep(2)
+            await only_watching(poller)
             sequence = poller.snapshot.sequence
             await node.kubelet.start()
-            await until(lambda: not failing(poller.snapshot))
+            await wait_until_async(lambda: not failing(poller.snapshot))
             assert holders(poller.snapshot) == before
             assert poller.snapshot.sequence == sequence + 1
 
 
-@pytest.mark.slow
 async def test_a_kubelet_that_refuses_calls_is_asked_between_polls():
     """Its socket stays the same when it recovers: a look at the file would not notice it."""
     async with without_kubelet() as (node, poller, _):
@@ -127,39 +126,41 @@ async def test_a_kubelet_that_refuses_calls_is_asked_between_polls():
         await poller.poll()
         assert failing(poller.snapshot) == {"podresources"}
         async with running(poller):
-            await asyncio.sleep(2)
+            await wait_until_async(lambda: poller._allocations.health.errors["unavailable"] > 5)
             node.kubelet.errors = {}
-            await until(lambda: not failing(poller.snapshot))
+            await wait_until_async(lambda: not failing(poller.snapshot))
 
 
-@pytest.mark.slow
 async def test_a_kubelet_that_restarts_again_and_again_is_noticed_each_time():
-    """What was seen of its socket in one outage does not count in the next."""
+    """The state of its socket in one outage does not count in the next."""
     async with without_kubelet() as (node, poller, _):
         await poller.first()
         async with running(poller):
             for moment in (BACK, BACK + 1, BACK + 2):
                 await node.step(moment)
-                await until(lambda: bool(holders(poller.snapshot)))
+                await wait_until_async(lambda: holders(poller.snapshot))
                 await node.kubelet.stop()
                 poller._sources.wake.set()
-                await until(lambda: failing(poller.snapshot) >= {"podresources"})
-                await asyncio.sleep(1)
+                await wait_until_async(lambda: failing(poller.snapshot) >= {"podresources"})
+                await only_watching(poller)
                 await node.kubelet.start()
-                await until(lambda: "podresources" not in failing(poller.snapshot))
+                await wait_until_async(lambda: "podresources" not in failing(poller.snapshot))
 
 
-@pytest.mark.slow
-async def test_nobody_connects_while_nothing_changes(unheard: socket.socket):
-    """Neither the poller nor grpc; a change of the file, as of its permissions, is a reason to."""
+async def test_without_a_change_of_the_file_there_is_no_connection(
+    unheard: socket.socket, monkeypatch: pytest.MonkeyPatch
+):
+    looks, version = [], SocketFileReader._version
+    monkeypatch.setattr(SocketFileReader, "_version", lambda reader: looks.append(1) or version(reader))
     async with without_kubelet() as (_, poller, path):
         unheard.bind(os.fspath(path))
         await poller.first()
         async with running(poller):
-            await asyncio.sleep(2)
+            await only_watching(poller)
             errors = poller._allocations.health.errors
             unheard.listen()
-            await asyncio.sleep(3)
+            seen = len(looks)
+            await wait_until_async(lambda: len(looks) > seen + 20)
             assert poller._allocations.health.errors == errors
             with pytest.raises(BlockingIOError):
                 unheard.accept()
@@ -167,33 +168,31 @@ async def test_nobody_connects_while_nothing_changes(unheard: socket.socket):
             await visited(unheard)
 
 
-@pytest.mark.slow
-async def test_an_absent_kubelet_is_not_asked_between_polls():
-    """Not even once: without a socket there is nothing to ask."""
+async def test_a_kubelet_without_a_socket_is_not_asked_between_polls():
     async with without_kubelet() as (_, poller, _path):
         await poller.first()
         async with running(poller):
-            await asyncio.sleep(2)
+            await only_watching(poller)
         assert poller._allocations.health.errors == {"absent": 1}
 
 
-@pytest.mark.slow
-async def test_a_socket_that_listens_later(unheard: socket.socket, monkeypatch: pytest.MonkeyPatch):
-    """After it has appeared it is tried for a while, without another change of the file."""
-    monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 30.0)
+async def test_a_new_socket_is_tried_again_without_another_change(
+    unheard: socket.socket, monkeypatch: pytest.MonkeyPatch
+):
+    """A server may create it before it listens."""
+    monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 3600.0)
     async with without_kubelet() as (_, poller, path):
         await poller.first()
         async with running(poller):
-            await asyncio.sleep(0.5)
+            await wait_until_async(lambda: poller._retry._watch is not None)
             unheard.bind(os.fspath(path))
-            await until(lambda: "unavailable" in poller._allocations.health.errors)
+            await wait_until_async(lambda: "unavailable" in poller._allocations.health.errors)
             unheard.listen()
             await visited(unheard)
 
 
-@pytest.mark.slow
 async def test_without_a_thread_for_the_file_the_kubelet_is_asked_instead(monkeypatch: pytest.MonkeyPatch):
-    """At a pod's limit of processes a kubelet that comes is noticed all the same."""
+    """As at a pod's limit of processes."""
 
     async def refused(_self: SocketFileReader, _seen: object) -> None:
         raise NoThreadError
@@ -202,35 +201,29 @@ async def test_without_a_thread_for_the_file_the_kubelet_is_asked_instead(monkey
     async with without_kubelet() as (node, poller, _):
         await poller.first()
         async with running(poller):
-            await asyncio.sleep(1.2)
-            assert 2 <= poller._allocations.health.errors["absent"] <= 4
+            await wait_until_async(lambda: poller._allocations.health.errors["absent"] > 2)
             await node.step(BACK)
-            await until(lambda: bool(holders(poller.snapshot)))
+            await wait_until_async(lambda: holders(poller.snapshot))
 
 
-async def test_versions_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each creation, replacement and change of permissions is one; who gives up leaves the thread free."""
-    monkeypatch.setattr(file_readers, "LOOK_SECONDS", 0.01)
+async def test_versions_of_a_file(tmp_path: Path):
+    """Each creation, replacement and change of permissions is one; cancelling frees the thread."""
     path = tmp_path / "kubelet.sock"
     reader = SocketFileReader(path)
-
-    async def next_after(seen):
-        return await asyncio.wait_for(reader.changed(seen), SOON)
-
-    assert await next_after(None) == ABSENT
+    assert await reader.changed(None) == ABSENT
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reader.changed(ABSENT), 0.1)
     path.touch()
-    created = await next_after(ABSENT)
+    created = await reader.changed(ABSENT)
     # The kernel dates changes by its tick.
     await asyncio.sleep(0.05)
     path.chmod(0o600)
-    permitted = await next_after(created)
+    permitted = await reader.changed(created)
     other = tmp_path / "other"
     other.touch()
     other.replace(path)
-    replaced = await next_after(permitted)
+    replaced = await reader.changed(permitted)
     assert len({ABSENT, created, permitted, replaced}) == 4
     path.unlink()
-    assert await next_after(replaced) == ABSENT
+    assert await reader.changed(replaced) == ABSENT
     reader.close()

@@ -18,7 +18,8 @@ from exporter.model import PodDetails, PodIdentity, ResourceHealth, SliceCount
 from exporter.poll.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
 from tests.demo.making import gpu, made, pod
 from tests.kubernetes.api import a_pod, api_server
-from tests.poller.bench import polled, rows, until
+from tests.poller.bench import polled, rows
+from tests.waiting import wait_until_async
 from tests.web.views_reading import node_page
 
 GPU = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
@@ -28,14 +29,14 @@ OTHER = "11111111-5a1d-4c62-9d3e-0a6f3c1b2d11"
 
 
 def shared(identity: str = "pod_logs") -> Scenario:
-    """Return a node of HAMi with one pod, of which it is told elsewhere what its share is."""
+    """Return a node of HAMi with one pod, whose share is in an annotation."""
     process = {"device": GPU, "memory": "1 GiB"}
     train = pod("train", process, devices={"nvidia.com/gpu": [f"{GPU}-0"]}) | {"uid": UID}
     return made(gpus=[gpu(uuid=GPU)], pods=[train], identity=identity)
 
 
 def known(name: str, uid: str, *, details: bool = False) -> PodIdentity:
-    """Make a pod, with an object or without."""
+    """Return a pod, with an object or without."""
     return PodIdentity(uid=uid, namespace="ml", name=name, details=PodDetails() if details else None)
 
 
@@ -85,8 +86,8 @@ async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
             assert [row.memory_entitled for row in rows(poller.snapshot, "train")] != [4000 << 20]
             await api.pods.watching.wait()
             api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
-            told = poller._sources.cluster
-            await until(lambda: bool(told.pods.pods[UID].details.annotations))
+            cluster = poller._sources.cluster
+            await wait_until_async(lambda: bool(cluster.pods.pods[UID].details.annotations))
             await poller.poll()
             assert [row.memory_entitled for row in rows(poller.snapshot, "train")] == [4000 << 20]
 
@@ -104,14 +105,13 @@ async def test_a_gpu_is_cordoned_while_the_exporter_runs(tmp_path: Path):
             node = api.nodes.objects["node"]
             cordon = {"annotations": {"hami.io/device-cordon": GPU}}
             api.nodes.put(node | {"metadata": node["metadata"] | cordon})
-            await until(lambda: bool(poller._sources.cluster.node.annotations))
+            await wait_until_async(lambda: bool(poller._sources.cluster.node.annotations))
             snapshot = await poller.poll()
             assert snapshot.gpus[0].slices == (SliceCount("nvidia.com/gpu", 4, 1, cordoned=4),)
             assert "GPU 0 is cordoned" in node_page(snapshot)
 
 
-async def test_without_any_source_of_annotations_the_node_is_blind():
-    """The doctor names the system, what is lost, and the two ways to mend it."""
+async def test_without_a_source_of_annotations_the_doctor_names_both_remedies():
     async with polled(shared(), kubernetes_api="off") as (_, poller):
         await poller.first()
         assert poller.snapshot.node.blind.keys() == {"hami"}
@@ -123,8 +123,8 @@ async def test_without_any_source_of_annotations_the_node_is_blind():
             assert f"deploy/components/{component}" in checks["sharing by hami"].remedy
 
 
-async def test_a_right_that_is_missing_is_told_by_the_doctor(tmp_path: Path):
-    """The API server refuses the pods: the doctor says which right it takes; the logs still give names."""
+async def test_the_doctor_names_a_missing_right(tmp_path: Path):
+    """The logs still name the pods."""
     async with api_server() as api:
         api.pods.refuse = 403
         config = api.kubeconfig(tmp_path / "config")
@@ -136,8 +136,7 @@ async def test_a_right_that_is_missing_is_told_by_the_doctor(tmp_path: Path):
             assert [pod.name for pod in poller.evidence.workloads.pods.values()] == ["train"]
 
 
-async def test_the_pods_api_comes_first(tmp_path: Path):
-    """Where the kubelet has the objects, what the API server says of pods is not used."""
+async def test_objects_of_the_pods_api_are_preferred_to_those_of_the_api_server(tmp_path: Path):
     async with api_server() as api:
         api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
         config = api.kubeconfig(tmp_path / "config")
@@ -148,8 +147,7 @@ async def test_the_pods_api_comes_first(tmp_path: Path):
             assert poller.evidence.workloads.pods[UID].details.annotations == {}
 
 
-async def test_a_kubelet_that_fails_once_takes_no_holder_away():
-    """Who holds by an annotation keeps the row, and what is counted goes on, while logs still give names."""
+async def test_one_failure_of_the_kubelet_removes_no_holder_known_by_annotations():
     async with polled(catalog.load("kai")) as (node, poller):
         counted = []
         for turn in range(6):
@@ -163,17 +161,17 @@ async def test_a_kubelet_that_fails_once_takes_no_holder_away():
             assert [holder for holder, held in before.items() if held and after[holder] <= held] == []
 
 
-async def test_a_kubelet_that_fails_once_gives_no_name_back_to_the_pod_before():
-    """What is removed of that one changed its directory last; who was just told of keeps name and object."""
+async def test_one_failure_of_the_kubelet_gives_no_name_back_to_the_former_pod():
+    """The directory of the former pod may be the last one changed."""
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
         names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0)
-        told = await names.read()
-        before = paths.pod_log_dir / f"{told[UID].namespace}_{told[UID].name}_{OTHER}"
+        pods = await names.read()
+        before = paths.pod_log_dir / f"{pods[UID].namespace}_{pods[UID].name}_{OTHER}"
         before.mkdir()
         os.utime(before, (time.time() + 60,) * 2)
         with refused(paths.pods_api_socket):
-            assert await names.read() == told
+            assert await names.read() == pods
         await names.close()
 
 
@@ -183,10 +181,10 @@ async def test_what_the_pods_api_said_is_not_believed_for_ever():
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
         names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0, clock=lambda: now[0])
-        told = await names.read()
+        pods = await names.read()
         with refused(paths.pods_api_socket):
             now[0] = 30.0
-            assert await names.read("new") == told
+            assert await names.read("new") == pods
             assert names.objects_from == PODS_API
             now[0] = 31.0
             assert [pod.details for pod in (await names.read("new")).values()] == [None]
@@ -218,8 +216,7 @@ async def test_the_pods_api_is_not_called_without_a_cause():
         await names.close()
 
 
-async def test_pods_that_only_the_logs_know_are_told_of(tmp_path: Path):
-    """The doctor says of how many pods the Kubernetes API has not told yet."""
+async def test_the_doctor_counts_pods_that_only_the_logs_know(tmp_path: Path):
     async with api_server() as api:
         config = api.kubeconfig(tmp_path / "config")
         async with polled(shared(), kubeconfig=config) as (_, poller):
@@ -235,8 +232,8 @@ def test_a_pod_known_by_both_is_the_one_with_details():
 
 
 @pytest.mark.parametrize(("live", "uid"), [(True, UID), (False, OTHER)])
-def test_of_two_pods_with_one_name_the_newer_source_has_it(live: bool, uid: str):
-    """Logs outlive their pod, and a watch that is cut off does not hear of the next one."""
+def test_of_two_pods_with_one_name_the_newer_source_is_right(live: bool, uid: str):
+    """Logs outlive their pod, and an interrupted watch does not hear of the next one."""
     watched = WatchedPods({UID: known("train-0", UID, details=True)}, live)
     assert merged(watched, [known("train-0", OTHER)]).keys() == {uid}
 
@@ -249,8 +246,7 @@ def test_of_two_pods_with_one_name_the_newer_source_has_it(live: bool, uid: str)
         pytest.param(WatchedPods({OTHER: known("train-0", OTHER)}, live=False), {OTHER}, id="a cut watch"),
     ],
 )
-async def test_pods_whose_name_another_one_has_are_told(tmp_path: Path, watch, superseded):
-    """Whatever source knew them: they are nobody who holds anything now."""
+async def test_pods_whose_name_another_pod_has_are_superseded(tmp_path: Path, watch, superseded):
     for changed, uid in ((1000, OTHER), (2000, UID)):
         folder = tmp_path / f"ml_train-0_{uid}"
         folder.mkdir()
@@ -273,8 +269,8 @@ async def test_without_logs_the_watch_is_enough(tmp_path: Path):
 async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_path: Path):
     """Annotations are kept while the API server does not answer; the health may be another one by now."""
     now, live = [0.0], [True]
-    told = (ResourceHealth("main", "nvidia.com/gpu", GPU, "Healthy"),)
-    sick = replace(known("train", UID), details=PodDetails(annotations=ALLOCATED, health=told))
+    healthy = (ResourceHealth("main", "nvidia.com/gpu", GPU, "Healthy"),)
+    sick = replace(known("train", UID), details=PodDetails(annotations=ALLOCATED, health=healthy))
 
     def watched() -> WatchedPods:
         return WatchedPods({UID: sick}, live[0])
@@ -286,12 +282,11 @@ async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_p
         details = (await names.read())[UID].details
         assert details.annotations == ALLOCATED
         healths.append(details.health)
-    assert healths == [told, told, told, (), told]
+    assert healths == [healthy, healthy, healthy, (), healthy]
     await names.close()
 
 
-async def test_without_any_source_there_are_no_names(tmp_path: Path):
-    """The error says what to mount."""
+async def test_without_any_source_of_names_the_error_names_the_option(tmp_path: Path):
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5)
     with pytest.raises(NoNamesError, match="--pod-log-dir"):
         await names.read()

@@ -1,4 +1,4 @@
-"""The poller by itself: its rhythm, and a poll that fails as a whole."""
+"""When polls are due, and a poll that fails as a whole."""
 
 import asyncio
 import logging
@@ -8,10 +8,9 @@ import pytest
 
 from exporter.demo.scenario import catalog
 from exporter.model import DriverInfo, HardwareReading
-from exporter.poll.poller import Poller
-from exporter.poll.sources import Sources
 from tests.demo.making import made
-from tests.poller.bench import QUICK, Clock, make_stale, polled, running, settings_of, until
+from tests.poller.bench import QUICK, Clock, make_stale, polled, running
+from tests.waiting import wait_until_async
 
 
 class Due:
@@ -36,8 +35,7 @@ class Due:
 
 
 @pytest.mark.parametrize("early", [0, 2])
-async def test_polls_are_due_one_interval_after_another(early: int):
-    """Neither the time that a poll takes nor an early poll moves the next one."""
+async def test_neither_the_length_of_a_poll_nor_an_early_poll_moves_the_next_one(early: int):
     async with polled(made(), poll_interval=60.0) as (_, poller):
         clock = poller._clock
         poller._retry = due = Due(clock, early=early)
@@ -47,55 +45,36 @@ async def test_polls_are_due_one_interval_after_another(early: int):
 
         poller._guarded_poll = poll
         async with running(poller):
-            await until(lambda: len(due.times) >= early + 5)
+            await wait_until_async(lambda: len(due.times) >= early + 5)
         assert len(set(due.times[: early + 1])) == 1
         steps = [after - before for before, after in pairwise(due.times[early:])]
         assert steps == pytest.approx([60.0] * len(steps))
 
 
-async def test_nothing_is_polled_after_the_end():
-    """A poller that was stopped leaves its last snapshot and no task."""
+async def test_a_stopped_poller_leaves_its_last_snapshot_and_no_task():
     async with polled(made(), **QUICK) as (node, poller):
         async with running(poller):
-            await until(lambda: poller.snapshot.sequence >= 1)
+            await wait_until_async(lambda: poller.snapshot.sequence >= 1)
         last, calls = poller.snapshot, node.nvml.total_calls
         assert not [task for task in asyncio.all_tasks() if "Poller" in repr(task.get_coro())]
         assert poller.snapshot is last
         assert node.nvml.total_calls == calls
 
 
-class BrokenReading:
-    """A driver whose readings nothing can be made of; stands in for a fault in the join itself."""
-
-    restart_reason = None
-    latest = HardwareReading()
-
-    async def read(self) -> HardwareReading:
-        """Answer with what cannot be joined."""
-        self.latest = HardwareReading(driver=DriverInfo(), gpus=(None,), gpu_count=1)
-        return self.latest
-
-    async def close(self) -> None:
-        """Have nothing to close."""
-
-
-async def test_a_poll_that_fails_as_a_whole(caplog: pytest.LogCaptureFixture):
-    """It is logged with its cause, the page before it stays until it is stale, and then it is empty."""
+async def test_a_poll_that_fails_as_a_whole_is_logged_and_the_page_stays_until_it_is_stale(
+    caplog: pytest.LogCaptureFixture,
+):
     caplog.set_level(logging.ERROR)
-    async with polled(catalog.load("a10-mps"), **QUICK) as (node, good):
-        sources = Sources(settings_of(node, **QUICK))
-        sources.nvml = BrokenReading()
-        clock = Clock()
-        poller = Poller(good.settings, sources, clock=clock, wall=clock.wall)
-        poller.snapshot = await good.poll()
+    async with polled(catalog.load("a10-mps"), **QUICK) as (_, poller):
+        good = await poller.poll()
+        # Stands in for a fault in the join.
+        poller._sources.nvml._latest = HardwareReading(driver=DriverInfo(), gpus=(None,), gpu_count=1)
+        poller._devices._nvml.collect = lambda _within: asyncio.sleep(0)
         await poller.first()
-        assert poller.snapshot is good.snapshot
+        assert poller.snapshot is good
         assert caplog.records[0].exc_info is not None
         make_stale(poller)
         await poller.first()
-        snapshot = poller.snapshot
-        assert (snapshot.gpus, snapshot.migs, snapshot.containers) == ((), (), ())
-        assert snapshot.timestamp == good.snapshot.timestamp
-        # A reader that asks only for what is new is told that this is.
-        assert snapshot.sequence != good.snapshot.sequence
-        await poller.close()
+        empty = poller.snapshot
+        assert (empty.gpus, empty.migs, empty.containers) == ((), (), ())
+        assert empty.timestamp == good.timestamp

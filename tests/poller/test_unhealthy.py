@@ -12,7 +12,7 @@ SOME, SHARE = 10, 0.25
 
 
 def scenario(*unhealthy: int, gpus: int = 1) -> Scenario:
-    """Make GPUs in four replicas; two of the first are held, and these become unhealthy."""
+    """Return GPUs in four replicas; two of the first are held, and these become unhealthy."""
     process = {"memory": "1 GiB", "load": {"high": 20}}
     ids = [f"{{gpu:0}}::{number}" for number in unhealthy]
     return made(
@@ -35,7 +35,6 @@ def counts(snapshot: Snapshot) -> SliceCount:
 
 
 async def test_a_free_replica_that_becomes_unhealthy_changes_no_share():
-    """It is counted as unhealthy, and is not free."""
     async with polled(scenario(1)) as (node, poller):
         before = await poller.poll()
         assert counts(before) == SliceCount(GPU, 4, 2, 0, 0)
@@ -74,7 +73,7 @@ async def test_the_last_replica_of_each_gpu_becomes_unhealthy():
 
 
 async def test_a_replica_that_was_unhealthy_before_the_start():
-    """A hole in the numbers, or another GPU of the resource, tells how many there are."""
+    """A gap in the numbers, or another GPU of the resource, shows how many replicas there are."""
     for unhealthy, gpus in ((1, 1), (3, 2)):
         async with polled(scenario(unhealthy, gpus=gpus)) as (node, poller):
             await node.step(SOME)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from exporter.demo.scenario import NvmlError, NvmlHang, Scenario, catalog
 from tests.demo.making import gpu, made
-from tests.poller.bench import QUICK, failing, make_stale, polled
+from tests.poller.bench import QUICK, brief_waits, failing, make_stale, polled
 
 
 def mixed(*faults: NvmlError | NvmlHang) -> Scenario:
@@ -23,11 +23,12 @@ async def test_two_drivers_count_together():
 async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone():
     """Half of the GPUs is no count of all, and the version of AMD's driver is not that of NVIDIA's."""
     hang = NvmlHang(kind="nvml_hang", at=10, for_=10)
-    async with polled(mixed(hang), deadline=1.5, **QUICK) as (node, poller):
+    async with polled(mixed(hang), **QUICK) as (node, poller):
         await poller.poll()
         await node.step(10)
         make_stale(poller)
-        snapshot = await poller.poll()
+        with brief_waits(poller, "nvml"):
+            snapshot = await poller.poll()
         assert failing(snapshot) == {"nvml"}
         assert (snapshot.node.gpu_count, snapshot.node.driver) == (None, None)
         up = {(row.identity.vendor, row.reading.up) for row in snapshot.gpus}

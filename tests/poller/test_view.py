@@ -9,7 +9,6 @@ from tests.truth import truth_of
 
 
 async def test_without_the_hosts_pids_shared_use_is_unknown():
-    """Holders and shares are there, use is not, and no zero stands in its place."""
     async with polled(catalog.load("gke")) as (_, poller):
         snapshot = await poller.poll()
         assert not snapshot.node.process_view
@@ -42,7 +41,6 @@ async def test_under_confidential_computing_shared_use_is_unknown():
 
 
 async def test_without_the_hosts_pids_an_only_holder_takes_the_devices_numbers():
-    """On an exclusive GPU all that is used is its holder's, and the source says where it comes from."""
     async with polled(replace(catalog.load("h100-exclusive"), host_pid=False)) as (node, poller):
         snapshot = await poller.poll()
         devices = {gpu.identity.uuid: gpu.reading for gpu in snapshot.gpus}
@@ -72,7 +70,6 @@ async def test_without_the_hosts_pids_an_only_holder_takes_the_instances_numbers
 
 
 async def test_without_names_no_use_is_guessed():
-    """Where several pods share a device and none can be named, nobody is said to use it or to be idle."""
     async with polled(replace(catalog.load("t4-timeslicing"), identity="none")) as (_, poller):
         snapshot = await poller.poll()
         assert failing(snapshot) == {"identity"}
@@ -112,7 +109,7 @@ async def test_names_from_the_pod_logs_are_as_good():
 
 
 async def test_a_driver_that_lists_no_processes_gives_no_view_of_them():
-    """Refused lists are no empty lists: nothing per process is trusted, and it is said why."""
+    """A refused list is not an empty one."""
     refused = tuple(
         NvmlError(kind="nvml_error", code="NO_PERMISSION", function=f"nvmlDeviceGet{kind}RunningProcesses_v3")
         for kind in ("Compute", "Graphics", "MPSCompute")
