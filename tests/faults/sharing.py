@@ -137,6 +137,8 @@ async def claim_of(watch: Watch, cell: Cell, path: Path) -> Claim:
             yield f"is counted as {failed}"
         if page.value("gpuslice_collector_success", collector=THREAD) != 1:
             yield "one file takes all files of sharing systems down"
+        if any(reason.endswith("_files") for _, reason in failed):
+            yield "one file ends the reading of all files of its system"
 
     states = ENTITLED | {"gpuslice_allocations_unresolved"}
     if cell.where in OF_FOLDERS or cell.how in ABSENT or any(each in str(path) for each in ALONE):
