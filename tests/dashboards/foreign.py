@@ -13,7 +13,7 @@ FOREIGN = json.loads(
     (Path(__file__).parents[1] / "exposition/dcgm_dashboards.json").read_text(encoding="utf-8")
 )
 _COMPARISON = re.compile(r"\s(?:>=|<=|==|!=|>|<)\s")
-# Variables of which all values are chosen, and those of which one is.
+# Variables with all values chosen, and those with one value.
 _VARIABLES = {
     "Hostname": "label_values(DCGM_FI_DEV_FB_FREE, Hostname)",
     "hostname": "label_values(DCGM_FI_DEV_FB_FREE, Hostname)",

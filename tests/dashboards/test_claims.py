@@ -46,7 +46,7 @@ def test_energy_includes_the_count_of_a_replaced_exporter_pod(tmp_path: Path) ->
         all_series[held("energy_joules_total", A, instance)] = during("0+6000", since, until)
     energy = query("tenant", "Energy", hours=5)
 
-    # 300 minutes, less the one between the two pods of which half is seen, in watt-hours.
+    # 300 minutes, less half of the minute between the two pods, in watt-hours.
     answered(tmp_path, all_series, Asked(f"round({energy} * 3600, 1000)", 300, {"": 1_797_000}))
 
 

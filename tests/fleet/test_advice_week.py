@@ -74,13 +74,8 @@ def holders() -> Iterator[Holder]:
         name = f"nightly-{29_000_000 + job}"
         run = on(Run(memory=memory, compute=[0.5] * 4, sm=[0.1] * 4), f"{name}-x7k2p", CRON)
         yield Holder(run=run, begin=5 + job * 50, owner=("Job", name))
-    run = Run(
-        memory=ALMOST_10,
-        compute=[0.1] * WEEK,
-        sm=[0.2] * WEEK,
-        memory_entitled=G40,
-        compute_entitled=3 / 7,
-    )
+    entitled = {"memory_entitled": G40, "compute_entitled": 3 / 7}
+    run = Run(memory=ALMOST_10, compute=[0.1] * WEEK, sm=[0.2] * WEEK, **entitled)
     yield Holder(run=on(run, "mig", MIG), sharing="mig", isolation="hard", mig_uuid="MIG-1")
     yield Holder(run=on(Run(memory=[gib(4)] * 200, compute=[0.4] * 200), "young", YOUNG), begin=WEEK - 200)
 
