@@ -11,17 +11,19 @@ import pytest
 from exporter.commands import server_process
 from exporter.commands.server_process import run_until
 from tests.commands.program import ROOT, TIMEOUT
+from tests.waiting import LIMIT_SECONDS
 
 HUNG = """
 import asyncio, threading
 from exporter.commands import server_process
-server_process.END_SECONDS = 0.2
+server_process.END_SECONDS = 0.5
 
 async def program():
     with server_process.shutdown_signals() as shutdown:
         thread = asyncio.ensure_future(asyncio.to_thread(threading.Event().wait))
         print("up", flush=True)
         await server_process.run_until(shutdown, asyncio.ensure_future(asyncio.Event().wait()))
+    print("down", flush=True)
 
 asyncio.run(program())
 """
@@ -63,18 +65,23 @@ async def test_work_that_ignores_its_cancellation_does_not_delay_the_shutdown(mo
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    await run_until(shutdown, task)
+    ending = asyncio.create_task(run_until(shutdown, task))
+    await asyncio.wait({ending}, timeout=LIMIT_SECONDS)
+    assert ending.done()
     assert not task.done()
     over.set()
     await task
 
 
 def test_a_thread_that_hangs_does_not_keep_the_process_from_ending():
-    """The process ends END_SECONDS after the shutdown, with code 0."""
+    """The process ends END_SECONDS after the shutdown, with code 0; a second signal does not end it."""
     with subprocess.Popen(
         [sys.executable, "-c", HUNG], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "up\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(TIMEOUT) == 0
+        try:
+            for line in ("up\n", "down\n"):
+                assert process.stdout.readline() == line
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT) == 0
+        finally:
+            process.kill()
