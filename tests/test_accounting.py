@@ -392,7 +392,7 @@ def test_without_an_energy_counter_there_is_no_energy():
     assert (node.totals().energy_joules, node.unattributed) == (None, None)
 
 
-def test_what_is_nobodys_stays_while_the_gpu_cannot_be_read():
+def test_unattributed_energy_stays_while_the_gpu_cannot_be_read():
     """A counter does not vanish with one bad reading."""
     node = energy((0, row(used=None)), (100, row(used=None)))
     lost = replace(gpu(), reading=None)

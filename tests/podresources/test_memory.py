@@ -214,9 +214,7 @@ async def test_devices_that_are_offered_no_more(kubelet: FakeKubelet, client: Po
     assert await withdrawn(client) == []
 
 
-async def test_a_plugin_that_is_set_up_anew_withdraws_nothing(
-    kubelet: FakeKubelet, client: PodResources
-) -> None:
+async def test_a_reconfigured_plugin_withdraws_nothing(kubelet: FakeKubelet, client: PodResources) -> None:
     """Its resource was away for a moment, or it has devices that were never offered."""
     offer(kubelet, 0, 1, 2, 3)
     await client.read()
