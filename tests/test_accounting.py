@@ -78,8 +78,23 @@ class Node:
         return self.poll.gpus[0].unattributed_energy_joules
 
 
-def test_seconds_over_uneven_intervals():
-    """Each poll adds its shares times the time since the poll before."""
+def new_account(now: float) -> Totals:
+    """Return the sums of a container that is seen for the first time, computing."""
+    zeros = dict.fromkeys(
+        (
+            "held_seconds",
+            "memory_measured_seconds",
+            "entitled_gpu_seconds",
+            "measured_gpu_seconds",
+            "measured_use_gpu_seconds",
+            "used_gpu_seconds",
+        ),
+        0,
+    )
+    return Totals(first_seen=now, last_active=now, seen_computing=True, **zeros)
+
+
+def test_each_poll_adds_its_shares_times_the_time_since_the_poll_before():
     node = Node().after(0, row(held=0.5, used=0.2))
     node.after(5, row(held=0.5, used=0.2)).after(1.5, row(held=1.0, used=0.8)).after(
         30, row(held=0.1, used=0)
@@ -89,23 +104,11 @@ def test_seconds_over_uneven_intervals():
 
 
 def test_a_container_begins_at_zero():
-    """The time before a container was seen first is not its own."""
     node = Node().after(0).after(5, row(held=0.5, used=0.9))
-    assert node.totals() == Totals(
-        first_seen=START + 5,
-        held_seconds=0,
-        memory_measured_seconds=0,
-        entitled_gpu_seconds=0,
-        measured_gpu_seconds=0,
-        measured_use_gpu_seconds=0,
-        used_gpu_seconds=0,
-        last_active=START + 5,
-        seen_computing=True,
-    )
+    assert node.totals() == new_account(START + 5)
 
 
 def test_a_missed_poll_adds_no_use_but_entitlement_goes_on():
-    """What was not measured is not made up from the last reading, nor added later."""
     node = Node().after(0, row()).after(5, row())
     node.after(5, row(), fresh=())
     assert node.totals().used_gpu_seconds == pytest.approx(5 * 0.25)
@@ -127,16 +130,14 @@ def test_entitlement_while_use_was_not_measured_is_counted_separately():
     assert node.totals().used_gpu_seconds == pytest.approx(20 * 0.25)
 
 
-def test_one_gpu_that_was_missed_does_not_hold_up_another():
-    """Freshness is that of the container's own GPU."""
+def test_a_missed_gpu_does_not_affect_another():
     rows = (row("a"), row("b", uuid="GPU-b"))
     node = Node().after(0, *rows, fresh=(UUID, "GPU-b")).after(10, *rows, fresh=("GPU-b",))
     assert node.totals("a").used_gpu_seconds == 0
     assert node.totals("b").used_gpu_seconds == pytest.approx(2.5)
 
 
-def test_unknown_use_stands_still():
-    """Use that cannot be attributed adds nothing, and takes nothing back."""
+def test_unknown_use_adds_nothing():
     node = Node().after(0, row(used=None)).after(5, row(used=None))
     assert node.totals().used_gpu_seconds is None
     assert node.totals().energy_joules is None
@@ -161,17 +162,7 @@ def test_a_long_gap_adds_no_use():
 
 def test_sums_end_with_their_container():
     node = Node().after(0, row()).after(5, row()).after(5).after(5, row())
-    assert node.totals() == Totals(
-        first_seen=START + 15,
-        held_seconds=0,
-        memory_measured_seconds=0,
-        entitled_gpu_seconds=0,
-        measured_gpu_seconds=0,
-        measured_use_gpu_seconds=0,
-        used_gpu_seconds=0,
-        last_active=START + 15,
-        seen_computing=True,
-    )
+    assert node.totals() == new_account(START + 15)
 
 
 @pytest.mark.parametrize("held", [{"slices": 0, "held": None}, {"slices": 0, "held": None, "uid": "u"}])
@@ -192,20 +183,12 @@ def test_sums_of_a_holder_end_with_it_whether_or_not_processes_are_known():
 
 
 def test_sums_outlive_a_silent_kubelet():
-    """While holdings are not known, a container without a row may well go on."""
+    """A container without a row for less than an hour of silence is the same one when it returns."""
     node = Node().after(0, row()).after(5, row()).after(5, complete=False).after(5, row())
     assert node.totals().first_seen == START
     assert node.totals().used_gpu_seconds == pytest.approx(10 * 0.25)
-
-
-def test_sums_outlive_a_kubelet_that_is_silent_for_long():
-    """Whoever has no row for less than an hour of that is still who it was."""
-    node = Node().after(0, row()).after(MISSED_SECONDS - 5, complete=False).after(5, row())
-    assert node.totals().first_seen == START
-
-
-def test_the_silence_counts_from_when_a_container_was_there_last():
-    node = Node().after(0, row()).after(MISSED_SECONDS, row(), complete=False)
+    # The silence counts from its last row.
+    node.after(MISSED_SECONDS, row(), complete=False)
     node.after(MISSED_SECONDS - 5, complete=False).after(5, row())
     assert node.totals().first_seen == START
 
@@ -230,7 +213,6 @@ def test_another_pod_of_the_same_name_starts_from_zero():
 
 
 def test_a_uid_that_becomes_known_changes_nothing():
-    """A pod whose uid is learnt, or forgotten for a while, is the same pod; another uid is not."""
     node = Node().after(0, row()).after(5, row(uid="one")).after(5, row()).after(5, row(uid="one"))
     assert node.totals().entitled_gpu_seconds == pytest.approx(7.5)
     node.after(5, row()).after(5, row(uid="two"))
@@ -247,8 +229,7 @@ def test_last_active_before_any_activity_is_first_seen():
     assert node.totals().last_active == START + 3
 
 
-def test_who_was_seen_computing_is_told_from_who_never_was():
-    """From the first poll that saw it compute, also before anything is counted of it, and ever after."""
+def test_containers_that_have_computed_are_marked():
     node = Node().after(0, row(used=0)).after(5, row(used=0))
     assert not node.totals().seen_computing
     node.after(5, row(used=0.1)).after(5, row(used=0))
@@ -259,7 +240,6 @@ def test_who_was_seen_computing_is_told_from_who_never_was():
 
 
 def test_last_active_is_absent_while_compute_is_unknown():
-    """No idle time is claimed of a container whose compute cannot be measured; it comes back as it was."""
     node = Node().after(0, row(used=0.1)).after(5, row(used=None))
     assert node.totals().last_active is None
     node.after(5, row(used=0))
@@ -289,7 +269,6 @@ def test_setting_the_clock_makes_no_container_idle(step):
 
 
 def test_a_poll_that_could_not_be_joined_is_no_step_of_the_clock():
-    """Its time has passed by both clocks."""
     node = Node().after(0, row(used=0.1))
     node.ledger.skip(100)
     node.now += 100
@@ -298,7 +277,6 @@ def test_a_poll_that_could_not_be_joined_is_no_step_of_the_clock():
 
 
 def test_a_missed_poll_is_no_activity():
-    """The last reading, shown again while a GPU cannot be read, does not count as computing."""
     node = Node().after(0, row(used=0.1)).after(5, row(used=0.1), fresh=())
     assert node.totals().last_active == START
 
@@ -314,7 +292,6 @@ def test_energy_before_a_container_came_is_unattributed_after_a_late_sweep_too()
 
 
 def test_what_a_gpu_drew_is_forgotten_an_hour_after_it_is_gone():
-    """GPUs that are replaced for ever must not fill the books."""
     node = Node().after(0, gpus=[gpu(0, 100)]).after(5, gpus=[gpu(70, 100)])
     assert node.unattributed == 70.0
     node.after(60, fresh=()).after(5, gpus=[gpu(70, 100)])
@@ -349,8 +326,7 @@ def test_energy_of_free_slices_and_of_unknown_users_is_unattributed():
     assert node.unattributed == pytest.approx(70)
 
 
-def test_unknown_use_gets_nothing():
-    """What a container without a measured use drew is not guessed, and not given to the others."""
+def test_unknown_use_is_charged_no_energy():
     rows = (row("a", held=0.5, used=0.2), row("b", held=0.5, used=None))
     node = energy((0, *rows), (100, *rows), percent=80)
     assert node.totals("b").energy_joules is None
@@ -366,8 +342,7 @@ def test_idle_energy_is_unattributed_while_idleness_is_unknown():
         assert node.unattributed == pytest.approx(80)
 
 
-def test_more_use_and_more_entitlement_than_there_is():
-    """Samples that add up to more than the GPU, and over-commitment, are scaled down to it."""
+def test_excess_use_and_entitlement_are_scaled_down_to_the_gpu():
     rows = (row("a", held=1.5, used=0.9), row("b", held=0.5, used=0.6))
     node = energy((0, *rows), (100, *rows))
     assert node.totals("a").energy_joules == pytest.approx(60)
@@ -390,8 +365,7 @@ def test_a_counter_that_falls_adds_nothing():
     assert node.unattributed == pytest.approx(110 * 0.75)
 
 
-def test_energy_over_a_missed_poll_is_nobodys():
-    """Nobody knows who computed meanwhile."""
+def test_energy_over_a_missed_poll_is_unattributed():
     node = Node().after(0, row(), gpus=[gpu(0, 100)]).after(5, row(), gpus=[gpu(0, 100)], fresh=())
     node.after(5, row(), gpus=[gpu(300, 100)])
     assert (node.totals().energy_joules, node.unattributed) == (0, 300)
@@ -406,7 +380,6 @@ def test_energy_over_a_long_gap_is_unattributed():
 
 
 def test_energy_before_a_container_came_is_not_its_own():
-    """A container that is new in this poll takes no part in what was drawn before it."""
     node = Node().after(0, gpus=[gpu(0, 100)]).after(5, row(used=1.0), gpus=[gpu(100, 100)])
     assert (node.totals().energy_joules, node.unattributed) == (0, 100)
     node.after(5, row(used=1.0, uid="two"), gpus=[gpu(200, 100)])
@@ -419,7 +392,7 @@ def test_without_an_energy_counter_there_is_no_energy():
     assert (node.totals().energy_joules, node.unattributed) == (None, None)
 
 
-def test_what_is_nobodys_stays_while_the_gpu_cannot_be_read():
+def test_unattributed_energy_stays_while_the_gpu_cannot_be_read():
     """A counter does not vanish with one bad reading."""
     node = energy((0, row(used=None)), (100, row(used=None)))
     lost = replace(gpu(), reading=None)
@@ -436,7 +409,6 @@ PERCENT = st.one_of(st.none(), st.integers(0, 100))
 
 @given(ROWS, PERCENT, st.integers(0, 10**12))
 def test_parts_of_energy_never_exceed_the_whole(rows, percent, millijoules):
-    """No part is negative, and together they are at most what was drawn."""
     joules = millijoules / 1000
     parts = split_energy(joules, with_rest(gpu(0, percent), rows), rows)
     assert all(part >= 0 for part in parts.values())

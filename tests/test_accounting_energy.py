@@ -184,8 +184,7 @@ def test_the_use_of_a_free_mig_device_leaves_less_idle_energy():
     assert node.given_out + node.unattributed == pytest.approx(700)
 
 
-def test_an_unmetered_mig_device_leaves_idle_energy_to_nobody():
-    """It may have been busy; the metered one is charged for what it did."""
+def test_an_unmetered_mig_device_leaves_idle_energy_unattributed():
     holders = [("a", "MIG-a", 3 / 7, None), ("b", "MIG-b", 2 / 7, None)]
     readings = [cut(joules, [0.5, None], ((100,), (101,))) for joules in (0, 700)]
     node = consecutive(*readings, holders=holders)
@@ -195,7 +194,6 @@ def test_an_unmetered_mig_device_leaves_idle_energy_to_nobody():
 
 
 def test_a_metered_container_is_charged_by_its_meter():
-    """The meter's share, not that of its processes."""
     holders = [("a", "", 0.5, Meter(source="hami", compute=0.3)), ("b", "", 0.5, None)]
     readings = [whole(joules, 50, (100, 101), {100: 40, 101: 10}) for joules in (0, 100)]
     node = consecutive(*readings, holders=holders, exclusive=False)
@@ -244,7 +242,6 @@ def between(*polls, percent=100) -> Node:
 
 
 def test_between_two_readings_polls_count_by_their_power():
-    """What was drawn while one computed is not given to the other, whose polls drew little."""
     busy, calm = {100: 100, 101: 0}, {100: 0, 101: 100}
     node = between(
         (0, 500, busy, "ab"), (None, 500, busy, "ab"), (None, 500, busy, "ab"), (6000, 500, busy, "ab")
@@ -264,8 +261,8 @@ def test_no_energy_is_attributed_between_readings():
     assert (node.energy("a"), node.unattributed, node.given_out) == (0, 0, 0)
 
 
-def test_who_came_or_went_between_readings():
-    """A new container has its part from its second poll on; that of one that ended stays unattributed."""
+def test_a_container_has_its_part_from_its_second_poll_on():
+    """The part of one that ended stays unattributed."""
     both, one = {100: 50, 101: 50}, {100: 100}
     node = between(
         (0, 100, one, "a"), (None, 100, both, "ab"), (None, 100, both, "ab"), (1500, 100, both, "ab")
@@ -281,7 +278,6 @@ def test_who_came_or_went_between_readings():
 
 
 def test_a_pod_that_takes_a_name_over_does_not_inherit():
-    """The part of the former pod stays unattributed."""
     busy = {100: 100}
     node = between(
         (0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, busy, "a", "a"), (1500, 100, busy, "a", "a")
@@ -291,7 +287,6 @@ def test_a_pod_that_takes_a_name_over_does_not_inherit():
 
 
 def test_a_poll_without_a_known_use_costs_its_own_part():
-    """What was known before and after it counts."""
     busy, unknown = {100: 100}, {100: None}
     node = between(
         (0, 100, busy, "a"), (None, 100, busy, "a"), (None, 100, unknown, "a"), (1500, 100, busy, "a")

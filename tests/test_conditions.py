@@ -52,7 +52,6 @@ def state(condition: Condition, given_inputs: Inputs) -> bool | None:
 
 
 def test_every_condition_has_a_row():
-    """The names on the page are those of the table."""
     assert tuple(TABLE) == get_args(Condition)
 
 
@@ -114,13 +113,11 @@ def test_an_xid_raises_what_its_class_says(code: int, condition: Condition):
 
 
 def test_faults_of_applications_raise_nothing():
-    """Nor do codes of hardware that works on."""
     now = replace(inputs(), xids=(PendingXid(13, AT), PendingXid(63, AT), PendingXid(154, AT)))
     assert [name for name in TABLE if judge(name, now).state] == []
 
 
 def test_memory_errors_and_failed_repairs():
-    """Each is unknown without its own reading."""
     errors = inputs(ecc=Ecc(errors={VOLATILE: 2}))
     assert judge("uncorrected_memory_errors", errors).signs[0].cause.startswith("2 uncorrected memory errors")
     assert state("uncorrected_memory_errors", inputs()) is False
@@ -130,7 +127,6 @@ def test_memory_errors_and_failed_repairs():
 
 
 def test_a_repair_that_is_not_pending_needs_nothing():
-    """The other edge: the driver reports all repairs, and none of them waits."""
     done = replace(NO_REPAIR, channel_repair_pending=False, tpc_repair_pending=False)
     assert state("needs_reset", inputs(repairs=done)) is False
 
@@ -146,8 +142,7 @@ def test_problems_of_a_fabric_degrade_its_links_if_they_last(problem: FabricProb
         assert [sign.cause for sign in verdict.signs] == ([FABRIC_CAUSES[problem]] if known and holds else [])
 
 
-def test_an_incorrect_configuration_says_what_is_incorrect():
-    """In the driver's words."""
+def test_an_incorrect_configuration_is_named_in_the_cause():
     problems: dict[FabricProblem, bool] = {"incorrect_configuration": True}
     fabric = Fabric(state="completed", problems=problems, misconfiguration="insufficient_nvlinks")
     [sign] = judge("link_degraded", inputs(fabric=fabric)).signs

@@ -29,7 +29,6 @@ def times(totals: Totals) -> tuple[float | None, ...]:
 
 
 def test_all_time_is_measured_while_all_is_known():
-    """The parts begin at 0 with the whole, and grow with it."""
     node = Node().after(0, holder())
     assert times(node.totals()) == (0, 0, 0, 0)
     node.after(5, holder()).after(7, holder(held=1.0))
@@ -70,7 +69,6 @@ def test_a_failed_poll_is_not_measured_and_a_late_one_is():
 
 
 def test_a_late_reading_measures_what_was_held_and_not_what_is_held_now():
-    """The entitlement rose meanwhile: its GPU-seconds are those that were held."""
     node = Node().after(0, holder(held=0.1))
     node.after(50, holder(held=0.1), fresh=()).after(5, holder(held=1.0), covers=55.0)
     assert times(node.totals()) == pytest.approx((55, 55, 10, 10))

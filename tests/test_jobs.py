@@ -36,7 +36,6 @@ def written(folder, files):
 
 
 def test_files_are_named_by_gpu_or_gpu_instance(tmp_path):
-    """NVIDIA/dcgm-exporter internal/pkg/transformation/hpc_test.go: a job on each line."""
     (tmp_path / "iamdir").mkdir()
     (tmp_path / "7").mkdir()
     found = written(tmp_path, {"0": "job1-0\n", "1": "job1-1\njob2-1\n", "3.0": "job3.0-0"})
@@ -47,8 +46,7 @@ def test_files_are_named_by_gpu_or_gpu_instance(tmp_path):
 @pytest.mark.parametrize(
     "name", ["", "00", "01", "1.", ".1", "1.2.3", "1.02", "-1", "+1", "1 ", "1e3", "٣", "12345", "job", "1.x"]
 )
-def test_other_names_are_somebody_elses(tmp_path, name):
-    """Only the spellings that a batch system writes are devices."""
+def test_other_names_are_ignored(tmp_path, name):
     assert written(tmp_path, {name: "4711\n"} if name else {}) == JobFiles()
 
 
@@ -100,8 +98,7 @@ def test_nothing_is_followed_or_waited_for(tmp_path, kind):
     assert len(found.problems) == 1
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path):
-    """Whoever names a directory wants to know that it cannot be listed."""
+def test_a_missing_directory_is_an_error(tmp_path):
     with pytest.raises(JobFilesError, match="No such file") as caught:
         read_jobs(tmp_path / "absent")
     assert caught.value.reason == "directory"
@@ -156,7 +153,6 @@ def test_a_job_is_on_the_gpu_that_has_its_index_now():
 
 
 async def test_jobs_come_with_a_poll_and_go_with_their_file(tmp_path):
-    """The files are read each poll; one that is gone takes its jobs along, a bad one is counted once."""
     (tmp_path / "0").write_text("4711\n")
     (tmp_path / "1").write_bytes(b"\0")
     async with polled(made(gpus=[gpu(), gpu()]), job_mapping_dir=tmp_path) as (_, poller):
@@ -171,7 +167,6 @@ async def test_jobs_come_with_a_poll_and_go_with_their_file(tmp_path):
 
 
 async def test_a_directory_that_goes_fails_its_collector_alone(tmp_path):
-    """The page keeps the last answer until it is stale, and all else is read as ever."""
     folder = tmp_path / "jobs"
     folder.mkdir()
     (folder / "0").write_text("4711\n")
@@ -186,7 +181,6 @@ async def test_a_directory_that_goes_fails_its_collector_alone(tmp_path):
 
 
 async def test_without_the_option_there_is_no_such_collector():
-    """Nobody is asked about jobs by default."""
     async with polled(made(gpus=[gpu()])) as (_, poller):
         snapshot = await poller.poll()
         assert "jobs" not in {each.name for each in snapshot.collectors}
@@ -203,8 +197,8 @@ def test_the_page_shows_jobs_on_their_gpu():
 
 
 @pytest.mark.parametrize("patterns", [[r"app\.kubernetes\.io/.*", "team"], ["t.am"], ["nothing"], []])
-async def test_pods_bring_the_labels_that_the_settings_let_through(patterns):
-    """Whole names are matched; a pod has a row if it is on a device here and has such a label."""
+async def test_pods_have_the_labels_that_the_settings_select(patterns):
+    """Patterns match whole names; a pod has a row if it is on a device here and has such a label."""
     scenario = load("a10-mps")
     labels = {"app.kubernetes.io/name": "detector", "team": "vision", "steam": "x"}
     pods = tuple(

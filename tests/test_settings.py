@@ -192,7 +192,6 @@ def outcome(environ):
 
 
 def test_defaults():
-    """Without any source the settings are those of a standard node."""
     assert load_settings({}, {}) == Settings(
         config=None,
         listen=ListenAddress(None, 9836),
@@ -312,7 +311,6 @@ def test_empty_key_is_not_set(value, config):
     ],
 )
 def test_durations(text, seconds):
-    """A duration is a number with or without a unit, up to both ends of what is allowed."""
     assert load_settings({"poll_interval": text, "stale_after": "1h"}, {}).poll_interval == seconds
 
 
@@ -331,7 +329,6 @@ def test_addresses(text, host, port):
 
 
 def test_sockets_follow_the_kubelets_root():
-    """Another root moves both sockets, unless they are set; a brace in it is only a brace."""
     loaded = load_settings({}, {"GPUSLICE_KUBELET_ROOT": "/{x}", "GPUSLICE_PODS_API_SOCKET": "/p.sock"})
     assert loaded.pod_resources_socket == Path("/{x}/pod-resources/kubelet.sock")
     assert loaded.pods_api_socket == Path("/p.sock")
@@ -346,7 +343,6 @@ def test_node_name_of_the_pod_spec_is_the_better_default(config):
 
 
 def test_stale_after_may_equal_the_poll_interval():
-    """A last good answer is kept for at least one poll."""
     assert load_settings({"poll_interval": "1m", "stale_after": "60"}, {}).stale_after == 60.0
 
 
@@ -361,7 +357,6 @@ def test_long_poll_interval_names_the_option_that_was_given():
 
 
 def test_repeated_option_from_all_sources(config):
-    """Several patterns are repeated flags, commas in the environment, and a list in the file."""
     patterns = tuple(map(re.compile, ("a.*", "b{1}")))
     argv = parse("--resource-pattern", "a.*", "--resource-pattern", "b{1}")
     assert load_settings(argv, {}).resource_pattern == patterns
@@ -372,7 +367,6 @@ def test_repeated_option_from_all_sources(config):
 
 
 def test_a_prefix_may_end_in_a_slash():
-    """A path is the same with a slash at its end, as other programs have it."""
     assert load_settings(parse("--route-prefix", "/nodes/gpuslice/"), {}).route_prefix == "/nodes/gpuslice"
 
 
@@ -384,14 +378,12 @@ def test_several_may_frame_the_page():
 
 
 def test_comma_is_part_of_the_pattern_in_flag_and_file(config):
-    """Only in the environment does a comma separate."""
     pattern = (re.compile("a{1,2}"),)
     assert load_settings(parse("--resource-pattern", "a{1,2}"), {}).resource_pattern == pattern
     assert load_settings({}, config("resource-pattern: 'a{1,2}'\n")).resource_pattern == pattern
 
 
 def test_words_that_yaml_takes_for_booleans_stay_words(config):
-    """On and off in the file need no quotes."""
     assert load_settings({}, config("dcgm-names: off\n")).dcgm_names == "off"
 
 
@@ -441,7 +433,6 @@ def test_a_bad_file_is_an_error_in_one_line_with_its_path(text, part, config):
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a remark\n", "---\n", "{}"])
 def test_empty_file_sets_nothing(text, config):
-    """A file without keys is a good one."""
     assert load_settings({}, config(text)).poll_interval == 5.0
 
 
@@ -453,7 +444,6 @@ def test_unreadable_file_is_an_error(tmp_path, name, reason):
 
 
 def test_foreign_entries_are_ignored():
-    """Other arguments of a command, and the variables that Kubernetes makes for Services, are no options."""
     unread = {
         "GPUSLICE_EXPORTER_SERVICE_HOST": "10.0.0.1",
         "GPUSLICE_PORT": "tcp://10.0.0.1:9836",
@@ -466,8 +456,7 @@ def test_flags_that_are_not_given_leave_no_trace():
     assert parse() == {}
 
 
-def test_help_tells_all_sources(capsys):
-    """The help of the command line names every flag and variable."""
+def test_help_names_every_flag_and_variable(capsys):
     with pytest.raises(SystemExit):
         parse("--help")
     text = capsys.readouterr().out
@@ -475,7 +464,6 @@ def test_help_tells_all_sources(capsys):
 
 
 def test_markdown_lists_all_options():
-    """The table in the docs has one row per option, with all its names and as many cells as its head."""
     head, rule, *rows = settings_page()[settings_page().index("| Flag") :].splitlines()
     assert len(rows) == len(NAMES)
     for name, row in zip(NAMES, rows, strict=True):
@@ -487,7 +475,7 @@ def test_markdown_lists_all_options():
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=20)), st.binary(max_size=60))
-def test_any_text_gives_settings_or_one_line(tmp_path_factory, texts, file):
+def test_any_text_is_settings_or_an_error_in_one_line(tmp_path_factory, texts, file):
     path = tmp_path_factory.mktemp("settings") / "settings.yaml"
     path.write_bytes(file)
     environ = {variable(name): text for name, text in texts.items()}

@@ -68,8 +68,8 @@ def test_missing_mig_devices_matter_only_while_an_id_leads_nowhere():
     assert (found.holders, found.memory_entitled) == (1, 5 * GIB)
 
 
-def test_compute_instances_share_what_an_empty_list_is_held_against():
-    """Where more is used in their GPU instance than by a driver, and no list has anybody, none is proven."""
+def test_memory_of_a_gpu_instance_without_processes_proves_no_absence():
+    """More is used than a driver needs, so a process is missing in the lists."""
     parts = [
         mig([], used=4 * GIB, uuid=uuid, ci=ci, memory_shared=True) for ci, uuid in enumerate((MIG, OTHER))
     ]
@@ -126,18 +126,16 @@ def held_partition(occupied, percent):
         (30.0, 80, 0.3, "process", 0.1),
     ],
 )
-def test_nobody_at_one_moment_is_not_believed_of_a_busy_partition(
+def test_no_process_at_one_moment_does_not_make_a_busy_partition_idle(
     occupied, percent, compute, source: str, rest
 ):
-    """How busy it was counts of the partition, not of the GPU."""
     use, unattributed = held_partition(occupied, percent)
     assert use.compute_used == pytest.approx(compute)
     assert use.compute_source == source
     assert unattributed == pytest.approx(rest)
 
 
-def test_processes_of_a_pod_that_holds_nothing_are_put_together_where_one_may_be_anybodys():
-    """A container's sum is whole, or it is the pod's."""
+def test_processes_of_a_pod_are_one_sum_if_one_may_be_of_any_container():
     places = {
         pid: ProcessPlace(pid=pid, known=True, pod_uid="x", container_id=f"{pid:064x}") for pid in (1, 2)
     }
@@ -163,8 +161,8 @@ def unconfirmed(device, allocated, who=None):
     return attribute([device], holdings, who or workloads(), {}, confirmed=False)
 
 
-def test_holdings_from_before_prove_nobody_a_mere_user():
-    """Who uses a device without a holding of then may hold it by now; who held it is still shown."""
+def test_earlier_holdings_do_not_prove_that_a_user_holds_nothing():
+    """It may hold the device by now."""
     used = gpu([process(1), process(2)], {1: 10, 2: 20})
     found = unconfirmed(used, held("a", UUID), workloads({1: "a", 2: "b"}))
     assert (row(found, "a").slices, row(found, "a").memory_used) == (1, GIB)
@@ -172,8 +170,8 @@ def test_holdings_from_before_prove_nobody_a_mere_user():
 
 
 @pytest.mark.parametrize("processes", [None, [process(1)]])
-def test_holdings_from_before_give_nobody_the_figures_of_a_device(processes):
-    """Rules 5 and 6: another may have it by now, and they would be that one's."""
+def test_earlier_holdings_give_no_container_the_figures_of_a_device(processes):
+    """Rules 5 and 6: another container may hold it by now."""
     view = workloads(view=False) if processes is None else workloads({1: "a"})
     use = row(unconfirmed(gpu(processes), held("a", UUID), view), "a")
     assert (use.slices, use.compute_used, use.compute_source) == (1, None, "none")

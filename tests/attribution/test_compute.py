@@ -46,15 +46,14 @@ def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, sh
     assert result.gpus[0].unattributed_utilization == 0.0
 
 
-def test_a_holder_without_a_process_reads_its_mig_device_too():
-    """What the device did can only have been its only holder's; an idle one is measured as idle."""
+def test_a_holder_without_a_process_has_the_compute_of_its_mig_device():
     result = exclusive(mig([], used=1 << 29, profiling=busy(0.0)), who=workloads())
     assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.0, "instance")
     assert row(result, "a").processes == 0
 
 
 def test_a_mig_holder_takes_its_compute_without_a_process_view():
-    """Rule 5: alone on an exclusive device, the device's numbers are its own."""
+    """Rule 5."""
     result = exclusive(mig(None, profiling=busy(1.0)), who=workloads(view=False))
     assert row(result, "a").compute_used == pytest.approx(3 / 7)
     assert row(result, "a").compute_used <= row(result, "a").compute_entitled
@@ -70,8 +69,7 @@ def test_a_mig_holder_takes_its_compute_without_a_process_view():
         workloads({1: "a", 2: "x"}, named=("a", "b", "c")),
     ],
 )
-def test_what_a_mig_device_did_is_nobodys_with_somebody_else_on_it(who):
-    """A process of the host, of another pod or of a place that is not known may have done it."""
+def test_with_another_process_the_compute_of_a_mig_device_is_unattributed(who):
     result = exclusive(mig([process(1), process(2)], profiling=busy(0.7)), who=who)
     assert {each.compute_used for each in result.containers} == {None}
     assert result.gpus[0].unattributed_utilization == pytest.approx(0.3)
@@ -94,7 +92,6 @@ def test_sm_activity_does_not_replace_engine_activity():
 
 
 def test_a_mig_device_of_unknown_size_has_no_part_of_the_gpu():
-    """Without its slices its share of time is no share of the GPU."""
     result = exclusive(mig([process(1)], compute_slices=None, profiling=busy(0.4)), who=workloads({1: "a"}))
     assert row(result, "a").compute_used is None
 
@@ -134,14 +131,13 @@ def test_mig_devices_that_may_be_missing_leave_the_rest_unknown():
 
 
 def test_a_partition_that_its_driver_meters_is_a_share_of_itself():
-    """Partitions without a profiling metric may have a utilization of their own."""
     result = exclusive(mig([process(1)], utilization_percent=50), who=workloads({1: "a"}))
     assert row(result, "a").compute_used == pytest.approx(0.5 * 3 / 7)
     assert row(result, "a").compute_source == "instance"
 
 
 def test_processes_of_a_partition_are_shares_of_the_gpu():
-    """Where a driver meters processes inside a partition, each holder has its own (rule 3)."""
+    """Rule 3."""
     device = mig([process(1), process(2)], process_utilization={1: 20, 2: 5}, utilization_percent=70)
     allocated = held("a", f"{MIG}::0") + held("b", f"{MIG}::1")
     result = join(mig_gpu([device]), allocated, replicas(2, MIG), workloads({1: "a", 2: "b"}))
@@ -159,7 +155,7 @@ def test_the_gpu_s_own_utilization_is_used_if_partitions_have_none():
 
 
 def test_processes_with_more_than_their_partition_has_are_counted():
-    """Rule 8: three slices of seven cannot have done half of what the GPU does."""
+    """Rule 8."""
     device = mig([process(1)], process_utilization={1: 50})
     result = exclusive(device, who=workloads({1: "a"}))
     assert result.inconsistent == ((UUID, MIG, "compute"),)
@@ -167,7 +163,6 @@ def test_processes_with_more_than_their_partition_has_are_counted():
 
 @pytest.mark.parametrize(("source", "shown"), [("dcgm", "dcgm"), ("gpm", "device")])
 def test_a_whole_gpu_without_utilization_has_that_of_its_meter(source, shown):
-    """Its only holder takes it where processes have no figure."""
     reading = gpu([process(1)], None, utilization_percent=None, profiling=busy(0.4, source))
     result = join(reading, held("a", UUID), whole(), workloads({1: "a"}))
     assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.4, shown)

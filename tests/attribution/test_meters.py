@@ -50,8 +50,7 @@ def test_the_rest_is_what_the_rows_leave_whichever_source_they_have():
     assert result.inconsistent == ()
 
 
-def test_a_meter_that_still_has_what_a_killed_process_had_is_not_believed():
-    """It is proven that the container has no process there, and the device does not use as much."""
+def test_a_meter_that_still_counts_a_killed_process_is_not_used():
     left = {"a": Meter(source="hami", memory=6 * GIB, compute=0.9)}
     reading = gpu([process(2, 3 * GIB)], {2: 20}, used=4 * GIB)
     a = row(two(left, reading), "a")
@@ -68,8 +67,7 @@ def test_a_meter_that_still_has_what_a_killed_process_had_is_not_believed():
     ],
     ids=["the bytes are there", "a process of an unknown owner", "no list of processes"],
 )
-def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
-    """A driver may not list what a meter sees."""
+def test_a_meter_is_used_as_long_as_it_is_possible(reading, who):
     a = row(two({"a": Meter(source="hami", memory=6 * GIB, compute=0.3)}, reading, who), "a")
     assert (a.memory_used, a.compute_used, a.memory_source) == (6 * GIB, 0.3, "hami")
 
@@ -78,7 +76,6 @@ def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
     ("compute", "shown"), [(0.0, (None, "none")), (0.9, (0.9, "hami"))], ids=["nor compute", "but compute"]
 )
 def test_a_zero_of_a_meter_is_unknown_if_the_driver_lists_processes(compute, shown):
-    """A container whose processes have memory does not use none: what its meter did not see is not known."""
     result = two({"a": Meter(source="hami", memory=0, compute=compute)})
     a = row(result, "a")
     assert (a.memory_used, a.memory_source, a.processes) == (None, "none", 1)
@@ -86,14 +83,12 @@ def test_a_zero_of_a_meter_is_unknown_if_the_driver_lists_processes(compute, sho
     assert result.gpus[0].unattributed_memory == 8 * GIB - 3 * GIB
 
 
-def test_a_meter_without_memory_is_believed_where_the_driver_lists_none():
-    """Two zeros agree."""
+def test_a_zero_of_a_meter_is_used_if_the_driver_lists_no_memory():
     a = row(two({"a": Meter(source="hami", memory=0, compute=0.0)}, gpu([process(2, 3 * GIB)], {2: 20})), "a")
     assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (0, "hami", 0.0, "hami")
 
 
-def test_what_a_system_never_meters_is_told_by_the_processes():
-    """Such a series has one meaning at all times, so it need not be absent."""
+def test_figures_that_a_system_never_meters_are_those_of_the_processes():
     result = two({"a": Meter(source="cgpu", memory=GIB, memory_only=True)})
     a = row(result, "a")
     assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (GIB, "cgpu", 0.4, "process")
@@ -109,7 +104,6 @@ def test_a_figure_that_its_meter_lacks_is_unknown():
 
 
 def test_a_meter_needs_no_view_of_processes():
-    """Several holders without a view of processes have their meters, and no others have anything."""
     result = two({"a": Meter(source="hami", memory=GIB, compute=0.0)}, who=workloads(view=False))
     assert (row(result, "a").memory_used, row(result, "a").compute_used) == (GIB, 0.0)
     assert row(result, "a").processes is None
@@ -148,7 +142,7 @@ def test_a_container_that_holds_by_two_resources_is_metered_once():
 
 
 def test_meters_beyond_the_device_are_counted():
-    """Rule 8: the rest is zero, and the contradiction is counted."""
+    """Rule 8."""
     meter = Meter(source="hami", memory=5 * GIB, compute=0.6)
     result = two({"a": meter, "b": meter})
     assert (result.gpus[0].unattributed_memory, result.gpus[0].unattributed_utilization) == (0, 0.0)

@@ -34,7 +34,6 @@ def busy(*clients, more=(), **utilization):
 
 
 def test_a_busy_server_leaves_the_compute_of_idle_clients_unknown():
-    """With several holders its work may be any one's: their zero is then no proof."""
     reading = busy(1, compute_mode="exclusive_process")
     result = join(reading, TWO, replicas(4), workloads({1: "a"}, outside=(9,)))
     assert [row(result, name).compute_used for name in "ab"] == [None, None]
@@ -43,14 +42,13 @@ def test_a_busy_server_leaves_the_compute_of_idle_clients_unknown():
 
 
 def test_an_idle_server_proves_that_all_clients_are_idle():
-    """What the driver books nowhere was not computed."""
     reading = gpu([client(1), SERVER], {}, utilization_percent=0)
     result = join(reading, TWO, replicas(4), workloads({1: "a", 9: DAEMON}))
     assert [row(result, name).compute_used for name in ("a", "b", DAEMON)] == [0.0, 0.0, 0.0]
 
 
 def test_the_work_of_a_server_in_a_pod_is_not_that_pods():
-    """The control daemon of a device plugin runs in a pod: what its server computes may be any client's."""
+    """The control daemon of a device plugin runs in a pod."""
     reading = gpu([client(1), client(2), SERVER], {1: 7, 9: 55}, utilization_percent=62)
     result = join(reading, TWO, replicas(4), workloads({1: "a", 2: "b", 9: DAEMON}))
     assert [row(result, name).compute_used for name in ("a", "b", DAEMON)] == [0.07, None, None]
@@ -60,7 +58,6 @@ def test_the_work_of_a_server_in_a_pod_is_not_that_pods():
 
 @pytest.mark.parametrize("places", [{9: DAEMON}, {}], ids=["in a pod", "on the host"])
 def test_the_only_holder_takes_the_work_of_the_server_of_its_clients(places):
-    """A server runs nothing but kernels of its clients, and all of them are of one container."""
     who = workloads({1: "a", 2: "a"} | places, outside=() if places else (9,))
     result = join(busy(1, 2), ONE, replicas(4), who)
     a = row(result, "a")
@@ -81,14 +78,12 @@ def test_a_client_is_served_by_mps_whatever_the_sharing_is_called(kind):
 
 
 def test_a_container_with_server_and_clients_has_the_work_of_the_server():
-    """Whoever holds the rest: all of it was computed by processes of this container."""
     result = join(busy(1), TWO, replicas(4), workloads({1: "a", 9: "a"}))
     assert [row(result, name).compute_used for name in "ab"] == [0.55, None]
     assert row(result, "a").compute_source == "server"
 
 
 def test_a_container_with_a_client_and_other_work_has_no_known_sum():
-    """What its client computed may be more than nothing: a sum with an unknown part is unknown."""
     reading = gpu([client(1), process(2), SERVER], {2: 30, 9: 25}, utilization_percent=55)
     result = join(reading, TWO, replicas(4), workloads({1: "a", 2: "a"}, outside=(9,)))
     assert row(result, "a").compute_used is None
@@ -113,14 +108,12 @@ def test_a_container_with_a_client_and_other_work_has_no_known_sum():
     ],
 )
 def test_without_certainty_no_container_takes_the_work_of_the_server(reading, who):
-    """Other clients may have computed it, or another process is the server."""
     result = join(reading, ONE, replicas(4), who)
     assert [each.compute_used for each in result.containers] == [None] * len(result.containers)
     assert result.gpus[0].unattributed_utilization == 0.6
 
 
 def test_a_holder_that_came_after_the_reading_takes_no_work_of_a_server():
-    """What was computed before may be that of the holder before it."""
     reading = busy(1)
     now, before = (_resolved(reading, name) for name in "ab")
     result = attribute([reading], now, workloads({1: "a"}, outside=(9,)), stale={UUID: before})

@@ -26,22 +26,19 @@ def counted(reading):
 
 
 def test_free_slices_apart_from_each_other_are_no_run():
-    """Instances at 0, 2 and 5 leave five of eight slices, of which no more than two lie side by side."""
     assert cut((0, 1), (2, 1), (5, 1)) == (3, 5, 2)
 
 
 def test_a_gpu_in_mig_mode_without_instances_is_free_as_a_whole():
-    """All eight memory slices of a GPU of seven compute slices can be had."""
     assert cut() == (0, 8, 8)
 
 
 def test_a_full_gpu_has_no_free_run():
-    """That nothing is free was observed: it is 0, and not absent."""
+    """The zero was observed."""
     assert cut((0, 4), (4, 4)) == (8, 0, 0)
 
 
 def test_compute_instances_of_one_gpu_instance_take_its_place_once():
-    """Two of one instance of four slices leave the other four."""
     inside = {"gi": 1, "gi_start": 0, "gi_size": 4}
     parts = [mig(uuid=f"MIG-{ci}", ci=ci, **inside) for ci in (0, 1)]
     assert counted(mig_gpu(parts)) == (4, 4, 4)
@@ -70,8 +67,7 @@ def test_a_gpu_without_mig_has_no_memory_slices():
 
 
 @given(st.sets(st.integers(0, 7)))
-def test_what_is_taken_and_what_lies_free_is_all_there_is(taken):
-    """Whatever is taken of eight slices, the free spans are the rest, and no two of them touch."""
+def test_occupied_and_free_slices_are_all_slices(taken):
     found = free_spans([Span(start, 1) for start in taken], 8)
 
     free = [place for span in found for place in range(span.start, span.start + span.size)]

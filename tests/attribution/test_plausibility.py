@@ -33,8 +33,7 @@ def test_an_empty_list_with_memory_in_use_proves_no_absence(used: int):
 
 
 @pytest.mark.parametrize("used", [0, GIB // 2, GIB + GIB // 2])
-def test_an_empty_list_beside_what_a_driver_needs_proves_all_absent(used: int):
-    """That zero is one."""
+def test_an_empty_list_with_only_the_memory_of_the_driver_proves_absence(used: int):
     found = join(gpu([], {}, used=used, utilization_percent=0), SHARED, replicas(4))
     for pod in "ab":
         use = row(found, pod)
@@ -56,8 +55,8 @@ def test_empty_samples_of_a_busy_gpu_prove_no_idleness(samples: dict[int, int]):
         assert (use.memory_used, use.processes, use.compute_used) == (GIB, 1, None)
 
 
-def test_samples_that_name_nobody_leave_an_exclusive_gpu_to_its_holder():
-    """Rule 6: its only process has no figure, so that the device's is its own."""
+def test_empty_samples_leave_an_exclusive_gpu_to_its_holder():
+    """Rule 6."""
     busy = gpu([process(1)], {}, utilization_percent=80)
     use = row(join(busy, held("a", UUID), whole(), workloads({1: "a"})), "a")
     assert (use.compute_used, use.compute_source) == (0.8, "device")

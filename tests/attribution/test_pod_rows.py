@@ -29,19 +29,16 @@ def test_a_pod_that_uses_its_gpu_is_not_idle():
 
 
 def test_a_pod_that_uses_nothing_is_idle():
-    """That is proven where no process is left whose owner is not known."""
     found = joined([], {}, {})
     assert (row(found, "a", "").memory_used, row(found, "a", "").processes) == (0, 0)
 
 
-def test_use_of_containers_that_cannot_be_told_apart_is_the_pods():
-    """The row of the pod has it all."""
+def test_use_of_containers_that_cannot_be_distinguished_is_the_pods():
     found = joined([process(1, 2 * GIB)], {1: "a"}, {"a": ("x", "y")})
     assert row(found, "a", "").memory_used == 2 * GIB
 
 
 def test_zero_compute_of_nos_is_not_proven_while_its_server_computes():
-    """The driver may book the work of a client of MPS on the server."""
     card = gpu([process(9), process(1, kind="mps")], {9: 30, 1: 0}, used=2 * GIB)
     names = [f"{UUID}::10::{number}" for number in range(2)]
     ids = held("a", names[0], resource="nvidia.com/gpu-10gb")

@@ -28,7 +28,6 @@ def by_pid(result) -> dict[int, ProcessRow]:
 
 
 def test_each_process_has_its_owner_and_its_part():
-    """Memory and compute of a process are its own, as a share of the physical GPU."""
     reading = gpu([process(1, 2 * GIB), process(2, GIB), process(9, GIB)], {1: 30})
     who = workloads({1: "a", 2: "a"}, outside=[9])
     rows = by_pid(join(reading, held("a", UUID), whole(), who))
@@ -54,7 +53,7 @@ def test_a_process_that_cannot_be_placed_is_listed_without_an_owner():
 
 
 def test_command_names_come_with_the_place_and_not_without():
-    """A name that was read of another process with the same pid would be a lie."""
+    """Another process may have the pid by now."""
     places = {
         1: ProcessPlace(pid=1, known=True, command="Xorg"),
         2: ProcessPlace(pid=2, known=False, command="other"),
@@ -73,8 +72,7 @@ def test_without_a_view_of_processes_there_are_no_rows(reading):
     assert result.processes == ()
 
 
-def test_processes_inside_mig_stand_on_their_mig_device_without_compute():
-    """Where nothing meters processes their compute is not known, which is no zero."""
+def test_processes_inside_mig_are_on_their_mig_device_without_compute():
     result = join(mig_gpu([mig([process(1)])]), held("a", MIG), whole(MIG), workloads({1: "a"}))
 
     (row,) = result.processes
@@ -93,8 +91,7 @@ def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
     assert (rows[1].compute, rows[9].compute) == (None, 0.55)
 
 
-def test_too_many_processes_leave_the_largest_and_say_how_many_are_missing():
-    """A node with thousands of contexts shows those that matter, in stable order."""
+def test_of_too_many_processes_the_largest_are_kept_and_the_others_counted():
     found = [ProcessRow(device=DeviceKey(UUID), pid=pid, memory=pid) for pid in range(1, 11)]
 
     rows, left_out = largest_processes(reversed(found), most=4)

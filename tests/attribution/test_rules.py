@@ -32,9 +32,11 @@ from tests.attribution.build import (
     workloads,
 )
 
+TWO_HOLDERS = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+
 
 def test_several_replicas_of_one_container_are_one_holder():
-    """Rule 1: a container with five replicas is one row with five slices and one sum."""
+    """Rule 1."""
     result = join(
         gpu([process(1, 2 * GIB)], {1: 30}),
         held("a", *(f"{UUID}::{n}" for n in range(5))),
@@ -74,8 +76,8 @@ def amd_node(processes, *more, offered=None):
     return join(reading, allocated, offered or whole(UUID, "amd.com/gpu"), workloads({1: "a", 2: "b"}))
 
 
-def test_who_is_not_on_an_amd_gpu_s_list_is_not_idle():
-    """KFD lists what computes with ROCm: who transcodes is not on it, and may use all of the GPU."""
+def test_a_container_that_is_not_on_an_amd_list_is_not_idle():
+    """KFD lists only processes that compute with ROCm."""
     alone = row(amd_node([]), "a")
     assert (alone.memory_used, alone.compute_used, alone.processes) == (None, 0.6, None)
     assert (alone.memory_source, alone.compute_source) == ("none", "device")
@@ -97,7 +99,7 @@ def test_use_is_the_sum_over_the_container_s_processes():
     """Rule 3."""
     result = join(
         gpu([process(1), process(2, 3 * GIB)], {1: 40, 2: 7}),
-        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        TWO_HOLDERS,
         replicas(2),
         workloads({1: "a", 2: "b"}),
     )
@@ -106,8 +108,8 @@ def test_use_is_the_sum_over_the_container_s_processes():
     assert {a.memory_source, a.compute_source} == {"process"}
 
 
-def test_the_only_holder_of_a_pod_takes_what_is_known_of_the_pod():
-    """Rule 3: with the container unknown, the pod's only holding container on the device takes the use."""
+def test_the_only_holder_of_a_pod_has_the_use_of_the_pod():
+    """Rule 3."""
     result = join(
         gpu([process(1)], {1: 20}),
         held("a", UUID, container="train"),
@@ -144,7 +146,7 @@ STATUS = PodDetails(phase="Running")
     ],
 )
 def test_use_is_the_holders_only_if_no_other_container_can_be_meant(known, running, details, owner):
-    """Rule 3: else it is on the row of the pod, and the holder has none of its own."""
+    """Rule 3."""
     pod = PodIdentity(
         uid="uid-a",
         namespace="ml",
@@ -163,8 +165,8 @@ def test_use_is_the_holders_only_if_no_other_container_can_be_meant(known, runni
     assert row(result, "a", "train").memory_used == (GIB if owner else None)
 
 
-def test_a_container_that_is_listed_without_devices_holds_nothing_beside_a_holder():
-    """Rule 7: the kubelet lists it, so its 0 is known; an init container is not listed."""
+def test_a_container_that_is_listed_without_devices_has_zero_slices():
+    """Rule 7: init containers are not listed."""
     main, sidecar = ContainerRef("ml", "a", "main"), ContainerRef("ml", "a", "sidecar")
     allocations = Allocations(
         allocated=tuple(held("a", UUID)),
@@ -204,7 +206,7 @@ def test_a_holder_without_a_process_has_zero_if_absence_is_proven():
     """Rule 4."""
     result = join(
         gpu([process(1)], {1: 9}),
-        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        TWO_HOLDERS,
         replicas(2),
         workloads({1: "a"}),
     )
@@ -222,8 +224,8 @@ def test_a_holder_without_a_process_has_zero_if_absence_is_proven():
     ],
 )
 def test_no_zero_where_absence_is_not_proven(who, why):
-    """Rule 4: any doubt about whose processes there are leaves the use of an idle holder unknown."""
-    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1") + held("c", f"{UUID}::2")
+    """Rule 4."""
+    allocated = TWO_HOLDERS + held("c", f"{UUID}::2")
     result = join(gpu([process(1), process(2)], {1: 9}), allocated, replicas(4), who)
     for pod in ("b", "c"):
         idle = row(result, pod)
@@ -231,12 +233,12 @@ def test_no_zero_where_absence_is_not_proven(who, why):
 
 
 def test_no_zero_when_the_list_of_processes_failed():
-    result = join(gpu(None), held("a", f"{UUID}::0") + held("b", f"{UUID}::1"), replicas(2), workloads())
+    result = join(gpu(None), TWO_HOLDERS, replicas(2), workloads())
     assert {r.memory_used for r in result.containers} == {None}
 
 
 def test_a_pod_without_a_name_has_the_same_name_on_all_devices_or_none():
-    """Rule 4: who uses a GPU that another one holds is not taken for that one."""
+    """Rule 4."""
     second = UUID[:-1] + "c"
     gpus = [gpu([process(1, 4 * GIB)], {1: 50}), gpu([process(2, 6 * GIB)], {2: 80}, uuid=second)]
     holdings, offered = held("p", UUID) + held("q", second), whole() + whole(second)
@@ -282,7 +284,7 @@ def test_a_container_that_came_after_a_reading_has_none_of_its_numbers(processes
 def test_no_zero_from_a_list_that_is_older_than_the_holding():
     """Rule 4."""
     allocations = Allocations(
-        allocated=tuple(held("a", f"{UUID}::0") + held("b", f"{UUID}::1")),
+        allocated=tuple(TWO_HOLDERS),
         offered=tuple(replicas(2)),
         api_version="v1",
         read_at=0.0,
@@ -294,10 +296,10 @@ def test_no_zero_from_a_list_that_is_older_than_the_holding():
 
 
 def test_the_nameless_pod_is_named_when_only_one_holder_can_be_meant():
-    """Rule 4: one pod without a name and one holder without a uid are the same pod."""
+    """Rule 4."""
     result = join(
         gpu([process(1), process(2)], {1: 9, 2: 8}),
-        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        TWO_HOLDERS,
         replicas(2),
         workloads({1: "a", 2: "x"}, named=("a",)),
     )
@@ -360,7 +362,7 @@ def test_a_stranger_on_an_exclusive_gpu_keeps_the_device_s_compute_from_its_hold
 
 
 def test_a_user_that_holds_nothing_has_a_row_with_no_slices():
-    """Rule 7: use without holding is shown, with 0 slices and no entitlement."""
+    """Rule 7."""
     result = join(gpu([process(1)], {1: 50}), (), whole(), workloads({1: "rogue"}))
     rogue = row(result, "rogue")
     assert (rogue.slices, rogue.memory_used, rogue.memory_entitled) == (0, GIB, None)
@@ -389,8 +391,8 @@ def test_use_is_shown_where_it_runs_and_the_holding_where_it_is_held():
     ]
 
 
-def test_what_runs_in_no_pod_is_nobody_s():
-    """Rules 7 and 8: a process of the host stays in the rest."""
+def test_use_outside_of_pods_is_unattributed():
+    """Rules 7 and 8."""
     result = join(
         gpu([process(1), process(2)], {1: 10, 2: 20}),
         held("a", UUID),
@@ -403,7 +405,7 @@ def test_what_runs_in_no_pod_is_nobody_s():
 
 
 def test_parts_beyond_the_whole_are_counted_and_the_rest_is_zero():
-    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+    allocated = TWO_HOLDERS
     reading = gpu([process(1, 9 * GIB), process(2)], {1: 90, 2: 11})
     result = join(reading, allocated, replicas(2), workloads({1: "a", 2: "b"}))
     assert (result.gpus[0].unattributed_memory, result.gpus[0].unattributed_utilization) == (0, 0.0)
@@ -411,7 +413,7 @@ def test_parts_beyond_the_whole_are_counted_and_the_rest_is_zero():
 
 
 def test_processes_above_the_device_s_own_utilization_are_no_contradiction():
-    """Rule 8: the driver averages them over different times; only more than all the time cannot be."""
+    """Rule 8: the driver averages them over different times."""
     result = join(gpu([process(1)], {1: 90}), held("a", UUID), whole(), workloads({1: "a"}))
     assert (result.gpus[0].unattributed_utilization, result.inconsistent) == (0.0, ())
 
@@ -454,21 +456,19 @@ def test_a_lost_gpu_keeps_its_holders():
     assert (row(result, "a").memory_used, result.gpus[0].unattributed_memory) == (None, None)
 
 
-def test_a_holder_of_an_unresolved_device_is_not_said_to_hold_nothing():
-    """A container whose device id matches no device may well hold the one that it runs on."""
+def test_a_holder_of_an_unresolved_device_has_unknown_slices():
     result = join(gpu([process(1)], {}), held("a", "GPU-gone"), whole(), workloads({1: "a"}))
     assert row(result, "a").slices is None
 
 
-def test_a_container_beside_a_holder_of_its_pod_is_not_said_to_hold_nothing():
-    """Rule 7: init and ephemeral containers are never listed, yet use what their pod holds."""
+def test_an_unlisted_container_of_a_pod_that_holds_has_unknown_slices():
+    """Rule 7."""
     who = workloads({1: "a"}, containers={"a": ("debugger",)})
     result = join(gpu([process(1)], {}), held("a", UUID), whole(), who)
     assert (row(result, "a", "debugger").slices, row(result, "a").slices) == (None, 1)
 
 
 def test_containers_are_identified_by_namespace_pod_and_container():
-    """Pods of the same name in two namespaces are two holders."""
     other = Allocation(ContainerRef("other", "a", "main"), "nvidia.com/gpu", f"{UUID}::1")
     result = join(gpu([], {}), [*held("a", f"{UUID}::0"), other], replicas(2), workloads())
     assert result.gpus[0].holders == 2

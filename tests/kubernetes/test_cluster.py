@@ -48,7 +48,6 @@ async def started(configure: Configure | None, *changed) -> AsyncIterator[Cluste
 
 
 async def test_pods_and_node_are_known_after_the_start(api: Api) -> None:
-    """The first poll already has the pods, the node's object, and what its labels ask for."""
     api.nodes.objects["node"]["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "[]"}
     labels = []
     async with started(api.configure, labels.append) as found:
@@ -61,8 +60,7 @@ async def test_pods_and_node_are_known_after_the_start(api: Api) -> None:
         await until(lambda: found.pods.live)
 
 
-async def test_the_node_tells_how_many_devices_it_has_and_how_many_are_healthy(api: Api) -> None:
-    """Of its status only the extended resources are kept."""
+async def test_extended_resources_of_the_node_are_kept(api: Api) -> None:
     api.nodes.objects["node"]["status"] = {
         "capacity": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"},
         "allocatable": {"cpu": "15500m", "nvidia.com/gpu": "7"},
@@ -73,14 +71,12 @@ async def test_the_node_tells_how_many_devices_it_has_and_how_many_are_healthy(a
         assert found.node.allocatable == {"nvidia.com/gpu": 7}
 
 
-async def test_who_is_not_to_ask_knows_nothing() -> None:
-    """Without a way to reach a server there is neither a task nor a wait."""
+async def test_without_access_nothing_is_known() -> None:
     async with started(None) as found:
         assert (found.pods, found.node, found.failures) == (None, None, ())
 
 
 async def test_a_start_does_not_wait_for_an_api_server_that_is_away(api: Api, monkeypatch) -> None:
-    """The first poll is held up for no more than a moment, and what comes later is known then."""
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.05)
     api.nodes.refuse = api.pods.refuse = 500
     async with started(api.configure) as found:
@@ -126,7 +122,6 @@ async def test_the_line_feed_after_a_token_is_no_part_of_it(api: Api, tmp_path: 
 
 
 async def test_a_kubeconfig_that_cannot_be_used_says_so(tmp_path: Path, monkeypatch, caplog) -> None:
-    """A file that is missing is a failure like any other."""
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
     with counted_failures(monkeypatch) as failures:
         async with started(access("on", tmp_path / "none")) as found:
@@ -212,8 +207,7 @@ async def test_outside_a_pod_each_follower_logs_that_once(caplog, monkeypatch) -
     assert ["Service host/port is not set" in record.message for record in caplog.records] == [True, True]
 
 
-def test_auto_asks_where_a_pod_has_all_that_it_takes(token: Path, monkeypatch) -> None:
-    """Token, address and client together, or a kubeconfig; off is off whatever there is."""
+def test_auto_needs_token_address_and_client_or_a_kubeconfig(token: Path, monkeypatch) -> None:
     assert access("auto", environ=IN_POD, token=token) is not None
     assert access("auto", environ=IN_POD, token=token.parent / "none") is None
     for name in IN_POD:
@@ -230,7 +224,6 @@ def _outcome(code: str) -> subprocess.CompletedProcess:
 
 
 def test_without_the_extra_one_line_says_what_to_install() -> None:
-    """Where the client is not installed, the start is over at once; the failure is kept for the doctor."""
     done = _outcome(
         "import asyncio, sys\n"
         "sys.modules['kubernetes_asyncio'] = None\n"
@@ -248,7 +241,6 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
 
 
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
-    """Who does not ask the API pays nothing for the client."""
     code = "import sys, exporter.poll.sources; print([name for name in sys.modules if 'kubernetes_' in name])"
 
     assert _outcome(code).stdout == "[]\n"

@@ -24,8 +24,7 @@ async def api() -> AsyncIterator[Api]:
         yield server
 
 
-async def test_labels_are_told_at_once_and_as_they_change(api: Api) -> None:
-    """The labels of now come first, then each change, and nodes are asked for by name."""
+async def test_labels_are_reported_at_once_and_as_they_change(api: Api) -> None:
     async with following(api.configure) as reported:
         await reported.until(lambda labels: labels == [{"kubernetes.io/os": "linux"}])
         await api.nodes.watching.wait()
@@ -42,8 +41,7 @@ async def test_labels_are_told_at_once_and_as_they_change(api: Api) -> None:
     }
 
 
-async def test_a_watch_that_ends_is_taken_up_where_it_ended(api: Api, caplog) -> None:
-    """No second list is needed, bookmarks count, and the log stays empty."""
+async def test_a_watch_that_ends_is_continued_from_its_last_version(api: Api, caplog) -> None:
     async with following(api.configure) as reported:
         await api.nodes.watching.wait()
         api.label(a="1")
@@ -59,8 +57,7 @@ async def test_a_watch_that_ends_is_taken_up_where_it_ended(api: Api, caplog) ->
     assert caplog.records == []
 
 
-async def test_what_the_server_has_forgotten_is_listed_anew(api: Api, caplog) -> None:
-    """After an expired version the labels come from a new list, without a word in the log."""
+async def test_an_expired_version_is_listed_again(api: Api, caplog) -> None:
     api.nodes.expired = True
 
     async with following(api.configure) as reported:
@@ -71,8 +68,7 @@ async def test_what_the_server_has_forgotten_is_listed_anew(api: Api, caplog) ->
     assert caplog.records == []
 
 
-async def test_a_refused_version_is_listed_anew(api: Api) -> None:
-    """A server may refuse an expired version by its status as well."""
+async def test_a_refused_version_is_listed_again(api: Api) -> None:
     api.nodes.refuse_watch = 410
 
     async with following(api.configure) as reported:
@@ -174,7 +170,6 @@ async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
 
 
 async def test_a_node_that_does_not_exist_has_no_labels(api: Api) -> None:
-    """A wrong name, or a node that is deleted, is no error; it asks for nothing."""
     api.nodes.objects.clear()
     async with following(api.configure) as reported:
         await reported.until(lambda labels: labels == [{}])
@@ -185,8 +180,7 @@ async def test_a_node_that_does_not_exist_has_no_labels(api: Api) -> None:
         await reported.until(lambda labels: labels[-1] == {})
 
 
-async def test_a_token_that_was_replaced_is_read_anew(api: Api, tmp_path) -> None:
-    """A pod's token is a file; after the old token was refused the new one is sent."""
+async def test_a_replaced_token_is_read_again(api: Api, tmp_path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     api.nodes.refuse = 401

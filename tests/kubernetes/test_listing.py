@@ -63,19 +63,16 @@ def test_bytes_that_are_no_list_raise_one_kind_of_error(answer: bytes, pieces: i
     ],
 )
 def test_what_is_no_whole_list_is_refused(answer: bytes) -> None:
-    """A list without a version, one that ends half-way, and other things are not taken for an empty list."""
     with pytest.raises(NoListError):
         taken(answer)
 
 
 @pytest.mark.parametrize("items", [b"", b',"items":null', b',"items":[]', b',"items":[1,"x",null,2]'])
 def test_a_list_may_be_empty(items: bytes) -> None:
-    """What is no record is no object."""
     assert taken(b'{"metadata":{"resourceVersion":"5"}' + items + b"}") == ([], "5")
 
 
 def test_a_broken_object_costs_only_itself() -> None:
-    """Whatever is between the brackets of one object, the next begins where it ends."""
     broken = b'{"metadata":{"resourceVersion":"5"},"items":[{"a":1},{"b" 2,,},{"c":3}]}'
 
     assert taken(broken) == ([b'{"a":1}', b'{"b" 2,,}', b'{"c":3}'], "5")

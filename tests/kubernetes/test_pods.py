@@ -77,8 +77,7 @@ async def test_the_health_of_devices_comes_with_a_pod(api: Api) -> None:
         assert pods.objects[uid_of("train")].details.health == ()
 
 
-async def test_a_pod_made_anew_under_its_name_is_another_one(api: Api) -> None:
-    """The old one is gone by its uid, whatever order the events come in."""
+async def test_a_new_pod_with_the_name_of_another_replaces_it(api: Api) -> None:
     async with following_pods(api.configure) as pods:
         await api.pods.watching.wait()
         api.pods.put(a_pod("train", uid_of("another")))
@@ -144,7 +143,6 @@ async def test_an_event_that_cannot_be_read_costs_only_itself(api: Api, caplog, 
 
 
 async def test_an_event_that_comes_in_pieces_is_whole(api: Api) -> None:
-    """A slow server may stop in the middle of an object, which is known once its line has ended."""
     about = a_pod("infer", annotations={"x": "y" * 300_000})
     about["metadata"]["resourceVersion"] = "6000"
     sent = json.dumps({"type": "ADDED", "object": about}).encode() + b"\n"
@@ -158,7 +156,6 @@ async def test_an_event_that_comes_in_pieces_is_whole(api: Api) -> None:
 
 
 async def test_a_pod_that_cannot_be_read_is_left_out_of_the_list(api: Api, caplog) -> None:
-    """The others are there, and one line names it."""
     api.pods.objects["bad"] = {"metadata": {"uid": "bad", "namespace": "ml", "name": ["x"]}}
     api.pods.objects["none"] = "no object"
     async with following_pods(api.configure) as pods:
@@ -180,7 +177,6 @@ async def test_many_unreadable_objects_do_not_fill_the_log(api: Api, caplog) -> 
 
 
 async def test_a_list_without_end_is_refused(api: Api, caplog, monkeypatch) -> None:
-    """What is longer than any node's pods can be is not read to its end."""
     monkeypatch.setattr(collection, "LONGEST_LIST", 100)
     async with following_pods(api.configure) as pods:
         assert pods.objects is None
@@ -189,8 +185,7 @@ async def test_a_list_without_end_is_refused(api: Api, caplog, monkeypatch) -> N
     assert pods.failure in caplog.text
 
 
-async def test_lines_are_found_however_they_are_cut() -> None:
-    """Cut into pieces of any length, lines are whole; one that is too long is None, the others are there."""
+async def test_lines_in_pieces_of_any_length_are_whole() -> None:
     text = b"first\n" + b"x" * 50 + b"\n\nlast\nwithout an end"
     for size in range(1, len(text) + 1):
 
@@ -202,7 +197,6 @@ async def test_lines_are_found_however_they_are_cut() -> None:
 
 
 def test_what_is_kept_of_a_pod() -> None:
-    """Names, labels, annotations that are no copies, limits of extended resources, ids of all containers."""
     pod = a_pod("train", labels={"app": "x"}, annotations={LAST_APPLIED: "{}", "gpu": "0", "n": 1})
     pod["metadata"]["annotations"]["huge"] = "x" * (MOST_ANNOTATIONS + 1)
     pod["spec"] = {

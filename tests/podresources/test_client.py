@@ -91,8 +91,7 @@ async def test_pods_without_devices(kubelet: FakeKubelet, pod: Pod) -> None:
     assert (await PodResources(kubelet.socket).read()).allocated == ()
 
 
-async def test_padded_answer(kubelet: FakeKubelet) -> None:
-    """An answer of 17.8 MB, most of it of fields that we do not know, is read like any other."""
+async def test_an_answer_of_many_megabytes_of_unknown_fields(kubelet: FakeKubelet) -> None:
     kubelet.padding_bytes = 17_800_000
     assert len((await PodResources(kubelet.socket).read()).allocated) == 2
 
@@ -111,7 +110,6 @@ async def test_a_large_answer_is_read_while_lookups_of_names_hang(kubelet: FakeK
 
 @pytest.mark.parametrize("name", ["with space", "per%41cent", "hash#", "query?", "gerät", "x" * 200])
 async def test_odd_paths(tmp_path: Path, pod: Pod, name: str) -> None:
-    """Paths with odd characters and paths too long for a socket address work."""
     kubelet = FakeKubelet(tmp_path / name)
     kubelet.pods = [pod]
     await kubelet.start()
@@ -126,7 +124,6 @@ async def test_relative_path(kubelet: FakeKubelet, tmp_path: Path, monkeypatch: 
 
 
 async def test_many_devices(kubelet: FakeKubelet) -> None:
-    """All of 250 pods with 48 devices on two NUMA nodes are read, and sorted."""
     kubelet.pods = [
         Pod(
             namespace="ml",
@@ -174,8 +171,7 @@ async def test_no_leaks(kubelet: FakeKubelet) -> None:
     await wait_until_async(lambda: all(now <= then + 3 for now, then in zip(held(), before, strict=True)))
 
 
-async def test_cancelled(kubelet: FakeKubelet) -> None:
-    """A read that is cancelled ends at once and does not harm the next one."""
+async def test_a_cancelled_read_does_not_harm_the_next_one(kubelet: FakeKubelet) -> None:
     client = PodResources(kubelet.socket)
     kubelet.delay = math.inf
     with pytest.raises(TimeoutError):
@@ -184,8 +180,7 @@ async def test_cancelled(kubelet: FakeKubelet) -> None:
     assert len((await client.read()).allocated) == 2
 
 
-async def test_recovery(kubelet: FakeKubelet) -> None:
-    """However many reads failed, the first one after the kubelet is back works."""
+async def test_the_first_read_after_many_failures_works(kubelet: FakeKubelet) -> None:
     client = PodResources(kubelet.socket)
     await kubelet.stop()
     for _ in range(120):

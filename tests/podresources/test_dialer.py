@@ -28,7 +28,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 async def test_reads_share_a_connection(kubelet: FakeKubelet, opened: list[str]) -> None:
-    """Three reads open one."""
     client = PodResources(kubelet.socket)
     reads = [await client.read() for _ in range(3)]
     assert reads[0].allocated == reads[2].allocated
@@ -37,7 +36,6 @@ async def test_reads_share_a_connection(kubelet: FakeKubelet, opened: list[str])
 
 
 async def test_a_restart_is_read_at_once(kubelet: FakeKubelet, opened: list[str]) -> None:
-    """The first read after a new socket has the new kubelet's pods, over a new connection."""
     client = PodResources(kubelet.socket)
     before = await client.read()
     await kubelet.stop()
@@ -67,7 +65,6 @@ async def test_a_server_that_closes_its_connections_is_read_again(
 async def test_a_call_that_fails_ends_the_connection(
     kubelet: FakeKubelet, opened: list[str], method: str
 ) -> None:
-    """The next read opens a new one, also after a failure that the read survived."""
     client = PodResources(kubelet.socket)
     kubelet.errors = {method: (grpc.StatusCode.INTERNAL, "failed")}
     with contextlib.suppress(KubeletError):

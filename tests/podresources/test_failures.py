@@ -56,7 +56,6 @@ def open_directory() -> Iterator[Path]:
 
 
 async def test_absent(tmp_path: Path) -> None:
-    """A missing socket, directory or parent is absent, however long its path is."""
     for path in ("kubelet.sock", "a/b/kubelet.sock", "x" * 120 + "/kubelet.sock", "x" * 200):
         assert (await failure(tmp_path / path)).reason == "absent"
 
@@ -71,7 +70,6 @@ async def test_a_directory_or_file_in_place_of_the_socket(tmp_path: Path) -> Non
 
 
 async def test_symbolic_links(kubelet: FakeKubelet, tmp_path: Path) -> None:
-    """Links are followed; one that leads in circles is absent."""
     link, circle = tmp_path / "link", tmp_path / "circle"
     link.symlink_to(kubelet.socket)
     circle.symlink_to(circle)
@@ -140,7 +138,6 @@ def until_end(connection: socket.socket) -> None:
 
 
 async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
-    """A kubelet that goes down in the middle of a call is unavailable."""
     kubelet.delay = math.inf
     failed = asyncio.ensure_future(failure(kubelet.socket))
     await wait_until_async(lambda: kubelet.calls["List"])
@@ -149,7 +146,6 @@ async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
 
 
 async def test_permission(open_directory: Path) -> None:
-    """A socket that our user may not write to names the permission as the reason."""
     kubelet = FakeKubelet(open_directory)
     await kubelet.start()
     kubelet.socket.parent.chmod(0o755)
@@ -163,13 +159,11 @@ async def test_permission(open_directory: Path) -> None:
 
 
 async def test_hang(kubelet: FakeKubelet) -> None:
-    """A kubelet that never answers ends the read at the deadline."""
     kubelet.delay = math.inf
     assert (await failure(kubelet.socket, timeout=0.1)).reason == "deadline"
 
 
 async def test_no_time(kubelet: FakeKubelet) -> None:
-    """Without any time nothing is asked."""
     assert (await failure(kubelet.socket, timeout=0.0)).reason == "deadline"
     assert not kubelet.calls
 
@@ -186,14 +180,12 @@ async def test_a_silent_server_ends_at_the_deadline_and_one_with_a_full_queue_is
 
 
 async def test_other_protocol(tmp_path: Path, serve_bytes: ByteServer) -> None:
-    """A server of another protocol is unavailable, not a crash."""
     path = tmp_path / "web.sock"
     await serve_bytes(path, b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
     assert (await failure(path)).reason == "unavailable"
 
 
-async def test_authority(tmp_path: Path, serve_bytes: ByteServer) -> None:
-    """The authority on the wire is localhost and never the socket's path."""
+async def test_the_authority_is_localhost_and_not_the_path(tmp_path: Path, serve_bytes: ByteServer) -> None:
     path = tmp_path / "strict.sock"
     heard = await serve_bytes(path, SETTINGS)
     reading = asyncio.ensure_future(PodResources(path).read())
@@ -202,8 +194,7 @@ async def test_authority(tmp_path: Path, serve_bytes: ByteServer) -> None:
     assert b"strict.sock" not in heard
 
 
-async def test_rate_limit(kubelet: FakeKubelet) -> None:
-    """A call that the kubelet rejects for its rate is tried twice more."""
+async def test_a_rate_limited_call_is_tried_three_times(kubelet: FakeKubelet) -> None:
     kubelet.rate_limited = True
     assert (await failure(kubelet.socket)).reason == "rate_limited"
     assert kubelet.calls == {"List": 3}
@@ -232,7 +223,6 @@ async def test_a_pause_that_would_outlast_the_deadline_is_not_begun(
 
 
 async def test_too_large(kubelet: FakeKubelet) -> None:
-    """An answer of more than 64 MiB is refused, and asked for once."""
     kubelet.padding_bytes = 33 << 20
     assert (await failure(kubelet.socket)).reason == "too_large"
     assert kubelet.calls == {"List": 1}
@@ -266,11 +256,9 @@ async def test_statuses(kubelet: FakeKubelet, code: grpc.StatusCode, details: st
 
 
 async def test_garbage(kubelet: FakeKubelet) -> None:
-    """An answer that is no protobuf is malformed."""
     kubelet.garbage = frozenset({"List"})
     assert (await failure(kubelet.socket)).reason == "malformed"
 
 
 async def test_wrong_socket(kubelet: FakeKubelet) -> None:
-    """The socket of another service does not implement ours."""
     assert (await failure(kubelet.pods_socket)).reason == "unimplemented"

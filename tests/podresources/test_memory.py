@@ -103,8 +103,9 @@ async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock
     assert (await client.read()).allocated == ()
 
 
-async def test_emptied(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
-    """Without a restart the last holder leaves at the next read."""
+async def test_without_a_restart_the_last_holder_leaves_at_the_next_read(
+    kubelet: FakeKubelet, client: PodResources, clock: Clock
+) -> None:
     await client.read()
     clock.now += 100
     kubelet.pods = []
@@ -112,7 +113,6 @@ async def test_emptied(kubelet: FakeKubelet, client: PodResources, clock: Clock)
 
 
 async def test_empty_at_first(kubelet: FakeKubelet, client: PodResources) -> None:
-    """A first answer without devices is taken as it is."""
     kubelet.pods = []
     assert (await client.read()).allocated == ()
 
@@ -126,8 +126,9 @@ async def test_empty_at_first(kubelet: FakeKubelet, client: PodResources) -> Non
         {"errors": {"GetAllocatableResources": (grpc.StatusCode.DEADLINE_EXCEEDED, "")}},
     ],
 )
-async def test_offers_kept(kubelet: FakeKubelet, client: PodResources, fault: dict[str, object]) -> None:
-    """When only the question after the devices on offer fails, the last good answer to it is kept."""
+async def test_failed_offers_are_replaced_by_the_last_good_ones(
+    kubelet: FakeKubelet, client: PodResources, fault: dict[str, object]
+) -> None:
     good = await client.read()
     for attribute, value in fault.items():
         setattr(kubelet, attribute, value)
@@ -150,14 +151,14 @@ async def test_the_last_good_offers_expire_and_their_failure_is_logged_once(
 
 
 async def test_offers_never_known(kubelet: FakeKubelet, client: PodResources) -> None:
-    """Without a good answer there is nothing to keep: the devices on offer are unknown."""
     kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
     read = await client.read()
     assert (len(read.allocated), read.offered) == (2, None)
 
 
-async def test_offers_in_use(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
-    """A resource whose plugin went silent stays on offer as long as it is held, others go."""
+async def test_offers_of_a_silent_plugin_stay_while_they_are_held(
+    kubelet: FakeKubelet, client: PodResources, clock: Clock
+) -> None:
     kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]
     await client.read()
     clock.now += 100
@@ -171,7 +172,6 @@ async def test_offers_in_use(kubelet: FakeKubelet, client: PodResources, clock: 
 async def test_offers_after_restart(
     kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: Pod
 ) -> None:
-    """Resources missing after a restart of the kubelet stay on offer until it has settled."""
     kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]
     good = await client.read()
     kubelet.offered = []
@@ -183,7 +183,6 @@ async def test_offers_after_restart(
 
 
 async def test_offers_replaced(kubelet: FakeKubelet, client: PodResources) -> None:
-    """An answer that names a resource replaces all that was known of it."""
     await client.read()
     kubelet.offered = [("nvidia.com/gpu", "GPU-2")]
     read = await client.read()
@@ -215,9 +214,7 @@ async def test_devices_that_are_offered_no_more(kubelet: FakeKubelet, client: Po
     assert await withdrawn(client) == []
 
 
-async def test_a_plugin_that_is_set_up_anew_withdraws_nothing(
-    kubelet: FakeKubelet, client: PodResources
-) -> None:
+async def test_a_reconfigured_plugin_withdraws_nothing(kubelet: FakeKubelet, client: PodResources) -> None:
     """Its resource was away for a moment, or it has devices that were never offered."""
     offer(kubelet, 0, 1, 2, 3)
     await client.read()

@@ -131,7 +131,6 @@ async def test_a_broken_pod_costs_only_itself_and_is_logged_once(
 
 
 async def test_not_ready(kubelet: FakeKubelet) -> None:
-    """Until its sources of pods are synced the kubelet is not ready."""
     kubelet.errors = {"ListPods": (grpc.StatusCode.FAILED_PRECONDITION, "pods not synced")}
     with pytest.raises(KubeletError) as caught:
         await Pods(kubelet.pods_socket).read()
@@ -139,7 +138,6 @@ async def test_not_ready(kubelet: FakeKubelet) -> None:
 
 
 async def test_old_kubelet(tmp_path: Path) -> None:
-    """A kubelet without this API has no such socket."""
     kubelet = FakeKubelet(tmp_path)
     await kubelet.start()
     with pytest.raises(KubeletError) as caught:
@@ -149,7 +147,6 @@ async def test_old_kubelet(tmp_path: Path) -> None:
 
 
 async def test_garbage(kubelet: FakeKubelet) -> None:
-    """An answer that is no list at all is malformed."""
     kubelet.garbage = frozenset({"ListPods"})
     with pytest.raises(KubeletError) as caught:
         await Pods(kubelet.pods_socket).read()
@@ -157,7 +154,6 @@ async def test_garbage(kubelet: FakeKubelet) -> None:
 
 
 async def test_hang(kubelet: FakeKubelet) -> None:
-    """A kubelet that does not answer ends at the deadline."""
     kubelet.delay = 60.0
     with pytest.raises(KubeletError) as caught:
         await Pods(kubelet.pods_socket, timeout=0.1).read()

@@ -35,15 +35,13 @@ CONTAINER = field(1, b"main") + field(2, DEVICE) + UNKNOWN
 LIST = field(1, field(1, b"train") + field(2, b"ml") + field(3, CONTAINER) + UNKNOWN)
 
 
-def test_list() -> None:
-    """The numbers of the fields are those of the kubelet's List, and unknown fields are skipped."""
+def test_field_numbers_of_the_list() -> None:
     assert messages.Lists().listed(LIST).allocated == (
         Allocation(ContainerRef("ml", "train", "main"), "nvidia.com/gpu", "GPU-1"),
     )
 
 
-def test_allocatable() -> None:
-    """The numbers of the fields are those of the kubelet's GetAllocatableResources."""
+def test_field_numbers_of_allocatable_devices() -> None:
     answer = field(1, DEVICE) + field(2, b"\x00\x01") + field(1, DEVICE)
     assert messages.offered(answer) == (OfferedDevice("nvidia.com/gpu", "GPU-1"),)
 
@@ -112,8 +110,7 @@ def test_topology() -> None:
     assert device.SerializeToString() == DEVICE
 
 
-def test_pod() -> None:
-    """The numbers of the fields are those of core/v1."""
+def test_field_numbers_of_a_pod() -> None:
     metadata = field(1, b"train") + field(3, b"ml") + field(5, b"uid-1")
     metadata += field(11, field(1, b"app") + field(2, b"x")) + field(12, field(1, b"note") + field(2, b"y"))
     limit = field(1, b"nvidia.com/gpu") + field(2, field(1, b"2"))
@@ -151,15 +148,13 @@ def test_private_pool() -> None:
 
 @given(st.binary())
 def test_any_bytes(answer: bytes) -> None:
-    """Whatever bytes come, they are records or one of two errors."""
     for decode in (messages.Lists().listed, messages.offered, messages.Pod.FromString):
         with contextlib.suppress(*messages.DECODE_ERRORS):
             decode(answer)
 
 
 @given(TRIPLES, st.randoms(use_true_random=False))
-def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
-    """Order and duplicates do not matter: the fold is the sorted set of what is held."""
+def test_allocations_are_a_sorted_set(triples: list[tuple[str, ...]], rng: random.Random) -> None:
     again = [*triples, *rng.choices(triples, k=len(triples))] if triples else []
     rng.shuffle(again)
     answer = messages.ListPodResourcesResponse()
@@ -171,8 +166,7 @@ def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
 
 
 @given(TRIPLES, st.randoms(use_true_random=False))
-def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -> None:
-    """Order and duplicates do not matter: the fold is the sorted set of the devices that are claimed."""
+def test_claims_are_a_sorted_set(claimed: list[tuple[str, ...]], rng: random.Random) -> None:
     again = [*claimed, *rng.choices(claimed, k=len(claimed))] if claimed else []
     rng.shuffle(again)
     answer = messages.ListPodResourcesResponse()
@@ -192,8 +186,7 @@ def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -
 
 
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES))))
-def test_folding_of_offers(groups: list[tuple[str, list[str]]]) -> None:
-    """The devices on offer are the sorted set of what the kubelet lists."""
+def test_offers_are_a_sorted_set(groups: list[tuple[str, list[str]]]) -> None:
     answer = messages.AllocatableResourcesResponse(
         devices=[{"resource_name": resource, "device_ids": ids} for resource, ids in groups]
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.scenario import NvmlHang, catalog
-from exporter.model import Snapshot
+from exporter.model import Allocations, Snapshot
 from exporter.poll.budget import Budget
 from exporter.poll.collector import Collector
 from exporter.poll.poller import Poller
@@ -93,6 +93,25 @@ async def test_a_late_join_is_shown_by_the_next_poll(monkeypatch: pytest.MonkeyP
         later = await poller.poll()
         # One join at a time runs in the thread, and none is dropped.
         assert later.sequence == first.sequence + 2
+
+
+async def test_the_kubelet_is_read_while_the_driver_hangs():
+    async with polled(catalog.load(SCENARIO)) as (_, poller):
+        collect, listed = poller._devices.collect, asyncio.Event()
+        read = poller._allocations._read
+
+        async def devices_after_kubelet(within: float) -> None:
+            await listed.wait()
+            await collect(within)
+
+        async def kubelet() -> Allocations:
+            listed.set()
+            return await read()
+
+        poller._devices.collect, poller._allocations._read = devices_after_kubelet, kubelet
+        polling = asyncio.ensure_future(poller.poll())
+        await wait_until_async(listed.is_set)
+        assert failing(await polling) == set()
 
 
 async def test_each_source_has_the_time_that_is_left_of_its_stage():

@@ -106,7 +106,6 @@ def test_counters_that_start_again_show_a_restart(after: dict[str, Any]):
 
 
 def test_a_gpu_that_was_only_silent_was_not_reset():
-    """A call that hung for a while repairs nothing."""
     bench = Bench()
     bench.poll({})
     assert needs(bench.poll({}, xids=((119, 1),))) is True
@@ -115,7 +114,6 @@ def test_a_gpu_that_was_only_silent_was_not_reset():
 
 
 def test_a_recovery_that_the_driver_no_longer_asks_for_was_done():
-    """Also if no counter shows it."""
     bench = Bench()
     bench.poll({})
     bench.poll({"recovery_action": "reset"}, xids=((62, 1),))
@@ -123,7 +121,6 @@ def test_a_recovery_that_the_driver_no_longer_asks_for_was_done():
 
 
 def test_a_driver_that_was_unloaded_starts_gpus_without_counters_again():
-    """The kernel module was seen to be gone."""
     bench = Bench()
     bare = {"energy_millijoules": None}
     bench.poll(bare)
@@ -135,7 +132,6 @@ def test_a_driver_that_was_unloaded_starts_gpus_without_counters_again():
 
 
 def test_a_gpu_that_was_unplugged_and_returns_was_initialized():
-    """Its rows were gone meanwhile."""
     bench = Bench()
     bench.poll({})
     assert needs(bench.poll({}, xids=((62, 1),))) is True
@@ -145,7 +141,6 @@ def test_a_gpu_that_was_unplugged_and_returns_was_initialized():
 
 @pytest.mark.parametrize(("counters", "lasts"), [({}, True), ({"energy_millijoules": None}, False)])
 def test_an_xid_counts_for_hours_where_no_counter_shows_a_restart(counters: dict[str, Any], lasts: bool):
-    """Elsewhere until the restart, however long that takes."""
     bench = Bench()
     bench.poll(counters)
     rows = bench.poll(counters, xids=((62, 1),))
@@ -182,7 +177,6 @@ def test_throttling_is_raised_by_half_of_the_window_and_cleared_by_a_quarter(mas
 
 
 def test_the_power_cap_is_not_throttling():
-    """It is normal on a busy GPU."""
     bench = Bench()
     found = dict(bench.watch("throttled_by_heat_or_power", THROTTLE_SECONDS, {"clock_events": POWER_CAP}))
     assert True not in found.values()
@@ -282,8 +276,7 @@ def test_gpus_behind_switches_have_equally_many_nvlinks(switched: bool):
     assert found[bench.time] is switched
 
 
-def test_shares_of_a_window():
-    """Gaps are unknown, and what is older than the window is dropped."""
+def test_gaps_in_a_window_are_unknown_and_old_parts_are_dropped():
     window = Window(100)
     window.add(0, 50, holds=True)
     window.add(50, 60, holds=True)

@@ -33,7 +33,6 @@ def states(snapshots: Mapping[int, Snapshot], place: int, condition: Condition) 
 
 
 async def test_a_gpu_is_lost_until_it_answers():
-    """Both edges are those of its answers, and the beginning is kept."""
     snapshots = await seen(catalog.load("lost-gpu"), (10, 30, 60, 90))
 
     assert states(snapshots, 2, "lost") == {10: False, 30: True, 60: True, 90: False}
@@ -54,7 +53,6 @@ async def test_an_xid_needs_a_reset_until_the_driver_was_reloaded():
 
 
 async def test_a_gpu_that_must_be_reset_is_lost_and_says_why():
-    """A driver that refuses calls until the reset is a sign of its own."""
     snapshots = await seen(catalog.load(RESET_REQUIRED), (10, 15, 20, 30))
 
     assert states(snapshots, 1, "lost") == {10: False, 15: True, 20: True, 30: False}
@@ -63,7 +61,6 @@ async def test_a_gpu_that_must_be_reset_is_lost_and_says_why():
 
 
 async def test_the_conditions_of_sick_gpus():
-    """Each failure of that node is a condition of its GPU, and of no other."""
     snapshots = await seen(catalog.load("sick-gpus"), (10, 25, *range(40, 400, PERIOD)))
     last = snapshots[max(snapshots)]
 
@@ -85,7 +82,6 @@ async def test_the_conditions_of_sick_gpus():
 
 
 async def test_throttling_is_unknown_until_enough_was_observed():
-    """Half of the window decides, and both ways."""
     snapshots = await seen(catalog.load("sick-gpus"), range(0, 400, PERIOD))
 
     hot, cool = (states(snapshots, place, "throttled_by_heat_or_power") for place in (3, 0))

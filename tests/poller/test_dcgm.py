@@ -7,8 +7,7 @@ from tests.demo.making import gpu, made
 from tests.poller.bench import failing, polled
 
 
-async def test_a_share_of_time_that_was_read_once_is_not_integrated_for_ever():
-    """When dcgm-exporter fails, its shares of time are gone with that poll, and come back with the next."""
+async def test_shares_of_time_leave_with_a_failed_read_and_return():
     scenario = made(gpus=[gpu()])
     uuid = scenario.gpus[0].uuid
     answering = True

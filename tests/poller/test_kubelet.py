@@ -64,7 +64,6 @@ async def test_who_holds_what_is_kept_for_a_while_then_leaves_and_comes_back():
 
 
 async def test_sums_go_on_over_a_silent_kubelet():
-    """A container that runs on is the same one afterwards; its use was measured all the time."""
     async with polled(with_faults("a10-mps", down()), **QUICK) as (node, poller):
         first = (await poller.poll()).containers
         await node.step(AWAY)
@@ -78,7 +77,6 @@ async def test_sums_go_on_over_a_silent_kubelet():
 
 
 async def test_a_kubelet_that_returns_is_noticed_before_the_next_poll_is_due():
-    """Its new answer is on the page, though the next poll is due ten minutes later."""
     gone = PodDelete(kind="pod_delete", at=AWAY, pod="ml/nb-anna")
     async with polled(with_faults("t4-timeslicing", down(), gone), **FAR) as (node, poller):
         await poller.first()
@@ -93,8 +91,7 @@ async def test_a_kubelet_that_returns_is_noticed_before_the_next_poll_is_due():
         assert "nb-bruno" in holders(poller.snapshot)
 
 
-async def test_an_exporter_that_starts_before_the_kubelet():
-    """Without a kubelet there are devices and processes but no holders; they come when it does."""
+async def test_without_a_kubelet_there_are_devices_and_no_holders_until_it_starts():
     scenario = with_faults("t4-timeslicing", KubeletFailure(kind="kubelet_down", for_=BACK))
     async with polled(scenario, **FAR) as (node, poller):
         await poller.first()
@@ -113,8 +110,7 @@ async def test_an_exporter_that_starts_before_the_kubelet():
         (KubeletFailure(kind="kubelet_rate_limit", at=AWAY, for_=10), "rate_limited"),
     ],
 )
-async def test_a_kubelet_that_does_not_answer_costs_only_its_own(fault, reason: str):
-    """Devices and processes are read as ever, under the names that are known, and the polls go on."""
+async def test_a_kubelet_that_does_not_answer_costs_only_its_own_data(fault, reason: str):
     async with polled(with_faults("a10-mps", fault), **QUICK) as (node, poller):
         before = await poller.poll()
         await node.step(AWAY)
@@ -139,8 +135,7 @@ async def test_a_holder_of_an_unknown_device_is_not_shown_to_hold_nothing():
         assert [row.slices for row in rows(snapshot, "free")] == [0]
 
 
-async def test_the_page_can_be_made_of_every_state():
-    """Before the first poll, with a kubelet and without."""
+async def test_the_page_before_the_first_poll_with_a_kubelet_and_without():
     exposition = Exposition(Selection(metric_set="full", dcgm_names="all"), hostname_label="Hostname")
 
     def page() -> str:

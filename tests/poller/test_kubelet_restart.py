@@ -63,8 +63,7 @@ IDENTITIES = ("pods_api", "pod_logs")
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
-async def test_holders_stand_until_the_kubelet_lists_all_running_pods(identity: str):
-    """No poll has a false 0, loses a holder or a counter, however long the list is incomplete."""
+async def test_holders_stay_until_the_kubelet_lists_all_running_pods(identity: str):
     async with polled(scenario(identity, *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
         before = await poller.poll()
         assert slices(before) == HELD | {"thief": 0}
@@ -105,8 +104,7 @@ async def test_holders_return_after_a_stale_answer_while_their_pods_run():
         assert all(value >= held_seconds(before)[name] for name, value in held_seconds(later).items())
 
 
-async def test_claims_stand_while_the_kubelet_fills_up_and_health_becomes_stale():
-    """A claim is as it was while its pod runs; the health may have changed since the Pods API answered."""
+async def test_claims_stay_while_the_kubelet_fills_up_and_health_becomes_stale():
     node_of_claims = replace(catalog.load("dra-only"), faults=restarts())
     async with polled(node_of_claims, **QUICK) as (node, poller):
         before = await poller.poll()
@@ -123,7 +121,6 @@ async def test_claims_stand_while_the_kubelet_fills_up_and_health_becomes_stale(
 
 @pytest.mark.parametrize("identity", IDENTITIES)
 async def test_a_holder_that_ends_meanwhile_leaves_at_the_next_poll(identity: str):
-    """Only containers that run are carried over."""
     ends = PodDelete(kind="pod_delete", at=SOME + 1, pod="ml/b")
     async with polled(scenario(identity, *restarts(), ends), **QUICK | {"stale_after": 60}) as (node, poller):
         await poller.poll()
@@ -136,8 +133,7 @@ async def test_a_holder_that_ends_meanwhile_leaves_at_the_next_poll(identity: st
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
-async def test_an_exporter_that_starts_beside_a_kubelet_that_fills_up(identity: str):
-    """Without an earlier list, slices and numbers of holders are unknown until the list is complete."""
+async def test_without_an_earlier_list_slices_are_unknown_until_the_list_is_complete(identity: str):
     faults = (KubeletFilling(kind="kubelet_filling", for_=EMPTY, pods=1),)
     async with polled(scenario(identity, *faults), **QUICK) as (node, poller):
         first = await poller.poll()
@@ -184,7 +180,6 @@ async def test_no_moment_of_a_restart_has_a_false_number():
 
 @pytest.mark.parametrize("moment", [0, FULL])
 async def test_the_last_holder_of_a_node_leaves_at_the_next_poll(moment: int):
-    """Also right after the start of the exporter, and after that of the kubelet."""
     ends = [PodDelete(kind="pod_delete", at=moment + 1, pod=f"ml/{name}") for name in ("a", "b", "c", "d")]
     faults = restarts() if moment else ()
     async with polled(scenario("pods_api", *faults, *ends)) as (node, poller):
@@ -195,8 +190,7 @@ async def test_the_last_holder_of_a_node_leaves_at_the_next_poll(moment: int):
         assert slices(await poller.poll()) == {"thief": 0}
 
 
-async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
-    """They may run: for the age at which answers are stale. After it nothing is known, and nothing is 0."""
+async def test_without_a_view_of_processes_former_holders_stay_until_they_are_stale():
     async with polled(scenario("pods_api", *restarts(), host_pid=False), **QUICK) as (node, poller):
         assert slices(await poller.poll()) == HELD
         await node.step(SOME)
@@ -210,8 +204,7 @@ async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
         assert slices(await poller.poll()) == HELD
 
 
-async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
-    """Names come from the API server while it answers; that it and the kubelet are away costs no holder."""
+async def test_an_outage_of_kubelet_and_api_server_removes_no_holder(tmp_path: Path):
     async with api_server() as api:
         config = api.kubeconfig(tmp_path / "config")
         node_of = scenario("pod_logs", *restarts())
@@ -238,7 +231,6 @@ async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
 
 
 async def test_a_restart_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture):
-    """One line when the list is incomplete, with the pods that are missing, and one when it is complete."""
     caplog.set_level("INFO", logger="exporter.poll.kubelet_restart")
     async with polled(scenario("pods_api", *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
         for moment in (0, 1, EMPTY, EMPTY + 1, SOME, SOME + 1, FULL, FULL + 1):
@@ -250,8 +242,7 @@ async def test_a_restart_is_logged_once_and_so_is_its_end(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
-async def test_shares_stand_while_the_device_plugin_has_not_registered_again(identity: str):
-    """A kubelet that has just started offers nothing: a share is of the slices that were there before."""
+async def test_shares_stay_until_the_device_plugin_registers_again(identity: str):
     async with polled(scenario(identity, *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
         await poller.poll()
         await node.step(EMPTY)

@@ -171,8 +171,7 @@ async def test_a_gpu_that_is_down_keeps_its_holders_and_counts_and_no_reading(si
 
 
 @each_situation
-async def test_what_is_wrong_is_named_and_a_restart_asked_for_only_where_it_helps(situation: Situation):
-    """The collector fails with the driver's reason, and liveness only for mismatch and revoked nodes."""
+async def test_the_fault_is_named_and_a_restart_requested_only_if_it_helps(situation: Situation):
     async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
         await poller.poll()
         await node.step(FAULT)
@@ -186,8 +185,8 @@ async def test_what_is_wrong_is_named_and_a_restart_asked_for_only_where_it_help
 
 
 @each_situation
-async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
-    """Nothing has to be restarted or waited for; sums go on, and what was lent is given back in pairs."""
+async def test_the_first_poll_after_a_fault_has_everything(situation: Situation):
+    """Sums go on, and all handles are freed."""
     async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
         await poller.poll()
         before = await poller.poll()
@@ -279,8 +278,7 @@ async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
         assert ups(await poller.poll()) == [True]
 
 
-async def test_a_slow_start_of_the_driver_holds_up_nothing():
-    """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
+async def test_a_slow_start_of_the_driver_delays_no_poll_and_is_not_repeated():
     hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
     async with polled(node_of(hang), **QUICK) as (node, poller):
         for _ in range(3):
@@ -309,8 +307,7 @@ async def test_an_xid_causes_an_early_poll_that_shows_no_container_idle():
         assert [row.compute_used for row in poller.snapshot.containers] == used == [0.4, 0.4]
 
 
-async def test_a_gpu_that_is_cut_anew_is_seen_at_once():
-    """The event of its new layout makes a poll, which has the new devices and not the old."""
+async def test_a_new_mig_layout_causes_an_early_poll():
     layout = {"kind": "mig_layout", "at": FAULT, "gpu": 0, "instances": [instance(3, 2)]}
     cut = gpu(architecture=9, mig={"instances": [instance(1, 0), instance(2, 1)]})
     async with polled(made(gpus=[cut], faults=[layout]), **FAR) as (node, poller):
@@ -353,7 +350,6 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
 
 
 async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(tmp_path: Path):
-    """A pod that is started while a GPU is being reset does not get in the way."""
     file = tmp_path / "release"
     file.touch()
     async with polled(node_of(), driver_release_file=file, **QUICK) as (node, poller):
@@ -368,7 +364,6 @@ async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(
 
 
 async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
-    """In the window it is shown as what it was; who opens the driver again sees that it is not there."""
     async with polled(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller):
         await poller.poll()
         poller._sources.release.release()
@@ -378,8 +373,8 @@ async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
         assert ups(await poller.poll()) == [True]
 
 
-async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
-    """As long as a call into it does not return it stays open, and who wants it must not think otherwise."""
+async def test_a_driver_that_hangs_is_not_shown_as_released():
+    """Its caller needs it closed."""
     hang = {"kind": "nvml_hang", "function": WAIT}
     async with polled(node_of(hang), **QUICK) as (node, poller):
         await poller.poll()

@@ -47,8 +47,7 @@ async def test_while_the_kubelet_is_silent_no_container_is_shown_without_slices(
         assert await slices_while(poller, node, silent) == [[0], [None], [1]]
 
 
-async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
-    """It was given in the poll before; the next answer is one again."""
+async def test_a_late_answer_of_the_kubelet_proves_no_container_without_slices():
     async with polled(catalog.load("t4-timeslicing"), **QUICK) as (node, poller):
         real, over = poller._allocations._read, asyncio.Event()
 
@@ -71,8 +70,7 @@ async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
 
 
 @pytest.mark.parametrize("name", ["t4-timeslicing", "h100-exclusive"])
-async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: str):
-    """Its lists are older than the poll that takes them: who is not on them may have come since."""
+async def test_a_sweep_that_ends_between_two_polls_proves_no_absence(name: str):
     async with polled(catalog.load(name), **QUICK) as (node, poller):
         nvml = poller._sources.nvml
         real, over = nvml.read, asyncio.Event()

@@ -55,7 +55,6 @@ async def xid(node: FakeNode, poller: Poller, code: int, times: int = 1) -> Snap
     ids=["lost", "unplugged"],
 )
 async def test_a_lost_gpu_and_its_return_are_a_line_each(fault, how, caplog: pytest.LogCaptureFixture):
-    """The line names the GPU and who holds it; polls in which nothing changes log nothing."""
     async with polled(node_of(fault)) as (node, poller):
         reader, name = Reader(caplog), f"GPU 1 ({uuid_of(node, 1)})"
         assert reader.lines(await poller.poll()) == []
@@ -80,7 +79,6 @@ async def test_a_gpu_that_is_lost_at_the_start_is_logged(caplog: pytest.LogCaptu
 
 
 async def test_gpus_that_are_lost_together_share_a_line(caplog: pytest.LogCaptureFixture):
-    """On a node of eight GPUs eight lines would hide what happened."""
     both = [nvml_error("GPU_IS_LOST", device=f"{{gpu:{place}}}") for place in (0, 1)]
     async with polled(node_of(*both, gpus=3)) as (node, poller):
         reader = Reader(caplog)
@@ -96,7 +94,6 @@ async def test_gpus_that_are_lost_together_share_a_line(caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("fault", [HANG, RELOAD], ids=["hang", "reload"])
 async def test_a_driver_that_fails_as_a_whole_loses_no_gpu(fault, caplog: pytest.LogCaptureFixture):
-    """The collector logs that once; a line for each GPU would hide it."""
     async with polled(node_of(fault), **QUICK) as (node, poller):
         reader = Reader(caplog)
         assert reader.lines(await poller.poll()) == []
@@ -134,7 +131,6 @@ async def test_a_repeated_xid_is_one_line_a_minute_with_its_number(caplog: pytes
 
 
 async def test_an_xid_is_not_logged_again_when_its_gpu_returns(caplog: pytest.LogCaptureFixture):
-    """The exporter still counts it then."""
     async with polled(node_of(ABSENT | {"gpu": 0})) as (node, poller):
         reader = Reader(caplog)
         reader.lines(await poller.poll())

@@ -57,8 +57,7 @@ def checks_of(poller) -> dict:
     return {check.name: check for check in object_checks(poller.snapshot, poller.evidence)}
 
 
-async def test_a_share_that_only_the_kubernetes_api_tells_of(tmp_path: Path):
-    """On a node without the Pods API, the entitlement is that of the annotation from the first poll on."""
+async def test_a_share_that_only_the_kubernetes_api_has(tmp_path: Path):
     async with api_server() as api:
         api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
         config = api.kubeconfig(tmp_path / "config")
@@ -76,8 +75,7 @@ async def test_a_share_that_only_the_kubernetes_api_tells_of(tmp_path: Path):
         assert api.pods.asked[0]["fieldSelector"] == f"spec.nodeName={node.name}"
 
 
-async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
-    """What is written on a pod later is on the page with the next poll."""
+async def test_a_share_that_is_annotated_later(tmp_path: Path):
     async with api_server() as api:
         api.pods.put(a_pod("train", UID))
         config = api.kubeconfig(tmp_path / "config")
@@ -93,7 +91,6 @@ async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
 
 
 async def test_a_gpu_is_cordoned_while_the_exporter_runs(tmp_path: Path):
-    """An annotation of the node, which only the Kubernetes API has, changes what is free at the next poll."""
     async with api_server() as api:
         config = api.kubeconfig(tmp_path / "config")
         ids = [f"{GPU}-{place}" for place in range(4)]
@@ -175,8 +172,7 @@ async def test_one_failure_of_the_kubelet_gives_no_name_back_to_the_former_pod()
         await names.close()
 
 
-async def test_what_the_pods_api_said_is_not_believed_for_ever():
-    """Once that is as old as any reading may be, only what answers now counts."""
+async def test_an_answer_of_the_pods_api_expires():
     now = [0.0]
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
@@ -193,7 +189,7 @@ async def test_what_the_pods_api_said_is_not_believed_for_ever():
 
 
 async def test_the_pods_api_is_not_called_without_a_cause():
-    """The kubelet logs each call: without a change there is one a minute."""
+    """The kubelet logs each call."""
     now = [0.0]
     async with polled(shared("pods_api")) as (node, poller):
         paths, kubelet = poller.settings, node.kubelet
@@ -225,7 +221,6 @@ async def test_the_doctor_counts_pods_that_only_the_logs_know(tmp_path: Path):
 
 
 def test_a_pod_known_by_both_is_the_one_with_details():
-    """The object wins over the directory; a pod that the watch does not have yet is named by the logs."""
     watched = WatchedPods({UID: known("train", UID, details=True)}, live=True)
     found = merged(watched, [known("train", UID), known("infer", OTHER)])
     assert found == {UID: known("train", UID, details=True), OTHER: known("infer", OTHER)}
@@ -258,7 +253,6 @@ async def test_pods_whose_name_another_pod_has_are_superseded(tmp_path: Path, wa
 
 
 async def test_without_logs_the_watch_is_enough(tmp_path: Path):
-    """A directory that cannot be listed costs the pods that only it would name."""
     watched = WatchedPods({UID: known("train", UID, details=True)}, live=True)
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5, lambda: watched)
     assert await names.read() == watched.pods
@@ -266,8 +260,7 @@ async def test_without_logs_the_watch_is_enough(tmp_path: Path):
     await names.close()
 
 
-async def test_health_from_a_watch_that_is_cut_off_ends_before_the_objects(tmp_path: Path):
-    """Annotations are kept while the API server does not answer; the health may be another one by now."""
+async def test_health_from_an_interrupted_watch_expires_before_the_objects(tmp_path: Path):
     now, live = [0.0], [True]
     healthy = (ResourceHealth("main", "nvidia.com/gpu", GPU, "Healthy"),)
     sick = replace(known("train", UID), details=PodDetails(annotations=ALLOCATED, health=healthy))

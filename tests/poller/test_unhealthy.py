@@ -47,7 +47,6 @@ async def test_a_free_replica_that_becomes_unhealthy_changes_no_share():
 
 
 async def test_a_held_replica_that_becomes_unhealthy_changes_no_share():
-    """Its number is the highest one: it was offered before."""
     async with polled(scenario(3)) as (node, poller):
         before = await poller.poll()
         await node.step(SOME)
@@ -83,7 +82,6 @@ async def test_a_replica_that_was_unhealthy_before_the_start():
 
 
 async def test_the_last_replica_of_the_only_gpu_was_unhealthy_before_the_start():
-    """It is held, so there are more than are offered; how many more is unknown."""
     async with polled(scenario(3)) as (node, poller):
         await node.step(SOME)
         now = await poller.poll()
@@ -91,8 +89,7 @@ async def test_the_last_replica_of_the_only_gpu_was_unhealthy_before_the_start()
         assert set(shares(now).values()) == {(None, None)}
 
 
-async def test_a_device_plugin_that_is_away_and_returns():
-    """Shares stay; whether a slice is unhealthy is unknown meanwhile."""
+async def test_while_a_device_plugin_is_away_shares_stay_and_health_is_unknown():
     async with polled(scenario(1), **QUICK) as (node, poller):
         before = await poller.poll()
         offered, node.kubelet.offered = node.kubelet.offered, ()
@@ -120,7 +117,6 @@ async def test_a_plugin_that_restarts_without_the_last_replica():
 
 
 async def test_a_plugin_that_was_set_up_with_fewer_replicas():
-    """Its resource was away meanwhile: what was offered before is not unhealthy."""
     async with polled(scenario(1), **QUICK) as (node, poller):
         await poller.poll()
         offered, node.kubelet.offered = node.kubelet.offered, ()

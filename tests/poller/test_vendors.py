@@ -13,7 +13,6 @@ def mixed(*faults: NvmlError | NvmlHang) -> Scenario:
 
 
 async def test_two_drivers_count_together():
-    """The count is that of both, the versions are NVIDIA's."""
     async with polled(mixed(), **QUICK) as (_, poller):
         node = (await poller.poll()).node
         assert node.gpu_count == 4
@@ -21,7 +20,6 @@ async def test_two_drivers_count_together():
 
 
 async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone():
-    """Half of the GPUs is no count of all, and the version of AMD's driver is not that of NVIDIA's."""
     hang = NvmlHang(kind="nvml_hang", at=10, for_=10)
     async with polled(mixed(hang), **QUICK) as (node, poller):
         await poller.poll()
@@ -35,8 +33,7 @@ async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone()
         assert up == {("nvidia", False), ("amd", True)}
 
 
-async def test_a_driver_that_is_not_there_is_not_missed_for_what_failed_before():
-    """A node of AMD alone counts its GPUs; that NVIDIA's library once failed otherwise is the past."""
+async def test_a_missing_driver_on_an_amd_node_is_no_failure_after_another_error():
     slow = NvmlError(kind="nvml_error", for_=10, function="nvmlInitWithFlags", code="UNKNOWN")
     absent = NvmlError(kind="nvml_error", at=10, function="nvmlInitWithFlags", code="DRIVER_NOT_LOADED")
     async with polled(replace(catalog.load("mi210"), faults=(slow, absent)), **QUICK) as (node, poller):

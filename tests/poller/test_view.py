@@ -25,7 +25,6 @@ async def test_without_the_hosts_pids_shared_use_is_unknown():
 
 
 async def test_under_confidential_computing_shared_use_is_unknown():
-    """The only holder of a GPU takes the GPU's numbers; those that share one have none."""
     async with polled(catalog.load("confidential")) as (_, poller):
         snapshot = await poller.poll()
         assert not snapshot.node.process_view
@@ -59,7 +58,6 @@ async def test_without_the_hosts_pids_an_only_holder_takes_the_devices_numbers()
 
 
 async def test_without_the_hosts_pids_an_only_holder_takes_the_instances_numbers():
-    """A MIG device is as exclusive; compute, which it does not meter, is absent."""
     async with polled(replace(catalog.load("a100-mig-single"), host_pid=False)) as (node, poller):
         snapshot = await poller.poll()
         truth = truth_of(node).devices
@@ -84,8 +82,7 @@ async def test_without_names_no_use_is_guessed():
         }
 
 
-async def test_names_by_elimination():
-    """Where one pod holds a GPU and one pod runs on it, no source of names is needed."""
+async def test_the_only_pod_on_a_gpu_is_named_by_its_only_holder():
     async with polled(replace(catalog.load("lost-gpu"), identity="none")) as (node, poller):
         snapshot = await poller.poll()
         assert failing(snapshot) == {"identity"}
@@ -95,7 +92,6 @@ async def test_names_by_elimination():
 
 
 async def test_names_from_the_pod_logs_are_as_good():
-    """Without the kubelet's Pods API the directories of pod logs name the pods."""
     async with polled(replace(catalog.load("t4-timeslicing"), identity="pod_logs")) as (node, poller):
         snapshot = await poller.poll()
         assert failing(snapshot) == set()
