@@ -1,5 +1,6 @@
 """What Prometheus refuses to answer is shown as unknown, not as 0 or as an empty list."""
 
+import asyncio
 import re
 
 import pytest
@@ -221,7 +222,7 @@ async def test_a_prometheus_without_the_rules_is_an_error() -> None:
         with pytest.raises(MissingSeriesError, match="load alerts/rules/gpuslice-recording"):
             await read_fleet(prometheus, 3600)
     with answering(answer) as url:
-        done = run("inspect", "--prometheus-url", url)
+        done = await asyncio.to_thread(run, "inspect", "--prometheus-url", url)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "has no records of gpuslice-exporter: load alerts/rules/gpuslice-recording.yaml" in done.stderr

@@ -56,7 +56,7 @@ class Watched:
     def close(self) -> None:
         """Stop watching and shut the driver down."""
         self.driver.library.release()
-        self.watcher.stop()
+        wait_until(self.watcher.stop)
         self._library.close()
 
     def happen(self, type_: int, data: int = 0, gi: int = NO_INSTANCE, ci: int = NO_INSTANCE) -> None:

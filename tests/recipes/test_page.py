@@ -63,6 +63,7 @@ def test_records_of_the_page_are_those_of_the_files() -> None:
     assert named <= {rule["record"] for rule in _rules()}
 
 
+@pytest.mark.tools
 def test_objects_follow_their_schemas() -> None:
     """The schemas are those of Kubernetes, the Prometheus Operator and KEDA."""
     objects = [content for content in FILES.values() if "kind" in content]
