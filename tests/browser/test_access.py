@@ -46,7 +46,6 @@ async def test_axe_finds_nothing_serious_in_the_dark(window, showcase, place) ->
         assert await faults(page) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", [True, False])
 async def test_the_keyboard_reaches_everything(browser, script) -> None:
     """The focus is visible on each element, and none traps it."""
