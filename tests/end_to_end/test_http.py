@@ -1,4 +1,4 @@
-"""What a client meets on the wire: statuses, headers and bodies of every route."""
+"""Statuses, headers and bodies of every route."""
 
 import asyncio
 import gzip
@@ -14,14 +14,10 @@ from aiohttp import ClientResponse
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporter.config import ListenAddress
 from exporter.demo.scenario import NvmlError, catalog
-from exporter.web import ListenError, Server
-from exporter.web.app import make_app
 from exporter.web.http.assets import asset
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
 from tests.golden.page import Page
-from tests.site import site_of
 
 SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
@@ -50,20 +46,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
-    """Serve a time-sliced node that was polled once; whoever polls takes one of their own."""
+    """Serve a time-sliced node that was polled once. A test that polls has a node of its own."""
     async with serving(catalog.load(SCENARIO)) as running:
         await running.poll(0)
         yield running
 
 
 async def _get(served: Served, path: str, **headers: str) -> tuple[ClientResponse, bytes]:
-    spelt = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with served.client.get(served.url + path, headers=spelt) as response:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with served.client.get(served.url + path, headers=sent) as response:
         return response, await response.read()
 
 
 async def _raw(served: Served, request_line: str) -> bytes:
-    """Send a request line as it is; clients would tidy up its path."""
+    """Send a request line unchanged."""
     at = urlsplit(served.url)
     reader, writer = await asyncio.open_connection(at.hostname, at.port)
     writer.write(f"{request_line}\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
@@ -83,8 +79,7 @@ def _assert_secure(response: ClientResponse) -> None:
 
 
 @pytest.mark.parametrize("accept", CONTENT_TYPES)
-async def test_metrics_come_in_the_format_that_is_asked_for(served: Served, accept: str) -> None:
-    """The type of the answer is what the client wants most, and its body is of that type."""
+async def test_metrics_have_the_format_of_accept(served: Served, accept: str) -> None:
     response, body = await _get(served, "/metrics", Accept=accept)
 
     assert response.status == 200
@@ -95,8 +90,7 @@ async def test_metrics_come_in_the_format_that_is_asked_for(served: Served, acce
 
 
 @pytest.mark.parametrize("accept", [TEXT, OPENMETRICS])
-async def test_metrics_are_compressed_for_those_who_take_it(served: Served, accept: str) -> None:
-    """With gzip asked for, the page is the same one, smaller; refused or not asked for, it is plain."""
+async def test_metrics_are_compressed_if_the_client_accepts_it(served: Served, accept: str) -> None:
     plain, body = await _get(served, "/metrics", Accept=accept, Accept_Encoding="identity")
     refused, same = await _get(served, "/metrics", Accept=accept, Accept_Encoding="gzip;q=0")
     zipped, smaller = await _get(served, "/metrics", Accept=accept, Accept_Encoding="gzip, deflate")
@@ -110,7 +104,6 @@ async def test_metrics_are_compressed_for_those_who_take_it(served: Served, acce
 
 @pytest.mark.parametrize("path", [*ROUTES, "/nowhere", "/gpu/GPU-none", "/static/none.css", "/static/"])
 async def test_every_answer_has_the_security_headers(served: Served, path: str) -> None:
-    """Whatever is asked for, the answer tells browsers to trust nothing in it."""
     response, _ = await _get(served, path)
 
     assert response.status == (200 if path in ROUTES else 404)
@@ -119,30 +112,28 @@ async def test_every_answer_has_the_security_headers(served: Served, path: str) 
 
 @pytest.mark.parametrize("path", ROUTES)
 async def test_head_is_get_without_its_body(served: Served, path: str) -> None:
-    """HEAD answers with the status, the type and the length that GET has."""
     got, body = await _get(served, path, Accept_Encoding="identity")
     async with served.client.head(served.url + path, headers={"Accept-Encoding": "identity"}) as head:
         assert await head.read() == b""
         assert head.status == got.status
         assert head.headers["Content-Type"] == got.headers["Content-Type"]
-        # The pages for people tell ages, so that its length may be another a moment later.
+        # HTML has ages, so that the length may change.
         ages = path == "/" or path.startswith("/gpu/")
         assert ages or head.headers["Content-Length"] == str(len(body))
         _assert_secure(head)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/snapshot", "/-/healthy"])
-async def test_nothing_can_be_changed(served: Served, method: str, path: str) -> None:
-    """Every method but GET and HEAD is refused, and told which are not."""
+@pytest.mark.parametrize("path", ["/", "/metrics"])
+async def test_other_methods_than_get_and_head_are_refused(served: Served, method: str, path: str) -> None:
     async with served.client.request(method, served.url + path, data=b"x" * 100_000) as response:
         assert response.status == 405
         assert set(response.headers["Allow"].split(",")) == {"GET", "HEAD"}
         _assert_secure(response)
 
 
-async def test_a_snapshot_that_is_known_is_not_sent_again() -> None:
-    """With the tag of the last answer the next one is 304 and empty, until there is a new snapshot."""
+async def test_a_known_snapshot_is_not_sent_again() -> None:
+    """With its tag the answer is 304 and empty, until there is a new snapshot."""
     async with serving(catalog.load(SCENARIO)) as served:
         await served.poll(0)
         first, body = await _get(served, "/api/v1/snapshot")
@@ -158,8 +149,8 @@ async def test_a_snapshot_that_is_known_is_not_sent_again() -> None:
     assert json.loads(other)["sequence"] == json.loads(body)["sequence"] + 1
 
 
-async def test_json_says_null_for_what_is_not_known() -> None:
-    """The use of containers whose processes cannot be seen is there as null; nothing is NaN."""
+async def test_unknown_use_is_null_in_json() -> None:
+    """Nothing is NaN."""
     async with serving(catalog.load("gke")) as served:
         await served.poll(0)
         response, body = await _get(served, "/api/v1/snapshot")
@@ -176,11 +167,10 @@ async def test_json_says_null_for_what_is_not_known() -> None:
 
 
 def _no_constant(name: str) -> Any:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
-async def test_garbage_is_answered_and_nothing_breaks(served: Served) -> None:
-    """A request that is none is refused, and the next one is served."""
+async def test_an_invalid_request_is_refused_and_the_next_one_served(served: Served) -> None:
     answer = await _raw(served, "\x16\x03\x01 nonsense")
     after, _ = await _get(served, "/metrics")
 
@@ -189,7 +179,7 @@ async def test_garbage_is_answered_and_nothing_breaks(served: Served) -> None:
 
 
 async def test_ready_with_the_first_poll() -> None:
-    """Before the first poll it is not ready, but healthy, and has a page and metrics to show."""
+    """Before, it is healthy, and serves its pages."""
     async with serving(catalog.load(SCENARIO)) as served:
         before, reason = await _get(served, "/-/ready")
         others = [await _get(served, path) for path in ("/", "/metrics", "/api/v1/snapshot", "/-/healthy")]
@@ -202,8 +192,8 @@ async def test_ready_with_the_first_poll() -> None:
     assert (after.status, text) == (200, b"ok\n")
 
 
-async def test_ready_where_nothing_is_found() -> None:
-    """A node without a GPU is ready and healthy: it must be scraped to say that it has none."""
+async def test_a_node_without_a_gpu_is_ready() -> None:
+    """It must be scraped to report that it has none."""
     async with serving(catalog.load("no-gpu")) as served:
         await served.poll(0)
         statuses = [(await _get(served, path))[0].status for path in ROUTES]
@@ -214,7 +204,7 @@ async def test_ready_where_nothing_is_found() -> None:
 
 
 async def test_unhealthy_only_while_a_restart_helps() -> None:
-    """When the driver was upgraded under the process it says so with 503, and is healthy again after."""
+    """As while the driver was upgraded under the process."""
     upgraded = NvmlError(
         kind="nvml_error", at=5, for_=10, function="nvmlDeviceGetCount_v2", code="LIB_RM_VERSION_MISMATCH"
     )
@@ -232,7 +222,7 @@ async def test_unhealthy_only_while_a_restart_helps() -> None:
 
 @pytest.mark.parametrize("accept", [BROWSER, "text/html", "text/plain;q=0.5, text/html;q=0.5"])
 async def test_browsers_get_the_page(served: Served, accept: str) -> None:
-    """To who names HTML the node is a page, asked for anew each time, compressed where that is taken."""
+    """A client that names HTML gets a page, without caching, compressed if it accepts that."""
     response, body = await _get(served, "/", Accept=accept)
     zipped, smaller = await _get(served, "/", Accept=accept, Accept_Encoding="gzip, br")
 
@@ -247,7 +237,7 @@ async def test_browsers_get_the_page(served: Served, accept: str) -> None:
 
 @pytest.mark.parametrize("accept", ["", "*/*", "text/plain", "text/html;q=0", "text/html;q=0.1, text/plain"])
 async def test_programs_get_the_node_as_text(served: Served, accept: str) -> None:
-    """Curl and the like get the table that the command line prints, at the same address."""
+    """Curl and others get the table that the command line prints."""
     response, body = await _get(served, "/", Accept=accept)
 
     assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -260,7 +250,7 @@ async def test_programs_get_the_node_as_text(served: Served, accept: str) -> Non
 
 @pytest.mark.parametrize("path", ["/api/v1/snapshot", "/api/v1/openapi.json"])
 async def test_each_encoding_has_a_tag_of_its_own(served: Served, path: str) -> None:
-    """A tag is good for the encoding that it came with; lists, weak tags and the star are understood."""
+    """Lists, weak tags and the star are understood."""
     plain, _ = await _get(served, path, Accept_Encoding="identity")
     zipped, _ = await _get(served, path, Accept_Encoding="gzip")
     tags = plain.headers["ETag"], zipped.headers["ETag"]
@@ -294,8 +284,10 @@ async def test_each_encoding_has_a_tag_of_its_own(served: Served, path: str) -> 
         ("*/*", "?format=text", "text/plain"),
     ],
 )
-async def test_the_snapshot_has_twins(served: Served, accept: str, query: str, content_type: str) -> None:
-    """What the URL names wins over what Accept does; CSV comes as a file with the name of the node."""
+async def test_the_snapshot_has_three_formats(
+    served: Served, accept: str, query: str, content_type: str
+) -> None:
+    """The URL takes precedence over Accept; CSV is a file with the name of the node."""
     response, body = await _get(served, f"/api/v1/snapshot{query}", Accept=accept)
 
     assert response.headers["Content-Type"] == f"{content_type}; charset=utf-8"
@@ -312,17 +304,7 @@ async def test_the_snapshot_has_twins(served: Served, accept: str, query: str, c
 
 
 @pytest.mark.parametrize("wanted", ["xml", ""])
-async def test_what_is_no_format_is_refused(served: Served, wanted: str) -> None:
-    """A format that does not exist is 400, and so is an empty one; the formats are named."""
+async def test_an_unknown_format_is_refused(served: Served, wanted: str) -> None:
     response, body = await _get(served, f"/api/v1/snapshot?format={wanted}")
 
     assert (response.status, body) == (400, b"The format must be one of json, csv, text.\n")
-
-
-async def test_a_taken_address_is_named(served: Served) -> None:
-    """Where another program listens, the error names the address and the remedy."""
-    port = urlsplit(served.url).port or 0
-    app = make_app(site_of(lambda: served.poller.snapshot))
-
-    with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*--listen"):
-        await Server(app, ListenAddress("127.0.0.1", port)).start()

@@ -1,4 +1,4 @@
-"""The declared type of a field, asked at run time: whether a value is of it, however deep it lies."""
+"""Checks at run time that a value has the declared type of a field, at any depth."""
 
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -6,12 +6,12 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 Check = Callable[[Any], bool]
-# Types whose values hold nothing else, so that it is enough to know the type.
+# Types without values in them.
 _LEAVES = frozenset({str, bytes, int, bool, types.NoneType})
 
 
 def plain_of(hint: Any) -> frozenset[type]:
-    """Name types whose values, of exactly that type, are of the declared one without a further look."""
+    """Return types: a value of exactly one of them has the declared type."""
     if get_origin(hint) in (Union, types.UnionType):
         return frozenset[type]().union(*map(plain_of, get_args(hint)))
     if hint is None:
@@ -22,7 +22,7 @@ def plain_of(hint: Any) -> frozenset[type]:
 
 
 def check_of(hint: Any) -> Check:
-    """Make what tells whether a value is of a type; what cannot be told is taken to be."""
+    """Return a check that a value has a type; types that cannot be checked are accepted."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _one_of([check_of(each) for each in arguments])

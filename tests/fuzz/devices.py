@@ -1,4 +1,4 @@
-"""What holds of the readings of every device, whoever its maker is."""
+"""Promises about the readings of all devices."""
 
 import math
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from tests.fuzz.promises import BrokenPromiseError
 
 
 def timeless(reading: GpuReading) -> GpuReading:
-    """Leave out of a reading what is told by a clock."""
+    """Return a reading without times."""
     return replace(reading, read_at=0.0, slow_read_at=None, read_monotonic=0.0, boot_seconds=None)
 
 
 def require_believable(readings: Iterable[GpuReading]) -> None:
-    """Require that nothing that is used is more than there is, and no share is more than all."""
+    """Require that used is not above total, and no share above 100 percent."""
     for reading in readings:
         for device in (reading, *(reading.mig or ())):
             require_believable_part(device)
@@ -32,9 +32,9 @@ def require_believable_part(reading: GpuReading | MigReading) -> None:
     for percent in (*percents, *used):
         if percent is not None and not 0 <= percent <= 100:
             raise BrokenPromiseError(f"{percent} percent of a device")
-    for each in reading.processes or ():
-        if each.pid < 1:
-            raise BrokenPromiseError(f"a process of pid {each.pid}")
+    for process in reading.processes or ():
+        if process.pid < 1:
+            raise BrokenPromiseError(f"a process of pid {process.pid}")
         total = memory.total if memory is not None else math.inf
-        if each.memory is not None and not 0 <= each.memory <= total:
-            raise BrokenPromiseError(f"a process has {each.memory} of {total} bytes")
+        if process.memory is not None and not 0 <= process.memory <= total:
+            raise BrokenPromiseError(f"a process has {process.memory} of {total} bytes")

@@ -1,8 +1,4 @@
-"""The first check of a decoder: whether an input gets behind it, to where there is something to be decoded.
-
-Random bytes hardly ever have the magic number and the size of a file, or are JSON at all. A decoder that is
-only given such bytes is fuzzed at its door.
-"""
+"""The door of a decoder is its first check: random bytes hardly ever have a magic number, or are JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +6,7 @@ from typing import Any
 from tests.fuzz.target import Target
 
 _REFUSED = object()
-# Whatever it is that comes up there, it is what is looked for.
+# Another error: a finding.
 _BROKEN = object()
 
 
@@ -23,28 +19,28 @@ class Door:
         self._known: dict[bytes, bool] = {}
 
     def opens(self, content: bytes) -> bool:
-        """Tell whether an input is decoded to something."""
+        """Return whether an input gets behind the door."""
         if content not in self._known:
             self._known[content] = self._reaches(self._answer(content))
         return self._known[content]
 
     def seeds(self) -> Sequence[bytes]:
-        """Return the seeds that get behind it, all where none does."""
+        """Return the seeds that get behind it, or all if none does."""
         seeds = [seed for seed in dict.fromkeys(self._target.seeds()) if seed]
         return list(filter(self.opens, seeds)) or seeds
 
-    def _reaches(self, told: Any) -> bool:
-        if told is _REFUSED or told is _BROKEN:
-            return told is _BROKEN
+    def _reaches(self, result: Any) -> bool:
+        if result is _REFUSED or result is _BROKEN:
+            return result is _BROKEN
         if self._target.reached is not None:
-            return self._target.reached(told)
-        # Compared as text too, where what is not a number is equal to itself.
-        return bool(told != self._nothing) and repr(told) != repr(self._nothing)
+            return self._target.reached(result)
+        # Compared as text too: NaN is equal to itself.
+        return bool(result != self._nothing) and repr(result) != repr(self._nothing)
 
     def _answer(self, content: bytes) -> Any:
         try:
             return self._target.decode(content)
         except self._target.refuses:
             return _REFUSED
-        except Exception:  # noqa: BLE001 - as said above
+        except Exception:  # noqa: BLE001 - any error is a finding
             return _BROKEN

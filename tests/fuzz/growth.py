@@ -1,7 +1,7 @@
-"""Whether a decoder's work grows faster than its input: valid inputs of which a part is repeated.
+"""Whether the work of a decoder grows faster than its input: valid inputs with a part repeated.
 
-A regular expression that goes back over what it has matched, or a list that is searched for each of its
-entries, is quick on any short input. Sixteen times the input may take sixteen times as long, not 256 times.
+A regular expression that backtracks, or a list that is searched for each entry, is fast on a short input.
+Sixteen times the input may take sixteen times as long, not 256 times: a ratio of CPU times in the same run.
 """
 
 import contextlib
@@ -14,21 +14,21 @@ from tests.fuzz.target import Target
 FEW, TIMES = 1024, 16
 # Between what is linear (TIMES) and what is quadratic (TIMES squared).
 MOST_GROWTH = 4 * TIMES
-# What is less than this is not work of the decoder, but of whoever calls it.
+# Less than this is the overhead of the call.
 LEAST_SECONDS, LEAST_BYTES = 1e-4, 1 << 16
 TRIES = 3
 LENGTHS = (1, 4, 16, 64)
 PLACES = 5
-# Of targets with many seeds, so many are spread over all.
+# Of targets with more seeds, this many, spread over all.
 MOST_SEEDS = 8
 
 Measure = Callable[[Callable[[], None]], float]
 
 
 def superlinear(target: Target, measure: Measure | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield what grows too fast, ``time`` or ``memory``, with the input that shows it.
+    """Yield ``time`` or ``memory`` if it grows too fast, with the input.
 
-    ``measure`` tells the cost of a call, by default the processor's time.
+    ``measure`` returns the cost of a call, by default its CPU time.
     """
     seeds = target.seeds()
     for seed in seeds[:: 1 + len(seeds) // MOST_SEEDS]:
@@ -42,7 +42,7 @@ def superlinear(target: Target, measure: Measure | None = None) -> Iterator[tupl
 
 
 def _parts(seed: bytes, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield parts of an input with what stands around them, and words at its end and in its middle."""
+    """Yield parts of an input with the rest before and after them, and words in its middle."""
     for number in range(PLACES):
         place = number * len(seed) // PLACES
         for length in LENGTHS:
@@ -53,7 +53,7 @@ def _parts(seed: bytes, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bytes
 
 
 def _grows(target: Target, short: bytes, long: bytes, measure: Measure, least: float) -> bool:
-    """Compare two inputs; what is too much has to be so several times in a row."""
+    """Return whether the long input costs too much, several times in a row."""
     for _ in range(TRIES):
         before = max(measure(lambda: _decode(target, short)), least)
         if measure(lambda: _decode(target, long)) <= MOST_GROWTH * before:

@@ -1,8 +1,8 @@
-"""Small nodes of every sharing system, whose texts are what is fuzzed.
+"""Small nodes of every sharing system, for fuzzing their texts.
 
-A node is what one poll of a fake node found, cut down to the pods that the system is about. The texts that
-other programs wrote in it (annotations, labels, limits, ids, claims) are its slots: an input is all of them
-in their order, with a mark between, so that a change of the input is a change of one of these texts.
+A node is the result of one poll of a fake node, reduced to a few pods. Its texts of other programs
+(annotations, labels, limits, ids, claims) are its slots: an input is all of them in their order, with marks
+between, so that a change of the input changes one of these texts.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from tests.poller.bench import polled
 
 MARK = "\x1e"
 SCENARIOS = Path(exporter.demo.__file__).parent / "scenarios"
-# The scenario of a system, where it is not called like it.
+# Scenarios with another name than the system.
 SCENARIO_OF = {
     "Amd": "mi300x-cpx",
     "HamiAscend": "hami-vendors",
@@ -47,7 +47,7 @@ SCENARIO_OF = {
     "Vgpu": "vgpu-host",
 }
 MOST_IDS = 3
-PATIENCE, TRIES = 60.0, 5
+PATIENCE, TRIES = 120.0, 5
 
 Told = tuple[Holdings, Sequence[Problem]]
 
@@ -61,24 +61,24 @@ class Node:
     facts: NodeFacts
 
     def holdings(self, system: type[System]) -> Told:
-        """Return what is held as a system tells it, beside NVIDIA's own; and what it objects to."""
+        """Return the holdings by a system and the NVIDIA plugin, and the problems."""
         view = View(self.gpus, self.allocations, self.facts)
         systems = (system,) if system is Nvidia else (system, Nvidia)
         return holdings_of(view, list(made(view, systems))), view.problems
 
     def texts(self, system: type[System]) -> list[str]:
         """Return the texts of its slots."""
-        found: list[str] = []
-        self._through(system, lambda text: found.append(text) or text)
-        return found
+        texts: list[str] = []
+        self._through(system, lambda text: texts.append(text) or text)
+        return texts
 
     def filled(self, system: type[System], texts: Sequence[str]) -> "Node":
-        """Put texts into the slots, in their order; a slot without one keeps its own."""
+        """Return the node with texts in its slots, in their order; a slot without one keeps its text."""
         left = iter(texts)
         return self._through(system, lambda text: next(left, text))
 
     def _through(self, system: type[System], change: Callable[[str], str]) -> "Node":
-        """Let every slot through ``change``; records none of whose slots changes are kept, not copied."""
+        """Return the node with ``change`` of every slot; records without a change are not copied."""
         pods = {uid: _pod(pod, system, change) for uid, pod in (self.facts.pods or {}).items()}
         node = self.facts.node
         if node is not None:
@@ -129,7 +129,7 @@ def _reads(system: type[System], key: str) -> bool:
 
 @cache
 def node_of(system: type[System]) -> Node:
-    """Poll the fake node of a system once, and keep as few pods as hold something by what they say."""
+    """Poll the fake node of a system, and keep the fewest pods of which the system finds holdings."""
     name = SCENARIO_OF.get(system.__name__, system.name)
     whole = _polled(name)
     held = {each.holder for each in (*whole.allocations.allocated, *whole.allocations.claims)}
@@ -167,7 +167,7 @@ def _few(entries: Sequence[Any], resource: str) -> Iterator[Any]:
 
 
 def _about(node: Node, system: type[System], held: set[ContainerRef]) -> Iterator[tuple[str, PodIdentity]]:
-    """Yield first the pods that say what the system reads, then others that hold something."""
+    """Yield first the pods with texts that the system reads, then other holders."""
     pods = sorted((node.facts.pods or {}).items())
     notes = {
         uid: [key for key in (*pod.details.annotations, *pod.details.labels) if system.reads(key)]
@@ -188,7 +188,6 @@ def _polled(scenario: str) -> Node:
         return resolve(gpus, allocations, facts, objections)
 
     async def poll() -> None:
-        # On a machine that is very busy the fake kubelet may take long to answer.
         async with polled(load_file(SCENARIOS / f"{scenario}.json"), deadline=PATIENCE) as (_, poller):
             for _ in range(TRIES):
                 await poller.poll()
@@ -196,7 +195,7 @@ def _polled(scenario: str) -> Node:
                     break
 
     resolve = snapshot_builder.resolve_holdings
-    # What the product hands to the join is looked at, and goes on as it was.
+    # Only the arguments of the join are recorded.
     with mock.patch.object(snapshot_builder, "resolve_holdings", look):
         asyncio.run(poll())
     return seen[-1]

@@ -1,17 +1,17 @@
-"""A driver's library whose answers an input spoils: bytes over what it wrote, or another code.
+"""A driver's library whose answers an input spoils: with other bytes, or another code.
 
-The functions are those of the fake driver, and the binding above them is the real one. One byte of the input
-says what befalls one call: nothing, so many bytes over one of its out parameters, or an error. Behind the end
-of the input all calls are well.
+The functions are those of the fake driver, and the binding above them is the real one. Each byte of the input
+is for one call: nothing, bytes over one of its out parameters, or an error. After the end of the input all
+calls succeed.
 """
 
 import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# From these on, the byte of a call is something else than: leave it as it is.
+# A call is left alone below SPOILED, spoiled from there on, and refused from REFUSED on.
 SPOILED, REFUSED = 0x80, 0xE0
-# What the last of them answers: the driver's code for whatever it has no other code for.
+# The code for the last byte: NVML_ERROR_UNKNOWN.
 UNKNOWN = 999
 # An answer may be a table of kilobytes; of a longer one a part is spoiled.
 MOST = 64
@@ -26,13 +26,13 @@ class Tape:
         self._content, self._place = content, 0
 
     def take(self, count: int) -> bytes:
-        """Take so many bytes, fewer at the end."""
-        found = self._content[self._place : self._place + count]
-        self._place += len(found)
-        return found
+        """Return the next bytes, fewer at the end."""
+        taken = self._content[self._place : self._place + count]
+        self._place += len(taken)
+        return taken
 
     def number(self, count: int = 1) -> int:
-        """Take a number of so many bytes, 0 at the end."""
+        """Return the next number of ``count`` bytes, 0 at the end."""
         return int.from_bytes(self.take(count), "little") if self._place < len(self._content) else 0
 
 

@@ -1,8 +1,7 @@
-"""What holds of everything that any decoder returns: types as they are declared, numbers that can be.
+"""Promises of all decoders: values have their declared types, and numbers are possible.
 
-The declared types of records are checked at run time, so that ``int | None`` holds no text, no truth value
-and no list, however deep it lies. What is not known is None, never a number below zero. Millions of answers
-are looked at: what is to be checked of a type is found out once.
+The declared types of records are checked at run time, at any depth. An unknown value is None, never negative.
+Millions of results are checked: the checks of a type are made once.
 """
 
 import math
@@ -15,13 +14,13 @@ from typing import Any, NamedTuple, get_type_hints
 
 from tests.fuzz.declared import Check, check_of, plain_of
 
-# Names of fields that hold amounts of something: less than none of it is not known, and so is an endless one.
+# Names of fields with amounts, which are neither negative nor infinite.
 AMOUNT = re.compile(
     r"(^|_)(memory|compute|bytes|total|used|free|slices|units|limit|entitled|energy|watts|count|start)($|_)"
 )
-# Names of fields that may be negative all the same: distances, and places that are nobody's.
+# Names of fields that may be negative: distances, and indexes of nothing.
 SIGNED = re.compile(r"temperature|margin|index")
-# The greatest whole number that a sample, which is a float, can have.
+# The greatest whole number that a sample can have.
 GREATEST = int(1.7976931348623157e308)
 
 Look = Callable[[Any], None]
@@ -32,9 +31,9 @@ class BrokenPromiseError(AssertionError):
 
 
 class Part(NamedTuple):
-    """A field of a record: its name, its declared type, and whether it holds an amount.
+    """A field of a record.
 
-    ``plain`` are types whose values are of the declared one without a look, ``check`` tells it of others.
+    Values of the ``plain`` types have its declared type; ``check`` tests others. ``amount``: it is an amount.
     """
 
     name: str
@@ -43,16 +42,16 @@ class Part(NamedTuple):
     amount: bool
 
 
-def require_sound(told: Any) -> None:
-    """Raise BrokenPromiseError unless all records in ``told`` hold what they say that they hold."""
-    look = _look(type(told))
+def require_sound(result: Any) -> None:
+    """Raise BrokenPromiseError unless all records in ``result`` keep the promises."""
+    look = _look(type(result))
     if look is not None:
-        look(told)
+        look(result)
 
 
 @cache
 def _look(kind: type) -> Look | None:
-    """Return what looks at values of a type, and at all that lies in them; None where any is as good."""
+    """Return the check of values of a type, and of all values in them; None if there is none."""
     if is_dataclass(kind):
         return _record_look(kind, [field.name for field in fields(kind)])
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -88,26 +87,26 @@ def _record_look(kind: type, names: list[str]) -> Look:
     return look
 
 
-def _look_at_mapping(told: Mapping[Any, Any]) -> None:
-    for key, value in told.items():
+def _look_at_mapping(result: Mapping[Any, Any]) -> None:
+    for key, value in result.items():
         for each in (key, value):
             if (look := _look(type(each))) is not None:
                 look(each)
 
 
-def _look_at_each(told: Any) -> None:
-    for each in told:
+def _look_at_each(result: Any) -> None:
+    for each in result:
         if (look := _look(type(each))) is not None:
             look(each)
 
 
-def _look_at_float(told: float) -> None:
-    if math.isnan(told):
+def _look_at_float(result: float) -> None:
+    if math.isnan(result):
         raise BrokenPromiseError("it holds what is not a number")
 
 
-def _look_at_number(told: int) -> None:
-    if not -GREATEST <= told <= GREATEST:
+def _look_at_number(result: int) -> None:
+    if not -GREATEST <= result <= GREATEST:
         raise BrokenPromiseError("it holds a number that no sample can have")
 
 

@@ -1,7 +1,7 @@
-"""A driver's library that is asked each question once: what it wrote then, it writes again.
+"""A driver's library that records the answer of each call, and repeats it.
 
-The fake driver works every answer out anew, which takes most of the time of a sweep. One that stands still
-answers the same to the same, so that a million sweeps of it can be had for the price of their binding.
+The fake driver computes every answer, which takes most of the time of a sweep. One that stands still returns
+the same answer to the same call.
 """
 
 import ctypes
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 Call = Callable[..., int]
-# These change what the driver holds, so that each of them is run: opening and closing, sets, buffers.
+# Functions that change the driver are always called: opening and closing, event sets, buffers.
 LIVE = ("nvmlInit", "nvmlShutdown", "nvmlEventSet", "nvmlDeviceRegisterEvents", "nvmlGpm")
-# Spoiled answers lead to questions that nobody else asks; past so many they are forgotten.
+# Spoiled answers lead to new calls; above this number all are forgotten.
 MOST_ANSWERS = 2048
 
 
 class Recorded:
-    """The functions of ``library``, which must be open where it is asked, and must stand still."""
+    """The functions of ``library``, which must be open and stand still."""
 
     def __init__(self, library: Any) -> None:
         self.nvmlErrorString = library.nvmlErrorString
@@ -26,7 +26,7 @@ class Recorded:
 
 
 def _once(function: Call) -> Call:
-    """Ask a function each question once. The question is all bytes that it is given, of outputs too."""
+    """Call a function once for the same arguments: their bytes, those of outputs too."""
     answers: dict[tuple[Any, ...], tuple[int, list[tuple[int, bytes]]]] = {}
 
     def call(*arguments: Any) -> int:

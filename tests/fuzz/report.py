@@ -1,4 +1,4 @@
-"""What long runs leave behind: a table for the documentation, and what they found as tests to be kept."""
+"""The results of long runs: a table for the documentation, and findings as tests."""
 
 import base64
 import json
@@ -9,33 +9,30 @@ from pathlib import Path
 
 BEGIN, END = "<!-- fuzz: begin -->", "<!-- fuzz: end -->"
 _REACHED = re.compile(r"\bcov: ([0-9]+) ft: ([0-9]+)")
-# An input as long as this still fits into a test; of a longer one the test reads the file.
+# An input of at most this length is written into the test; a longer one is read from its file.
 LONGEST_INLINE = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run came to. ``edges`` are the branches of the instrumented code that any input took.
-
-    ``findings`` are the files of inputs by kind. ``seconds`` are of the processor.
-    """
+    """The result of one run."""
 
     target: str
     inputs: int
-    seconds: float
+    seconds: float  # of the processor
     slowest: float
     megabytes: int
-    edges: int
+    edges: int  # branches of the instrumented code that inputs took
     findings: Mapping[str, str] = field(default_factory=dict)
 
 
 def outcome_of(target: str, output: str, folder: Path) -> Outcome:
-    """Read the output of a run; one that did not come to its end is a finding by itself."""
+    """Return the outcome from the output of a run; a run without an end is a finding."""
     reached = _REACHED.findall(output)
     edges = int(reached[-1][0]) if reached else 0
-    told = next((line for line in reversed(output.splitlines()) if line.startswith('{"target"')), "")
-    if told:
-        return Outcome(**json.loads(told), edges=edges)
+    last = next((line for line in reversed(output.splitlines()) if line.startswith('{"target"')), "")
+    if last:
+        return Outcome(**json.loads(last), edges=edges)
     kept = {
         path.name.split("-")[-2]: str(path)
         for kind in ("timeout", "oom", "crash", "leak")
@@ -54,7 +51,7 @@ def outcome_of(target: str, output: str, folder: Path) -> Outcome:
 
 
 def table(outcomes: Iterable[Outcome], machine: str) -> str:
-    """Make the table as Markdown."""
+    """Return the table as Markdown."""
     rows = sorted(outcomes, key=lambda each: each.target)
     lines = [
         f"*Made by `make fuzz` on {machine}.*",
@@ -79,18 +76,18 @@ def _row(name: str, of: Sequence[Outcome]) -> str:
 
 
 def keep(outcome: Outcome, folder: Path) -> None:
-    """Keep what a run came to, in place of the run of that target before."""
+    """Write the outcome of a run, in place of the last one of that target."""
     (folder / f"{outcome.target}.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
 
 
 def kept(targets: Iterable[str], folder: Path) -> list[Outcome]:
-    """Give the last run of each target that was run."""
+    """Return the last outcome of each target that has one."""
     files = (folder / f"{target}.json" for target in targets)
     return [Outcome(**json.loads(file.read_text(encoding="utf-8"))) for file in files if file.exists()]
 
 
 def regression(target: str, kind: str, content: bytes, path: str) -> str:
-    """Write a test that fails as long as a finding is not mended."""
+    """Return a test that fails until a finding is fixed."""
     name = re.sub(r"\W+", "_", f"{target}_{kind}").strip("_").lower()[:80]
     short = len(content) <= LONGEST_INLINE
     given = (

@@ -1,4 +1,4 @@
-"""Inputs that are valid, from which all others are made: what the fake node's writers write."""
+"""Valid inputs, as the fake node writes them; all others are made of them."""
 
 import asyncio
 import tempfile
@@ -16,9 +16,9 @@ _MADE: list["Scratch"] = []
 
 
 class Scratch:
-    """A folder in memory; one or a few of its files are overwritten for each input.
+    """A folder in memory, whose files are overwritten for each input.
 
-    It is made when it is used first, so that a process that is forked before has one of its own.
+    It is made at its first use, so that forked processes have different ones.
     """
 
     @cached_property
@@ -42,9 +42,9 @@ class Scratch:
 
 
 def remove_all() -> None:
-    """Remove all folders, for a program that leaves without an end."""
-    for each in _MADE:
-        each._folder.cleanup()
+    """Remove all folders, before ``os._exit``."""
+    for scratch in _MADE:
+        scratch._folder.cleanup()
 
 
 def walk_node(scenario: str, look: Callable[[FakeNode], T]) -> T:
@@ -63,15 +63,15 @@ def files_of(scenario: str, pattern: str, most: int = 4, longest: int = 1 << 14)
 
     def look(node: FakeNode) -> tuple[bytes, ...]:
         root = node.paths.sys_root.parent
-        found = [path for path in sorted(root.glob(pattern)) if path.is_file()]
-        contents = dict.fromkeys(path.read_bytes() for path in found[:64])
+        paths = [path for path in sorted(root.glob(pattern)) if path.is_file()]
+        contents = dict.fromkeys(path.read_bytes() for path in paths[:64])
         return tuple(each for each in contents if len(each) <= longest)[:most]
 
     return walk_node(scenario, look)
 
 
 def encoded(*texts: str) -> Callable[[], Sequence[bytes]]:
-    """Make seeds of texts."""
+    """Return a function that returns the texts as seeds."""
     return lambda: [text.encode() for text in texts]
 
 
@@ -79,6 +79,6 @@ MARK = b"\x1e"
 
 
 def parts_of(content: bytes, count: int) -> list[bytes]:
-    """Cut an input into so many parts at its marks; what is missing is empty, so that nothing old stays."""
+    """Split an input into ``count`` parts at its marks; missing parts are empty."""
     parts = content.split(MARK, count - 1)
     return parts + [b""] * (count - len(parts))

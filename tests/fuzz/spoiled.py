@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Renewed(Generic[T]):
-    """Gives what ``make`` makes, and after so many inputs another: the fake driver forgets nothing.
+    """Returns the result of ``make``, and a new one after ``inputs`` inputs.
 
-    It keeps account of every buffer and event set that it ever gave out.
+    The fake driver remembers every buffer and event set.
     """
 
     def __init__(self, make: Callable[[], T], inputs: int = 256) -> None:
@@ -28,7 +28,7 @@ class Renewed(Generic[T]):
         self._made: T | None = None
 
     def __call__(self) -> T:
-        """Return it, for one more input."""
+        """Return it for one input."""
         if self._made is None or self._given % self._inputs == 0:
             self._made = self._make()
         self._given += 1
@@ -36,19 +36,19 @@ class Renewed(Generic[T]):
 
 
 class Spoiled:
-    """A fake driver, and over it ``library``, which goes under the binding.
+    """A fake driver, and ``library`` over it, for the binding.
 
-    ``still``: it answers the same to the same, so that it is asked only once.
+    ``still``: it stands still, so that its answers are recorded.
     """
 
     def __init__(self, driver: FakeNvml, *, still: bool = True) -> None:
-        # Held open, so that no answer is kept that it gives to who has not opened it.
+        # Held open, so that no answer of a closed driver is recorded.
         driver.open()
         self.library = Noisy(Recorded(driver) if still else driver)
 
     @contextmanager
     def opened(self, content: bytes) -> Iterator[Calls]:
-        """Open it, and let the input spoil all that is asked from then on."""
+        """Open it, and spoil all later answers with the input."""
         library = Library(library=self.library)
         library.open()
         _ = self.handles
@@ -60,7 +60,7 @@ class Spoiled:
 
     @contextmanager
     def by(self, content: bytes) -> Iterator[None]:
-        """Let an input spoil what is asked meanwhile."""
+        """Spoil the answers within with an input."""
         self.library.tape = Tape(content)
         try:
             yield
@@ -69,6 +69,6 @@ class Spoiled:
 
     @cached_property
     def handles(self) -> Mapping[str, Any]:
-        """The GPUs by uuid, as a sweep finds them; to be asked first while the driver is open and well."""
-        found = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return {pynvml.nvmlDeviceGetUUID(handle): handle for handle in found}
+        """The handles of the GPUs by uuid; first used while the driver is open and not spoiled."""
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return {pynvml.nvmlDeviceGetUUID(handle): handle for handle in handles}

@@ -1,4 +1,4 @@
-"""A decoder under fuzz: how bytes become its input, and what it promises of whatever comes."""
+"""A decoder under fuzz: how bytes become its input, and its promises for any input."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,55 +6,54 @@ from typing import Any
 
 from tests.fuzz.promises import BrokenPromiseError, require_sound
 
-# A message about outside text goes into logs and pages: it names the thing, and does not repeat all of it.
+# A message about outside text goes into logs and pages: it must not repeat all of it.
 LONGEST_MESSAGE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One decoder, or one family of them behind one door.
-
-    ``covers`` names the modules whose decoding it runs: running ``seeds`` must enter each of them. ``decode``
-    calls the product with what it makes of the bytes, and may raise ``refuses`` only. ``check`` is what holds
-    of its answers beyond what holds of all; it raises BrokenPromiseError. ``words`` are put into inputs.
-    ``reached`` tells of an answer that the input got behind the first check of the decoder; by default it
-    is one that is not refused, and other than that to an empty input. ``cost`` is how many times as much as
-    another's an input takes, as to a whole node or device: where tests run often, such a target has fewer.
-    """
+    """One decoder, or several behind one function."""
 
     name: str
+    # Modules that run: decoding the seeds must enter each of them.
     covers: tuple[str, ...]
+    # Valid inputs.
     seeds: Callable[[], Sequence[bytes]]
+    # Calls the product with an input, and may raise only ``refuses``.
     decode: Callable[[bytes], Any]
     refuses: tuple[type[Exception], ...] = ()
+    # Raises BrokenPromiseError for a result that breaks a promise of this target.
     check: Callable[[Any], None] | None = None
+    # Whether an input with this result got behind the first check of the decoder; by default, if the result
+    # differs from that of an empty input.
     reached: Callable[[Any], bool] | None = None
+    # Put into inputs.
     words: tuple[bytes, ...] = ()
+    # Relative to that of other targets: a target with higher cost has fewer inputs.
     cost: int = 1
 
 
 def examine(target: Target, content: bytes, *, twice: bool = True) -> None:
-    """Hold a decoder to all of its promises on one input.
+    """Check all promises of a decoder on one input; with ``twice``, decode again and compare.
 
-    Raises BrokenPromiseError, or whatever the decoder raised that it does not promise to raise. ``twice``:
-    decode again, and compare.
+    Raises BrokenPromiseError, or an error of the decoder that is not in ``refuses``.
     """
     try:
-        told = target.decode(content)
+        result = target.decode(content)
     except target.refuses as error:
         _require_message(target, str(error), len(content))
         return
-    require_sound(told)
+    require_sound(result)
     if target.check is not None:
-        target.check(told)
-    # Compared as text, where what is not a number is equal to itself; dictionaries keep their order.
-    if twice and told != (again := target.decode(content)) and repr(told) != repr(again):
+        target.check(result)
+    # Compared as text, NaN is equal to itself.
+    if twice and result != (again := target.decode(content)) and repr(result) != repr(again):
         raise BrokenPromiseError(
-            f"{target.name}: the same bytes are decoded to {told!r:.300} and {again!r:.300}"
+            f"{target.name}: the same bytes are decoded to {result!r:.300} and {again!r:.300}"
         )
 
 
 def _require_message(target: Target, message: str, length: int) -> None:
-    # Escaped, one character of what is repeated may take four.
+    # An escaped character may take four.
     if not message or len(message) > LONGEST_MESSAGE + 4 * length:
         raise BrokenPromiseError(f"{target.name}: refuses with a message of {len(message)} characters")

@@ -1,4 +1,4 @@
-"""What fuzzing found, told as what now holds."""
+"""Findings of fuzzing, as tests of what holds now."""
 
 import json
 
@@ -25,7 +25,7 @@ GOOD = 'DCGM_FI_PROF_SM_ACTIVE{UUID="GPU-1"} 0.25\n'
 
 @pytest.mark.parametrize("escape", [r"\UFFFFFFFF", r"\U00110000"])
 def test_an_escape_beyond_unicode_is_no_yaml(escape, tmp_path) -> None:
-    """A character that does not exist is refused as any other mistake in a file, and the file is named."""
+    """The error is that of any other mistake in a file, with its name."""
     path = tmp_path / "config.yaml"
     path.write_text(f'listen: "{escape}"\n', encoding="ascii")
 
@@ -44,8 +44,7 @@ def test_an_escape_beyond_unicode_is_no_yaml(escape, tmp_path) -> None:
     ],
     ids=["instance-without-end", "instance-in-other-digits", "time-without-end"],
 )
-def test_a_number_without_end_costs_its_line(line) -> None:
-    """A line of a dcgm-exporter with a number that nothing has leaves the lines beside it as they are."""
+def test_an_impossible_number_of_a_dcgm_exporter_costs_only_its_line(line) -> None:
     reading = read_page(GOOD + line, 0.0)
 
     assert {device: profile.active for device, profile in reading.profiles.items()} == {
@@ -54,8 +53,7 @@ def test_a_number_without_end_costs_its_line(line) -> None:
 
 
 @pytest.mark.parametrize("metric", ["null", "[]", '{"uuid":1}', '{"uuid":null}'])
-def test_labels_that_are_no_texts_are_no_answer(metric) -> None:
-    """What does not have labels as Prometheus has them is told as not being one, before a page draws it."""
+def test_labels_that_are_not_texts_are_not_an_answer(metric) -> None:
     for kind, read, values in (
         ("vector", read_vector, '"value":[1,"1"]'),
         ("matrix", read_matrix, '"values":[[1,"1"]]'),
@@ -64,30 +62,28 @@ def test_labels_that_are_no_texts_are_no_answer(metric) -> None:
             read(_answer(kind, metric, values))
 
 
-def test_a_number_that_no_sample_has_is_no_answer() -> None:
-    """JSON can have numbers of any length, of which the longest are no samples."""
+def test_a_number_that_no_sample_can_have_is_not_an_answer() -> None:
+    """Numbers of JSON have any length."""
     with pytest.raises(PrometheusError, match="does not answer as Prometheus does"):
         read_vector(_answer("vector", "{}", f'"value":[1,1{"0" * 400}]'))
 
 
 @pytest.mark.parametrize("text", ["-112.5 3.0", "nan 1", "inf 1"])
-def test_a_boot_clock_that_cannot_be_is_not_known(text, tmp_path) -> None:
-    """Before the start of the machine nothing has run, and no process is judged by such a clock."""
+def test_an_impossible_boot_clock_is_unknown(text, tmp_path) -> None:
     (tmp_path / "uptime").write_text(text, encoding="ascii")
 
     assert boot_seconds(tmp_path) is None
 
 
-def test_a_truth_value_is_no_amount() -> None:
-    """JSON's true is not a limit of one byte, nor of one percent."""
+def test_true_is_not_an_amount() -> None:
+    """It is not a limit of one byte, or of one percent."""
     entry = '{"Devices":["/dev/nvidia0"],"Cores":true,"Memory":true}'
     given, wrong = decode_checkpoint(f'{{"PodGPUMapping":{{"u":{{"main":{entry}}}}}}}')
 
     assert (given, wrong) == ({("u", "main"): (DeviceUse(device="0"),)}, [])
 
 
-def test_what_cannot_be_read_is_told_shortly() -> None:
-    """A name of a claimed device that is as long as an answer can be does not fill the log."""
+def test_a_problem_quotes_only_the_beginning_of_a_long_name() -> None:
     holder = ContainerRef("a", "b", "c")
     claim = ClaimedDevice(holder, Dra.driver, "pool", "x" * 5000)
     view = View((), Allocations(allocated=(), offered=(), api_version="v1", read_at=0.0, claims=(claim,)))
@@ -97,23 +93,22 @@ def test_what_cannot_be_read_is_told_shortly() -> None:
 
 
 @pytest.mark.parametrize("name", ["mem_info_vis_vram_total", "pcie_replay_count", "hwmon/hwmon6/freq1_input"])
-async def test_less_than_nothing_of_a_card_says_nothing(name, tmp_path) -> None:
-    """A file of sysfs with a number below zero where there can be none costs its own reading only."""
+async def test_a_negative_number_of_a_card_costs_only_its_reading(name, tmp_path) -> None:
     tree = Tree(tmp_path)
     tree.write(tree.card() / name, "-1")
     gpu = await tree.gpu()
 
-    told = {
+    readings = {
         "mem_info_vis_vram_total": gpu.bar1,
         "pcie_replay_count": gpu.pcie_replays,
         "hwmon/hwmon6/freq1_input": gpu.clocks_megahertz.get("sm"),
     }
-    assert [other for other, value in told.items() if value is None] == [name]
+    assert [other for other, value in readings.items() if value is None] == [name]
 
 
 @pytest.mark.parametrize("text", ["-1", "much"])
-async def test_a_process_with_less_than_nothing_leaves_the_list_unknown(text, tmp_path) -> None:
-    """What a process has is not taken to be nothing where the kernel says something else than an amount."""
+async def test_a_process_with_an_invalid_amount_makes_the_list_unknown(text, tmp_path) -> None:
+    """It is not taken for a process without memory."""
     tree = Tree(tmp_path)
     tree.card()
     tree.node()
@@ -128,38 +123,35 @@ async def test_a_process_with_less_than_nothing_leaves_the_list_unknown(text, tm
     [("nvml-processes", b"\x00\x80\x0a"), ("nvml-vgpus", b"\x00\x00\x80\xff")],
     ids=["processes", "vgpus"],
 )
-def test_a_list_that_is_longer_than_its_room_is_not_known(target, content) -> None:
-    """A driver that says of more records than it was given room for is not believed, and costs its list."""
+def test_a_list_that_is_longer_than_its_buffer_is_unknown(target, content) -> None:
     examine(BY_NAME[target], content)
 
 
-def test_a_license_that_ends_in_a_year_beyond_all_has_no_end() -> None:
-    """A year of a license that is no year is not known; the license is."""
+def test_an_impossible_end_of_a_license_is_unknown() -> None:
+    """The license itself is known."""
     examine(BY_NAME["nvml-vgpus"], bytes(22) + b"\x80\x14\x01\x04" + b"\xff" * 4)
 
 
 @pytest.mark.parametrize("memory", [65 << 30, (1 << 64) - 1])
-async def test_a_process_with_more_than_the_card_says_nothing(memory, tmp_path) -> None:
-    """What KFD says that a process has of a card is not told where it is more than there is, as with NVML."""
+async def test_memory_of_a_process_above_that_of_the_card_is_unknown(memory, tmp_path) -> None:
+    """The numbers are those of KFD; NVML has the same rule."""
     tree = Tree(tmp_path)
     tree.card()
     tree.node()
     tree.process(41, memory)
 
-    assert [each.memory for each in (await tree.gpu()).processes or ()] == [None]
+    assert [process.memory for process in (await tree.gpu()).processes or ()] == [None]
     tree.write(tree.kfd / "topology/nodes/1/mem_banks/0/properties", "heap_type 1")
-    assert [each.memory for each in (await tree.gpu()).processes or ()] == [None]
+    assert [process.memory for process in (await tree.gpu()).processes or ()] == [None]
 
 
-def test_a_label_without_a_name_costs_its_line() -> None:
-    """A line of a dcgm-exporter whose label has no name leaves the lines beside it as they are."""
+def test_a_label_without_a_name_costs_only_its_line() -> None:
     line = 'DCGM_FI_PROF_SM_ACTIVE{UUID="GPU-2",a="",\x1f=""} 1\n'
 
     assert list(read_page(GOOD + line, 0.0).profiles) == [("GPU-1", None)]
 
 
-def test_a_size_without_end_is_no_scenario() -> None:
-    """A size with more digits than a number can have is refused as any other mistake in a scenario."""
+def test_a_size_with_too_many_digits_is_refused() -> None:
     board = gpu("a", memory_total=f"{'9' * 400} MiB")
 
     with pytest.raises(ScenarioError, match="memory_total"):
@@ -167,6 +159,6 @@ def test_a_size_without_end_is_no_scenario() -> None:
 
 
 def _answer(kind: str, metric: str, values: str) -> Answer:
-    found = f'{{"metric":{metric},{values}}}'
-    text = f'{{"status":"success","data":{{"resultType":"{kind}","result":[{found}]}}}}'
+    series = f'{{"metric":{metric},{values}}}'
+    text = f'{{"status":"success","data":{{"resultType":"{kind}","result":[{series}]}}}}'
     return Answer(200, text.encode())

@@ -1,4 +1,4 @@
-"""What tells that work grows faster than its input: shown on decoders whose steps are counted."""
+"""Work that grows faster than its input is found: decoders whose steps are counted."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,13 @@ from tests.fuzz.target import Target
 
 
 class Steps:
-    """Counts what a decoder does, in place of a clock."""
+    """Counts the steps of a decoder, in place of a clock."""
 
     def __init__(self) -> None:
         self.taken = 0.0
 
     def measure(self, call: Callable[[], None]) -> float:
-        """Return how many steps a call took."""
+        """Return the number of steps of a call."""
         before = self.taken
         call()
         return self.taken - before
@@ -23,7 +23,6 @@ class Steps:
 
 @pytest.mark.parametrize(("power", "found"), [(1, False), (1.3, False), (2, True), (3, True)])
 def test_work_that_grows_as_the_square_is_found(power, found) -> None:
-    """Linear work is left alone, quadratic work is told with an input that shows it."""
     steps = Steps()
 
     def decode(content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A broken promise is noticed: decoders that are wrong on purpose, each in one way."""
+"""A broken promise is found: decoders that are wrong on purpose, each in one way."""
 
 import itertools
 import math
@@ -49,27 +49,25 @@ def _target(decode: Any, **changes: Any) -> Target:
     ],
     ids=repr,
 )
-def test_what_cannot_be_is_noticed(wrong) -> None:
-    """A value of another type, less than nothing or without end breaks the promise, however deep it lies."""
+def test_an_impossible_value_is_found(wrong) -> None:
+    """A value of another type, below zero or infinite, at any depth."""
     with pytest.raises(BrokenPromiseError):
         examine(_target(lambda _: wrong), b"x")
 
 
-def test_what_can_be_is_not() -> None:
-    """What is not known, an observed zero, and temperatures below it are as they should be."""
+def test_none_and_zero_are_possible() -> None:
     examine(_target(lambda _: [DeviceUse(device="0", memory_used=0), Pair("a", None), Deep({})]), b"x")
 
 
-def test_an_answer_that_changes_is_noticed() -> None:
-    """The same bytes are decoded to the same."""
+def test_a_result_that_changes_is_found() -> None:
     count = itertools.count()
 
     with pytest.raises(BrokenPromiseError, match="the same bytes"):
         examine(_target(lambda _: next(count)), b"x")
 
 
-def test_only_what_is_documented_may_be_raised() -> None:
-    """A refusal has a message; any other error goes on to who looks for it."""
+def test_only_documented_errors_may_be_raised() -> None:
+    """A refusal has a message; any other error is raised."""
 
     def refuse(_: bytes) -> None:
         raise ValueError("is no number")

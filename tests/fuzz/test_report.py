@@ -1,4 +1,4 @@
-"""What a long run leaves behind: a table, and findings that become tests by being copied."""
+"""The results of a long run: a table, and findings as tests."""
 
 import json
 
@@ -15,15 +15,15 @@ DONE = {
 }
 
 
-def test_a_run_is_read_from_what_it_printed(tmp_path) -> None:
-    """The figures are those of the last line, and the edges those of libFuzzer's last word on them."""
+def test_a_run_is_read_from_its_output(tmp_path) -> None:
+    """The figures are those of the last line, the edges those of the last line of libFuzzer."""
     output = f"#2 INITED cov: 3 ft: 4\n#99 NEW    cov: 17 ft: 34 corp: 1\n{json.dumps(DONE)}\n"
 
     assert outcome_of("b", output, tmp_path) == Outcome(**DONE, edges=17)
 
 
 def test_a_run_without_an_end_is_a_finding(tmp_path) -> None:
-    """LibFuzzer ends a process that hangs or takes all memory; its input is what was found."""
+    """LibFuzzer ends a process that hangs or takes too much memory; the finding is its input."""
     (tmp_path / "a-timeout-00ff").write_bytes(b"x")
 
     assert outcome_of("a", "ALARM: working on the last Unit", tmp_path).findings == {
@@ -33,7 +33,6 @@ def test_a_run_without_an_end_is_a_finding(tmp_path) -> None:
 
 
 def test_a_table_has_a_row_for_each_target_and_their_sum() -> None:
-    """Sums hold, and the slowest of all is the slowest of any."""
     found = Outcome(
         target="a", inputs=5, seconds=1, slowest=0.5, megabytes=1, edges=2, findings={"slow": "x"}
     )
@@ -47,7 +46,7 @@ def test_a_table_has_a_row_for_each_target_and_their_sum() -> None:
 
 
 def test_the_last_run_of_each_target_is_kept(tmp_path) -> None:
-    """So that a run of hours may be made in parts; of what was never run there is nothing."""
+    """A run of hours can be made in parts. A target that never ran has no row."""
     keep(Outcome(**DONE, edges=1), tmp_path)
     last = Outcome(**DONE, edges=17)
     keep(last, tmp_path)
@@ -56,7 +55,6 @@ def test_the_last_run_of_each_target_is_kept(tmp_path) -> None:
 
 
 def test_a_finding_is_printed_as_a_test() -> None:
-    """The text is a test that runs, and examines the very bytes."""
     seen: list[tuple[object, bytes]] = []
     names = {"BY_NAME": BY_NAME, "examine": lambda *given: seen.append(given), "base64": __import__("base64")}
     exec(regression("text-hami", "ValueError x.py:f", b"\xff'\"", "build/x"), names)  # noqa: S102 - as pytest would

@@ -1,4 +1,4 @@
-"""The driver below the targets of NVML: quicker than the fake one, otherwise the same until it is spoiled."""
+"""The recorded driver below the targets of NVML answers as the fake one, until an input spoils it."""
 
 import pytest
 
@@ -17,16 +17,15 @@ from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process
     ids=["whole", "cut"],
 )
 def test_a_recorded_driver_answers_as_the_driver_does(board, busy) -> None:
-    """A sweep finds the same, whether the driver is asked, what it said then, or that once more."""
     driver = Driver(board, missing=("nvmlEventSetCreate",), host_processes=[process(41, busy)])
     recorded = Recorded(driver.library)
-    found = []
+    readings = []
     for library in (driver.library, recorded, recorded):
         sweeper = Sweeper(nvml(library))
-        found.append([timeless(each) for each in sweeper.sweep()])
+        readings.append([timeless(reading) for reading in sweeper.sweep()])
         sweeper.close()
 
-    assert found[0] == found[1] == found[2]
+    assert readings[0] == readings[1] == readings[2]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_a_recorded_driver_answers_as_the_driver_does(board, busy) -> None:
     ids=["well", "one-of-two", "unknown-error"],
 )
 def test_an_input_spoils_the_calls_in_their_order(content, pids) -> None:
-    """The first byte is for the first call, which asks how many there are, the second for that for them."""
+    """The first byte is for the call that counts, the second for the call that lists."""
     processes = [process(pid, "GPU-a") for pid in (41, 42)]
     spoiled = Spoiled(Driver(gpu("a"), host_processes=processes).library)
     with spoiled.opened(content) as calls:
@@ -44,8 +43,7 @@ def test_an_input_spoils_the_calls_in_their_order(content, pids) -> None:
     assert (None if listed is None else [each.pid for each in listed]) == pids
 
 
-def test_a_driver_that_is_refused_at_its_door_is_told_so() -> None:
-    """An input may spoil the opening, too."""
+def test_an_input_can_spoil_the_opening_of_the_driver() -> None:
     spoiled = Spoiled(Driver().library)
     sweeper = Sweeper(nvml(spoiled.library))
 
