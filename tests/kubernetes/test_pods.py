@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,8 +90,14 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
     """What a server has at hand may be too old for its own watches; what was deleted meanwhile is gone."""
     api.pods.put(a_pod("infer"))
     api.pods.expired = True
+    watch = api.pods._watch
+
+    async def watch_after_deletion(request: web.Request) -> web.StreamResponse:
+        api.pods.objects.pop(uid_of("train"), None)
+        return await watch(request)
+
+    api.pods._watch = watch_after_deletion
     async with following_pods(api.configure) as pods:
-        api.pods.delete(uid_of("train"))
         await until(lambda: names(pods) == {"infer"})
 
     versions = [query.get("resourceVersion") for query in api.pods.asked[:3]]
