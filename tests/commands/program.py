@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 from unittest.mock import patch
@@ -63,13 +64,27 @@ def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str
     words = [*map(str, arguments)]
     with _output(1) as out, _output(2) as err, _environment(variables), _shut_down_at_once(), _log():
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                code = main(words)
-            except SystemExit as ended:
-                code = ended.code
+            code = _exit_code(words)
         for handler in logging.getLogger().handlers:
             handler.flush()
         return subprocess.CompletedProcess(words, code, _text(out), _text(err))
+
+
+def _exit_code(words: list[str]) -> int:
+    """Run the program in a thread of its own, if this one has an event loop that runs."""
+
+    def run_main() -> int:
+        try:
+            return main(words)
+        except SystemExit as ended:
+            return ended.code
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_main()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run_main).result()
 
 
 @contextlib.contextmanager
