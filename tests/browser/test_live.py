@@ -162,6 +162,7 @@ async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
         await expect(rows(page)).to_have_count(0)
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_is_shown_and_restored(browser) -> None:
     async with node("apple") as (shown, url), opened(browser, url) as (page, watch):
         watch.expected = CUT_OFF

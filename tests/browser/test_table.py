@@ -215,6 +215,7 @@ async def large_node(last=239):
         await server.stop()
 
 
+@pytest.mark.slow
 async def test_rows_that_are_not_laid_out_can_be_found_and_linked_to(window) -> None:
     async with large_node() as url, visiting(window, url) as (page, _):
         last = page.locator(ROWS).last

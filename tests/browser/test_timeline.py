@@ -40,6 +40,7 @@ async def shown(page) -> None:
     await page.locator("#timeline-figures figure:last-child .main-svg").first.wait_for(state="attached")
 
 
+@pytest.mark.slow
 async def test_timelines_are_drawn_under_the_policy(window, served) -> None:
     async with visiting(window, served.url, color_scheme="dark") as (page, _):
         await shown(page)

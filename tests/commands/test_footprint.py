@@ -63,6 +63,7 @@ def test_help_and_version_import_no_library(option: str):
     assert not [name for name in loaded if name.startswith(modules)]
 
 
+@pytest.mark.slow
 def test_serving_imports_nothing_that_only_pages_or_other_commands_need():
     loaded = set(json.loads(python("import exporter.commands.serve" + LOADED).stdout))
     assert {"aiohttp", "grpc", "exporter.web.render_cache"} <= loaded

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.commands.program import Serving, run, serving
 from tests.waiting import wait_until
 
@@ -58,6 +60,7 @@ def demo(*arguments: object) -> Iterator[tuple[Serving, Callable[[Callable[[str]
         assert "Traceback" not in "\n".join(server.lines)
 
 
+@pytest.mark.slow
 def test_signals_release_the_driver_and_open_it_again():
     """In between the holders stay, and the driver is not called."""
     with demo() as (server, page_when):
@@ -77,6 +80,7 @@ def test_signals_release_the_driver_and_open_it_again():
     assert "driver opened again" in log
 
 
+@pytest.mark.slow
 def test_a_file_releases_the_driver_as_long_as_it_exists(tmp_path: Path):
     """If it exists at the start, the driver is never opened. Pages name it as the reason."""
     file = tmp_path / "release"

@@ -21,9 +21,9 @@ from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, u
 SCENARIOS = Path(__file__).parents[2] / "exporter/demo/scenarios"
 JOB = "gpuslice-exporter"
 # The nodes run for little longer.
-IDLE_SECONDS = 10
+IDLE_SECONDS = 6
 # Seconds between two scrapes of a node, and between two evaluations of the rules.
-SCRAPED, ROUND = 5, 5
+SCRAPED, ROUND = 2, 2
 RULES = f"""
 [rules]
 interval = "{ROUND}s"

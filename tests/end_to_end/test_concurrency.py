@@ -66,6 +66,7 @@ async def test_a_page_is_rendered_once_for_each_snapshot() -> None:
         assert renderings[0] != renderings[1]
 
 
+@pytest.mark.slow
 async def test_scrapes_go_on_while_polls_come_and_go() -> None:
     """Each page is whole, and of one snapshot."""
     async with serving(catalog.load("t4-timeslicing")) as served:
@@ -97,6 +98,7 @@ def _hanging_calls(served: Served) -> int:
     return of_memory + served.node.kubelet.calls.total()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hang", "collector"),
     [

@@ -97,6 +97,7 @@ def close(one, other) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", QUICK)
 async def test_history_is_the_mean_of_what_metrics_showed(scenario) -> None:
     await assert_history_is_the_mean(scenario)

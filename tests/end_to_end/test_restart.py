@@ -107,6 +107,7 @@ async def test_two_on_one_node_show_the_same_and_one_that_is_killed_leaves_nothi
         await asyncio.to_thread(compare_processes, words, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_second_one_does_not_disturb_the_first_on_the_same_port():
     with serving("demo", "--scenario", "a10-mps") as first:
         taken = first.url.removeprefix("http://").rstrip("/")
@@ -114,6 +115,7 @@ def test_a_second_one_does_not_disturb_the_first_on_the_same_port():
         assert first.get("-/healthy") == "ok\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers",
     [[signal.SIGTERM] * 20, [signal.SIGHUP, signal.SIGINT]],
@@ -130,6 +132,7 @@ def test_a_second_signal_does_not_cut_the_shutdown_short(numbers, tmp_path):
     assert "Traceback" not in "\n".join(server.lines)
 
 
+@pytest.mark.slow
 def test_under_nohup_sighup_stays_ignored():
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

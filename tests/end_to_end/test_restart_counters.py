@@ -114,6 +114,7 @@ def _counters(scraped: Scraped, name: str) -> list[tuple[str, frozenset[tuple[st
     return sorted({key for samples in scraped.scrapes.values() for key in samples if key[0] == name}, key=str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_CONTAINERS)
 def test_a_restart_adds_nothing_and_loses_only_what_it_missed(one, two, name):
     family = f"gpuslice_container_{name}_total"
@@ -132,6 +133,7 @@ def test_a_restart_adds_nothing_and_loses_only_what_it_missed(one, two, name):
     assert sum(map(one.increase, keys)) > 0
 
 
+@pytest.mark.slow
 def test_no_counter_jumps_over_a_restart(one, two):
     """No counter of the second exporter is above that of the single one."""
     last = max(two.scrapes)
@@ -141,6 +143,7 @@ def test_no_counter_jumps_over_a_restart(one, two):
             assert value <= one.scrapes[last][key] * 1.01 + 1e-6, key
 
 
+@pytest.mark.slow
 def test_a_restart_makes_no_container_idle(one, two):
     """Times of last activity never go back."""
     assert _counters(one, LAST_ACTIVE) == _counters(two, LAST_ACTIVE)
@@ -166,6 +169,7 @@ async def _at_once() -> tuple[Scraped, Scraped]:
     return first, second
 
 
+@pytest.mark.slow
 def test_two_on_one_driver_count_the_same():
     """Neither takes an event, a sample of utilization or a joule from the other."""
     first, second = asyncio.run(_at_once())
@@ -177,6 +181,7 @@ def test_two_on_one_driver_count_the_same():
     assert any(value for (name, _), value in last.items() if "used_gpu_seconds" in name)
 
 
+@pytest.mark.slow
 def test_the_first_page_counts_nothing(two):
     for name in OF_CONTAINERS:
         for start in (0, FIRST):
