@@ -80,11 +80,19 @@ _PODS: _Table = {
         ("containerID", 8, "string"),
         ("allocatedResourcesStatus", 14, "ResourceStatus*"),
     ),
+    "PodResourceClaimStatus": (("name", 1, "string"), ("resourceClaimName", 2, "string")),
+    "ContainerExtendedResourceRequest": (("containerName", 1, "string"), ("requestName", 3, "string")),
+    "PodExtendedResourceClaimStatus": (
+        ("requestMappings", 1, "ContainerExtendedResourceRequest*"),
+        ("resourceClaimName", 2, "string"),
+    ),
     "PodStatus": (
         ("phase", 1, "string"),
         ("containerStatuses", 8, "ContainerStatus*"),
         ("initContainerStatuses", 10, "ContainerStatus*"),
         ("ephemeralContainerStatuses", 13, "ContainerStatus*"),
+        ("resourceClaimStatuses", 15, "PodResourceClaimStatus*"),
+        ("extendedResourceClaimStatus", 18, "PodExtendedResourceClaimStatus"),
     ),
     # A map is a list of entries of key and value on the wire.
     "StringEntry": (("key", 1, "string"), ("value", 2, "string")),
@@ -97,10 +105,16 @@ _PODS: _Table = {
     ),
     "Quantity": (("string", 1, "string"),),
     "QuantityEntry": (("key", 1, "string"), ("value", 2, "Quantity")),
-    "ResourceRequirements": (("limits", 1, "QuantityEntry*"),),
+    "ResourceClaim": (("name", 1, "string"), ("request", 2, "string")),
+    "ResourceRequirements": (("limits", 1, "QuantityEntry*"), ("claims", 3, "ResourceClaim*")),
     # Without env, which may contain secrets.
     "Container": (("name", 1, "string"), ("resources", 8, "ResourceRequirements")),
-    "PodSpec": (("containers", 2, "Container*"), ("initContainers", 20, "Container*")),
+    "PodResourceClaim": (("name", 1, "string"), ("resourceClaimName", 3, "string")),
+    "PodSpec": (
+        ("containers", 2, "Container*"),
+        ("initContainers", 20, "Container*"),
+        ("resourceClaims", 39, "PodResourceClaim*"),
+    ),
     "Pod": (("metadata", 1, "ObjectMeta"), ("spec", 2, "PodSpec"), ("status", 3, "PodStatus")),
     "ListPodsResponse": (("pods", 1, "bytes*"),),
 }

@@ -5,10 +5,11 @@ and no payload is logged.
 """
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from exporter.model import ContainerSpec, PodDetails, PodIdentity, ResourceHealth
+from exporter.model import ContainerSpec, NamedRequest, PodDetails, PodIdentity, ResourceHealth
 from exporter.model.kubelet import extended_resources, kept_annotations
 from podresources.channel import Dialer
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod, Unchanged
@@ -87,7 +88,22 @@ def _details(pod: Any) -> PodDetails:
             for status in container.allocatedResourcesStatus
             for device in status.resources
         ),
+        requests=tuple(_requests(pod)),
     )
+
+
+def _requests(pod: Any) -> Iterator[NamedRequest]:
+    """Yield the requests that containers name; those of a claim that was not made yet are left out."""
+    # A claim that is made of a template is in the status only.
+    claims = {claim.name: claim.resourceClaimName for claim in pod.spec.resourceClaims}
+    claims |= {claim.name: claim.resourceClaimName for claim in pod.status.resourceClaimStatuses}
+    for container in (*pod.spec.initContainers, *pod.spec.containers):
+        for named in container.resources.claims:
+            if claim := claims.get(named.name):
+                yield NamedRequest(container.name, claim, named.request)
+    extended = pod.status.extendedResourceClaimStatus
+    for mapping in extended.requestMappings if extended.resourceClaimName else ():
+        yield NamedRequest(mapping.containerName, extended.resourceClaimName, mapping.requestName)
 
 
 def _spec(container: Any, *, init: bool) -> ContainerSpec:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -10,7 +10,7 @@ from exporter.concurrency import NoThreadError, Worker
 from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.collection import Query, mapping, objects, text, texts
 from exporter.kubernetes.follower import PACE, Client, Follower, Pace
-from exporter.model import ContainerSpec, NodeObject, PodDetails, PodIdentity, ResourceHealth
+from exporter.model import ContainerSpec, NamedRequest, NodeObject, PodDetails, PodIdentity, ResourceHealth
 from exporter.model.kubelet import extended_resources, kept_annotations
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -65,6 +65,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodIdentity | None:
             containers=_specs(mapping(pod, "spec")),
             phase=text(status, "phase"),
             health=_health(status),
+            requests=tuple(_requests(mapping(pod, "spec"), status)),
         ),
     )
 
@@ -86,6 +87,21 @@ def _specs(spec: Mapping[str, Any]) -> tuple[ContainerSpec, ...]:
         for kind, init in kinds
         for container in objects(spec, kind)
     )
+
+
+def _requests(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[NamedRequest]:
+    """Yield the requests that containers name; those of a claim that was not made yet are left out."""
+    # A claim that is made of a template is in the status only.
+    entries = (*objects(spec, "resourceClaims"), *objects(status, "resourceClaimStatuses"))
+    claims = {text(entry, "name"): text(entry, "resourceClaimName") for entry in entries}
+    for container in (*objects(spec, "initContainers"), *objects(spec, "containers")):
+        for named in objects(mapping(container, "resources"), "claims"):
+            if claim := claims.get(text(named, "name")):
+                yield NamedRequest(text(container, "name"), claim, text(named, "request"))
+    extended = mapping(status, "extendedResourceClaimStatus")
+    if claim := text(extended, "resourceClaimName"):
+        for entry in objects(extended, "requestMappings"):
+            yield NamedRequest(text(entry, "containerName"), claim, text(entry, "requestName"))
 
 
 def _health(status: Mapping[str, Any]) -> tuple[ResourceHealth, ...]:

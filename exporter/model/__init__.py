@@ -41,6 +41,7 @@ from exporter.model.kubelet import (
     ContainerRef,
     ContainerSpec,
     HeldClaim,
+    NamedRequest,
     NodeObject,
     OfferedDevice,
     PodDetails,

@@ -124,6 +124,16 @@ class ResourceHealth(NamedTuple):
     health: str
 
 
+class NamedRequest(NamedTuple):
+    """A request of a resource claim that a container names in its pod's object, and so has the devices of."""
+
+    container: str
+    # The ResourceClaim in the pod's namespace.
+    claim: str
+    # "" means all requests of the claim.
+    request: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDetails:
     """The object of a pod, without its names."""
@@ -136,6 +146,7 @@ class PodDetails:
     phase: str = ""
     # () if the kubelet does not report it: before Kubernetes 1.36 it is off by default.
     health: tuple[ResourceHealth, ...] = ()
+    requests: tuple[NamedRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,14 @@ driver gives shares of a device to several claims, only the claim has their size
 driver's checkpoint on the node has it.
 
 The kubelet lists all devices of a claim for every container with the claim, even if the container uses one
-request of it. It does not mark claims with admin access, which do not hold devices: the checkpoint does, and
-claims of the exporter's own pod never count. Two claims of a whole device mean that one has admin access:
-without a checkpoint it is unknown which, and so are the entitlements.
+request of it (``requests.py``). It does not mark claims with admin access, which do not hold devices: the
+checkpoint does, and claims of the exporter's own pod never count. Two claims of a whole device mean that one
+has admin access: without a checkpoint it is unknown which, and so are the entitlements.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 from typing import ClassVar, NamedTuple
@@ -32,6 +32,7 @@ from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_c
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
+from exporter.sharing.dra.requests import Requests
 
 NUMBER = "[0-9]{1,9}"
 UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -79,7 +80,10 @@ class ClaimSystem(System):
         super().__init__(view)
         files = view.files(self.name)
         self._checkpoint = files if isinstance(files, Checkpoint) else Checkpoint()
+        self._requests = Requests(view)
         self._parts: dict[DeviceKey, ClaimedPart] = {}
+        # Devices of claims of which it is unknown which container has which device.
+        self._doubted: set[DeviceKey] = set()
 
     def find(self, name: str) -> Device | None:
         """Return the device with a driver's name; None if it is unknown or not on this node."""
@@ -88,7 +92,15 @@ class ClaimSystem(System):
     def grants(self) -> Granted:
         """Return the grants by claims."""
         missing: dict[ContainerRef, set[tuple[str, str]]] = defaultdict(set)
+        doubted: list[ClaimedDevice] = []
         for claim in dict.fromkeys(self._claims()):
+            noted = self._noted(claim)
+            has = self._requests.has(claim, noted.request if noted is not None else "")
+            if has is None:
+                doubted.append(claim)
+                continue
+            if not has:
+                continue
             device = self._device(claim)
             if device is None:
                 missing[claim.holder].add((claim.device, claim.share_id))
@@ -99,12 +111,27 @@ class ClaimSystem(System):
             Grant(holder, self.driver, None, slices=len(names)) for holder, names in sorted(missing.items())
         ]
         unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
-        return Granted(grants=[*held, *lost], unplaced=unplaced)
+        return Granted(grants=[*held, *lost, *self._of_unknown(doubted)], unplaced=unplaced)
+
+    def _of_unknown(self, claims: Iterable[ClaimedDevice]) -> Iterator[Grant]:
+        """Yield grants to the containers that may have a device of a claim; each device counts once."""
+        counted: set[tuple[str, str, str, str]] = set()
+        for claim in claims:
+            about = f"{claim.claim_namespace}/{claim.claim}"
+            self.view.object_to(self.name, "claim", about, self._requests.remedy(claim, self.driver))
+            key = (claim.claim_namespace, claim.claim, claim.device, claim.share_id)
+            device = self._device(claim)
+            if device is not None:
+                self._doubted.add(device.key)
+            yield Grant(claim.holder, self.driver, device, slices=int(key not in counted), for_unknown=True)
+            counted.add(key)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode by the number of holders; the number of possible shares is unknown on the node."""
         part = self._parts.get(device.key)
         counted = not_counted(offer.slices)
+        if device.key in self._doubted:
+            return DeviceSharing(sharing="dra", isolation="", slices=counted)
         if part is None:
             return DeviceSharing(slices=counted)
         if part.alone:
