@@ -144,3 +144,29 @@ def test_what_is_not_known_is_absent(named, requests):
     assert found.unresolved[NVIDIA_DRIVER] == (1 if len(requests) == 1 else 2)
     assert container("job", "eval") in found.unresolved_holders
     assert objections.counts["dra_claim"] == 1
+
+
+def test_a_holder_that_may_share_its_device_has_no_certain_entitlement():
+    """One container has all devices for certain; whether the other has one of them is not known."""
+    found = resolve(two_gpus(), claims=BOTH, pods=job(("train", ""), ("eval", EVAL)))
+
+    unknown = (None, None, "dra", "")
+    assert rows(found) == {("train", UUID): unknown, ("train", OTHER_UUID): unknown}
+    assert {DeviceKey(UUID), DeviceKey(OTHER_UUID)} <= found.unplaced
+    assert not any(device.exclusive for device in found.devices.values())
+
+
+def test_another_claim_of_a_doubted_device_has_no_certain_entitlement():
+    """It would be the only certain holder, and not the only one."""
+    other = listed(("main", "gpu-0"), name="other", claim="other")
+    found = resolve(two_gpus(), claims=[*BOTH, *other])
+
+    assert rows(found) == {("main", UUID): (None, None, "dra", "")}
+
+
+def test_names_count_before_what_is_listed():
+    """A driver of another request may list no device: the only listed one is not shared for that."""
+    both = listed(("train", "gpu-0"), ("eval", "gpu-0"))
+    found = resolve(two_gpus(), claims=both, pods=job(*NAMED), files=checkpoint(CHECKPOINT))
+
+    assert rows(found) == {("train", UUID): WHOLE}

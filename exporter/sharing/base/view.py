@@ -96,6 +96,15 @@ class View:
             ids[resource].append(device_id)
         return dict(ids)
 
+    @cached_property
+    def devices_by_claim(self) -> dict[tuple[str, str], dict[ContainerRef, set[tuple[str, str, str]]]]:
+        """The (driver, pool, device) of each claim, by its namespace and name, and by container."""
+        devices: dict[tuple[str, str], dict[ContainerRef, set[tuple[str, str, str]]]] = {}
+        for claimed in self.allocations.claims:
+            by_container = devices.setdefault((claimed.claim_namespace, claimed.claim), {})
+            by_container.setdefault(claimed.holder, set()).add((claimed.driver, claimed.pool, claimed.device))
+        return devices
+
     @property
     def details_known(self) -> bool:
         """Return True if the source of the pods has their labels and annotations."""

@@ -32,7 +32,7 @@ from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_c
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
-from exporter.sharing.dra.requests import Requests
+from exporter.sharing.dra.requests import has_device, remedy
 
 NUMBER = "[0-9]{1,9}"
 UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -80,10 +80,9 @@ class ClaimSystem(System):
         super().__init__(view)
         files = view.files(self.name)
         self._checkpoint = files if isinstance(files, Checkpoint) else Checkpoint()
-        self._requests = Requests(view)
         self._parts: dict[DeviceKey, ClaimedPart] = {}
-        # Devices of claims of which it is unknown which container has which device.
-        self._doubted: set[DeviceKey] = set()
+        # Shares of devices of which it is unknown which container of their claim has them.
+        self._doubted: dict[DeviceKey, set[tuple[str, str, str]]] = {}
 
     def find(self, name: str) -> Device | None:
         """Return the device with a driver's name; None if it is unknown or not on this node."""
@@ -92,37 +91,36 @@ class ClaimSystem(System):
     def grants(self) -> Granted:
         """Return the grants by claims."""
         missing: dict[ContainerRef, set[tuple[str, str]]] = defaultdict(set)
-        doubted: list[ClaimedDevice] = []
+        unknown: list[tuple[ClaimedDevice, Device | None]] = []
         for claim in dict.fromkeys(self._claims()):
             noted = self._noted(claim)
-            has = self._requests.has(claim, noted.request if noted is not None else "")
-            if has is None:
-                doubted.append(claim)
-                continue
-            if not has:
+            has = has_device(self.view, claim, noted.request if noted is not None else "")
+            if has is False:
                 continue
             device = self._device(claim)
-            if device is None:
+            if has is None:
+                unknown.append((claim, device))
+            elif device is None:
                 missing[claim.holder].add((claim.device, claim.share_id))
             else:
                 self._parts.setdefault(device.key, ClaimedPart(device, [])).claims.append(claim)
+        for claim, device in unknown:
+            if device is not None:
+                self._doubted.setdefault(device.key, set()).add(_share_key(claim))
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
         lost = [
             Grant(holder, self.driver, None, slices=len(names)) for holder, names in sorted(missing.items())
         ]
         unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
-        return Granted(grants=[*held, *lost, *self._of_unknown(doubted)], unplaced=unplaced)
+        return Granted(grants=[*held, *lost, *self._of_unknown(unknown)], unplaced=unplaced)
 
-    def _of_unknown(self, claims: Iterable[ClaimedDevice]) -> Iterator[Grant]:
+    def _of_unknown(self, unknown: Iterable[tuple[ClaimedDevice, Device | None]]) -> Iterator[Grant]:
         """Yield grants to the containers that may have a device of a claim; each device counts once."""
         counted: set[tuple[str, str, str, str]] = set()
-        for claim in claims:
+        for claim, device in unknown:
             about = f"{claim.claim_namespace}/{claim.claim}"
-            self.view.object_to(self.name, "claim", about, self._requests.remedy(claim, self.driver))
+            self.view.object_to(self.name, "claim", about, remedy(self.view, claim))
             key = (claim.claim_namespace, claim.claim, claim.device, claim.share_id)
-            device = self._device(claim)
-            if device is not None:
-                self._doubted.add(device.key)
             yield Grant(claim.holder, self.driver, device, slices=int(key not in counted), for_unknown=True)
             counted.add(key)
 
@@ -174,7 +172,8 @@ class ClaimSystem(System):
         return part.alone
 
     def _grant(self, part: ClaimedPart, holder: ContainerRef) -> Grant:
-        entitled = self.entitled(part, holder)
+        unsure = self._may_be_shared(part, holder)
+        entitled = Entitled() if unsure else self.entitled(part, holder)
         return Grant(
             holder=holder,
             resource=self.driver,
@@ -182,14 +181,21 @@ class ClaimSystem(System):
             slices=len({(claim.device, claim.share_id) for claim in part.of(holder)}),
             memory_entitled=entitled.memory,
             compute_entitled=entitled.compute,
-            meter=self.meter(part, holder),
-            exclusive=self.exclusive(part),
+            meter=None if unsure else self.meter(part, holder),
+            exclusive=self.exclusive(part) and not unsure,
             claims=tuple(sorted({self._held_claim(claim) for claim in part.of(holder)})),
             health=worst_health(
                 entry.health
                 for entry in self.view.health(holder)
                 if any(is_health_of(claim, entry.device_id) for claim in part.of(holder))
             ),
+        )
+
+    def _may_be_shared(self, part: ClaimedPart, holder: ContainerRef) -> bool:
+        """Return True if it is unknown whether another container has the same device, or the same share."""
+        doubted = self._doubted.get(part.device.key, set())
+        return bool(doubted) and (
+            not part.in_shares or any(_share_key(claim) in doubted for claim in part.of(holder))
         )
 
     def _held_claim(self, claim: ClaimedDevice) -> HeldClaim:
