@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -168,12 +167,6 @@ def output_of(*arguments: object) -> str:
     done = run(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
-
-
-def seconds_of(pid: int) -> float:
-    """Return the time now, less the seconds that the main thread of a process has waited for a CPU."""
-    waited = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-    return time.monotonic() - waited / 1e9
 
 
 class Serving:

@@ -13,7 +13,7 @@ from exporter.kubernetes import collection
 from exporter.kubernetes.cluster import by_uid, read_node, read_pod
 from exporter.kubernetes.collection import LONGEST_EVENT, lines
 from exporter.kubernetes.follower import MOST_OBJECTIONS
-from exporter.model import ContainerSpec, NodeObject, ResourceHealth
+from exporter.model import ContainerSpec, NamedRequest, NodeObject, ResourceHealth
 from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
 from tests.kubernetes.following import QUICK, following_pods, messages, names, until
@@ -228,6 +228,32 @@ def test_what_is_kept_of_a_pod() -> None:
         ContainerSpec(name="main", limits={"nvidia.com/gpu": 1}),
     )
     assert kept.details.phase == "Running"
+
+
+def test_requests_of_claims() -> None:
+    """As the Pods API has them: see tests/podresources/test_pods.py."""
+    pod = a_pod("train")
+    named = [{"name": "made", "request": "gpu"}, {"name": "not made"}, {"name": "unknown"}, None]
+    pod["spec"] = {
+        "resourceClaims": [
+            {"name": "own", "resourceClaimName": "shared"},
+            {"name": "made", "resourceClaimTemplateName": "x"},
+            {"name": "not made", "resourceClaimTemplateName": "x"},
+        ],
+        "initContainers": [{"name": "load", "resources": {"claims": [{"name": "own"}]}}],
+        "containers": [{"name": "main", "resources": {"claims": named}}],
+    }
+    mapping = {"containerName": "main", "resourceName": "x", "requestName": "container-0-request-0"}
+    pod["status"] |= {
+        "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "train-made-x1"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "train-extended", "requestMappings": [mapping]},
+    }
+
+    assert read_pod(pod).details.requests == (
+        NamedRequest("load", "shared", ""),
+        NamedRequest("main", "train-made-x1", "gpu"),
+        NamedRequest("main", "train-extended", "container-0-request-0"),
+    )
 
 
 def test_a_mirror_stands_for_the_static_pod() -> None:

@@ -8,7 +8,7 @@ import pytest
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Claim, Container
 from exporter.demo.scenario.pods import Pod as HeldPod
-from exporter.model import ContainerSpec, PodDetails, PodIdentity, ResourceHealth
+from exporter.model import ContainerSpec, NamedRequest, PodDetails, PodIdentity, ResourceHealth
 from podresources.channel import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod
 from podresources.pods import Pods
@@ -73,6 +73,29 @@ async def test_objects(tmp_path: Path, serve_raw: RawServer) -> None:
             ContainerSpec(name="load", init=True),
             ContainerSpec(name="main", limits={"nvidia.com/gpumem": 2000}),
         ),
+    )
+
+
+async def test_requests_of_claims(tmp_path: Path, serve_raw: RawServer) -> None:
+    """Those that containers name, with the name of the claim; those of extended resources too."""
+    pod = Pod.FromString(payload())
+    pod.spec.resourceClaims.add(name="own", resourceClaimName="shared")
+    pod.spec.resourceClaims.add(name="made")
+    pod.spec.resourceClaims.add(name="not made")
+    pod.status.resourceClaimStatuses.add(name="made", resourceClaimName="train-made-x1")
+    pod.spec.initContainers.add(name="load", resources={"claims": [{"name": "own"}]})
+    named = [{"name": "made", "request": "gpu"}, {"name": "not made"}, {"name": "unknown"}]
+    pod.spec.containers.add(name="main", resources={"claims": named})
+    pod.status.extendedResourceClaimStatus.resourceClaimName = "train-extended"
+    mapping = {"containerName": "main", "requestName": "container-0-request-0"}
+    pod.status.extendedResourceClaimStatus.requestMappings.add(**mapping)
+    answer = ListPodsResponse(pods=[pod.SerializeToString()]).SerializeToString()
+    await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer)
+    (identity,) = await Pods(tmp_path / "pods.sock").read()
+    assert identity.details.requests == (
+        NamedRequest("load", "shared", ""),
+        NamedRequest("main", "train-made-x1", "gpu"),
+        NamedRequest("main", "train-extended", "container-0-request-0"),
     )
 
 
