@@ -29,12 +29,7 @@ class Reported:
 
     async def until(self, condition: Callable[[list], bool]) -> None:
         """Wait until a condition of the labels is true."""
-        await until(lambda: condition(self.labels))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition is true."""
-    await wait_until_async(condition)
+        await wait_until_async(lambda: condition(self.labels))
 
 
 @asynccontextmanager
@@ -62,7 +57,7 @@ async def following(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[R
 async def following_pods(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Follower]:
     """Follow the pods of the node while the body runs, which begins after an answer or a failure."""
     async with running(Follower(pods_of(NODE), read_pod, pace=pace), configure) as follower:
-        await until(lambda: follower.answered.is_set() or bool(follower.failure))
+        await wait_until_async(lambda: follower.answered.is_set() or bool(follower.failure))
         yield follower
 
 

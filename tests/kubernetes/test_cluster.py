@@ -16,7 +16,8 @@ from exporter.kubernetes import Cluster, access, cluster, follower
 from exporter.kubernetes.access import Configure
 from exporter.model import NodeObject
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
-from tests.kubernetes.following import QUICK, counted_failures, until
+from tests.kubernetes.following import QUICK, counted_failures
+from tests.waiting import wait_until_async
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -57,7 +58,7 @@ async def test_pods_and_node_are_known_after_the_start(api: Api) -> None:
         )
         assert labels == [{"kubernetes.io/os": "linux"}]
         assert found.failures == ()
-        await until(lambda: found.pods.live)
+        await wait_until_async(lambda: found.pods.live)
 
 
 async def test_extended_resources_of_the_node_are_kept(api: Api) -> None:
@@ -82,7 +83,7 @@ async def test_a_start_does_not_wait_for_an_api_server_that_is_away(api: Api, mo
     async with started(api.configure) as found:
         assert (found.pods, found.node) == (None, None)
         api.nodes.refuse = api.pods.refuse = 0
-        await until(lambda: found.pods is not None and found.node is not None)
+        await wait_until_async(lambda: found.pods is not None and found.node is not None)
 
 
 async def test_a_start_does_not_wait_for_a_missing_right(api: Api, monkeypatch) -> None:
@@ -125,7 +126,7 @@ async def test_a_kubeconfig_that_cannot_be_used_says_so(tmp_path: Path, monkeypa
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
     with counted_failures(monkeypatch) as failures:
         async with started(access("on", tmp_path / "none")) as found:
-            await until(lambda: len(found.failures) == 2 and len(failures) > 6)
+            await wait_until_async(lambda: len(found.failures) == 2 and len(failures) > 6)
 
     assert ["No such file" in record.message for record in caplog.records] == [True, True]
 
@@ -135,7 +136,7 @@ async def test_a_kubeconfig_that_is_a_pipe_is_not_opened(tmp_path: Path, monkeyp
     monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
     os.mkfifo(tmp_path / "config")
     async with started(access("on", tmp_path / "config")) as found:
-        await until(lambda: len(found.failures) == 2)
+        await wait_until_async(lambda: len(found.failures) == 2)
         assert "not a regular file" in found.failures[0]
 
 
@@ -164,8 +165,8 @@ async def test_a_credential_plugin_that_hangs_is_started_once_per_follower(
     try:
         with counted_failures(monkeypatch) as failures:
             async with started(access("on", tmp_path / "config")):
-                await until(lambda: len(begun.read_text().split()) == 2)
-                await until(lambda: len(failures) > 6)
+                await wait_until_async(lambda: len(begun.read_text().split()) == 2)
+                await wait_until_async(lambda: len(failures) > 6)
                 assert len(begun.read_text().split()) == 2
                 assert set(failures) == {"the API server does not answer in time"}
     finally:
@@ -173,7 +174,7 @@ async def test_a_credential_plugin_that_hangs_is_started_once_per_follower(
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
             # The loop must see their end while it runs.
-            await until(lambda pid=pid: not Path("/proc", pid).exists())
+            await wait_until_async(lambda pid=pid: not Path("/proc", pid).exists())
 
 
 async def test_the_client_is_imported_once_a_thread_can_be_started(api: Api, monkeypatch) -> None:
@@ -191,7 +192,7 @@ async def test_the_client_is_imported_once_a_thread_can_be_started(api: Api, mon
         followed = Cluster(NODE, api.configure, pace=QUICK)
         await followed.start()
     assert refused
-    await until(lambda: followed.pods is not None)
+    await wait_until_async(lambda: followed.pods is not None)
     assert followed.failures == ()
     await followed.close()
 
@@ -202,7 +203,7 @@ async def test_outside_a_pod_each_follower_logs_that_once(caplog, monkeypatch) -
         monkeypatch.delenv(name, raising=False)
     with counted_failures(monkeypatch) as failures:
         async with started(access("on")) as found:
-            await until(lambda: len(found.failures) == 2 and len(failures) > 6)
+            await wait_until_async(lambda: len(found.failures) == 2 and len(failures) > 6)
 
     assert ["Service host/port is not set" in record.message for record in caplog.records] == [True, True]
 

@@ -12,7 +12,8 @@ from exporter.kubernetes import collection, follower
 from exporter.kubernetes.cluster import object_of, read_node
 from exporter.kubernetes.follower import Follower, Pace
 from tests.kubernetes.api import NODE, Api, api_server
-from tests.kubernetes.following import QUICK, Reported, following, messages, running, until
+from tests.kubernetes.following import QUICK, Reported, following, messages, running
+from tests.waiting import wait_until_async
 
 ABOUT = f"the labels, annotations and devices of node {NODE}"
 
@@ -48,7 +49,7 @@ async def test_a_watch_that_ends_is_continued_from_its_last_version(api: Api, ca
         api.nodes.bookmark()
         api.nodes.end_watches()
         await reported.until(lambda labels: labels[-1] == {"a": "1"})
-        await until(lambda: len(api.nodes.asked) == 3)
+        await wait_until_async(lambda: len(api.nodes.asked) == 3)
         await api.nodes.watching.wait()
         api.label(a="2")
         await reported.until(lambda labels: labels[-1] == {"a": "2"})
@@ -99,7 +100,7 @@ async def test_a_missing_right_is_logged_once_until_it_is_granted(api: Api, capl
     setattr(api.nodes, attribute, 403)
 
     async with following(api.configure) as reported:
-        await until(lambda: len(api.nodes.asked) > 4)
+        await wait_until_async(lambda: len(api.nodes.asked) > 4)
         (record,) = caplog.records
         assert f"cannot watch {ABOUT}" in record.message
         assert "let the service account list and watch nodes" in record.message
@@ -116,7 +117,7 @@ async def test_a_server_that_does_not_answer_times_out(api: Api, caplog, monkeyp
     async with following(api.configure) as reported:
         with monkeypatch.context() as patched:
             patched.setattr(collection, "LIST_SECONDS", 0.05)
-            await until(lambda: len(api.nodes.asked) > 1)
+            await wait_until_async(lambda: len(api.nodes.asked) > 1)
         api.nodes.silent = False
         await reported.until(lambda labels: len(labels) == 1)
 
@@ -132,7 +133,7 @@ async def test_changes_while_the_server_was_away_are_reported(api: Api, caplog) 
         await api.nodes.watching.wait()
         await api.stop()
         api.label(a="1")
-        await until(lambda: any("Cannot connect" in record.message for record in caplog.records))
+        await wait_until_async(lambda: any("Cannot connect" in record.message for record in caplog.records))
         await api.start()
         await reported.until(lambda labels: labels[-1] == {"a": "1"})
         await api.nodes.watching.wait()
@@ -160,11 +161,11 @@ async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
     reported = Reported()
     follower = Follower(object_of(NODE), read_node, reported, QUICK)
     async with running(follower, api.configure):
-        await until(lambda: follower.live)
+        await wait_until_async(lambda: follower.live)
         for renew in (api.nodes.bookmark, api.nodes.end_watches):
             end = follower._forgetting.when()
             renew()
-            await until(lambda end=end: follower._forgetting.when() > end)
+            await wait_until_async(lambda end=end: follower._forgetting.when() > end)
 
     assert reported.labels == [{"kubernetes.io/os": "linux"}]
 
@@ -194,8 +195,8 @@ async def test_a_replaced_token_is_read_again(api: Api, tmp_path) -> None:
         return configuration
 
     async with following(of_pod) as reported:
-        await until(lambda: "Bearer old" in api.tokens)
+        await wait_until_async(lambda: "Bearer old" in api.tokens)
         token.write_text("new")
-        await until(lambda: "Bearer new" in api.tokens)
+        await wait_until_async(lambda: "Bearer new" in api.tokens)
         api.nodes.refuse = 0
         await reported.until(lambda labels: len(labels) == 1)

@@ -16,7 +16,8 @@ from exporter.kubernetes.follower import MOST_OBJECTIONS
 from exporter.model import ContainerSpec, NamedRequest, NodeObject, ResourceHealth
 from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
-from tests.kubernetes.following import QUICK, following_pods, messages, names, until
+from tests.kubernetes.following import QUICK, following_pods, messages, names
+from tests.waiting import wait_until_async
 
 HASH = "0123456789abcdef0123456789abcdef"
 MIRRORS = {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH}
@@ -45,11 +46,11 @@ async def test_pods_of_the_node_are_listed_once_and_then_watched(api: Api, caplo
     async with following_pods(api.configure) as pods:
         assert names(pods) == {"train"}
         await api.pods.watching.wait()
-        await until(lambda: pods.live)
+        await wait_until_async(lambda: pods.live)
         api.pods.put(a_pod("infer", annotations={"hami.io/vgpu-node": NODE}))
-        await until(lambda: names(pods) == {"train", "infer"})
+        await wait_until_async(lambda: names(pods) == {"train", "infer"})
         api.pods.delete(uid_of("train"))
-        await until(lambda: names(pods) == {"infer"})
+        await wait_until_async(lambda: names(pods) == {"infer"})
         assert pods.objects[uid_of("infer")].details.annotations == {"hami.io/vgpu-node": NODE}
 
     first, second = api.pods.asked
@@ -83,7 +84,7 @@ async def test_a_new_pod_with_the_name_of_another_replaces_it(api: Api) -> None:
         await api.pods.watching.wait()
         api.pods.put(a_pod("train", uid_of("another")))
         api.pods.delete(uid_of("train"))
-        await until(lambda: list(pods.objects) == [uid_of("another")])
+        await wait_until_async(lambda: list(pods.objects) == [uid_of("another")])
 
 
 async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> None:
@@ -98,7 +99,7 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
 
     api.pods._watch = watch_after_deletion
     async with following_pods(api.configure) as pods:
-        await until(lambda: names(pods) == {"infer"})
+        await wait_until_async(lambda: names(pods) == {"infer"})
 
     versions = [query.get("resourceVersion") for query in api.pods.asked[:3]]
     assert versions == ["0", "5002", None]
@@ -106,13 +107,13 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
 
 async def test_pods_are_kept_for_a_while_when_their_server_is_away(api: Api) -> None:
     async with following_pods(api.configure) as pods:
-        await until(lambda: pods.live)
+        await wait_until_async(lambda: pods.live)
         await api.stop()
-        await until(lambda: not pods.live)
+        await wait_until_async(lambda: not pods.live)
         assert names(pods) == {"train"}
         pods._pace = QUICK._replace(forget_after=0.0)
         pods._heard()
-        await until(lambda: pods.objects is None)
+        await wait_until_async(lambda: pods.objects is None)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ async def test_an_event_that_cannot_be_read_costs_only_itself(api: Api, caplog, 
         for _ in range(3):
             api.pods.send_bytes(hostile)
         api.pods.put(a_pod("infer"))
-        await until(lambda: names(pods) == {"train", "infer"})
+        await wait_until_async(lambda: names(pods) == {"train", "infer"})
 
     assert len(api.pods.asked) == 2
     assert len(caplog.records) <= 1
@@ -159,7 +160,7 @@ async def test_an_event_that_comes_in_pieces_is_whole(api: Api) -> None:
             assert names(pods) == {"train"}
             api.pods.send_bytes(sent[start : start + 100_000])
             await asyncio.sleep(0.02)
-        await until(lambda: names(pods) == {"train", "infer"})
+        await wait_until_async(lambda: names(pods) == {"train", "infer"})
 
 
 async def test_a_pod_that_cannot_be_read_is_left_out_of_the_list(api: Api, caplog) -> None:

@@ -18,7 +18,6 @@ from exporter.poll.budget import Budget
 from exporter.poll.collector import Collector
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
-from tests.waiting import wait_until_async
 
 DEFAULTS = load_settings({}, {})
 # Intervals shorter than this are a test's way to many polls; their budget is not what it is about.
@@ -143,11 +142,6 @@ def make_stale(poller: Poller) -> None:
     clock = poller._clock
     assert isinstance(clock, Clock)
     clock.ahead += poller.settings.stale_after + 1
-
-
-async def until(condition: Callable[[], bool], within: float = 0.0) -> None:  # noqa: ARG001 - of older tests
-    """Wait until a condition is true."""
-    await wait_until_async(condition)
 
 
 def health(snapshot: Snapshot, name: str) -> CollectorHealth:
