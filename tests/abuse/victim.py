@@ -125,8 +125,7 @@ def victim(*options: object, scenario: str = "showcase", files: int = FILES) -> 
         found.scrape()
         yield found
         found.close()
-        code, _ = found.served.end()
-        assert code == 0
+        assert found.served.stop() == 0
     finally:
         process.kill()
         process.wait(TIMEOUT)

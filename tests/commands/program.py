@@ -202,10 +202,6 @@ class Serving:
             thread.join()
         return code
 
-    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
-        """Return the exit code of ``stop`` and 0, for callers that expect two values."""
-        return self.stop(number), 0.0
-
     def _collect(self, pipe: TextIO) -> None:
         with pipe:
             self.lines.extend(line.rstrip("\n") for line in pipe)

@@ -23,11 +23,6 @@ SCRAPE_SECONDS = 1.5
 Found = TypeVar("Found")
 
 
-def program(name: str) -> str:
-    """Return the path of a program, as ``tests.tools.tool`` does."""
-    return tool(name)
-
-
 def get(url: str, headers: Mapping[str, str] | None = None) -> tuple[Mapping[str, str], bytes]:
     """Fetch a page; return its headers and its body. Raises OSError or HTTPException."""
     parts = urlsplit(url)
@@ -113,7 +108,7 @@ def prometheus(
     are evaluated every ``evaluation``, unless a group has its own interval; alerts are sent to the URL
     ``alertmanager``.
     """
-    program("prometheus")
+    tool("prometheus")
     config = _configuration(jobs, scrape or {}, rules, alertmanager, evaluation)
     port = port or free_port()
     with benchmarks.prometheus.prometheus(folder, config, port, "--log.level=warn"):

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.commands.program import TIMEOUT, output_of
-from tests.end_to_end.programs import SCRAPE_SECONDS, Prometheus, demo, get, program, prometheus, until
+from tests.end_to_end.programs import SCRAPE_SECONDS, Prometheus, demo, get, prometheus, until
+from tests.tools import tool
 
 SCENARIOS = ("showcase", "a100-mig-mixed", "mi300x-cpx", "vgpu-host")
 SCRAPES = 3
@@ -110,7 +111,7 @@ def test_promtool_has_no_advice_on_native_names(scenario: str) -> None:
 
 
 def _promtool(scenario: str, dcgm_names: str) -> subprocess.CompletedProcess[bytes]:
-    check = [program("promtool"), "check", "metrics"]
+    check = [tool("promtool"), "check", "metrics"]
     options = ("--scenario", scenario, "--format", "prometheus", "--dcgm-names", dcgm_names)
     page = output_of("snapshot", *options).encode()
     return subprocess.run(check, input=page, capture_output=True, check=False, timeout=TIMEOUT)

@@ -52,4 +52,4 @@ def test_a_hub_matches_its_description(tmp_path: Path) -> None:
         with serving("hub", "--prometheus-url", server.url, "--refresh", "10s") as hub:
             until(lambda: hub.get("-/ready") == "ok\n", "the first look")
             fuzz(hub.url.removesuffix("/"), tmp_path, 20)
-            assert hub.end()[0] == 0
+            assert hub.stop() == 0
