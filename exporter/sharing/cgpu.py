@@ -142,4 +142,5 @@ class Cgpu(Gpushare):
             memory_entitled=use.memory_limit,
             compute_entitled=use.compute_limit if percent is None else percent / 100,
             meter=None if used is None else Meter(source=self.name, memory=used, memory_only=True),
+            may_be=self.view.inventory.meant_by_minor(int(use.device)),
         )

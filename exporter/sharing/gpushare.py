@@ -15,6 +15,7 @@ A unit is a GiB or a MiB, by the plugin's configuration, which no annotation has
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -193,7 +194,7 @@ class Gpushare(System):
                 confirmed = annotations.get(assigned) == "true"
                 units_by_minor = self._units(part, key) if confirmed else {}
                 return tuple(
-                    self._grant(part._replace(units=units), self.view.inventory.by_minor(minor))
+                    self._on(minor, part._replace(units=units))
                     for minor, units in units_by_minor.items()
                     if units
                 )
@@ -221,7 +222,12 @@ class Gpushare(System):
         minor = self.read_note(part.holder, key, annotations[key], parse_index)
         if minor is None:
             return ()
-        return (self._grant(part, self.view.inventory.by_minor(minor), f"{prefix}DEV"),)
+        return (self._on(minor, part, f"{prefix}DEV"),)
+
+    def _on(self, minor: int, part: HeldUnits, key_of_units: str = UNITS_OF_A_GPU) -> Grant:
+        inventory = self.view.inventory
+        grant = self._grant(part, inventory.by_minor(minor), key_of_units)
+        return replace(grant, may_be=inventory.meant_by_minor(minor))
 
     def _grant(self, part: HeldUnits, device: Device | None, key_of_units: str = UNITS_OF_A_GPU) -> Grant:
         unit = self._unit(part, device, key_of_units) if device is not None else None

@@ -15,7 +15,7 @@ cores and memory ratio in percent of a GPU, memory in bytes.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, ContainerSpec, PodDetails, PodIdentity
+from exporter.model import ContainerRef, ContainerSpec, DeviceKey, PodDetails, PodIdentity
 from exporter.model.kubelet import quantity
 from exporter.sharing.base import Grant, Granted, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, parse_device_id
@@ -210,16 +210,18 @@ class Koordinator(System):
         containers = asking(details.containers) or details.containers
         parts = split(given[0].amount, containers) if len(given) == 1 < len(containers) else None
         for gpu in given:
-            device = self._device(gpu)
+            device, may_be = self._device(gpu), self._may_be(gpu)
             if parts is None:
                 name = containers[0].name if len(containers) == 1 else ""
-                yield self._grant(ContainerRef(pod.namespace, pod.name, name), device, gpu.amount)
+                yield self._grant(ContainerRef(pod.namespace, pod.name, name), device, gpu.amount, may_be)
                 continue
             for container, amount in zip(containers, parts, strict=True):
                 holder = ContainerRef(pod.namespace, pod.name, container.name)
-                yield self._grant(holder, device, amount)
+                yield self._grant(holder, device, amount, may_be)
 
-    def _grant(self, holder: ContainerRef, device: Device | None, amount: Amount) -> Grant:
+    def _grant(
+        self, holder: ContainerRef, device: Device | None, amount: Amount, may_be: frozenset[DeviceKey]
+    ) -> Grant:
         memory = amount.memory
         whole = device.memory if device is not None else None
         if memory is None and amount.ratio is not None and whole is not None:
@@ -232,14 +234,24 @@ class Koordinator(System):
             compute_entitled=None if amount.cores is None else amount.cores / ALL,
             meter=meter_of(self.view.file(CACHE, holder), device) if self.libvgpu else None,
             exclusive=(amount.cores, amount.ratio) == (ALL, ALL),
+            may_be=may_be,
         )
+
+    def _may_be(self, given: Given) -> frozenset[DeviceKey]:
+        """Return the devices that a GPU in an annotation may mean if none has its UUID or minor."""
+        if given.uuid:
+            return self.view.inventory.meant_by_uuid(given.uuid)
+        return self.view.inventory.meant_by_minor(given.minor) if self._nvidia else frozenset()
+
+    @property
+    def _nvidia(self) -> bool:
+        """Whether minors are of NVIDIA GPUs; Koordinator's minor of an NPU is not one of these."""
+        return self.view.node_labels.get(VENDOR, "nvidia") == "nvidia"
 
     def _device(self, given: Given) -> Device | None:
         if given.uuid:
             return self.view.inventory.by_uuid(given.uuid)
-        # Koordinator's minor of an NPU is not the minor of an NVIDIA GPU.
-        nvidia = self.view.node_labels.get(VENDOR, "nvidia") == "nvidia"
-        return self.view.inventory.by_minor(given.minor) if nvidia else None
+        return self.view.inventory.by_minor(given.minor) if self._nvidia else None
 
 
 def _may_be(given: Given, device: Device) -> bool:

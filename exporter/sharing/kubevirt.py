@@ -24,6 +24,7 @@ from exporter.model import (
     Allocation,
     Allocations,
     ContainerRef,
+    DeviceKey,
     DeviceSharing,
     GpuReading,
     HostDevices,
@@ -33,12 +34,11 @@ from exporter.model import (
     total,
 )
 from exporter.sharing.base import Claim, Entitled, HeldSlices, Offer, System, not_counted
-from exporter.sharing.base.inventory import Device, Inventory, only, pci_address
+from exporter.sharing.base.inventory import PCI_ADDRESS, Device, Inventory, only, pci_address
 from exporter.sharing.base.view import View
 
 PREFIX = "nvidia.com/"
 MDEV_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 # Python refuses to parse very long numbers.
 IOMMU_GROUP = re.compile(r"[0-9]{1,9}")
 NVIDIA = "0x10de"
@@ -184,6 +184,14 @@ class Vgpu(System):
         host = self._host
         ours = MDEV_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
         return Claim() if ours else None
+
+    def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
+        """Return the devices on the GPU of a vGPU; a GPU that is passed through is none of NVML's."""
+        key = device_id.lower()
+        if key in self._host.passed_through:
+            return frozenset()
+        gpu = self._host.vgpus.get(key)
+        return None if gpu is None else self.view.inventory.meant_by_bus_id(gpu)
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: vGPUs share the device, each with its own frame buffer."""

@@ -36,6 +36,7 @@ class Amd(System):
 
     name = "amd"
     vendor = "amd"
+    maker = "amd"
 
     def knows(self, resource: str) -> bool:
         """Return True if a resource belongs to the plugin."""
@@ -83,6 +84,7 @@ class Intel(System):
 
     name = "intel"
     vendor = "intel"
+    maker = "intel"
     isolation = "none"
     words = words_of("card all")
     own = INTEL

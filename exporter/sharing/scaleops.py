@@ -88,4 +88,6 @@ class ScaleOps(System):
             device=device,
             memory_entitled=None if vram is None or vram.isdecimal() else size,
             compute_entitled=None if part is None else float(part),
+            # Tenants write these annotations: without a capacity pod they are about no GPU.
+            may_be=frozenset(),
         )

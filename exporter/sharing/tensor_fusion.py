@@ -104,9 +104,7 @@ class TensorFusion(System):
             for places in self._places(holders):
                 for device_id in places.ids:
                     device = self._device(places.holder, device_id)
-                    granted.grants.append(self._grant(places.holder, device))
-                    if device is None:
-                        granted.unplaced += ((key, INDEX) for key in self._parts(device_id))
+                    granted.grants.append(self._grant(places.holder, device, device_id))
                 for ref in holders:
                     granted.settle(ref, filter(_is_index, self.view.held[ref]))
         return granted
@@ -143,7 +141,7 @@ class TensorFusion(System):
         mig, _, gpu = device_id.partition(":")
         return self.view.inventory.parts_of(DeviceId(uuid=_of_driver(gpu or mig)))
 
-    def _grant(self, holder: ContainerRef, device: Device | None) -> Grant:
+    def _grant(self, holder: ContainerRef, device: Device | None, device_id: str) -> Grant:
         asked = self.view.annotations(holder)
         mode = asked.get(ISOLATION) or "soft"
         if mode not in ISOLATIONS:
@@ -155,7 +153,15 @@ class TensorFusion(System):
         compute = None if whole else self._compute(holder)
         if whole and device is not None:
             vram, compute = device.memory, device.compute
-        return Grant(holder, INDEX, device, memory_entitled=vram, compute_entitled=compute, exclusive=whole)
+        return Grant(
+            holder=holder,
+            resource=INDEX,
+            device=device,
+            memory_entitled=vram,
+            compute_entitled=compute,
+            exclusive=whole,
+            may_be=self._parts(device_id),
+        )
 
     def _compute(self, holder: ContainerRef) -> float | None:
         """Return a share of each GPU: its percentage, else that of its TFLOPS by the scheduler."""

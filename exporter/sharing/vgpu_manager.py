@@ -163,7 +163,10 @@ class VgpuManager(System):
     def _grant(self, holder: ContainerRef, resource: str, share: DeviceUse) -> Grant:
         device = self.view.inventory.by_uuid(share.device)
         memory, compute = share.memory_limit, share.compute_limit
-        return Grant(holder, resource, device, memory_entitled=memory, compute_entitled=compute)
+        may_be = self.view.inventory.meant_by_uuid(share.device)
+        return Grant(
+            holder, resource, device, memory_entitled=memory, compute_entitled=compute, may_be=may_be
+        )
 
     def _shares(self, holder: ContainerRef, key: str, file: ContainerFile | None) -> Collection[DeviceUse]:
         """Return a container's shares. Only its file has whether a share of compute is a limit."""

@@ -83,7 +83,7 @@ class Grant:
 
     holder: ContainerRef
     resource: str
-    device: Device | None  # None if it is not on this node; made by ``unread_device`` if no driver reads it
+    device: Device | None  # None if it is unknown; made by ``unread_device`` if no driver reads it
     slices: int = 1  # amount of ``resource`` on this device, in the unit of its ids
     memory_entitled: int | None = None  # as in Entitled
     compute_entitled: float | None = None
@@ -94,6 +94,9 @@ class Grant:
     claims: tuple[HeldClaim, ...] = ()
     health: str = ""  # the worst that the kubelet reports; "" if unknown
     for_unknown: bool = False  # the holder reserves the device for an unknown container
+    # If ``device`` is None: the devices that it may be. None: any with the resource, else any of the system's
+    # maker; empty: none of this node.
+    may_be: frozenset[DeviceKey] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,6 +190,7 @@ class System:
     own: ClassVar[re.Pattern[str] | None] = None  # the resources that only this system has
     # The system of a vendor describes the vendor's devices that no id and no grant names.
     vendor: ClassVar[str] = ""
+    maker: ClassVar[str] = "nvidia"  # of the devices that it gives out
     isolation: ClassVar[str] = "none"  # of holders from each other: hard, soft, none, or "" if unknown
     # What is unknown without the pods' annotations, "" if they are not needed.
     blind_without_pods: ClassVar[str] = ""
@@ -259,6 +263,10 @@ class System:
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Return the meaning of an id of the kubelet, None if it does not belong to this system."""
         return Claim(nominal=True) if self.owns(resource, device_id) else None
+
+    def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
+        """Return the devices that an id without a known device may mean; None if it may be any."""
+        return self.view.inventory.meant_by_id(device_id)
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the sharing mode of a device and the isolation of its holders."""

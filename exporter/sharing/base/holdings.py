@@ -145,12 +145,14 @@ class _Node:
             offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
             ask = partial(system.sharing, self.devices[key], offer)
             sharing = guarded(system, ask, DeviceSharing(slices=slices))
-            self._shared[key, system] = replace(
-                sharing, exclusive=sharing.exclusive or self._is_exclusive(key)
-            )
+            self._shared[key, system] = replace(sharing, exclusive=self._is_exclusive(key, sharing))
         return self._shared[key, system]
 
-    def _is_exclusive(self, key: DeviceKey) -> bool:
+    def _is_exclusive(self, key: DeviceKey, sharing: DeviceSharing) -> bool:
+        if key in self._resolved.unplaced:
+            return False
+        if sharing.exclusive:
+            return True
         on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
         by_ids = any(device == key for device, _, _ in self._resolved.held)
         return not by_ids and len(on_device) == 1 and on_device[0].exclusive

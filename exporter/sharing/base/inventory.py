@@ -15,6 +15,8 @@ REPLICA_MARK = "::"
 LEGACY_MIG = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/([0-9]{1,9})")
 GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?(?:/vgpu([0-9]+))?")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ANY_UUID = re.compile(UUID.pattern, re.IGNORECASE)
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 REPLICA = re.compile(r"[0-9]+")
 
 
@@ -121,6 +123,41 @@ class Inventory:
         named = replace(device_id, parent=device_id.uuid)
         migs = (device for device in self.devices if device.mig is not None)
         return frozenset(mig.key for mig in migs if _fits(Device(mig.key, mig.gpu), named))
+
+    def meant_by_uuid(self, uuid: str) -> frozenset[DeviceKey]:
+        """Return the devices that a text with a GPU's UUID may mean if none has it: parts of that GPU."""
+        bare = ((device.key, device.key.uuid.removeprefix("GPU-")) for device in self.devices)
+        return frozenset(key for key, of_gpu in bare if of_gpu and of_gpu in uuid)
+
+    def meant_by_minor(self, minor: int) -> frozenset[DeviceKey]:
+        """Return the devices that a minor may mean if no GPU has it, also GPUs of unknown minor."""
+        nvidia = (device for device in self.devices if device.gpu.identity.vendor == "nvidia")
+        return frozenset(device.key for device in nvidia if device.gpu.identity.minor in (minor, None))
+
+    def meant_by_index(self, index: int) -> frozenset[DeviceKey]:
+        """Return the devices that an NVML index may mean if no GPU has it: the parts of one."""
+        nvidia = (device for device in self.devices if device.gpu.identity.vendor == "nvidia")
+        return frozenset(device.key for device in nvidia if device.gpu.identity.index == index)
+
+    def meant_by_bus_id(self, bus_id: str) -> frozenset[DeviceKey]:
+        """Return the devices that a PCI address may mean if none has it: parts of the GPU there."""
+        wanted = pci_address(bus_id)
+        return frozenset(
+            device.key for device in self.devices if pci_address(device.gpu.identity.pci_bus_id) == wanted
+        )
+
+    def meant_by_id(self, device_id: str) -> frozenset[DeviceKey] | None:
+        """Return the devices that an id of a plugin may mean if it is of none; None if it may be any.
+
+        An id with the UUID or PCI address of a GPU means that GPU, or a part of it.
+        """
+        parsed = parse_device_id(device_id)
+        if parsed is not None and parsed.minor is not None:
+            return self.meant_by_minor(parsed.minor)
+        if PCI_ADDRESS.fullmatch(device_id):
+            return self.meant_by_bus_id(device_id)
+        parts = self.meant_by_uuid(device_id)
+        return parts if parts or parsed is not None or ANY_UUID.search(device_id) else None
 
     def whole(self) -> Iterator[Device]:
         """Yield the NVIDIA GPUs without MIG, which minors and indexes refer to."""

@@ -7,7 +7,7 @@ from itertools import chain
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
 from exporter.sharing.base import Claim, Grant, Granted, System, guarded
-from exporter.sharing.base.inventory import Device, parse_device_id
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
 # The system that an id belongs to, and its claim.
@@ -41,6 +41,8 @@ class Resolved:
     # Devices with unknown holders, and resources that such holders may have on them.
     unplaced: set[DeviceKey] = field(default_factory=set)
     unplaced_resources: set[str] = field(default_factory=set)
+    # What grants and ids without a known device may mean: a resource, and devices.
+    doubts: list[tuple[str, frozenset[DeviceKey]]] = field(default_factory=list)
     # (device, resource) of which unknown containers hold an unknown number.
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
 
@@ -74,6 +76,11 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
     for resource in resolved.unplaced_resources:
         offering = {device for device, offered in resolved.offered if offered == resource}
         resolved.unplaced |= (offering or cards) - taken
+    for resource, devices in resolved.doubts:
+        offering = {device for device, offered in resolved.offered if offered == resource}
+        doubted = (devices & offering or devices) - taken
+        resolved.unplaced |= doubted
+        resolved.uncounted |= {(device, resource) for device in doubted}
     return resolved
 
 
@@ -154,7 +161,10 @@ def _take_grants(resolved: Resolved, system: System) -> None:
             continue
         resolved.missing[grant.resource] += grant.slices
         resolved.unresolved_holders.add(grant.holder)
-        if device is not None:
+        if device is None:
+            may_be = _of_maker(system) if grant.may_be is None else grant.may_be
+            resolved.doubts.append((grant.resource, may_be))
+        else:
             resolved.unplaced.add(device.key)
             resolved.uncounted.add((device.key, grant.resource))
     for key, resource in granted.unplaced:
@@ -162,6 +172,12 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         resolved.unplaced.add(key)
         resolved.uncounted.add((key, resource))
     resolved.settled |= granted.settled
+
+
+def _of_maker(system: System) -> frozenset[DeviceKey]:
+    """Return the devices of this node that a system may have given out."""
+    devices = system.view.inventory.devices
+    return frozenset(device.key for device in devices if device.gpu.identity.vendor == system.maker)
 
 
 def _has_own_uuid(system: System, device: Device) -> bool:
@@ -179,9 +195,10 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
         resolved.unresolved_holders.add(allocation.holder)
         if claim.nominal:
             resolved.unplaced_resources.add(allocation.resource)
-        elif (named := parse_device_id(allocation.device_id)) is not None:
+        else:
             # A plugin that ignores MIG gives out the whole GPU: its holder may use any MIG device of it.
-            resolved.unplaced |= system.view.inventory.parts_of(named)
+            may_be = system.may_be(allocation.device_id)
+            resolved.doubts.append((allocation.resource, _of_maker(system) if may_be is None else may_be))
         return
     held = claim.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)

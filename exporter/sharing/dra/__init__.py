@@ -18,7 +18,7 @@ import re
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ClaimedDevice, ContainerRef, DeviceSharing, DeviceUse, Meter, total
+from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceSharing, DeviceUse, Meter, total
 from exporter.sharing.base import Entitled, Offer, Read, not_counted
 from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.dra.checkpoint import read_checkpoint
@@ -57,6 +57,11 @@ class Dra(ClaimSystem):
             return self.view.inventory.by_minor(place.minor)
         return only(device for device in self.view.inventory.devices if _lies_at(device, place))
 
+    def meant_by_name(self, name: str) -> frozenset[DeviceKey]:
+        """Return the parts of the GPU in a name; the driver does not list a GPU that is passed through."""
+        place = parse_name(name)
+        return self.view.inventory.meant_by_minor(place.minor) if place is not None else frozenset()
+
 
 def parse_name(name: str) -> Place | None:
     """Return the parsed name of a device; None for one that is passed through."""
@@ -86,6 +91,7 @@ class AmdDra(ClaimSystem):
     """AMD's driver. It has no checkpoint with claims."""
 
     name = "amd-dra"
+    maker = "amd"
     driver = AMD_DRIVER
     names = re.compile(f"gpu-{NUMBER}-{NUMBER}")
 

@@ -12,7 +12,6 @@ has admin access: without a checkpoint it is unknown which, and so are the entit
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
@@ -64,6 +63,12 @@ class ClaimedPart(NamedTuple):
         """Return the claims of one container."""
         return [claim for claim in self.claims if claim.holder == holder]
 
+    def may_be_of(self, lost: ClaimedDevice) -> bool:
+        """Return True if another container has a share of the device by the claim of a lost device."""
+        return any(
+            _share_key(claim) == _share_key(lost) and claim.holder != lost.holder for claim in self.claims
+        )
+
     def sharers(self, claim: ClaimedDevice) -> list[ContainerRef]:
         """Return the containers that have the same share by the same claim."""
         return sorted({other.holder for other in self.claims if _share_key(other) == _share_key(claim)})
@@ -90,7 +95,7 @@ class ClaimSystem(System):
 
     def grants(self) -> Granted:
         """Return the grants by claims."""
-        missing: dict[ContainerRef, set[tuple[str, str]]] = defaultdict(set)
+        lost: list[ClaimedDevice] = []
         unknown: list[tuple[ClaimedDevice, Device | None]] = []
         for claim in dict.fromkeys(self._claims()):
             noted = self._noted(claim)
@@ -101,18 +106,20 @@ class ClaimSystem(System):
             if has is None:
                 unknown.append((claim, device))
             elif device is None:
-                missing[claim.holder].add((claim.device, claim.share_id))
+                lost.append(claim)
             else:
                 self._parts.setdefault(device.key, ClaimedPart(device, [])).claims.append(claim)
         for claim, device in unknown:
             if device is not None:
                 self._doubted.setdefault(device.key, set()).add(_share_key(claim))
+        # A container may have the same device as another one of its claim, under a name that means none.
+        for part in self._parts.values():
+            if doubted := {_share_key(claim) for claim in lost if part.may_be_of(claim)}:
+                self._doubted.setdefault(part.device.key, set()).update(doubted)
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
-        lost = [
-            Grant(holder, self.driver, None, slices=len(names)) for holder, names in sorted(missing.items())
-        ]
         unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
-        return Granted(grants=[*held, *lost, *self._of_unknown(unknown)], unplaced=unplaced)
+        missing = [Grant(claim.holder, self.driver, None, may_be=self._may_be(claim)) for claim in lost]
+        return Granted(grants=[*held, *missing, *self._of_unknown(unknown)], unplaced=unplaced)
 
     def _of_unknown(self, unknown: Iterable[tuple[ClaimedDevice, Device | None]]) -> Iterator[Grant]:
         """Yield grants to the containers that may have a device of a claim; each device counts once."""
@@ -121,8 +128,26 @@ class ClaimSystem(System):
             about = f"{claim.claim_namespace}/{claim.claim}"
             self.view.object_to(self.name, "claim", about, remedy(self.view, claim))
             key = (claim.claim_namespace, claim.claim, claim.device, claim.share_id)
-            yield Grant(claim.holder, self.driver, device, slices=int(key not in counted), for_unknown=True)
+            yield Grant(
+                holder=claim.holder,
+                resource=self.driver,
+                device=device,
+                slices=int(key not in counted),
+                for_unknown=True,
+                may_be=self._may_be(claim),
+            )
             counted.add(key)
+
+    def _may_be(self, claim: ClaimedDevice) -> frozenset[DeviceKey] | None:
+        """Return the devices that a claim may mean if it is of none for certain; None if it may be any."""
+        if self.names.fullmatch(claim.device):
+            return self.meant_by_name(claim.device)
+        noted = self._noted(claim)
+        return self.view.inventory.meant_by_uuid(noted.uuid) if noted is not None and noted.uuid else None
+
+    def meant_by_name(self, _name: str) -> frozenset[DeviceKey] | None:
+        """Return the devices that a name without a device may mean; None if it may be any of the maker's."""
+        return None
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode by the number of holders; the number of possible shares is unknown on the node."""

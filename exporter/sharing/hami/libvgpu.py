@@ -16,6 +16,7 @@ from exporter.model import (
     ContainerFile,
     ContainerRef,
     ContainerSpec,
+    DeviceKey,
     DeviceSharing,
     Meter,
     total,
@@ -39,6 +40,7 @@ class ContainerShare(NamedTuple):
     device: Device | None  # None if it is unknown, or not on this node
     memory: int | None  # bytes
     compute: float | None  # share of the GPU
+    may_be: frozenset[DeviceKey] = frozenset()  # the devices that it may be of if ``device`` is None
 
 
 class PodAnnotation(NamedTuple):
@@ -152,21 +154,24 @@ class LibvgpuSystem(System):
     def _parts(self, holder: ContainerRef, ids: frozenset[str]) -> Iterator[ContainerShare]:
         """Yield a container's shares, by its MIG ids, else its annotation, else its cache."""
         inventory = self.view.inventory
-        named = [parse_device_id(device_id) for device_id in sorted(ids) if device_id.startswith(MIG)]
-        migs = [inventory.find(device_id) for device_id in named if device_id is not None]
+        migs = [device_id for device_id in sorted(ids) if device_id.startswith(MIG)]
         devices, file = self._devices(holder, ids), self._file(holder)
         if migs:
-            yield from map(_whole, migs)
+            for device_id in migs:
+                share = _whole(inventory.find(parse_device_id(device_id)))
+                yield share._replace(may_be=inventory.meant_by_id(device_id) or frozenset())
         elif devices:
             for place, device in enumerate(_seen(devices, file, ids)):
                 device_here = self.device(holder, place, device)
                 if device_here is not None and device_here.mig is not None:
                     yield _whole(device_here)
                 else:
-                    yield ContainerShare(device_here, self.memory(device), device.cores / 100 or None)
+                    compute, may_be = device.cores / 100 or None, inventory.meant_by_uuid(device.uuid)
+                    yield ContainerShare(device_here, self.memory(device), compute, may_be)
         elif file is not None:
             for use in file.devices:
-                yield ContainerShare(inventory.by_uuid(use.device), use.memory_limit, use.compute_limit)
+                device_here, may_be = inventory.by_uuid(use.device), inventory.meant_by_uuid(use.device)
+                yield ContainerShare(device_here, use.memory_limit, use.compute_limit, may_be)
 
     def _devices(self, holder: ContainerRef, ids: frozenset[str]) -> tuple[HamiDevice, ...]:
         """Return the devices in an annotation; () if their number is not that of the kubelet's slices."""
@@ -255,4 +260,5 @@ def _grant(
         compute_entitled=total([part.compute for part in counted]),
         meter=meter,
         exclusive=alone,
+        may_be=frozenset().union(*(part.may_be for part in counted)),
     )
