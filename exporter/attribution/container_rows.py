@@ -7,9 +7,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from exporter.attribution.closure import closure_of, related, with_unlisted
 from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import Owned, owners
-from exporter.attribution.use import Device, Use, percent_by_pid, use_by_process, use_without_processes
+from exporter.attribution.use import (
+    NOTHING_KNOWN,
+    Device,
+    Use,
+    percent_by_pid,
+    use_by_process,
+    use_without_processes,
+)
 from exporter.model import (
     ContainerRef,
     ContainerRow,
@@ -30,6 +38,9 @@ def process_rows(
     without_owner = (*owned.outside, *owned.unknown)
     for owner, processes in (*owned.by_owner.items(), (None, without_owner)):
         for process in processes:
+            if not process.kinds:
+                # It is in no list: it has no context any more.
+                continue
             place, percent = workloads.places.get(process.pid), percents[process.pid]
             yield ProcessRow(
                 device=device.key,
@@ -75,14 +86,9 @@ class DeviceJoin:
         held = self.held.on(device.key)
         owned = Owned()
         if self.workloads.process_view and device.processes is not None:
-            owned = owners(device.processes, held, self.workloads, self.unnamed)
-            complete = device.fresh and device.lists_all and not owned.unknown
-            proven = self.workloads.pods is not None and complete
-            if proven:
-                self.proven.add(device.key)
-            percents = percent_by_pid(device)
-            uses = use_by_process(device, percents, held, owned, proven)
-            self.processes += process_rows(device, percents, owned, self.workloads)
+            device = with_unlisted(device, self.workloads)
+            owned = owners(device.all_processes, held, self.workloads, self.unnamed)
+            uses = self._uses_by_process(device, held, owned)
         else:
             uses = use_without_processes(device, held)
         used = device.memory.used if device.memory is not None else None
@@ -92,6 +98,19 @@ class DeviceJoin:
         ]
         self.containers += rows
         return rows
+
+    def _uses_by_process(
+        self, device: Device, holders: Collection[ContainerRef], owned: Owned
+    ) -> dict[ContainerRef, Use]:
+        """Return what each container uses, without what is not proven; collect the rows of processes."""
+        percents = percent_by_pid(device)
+        self.processes += process_rows(device, percents, owned, self.workloads)
+        closure = closure_of(device, owned, self.workloads)
+        if closure.listed and closure.memory:
+            self.proven.add(device.key)
+        doubted = related(owned, self.workloads.places)
+        uses = use_by_process(device, percents, holders, owned)
+        return {ref: NOTHING_KNOWN if ref in doubted else closure.observed(use) for ref, use in uses.items()}
 
     def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self.held.entitlement(device.key, device.sharing, ref)

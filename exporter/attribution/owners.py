@@ -56,7 +56,8 @@ def owners(
         else:
             in_pods[place.pod_uid].append((process, place.container_id or ""))
     pods = workloads.pods or {}
-    by_elimination = named_by_elimination(in_pods, holding, pods)
+    listed = [uid for uid, members in in_pods.items() if any(process.kinds for process, _ in members)]
+    by_elimination = named_by_elimination(listed, holding, pods)
     for uid, members in in_pods.items():
         pod = pods.get(uid) or (None if uid in unnamed else by_elimination.get(uid))
         if pod is not None:

@@ -40,6 +40,13 @@ class Device:
     lists_all: bool
     processes: tuple[DeviceProcess, ...] | None  # None without a view of processes
     utilization: Mapping[int, float | None] | None  # pid → percent of the physical GPU
+    # Processes that computed since the last poll and that no list has: they have no kind.
+    unlisted: tuple[DeviceProcess, ...] = ()
+
+    @property
+    def all_processes(self) -> tuple[DeviceProcess, ...]:
+        """The processes in a list of the device, and those in none."""
+        return (*(self.processes or ()), *self.unlisted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +87,10 @@ def use_by_process(
     percents: Mapping[int, float | None],
     holders: Iterable[ContainerRef],
     owned: Owned,
-    absence_proven: bool,
 ) -> dict[ContainerRef, Use]:
-    """Return each owner's sum over its processes; 0 for a holder only if it has proven none.
+    """Return each owner's sum over its processes, and 0 for other holders, as if each process were placed.
 
-    ``percents`` are those of ``percent_by_pid``. Rules 3, 4, 6 and 7.
+    ``percents`` are those of ``percent_by_pid``. Rules 3, 6 and 7; ``Closure`` decides on the zeros.
     """
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
@@ -94,7 +100,7 @@ def use_by_process(
         if ref in uses:
             continue
         # A pod as a whole is not idle while one of its containers uses the device.
-        if (ref.namespace, ref.pod) in merged_pods or ref in using or not absence_proven:
+        if (ref.namespace, ref.pod) in merged_pods or ref in using:
             uses[ref] = NOTHING_KNOWN
         else:
             uses[ref] = _idle(device)
@@ -113,7 +119,7 @@ def _sum(percents: Mapping[int, float | None], processes: list[DeviceProcess]) -
     return Use(
         memory=memory,
         compute=None if percent is None else percent / 100,
-        processes=len(processes),
+        processes=sum(bool(process.kinds) for process in processes),
         memory_source="none" if memory is None else "process",
         compute_source="none" if percent is None else "process",
     )
@@ -124,7 +130,7 @@ def percent_by_pid(device: Device) -> dict[int, float | None]:
 
     0 for a process without an entry, None if it is unknown or not proven to be 0.
     """
-    pids = [process.pid for process in device.processes or ()]
+    pids = [process.pid for process in device.all_processes]
     if device.utilization is None:
         return dict.fromkeys(pids)
     percents = {pid: device.utilization.get(pid, 0) for pid in pids}
@@ -156,9 +162,8 @@ def _booked_on_server(device: Device) -> bool:
 
 def _mps_clients(device: Device) -> tuple[list[DeviceProcess], list[DeviceProcess]]:
     """Return the MPS clients on a device, and its other processes; the MPS server is one of these."""
-    processes = device.processes or ()
-    clients = [process for process in processes if "mps" in process.kinds]
-    return clients, [process for process in processes if "mps" not in process.kinds]
+    clients = [process for process in device.all_processes if "mps" in process.kinds]
+    return clients, [process for process in device.all_processes if "mps" not in process.kinds]
 
 
 def _with_server_compute(

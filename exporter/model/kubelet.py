@@ -195,6 +195,10 @@ class ProcessPlace:
     command: str | None = None
     # Pod UID and container id of the pods around its pod, innermost first: a kubelet can run in a pod.
     outer: tuple[tuple[str, str | None], ...] = ()
+    # True if there is no such process any more; its place is then that of an earlier poll, or unknown.
+    ended: bool = False
+    # UIDs of the pods of its ancestors and descendants, if its place is unknown.
+    kin: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +218,8 @@ class Workloads:
     superseded: frozenset[str] = frozenset()
     # By pod UID, ids of the containers with processes, without sandboxes; None if not searched in this poll.
     running: Mapping[str, frozenset[str]] | None = None
+    # Pids in a process list of this poll that a second list lacks: they ended before their place was read.
+    gone: frozenset[int] = frozenset()
 
 
 _SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}

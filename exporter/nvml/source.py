@@ -8,7 +8,7 @@ source fails with ``deadline`` until it returns.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from exporter.concurrency import ReplaceableWorker
@@ -53,6 +53,18 @@ class NvmlSource:
         """
         self._loop = asyncio.get_running_loop()
         return await self._worker.run(self._read)
+
+    async def list_again(self, uuids: Collection[str], within: float) -> dict[str, frozenset[int]]:
+        """Return the pids on GPUs without MIG after a sweep, by uuid; waits up to ``within`` seconds.
+
+        GPUs that have not answered by then are left out.
+        """
+        listing = asyncio.ensure_future(self._worker.run(lambda: self._sweeper.list_again(uuids)))
+        await asyncio.wait({listing}, timeout=within)
+        if listing.done():
+            return listing.result()
+        listing.cancel()
+        return {}
 
     async def close(self) -> None:
         """Shut the driver down, after a running sweep."""

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from exporter.nvml.events import EventWatcher
 from exporter.nvml.gpu import GpuReader
 from exporter.nvml.readings.answers import flag
 from exporter.nvml.readings.device_reader import SLOW_SECONDS, Schedule
-from exporter.nvml.readings.gpu_processes import list_trust
+from exporter.nvml.readings.gpu_processes import list_trust, running
 from exporter.nvml.topology import BoundDevices
 
 # A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
@@ -89,6 +90,21 @@ class Sweeper:
         except DeviceLostError:
             self._note_lost({NODE})
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
+
+    def list_again(self, uuids: Collection[str]) -> dict[str, frozenset[int]]:
+        """Return the pids that GPUs without MIG have now, by uuid; without GPUs that do not answer."""
+        calls = self.calls
+        lists: dict[str, frozenset[int]] = {}
+        calls.group = "processes"
+        for uuid in uuids:
+            handle = self._handles.get(uuid) if self._library.is_open else None
+            if handle is None:
+                continue
+            with suppress(DeviceLostError, DeviceHangsError, DriverGoneError), calls.about(uuid):
+                processes = running(calls, uuid, handle, None)
+                if processes is not None:
+                    lists[uuid] = frozenset(process.pid for process in processes)
+        return lists
 
     def close(self) -> bool:
         """Shut the driver down; the next sweep opens it again.

@@ -204,7 +204,8 @@ class Poller:
         def search(places: Mapping[int, ProcessPlace]) -> bool:
             return filling or is_container_unclear(places.values(), pods)
 
-        return await self._sources.processes.read(self._devices.pids(), search)
+        placed = await self._sources.processes.read(self._devices.pids(), search)
+        return placed._replace(gone=await self._devices.gone(placed.places))
 
     def _later(self) -> tuple[Collector[Any], ...]:
         """Return the collectors that depend on devices and holders, or that can be read after them."""
@@ -271,4 +272,5 @@ class Poller:
             process_view_code=health.reason or (NO_PROCESS_LISTS if unlisted else ""),
             superseded=self._sources.names.superseded,
             running=placed.containers,
+            gone=placed.gone,
         )

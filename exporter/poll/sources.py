@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from exporter.amd import AmdOptions, AmdSource
 from exporter.config import Settings
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.kubernetes import Cluster, access
-from exporter.model import CollectorHealth, GpuReading, HardwareReading, total
+from exporter.model import CollectorHealth, GpuReading, HardwareReading, ProcessPlace, total
 from exporter.model.lost_gpu import without_values
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from exporter.nvml import NvmlOptions, NvmlSource
@@ -192,15 +192,31 @@ class Devices:
         return gpus if dcgm is None else with_dcgm(gpus, dcgm)
 
     def pids(self) -> dict[int, float | None]:
-        """Return the pids on all devices, each with the boot clock (seconds) of its first reading."""
+        """Return the pids on all devices, each with the boot clock (seconds) of its first reading.
+
+        Also those that computed since the last poll and are in no list any more.
+        """
         pids: dict[int, float | None] = {}
         for gpu in self.gpus():
-            of_instances = (mig.processes for mig in gpu.mig or ())
-            for processes in (gpu.processes, *of_instances):
-                for process in processes or ():
-                    times = pids.get(process.pid), gpu.boot_seconds
-                    pids[process.pid] = min((time for time in times if time is not None), default=None)
+            computed = (pid for pid, percent in (gpu.process_utilization or {}).items() if percent)
+            for pid in (*_listed(gpu), *computed):
+                times = pids.get(pid), gpu.boot_seconds
+                pids[pid] = min((time for time in times if time is not None), default=None)
         return pids
+
+    async def gone(self, places: Mapping[int, ProcessPlace]) -> frozenset[int]:
+        """Return the pids that ended before their places were read: second lists of their GPUs lack them."""
+        ended = {pid for pid, place in places.items() if place.ended and not place.known}
+        listed = {gpu.identity.uuid: ended.intersection(_listed(gpu)) for gpu in self.gpus()}
+        whole = [
+            gpu.identity.uuid for gpu in self.gpus() if listed[gpu.identity.uuid] and not gpu.mig_enabled
+        ]
+        if not whole or self._nvml.failure or self._nvml.late:
+            return frozenset()
+        lists = await self._sources.nvml.list_again(whole, self._sources.budget.head_start)
+        # A list that has not answered may still have them.
+        still = [pids & lists.get(uuid, pids) for uuid, pids in listed.items()]
+        return frozenset().union(*listed.values()).difference(*still)
 
     def late(self) -> frozenset[str]:
         """Return the uuids of the GPUs that were last read before this poll began."""
@@ -246,6 +262,12 @@ class Devices:
 
     def _read(self) -> tuple[GpuReading, ...]:
         return self._sources.nvml.latest.gpus + self._sources.amd.latest.gpus
+
+
+def _listed(gpu: GpuReading) -> Iterator[int]:
+    """Yield the pids in the process lists of a GPU and of its MIG devices."""
+    for processes in (gpu.processes, *(mig.processes for mig in gpu.mig or ())):
+        yield from (process.pid for process in processes or ())
 
 
 def why_no_lists(gpus: Iterable[GpuReading]) -> str:

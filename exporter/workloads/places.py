@@ -22,6 +22,7 @@ class Placed(NamedTuple):
 
     places: Mapping[int, ProcessPlace]
     running: "Running | None" = None  # None if it was not read
+    gone: frozenset[int] = frozenset()  # as in Workloads
 
     @property
     def containers(self) -> Mapping[str, frozenset[str]] | None:

@@ -54,6 +54,8 @@ class ProcessTable:
         self._root = str(proc_root)
         self._own_pod_uid = own_pod_uid
         self._seen: dict[int, _Seen] = {}
+        # What ``_pod_above`` has returned in this read; the first process has no parent.
+        self._above: dict[int, CgroupPlace | None] = {}
 
     def read(self, pids: Mapping[int, float | None]) -> Mapping[int, ProcessPlace]:
         """Return the place of every pid; blocks.
@@ -63,21 +65,27 @@ class ProcessTable:
         the previous read. Raises OSError if there is no process table.
         """
         require_process_table(Path(self._root))
-        previous, self._seen = self._seen, {}
-        return {pid: self._place(pid, _latest_start(named), previous.get(pid)) for pid, named in pids.items()}
+        previous, self._seen, self._above = self._seen, {}, {0: CgroupPlace()}
+        places = {
+            pid: self._place(pid, _latest_start(named), previous.get(pid)) for pid, named in pids.items()
+        }
+        unknown = [pid for pid, place in places.items() if not place.known]
+        return places | {pid: replace(places[pid], kin=self._kin(pid, places)) for pid in unknown}
 
     def _place(self, pid: int, latest: float, previous: _Seen | None) -> ProcessPlace:
         unknown = ProcessPlace(pid=pid, known=False)
         stat = read_stat(self._root, pid)
         if stat is None:
-            return previous.place if previous else unknown
+            place = previous.place if previous else unknown
+            return place if os.path.lexists(f"{self._root}/{pid}") else replace(place, ended=True)
         if stat.start > latest:
-            return unknown
+            return replace(unknown, ended=True)
         cgroup = read_cgroup(self._root, pid)
         if previous is not None and previous.start != stat.start:
             previous = None
-        if previous is not None and cgroup == previous.cgroup:
-            # Same start time and cgroup: the same process, even if the pid is reused from now on.
+        if previous is not None and cgroup == previous.cgroup and previous.place.pod_uid is not None:
+            # Same start time and cgroup: the same process, even if the pid is reused from now on. That no
+            # ancestor is in a pod is found again in each read.
             return self._remember(pid, stat, cgroup, previous.place)
         after = read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
@@ -98,7 +106,7 @@ class ProcessTable:
 
     def _of(self, pid: int, parent: int, place: CgroupPlace) -> ProcessPlace:
         in_pod = place.pod_uid is not None or place.own_pod
-        if not in_pod and not place.some_pod and place.container_id is not None:
+        if not in_pod and not place.some_pod:
             started_by = self._pod_above(parent)
             if started_by is None:
                 return ProcessPlace(pid=pid, known=False, container_id=place.container_id)
@@ -114,21 +122,43 @@ class ProcessTable:
         )
 
     def _pod_above(self, pid: int) -> CgroupPlace | None:
-        """Return the pod that started a container outside all pods, as docker in a pod does on cgroup v2.
+        """Return the pod that a process runs in, or else an ancestor of it, as with docker in a pod.
 
-        An empty place if no pod did, None if that is unknown.
+        Such docker may put its containers and builds into cgroups next to those of all pods. An empty place
+        means that no ancestor up to the first process is in a pod, None that this is unknown.
         """
-        for _ in range(_MOST_PARENTS):
-            if pid <= 0:
-                return CgroupPlace()
+        chain: list[int] = []
+        while pid not in self._above and len(chain) < _MOST_PARENTS:
+            chain.append(pid)
             stat, text = read_stat(self._root, pid), cgroup_text(self._root, pid)
             if stat is None or not names_cgroups(text):
-                return None
+                self._above[pid] = None
+                break
             place = parse_cgroup(text)
             if place.pod_uid is not None or place.own_pod or place.some_pod:
-                return place
+                self._above[pid] = place
+            else:
+                pid = stat.parent
+        answer = self._above.get(pid)
+        self._above.update(dict.fromkeys(chain, answer))
+        return answer
+
+    def _kin(self, pid: int, places: Mapping[int, ProcessPlace]) -> frozenset[str]:
+        """Return the pods of the ancestors and of descendants of a process: it may run in one of these."""
+        kin = {place.pod_uid for other, place in places.items() if pid in self._ancestors(other)}
+        stat = read_stat(self._root, pid)
+        if stat is not None and (above := self._pod_above(stat.parent)) is not None:
+            kin.add(self._own_pod_uid if above.own_pod else above.pod_uid)
+        return frozenset(uid for uid in kin if uid is not None)
+
+    def _ancestors(self, pid: int) -> Iterator[int]:
+        """Yield the parent of a process, its parent, and so on, as far as they can be read."""
+        for _ in range(_MOST_PARENTS):
+            stat = read_stat(self._root, pid)
+            if stat is None or stat.parent <= 0:
+                return
             pid = stat.parent
-        return None
+            yield pid
 
     def _remember(self, pid: int, stat: Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
         if not place.known:

@@ -70,7 +70,7 @@ def test_samples_that_agree_with_the_gpu_are_believed(samples: dict[int, int], p
         gpu([process(1), process(2)], samples, utilization_percent=percent),
         SHARED,
         replicas(4),
-        workloads({1: "a", 2: "b"}),
+        workloads({1: "a", 2: "b"}, outside=(9,)),
     )
     assert row(found, "a").compute_used == 0.0
     assert row(found, "b").compute_used == samples.get(2, 0) / 100

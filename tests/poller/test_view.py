@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
-from exporter.demo.scenario import NvmlError, catalog
+import pytest
+
+from exporter.demo.scenario import NvmlError, Scenario, catalog
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
 from tests.poller.bench import failing, health, holders, polled, rows
 from tests.truth import truth_of
+
+MIB = 1 << 20
 
 
 async def test_without_the_hosts_pids_shared_use_is_unknown():
@@ -115,3 +119,42 @@ async def test_a_driver_that_lists_no_processes_gives_no_view_of_them():
     assert not snapshot.node.process_view
     assert "gpuslice_nvml_errors_total" in snapshot.node.process_view_reason
     assert {row.memory_used for row in snapshot.containers} == {None}
+
+
+def ended(scenario: Scenario, name: str) -> Scenario:
+    """Return the node after the processes of a pod have ended."""
+    pods = tuple(
+        replace(pod, containers=tuple(replace(of, processes=()) for of in pod.containers))
+        if pod.name == name
+        else pod
+        for pod in scenario.pods
+    )
+    return replace(scenario, pods=pods)
+
+
+@pytest.mark.parametrize("listed_again", [True, False])
+async def test_a_process_that_ends_before_its_place_is_read_costs_zeros_only_while_it_is_listed(
+    monkeypatch, listed_again
+):
+    """The driver is asked for a second list, in which a process that has ended is missing."""
+    async with polled(catalog.load("t4-timeslicing")) as (node, poller):
+        read, list_again = poller._sources.processes.read, poller._sources.nvml.list_again
+
+        async def late(*arguments):
+            node.scenario = ended(node.scenario, "nb-anna")
+            await node.step(0.0)
+            return await read(*arguments)
+
+        async def hanging(*_arguments):
+            return {}
+
+        monkeypatch.setattr(poller._sources.processes, "read", late)
+        monkeypatch.setattr(poller._sources.nvml, "list_again", list_again if listed_again else hanging)
+        snapshot = await poller.poll()
+        (idle,) = rows(snapshot, "nb-bruno")
+        expected = (0, 0) if listed_again else (None, None)
+        assert (idle.memory_used, idle.processes) == expected
+        # The process that ended has computed, for a container that no earlier poll knows.
+        assert idle.compute_used is None
+        (other,) = rows(snapshot, "nb-chloe")
+        assert (other.memory_used, other.compute_used) == (5120 * MIB, None)

@@ -29,9 +29,9 @@ def placed(pid: int = 100, command: str | None = "python") -> ProcessPlace:
     return ProcessPlace(pid=pid, known=True, pod_uid=UID, container_id=ID, command=command)
 
 
-def unknown(pid: int = 100) -> ProcessPlace:
+def unknown(pid: int = 100, *, ended: bool = False) -> ProcessPlace:
     """Return the place of a process that was not found."""
-    return ProcessPlace(pid=pid, known=False)
+    return ProcessPlace(pid=pid, known=False, ended=ended)
 
 
 def test_a_process_has_its_pod_and_container(tmp_path):
@@ -48,7 +48,8 @@ def test_a_process_outside_all_pods_is_known_to_be_there(tmp_path):
 def test_all_pids_have_an_answer_also_next_to_invalid_ones(tmp_path):
     write_process(tmp_path, 100, IN_POD)
     places = ProcessTable(tmp_path).read(dict.fromkeys([100, 7, -1, 0, 2**70], 20.0))
-    assert {100: placed(), 7: unknown(7), -1: unknown(-1), 0: unknown(0), 2**70: unknown(2**70)} == places
+    others = {pid: unknown(pid, ended=True) for pid in (7, -1, 0, 2**70)}
+    assert {100: placed()} | others == places
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_a_command_name_cannot_shift_the_fields_of_stat(tmp_path, comm):
     write_process(tmp_path, 100, IN_POD, start=30.0, comm=comm)
     table = ProcessTable(tmp_path)
     assert {100: placed(command=comm[:15] or None)} == table.read({100: 30.0})
-    assert {100: unknown()} == table.read({100: 29.0})
+    assert {100: unknown(ended=True)} == table.read({100: 29.0})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_a_reused_pid_does_not_inherit_the_place(tmp_path):
     table = ProcessTable(tmp_path)
     table.read({100: 20.0})
     write_process(tmp_path, 100, IN_OTHER_POD, start=25)
-    assert {100: unknown()} == table.read({100: 22.0})
+    assert {100: unknown(ended=True)} == table.read({100: 22.0})
     assert table.read({100: 30.0})[100].pod_uid == OTHER_UID
 
 
@@ -88,7 +89,7 @@ def test_each_pid_is_compared_with_the_time_of_its_own_answer(tmp_path):
     for pid in (100, 101, 102):
         write_process(tmp_path, pid, IN_POD, start=25)
     places = ProcessTable(tmp_path).read({100: 20.0, 101: 30.0, 102: None})
-    assert places == {100: unknown(100), 101: placed(101), 102: placed(102)}
+    assert places == {100: unknown(100, ended=True), 101: placed(101), 102: placed(102)}
 
 
 def test_a_pid_reused_during_the_reading_is_unknown(tmp_path):
@@ -112,8 +113,8 @@ def test_a_process_that_ended_keeps_its_place_for_one_read(tmp_path):
     table = ProcessTable(tmp_path)
     table.read({100: 20.0})
     shutil.rmtree(tmp_path / "100")
-    assert {100: placed()} == table.read({100: 25.0})
-    assert {100: unknown()} == table.read({100: 30.0})
+    assert {100: replace(placed(), ended=True)} == table.read({100: 25.0})
+    assert {100: unknown(ended=True)} == table.read({100: 30.0})
 
 
 def test_a_process_that_ended_before_the_last_read_is_unknown(tmp_path):
@@ -122,7 +123,7 @@ def test_a_process_that_ended_before_the_last_read_is_unknown(tmp_path):
     table.read({100: 20.0})
     table.read({})
     shutil.rmtree(tmp_path / "100")
-    assert {100: unknown()} == table.read({100: 30.0})
+    assert {100: unknown(ended=True)} == table.read({100: 30.0})
 
 
 @pytest.mark.parametrize("text", [None, "", "\n"])
@@ -183,6 +184,43 @@ def test_containers_of_docker_in_a_pod_are_the_pods(tmp_path, path):
     write_process(tmp_path, 90, "/system.slice/docker.service", parent=80)
     write_process(tmp_path, 80, IN_POD, parent=70)
     assert {100: placed()} == ProcessTable(tmp_path).read({100: 20.0})
+
+
+@pytest.mark.parametrize(
+    "path", ["/docker/buildkit/f3jq1rqwbqz1vz5v1m9q2x4ac", "/user.slice/session-1.scope", "/"]
+)
+def test_processes_that_a_pod_started_elsewhere_are_the_pods(tmp_path, path):
+    """A build of docker in a pod has a cgroup of the host, without the id of any container."""
+    write_process(tmp_path, 100, path, parent=90)
+    write_process(tmp_path, 90, "/system.slice/docker.service", parent=80)
+    write_process(tmp_path, 80, IN_POD, parent=70)
+    assert {100: placed()} == ProcessTable(tmp_path).read({100: 20.0})
+
+
+def test_a_process_is_in_no_pod_only_while_all_its_ancestors_are_seen_in_none(tmp_path):
+    """In each read: what an earlier read has found of the ancestors proves nothing now."""
+    write_process(tmp_path, 100, "/user.slice/session-1.scope", parent=90)
+    write_process(tmp_path, 90, "/user.slice/session-1.scope", parent=1)
+    write_process(tmp_path, 1, "/init.scope")
+    table = ProcessTable(tmp_path)
+    assert table.read({100: 20.0})[100].known
+    (tmp_path / "90/cgroup").unlink()
+    assert not table.read({100: 25.0})[100].known
+
+
+def test_a_process_whose_place_is_unknown_has_the_pods_of_its_kin(tmp_path):
+    """It may be in the pod of a process that started it, or of one that it started."""
+    write_process(tmp_path, 100, IN_POD, parent=90)
+    write_stat(tmp_path, 90, parent=80)
+    write_stat(tmp_path, 95, parent=80)
+    write_process(tmp_path, 80, IN_OTHER_POD, parent=1)
+    write_process(tmp_path, 1, "/init.scope")
+    places = ProcessTable(tmp_path).read(dict.fromkeys((90, 95, 100), 20.0))
+    assert {pid: place.kin for pid, place in places.items()} == {
+        90: {UID, OTHER_UID},
+        95: {OTHER_UID},
+        100: frozenset(),
+    }
 
 
 def test_containers_of_the_hosts_docker_are_in_no_pod(tmp_path):
@@ -290,7 +328,7 @@ def test_the_own_process_is_found_in_proc():
 def test_a_process_that_ended_is_unknown_in_proc():
     child = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(child, 0)
-    assert {child: unknown(child)} == ProcessTable(Path("/proc")).read({child: None})
+    assert {child: unknown(child, ended=True)} == ProcessTable(Path("/proc")).read({child: None})
 
 
 @pytest.mark.parametrize(

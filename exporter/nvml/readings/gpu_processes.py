@@ -42,10 +42,9 @@ def running(
     does not have is not plausible, and unknown. Raises as ``Calls.ask`` does.
     """
     processes: dict[int, DeviceProcess] = {}
-    any_compute = False
     for kind, names in LISTS:
-        # A client of MPS has a server, which has a compute context on the device.
-        if (kind == "mps" and not any_compute) or (kind == "graphics" and instance and not instance.graphics):
+        # MPS clients are asked for whatever the other lists have: theirs may lack the server.
+        if kind == "graphics" and instance and not instance.graphics:
             continue
         failures = calls.failures()
         entries = _list(calls, device, handle, names)
@@ -56,9 +55,6 @@ def running(
             return None
         for entry in _of_instance(entries or (), instance):
             _add(processes, kind, entry, total_memory)
-        if kind == "compute":
-            # Also of another instance, as some drivers list those.
-            any_compute = bool(entries)
     return tuple(sorted(processes.values(), key=lambda process: process.pid))
 
 
