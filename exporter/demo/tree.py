@@ -9,6 +9,7 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def file_content(path: str, style: CgroupStyle) -> str:
 
 def process_path(running: Running, style: CgroupStyle) -> str:
     """Return the path of a process's cgroup on the host."""
-    if running.pod is None or running.container is None:
+    if running.pod is None or running.container is None or running.process.cgroup:
         return running.process.cgroup
     return _container_path(running.pod.uid, running.pod.qos, running.container.container_id, style)
 
@@ -67,7 +68,9 @@ def bystanders(now: Present, style: CgroupStyle) -> Iterator[tuple[str, str, str
 
     Pods that are over have none, and init containers have ended.
     """
-    busy = {(each.pod.uid, each.container.name) for each in now.running if each.pod and each.container}
+    # A process outside its container has a parent in it.
+    inside = (each for each in now.running if not each.process.cgroup)
+    busy = {(each.pod.uid, each.container.name) for each in inside if each.pod and each.container}
     for pod in now.pods:
         if pod.phase in OVER:
             continue
@@ -188,30 +191,32 @@ class Tree:
 
     def _step_processes(self, now: Present) -> None:
         pids = {INIT_PID}
-        for running in now.running:
-            process = running.process
-            path = process_path(running, self._scenario.cgroup)
-            self._write_process(process.pid, process.command, path, self._at(running.born))
-            pids.add(process.pid)
+        style = self._scenario.cgroup
         # Processes without a GPU: sandboxes, and containers that use none. They keep their pids.
         earlier, self._bystanders = self._bystanders, {}
-        for command, pod_uid, path in bystanders(now, self._scenario.cgroup):
+        for command, pod_uid, path in bystanders(now, style):
             pid = earlier.get((pod_uid, path)) or next(self._free_pids)
             self._write_process(pid, command, path, self._at(-AGE))
             self._bystanders[pod_uid, path] = pid
+        for running in now.running:
+            process, path = running.process, process_path(running, style)
+            inside = process_path(replace(running, process=replace(process, cgroup="")), style)
+            parent = self._bystanders[running.pod.uid, inside] if running.pod and path != inside else INIT_PID
+            self._write_process(process.pid, process.command, path, self._at(running.born), parent)
+            pids.add(process.pid)
         pids.update(self._bystanders.values())
         for folder in list(self._proc.iterdir()):
             if folder.name.isdigit() and int(folder.name) not in pids:
                 self._written.remove_folder(folder)
                 self._processes.pop(int(folder.name), None)
 
-    def _write_process(self, pid: int, command: str, path: str, start: float) -> None:
+    def _write_process(self, pid: int, command: str, path: str, start: float, parent: int = INIT_PID) -> None:
         """Write the files of a process; ``path`` is its cgroup, ``start`` the uptime at its start."""
         if self._processes.get(pid) == (command, path, start):
             return
         self._processes[pid] = (command, path, start)
         name = command[:15]
-        parent = 0 if pid == INIT_PID else INIT_PID
+        parent = 0 if pid == INIT_PID else parent
         # The 22nd of the 52 fields of proc(5) is the start in clock ticks after the boot.
         between = f"{pid} {pid} 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0"
         files = {

@@ -1,4 +1,4 @@
-"""Lists of processes that must be empty are not read, and no process is missed."""
+"""No process is missed, whatever list it is in; a list that must be empty is not read in every sweep."""
 
 import pytest
 
@@ -21,20 +21,16 @@ def kinds(polled: Polled, device: str) -> dict[int, set[str]] | None:
 
 
 @pytest.mark.parametrize("device", BOARDS)
-def test_mps_clients_are_listed_where_there_is_a_compute_process(device: str, clock: Clock):
-    """The MPS server is one."""
+def test_mps_clients_are_listed_whether_or_not_a_compute_process_is(device: str, clock: Clock):
+    """The MPS server is one, and may be missing: it may run in another namespace than its clients."""
     driver = Driver(BOARDS[device])
     polled = Polled(clock, driver)
-    for _ in range(POLLS):
-        assert kinds(polled, device) == {}
-    assert driver.asked(MPS, device) == 0
+    assert kinds(polled, device) == {}
     server, client = process(41, device), process(42, device, kind="mps", memory="0 GiB")
     driver.become(BOARDS[device], host_processes=[server, client])
     assert kinds(polled, device) == {41: {"compute"}, 42: {"mps"}}
-    driver.become(BOARDS[device], host_processes=[server])
-    assert kinds(polled, device) == {41: {"compute"}}
-    driver.become(BOARDS[device], host_processes=[server, client])
-    assert kinds(polled, device) == {41: {"compute"}, 42: {"mps"}}
+    driver.become(BOARDS[device], host_processes=[client])
+    assert kinds(polled, device) == {42: {"mps"}}
 
 
 @pytest.mark.parametrize(

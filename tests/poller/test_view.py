@@ -158,3 +158,21 @@ async def test_a_process_that_ends_before_its_place_is_read_costs_zeros_only_whi
         assert idle.compute_used is None
         (other,) = rows(snapshot, "nb-chloe")
         assert (other.memory_used, other.compute_used) == (5120 * MIB, None)
+
+
+async def test_a_build_of_docker_in_a_pod_is_its_pods():
+    """Its cgroup is next to those of all pods; its parents are in the pod."""
+    scenario = catalog.load("h100-exclusive")
+    pod = scenario.pods[0]
+    (container,) = pod.containers
+    path = "/docker/buildkit/f3jq1rqwbqz1vz5v1m9q2x4ac"
+    moved = tuple(replace(process, cgroup=path) for process in container.processes)
+    building = replace(pod, containers=(replace(container, processes=moved),))
+    async with polled(scenario) as (_, poller):
+        before = await poller.poll()
+    async with polled(replace(scenario, pods=(building, *scenario.pods[1:]))) as (_, poller):
+        after = await poller.poll()
+    assert [row.memory_used for row in rows(after, pod.name)] == [
+        row.memory_used for row in rows(before, pod.name)
+    ]
+    assert after.gpus[0].unattributed_memory == before.gpus[0].unattributed_memory

@@ -151,7 +151,7 @@ class Process:
     kind: ProcessKind = "compute"
     load: Curve = OFF  # percent of the device
     streams: int = 0  # videos that it encodes while it is busy
-    cgroup: str = ""  # processes of the host only
+    cgroup: str = ""  # of a process outside its container, such as a build of docker in a pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
