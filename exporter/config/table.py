@@ -138,6 +138,13 @@ class Settings:
         " NVIDIA's own names are built in. In the environment, separate several with commas.",
         repeatable=True,
     )
+    dra_ignore_driver: tuple[re.Pattern[str], ...] = option(
+        PATTERN,
+        "Names of DRA drivers whose devices are not GPUs of this node, matched whole, such as"
+        " `nic\\.example\\.com`. The claims of other unknown drivers may be for GPUs, so that counts and"
+        " entitlements there are unknown. In the environment, separate several with commas.",
+        repeatable=True,
+    )
     pod_labels: tuple[re.Pattern[str], ...] = option(
         PATTERN,
         "Names of the pod labels to show on /metrics, matched whole, such as"

@@ -96,6 +96,12 @@ IDS_UNPLACED: Final = degraded(
     "check whether the pod annotations of the sharing system name the GPU; if the system keeps that in "
     "files, mount them: docs/deploy.md, files of sharing systems",
 )
+CLAIMS_UNKNOWN: Final = degraded(
+    "claims-unknown",
+    "holders, allocated slices and entitlements of the GPUs that these claims may be for",
+    "if the devices of {driver} are not GPUs of this node, set --dra-ignore-driver {driver}; if they are, "
+    "please open an issue with the output of `gpuslice-exporter record`",
+)
 
 
 _NAME: Final = "pod-resources"
@@ -122,6 +128,7 @@ def kubelet_checks(
     if evidence.allocations is not None:
         yield from _offers(evidence.allocations, snapshot)
         yield from _ids(snapshot)
+        yield from _unknown_claims(snapshot)
     yield from _health(snapshot)
 
 
@@ -199,9 +206,21 @@ def _counts(snapshot: Snapshot) -> Iterator[SliceCount]:
         yield from mig.slices
 
 
+def _unknown_claims(snapshot: Snapshot) -> Iterator[Check]:
+    """Return a check for each driver with claims that cannot be read."""
+    for driver in sorted(snapshot.node.unknown_drivers):
+        count = plural(snapshot.node.unresolved[driver], "device")
+        text = f"{count} in resource claims of {driver}, which is not known here and may be for GPUs"
+        yield CLAIMS_UNKNOWN.check("resource claims", text, driver=driver)
+
+
 def _ids(snapshot: Snapshot) -> Iterator[Check]:
     """Return checks of allocated ids: those that match no device, and those without a known device."""
-    unresolved = snapshot.node.unresolved
+    unresolved = {
+        name: count
+        for name, count in snapshot.node.unresolved.items()
+        if name not in snapshot.node.unknown_drivers
+    }
     unplaced = {count.resource for count in _counts(snapshot) if count.allocated is None}
     hidden = [f"{count} of {name}" for name, count in unresolved.items() if name not in unplaced]
     nowhere = [f"{count} of {name}" for name, count in unresolved.items() if name in unplaced]

@@ -116,6 +116,8 @@ class Holdings:
     # Allocated device ids that match no visible device, by resource, and the containers that hold one.
     unresolved: Mapping[str, int] = field(default_factory=dict)
     unresolved_holders: frozenset[ContainerRef] = frozenset()
+    # DRA drivers that are not known here, and whose claims may be for GPUs.
+    unknown_drivers: frozenset[str] = frozenset()
     # Devices that are held but that the exporter has no driver for, in stable order.
     unread: tuple[GpuIdentity, ...] = ()
     # Devices with unknown holders.

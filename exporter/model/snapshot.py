@@ -243,6 +243,8 @@ class NodeRow:
     released: str = ""
     # Allocated device ids that match no visible device, by resource.
     unresolved: Mapping[str, int] = field(default_factory=dict)
+    # DRA drivers that are not known here, and whose claims may be for GPUs; these count as unresolved.
+    unknown_drivers: frozenset[str] = frozenset()
     # By sharing system, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
     # By (uuid, call, error).

@@ -96,12 +96,9 @@ class Sweeper:
         calls = self.calls
         lists: dict[str, frozenset[int]] = {}
         calls.group = "processes"
-        for uuid in uuids:
-            handle = self._handles.get(uuid) if self._library.is_open else None
-            if handle is None:
-                continue
+        for uuid in self._handles.keys() & set(uuids) if self._library.is_open else ():
             with suppress(DeviceLostError, DeviceHangsError, DriverGoneError), calls.about(uuid):
-                processes = running(calls, uuid, handle, None)
+                processes = running(calls, uuid, self._handles[uuid], None)
                 if processes is not None:
                     lists[uuid] = frozenset(process.pid for process in processes)
         return lists

@@ -46,7 +46,11 @@ from exporter.workloads.places import place_by_files, place_by_pods
 LATE = 1.5
 
 
-def node_facts(result: PollResult, patterns: tuple[re.Pattern[str], ...]) -> NodeFacts:
+def node_facts(
+    result: PollResult,
+    patterns: tuple[re.Pattern[str], ...],
+    ignored_drivers: tuple[re.Pattern[str], ...] = (),
+) -> NodeFacts:
     """Return the input of the sharing systems; resources that match ``patterns`` are NVIDIA's."""
     return NodeFacts(
         pods=result.workloads.pods if result.workloads is not None else None,
@@ -55,6 +59,7 @@ def node_facts(result: PollResult, patterns: tuple[re.Pattern[str], ...]) -> Nod
         host=result.host_devices or HostDevices(),
         own_uid=result.own_uid,
         patterns=patterns,
+        ignored_drivers=ignored_drivers,
         all_listed=result.covered,
     )
 
@@ -137,7 +142,12 @@ class SnapshotBuilder:
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
-            node=replace(self._node(result, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
+            node=replace(
+                self._node(result, workloads),
+                unresolved=holdings.unresolved,
+                unknown_drivers=holdings.unknown_drivers,
+                blind=holdings.blind,
+            ),
             gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result, timestamp), jobs),
             migs=migs_with_jobs(attribution.migs, attribution.gpus, jobs),
             vgpus=vgpu_rows(result.gpus, result.allocations, result.host_devices),
@@ -153,9 +163,9 @@ class SnapshotBuilder:
     def _joined(
         self, result: PollResult, workloads: Workloads, covered: Collection[str]
     ) -> tuple[Holdings, Attribution]:
-        holdings = self._holdings.of(
-            result.gpus, result.allocations, node_facts(result, self._settings.resource_pattern)
-        )
+        settings = self._settings
+        facts = node_facts(result, settings.resource_pattern, settings.dra_ignore_driver)
+        holdings = self._holdings.of(result.gpus, result.allocations, facts)
         if holdings is not self._held.holdings:
             self._held = HoldingsIndex(holdings)
         current = self._held if result.confirmed else NOT_KNOWN

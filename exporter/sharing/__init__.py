@@ -15,6 +15,8 @@ from exporter.sharing.base.view import NodeFacts, Objections, View
 from exporter.sharing.card_systems import Baidu, ElasticGpu, Mgpu, Qgpu, VolcanoGpushare
 from exporter.sharing.cgpu import Cgpu
 from exporter.sharing.dra import AmdDra, Dra, HamiDra
+from exporter.sharing.dra.claims import ClaimSystem
+from exporter.sharing.dra.others import OtherClaims
 from exporter.sharing.gpu_manager import GpuManager
 from exporter.sharing.gpushare import Gpushare
 from exporter.sharing.hami import Hami, VolcanoVgpu
@@ -33,6 +35,7 @@ SYSTEMS: tuple[type[System], ...] = (
     Dra,
     HamiDra,
     AmdDra,
+    OtherClaims,
     Hami,
     VolcanoVgpu,
     *HAMI_VENDORS,
@@ -60,6 +63,7 @@ SYSTEMS: tuple[type[System], ...] = (
     Vgpu,
 )
 """Every system. If several know the same container or id, it belongs to the first."""
+OtherClaims.known |= frozenset(system.driver for system in SYSTEMS if issubclass(system, ClaimSystem))
 
 
 def read_files(roots: Roots) -> dict[str, SystemFiles]:

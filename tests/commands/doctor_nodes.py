@@ -147,6 +147,9 @@ def _replicas(*unhealthy: int, held: int = 0) -> Scenario:
     return one_gpu(*([fault] if ids else []), pods=[holder], offers=offers)
 
 
+DRIVER = "dra.example.com"
+
+
 def _hidden() -> Scenario:
     other = "GPU-99999999-2222-4333-8444-555555555555"
     return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
@@ -239,6 +242,10 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
         "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
         "ids-unplaced": lambda: Sick(name="ids without a GPU", scenario=catalog.load("gpu-manager")),
+        "claims-unknown": lambda: Sick(
+            name="resource claims",
+            scenario=one_gpu(pods=[pod("train", claims=[{"driver": DRIVER, "device": "a", "name": "c"}])]),
+        ),
         "host-pid-missing": lambda: Sick(name="processes", scenario=catalog.load("gke")),
         "proc-root-wrong": lambda: Sick(
             name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}

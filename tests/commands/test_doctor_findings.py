@@ -32,6 +32,7 @@ TEXTS = {
     "amd-unread": ("found", "2 partitions listed, there may be more"),
     "gpu-unread": ("lost", "memory"),
     "ids-hidden": ("found", "1 of nvidia.com/gpu match no visible device"),
+    "claims-unknown": ("remedy", "--dra-ignore-driver dra.example.com"),
     "kubelet-down": ("lost", "holders, slices"),
     "no-gpu-visible": ("remedy", "NVIDIA_VISIBLE_DEVICES"),
     "readings-denied": ("lost", "some or all of it on GPU 1: NoPermission"),

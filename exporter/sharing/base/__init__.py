@@ -108,6 +108,8 @@ class Granted:
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
     # (device, resource) with holders that are unknown.
     unplaced: list[tuple[DeviceKey, str]] = field(default_factory=list)
+    # DRA drivers with claims that no system knows.
+    unknown_drivers: frozenset[str] = frozenset()
 
     def settle(self, holder: ContainerRef, resources: Iterable[str]) -> None:
         """Note that a container's ids of these resources must not be resolved."""

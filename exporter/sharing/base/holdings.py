@@ -46,6 +46,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         devices={key: node.sharing_of_device(key) for key in node.devices},
         unresolved=dict(sorted((unresolved + resolved.missing).items())),
         unresolved_holders=frozenset(resolved.unresolved_holders),
+        unknown_drivers=frozenset(resolved.unknown_drivers),
         unread=tuple(node.unread()),
         unplaced=frozenset(resolved.unplaced),
         listed=view.allocations.listed,

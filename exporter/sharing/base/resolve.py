@@ -35,6 +35,7 @@ class Resolved:
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     missing: Counter[str] = field(default_factory=Counter)
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
+    unknown_drivers: set[str] = field(default_factory=set)
     # The systems that have a resource on a device, ordered by their first claim or grant.
     owners: dict[tuple[DeviceKey, str], dict[System, None]] = field(default_factory=lambda: defaultdict(dict))
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
@@ -78,10 +79,19 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
         resolved.unplaced |= (offering or cards) - taken
     for resource, devices in resolved.doubts:
         offering = {device for device, offered in resolved.offered if offered == resource}
-        doubted = (devices & offering or devices) - taken
+        doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
         resolved.unplaced |= doubted
         resolved.uncounted |= {(device, resource) for device in doubted}
     return resolved
+
+
+def _held_whole(resolved: Resolved, but: str) -> set[DeviceKey]:
+    """Return the devices that a container holds whole, by the id of a plugin for another resource."""
+    return {
+        device
+        for (device, resource, holder), system in resolved.system_of.items()
+        if resource != but and (device, system) not in resolved.replicated
+    }
 
 
 class _Claims:
@@ -167,6 +177,7 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         else:
             resolved.unplaced.add(device.key)
             resolved.uncounted.add((device.key, grant.resource))
+    resolved.unknown_drivers |= granted.unknown_drivers
     for key, resource in granted.unplaced:
         resolved.owners[key, resource][system] = None
         resolved.unplaced.add(key)

@@ -65,6 +65,7 @@ class NodeFacts:
     host: HostDevices = field(default_factory=HostDevices)
     own_uid: str = ""  # uid of the exporter's own pod
     patterns: tuple[re.Pattern[str], ...] = ()  # full names of NVIDIA resources that were renamed
+    ignored_drivers: tuple[re.Pattern[str], ...] = ()  # full names of DRA drivers whose devices are no GPUs
     all_listed: bool = True  # False if the kubelet's list lacks a running pod, which may hold any device
 
 

@@ -172,6 +172,11 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
             "A pod holds a device that matches no GPU of the driver: the GPU is lost or was repartitioned, "
             "or the sharing system has not reported which GPU it chose."
         )
+        if resource in scene.snapshot.node.unknown_drivers:
+            text = (
+                "A pod has a resource claim of a DRA driver that is not known here. It may be for GPUs of "
+                "this node: their holders, allocated slices and entitlements are unknown."
+            )
         yield Notice("bad", title, text, _doctor(scene))
 
 
