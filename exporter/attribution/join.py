@@ -169,7 +169,7 @@ class _Join:
             identity=gpu.identity,
             reading=gpu,
             sharing=mode,
-            slices=_add_up([self._sharing(key).slices for key in keys]) if listed else (),
+            slices=self._slices(keys) if listed else (),
             holders=self._holder_count(keys) if listed else None,
             memory_entitled=self._memory_entitled(keys) if listed else None,
             unattributed_memory=self._memory_rest(whole, gpu.memory.used if gpu.memory else None, rows),
@@ -185,6 +185,14 @@ class _Join:
 
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
         return self.held.holdings.devices.get(key, UNKNOWN_SHARING)
+
+    def _slices(self, keys: Collection[DeviceKey]) -> tuple[SliceCount, ...]:
+        """Return the slices of the devices of a GPU; those on a device without any known may be more."""
+        counts = _add_up([self._sharing(key).slices for key in keys])
+        unknown = {resource for key, resource in self.held.holdings.uncounted if key in keys}
+        return tuple(
+            count._replace(allocated=None) if count.resource in unknown else count for count in counts
+        )
 
     def _are_known(self, keys: Iterable[DeviceKey]) -> bool:
         """Return True if all holders of these devices are known."""

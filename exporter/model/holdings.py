@@ -120,8 +120,9 @@ class Holdings:
     unknown_drivers: frozenset[str] = frozenset()
     # Devices that are held but that the exporter has no driver for, in stable order.
     unread: tuple[GpuIdentity, ...] = ()
-    # Devices with unknown holders.
+    # Devices with unknown holders, and (device, resource) of which these hold an unknown number.
     unplaced: frozenset[DeviceKey] = frozenset()
+    uncounted: frozenset[tuple[DeviceKey, str]] = frozenset()
     # By sharing system in use, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
     # Containers in the kubelet's list, with or without devices, and their pods, with container "".

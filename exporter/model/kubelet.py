@@ -197,7 +197,7 @@ class ProcessPlace:
     outer: tuple[tuple[str, str | None], ...] = ()
     # True if there is no such process any more; its place is then that of an earlier poll, or unknown.
     ended: bool = False
-    # UIDs of the pods of its ancestors and descendants, if its place is unknown.
+    # If its place is unknown: UIDs of the pods that it may be in, by its ancestors and descendants.
     kin: frozenset[str] = frozenset()
 
 

@@ -69,7 +69,7 @@ class ProcessTable:
         places = {
             pid: self._place(pid, _latest_start(named), previous.get(pid)) for pid, named in pids.items()
         }
-        unknown = [pid for pid, place in places.items() if not place.known]
+        unknown = [pid for pid, place in places.items() if not (place.known or place.ended)]
         return places | {pid: replace(places[pid], kin=self._kin(pid, places)) for pid in unknown}
 
     def _place(self, pid: int, latest: float, previous: _Seen | None) -> ProcessPlace:
@@ -89,7 +89,7 @@ class ProcessTable:
             return self._remember(pid, stat, cgroup, previous.place)
         after = read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
-            return unknown
+            return replace(unknown, ended=True)
         return self._by_cgroup(pid, after, cgroup, previous)
 
     def _by_cgroup(self, pid: int, stat: Stat | None, cgroup: bytes, previous: _Seen | None) -> ProcessPlace:
@@ -130,25 +130,30 @@ class ProcessTable:
         chain: list[int] = []
         while pid not in self._above and len(chain) < _MOST_PARENTS:
             chain.append(pid)
-            stat, text = read_stat(self._root, pid), cgroup_text(self._root, pid)
-            if stat is None or not names_cgroups(text):
-                self._above[pid] = None
-                break
+            text = cgroup_text(self._root, pid)
             place = parse_cgroup(text)
             if place.pod_uid is not None or place.own_pod or place.some_pod:
                 self._above[pid] = place
-            else:
+            elif names_cgroups(text) and (stat := read_stat(self._root, pid)) is not None:
                 pid = stat.parent
+            else:
+                self._above[pid] = None
         answer = self._above.get(pid)
         self._above.update(dict.fromkeys(chain, answer))
         return answer
 
     def _kin(self, pid: int, places: Mapping[int, ProcessPlace]) -> frozenset[str]:
-        """Return the pods of the ancestors and of descendants of a process: it may run in one of these."""
-        kin = {place.pod_uid for other, place in places.items() if pid in self._ancestors(other)}
-        stat = read_stat(self._root, pid)
-        if stat is not None and (above := self._pod_above(stat.parent)) is not None:
-            kin.add(self._own_pod_uid if above.own_pod else above.pod_uid)
+        """Return the pods that a process may run in: of its cgroup, its ancestors and its descendants.
+
+        Also those of the other descendants of an ancestor whose cgroup cannot be read.
+        """
+        line = {each: cgroup_text(self._root, each) for each in (pid, *self._ancestors(pid))}
+        found = [parse_cgroup(text) for text in line.values()]
+        kin = {self._own_pod_uid if place.own_pod else place.pod_uid for place in found}
+        common = {pid, *(each for each, text in line.items() if not names_cgroups(text))}
+        kin |= {
+            place.pod_uid for other, place in places.items() if not common.isdisjoint(self._ancestors(other))
+        }
         return frozenset(uid for uid in kin if uid is not None)
 
     def _ancestors(self, pid: int) -> Iterator[int]:

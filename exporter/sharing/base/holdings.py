@@ -49,6 +49,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         unknown_drivers=frozenset(resolved.unknown_drivers),
         unread=tuple(node.unread()),
         unplaced=frozenset(resolved.unplaced),
+        uncounted=frozenset(resolved.uncounted),
         listed=view.allocations.listed,
         all_listed=view.facts.all_listed,
         blind={

@@ -1,7 +1,7 @@
 """The device of every grant and of every id of the kubelet, over all systems."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -69,9 +69,11 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
         if owner is not None and claim.device is not None:
             resolved.offered[claim.device.key, resource].add(device_id)
             _add_owner(resolved, claim.device, resource, owner, claim)
+    strays: list[Allocation] = []
     for allocation in sorted(allocations.allocated):
         if (allocation.holder, allocation.resource) not in resolved.settled:
-            _resolve_allocation(resolved, claims, allocation)
+            strays += _resolve_allocation(resolved, claims, allocation)
+    _take_strays(resolved, strays)
     taken = {device.key for _, device, grant in resolved.grants if grant.exclusive}
     cards = {gpu.key for gpu in view.inventory.whole()}
     for resource in resolved.unplaced_resources:
@@ -197,10 +199,23 @@ def _has_own_uuid(system: System, device: Device) -> bool:
     return device.key in inventory.keys or device.key.uuid not in inventory.gpu_uuids
 
 
-def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocation) -> None:
+def _take_strays(resolved: Resolved, strays: Iterable[Allocation]) -> None:
+    """Add the ids that no system knows, if other ids of their resource are of devices of this node."""
+    devices: dict[str, set[DeviceKey]] = defaultdict(set)
+    for device, resource in resolved.owners:
+        devices[resource].add(device)
+    for holder, resource, device_id in strays:
+        if resource in devices:
+            resolved.unresolved[resource].add(device_id)
+            resolved.unresolved_holders.add(holder)
+            resolved.doubts.append((resource, frozenset(devices[resource])))
+
+
+def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocation) -> list[Allocation]:
+    """Add an id and its holder; return it if no system knows it."""
     system, claim = claims.of(allocation.resource, allocation.device_id)
     if system is None:
-        return
+        return [allocation]
     if claim.device is None or claim.nominal:
         resolved.unresolved[allocation.resource].add(allocation.device_id)
         resolved.unresolved_holders.add(allocation.holder)
@@ -210,12 +225,13 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
             # A plugin that ignores MIG gives out the whole GPU: its holder may use any MIG device of it.
             may_be = system.may_be(allocation.device_id)
             resolved.doubts.append((allocation.resource, _of_maker(system) if may_be is None else may_be))
-        return
+        return []
     held = claim.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)
     resolved.system_of[held] = system
     resolved.devices[claim.device.key] = claim.device
     _add_owner(resolved, claim.device, allocation.resource, system, claim)
+    return []
 
 
 def _knows(system: System, resource: str) -> bool:
