@@ -1,6 +1,7 @@
 """Reads one physical GPU completely: identity, partitioning, readings, MIG devices and processes."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -69,9 +70,9 @@ class GpuReader:
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
-        # GPUs whose identity was asked since the driver was opened, and those with a complete one.
-        self._asked_identity: set[str] = set()
+        # GPUs with a complete identity, and how often reading that of another one has failed.
         self._identified: set[str] = set()
+        self._identity_failures: Counter[str] = Counter()
         self._layouts: dict[str, Partitioning] = {}
 
     def read(self, handle: Any, uuid: str, index: int, sweep: int) -> GpuReading:
@@ -160,7 +161,7 @@ class GpuReader:
 
     def reopened(self) -> None:
         """Read fixed values again, after the driver was opened."""
-        self._asked_identity.clear()
+        self._identity_failures.clear()
         self._identified.clear()
         self._device.forget()
         self._forget_kept()
@@ -187,7 +188,7 @@ class GpuReader:
         for uuid in uuids:
             self._profiles.forget(self.known.pop(uuid).identity)
             self._layouts.pop(uuid, None)
-            self._asked_identity.discard(uuid)
+            del self._identity_failures[uuid]
             self._identified.discard(uuid)
             self._topology.remove(uuid)
             self._device.forget(uuid)
@@ -237,19 +238,20 @@ class GpuReader:
         return {**parts, "processes": processes, "process_utilization": utilization}
 
     def _identify(self, handle: Any, uuid: str, index: int, *, slow: bool) -> GpuIdentity:
-        """Return the identity of a GPU; it is read until it is complete, with the slow readings."""
+        """Return the identity of a GPU; after a second failure, it is read with the slow readings."""
         known = self.known.get(uuid)
-        settled = uuid in self._identified or (uuid in self._asked_identity and not slow)
+        settled = uuid in self._identified or (self._identity_failures[uuid] > 1 and not slow)
         if known is not None and settled and known.identity.index == index:
             return known.identity
         # Known from now on, even if it is lost before the rest of the identity has been read.
         self.known.setdefault(uuid, GpuReading(identity=GpuIdentity(uuid=uuid, index=index)))
         failures = self._calls.failures()
         identity = read_identity(self._calls, handle, uuid, index)
-        self._asked_identity.add(uuid)
         if self._calls.failures() == failures:
             self._identified.add(uuid)
+            del self._identity_failures[uuid]
         else:
+            self._identity_failures[uuid] += 1
             self._calls.note_until_due(uuid, CORE)
         self.known[uuid] = replace(self.known[uuid], identity=identity)
         return identity

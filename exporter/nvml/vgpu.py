@@ -10,7 +10,7 @@ from exporter.model.bounds import BYTES
 from exporter.model.hardware import Virtualization
 from exporter.nvml.driver.binding import NO_INSTANCE, text_field
 from exporter.nvml.driver.calls import Call, Calls
-from exporter.nvml.readings.answers import believed, keep_only, known, sampled_percent
+from exporter.nvml.readings.answers import Kept, believed, keep_only, known, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
 GROUP = "vgpu"
@@ -55,13 +55,13 @@ class VgpuReader:
         self._samples = SampleReader(clock)
         # UUIDs of vGPUs by GPU.
         self._running: dict[str, set[str]] = {}
-        # Modes of GPUs, None for one without, or whose mode is unknown.
-        self._modes: dict[str, Virtualization | None] = {}
+        # Modes of GPUs by uuid.
+        self._modes = Kept()
 
     def read(self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True) -> dict[str, Any]:
         """Return the fields ``virtualization``, ``license`` and ``vgpus`` of GpuReading.
 
-        The mode is read with ``slow`` only. Raises as ``Calls.ask`` does.
+        The mode is read with ``slow`` only, and once more after a failure. Raises as ``Calls.ask`` does.
         """
         calls.group = GROUP
         mode = self._mode(calls, uuid, handle, slow=slow)
@@ -80,12 +80,15 @@ class VgpuReader:
         if slow:
             self._modes.pop(uuid, None)
         if uuid in self._modes:
-            return self._modes[uuid]
+            kept: Virtualization | None = self._modes[uuid]
+            return kept
         failures = calls.failures()
         mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
-        if calls.failures() > failures:
+        if calls.failures() == failures:
+            self._modes.add(uuid, mode)
+        else:
+            self._modes.fail(uuid)
             calls.note_until_due(uuid, GROUP)
-        self._modes[uuid] = mode
         return mode
 
     def _vgpus(self, calls: Calls, uuid: str, handle: Any) -> tuple[VgpuReading, ...] | None:

@@ -198,13 +198,6 @@ def test_revolutions_of_a_fan_are_no_percentage(driver: Driver, answer: int, fan
     assert driver.errors() == counted
 
 
-def test_a_fan_is_read_by_its_newer_call_where_no_other_is_supported(driver: Driver):
-    driver.become(gpu("a", fan=45, unsupported=["nvmlDeviceGetFanSpeed"]))
-    assert driver.read().fan_percent >= 45
-    driver.read()
-    assert driver.asked("nvmlDeviceGetFanSpeed", "GPU-a") == 1
-
-
 def test_an_unavailable_minor_is_unknown(driver: Driver):
     driver.library.nvmlDeviceGetMinorNumber = tiny.writes(2**32 - 1)
     assert driver.read().identity.minor is None

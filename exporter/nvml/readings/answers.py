@@ -21,9 +21,30 @@ IMPOSSIBLE = math.nan
 # Place of a value in a reading: a field, and the keys below it.
 Path = tuple[Any, ...]
 Values = dict[Any, Any]
-# Values by row since its class was last due, None for a reading that the device does not have or that failed.
-Kept = dict[Any, Any]
 Decode = Callable[[Any], Any]
+
+
+class Kept(dict[Any, Any]):
+    """Values by row since their class was last due; None for a reading that the device does not have.
+
+    A row that fails is asked once more, in the next sweep. If it fails again it is None, until it is due.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Rows that failed when they were last asked.
+        self._failed: set[Any] = set()
+
+    def add(self, row: Any, value: Any) -> None:
+        """Add the answer for a row."""
+        self[row] = value
+        self._failed.discard(row)
+
+    def fail(self, row: Any) -> None:
+        """Note that a row failed."""
+        if row in self._failed:
+            self[row] = None
+        self._failed.add(row)
 
 
 # Compared and hashed by identity: every sweep looks up all rows of every GPU.

@@ -236,12 +236,7 @@ SLOW_ROWS = (
     _row("engines", "encoder_sessions", "nvmlDeviceGetEncoderStats", ENCODER_SESSIONS, encoder_sessions),
     _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", MILLIWATTS),
     _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", MILLIWATTS),
-    _forms(
-        "thermal",
-        "fan_percent",
-        (("nvmlDeviceGetFanSpeed", ()), ("nvmlDeviceGetFanSpeed_v2", (0,))),
-        FAN_PERCENT,
-    ),
+    _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", FAN_PERCENT),
     *_by_key(
         _row("clocks", "clocks_application_megahertz", "nvmlDeviceGetApplicationsClock", MEGAHERTZ), CLOCKS
     ),

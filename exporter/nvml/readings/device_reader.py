@@ -47,9 +47,9 @@ RECORDS = {
 class KeptValues:
     """The values of a GPU that are not read in every sweep, each since its class was last due."""
 
-    calls: Kept = field(default_factory=dict)
-    fields: Kept = field(default_factory=dict)
-    energy: Kept = field(default_factory=dict)
+    calls: Kept = field(default_factory=Kept)
+    fields: Kept = field(default_factory=Kept)
+    energy: Kept = field(default_factory=Kept)
 
     def drop(self, *, slow: bool, energy: bool) -> None:
         """Drop the values of the classes that are due."""
@@ -86,8 +86,8 @@ class DeviceReader:
         """Return the known fields of GpuReading, and the active NVLinks, None if unknown.
 
         With ``slow``, all slow values are read, and fixed ones that failed; with ``energy``, energy. What
-        fails is not asked again before. Without a current value there are no fields. Raises as ``Calls.ask``
-        does.
+        fails is asked once more, and then not before it is due. Without a current value there are no fields.
+        Raises as ``Calls.ask`` does.
         """
         failures = calls.failures()
         values: Values = {}
@@ -114,7 +114,7 @@ class DeviceReader:
             values["energy_kept"] = old_energy
         active = active_links(values)
         if values:
-            fixed = self._fixed.setdefault(uuid, {})
+            fixed = self._fixed.setdefault(uuid, Kept())
             if slow:
                 forget_missing(fixed)
             ask_missing(calls, uuid, handle, self._fixed_rows, fixed)
@@ -143,12 +143,15 @@ def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:
 
 
 def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
-    """Read the rows that are not in ``kept``, and add them; one that fails is None."""
+    """Read the rows that are not in ``kept``, and add them."""
     for row in rows:
         if row not in kept:
             failures = calls.failures()
-            kept[row] = ask_row(calls, uuid, handle, row)
-            if calls.failures() > failures:
+            value = ask_row(calls, uuid, handle, row)
+            if calls.failures() == failures:
+                kept.add(row, value)
+            else:
+                kept.fail(row)
                 calls.note_until_due(uuid, row.group)
 
 

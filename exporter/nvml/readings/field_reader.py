@@ -12,7 +12,14 @@ from exporter.model.bounds import ALL_ONES
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import Kept, Values, believed, forget, is_skipped, set_path
+from exporter.nvml.readings.answers import (
+    Kept,
+    Values,
+    believed,
+    forget,
+    is_skipped,
+    set_path,
+)
 from exporter.nvml.readings.fields import (
     C2C_LINKS_ROW,
     LINKS_ROW,
@@ -74,17 +81,23 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where the values of one read go."""
+    """Where the values of one read go, those of slow rows into ``kept``."""
 
     values: Values
     kept: Kept
 
     def add(self, row: FieldRow, value: Any) -> None:
-        """Add the value of a row, None for a reading that the device does not have or that failed."""
+        """Add the value of a row, None for a reading that the device does not have."""
         if row.slow:
-            self.kept[row] = value
+            self.kept.add(row, value)
         else:
             set_path(self.values, row.into, value)
+
+    def fail(self, calls: Calls, uuid: str, row: FieldRow) -> None:
+        """Note that a row failed."""
+        if row.slow:
+            self.kept.fail(row)
+            calls.note_until_due(uuid, row.group)
 
 
 class FieldReader:
@@ -101,8 +114,7 @@ class FieldReader:
     def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: Kept) -> None:
         """Add the field values of a GPU to ``values``, and those of slow rows to ``kept``.
 
-        ``kept`` is of this reader alone: slow rows that are in it are not read, and one that fails is None.
-        Raises as ``Calls.ask`` does.
+        ``kept`` is of this reader alone: slow rows that are in it are not read. Raises as ``Calls.ask`` does.
 
         This takes one call, except at first: the links and the supported fields are then not yet known.
         """
@@ -157,29 +169,24 @@ def _read_requests(
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
-            found.add(row, believed(calls, uuid, FIELDS, _value(row, field, entry), row.bound))
+            value = believed(calls, uuid, FIELDS, _value(row, field, entry), row.bound)
+            if calls.failures() == failures:
+                found.add(row, value)
         elif entry is not None and entry.code == NOT_ANSWERED and any_refused:
             again.append(row)
         elif entry is None or entry.code in MISSING:
             calls.refused(uuid, FIELDS, field.number, field.scope)
             again.append(row)
+        elif entry.code in NOTHING_THERE:
+            found.add(row, None)
         else:
-            found.add(row, None)
-            if entry.code not in NOTHING_THERE:
-                calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
-        if row.slow and calls.failures() > failures:
-            calls.note_until_due(uuid, row.group)
+            calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
+        if calls.failures() > failures:
+            found.fail(calls, uuid, row)
     if not answers:
-        _note_failed(calls, uuid, requests, found)
+        for row, _ in requests:
+            found.fail(calls, uuid, row)
     return again
-
-
-def _note_failed(calls: Calls, uuid: str, requests: Iterable[Request], found: Found) -> None:
-    """Leave the slow rows of a call that failed until they are due again."""
-    for row, _ in requests:
-        if row.slow:
-            found.add(row, None)
-            calls.note_until_due(uuid, row.group)
 
 
 def _requests(calls: Calls, uuid: str, rows: Iterable[FieldRow]) -> list[Request]:
