@@ -6,7 +6,7 @@ from dataclasses import replace
 from exporter.model.hardware import DeviceProcess, GpuReading
 from exporter.model.readings import Memory
 
-WHY = "a process uses more memory than the driver's total, so the total is not that of the processes"
+WHY = "not supported: a process uses more memory than the driver's total, which is of other memory then"
 
 
 def without_exceeded_memory(reading: GpuReading) -> GpuReading:

@@ -182,6 +182,17 @@ def test_what_a_driver_fills_in_for_an_integrated_gpu_is_absent(
     assert not driver.errors()
 
 
+@pytest.mark.parametrize(
+    ("call", "answer"), [("PerformanceState", 32), ("TemperatureV", 0), ("PcieReplayCounter", 2**32 - 1)]
+)
+def test_what_stands_for_no_value_is_no_failure(driver: Driver, call: str, answer: int):
+    driver.become(gpu("a", answers={f"nvmlDeviceGet{call}": [answer]}))
+    reading = driver.read()
+    values = reading.performance_state, reading.temperature_celsius, reading.pcie_replays
+    assert values.count(None) == 1
+    assert not driver.errors()
+
+
 def test_failing_memory_is_no_sign_of_an_integrated_gpu(driver: Driver):
     answers = {"nvmlDeviceGetUtilizationRates": [91, 0]}
     driver.become(gpu("a", answers=answers))

@@ -66,6 +66,7 @@ LOCATIONS = (
     "cbu",
     "sram",
 )
+NO_PERFORMANCE_STATE = 32
 # Sessions, frames per second, and a latency of up to ten seconds in microseconds.
 ENCODER_SESSIONS = Bound(0, 10_000_000)
 FABRIC_STATES = ("not_started", "in_progress", "completed")
@@ -120,6 +121,11 @@ def ecc_mode(answer: tuple[int, int]) -> dict[str, bool | None]:
 def histogram(answer: Any) -> dict[str, int | None]:
     """Return the memory banks by availability of spare rows."""
     return {level: known(getattr(answer, level)) for level in ("max", "high", "partial", "low", "none")}
+
+
+def performance_state(answer: int) -> int | None:
+    """Return the number of a performance state, P0 to P15."""
+    return None if answer == NO_PERFORMANCE_STATE else known(answer)
 
 
 def throughput(answer: int) -> int | None:
@@ -220,7 +226,7 @@ ROWS = (
     # Not slow as the width is: it is lower on an idle GPU, and a job with a period of a minute would be seen
     # idle at each reading.
     _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", PCIE_GENERATION, positive),
-    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", SMALL),
+    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", SMALL, performance_state),
 )
 # Read in every sweep on request only: each of these calls takes 20 ms.
 THROUGHPUT_ROWS = tuple(
