@@ -12,12 +12,22 @@ from pathlib import Path
 
 from exporter.amd.amdsmi import AmdSmi
 from exporter.amd.card_readings import read_board, read_parts
-from exporter.amd.cards import DRIVER, Card, driver_at, find_cards, has_nvidia, identify
-from exporter.amd.gpu_metrics import parse
+from exporter.amd.cards import (
+    DRIVER,
+    Card,
+    Identified,
+    driver_at,
+    find_cards,
+    has_nvidia,
+    identify,
+)
+from exporter.amd.gpu_metrics import Metrics, parse
 from exporter.amd.kfd import Kfd, KfdReader
+from exporter.amd.pcie import own_bridges
 from exporter.amd.sysfs_file import CardSlowError, Files
 from exporter.concurrency import ReplaceableWorker
-from exporter.model import DriverInfo, GpuIdentity, GpuReading, HardwareReading
+from exporter.model import DriverInfo, GpuReading, HardwareReading
+from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
 
 ASLEEP = "the GPU is suspended, and reading it would wake it up"
@@ -39,8 +49,8 @@ class CardReader:
         self._files = files
         self._boot_clock = boot_clock
         self._clock = clock
-        # Addresses of cards with a complete identity.
-        self._identified: set[str] = set()
+        # Cards with a complete identity, by PCI address.
+        self._identified: dict[str, Identified] = {}
 
     def read(self, card: Card, kfd: Kfd, sweep: int) -> GpuReading:
         """Return the reading of one card. Raises CardSlowError."""
@@ -48,12 +58,13 @@ class CardReader:
         boot_seconds = self._boot_clock()
         nodes = kfd.of_card(card)
         architecture = nodes[0].architecture if nodes else None
-        identity = self._identify(card, architecture)
+        identified = self._identify(card, architecture)
+        identity = identified.identity
         self._files.context.device = identity.uuid
         awake = self._files.text(card.path / "power/runtime_status") != "suspended"
-        metrics = parse(self._files.content(card.path / "gpu_metrics")) if awake else parse(None)
-        board = read_board(self._files, card, metrics, identity.architecture) if awake else {}
-        parts, withheld = read_parts(self._files, card, kfd, metrics, board.get("memory"))
+        metrics = self._metrics(card.path / "gpu_metrics") if awake else parse(None)
+        board = read_board(self._files, card, metrics, identified) if awake else {}
+        parts, withheld = read_parts(self._files, card, kfd, metrics)
         from_driver = (value for name, value in board.items() if name not in OF_THE_BUS)
         reading = GpuReading(
             identity=identity,
@@ -66,6 +77,7 @@ class CardReader:
             read_monotonic=self._clock(),
             boot_seconds=boot_seconds,
         )
+        reading = without_exceeded_memory(reading)
         if not kfd.complete:
             reading = with_known_layout(reading, self.known[card.address])
         if awake:
@@ -75,33 +87,41 @@ class CardReader:
 
     def gone(self, address: str) -> GpuReading:
         """Return the known facts of a card that does not answer; its identity will be read again."""
-        self._identified.discard(address)
+        self._identified.pop(address, None)
         self.known[address] = self._bare(self.known[address])
         return self.known[address]
 
     def forget(self, address: str) -> None:
         """Drop a card that has another driver or another address now."""
-        self._identified.discard(address)
+        self._identified.pop(address, None)
         self.known.pop(address, None)
 
     def _bare(self, reading: GpuReading) -> GpuReading:
         return without_values(reading, self._clock())
 
-    def _identify(self, card: Card, architecture: str | None) -> GpuIdentity:
-        """Return the identity of a card; it is read until it is complete."""
+    def _metrics(self, path: Path) -> Metrics:
+        metrics = parse(self._files.content(path))
+        if metrics.impossible:
+            self._files.count_impossible(path)
+        return metrics
+
+    def _identify(self, card: Card, architecture: str | None) -> Identified:
+        """Return the facts of a card; they are read until they are complete."""
         known = self.known.get(card.address)
-        if known is not None and card.address in self._identified and known.identity.index == card.index:
-            return known.identity
+        last = self._identified.get(card.address)
+        if last is not None and last.identity.index == card.index:
+            return last
         failures = self._files.failures()
         identity = identify(self._files, card, architecture)
+        found = Identified(identity, own_bridges(self._files, card))
         if self._files.failures() > failures and known is not None:
-            identity = replace(identity, uuid=known.identity.uuid)
+            found = replace(found, identity=replace(identity, uuid=known.identity.uuid))
         elif architecture is not None:
-            self._identified.add(card.address)
+            self._identified[card.address] = found
         # Known from now on, even if it is lost before the rest has been read.
-        last = known if known is not None else GpuReading(identity=identity)
-        self.known[card.address] = replace(last, identity=identity)
-        return identity
+        reading = known if known is not None else GpuReading(identity=found.identity)
+        self.known[card.address] = replace(reading, identity=found.identity)
+        return found
 
 
 # Place of the reads of KFD, which are for all cards.

@@ -9,9 +9,18 @@ from typing import Any
 
 from exporter.amd.sysfs_file import CardSlowError, Files
 from exporter.model import GpuReading
+from exporter.model.bounds import (
+    ALL_ONES,
+    IMPOSSIBLE_VALUE,
+    MEMORY_ERRORS,
+    MILLIJOULES,
+    MILLIWATTS,
+    Bound,
+    bounded,
+)
 from exporter.model.readings import Ecc, EccScope, EccSeverity, PowerLimit
 
-MODULE = "amdsmi"
+MODULE, ECC = "amdsmi", "amdsmi_get_gpu_total_ecc_count"
 MICROJOULES_PER_MILLIJOULE = 1000
 MICROWATTS_PER_MILLIWATT = 1000
 LIMITS: dict[PowerLimit, str] = {
@@ -53,12 +62,12 @@ class AmdSmi:
         if handle is None:
             return reading
         if no_energy:
-            energy = self._decoded("amdsmi_get_energy_count", handle, _energy)
+            energy = self._decoded("amdsmi_get_energy_count", handle, _energy, MILLIJOULES)
             reading = replace(reading, energy_millijoules=energy)
         if reading.ecc is None:
-            reading = replace(reading, ecc=self._decoded("amdsmi_get_gpu_total_ecc_count", handle, _ecc))
+            reading = replace(reading, ecc=self._decoded(ECC, handle, _ecc, MEMORY_ERRORS))
         if not reading.power_limits_milliwatts:
-            limits = self._decoded("amdsmi_get_power_cap_info", handle, _limits)
+            limits = self._decoded("amdsmi_get_power_cap_info", handle, _limits, MILLIWATTS)
             reading = replace(reading, power_limits_milliwatts=limits or {})
         return reading
 
@@ -93,30 +102,33 @@ class AmdSmi:
                 handles[address.lower()] = handle
         return module, handles
 
-    def _decoded(self, name: str, handle: Any, decode: Callable[[Any], Any]) -> Any:
-        """Return the decoded answer of a call; None for an answer of an unknown form."""
+    def _decoded(self, name: str, handle: Any, decode: Callable[[Any], Any], bound: Bound) -> Any:
+        """Return the decoded answer of a call; None for one of an unknown form, or an impossible one."""
         answer = self._ask(self._module, name, handle)
         try:
-            return None if answer is None else decode(answer)
-        except (KeyError, TypeError, ValueError) as error:
-            self._count(name, error)
-        return None
+            value, impossible = bounded(None if answer is None else decode(answer), bound)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            self._count(name, type(error).__name__)
+            return None
+        if impossible:
+            self._count(name, IMPOSSIBLE_VALUE)
+        return value
 
     def _ask(self, module: Any, name: str, *arguments: Any) -> Any:
         try:
             with self._files.waiting(name):
                 return getattr(module, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - other calls may succeed
-            self._count(name, error)
+            self._count(name, type(error).__name__)
         return None
 
-    def _count(self, name: str, error: Exception) -> None:
-        self._files.errors[self._files.context.device, name, type(error).__name__] += 1
+    def _count(self, name: str, error: str) -> None:
+        self._files.errors[self._files.context.device, name, error] += 1
 
 
 def _positive(value: float) -> int | None:
     """Return a positive integer; the second GPU of a board reports 0, as the first is metered for both."""
-    return int(value) if value > 0 else None
+    return int(value) if value > 0 and value not in ALL_ONES else None
 
 
 def _energy(answer: Any) -> int | None:
@@ -131,4 +143,4 @@ def _ecc(answer: Any) -> Ecc:
 
 def _limits(answer: Any) -> dict[PowerLimit, int]:
     limits = {limit: _positive(answer[name]) for limit, name in LIMITS.items()}
-    return {limit: value // MICROWATTS_PER_MILLIWATT for limit, value in limits.items() if value}
+    return {limit: value // MICROWATTS_PER_MILLIWATT for limit, value in limits.items() if value is not None}

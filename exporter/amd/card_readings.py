@@ -9,11 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporter.amd.cards import Card
+from exporter.amd.cards import Card, Identified
 from exporter.amd.gpu_metrics import Metrics
 from exporter.amd.kfd import Kfd, KfdNode, NodeUsage, as_processes, on_node, shares
-from exporter.amd.sysfs_file import CardSlowError, Files, properties, to_amount
+from exporter.amd.pcie import read_link
+from exporter.amd.sysfs_file import CardSlowError, Files, properties, to_number
 from exporter.model import Memory, MigReading, total
+from exporter.model.bounds import (
+    BYTES,
+    CELSIUS,
+    COUNT,
+    FAN_PERCENT,
+    MEGAHERTZ,
+    MEMORY_ERRORS,
+    MILLIWATTS,
+    PERCENT,
+    Bound,
+)
 from exporter.model.poll_result import OTHER_PIDS
 from exporter.model.readings import (
     Bar1,
@@ -21,7 +33,6 @@ from exporter.model.readings import (
     Ecc,
     EccScope,
     EccSeverity,
-    PcieLink,
     PowerLimit,
     PowerPart,
     Topology,
@@ -29,9 +40,16 @@ from exporter.model.readings import (
 
 MOST_PERCENT = 100
 MICROWATTS_PER_MILLIWATT = 1000
-MILLIDEGREES = 1000
-MEGAHERTZ = 1_000_000
+MICROWATTS = MILLIWATTS.times(MICROWATTS_PER_MILLIWATT)
+# Sensors by the beginning of their names: the unit of a file in that of the reading, and its bound.
+SENSORS: Mapping[str, tuple[int, Bound]] = {
+    "temp": (1000, CELSIUS.times(1000)),
+    "freq": (1_000_000, MEGAHERTZ.times(1_000_000)),
+}
 FULL_PWM = 255
+PULSE_WIDTH, REVOLUTIONS = Bound(0, FULL_PWM), Bound(0, 100_000)
+# -1 is none.
+NUMA_NODES = Bound(-1, 4096)
 POWER_LIMITS: Mapping[PowerLimit, str] = {
     "enforced": "power1_cap",
     "default": "power1_cap_default",
@@ -40,15 +58,14 @@ POWER_LIMITS: Mapping[PowerLimit, str] = {
 }
 POWER_PARTS: Mapping[PowerPart, str] = {"average": "power1_average", "instant": "power1_input"}
 CLOCKS: Mapping[str, Clock] = {"sclk": "sm", "mclk": "memory"}
-# PCIe generation by gigatransfers per second of a lane, as the kernel prints them.
-GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 SEVERITIES: Mapping[str, EccSeverity] = {"ce": "corrected", "ue": "uncorrected"}
 # Architectures with the unit of energy that later versions of the table define.
 COUNTS_ENERGY = frozenset({"gfx908", "gfx90a"})
 
 
-def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | None) -> dict[str, Any]:
+def read_board(files: Files, card: Card, metrics: Metrics, identified: Identified) -> dict[str, Any]:
     """Return the fields of GpuReading of the board. Raises CardSlowError."""
+    architecture = identified.identity.architecture
     folder = card.path / "hwmon"
     paths = (folder / name for name in files.names(folder))
     hwmon = next((path for path in paths if files.text(path / "name") == "amdgpu"), None)
@@ -63,8 +80,8 @@ def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | N
         "memory_copy_percent": _percent(files, card.path / "mem_busy_percent", metrics.memory_activity),
         "energy_millijoules": metrics.energy_millijoules if energy_unit_known else None,
         **_sensors(files, hwmon, metrics),
-        "pcie_link": _pcie_link(files, card.path),
-        "pcie_replays": _first(files.amount(card.path / "pcie_replay_count"), metrics.pcie_replays),
+        "pcie_link": read_link(files, (card.path, *identified.bridges)),
+        "pcie_replays": _first(files.number(card.path / "pcie_replay_count", COUNT), metrics.pcie_replays),
         "ecc": _ecc(files, card.path / "ras"),
         "topology": _topology(files, card.path),
     }
@@ -75,20 +92,20 @@ def _first(*readings: int | None) -> int | None:
 
 
 def _total_and_used(files: Files, device: Path, prefix: str) -> tuple[int, int] | None:
-    total, used = (files.amount(device / f"{prefix}_{part}") for part in ("total", "used"))
-    return None if total is None or used is None or used > total else (total, used)
+    total, path = files.number(device / f"{prefix}_total", BYTES), device / f"{prefix}_used"
+    used = files.number(path, BYTES if total is None else Bound(0, total))
+    return None if not total or used is None else (total, used)
 
 
 def _percent(files: Files, path: Path, otherwise: int | None) -> int | None:
-    percent = _first(files.number(path), otherwise)
-    return percent if percent is not None and 0 <= percent <= MOST_PERCENT else None
+    return _first(files.number(path, PERCENT), otherwise)
 
 
 def _sensors(files: Files, hwmon: Path | None, metrics: Metrics) -> dict[str, Any]:
     """Return the fields of the sensors; without their folder only what the table of metrics has."""
     powers = _watts(files, hwmon, POWER_PARTS) if hwmon is not None else {}
-    temperatures = _labelled(files, hwmon, "temp", MILLIDEGREES) if hwmon is not None else {}
-    clocks = _labelled(files, hwmon, "freq", MEGAHERTZ) if hwmon is not None else {}
+    temperatures = _labelled(files, hwmon, "temp") if hwmon is not None else {}
+    clocks = _labelled(files, hwmon, "freq") if hwmon is not None else {}
     milliwatts = metrics.watts * 1000 if metrics.watts else None
     return {
         "power_milliwatts": _first(powers.get("average"), powers.get("instant"), milliwatts),
@@ -109,7 +126,7 @@ def _watts(files: Files, hwmon: Path, names: Mapping[Any, str]) -> dict[Any, int
     The second GPU of a board reports 0 for all of them, as the first one is metered for both; but the minimum
     limit alone may be 0.
     """
-    powers = {part: files.number(hwmon / name) for part, name in names.items()}
+    powers = {part: files.number(hwmon / name, MICROWATTS) for part, name in names.items()}
     return {
         part: power // MICROWATTS_PER_MILLIWATT
         for part, power in powers.items()
@@ -117,39 +134,27 @@ def _watts(files: Files, hwmon: Path, names: Mapping[Any, str]) -> dict[Any, int
     }
 
 
-def _labelled(files: Files, hwmon: Path, kind: str, unit: int) -> dict[str, int]:
+def _labelled(files: Files, hwmon: Path, kind: str) -> dict[str, int]:
     """Return the values of the sensors of one kind by label, rounded to whole units."""
-    # Only temperatures can be negative.
-    read = files.number if kind == "temp" else files.amount
+    unit, bound = SENSORS[kind]
     names = files.names(hwmon)
     channels = [name.removesuffix("_label") for name in names if name.startswith(kind)]
     values: dict[str, int] = {}
     for channel in dict.fromkeys(channel for channel in channels if f"{channel}_label" in names):
-        label, value = files.text(hwmon / f"{channel}_label"), read(hwmon / f"{channel}_input")
+        label, value = files.text(hwmon / f"{channel}_label"), files.number(hwmon / f"{channel}_input", bound)
         if label is not None and value is not None:
             values[label] = round(value / unit)
     return values
 
 
 def _fan(files: Files, hwmon: Path) -> int | None:
-    speed, most = files.amount(hwmon / "fan1_input"), files.amount(hwmon / "fan1_max")
+    path = hwmon / "fan1_input"
+    speed, most = files.number(path, REVOLUTIONS), files.number(hwmon / "fan1_max", REVOLUTIONS)
     if speed is None or not most:
-        speed, most = files.amount(hwmon / "pwm1"), FULL_PWM
-    return None if speed is None else min(round(speed * MOST_PERCENT / most), MOST_PERCENT)
-
-
-def _pcie_link(files: Files, device: Path) -> PcieLink | None:
-    link = PcieLink(
-        generation=_generation(files.text(device / "current_link_speed")),
-        width=files.amount(device / "current_link_width") or None,
-        max_generation=_generation(files.text(device / "max_link_speed")),
-        max_width=files.amount(device / "max_link_width") or None,
-    )
-    return None if link == PcieLink() else link
-
-
-def _generation(speed: str | None) -> int | None:
-    return GENERATIONS.get((speed or "").partition(" ")[0])
+        path, most = hwmon / "pwm1", FULL_PWM
+        speed = files.number(path, PULSE_WIDTH)
+    percent = None if speed is None else files.believed(path, round(speed * MOST_PERCENT / most), FAN_PERCENT)
+    return None if percent is None else min(percent, MOST_PERCENT)
 
 
 def _ecc(files: Files, folder: Path) -> Ecc | None:
@@ -160,7 +165,8 @@ def _ecc(files: Files, folder: Path) -> Ecc | None:
         if part != name:
             counts = properties(files.text(folder / name), ":")
             for mark, severity in SEVERITIES.items():
-                if (count := to_amount(counts.get(mark))) is not None:
+                count = files.believed(folder / name, to_number(counts.get(mark)), MEMORY_ERRORS)
+                if count is not None:
                     by_location[severity, "volatile", part] = count
     if not by_location:
         return None
@@ -171,7 +177,7 @@ def _ecc(files: Files, folder: Path) -> Ecc | None:
 
 
 def _topology(files: Files, device: Path) -> Topology | None:
-    node, cpus = files.number(device / "numa_node"), files.text(device / "local_cpulist")
+    node, cpus = files.number(device / "numa_node", NUMA_NODES), files.text(device / "local_cpulist")
     if node is None and cpus is None:
         return None
     return Topology(numa_node=node if node is not None and node >= 0 else None, cpus=cpus or "")
@@ -183,19 +189,16 @@ Usages = tuple[NodeUsage, ...] | None
 """The processes that use a node; None if unknown."""
 
 
-def read_parts(
-    files: Files, card: Card, kfd: Kfd, metrics: Metrics, memory: Memory | None
-) -> tuple[dict[str, Any], dict[str, str]]:
+def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the fields of GpuReading of a whole GPU's processes, or of its partitions; and what is missing.
 
-    The latter is the reason by group of readings. ``memory`` is that of the whole card. Raises CardSlowError.
+    The latter is the reason by group of readings. Raises CardSlowError.
     """
     mode, memory_mode = (
         files.text(card.path / f"current_{kind}_partition") for kind in ("compute", "memory")
     )
     nodes = kfd.of_card(card)
-    total_memory = memory.total if memory is not None else None
-    usages = {node.gpu_id: _usages(files, card, kfd, node, total_memory) for node in nodes}
+    usages = {node.gpu_id: _usages(files, card, kfd, node) for node in nodes}
     withheld = {} if kfd.machine_pids else {"processes": OTHER_PIDS}
     if not usages or None in usages.values():
         withheld = {"processes": NO_LIST}
@@ -239,12 +242,12 @@ def _partition(
     )
 
 
-def _usages(files: Files, card: Card, kfd: Kfd, node: KfdNode, total_memory: int | None) -> Usages:
+def _usages(files: Files, card: Card, kfd: Kfd, node: KfdNode) -> Usages:
     """Return the processes that use a node; None if unknown, for example while a read of it hangs."""
     if kfd.processes is None:
         return None
     with contextlib.suppress(CardSlowError), files.about(f"{card.address} processes", files.context.device):
-        return on_node(files, node, kfd.processes, total_memory)
+        return on_node(files, node, kfd.processes)
     return None
 
 

@@ -79,6 +79,15 @@ def has_nvidia(files: Files, sys_root: Path) -> bool:
     return any((files.text(path / "class") or "").startswith(DISPLAY) for path in nvidia)
 
 
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """The facts of a card that do not change."""
+
+    identity: GpuIdentity
+    # Bridges on the card, nearest to the GPU first.
+    bridges: tuple[Path, ...] = ()
+
+
 def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:
     """Return the identity of a card. Raises CardSlowError."""
     # Boards for desktops may not have a unique id.

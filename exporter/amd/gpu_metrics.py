@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.model.bounds import ALL_ONES, CELSIUS, COUNT, MILLIJOULES, PERCENT, WATTS, Bound, bounded
+
 ATTRIBUTES_HEADER = struct.Struct("<HBBi")
 ENTRY = struct.Struct("<Q")
 ID_SHIFT, TYPE_SHIFT, ID_MASK, TYPE_MASK, COUNT_MASK = 10, 20, 0x3FF, 0xF, 0x3FF
@@ -50,7 +52,17 @@ U16, U32, U64 = "H", "I", "Q"
 # Maximum of compute dies of a partition, and of partitions of a GPU.
 MOST_DIES, MOST_PARTITIONS = 8, 8
 ENERGY_UNITS_PER_JOULE = 1 << 16
-MOST_PERCENT = 100
+# What the fields of Metrics can be.
+BOUNDS: Mapping[str, Bound] = {
+    "activity": PERCENT,
+    "memory_activity": PERCENT,
+    "edge": CELSIUS,
+    "hotspot": CELSIUS,
+    "memory": CELSIUS,
+    "watts": WATTS,
+    "energy": Bound(0, MILLIJOULES.highest // 1000 * ENERGY_UNITS_PER_JOULE),
+    "pcie_replays": COUNT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,8 @@ class Metrics:
     dies: tuple[int, ...] = ()
     # Whether this version defines the unit of energy.
     energy_unit_known: bool = False
+    # Whether the table has a value that cannot be.
+    impossible: bool = False
 
     def partition_activity(self, partitions: int | None) -> tuple[int | None, ...]:
         """Return the activity of ``partitions`` partitions in percent; () if the table has other ones."""
@@ -177,32 +191,40 @@ def parse(table: bytes | None) -> Metrics:
     layout = LAYOUTS.get((version[0], version[1]))
     if layout is None or size != layout.size or len(table) < size:
         return Metrics()
-    values = {name: _value(table, *place) for name, place in layout.fields.items()}
+    values, impossible = _believed({name: _value(table, *place) for name, place in layout.fields.items()})
+    partitions, busy_impossible = _partitions(table, layout.partitions)
     return Metrics(
-        **_plausible(values),
-        partitions=_partitions(table, layout.partitions),
+        **values,
+        partitions=partitions,
         dies=(),
         energy_unit_known=tuple(version) >= _FIRST_WITH_ENERGY_UNIT,
+        impossible=impossible or busy_impossible,
     )
 
 
 def _self_describing(table: bytes) -> Metrics:
     attributes = dict(_attributes(table))
-    values = {name: next(iter(attributes.get(number, ())), None) for name, number in _ATTRIBUTES.items()}
+    values, impossible = _believed(
+        {name: next(iter(attributes.get(number, ())), None) for name, number in _ATTRIBUTES.items()}
+    )
     slots = attributes.get(_DIES_BUSY, ())
-    dies = [value for value in map(_percent, slots) if value is not None]
+    dies = [value for value in slots if value is not None]
     # Unused slots are last; with a gap between dies, their numbers would be unknown.
     in_order = dies == list(slots[: len(dies)])
+    dies_impossible = not all(map(PERCENT.has, dies))
     return Metrics(
-        **_plausible(values), partitions=(), dies=tuple(dies) if in_order else (), energy_unit_known=True
+        **values,
+        partitions=(),
+        dies=tuple(dies) if in_order and not dies_impossible else (),
+        energy_unit_known=True,
+        impossible=impossible or dies_impossible,
     )
 
 
-def _plausible(values: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Return the values without negative ones, which attributes of signed types may have."""
-    positive = {name: None if value is None or value < 0 else value for name, value in values.items()}
-    shares = {name: _percent(positive[name]) for name in ("activity", "memory_activity")}
-    return {**positive, **shares}
+def _believed(values: Mapping[str, int | None]) -> tuple[dict[str, int | None], bool]:
+    """Return the values without impossible ones, and whether there were any."""
+    checked = {name: bounded(value, BOUNDS[name]) for name, value in values.items()}
+    return {name: value for name, (value, _) in checked.items()}, any(bad for _, bad in checked.values())
 
 
 def _value(table: bytes, offset: int, kind: str) -> int | None:
@@ -211,17 +233,17 @@ def _value(table: bytes, offset: int, kind: str) -> int | None:
     return None if value == (1 << 8 * layout.size) - 1 else value
 
 
-def _percent(value: int | None) -> int | None:
-    return value if value is not None and 0 <= value <= MOST_PERCENT else None
-
-
-def _partitions(table: bytes, layout: PartitionsLayout | None) -> tuple[int | None, ...]:
+def _partitions(table: bytes, layout: PartitionsLayout | None) -> tuple[tuple[int | None, ...], bool]:
+    """Return the activity of each partition, None for one with an impossible die; and if there is one."""
     count = None if layout is None else _value(table, layout.count, U16)
     if layout is None or count is None or count > MOST_PARTITIONS:
-        return ()
+        return (), False
     slots = (_BUSY.unpack_from(table, layout.first + number * layout.size) for number in range(count))
     # Slots of dies that a partition does not have are all ones.
-    return tuple(_mean([value for value in dies if value <= MOST_PERCENT]) for dies in slots)
+    busy = [[value for value in dies if value not in ALL_ONES] for dies in slots]
+    believed = [all(map(PERCENT.has, dies)) for dies in busy]
+    means = (_mean(dies) if ok else None for dies, ok in zip(busy, believed, strict=True))
+    return tuple(means), not all(believed)
 
 
 def _mean(values: Sequence[int]) -> int | None:

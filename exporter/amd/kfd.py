@@ -9,10 +9,13 @@ from pathlib import Path
 from exporter.amd.cards import Card, render_minor
 from exporter.amd.sysfs_file import Files, properties, to_amount
 from exporter.model import DeviceProcess, total
+from exporter.model.bounds import BYTES, PARTS, SAMPLED_PERCENT
 
 KFD = Path("class/kfd/kfd")
 # Heap types of device memory, public and private; other heaps are caches and so on.
 FRAME_BUFFER = frozenset({"1", "2"})
+# Four on each compute unit.
+SIMDS = PARTS.times(4)
 # ``location_id``: bus, device and function. Partitions of a GPU differ in the function, which a whole GPU
 # does not use; some kernels have the number of the partition in the highest bits.
 DEVICE_MASK, FUNCTION_MASK, PARTITION_SHIFT = 0xFFF8, 0x7, 28
@@ -48,7 +51,9 @@ def _node(files: Files, path: Path) -> KfdNode | None:
     location = values.get("location_id")
     if location is None:
         return None
-    simds, simds_per_unit = values.get("simd_count"), values.get("simd_per_cu")
+    simds, simds_per_unit = (
+        files.believed(path / "properties", values.get(name), SIMDS) for name in ("simd_count", "simd_per_cu")
+    )
     # 90402 is gfx942 for compilers, 90010 is gfx90a.
     version = values.get("gfx_target_version")
     return KfdNode(
@@ -67,7 +72,7 @@ def _memory(files: Files, folder: Path) -> int | None:
     """Return the bytes of device memory of a node; None if unknown."""
     banks = [properties(files.text(folder / name / "properties"), " ") for name in files.names(folder)]
     sizes = [to_amount(bank.get("size_in_bytes")) for bank in banks if bank.get("heap_type") in FRAME_BUFFER]
-    return total(sizes) if sizes else None
+    return files.believed(folder, total(sizes) if sizes else None, BYTES)
 
 
 # Folders of the second and further contexts of a process, in its own folder.
@@ -79,7 +84,7 @@ class NodeUsage:
     """Use of a node by a process."""
 
     pid: int
-    # Bytes; None if implausible.
+    # Bytes; None if impossible.
     memory: int | None
     # Compute units that its waves occupy at this moment; None if not metered.
     units: int | None
@@ -94,16 +99,13 @@ def _list_processes(files: Files, root: Path) -> tuple[Path, ...] | None:
     return tuple(root / name for name in names if name.isdecimal())
 
 
-def on_node(
-    files: Files, node: KfdNode, processes: Iterable[Path], card_memory: int | None
-) -> tuple[NodeUsage, ...] | None:
+def on_node(files: Files, node: KfdNode, processes: Iterable[Path]) -> tuple[NodeUsage, ...] | None:
     """Return the processes that use a node, by pid; None if one of them cannot be read.
 
     ``processes`` are the folders of all processes with KFD open; a process without memory and queues on the
-    node does not use it. ``card_memory`` is the size of the whole card in bytes. Raises CardSlowError.
+    node does not use it. Raises CardSlowError.
     """
     usages: list[NodeUsage] = []
-    most = min((size for size in (node.memory, card_memory) if size is not None), default=None)
     for process in processes:
         contexts = [process, *(process / name for name in files.names(process) if name.startswith(CONTEXT))]
         failures = files.failures()
@@ -112,10 +114,10 @@ def on_node(
         if files.failures() > failures or None in sizes:
             return None
         used = sum(filter(None, sizes))
-        plausible = most is None or used <= most
         if used or _has_queue(files, node, contexts):
+            memory = files.believed(process / f"vram_{node.gpu_id}", used, BYTES)
             units = _units(files, node, contexts)
-            usages.append(NodeUsage(pid=int(process.name), memory=used if plausible else None, units=units))
+            usages.append(NodeUsage(pid=int(process.name), memory=memory, units=units))
     return tuple(sorted(usages, key=lambda usage: usage.pid))
 
 
@@ -134,9 +136,12 @@ def shares(usages: Iterable[NodeUsage], compute_units: int | None) -> Mapping[in
     units_by_pid = {usage.pid: usage.units for usage in usages}
     if not compute_units or (units_by_pid and all(units is None for units in units_by_pid.values())):
         return None
+    percents = {
+        pid: None if units is None else units * 100 / compute_units for pid, units in units_by_pid.items()
+    }
     return {
-        pid: None if units is None else min(units * 100 / compute_units, 100.0)
-        for pid, units in units_by_pid.items()
+        pid: None if percent is None or not SAMPLED_PERCENT.has(percent) else min(percent, 100.0)
+        for pid, percent in percents.items()
     }
 
 
@@ -146,7 +151,8 @@ def _has_queue(files: Files, node: KfdNode, contexts: Iterable[Path]) -> bool:
 
 
 def _units(files: Files, node: KfdNode, contexts: Iterable[Path]) -> int | None:
-    occupancy = [files.amount(context / f"stats_{node.gpu_id}/cu_occupancy") for context in contexts]
+    paths = [context / f"stats_{node.gpu_id}/cu_occupancy" for context in contexts]
+    occupancy = [files.number(path, PARTS) for path in paths]
     known = [units for units in occupancy if units is not None]
     return sum(known) if known else None
 

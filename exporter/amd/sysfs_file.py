@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from exporter.concurrency import HANGS, Watched
+from exporter.model.bounds import IMPOSSIBLE_VALUE, Bound, bounded
 
 # A file of sysfs has one page, gpu_metrics up to a few; the rest of a longer one is ignored.
 LONGEST, PORTION = 1 << 16, 8 << 10
@@ -49,7 +50,7 @@ class Files:
     """Reads whole files. ``context`` is that of the calling thread, as a thread that hangs is replaced."""
 
     def __init__(self) -> None:
-        # Failures since start by (GPU uuid, file, error name).
+        # Failures and impossible values since start by (GPU uuid, file, error name).
         self.errors: Counter[tuple[str, str, str]] = Counter()
         self.context = ReadContext()
         # Name of the read that has not returned, by excluded place.
@@ -121,13 +122,20 @@ class Files:
         content = self.content(path)
         return None if content is None else content.decode("utf-8", "replace").strip() or None
 
-    def number(self, path: Path) -> int | None:
-        """Return the integer in a file; None for anything else."""
-        return to_number(self.text(path))
+    def number(self, path: Path, bound: Bound | None = None) -> int | None:
+        """Return the integer in a file; None for anything else, and for one outside of its bound."""
+        return self.believed(path, to_number(self.text(path)), bound)
 
-    def amount(self, path: Path) -> int | None:
-        """Return the non-negative integer in a file; None for anything else."""
-        return to_amount(self.text(path))
+    def believed(self, path: Path, value: int | None, bound: Bound | None) -> int | None:
+        """Return a number of a file; one outside of its bound is None, and counted."""
+        value, impossible = bounded(value, bound)
+        if impossible:
+            self.count_impossible(path)
+        return value
+
+    def count_impossible(self, path: Path) -> None:
+        """Count an impossible value in a file."""
+        self.errors[self.context.device, _label(path), IMPOSSIBLE_VALUE] += 1
 
     def names(self, folder: Path) -> tuple[str, ...]:
         """Return the sorted names in a folder; () if it cannot be listed."""
@@ -140,8 +148,8 @@ class Files:
         return ()
 
     def failures(self) -> int:
-        """Return the number of failures since start."""
-        return sum(self.errors.values())
+        """Return the number of reads that failed since start."""
+        return sum(count for (_, _, error), count in self.errors.items() if error != IMPOSSIBLE_VALUE)
 
     def _check_time(self, path: Path) -> None:
         deadline = self.context.deadline

@@ -51,7 +51,9 @@ class DcgmScrape:
         reading = await self._worker.run(lambda: read_page(_text(body, zipped), oldest))
         if reading.unreadable > self._unreadable:
             log.warning(
-                "%s: skipped %d profiling lines that could not be parsed", self._shown, reading.unreadable
+                "%s: skipped %d profiling lines that could not be parsed, or have impossible values",
+                self._shown,
+                reading.unreadable,
             )
         self._unreadable = reading.unreadable
         return reading

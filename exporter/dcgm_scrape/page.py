@@ -9,13 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from exporter.dcgm_scrape.fields import FIELDS, PREFIX, Part, ProfilingField, believed, is_blank
 from exporter.model import GpuReading, Profile
-from exporter.model.readings import Activity, Cycles, Engine, Traffic
 
 Reason = Literal[
     "unreachable", "deadline", "status", "too_large", "malformed", "own_page", "not_dcgm", "no_profiling"
@@ -42,99 +42,6 @@ class DcgmError(Exception):
         self.reason: Reason = reason
 
 
-PREFIX: Final = "DCGM_FI_PROF_"
-# Shares may be slightly above 1: they are rounded, and their parts are sampled at different times.
-HIGHEST_SHARE: Final = 1.01
-# DCGM's blank values: no value, not found, not supported, not permitted. Exact values, because a rate in
-# bytes may be higher than a blank of 32 bits.
-BLANKS_32: Final = frozenset(range(0x7FFFFFF0, 0x7FFFFFF4))
-BLANK_64: Final = 0x7FFFFFFFFFFFFFF0
-BLANK_DOUBLE: Final = 140737488355328.0
-
-Part = Literal["active", "engines", "rates", "cycles", "bytes_total"]
-"""A field of ``Profile``: shares, shares of one engine of a kind, bytes per second, and counts since boot."""
-
-
-class ProfilingField(NamedTuple):
-    """A profiling field of DCGM, whatever type the page declares."""
-
-    part: Part
-    key: Activity | Engine | Traffic | Cycles  # in this part
-    engine: int = 0  # number among the engines of a kind
-
-
-_SHARES: Final[Mapping[Activity, tuple[str, str]]] = {
-    "graphics_engine": ("GR_ENGINE_ACTIVE", "GR_ENGINE_UTIL_RATIO"),
-    "sm": ("SM_ACTIVE", "SM_UTIL_RATIO"),
-    "sm_occupancy": ("SM_OCCUPANCY", "SM_OCCUPANCY_RATIO"),
-    "tensor": ("PIPE_TENSOR_ACTIVE", "TENSOR_UTIL_RATIO"),
-    "tensor_imma": ("PIPE_TENSOR_IMMA_ACTIVE", "IMMA_UTIL_RATIO"),
-    "tensor_hmma": ("PIPE_TENSOR_HMMA_ACTIVE", "HMMA_UTIL_RATIO"),
-    "tensor_dfma": ("PIPE_TENSOR_DFMA_ACTIVE", "DFMA_UTIL_RATIO"),
-    "dram": ("DRAM_ACTIVE", "DRAM_UTIL_RATIO"),
-    "fp64": ("PIPE_FP64_ACTIVE", "FP64_UTIL_RATIO"),
-    "fp32": ("PIPE_FP32_ACTIVE", "FP32_UTIL_RATIO"),
-    "fp16": ("PIPE_FP16_ACTIVE", "FP16_UTIL_RATIO"),
-    "integer": ("PIPE_INT_ACTIVE", "INT_UTIL_RATIO"),
-}
-_ENGINES: Final[Mapping[Engine, tuple[str, int]]] = {
-    "decoder": ("NVDEC", 8),
-    "jpeg": ("NVJPG", 8),
-    "ofa": ("NVOFA", 2),
-}
-_RATES: Final[Mapping[Traffic, str]] = {
-    "pcie_transmit": "PCIE_TX_BYTES",
-    "pcie_receive": "PCIE_RX_BYTES",
-    "nvlink_transmit": "NVLINK_TX_BYTES",
-    "nvlink_receive": "NVLINK_RX_BYTES",
-}
-_CYCLES: Final[Mapping[Cycles, str]] = {
-    "sm_elapsed": "SM_CYCLES_ELAPSED_TOTAL",
-    "sm_active": "SM_CYCLES_ACTIVE_TOTAL",
-    "mma": "MMA_CYCLES_ACTIVE_TOTAL",
-    "dmma": "DMMA_CYCLES_ACTIVE_TOTAL",
-    "hmma": "HMMA_CYCLES_ACTIVE_TOTAL",
-    "imma": "IMMA_CYCLES_ACTIVE_TOTAL",
-    "dfma": "DFMA_CYCLES_ACTIVE_TOTAL",
-    "integer": "INT_CYCLES_ACTIVE_TOTAL",
-    "fp64": "FP64_CYCLES_ACTIVE_TOTAL",
-    "fp32": "FP32_CYCLES_ACTIVE_TOTAL",
-    "fp16": "FP16_CYCLES_ACTIVE_TOTAL",
-}
-_BYTES: Final[Mapping[Traffic, str]] = {
-    "pcie_transmit": "PCIE_TX_BYTES_TOTAL",
-    "pcie_receive": "PCIE_RX_BYTES_TOTAL",
-}
-
-
-def _names() -> Iterator[tuple[str, ProfilingField]]:
-    """Yield every name of every field, without the prefix."""
-    for share, names in _SHARES.items():
-        yield from ((name, ProfilingField("active", share)) for name in names)
-    for engine, (stem, count) in _ENGINES.items():
-        for number in range(count):
-            for name in (f"{stem}{number}_ACTIVE", f"{stem}_UTIL_{number}_RATIO"):
-                yield name, ProfilingField("engines", engine, number)
-    yield from ((name, ProfilingField("rates", traffic)) for traffic, name in _RATES.items())
-    yield from ((name, ProfilingField("cycles", cycles)) for cycles, name in _CYCLES.items())
-    yield from ((name, ProfilingField("bytes_total", traffic)) for traffic, name in _BYTES.items())
-
-
-FIELDS: Final[Mapping[str, ProfilingField]] = {PREFIX + name: field for name, field in _names()}
-"""By name in capitals, old and new."""
-
-
-def plausible(part: Part, value: float) -> float | None:
-    """Return the value of a field; None for a blank or implausible one."""
-    if part in ("active", "engines"):
-        return min(value, 1.0) if 0 <= value <= HIGHEST_SHARE else None
-    if part == "rates":
-        return value if 0 <= value < BLANK_DOUBLE and value not in BLANKS_32 else None
-    # Counts soon exceed the blank of doubles, but are printed as integers.
-    whole = isinstance(value, int) and 0 <= value < BLANK_64 and value not in BLANKS_32
-    return value if whole else None
-
-
 DcgmDevice: TypeAlias = tuple[str, int | None]
 """UUID of a GPU, and id of a GPU instance on it, None for the whole GPU."""
 
@@ -152,7 +59,7 @@ class DcgmReading:
     """The profiling metrics of one page."""
 
     profiles: Mapping[DcgmDevice, Profile] = field(default_factory=dict)
-    # Profiling lines that could not be parsed.
+    # Profiling lines that could not be parsed, or have an impossible value.
     unreadable: int = 0
 
 
@@ -167,7 +74,8 @@ def read_page(text: str, oldest: float) -> DcgmReading:
     if not samples:
         raise DcgmError("malformed", f"none of {len(lines)} profiling lines can be parsed")
     values: dict[tuple[DcgmDevice, ProfilingField], float | None] = {}
-    for key, value in _values(samples, oldest):
+    found = list(_values(samples, oldest))
+    for key, value in found:
         values[key] = value if values.setdefault(key, value) == value else None
     by_device: dict[DcgmDevice, dict[ProfilingField, float]] = defaultdict(dict)
     for (device, profiling_field), agreed in values.items():
@@ -175,7 +83,7 @@ def read_page(text: str, oldest: float) -> DcgmReading:
             by_device[device][profiling_field] = agreed
     return DcgmReading(
         profiles={device: _profile(of_device) for device, of_device in by_device.items()},
-        unreadable=len(lines) - len(samples),
+        unreadable=len(lines) - len(samples) + sum(value is None for _, value in found),
     )
 
 
@@ -207,16 +115,16 @@ def _sample(line: str) -> Sample | None:
 
 def _values(
     samples: list[Sample], oldest: float
-) -> Iterator[tuple[tuple[DcgmDevice, ProfilingField], float]]:
+) -> Iterator[tuple[tuple[DcgmDevice, ProfilingField], float | None]]:
+    """Yield the value of each series of a device that has one; None for an impossible one."""
     for sample in samples:
         profiling_field = FIELDS.get(sample.name.upper())
         device = _device(sample.labels)
         too_old = sample.timestamp is not None and float(sample.timestamp) < oldest
         if profiling_field is None or device is None or too_old:
             continue
-        value = plausible(profiling_field.part, sample.value)
-        if value is not None:
-            yield (device, profiling_field), value
+        if not is_blank(profiling_field, sample.value):
+            yield (device, profiling_field), believed(profiling_field, sample.value)
 
 
 def _device(labels: Mapping[str, str]) -> DcgmDevice | None:

@@ -1,18 +1,21 @@
 """Reads one physical GPU completely: identity, partitioning, readings, MIG devices and processes."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from exporter.model import GpuIdentity, GpuReading
+from exporter.model.bounds import NUMBER
+from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
 from exporter.nvml.driver.binding import text_field
 from exporter.nvml.driver.calls import CORE, Calls
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.mig import MigReader, ProfileReader
 from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
-from exporter.nvml.readings.answers import forget, keep_only, number
+from exporter.nvml.readings.answers import believed, forget, keep_only, known
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
 from exporter.nvml.readings.gpu_processes import ListTrust, read_utilization, running, trusted
@@ -20,6 +23,7 @@ from exporter.nvml.readings.samples import SampleReader
 from exporter.nvml.topology import TopologyReader, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
 
+MINOR = "nvmlDeviceGetMinorNumber"
 Ids = tuple[int, int]
 # MIG mode and MIG devices.
 Partitioning = tuple[bool, tuple[MigIdentity, ...]]
@@ -66,18 +70,19 @@ class GpuReader:
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
-        # GPUs with a complete identity.
+        # GPUs with a complete identity, and how often reading that of another one has failed.
         self._identified: set[str] = set()
+        self._identity_failures: Counter[str] = Counter()
         self._layouts: dict[str, Partitioning] = {}
 
     def read(self, handle: Any, uuid: str, index: int, sweep: int) -> GpuReading:
         """Return the reading of a GPU. Raises as ``Calls.ask`` does."""
-        self._calls.begin(uuid)
+        slow = self._slow_schedule.due(uuid, index)
+        self._calls.reasons.begin(uuid, slow=slow)
         failures = self._calls.failures()
         # Before the processes are listed: a process that starts later may reuse the pid of a listed one.
         boot_seconds = self._options.boot_clock()
-        identity = self._identify(handle, uuid, index)
-        slow = self._slow_schedule.due(uuid, index)
+        identity = self._identify(handle, uuid, index, slow=slow)
         layout = self._layout.read(self._calls, uuid, handle, reported=uuid in self._telling, slow=slow)
         self._note_layout(uuid, layout)
         # A change of the layout has made it due again.
@@ -115,7 +120,7 @@ class GpuReader:
             read_monotonic=self._options.clock(),
             boot_seconds=boot_seconds,
         )
-        reading = trusted(reading, self.trust)
+        reading = without_exceeded_memory(trusted(reading, self.trust))
         # MIG devices that may exist besides those that were read; None: any of the last sweep.
         unread = None if layout.devices is None else frozenset(device.uuid for device in layout.unread)
         self.known[uuid] = with_known_layout(reading, self.known[uuid], unread)
@@ -156,6 +161,7 @@ class GpuReader:
 
     def reopened(self) -> None:
         """Read fixed values again, after the driver was opened."""
+        self._identity_failures.clear()
         self._identified.clear()
         self._device.forget()
         self._forget_kept()
@@ -182,6 +188,7 @@ class GpuReader:
         for uuid in uuids:
             self._profiles.forget(self.known.pop(uuid).identity)
             self._layouts.pop(uuid, None)
+            del self._identity_failures[uuid]
             self._identified.discard(uuid)
             self._topology.remove(uuid)
             self._device.forget(uuid)
@@ -225,15 +232,16 @@ class GpuReader:
         if layout.enabled:
             return parts
         self._calls.group = "processes"
-        processes = running(self._calls, uuid, handle, total)
+        processes = running(self._calls, uuid, handle)
         self._calls.group = "utilization"
         utilization = read_utilization(self._samples, self._calls, uuid, handle, processes)
         return {**parts, "processes": processes, "process_utilization": utilization}
 
-    def _identify(self, handle: Any, uuid: str, index: int) -> GpuIdentity:
-        """Return the identity of a GPU; it is read until it is complete."""
+    def _identify(self, handle: Any, uuid: str, index: int, *, slow: bool) -> GpuIdentity:
+        """Return the identity of a GPU; after a second failure, it is read with the slow readings."""
         known = self.known.get(uuid)
-        if known is not None and uuid in self._identified and known.identity.index == index:
+        settled = uuid in self._identified or (self._identity_failures[uuid] > 1 and not slow)
+        if known is not None and settled and known.identity.index == index:
             return known.identity
         # Known from now on, even if it is lost before the rest of the identity has been read.
         self.known.setdefault(uuid, GpuReading(identity=GpuIdentity(uuid=uuid, index=index)))
@@ -241,6 +249,10 @@ class GpuReader:
         identity = read_identity(self._calls, handle, uuid, index)
         if self._calls.failures() == failures:
             self._identified.add(uuid)
+            del self._identity_failures[uuid]
+        else:
+            self._identity_failures[uuid] += 1
+            self._calls.note_until_due(uuid, CORE)
         self.known[uuid] = replace(self.known[uuid], identity=identity)
         return identity
 
@@ -266,12 +278,12 @@ def read_identity(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdenti
     """Return the identity of a GPU. Raises as ``Calls.ask`` does."""
     calls.group = CORE
     pci = calls.ask(uuid, "nvmlDeviceGetPciInfo", handle)
-    minor = calls.ask(uuid, "nvmlDeviceGetMinorNumber", handle)
+    minor = calls.ask(uuid, MINOR, handle)
     capability = calls.ask(uuid, "nvmlDeviceGetCudaComputeCapability", handle)
     return GpuIdentity(
         uuid=uuid,
         index=index,
-        minor=None if minor is None else number(minor),
+        minor=believed(calls, uuid, MINOR, None if minor is None else known(minor), NUMBER),
         model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
         pci_bus_id="" if pci is None else text_field(pci, "busId"),
         serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),

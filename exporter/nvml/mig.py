@@ -8,11 +8,13 @@ reported also while MIG mode is disabled. They are numbered over all boards, and
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from exporter.model import DeviceProcess, GpuIdentity, Memory, MigReading
+from exporter.model import DeviceProcess, GpuIdentity, MigReading
+from exporter.model.bounds import BYTES, NUMBER, PARTS, Bound
 from exporter.model.mig_profiles import MEBIBYTE, MigProfile, MigProfiles, listed_profiles
 from exporter.nvml.driver.binding import text_field
 from exporter.nvml.driver.calls import CORE, Calls
@@ -20,11 +22,14 @@ from exporter.nvml.mig_layout import MOST_SLICES, GpuLayout, LayoutReader, MigId
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
+    Decode,
     ask_row,
     ask_until_refused,
+    believed,
     is_skipped,
     keep_only,
-    number,
+    known,
+    positive,
 )
 from exporter.nvml.readings.gpu_processes import InstanceIds, running, without_doubles
 
@@ -32,17 +37,33 @@ PROFILE_MARK = " MIG "
 GRAPHICS_MARK = "gfx"
 # Memory slices of a GPU by its compute slices, if they differ.
 MEMORY_SLICES = {7: 8}
-# No GPU has more memory.
-MOST_MEBIBYTES = 1 << 30
 # Permissions do not change while the exporter runs.
 REFUSAL = "NoPermission"
-# Fields of ``nvmlDeviceAttributes_t`` by engine.
-ENGINES = {
-    "copy": "sharedCopyEngineCount",
-    "decoder": "sharedDecoderCount",
-    "encoder": "sharedEncoderCount",
-    "jpeg": "sharedJpegCount",
-    "ofa": "sharedOfaCount",
+ATTRIBUTES = "nvmlDeviceGetAttributes"
+# Fields of ``nvmlDeviceAttributes_t``, and what they can be. Drivers answer 0 or all ones for unknown slices.
+ENGINES: Mapping[str, tuple[str, Bound]] = {
+    "copy": ("sharedCopyEngineCount", PARTS),
+    "decoder": ("sharedDecoderCount", PARTS),
+    "encoder": ("sharedEncoderCount", PARTS),
+    "jpeg": ("sharedJpegCount", PARTS),
+    "ofa": ("sharedOfaCount", PARTS),
+}
+SLICES, MEBIBYTES = Bound(1, MOST_SLICES), Bound(1, BYTES.highest // MEBIBYTE)
+FACTS: Mapping[str, tuple[str, Bound]] = {
+    "compute_slices": ("computeInstanceSliceCount", SLICES),
+    "instance_slices": ("gpuInstanceSliceCount", SLICES),
+    "multiprocessors": ("multiprocessorCount", PARTS),
+}
+# In MiB.
+MEMORY_SIZE: dict[str, tuple[str, Bound]] = {"memory": ("memorySizeMB", MEBIBYTES)}
+# Of ``nvmlGpuInstanceInfo_t`` and ``nvmlGpuInstancePlacement_t``.
+INSTANCE_INFO = "nvmlGpuInstanceGetInfo"
+INSTANCE: Mapping[str, tuple[str, Bound]] = {"gi_profile": ("profileId", NUMBER)}
+PLACEMENT: Mapping[str, tuple[str, Bound]] = {"gi_start": ("start", PARTS), "gi_size": ("size", PARTS)}
+# Of ``nvmlGpuInstanceProfileInfo_t``.
+PROFILE: dict[str, tuple[str, Bound]] = {
+    "multiprocessors": ("multiprocessorCount", PARTS),
+    "instances": ("instanceCount", SLICES),
 }
 REPORT = "nvmlDeviceGetGpuInstanceProfileInfo"
 # The numbers go on where today's end, at 17.
@@ -97,7 +118,7 @@ class MigReader:
                 memory = layout.memory.get(identity) or ask_row(calls, identity.uuid, handle, MEMORY)
                 self._layouts.note(identity, memory)
                 bar1 = ask_row(calls, identity.uuid, handle, BAR1) if self._has_bar1 else None
-                processes = self._processes(calls, identity, handle, memory, ids)
+                processes = self._processes(calls, identity, handle, ids)
             memory_slices = None
             if size is not None and memory_slice is not None:
                 memory_slices = max(1, round(size / memory_slice))
@@ -125,11 +146,11 @@ class MigReader:
         return facts
 
     def _processes(
-        self, calls: Calls, identity: MigIdentity, handle: Any, memory: Memory | None, ids: InstanceIds
+        self, calls: Calls, identity: MigIdentity, handle: Any, ids: InstanceIds
     ) -> tuple[DeviceProcess, ...] | None:
         """Return the processes of a device as ``running`` does."""
         calls.group = "processes"
-        processes = running(calls, identity.uuid, handle, None if memory is None else memory.total, ids)
+        processes = running(calls, identity.uuid, handle, ids)
         found = any("graphics" in process.kinds for process in processes or ())
         self._unexpected_graphics = self._unexpected_graphics or (found and not may_have_graphics(identity))
         return processes
@@ -144,22 +165,27 @@ def read_facts(calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> tu
     failures = calls.failures()
     profile = identity.name.partition(PROFILE_MARK)[2] or None
     reading = MigReading(uuid=identity.uuid, gi=identity.gi, ci=identity.ci, profile=profile)
-    attributes = calls.ask(identity.uuid, "nvmlDeviceGetAttributes", handle)
+    attributes = calls.ask(identity.uuid, ATTRIBUTES, handle)
     if attributes is None:
         return MigFacts(reading), False
-    engines = {engine: number(getattr(attributes, name)) for engine, name in ENGINES.items()}
-    gi_profile, gi_start, gi_size = _placement(calls, identity, gpu)
-    reading = replace(
-        reading,
-        compute_slices=_slices(attributes.computeInstanceSliceCount),
-        instance_slices=_slices(attributes.gpuInstanceSliceCount),
-        multiprocessors=number(attributes.multiprocessorCount) or None,
-        engines={engine: count for engine, count in engines.items() if count is not None},
-        gi_profile=gi_profile,
-        gi_start=gi_start,
-        gi_size=gi_size,
-    )
-    return MigFacts(reading, _bytes(attributes.memorySizeMB)), calls.failures() == failures
+    ask = partial(_numbers, partial(believed, calls, identity.uuid, ATTRIBUTES), attributes)
+    placement = _placement(calls, identity, gpu)
+    calls.group = CORE
+    engines = {engine: count for engine, count in ask(ENGINES).items() if count is not None}
+    reading = replace(reading, engines=engines, **ask(FACTS, positive), **placement)
+    memory = ask(MEMORY_SIZE, positive)["memory"]
+    size = None if memory is None else memory * MEBIBYTE
+    return MigFacts(reading, size), calls.failures() == failures
+
+
+def _numbers(
+    check: Callable[[Any, Bound], Any],
+    answer: Any,
+    table: Mapping[str, tuple[str, Bound]],
+    decode: Decode = known,
+) -> dict[str, Any]:
+    """Return the fields of a record that a table names; None for those without a value."""
+    return {name: check(decode(getattr(answer, field)), bound) for name, (field, bound) in table.items()}
 
 
 def may_have_graphics(identity: MigIdentity) -> bool:
@@ -168,23 +194,15 @@ def may_have_graphics(identity: MigIdentity) -> bool:
     return not profile or GRAPHICS_MARK in profile
 
 
-def _placement(calls: Calls, identity: MigIdentity, gpu: Any) -> tuple[int | None, int | None, int | None]:
+def _placement(calls: Calls, identity: MigIdentity, gpu: Any) -> dict[str, Any]:
     """Return NVML's id of the profile of a GPU instance, its first memory slice, and their number."""
     ask = (calls, REFUSAL, identity.uuid)
     instance = ask_until_refused(*ask, "nvmlDeviceGetGpuInstanceById", gpu, identity.gi)
-    info = None if instance is None else ask_until_refused(*ask, "nvmlGpuInstanceGetInfo", instance)
+    info = None if instance is None else ask_until_refused(*ask, INSTANCE_INFO, instance)
     if info is None:
-        return None, None, None
-    return number(info.profileId), number(info.placement.start), number(info.placement.size)
-
-
-def _slices(count: int) -> int | None:
-    """Return a plausible number of slices; drivers answer 0 or all ones if it is unknown."""
-    return count if 0 < count <= MOST_SLICES else None
-
-
-def _bytes(mebibytes: int) -> int | None:
-    return mebibytes * MEBIBYTE if 0 < mebibytes <= MOST_MEBIBYTES else None
+        return {}
+    check = partial(believed, calls, identity.uuid, INSTANCE_INFO)
+    return _numbers(check, info, INSTANCE) | _numbers(check, info.placement, PLACEMENT)
 
 
 class ProfileReader:
@@ -234,16 +252,16 @@ def _profiles(calls: Calls, uuid: str, handle: Any) -> list[MigProfile]:
     calls.group = "modes"
     ask = (calls, REFUSAL, uuid, REPORT, handle)
     answers = (ask_until_refused(*ask, place) for place in range(MOST_PROFILES))
-    return [profile for answer in answers if answer is not None and (profile := _profile(answer))]
+    return [
+        profile for answer in answers if answer is not None and (profile := _profile(calls, uuid, answer))
+    ]
 
 
-def _profile(answer: Any) -> MigProfile | None:
+def _profile(calls: Calls, uuid: str, answer: Any) -> MigProfile | None:
     match = _NAME.fullmatch(text_field(answer, "name"))
     if match is None:
         return None
-    return MigProfile(
-        name=match[1],
-        memory=_bytes(answer.memorySizeMB),
-        multiprocessors=number(answer.multiprocessorCount) or None,
-        instances=number(answer.instanceCount) or None,
-    )
+    check = partial(believed, calls, uuid, REPORT)
+    numbers = _numbers(check, answer, MEMORY_SIZE | PROFILE, positive)
+    memory = numbers.pop("memory")
+    return MigProfile(name=match[1], memory=None if memory is None else memory * MEBIBYTE, **numbers)

@@ -98,7 +98,7 @@ class Sweeper:
         calls.group = "processes"
         for uuid in self._handles.keys() & set(uuids) if self._library.is_open else ():
             with suppress(DeviceLostError, DeviceHangsError, DriverGoneError), calls.about(uuid):
-                processes = running(calls, uuid, self._handles[uuid], None)
+                processes = running(calls, uuid, self._handles[uuid])
                 if processes is not None:
                     lists[uuid] = frozenset(process.pid for process in processes)
         return lists

@@ -6,13 +6,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from exporter.model import License, VgpuReading
+from exporter.model.bounds import BYTES
 from exporter.model.hardware import Virtualization
 from exporter.nvml.driver.binding import NO_INSTANCE, text_field
-from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.answers import keep_only, long_number, sampled_percent
-from exporter.nvml.readings.samples import SampleReader, latest_time
+from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.readings.answers import Kept, believed, keep_only, known, sampled_percent
+from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
 GROUP = "vgpu"
+UTILIZATION: tuple[Call, ...] = (
+    ("nvmlDeviceGetVgpuUtilization", ()),
+    ("nvmlDeviceGetVgpuInstancesUtilizationInfo", ()),
+)
 MODES: dict[int, Virtualization] = {
     0: "none",
     1: "passthrough",
@@ -50,13 +55,13 @@ class VgpuReader:
         self._samples = SampleReader(clock)
         # UUIDs of vGPUs by GPU.
         self._running: dict[str, set[str]] = {}
-        # Modes of GPUs, None for one without.
-        self._modes: dict[str, Virtualization | None] = {}
+        # Modes of GPUs by uuid.
+        self._modes = Kept()
 
     def read(self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True) -> dict[str, Any]:
         """Return the fields ``virtualization``, ``license`` and ``vgpus`` of GpuReading.
 
-        The mode is read with ``slow`` only, or if it failed before. Raises as ``Calls.ask`` does.
+        The mode is read with ``slow`` only, and once more after a failure. Raises as ``Calls.ask`` does.
         """
         calls.group = GROUP
         mode = self._mode(calls, uuid, handle, slow=slow)
@@ -75,11 +80,15 @@ class VgpuReader:
         if slow:
             self._modes.pop(uuid, None)
         if uuid in self._modes:
-            return self._modes[uuid]
+            kept: Virtualization | None = self._modes[uuid]
+            return kept
         failures = calls.failures()
         mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
         if calls.failures() == failures:
-            self._modes[uuid] = mode
+            self._modes.add(uuid, mode)
+        else:
+            self._modes.fail(uuid)
+            calls.note_until_due(uuid, GROUP)
         return mode
 
     def _vgpus(self, calls: Calls, uuid: str, handle: Any) -> tuple[VgpuReading, ...] | None:
@@ -90,7 +99,7 @@ class VgpuReader:
         uuids = {number: calls.ask(uuid, "nvmlVgpuInstanceGetUUID", number, none="") for number in active}
         if None in uuids.values():
             return None
-        sampled = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
+        sampled = self._samples.read(calls, uuid, handle, UTILIZATION)
         latest = latest_time()
         # Oldest first, so that the newest one of each vGPU remains.
         samples = {sample.vgpuInstance: sample for sample in sampled or () if sample.timeStamp <= latest}
@@ -110,6 +119,12 @@ class VgpuReader:
         # A time-sliced vGPU has no instance; in MIG mode nothing meters vGPUs. An idle vGPU has a sample, so
         # without one its use is unknown.
         sample = samples.get(number) if gi in (None, NO_INSTANCE) else None
+        shares = {
+            field: None if sample is None else sampled_percent(getattr(sample, name).uiVal)
+            for field, name in SHARES.items()
+        }
+        if sample is not None and None in shares.values():
+            calls.count(gpu, calls.form(gpu, UTILIZATION), IMPOSSIBLE_SAMPLE)
         return VgpuReading(
             uuid=uuid,
             mdev_uuid=calls.ask(uuid, "nvmlVgpuInstanceGetMdevUUID", number) or None,
@@ -118,12 +133,9 @@ class VgpuReader:
             type_name=vgpu_type.name,
             gi=None if gi == NO_INSTANCE else gi,
             memory_total=vgpu_type.memory,
-            memory_used=_bytes(calls.ask(uuid, "nvmlVgpuInstanceGetFbUsage", number)),
+            memory_used=_bytes(calls, uuid, "nvmlVgpuInstanceGetFbUsage", number),
             licensed=_licensed(calls, uuid, number),
-            **{
-                field: None if sample is None else sampled_percent(getattr(sample, name).uiVal)
-                for field, name in SHARES.items()
-            },
+            **shares,
         )
 
     def _type(self, calls: Calls, uuid: str, number: int) -> VgpuType:
@@ -135,15 +147,18 @@ class VgpuReader:
             return self._types[key]
         vgpu_type = VgpuType(
             calls.ask(uuid, "nvmlVgpuTypeGetName", key) or None,
-            _bytes(calls.ask(uuid, "nvmlVgpuTypeGetFramebufferSize", key)) or None,
+            _bytes(calls, uuid, "nvmlVgpuTypeGetFramebufferSize", key) or None,
         )
         if None not in (vgpu_type.name, vgpu_type.memory):
             self._types[key] = vgpu_type
         return vgpu_type
 
 
-def _bytes(answer: int | None) -> int | None:
-    return None if answer is None else long_number(answer)
+def _bytes(calls: Calls, uuid: str, name: str, number: int) -> int | None:
+    """Return the bytes that a call about a vGPU or a type answers."""
+    answer = calls.ask(uuid, name, number)
+    size: int | None = believed(calls, uuid, name, None if answer is None else known(answer), BYTES)
+    return size
 
 
 def _licensed(calls: Calls, uuid: str, number: int) -> bool | None:

@@ -182,7 +182,7 @@ async def test_unreadable_lines_are_skipped_and_logged_once(caplog) -> None:
     assert [reading.unreadable for reading in readings] == [1, 1]
     assert readings[1].profiles["GPU-1", None].active == {"dram": 0.25}
     assert [record.message for record in caplog.records] == [
-        f"{url}: skipped 1 profiling lines that could not be parsed"
+        f"{url}: skipped 1 profiling lines that could not be parsed, or have impossible values"
     ]
 
 

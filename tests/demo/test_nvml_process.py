@@ -86,6 +86,32 @@ def test_only_newer_samples_are_returned(bench):
         utilization(START + 5 * SECOND)
 
 
+def test_both_forms_of_the_call_return_the_same_samples(bench):
+    node = bench(made(pods=[pod("p", on_gpu(11, load={"high": 20}), on_gpu(12, load={"high": 5}))]))
+    node.step(5)
+    for last_seen in (0, START):
+        samples = pynvml.nvmlDeviceGetProcessesUtilizationInfo(gpu_at(), last_seen)
+        newer = {one.pid: (one.smUtil, (one.timeStamp - START) // SECOND) for one in samples}
+        assert newer == utilization(last_seen)
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetProcessesUtilizationInfo(gpu_at(), START + 5 * SECOND)
+
+
+def test_the_newest_list_has_each_kind_of_process(bench):
+    """From Hopper on."""
+    processes = [on_gpu(11, memory="1 GiB"), on_gpu(12, kind="graphics"), on_gpu(13, kind="mps")]
+    for architecture in (8, 9):
+        bench(made(gpus=[gpu(architecture=architecture)], pods=[pod("p", *processes)]))
+        for mode, pid in enumerate((11, 12, 13)):
+            arguments = gpu_at(), pynvml.nvmlProcessDetailList_v1, mode
+            if architecture == 8:
+                with pytest.raises(pynvml.NVMLError_NotSupported):
+                    pynvml.nvmlDeviceGetRunningProcessDetailList(*arguments)
+            else:
+                listed = pynvml.nvmlDeviceGetRunningProcessDetailList(*arguments)
+                assert [process.pid for process in listed] == [pid]
+
+
 def test_each_process_that_ran_has_one_record_with_its_mean(bench):
     square = {"shape": "square", "low": 0, "high": 80, "period": 20}
     processes = [on_gpu(11, load=square), on_gpu(12), on_gpu(13, load={"high": 10})]

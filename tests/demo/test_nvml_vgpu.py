@@ -55,6 +55,28 @@ def read() -> dict[str, Any]:
     return VgpuReader(ticking()).read(Calls(), "", gpu_at())
 
 
+def test_a_driver_that_answers_the_newer_call_only_meters_vgpus(bench):
+    """Both calls return the same samples; the other one is asked once."""
+    older, newer = "nvmlDeviceGetVgpuUtilization", "nvmlDeviceGetVgpuInstancesUtilizationInfo"
+    processes = [manager(41, load={"high": 30}), manager(42)]
+    vgpus = vgpu(), vgpu(OTHER, 42)
+    bench(host(*vgpus, host_processes=processes))
+    samples = pynvml.nvmlDeviceGetVgpuInstancesUtilizationInfo(gpu_at(), 0)
+    assert [(sample.smUtil.uiVal, (sample.timeStamp - START) // SECOND) for sample in samples] == utilization(
+        0
+    )
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        pynvml.nvmlDeviceGetVgpuInstancesUtilizationInfo(gpu_at(), START)
+    expected = read()["vgpus"]
+    assert sorted(one.sm_percent for one in expected) == [0, 30]
+    for unsupported in (older, newer):
+        node = bench(host(*vgpus, host_processes=processes, board={"unsupported": [unsupported]}))
+        calls = Calls()
+        for _ in range(2):
+            assert VgpuReader(ticking()).read(calls, "", gpu_at())["vgpus"] == expected
+        assert node.nvml.calls[unsupported, node.nvml.board.gpus[0].spec.uuid] == (unsupported == older)
+
+
 def test_the_exporter_reads_every_running_vgpu(bench):
     """Type, size, use, machine and license, through the real binding."""
     processes = [manager(41, load={"high": 30}), manager(42, memory="6 MiB")]

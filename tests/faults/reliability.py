@@ -21,7 +21,8 @@ a Prometheus would scrape:
 - the health series name the fault and the device, and count nothing else;
 - no value is wrong: it is right or absent; memory without a known container counts as unattributed;
 - sums hold, and no use exceeds the device;
-- after the fault, the page recovers by itself within two polls.
+- after the fault, the page recovers by itself within two polls; only a reading that is not read in every poll
+  and failed in two of them waits until it is due, a minute at most.
 
 Outcomes of a cell:
 

@@ -9,8 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 Call = Callable[..., int]
-# Functions that change the driver are always called: opening and closing, event sets, buffers.
-LIVE = ("nvmlInit", "nvmlShutdown", "nvmlEventSet", "nvmlDeviceRegisterEvents", "nvmlGpm")
+# Functions that change the driver are always called: opening and closing, event sets, buffers. So are those
+# that fill an array behind a pointer in a record.
+LIVE = (
+    "nvmlInit", "nvmlShutdown", "nvmlEventSet", "nvmlDeviceRegisterEvents", "nvmlGpm",
+    "nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceGetVgpuInstancesUtilizationInfo",
+)  # fmt: skip
 # Spoiled answers lead to new calls; above this number all are forgotten.
 MOST_ANSWERS = 2048
 

@@ -123,6 +123,7 @@ TARGETS = (
             "exporter.amd.amd_source",
             "exporter.amd.kfd",
             "exporter.amd.card_readings",
+            "exporter.amd.pcie",
         ),
         seeds=_amd_seeds,
         decode=_amd,

@@ -168,7 +168,7 @@ TARGETS = (
         covers=(
             "exporter.dcgm_scrape.page",
             "exporter.dcgm_scrape.client",
-            "exporter.dcgm_scrape.page",
+            "exporter.dcgm_scrape.fields",
         ),
         seeds=_page,
         decode=_dcgm,

@@ -44,6 +44,7 @@ JOIN = "joins decoded values; runs below every target of a system"
 NO_DECODER = {
     "exporter.amd.amdsmi": "calls AMD's library, which the fake node does not have",
     "exporter.nvml.driver.library": CALLS,
+    "exporter.nvml.driver.reasons": "keeps errors",
     "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.follower": CALLS,

@@ -132,17 +132,27 @@ def test_an_impossible_end_of_a_license_is_unknown() -> None:
     examine(BY_NAME["nvml-vgpus"], bytes(22) + b"\x80\x14\x01\x04" + b"\xff" * 4)
 
 
-@pytest.mark.parametrize("memory", [65 << 30, (1 << 64) - 1])
-async def test_memory_of_a_process_above_that_of_the_card_is_unknown(memory, tmp_path) -> None:
+async def test_memory_of_a_process_that_no_machine_has_is_unknown(tmp_path) -> None:
     """The numbers are those of KFD; NVML has the same rule."""
     tree = Tree(tmp_path)
     tree.card()
     tree.node()
-    tree.process(41, memory)
+    tree.process(41, (1 << 64) - 1)
 
     assert [process.memory for process in (await tree.gpu()).processes or ()] == [None]
-    tree.write(tree.kfd / "topology/nodes/1/mem_banks/0/properties", "heap_type 1")
-    assert [process.memory for process in (await tree.gpu()).processes or ()] == [None]
+
+
+async def test_the_memory_of_a_card_that_a_process_exceeds_is_unknown(tmp_path) -> None:
+    """As on processors whose graphics share their memory."""
+    tree = Tree(tmp_path)
+    tree.card()
+    tree.node()
+    tree.process(41, 65 << 30)
+    reading = await tree.gpu()
+
+    assert [process.memory for process in reading.processes or ()] == [65 << 30]
+    assert reading.memory is None
+    assert "memory" in reading.withheld
 
 
 def test_a_label_without_a_name_costs_only_its_line() -> None:

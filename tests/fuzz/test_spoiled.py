@@ -8,7 +8,7 @@ from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import timeless
 from tests.fuzz.recorded import Recorded
 from tests.fuzz.spoiled import Spoiled
-from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, process
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_an_input_spoils_the_calls_in_their_order(content, pids) -> None:
     processes = [process(pid, "GPU-a") for pid in (41, 42)]
     spoiled = Spoiled(Driver(gpu("a"), host_processes=processes).library)
     with spoiled.opened(content) as calls:
-        listed = running(calls, "GPU-a", spoiled.handles["GPU-a"], 16 * GIB)
+        listed = running(calls, "GPU-a", spoiled.handles["GPU-a"])
 
     assert (None if listed is None else [each.pid for each in listed]) == pids
 

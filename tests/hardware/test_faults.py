@@ -8,7 +8,8 @@ from exporter.nvml import NvmlSource
 from exporter.nvml.driver.library import DriverError
 from exporter.nvml.readings.device import ENERGY_ROWS, ROWS
 from tests.hardware import tiny
-from tests.hardware.making import Driver, nvml
+from tests.hardware.making import Clock, Driver, nvml
+from tests.hardware.polled import Polled
 
 INIT = "nvmlInitWithFlags"
 SERIAL = "nvmlDeviceGetSerial"
@@ -136,16 +137,22 @@ def test_versions_are_asked_for_until_they_are_known(two: Driver):
     assert two.asked("nvmlSystemGetDriverVersion") == 3
 
 
-def test_facts_of_a_gpu_are_asked_for_until_they_are_known_or_unsupported(two: Driver):
+def test_facts_of_a_gpu_are_asked_for_once_a_minute_until_they_are_known_or_unsupported(
+    clock: Clock, two: Driver
+):
+    polled = Polled(clock, two)
     two.fail("UNKNOWN", SERIAL, "GPU-a")
     two.fail("NOT_SUPPORTED", SERIAL, "GPU-b")
-    for asked in (1, 2):
-        assert two.sweep()["GPU-a"].identity.serial is None
-        assert two.asked(SERIAL, "GPU-a") == asked
+    for _ in range(20):
+        reading = polled.poll()["GPU-a"]
+        assert reading.identity.serial is None
+        assert reading.withheld["core"] == "Unknown"
+    assert two.asked(SERIAL, "GPU-a") == 2 + 1
     two.recover()
-    for _ in range(2):
-        assert two.sweep()["GPU-a"].identity.serial
-    assert two.asked(SERIAL, "GPU-a") == 3
+    serials = [polled.poll()["GPU-a"].identity.serial for _ in range(20)]
+    assert serials[0] is None
+    assert serials[-1]
+    assert two.asked(SERIAL, "GPU-a") == 3 + 1
     assert two.asked(SERIAL, "GPU-b") == 1
 
 

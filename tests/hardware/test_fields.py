@@ -9,7 +9,7 @@ import pytest
 
 from exporter.model.readings import C2cError, PacketError
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.answers import add_kept
+from exporter.nvml.readings.answers import Kept, add_kept
 from exporter.nvml.readings.field_reader import ENTRY, FieldReader
 from exporter.nvml.readings.fields import ALL_LINKS, ROWS, SLOW_ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
@@ -70,7 +70,7 @@ class Driver:
 def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
     """Read the fields once."""
     readings: dict[Any, Any] = {}
-    slow: dict[Any, Any] = {}
+    slow = Kept()
     (reader or FieldReader()).read(calls, GPU, HANDLE, readings, slow)
     add_kept(readings, slow)
     return readings
@@ -99,7 +99,7 @@ def every_entry(kind: int, member: str, value: Callable[[int], int], *fields: in
     return values
 
 
-TYPES = [(DOUBLE, 70.0), (UINT, 70), (ULONG, 2**40), (ULL, 2**63), (SLL, 2**40), (INT, 70), (USHORT, 70)]
+TYPES = [(DOUBLE, 70.0), (UINT, 70), (ULONG, 2**40), (ULL, 2**50), (SLL, 2**40), (INT, 70), (USHORT, 70)]
 
 
 @pytest.mark.parametrize(("kind", "value"), TYPES)
@@ -220,12 +220,10 @@ def test_recovery_actions_are_named():
 def test_a_failing_field_costs_its_reading_and_is_asked_again():
     driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, MANY)})
     calls = driver.calls
-    calls.begin(GPU)
     assert driver.read() == BYTES
     assert calls.errors == {(GPU, FIELDS, "NoPermission"): 1}
     assert calls.withheld(GPU)["power"] == "NoPermission"
     driver.answers[POWER] = (UINT, 50_000)
-    calls.begin(GPU)
     assert driver.read()["power_parts_milliwatts"] == {"average": 50_000}
 
 
@@ -328,7 +326,9 @@ def test_a_failing_call_is_one_error_and_the_reason_of_each_group():
     assert calls.errors == {(GPU, FIELDS, "Unknown"): 1}
     groups = {row.group for row in DUE}
     assert calls.withheld(GPU) == dict.fromkeys(groups, "Unknown")
-    calls.begin(GPU)
+    calls.reasons.begin(GPU, slow=False)
+    assert calls.withheld(GPU) == dict.fromkeys({row.group for row in SLOW_ROWS}, "Unknown")
+    calls.reasons.begin(GPU, slow=True)
     assert calls.withheld(GPU) == {}
 
 

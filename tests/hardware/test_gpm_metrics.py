@@ -26,7 +26,7 @@ GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
 
 def decoded(values: list[tuple[int, float]]) -> Profile:
     """Decode values by metric number."""
-    return decode((METRICS[number], raw) for number, raw in values)
+    return decode((METRICS[number], raw) for number, raw in values)[0]
 
 
 @pytest.mark.parametrize(

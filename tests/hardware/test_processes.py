@@ -10,7 +10,7 @@ from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.gpu_processes import InstanceIds, read_utilization, running
 from exporter.nvml.readings.samples import SampleReader
-from tests.hardware.making import LARGE, SMALL, Driver, gpu, process, ticking
+from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, process, ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
@@ -30,15 +30,14 @@ COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
 GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses_v3"
 MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 SAMPLES = "nvmlDeviceGetProcessUtilization"
+SAMPLE_CALLS = (SAMPLES, "nvmlDeviceGetProcessesUtilizationInfo")
 OLDER = "nvmlDeviceGetComputeRunningProcesses_v2"
 NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, UNKNOWN = 3, 4, 6, 7, 999
 
 
-def listed(
-    calls: Calls, total: int | None = None, instance: InstanceIds | None = None
-) -> dict[int, tuple[Any, set[str]]]:
+def listed(calls: Calls, instance: InstanceIds | None = None) -> dict[int, tuple[Any, set[str]]]:
     """Return memory and kinds of the processes by pid."""
-    processes = running(calls, GPU, HANDLE, total, instance)
+    processes = running(calls, GPU, HANDLE, instance)
     assert processes is not None
     assert len({one.pid for one in processes}) == len(processes)
     return {one.pid: (one.memory, set(one.kinds)) for one in processes}
@@ -76,15 +75,37 @@ def test_the_larger_memory_of_two_lists_counts(first: int, second: int, memory: 
     assert listed(calls) == {41: (memory, {"compute", "graphics"})}
 
 
-def test_process_memory_beyond_the_device_is_unknown():
-    calls = installed(**{COMPUTE: lists(context(41, 1001), context(42, 1000))})
-    assert listed(calls, total=1000) == {41: (None, {"compute"}), 42: (1000, {"compute"})}
-    assert listed(calls)[41] == (1001, {"compute"})
+@pytest.mark.parametrize("memory", [2**32 - 1, 2**47, 2**63, 2**64 - 2])
+def test_process_memory_that_no_machine_has_is_unknown(memory: int):
+    """As in a record of another length."""
+    calls = installed(**{COMPUTE: lists(context(41, memory), context(42, 1000))})
+    assert listed(calls) == {41: (None, {"compute"}), 42: (1000, {"compute"})}
+    assert calls.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "ImpossibleValue"): 1}
+
+
+@pytest.mark.parametrize("total", ["8 GiB", "24 GiB"])
+def test_the_total_that_a_process_exceeds_is_unknown(total: str):
+    """GPUs that share the memory of the machine may report a part of it as their total."""
+    board = gpu("a", memory_total=total)
+    driver = Driver(board, host_processes=[process(41, GPU), process(42, GPU)])
+    there = [context(41, 20 * GIB), context(42, GIB)]
+
+    def listing(*arguments: Any) -> int:
+        return lists(*there)(*arguments)
+
+    setattr(driver.library, COMPUTE, listing)
+    reading = driver.read()
+    assert [one.memory for one in reading.processes] == [20 * GIB, GIB]
+    exceeded = total == "8 GiB"
+    assert (reading.memory is None) == exceeded
+    assert ("memory" in reading.withheld) == exceeded
+    del there[0]
+    assert driver.read().memory.total == int(total.split(maxsplit=1)[0]) * GIB
 
 
 def test_an_empty_list_is_an_observation():
     calls = installed(**{COMPUTE: lists(), GRAPHICS: lists(), MPS: lists()})
-    assert running(calls, GPU, HANDLE, None) == ()
+    assert running(calls, GPU, HANDLE) == ()
     assert not calls.errors
 
 
@@ -93,7 +114,7 @@ def test_an_empty_list_is_an_observation():
 def test_one_failing_list_makes_all_processes_unknown(failing: str, code: int):
     good = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
     calls = installed(**(good | {failing: answers(code)}))
-    assert running(calls, GPU, HANDLE, None) is None
+    assert running(calls, GPU, HANDLE) is None
     assert calls.errors
 
 
@@ -128,7 +149,7 @@ def test_a_list_with_an_impossible_pid_is_unknown(name: str, pid: int):
     functions = {COMPUTE: lists(context(41)), name: garbage, name.replace("_v3", "_v2"): garbage}
     calls = installed(**functions)
     for _ in range(2):
-        assert running(calls, GPU, HANDLE, None) is None
+        assert running(calls, GPU, HANDLE) is None
 
 
 @pytest.mark.parametrize("missing", [(GRAPHICS,), (MPS,), (GRAPHICS, MPS)])
@@ -144,7 +165,7 @@ def test_unsupported_lists_of_graphics_and_mps_are_empty(missing: tuple[str, ...
 def test_without_a_compute_list_processes_are_unknown(functions: dict[str, Function]):
     calls = installed(**functions)
     for _ in range(2):
-        assert running(calls, GPU, HANDLE, None) is None
+        assert running(calls, GPU, HANDLE) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +191,7 @@ def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool
 def test_a_list_with_ids_of_unknown_instances_is_unknown(gi: int, known: tuple[int, ...], there: list[int]):
     """Drivers that leave the ids at zero do not say where a process runs."""
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
-    processes = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
+    processes = running(calls, GPU, HANDLE, InstanceIds(1, 0, known))
     assert there == (None if processes is None else [one.pid for one in processes])
     assert sum(calls.errors.values()) == (there is None)
 
@@ -234,6 +255,48 @@ def test_each_gpu_is_asked_for_samples_since_its_own_last_one():
     for name in ("GPU-a", "GPU-b", "GPU-a"):
         read_utilization(reader, nothing, name, HANDLE, ())
     assert asked == [0, 0, 3000, 9000, 3000]
+
+
+@pytest.mark.parametrize("answers_to", [0, 1])
+def test_samples_come_from_the_call_that_the_driver_supports(answers_to: int):
+    """One of the two forms is asked, once it is known which."""
+    other = SAMPLE_CALLS[1 - answers_to]
+    driver = Driver(
+        gpu("a", unsupported=[other]), host_processes=[process(41, GPU, load={"high": 60}), process(42, GPU)]
+    )
+    for _ in range(3):
+        assert driver.read().process_utilization == {41: 60}
+        driver.advance(10)
+    assert driver.asked(SAMPLE_CALLS[answers_to], GPU) == 2 * 3
+    assert driver.asked(other, GPU) == answers_to
+    assert not driver.errors()
+
+
+def test_without_both_forms_the_samples_are_unknown():
+    driver = Driver(gpu("a", unsupported=list(SAMPLE_CALLS)), host_processes=[process(41, GPU)])
+    for _ in range(3):
+        assert driver.read().process_utilization is None
+    assert sum(driver.asked(name, GPU) for name in SAMPLE_CALLS) == 2
+    assert not driver.errors()
+
+
+@pytest.mark.parametrize("instances", [(), (SMALL, LARGE)])
+def test_processes_come_from_the_newest_list_where_no_other_is_supported(instances: Any):
+    older = [name.replace("_v3", version) for name in (COMPUTE, GRAPHICS, MPS) for version in ("_v3", "_v2")]
+    boards = gpu("a", *instances, architecture=9, unsupported=older)
+    for part in (boards["mig"] or {}).get("instances", ()):
+        part |= {"unsupported": older}
+    device = "MIG-small" if instances else GPU
+    kinds = {41: "compute", 42: "graphics", 43: "mps"}
+    held = [process(pid, device, kind=kind, memory=f"{pid} MiB") for pid, kind in kinds.items()]
+    driver = Driver(boards, host_processes=held)
+    for _ in range(3):
+        reading = driver.read()
+        [there] = [one.processes for one in reading.mig if one.uuid == device] or [reading.processes]
+        assert {one.pid: (one.memory, set(one.kinds)) for one in there} == {
+            pid: (pid * MIB, {kind}) for pid, kind in kinds.items()
+        }
+    assert not driver.errors()
 
 
 def test_a_failed_read_does_not_move_the_window():

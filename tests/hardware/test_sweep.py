@@ -145,6 +145,70 @@ def test_implausible_answers_are_unknown(
     assert reading.up
 
 
+MEMORY_CALLS = ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"]
+ONE_LANE = {"generation": 1, "width": 1, "max_generation": 1, "max_width": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "link", "copies"),
+    [
+        # GB10: memory is not supported, and the link is made up.
+        ({"unsupported": MEMORY_CALLS, "pcie": ONE_LANE}, None, None),
+        ({"unsupported": MEMORY_CALLS, "pcie": ONE_LANE | {"max_generation": 5, "max_width": 16}}, 1, None),
+        ({"unsupported": MEMORY_CALLS}, 4, None),
+        ({"pcie": ONE_LANE}, None, None),
+        # A card of its own in a slow slot, or an idle one.
+        ({"pcie": ONE_LANE | {"max_generation": 4, "max_width": 1}}, 1, 0),
+        ({}, 4, 0),
+    ],
+)
+def test_what_a_driver_fills_in_for_an_integrated_gpu_is_absent(
+    driver: Driver, changes: dict[str, Any], link: int | None, copies: int | None
+):
+    calls = {
+        "CurrPcieLinkGeneration": "generation",
+        "CurrPcieLinkWidth": "width",
+        "MaxPcieLinkGeneration": "max_generation",
+        "MaxPcieLinkWidth": "max_width",
+    }
+    answers = {f"nvmlDeviceGet{call}": [changes.get("pcie", {}).get(key, 4)] for call, key in calls.items()}
+    answers |= {"nvmlDeviceGetUtilizationRates": [91, 0], "nvmlDeviceGetPcieReplayCounter": [0]}
+    driver.become(gpu("a", unsupported=changes.get("unsupported", []), answers=answers))
+    reading = driver.read()
+    assert reading.utilization_percent == 91
+    assert reading.memory_copy_percent == copies
+    assert (None if reading.pcie_link is None else reading.pcie_link.generation) == link
+    assert (reading.pcie_replays is None) == (link is None)
+    assert not driver.errors()
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"), [("PerformanceState", 32), ("TemperatureV", 0), ("PcieReplayCounter", 2**32 - 1)]
+)
+def test_what_stands_for_no_value_is_no_failure(driver: Driver, call: str, answer: int):
+    driver.become(gpu("a", answers={f"nvmlDeviceGet{call}": [answer]}))
+    reading = driver.read()
+    values = reading.performance_state, reading.temperature_celsius, reading.pcie_replays
+    assert values.count(None) == 1
+    assert not driver.errors()
+
+
+def test_failing_memory_is_no_sign_of_an_integrated_gpu(driver: Driver):
+    answers = {"nvmlDeviceGetUtilizationRates": [91, 0]}
+    driver.become(gpu("a", answers=answers))
+    for name in MEMORY_CALLS:
+        driver.fail("UNKNOWN", name)
+    assert driver.read().memory_copy_percent == 0
+
+
+@pytest.mark.parametrize(("answer", "fan"), [(0, 0), (100, 100), (130, 130), (1450, None), (2**32 - 1, None)])
+def test_revolutions_of_a_fan_are_no_percentage(driver: Driver, answer: int, fan: int | None):
+    driver.become(gpu("a", answers={"nvmlDeviceGetFanSpeed": [answer]}))
+    assert driver.read().fan_percent == fan
+    counted = {("GPU-a", "nvmlDeviceGetFanSpeed", "ImpossibleValue"): 1} if answer == 1450 else {}
+    assert driver.errors() == counted
+
+
 def test_an_unavailable_minor_is_unknown(driver: Driver):
     driver.library.nvmlDeviceGetMinorNumber = tiny.writes(2**32 - 1)
     assert driver.read().identity.minor is None
@@ -152,7 +216,7 @@ def test_an_unavailable_minor_is_unknown(driver: Driver):
 
 @pytest.mark.parametrize(
     ("memory", "expected"),
-    [(16 * GIB + 1, None), (tiny.NOT_AVAILABLE, None), (tiny.NOT_AVAILABLE - 5, None), (0, 0)],
+    [(tiny.NOT_AVAILABLE, None), (tiny.NOT_AVAILABLE - 5, None), (0, 0)],
 )
 def test_implausible_process_memory_is_unknown(driver: Driver, memory: int, expected: int | None):
     driver.library.nvmlDeviceGetComputeRunningProcesses_v3 = tiny.lists(tiny.context(41, memory=memory))
@@ -161,7 +225,8 @@ def test_implausible_process_memory_is_unknown(driver: Driver, memory: int, expe
 
 
 def test_unsupported_calls_are_remembered_by_gpu(driver: Driver):
-    silent = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetProcessUtilization")
+    samples = "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo"
+    silent = ("nvmlDeviceGetPowerUsage", *samples)
     driver.become(gpu("a", unsupported=list(silent)), gpu("b"))
     for _ in range(3):
         readings = driver.sweep()

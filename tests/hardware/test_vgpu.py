@@ -219,7 +219,9 @@ def test_without_a_meter_vgpu_utilization_is_unknown():
 
 def test_vgpu_utilization_is_limited_to_100_percent_or_unknown():
     assert only(host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 1, 113)))).sm_percent == 100
-    assert only(host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 1, 4_000_000_000)))).sm_percent is None
+    calls = host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 1, 4_000_000_000)))
+    assert only(calls).sm_percent is None
+    assert calls.errors == {(GPU, "nvmlDeviceGetVgpuUtilization", "ImpossibleSample"): 1}
 
 
 def test_each_gpu_is_asked_for_vgpu_samples_since_its_own_last_one():

@@ -13,7 +13,7 @@ from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.calls import Call
 from exporter.nvml.readings import device, fields
-from exporter.nvml.readings.answers import BAR1, MEMORY, UNKNOWN_32, Path, Row, bar1, first_percent, memory
+from exporter.nvml.readings.answers import BAR1, MEMORY, Path, Row, bar1, first_of_two, memory
 
 Answers = dict[str, tuple[Signed, ...]]
 Numbers = tuple[int, ...]
@@ -33,8 +33,8 @@ SYMBOLS = {
 # Its argument is a field of the struct that it fills.
 TEMPERATURE_V = "nvmlDeviceGetTemperatureV"
 SAMPLING_MICROSECONDS = 167_000
-# Answers that a reader takes as an unknown percentage and an unknown flag.
-NO_PERCENT, NO_FLAG = 255, 2
+# Answers that a reader takes as an unknown number and an unknown flag.
+NO_NUMBER, NO_FLAG = 2**32 - 1, 2
 # The state of a GPU without a fabric, and its return code.
 NO_FABRIC: Numbers = (0, 0)
 WORDS: Mapping[str, int] = {
@@ -168,7 +168,7 @@ def _bit_error_ratio(ratio: float) -> Numbers:
 
 def _histogram(banks: Mapping[str, int]) -> Numbers | None:
     names = ("max", "high", "partial", "low", "none")
-    return _filled([banks.get(name) for name in names], UNKNOWN_32) if banks else None
+    return _filled([banks.get(name) for name in names], NO_NUMBER) if banks else None
 
 
 def _pair(
@@ -190,13 +190,13 @@ def _filled(values: Collection[int | None], nothing: int) -> Numbers:
 # The encoder of each decoder whose answer is not a single number.
 ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
     bar1: _bar1,
-    first_percent: lambda percent: (percent, SAMPLING_MICROSECONDS),
-    device.utilization: _pair(NO_PERCENT, attrgetter("utilization_percent", "memory_copy_percent")),
+    first_of_two: lambda percent: (percent, SAMPLING_MICROSECONDS),
+    device.utilization: _pair(NO_NUMBER, attrgetter("utilization_percent", "memory_copy_percent")),
     device.encoder_sessions: attrgetter("count", "average_fps", "average_latency_microseconds"),
     device.fabric: _fabric,
     device.repair_status: _pair(NO_FLAG, attrgetter("channel_repair_pending", "tpc_repair_pending")),
     memory: attrgetter("total", "used", "free"),
-    device.constraints: _pair(UNKNOWN_32, lambda limits: (limits.get("min"), limits.get("max"))),
+    device.constraints: _pair(NO_NUMBER, lambda limits: (limits.get("min"), limits.get("max"))),
     device.ecc_mode: _pair(NO_FLAG, attrgetter("enabled", "pending")),
     device.histogram: _histogram,
     device.throughput: lambda rate: (rate // device.KILOBYTE,),

@@ -71,7 +71,10 @@ _SINCE = {
     "nvmlDeviceGetJpgUtilization": 535,
     "nvmlDeviceGetOfaUtilization": 535,
     "nvmlDeviceGetMarginTemperature": 570,
+    "nvmlDeviceGetRunningProcessDetailList": 535,
     "nvmlSystemGetConfComputeSettings": 550,
+    "nvmlDeviceGetProcessesUtilizationInfo": 550,
+    "nvmlDeviceGetVgpuInstancesUtilizationInfo": 550,
     "nvmlDeviceGetRepairStatus": 580,
 }
 # Older drivers report host pids to every caller.

@@ -132,6 +132,13 @@ def put_length(count: Any, array: Any, length: int) -> None:
     require(length <= room, Code.INSUFFICIENT_SIZE)
 
 
+def put_records(answer: Any, length: str, array: str, count: int) -> None:
+    """Write the length of a list into a record; refuse the call if the record's array is too short for it."""
+    room = getattr(answer, length) if getattr(answer, array) else 0
+    setattr(answer, length, count)
+    require(count <= room, Code.INSUFFICIENT_SIZE)
+
+
 def put_text(buffer: Any, length: Any, value: str) -> None:
     """Write text into a buffer of ``length`` bytes; refuse one that is too short."""
     encoded = value.encode()

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from exporter.demo.machine import COPY_RATIO, Sample
+import pynvml
+
+from exporter.demo.machine import COPY_RATIO, ProcessState, Sample
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
     NO_INSTANCE,
@@ -17,13 +19,14 @@ from exporter.demo.nvml.call import (
     number,
     numbers,
     put_length,
+    put_records,
     record,
     refuse,
     require,
     target,
     text,
 )
-from exporter.demo.scenario.derive import TURING, capability, has_hbm
+from exporter.demo.scenario.derive import HOPPER, TURING, capability, has_hbm
 from exporter.demo.scenario.gpus import MIB, Node
 from exporter.model.hardware import ProcessKind
 
@@ -175,9 +178,27 @@ def _protected_memory(device: GpuDevice) -> tuple[int, int, int]:
 
 
 def _processes(kind: ProcessKind, device: Device, driver: "FakeNvml", count: Any, infos: Any) -> None:
-    visible = device.state.processes if driver.lists_pids else ()
-    processes = [state for state in visible if state.running.process.kind == kind]
+    processes = _listed(kind, device, driver)
     put_length(count, infos, len(processes))
+    _fill_processes(infos, processes)
+
+
+def _process_details(device: Device, driver: "FakeNvml", reference: Any) -> None:
+    require(device.gpu.gpu.architecture >= HOPPER)
+    answer = target(reference)
+    require(answer.version == pynvml.nvmlProcessDetailList_v1, Code.VERSION_MISMATCH)
+    require(0 <= answer.mode < len(_LISTS), Code.INVALID_ARGUMENT)
+    processes = _listed(tuple(_LISTS.values())[answer.mode], device, driver)
+    put_records(answer, "numProcArrayEntries", "procArray", len(processes))
+    _fill_processes(answer.procArray, processes)
+
+
+def _listed(kind: ProcessKind, device: Device, driver: "FakeNvml") -> list[ProcessState]:
+    visible = device.state.processes if driver.lists_pids else ()
+    return [state for state in visible if state.running.process.kind == kind]
+
+
+def _fill_processes(infos: Any, processes: list[ProcessState]) -> None:
     for place, state in enumerate(processes):
         info, instance = infos[place], state.instance
         info.pid = state.pid
@@ -188,10 +209,27 @@ def _processes(kind: ProcessKind, device: Device, driver: "FakeNvml", count: Any
 
 
 def _process_utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> None:
-    require(not device.spec.mig_enabled)
-    records = newer(device.state.samples, number(last_seen))
-    require(records, Code.NOT_FOUND)
+    records = _sampled(device, number(last_seen))
     put_length(count, answers, len(records))
+    _fill_samples(answers, records)
+
+
+def _processes_utilization(device: GpuDevice, reference: Any) -> None:
+    answer = target(reference)
+    require(answer.version == pynvml.ProcessesUtilizationInfo_v1, Code.VERSION_MISMATCH)
+    records = _sampled(device, answer.lastSeenTimeStamp)
+    put_records(answer, "processSamplesCount", "procUtilArray", len(records))
+    _fill_samples(answer.procUtilArray, records)
+
+
+def _sampled(device: GpuDevice, last_seen: int) -> dict[int, tuple[int, int]]:
+    require(not device.spec.mig_enabled)
+    records = newer(device.state.samples, last_seen)
+    require(records, Code.NOT_FOUND)
+    return records
+
+
+def _fill_samples(answers: Any, records: Mapping[int, tuple[int, int]]) -> None:
     for place, (pid, (timestamp, sm)) in enumerate(records.items()):
         answer = answers[place]
         answer.pid, answer.timeStamp, answer.smUtil, answer.memUtil = pid, timestamp, sm, sm // 2
@@ -252,5 +290,7 @@ FUNCTIONS: Mapping[str, Function] = {
         for name, kind in _LISTS.items()
         for version in ("", "_v2", "_v3")
     },
+    "nvmlDeviceGetRunningProcessDetailList": Function("any", _process_details, with_driver=True),
     "nvmlDeviceGetProcessUtilization": Function("gpu", _process_utilization),
+    "nvmlDeviceGetProcessesUtilizationInfo": Function("gpu", _processes_utilization),
 }

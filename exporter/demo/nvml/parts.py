@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-from exporter.demo.machine import GpuState, ProcessState
+import pynvml
+
+from exporter.demo.machine import GpuState, ProcessState, Sample
 from exporter.demo.nvml.board import GPU_INSTANCE, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
     NO_INSTANCE,
@@ -21,6 +23,7 @@ from exporter.demo.nvml.call import (
     put,
     put_handle,
     put_length,
+    put_records,
     put_text,
     record,
     refuse,
@@ -133,13 +136,35 @@ def _active_vgpus(device: GpuDevice, count: Any, answers: Any) -> None:
 
 
 def _vgpu_utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> None:
-    require(device.spec.virtualization == "vgpu_host" and not device.spec.mig_enabled)
-    vgpus = list(running_vgpus(device.state))
-    window = [sample for sample in device.state.samples if sample.timestamp > number(last_seen)]
-    require(window or not vgpus, Code.NOT_FOUND)
+    vgpus, window = _sampled_vgpus(device, number(last_seen))
     put(kind, UNSIGNED_INT)
     put_length(count, answers, len(vgpus))
-    records = newer(tuple(window), 0)
+    _fill_vgpu_samples(answers, vgpus, window)
+
+
+def _vgpus_utilization(device: GpuDevice, reference: Any) -> None:
+    answer = target(reference)
+    require(answer.version == pynvml.VgpuInstancesUtilizationInfo_v1, Code.VERSION_MISMATCH)
+    vgpus, window = _sampled_vgpus(device, answer.lastSeenTimeStamp)
+    answer.sampleValType = UNSIGNED_INT
+    put_records(answer, "vgpuInstanceCount", "vgpuUtilArray", len(vgpus))
+    _fill_vgpu_samples(answer.vgpuUtilArray, vgpus, window)
+
+
+def _sampled_vgpus(
+    device: GpuDevice, last_seen: int
+) -> tuple[list[tuple[Vgpu, ProcessState]], tuple[Sample, ...]]:
+    require(device.spec.virtualization == "vgpu_host" and not device.spec.mig_enabled)
+    vgpus = list(running_vgpus(device.state))
+    window = tuple(sample for sample in device.state.samples if sample.timestamp > last_seen)
+    require(window or not vgpus, Code.NOT_FOUND)
+    return vgpus, window
+
+
+def _fill_vgpu_samples(
+    answers: Any, vgpus: list[tuple[Vgpu, ProcessState]], window: tuple[Sample, ...]
+) -> None:
+    records = newer(window, 0)
     for place, (vgpu, process) in enumerate(vgpus):
         timestamp, sm = records.get(process.pid, (window[-1].timestamp, 0))
         answer = answers[place]
@@ -222,6 +247,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetGridLicensableFeatures_v4": Function("gpu", _licensable),
     "nvmlDeviceGetActiveVgpus": Function("gpu", _active_vgpus),
     "nvmlDeviceGetVgpuUtilization": Function("gpu", _vgpu_utilization),
+    "nvmlDeviceGetVgpuInstancesUtilizationInfo": Function("gpu", _vgpus_utilization),
     "nvmlVgpuInstanceGetUUID": _vgpu_text(vgpu_uuid),
     "nvmlVgpuInstanceGetMdevUUID": _vgpu_text(lambda vgpu: vgpu.mdev_uuid),
     "nvmlVgpuInstanceGetVmID": _of_vgpu(_vm_id),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import _SimpleCData, byref, c_int, c_uint, c_ulonglong, c_void_p, sizeof
 from functools import lru_cache
 from struct import Struct, calcsize
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -33,10 +33,13 @@ class Records:
 # Bindings of driver 570 have only version 2 of the record, under the name of the newest.
 _FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
 _SAMPLE = Records(pynvml.c_nvmlProcessUtilizationSample_t)
+_NEWER_SAMPLE = Records(pynvml.c_nvmlProcessUtilizationInfo_v1_t)
 # Both versions of the lists have it.
 _PROCESS = Records(pynvml.c_nvmlProcessInfo_v2_t)
+_PROCESS_DETAIL = Records(pynvml.c_nvmlProcessDetail_v1_t)
 # A longer list of processes, samples or vGPUs is not plausible.
 MOST_RECORDS = 65536
+# In the order of the modes of nvmlDeviceGetRunningProcessDetailList.
 PROCESS_LISTS: Mapping[ProcessKind, str] = {
     "compute": "nvmlDeviceGetComputeRunningProcesses",
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
@@ -136,15 +139,20 @@ def _process_list(function: str) -> Callable[[Any], list[Any]]:
     def processes(device: Any) -> list[Any]:
         call = _function(function)
         records, filled = _list(lambda count, records: call(device, count, records), _PROCESS.record, spare=5)
-        if filled > len(records):
-            raise IndexError(f"the driver filled {filled} records in an array of {len(records)}")
-        entries = _PROCESS.first(filled, records) if filled else []
-        return [
-            entry._replace(usedGpuMemory=None) if entry.usedGpuMemory == NOT_AVAILABLE else entry
-            for entry in entries
-        ]
+        return _processes(_PROCESS, records, filled)
 
     return processes
+
+
+def _processes(layout: Records, records: Any, filled: int) -> list[Any]:
+    """Return the first ``filled`` entries of a list of processes."""
+    if filled > len(records):
+        raise IndexError(f"the driver filled {filled} records in an array of {len(records)}")
+    entries = layout.first(filled, records) if filled else []
+    return [
+        entry._replace(usedGpuMemory=None) if entry.usedGpuMemory == NOT_AVAILABLE else entry
+        for entry in entries
+    ]
 
 
 def _process_utilization(device: Any, since: int) -> list[Any]:
@@ -154,6 +162,71 @@ def _process_utilization(device: Any, since: int) -> list[Any]:
     if records == ():
         raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
     return _SAMPLE.first(filled, records)
+
+
+class ListRecord(NamedTuple):
+    """A call whose only out parameter is a record with a list."""
+
+    function: str
+    # Fields of that record: the number of entries, and the pointer to them.
+    length: str
+    array: str
+    # An entry.
+    entry: Any
+
+    def read(self, device: Any, answer: Any, spare: int = 0) -> tuple[Any, int]:
+        """Return the list as ``_list`` does; ``answer`` is the record."""
+        call = _function(self.function)
+
+        def get(size: Any, entries: Any) -> int:
+            setattr(answer, self.length, size._obj.value)  # noqa: SLF001 - what byref() refers to
+            if entries is not None:
+                setattr(answer, self.array, entries)
+            code: int = call(device, byref(answer))
+            size._obj.value = getattr(answer, self.length)  # noqa: SLF001
+            return code
+
+        return _list(get, self.entry, spare)
+
+
+_NEWER_SAMPLES = ListRecord(
+    "nvmlDeviceGetProcessesUtilizationInfo", "processSamplesCount", "procUtilArray", _NEWER_SAMPLE.record
+)
+_PROCESS_DETAILS = ListRecord(
+    "nvmlDeviceGetRunningProcessDetailList", "numProcArrayEntries", "procArray", _PROCESS_DETAIL.record
+)
+_NEWER_VGPU_SAMPLES = ListRecord(
+    "nvmlDeviceGetVgpuInstancesUtilizationInfo",
+    "vgpuInstanceCount",
+    "vgpuUtilArray",
+    pynvml.c_nvmlVgpuInstanceUtilizationInfo_v1_t,
+)
+
+
+def _processes_utilization(device: Any, since: int) -> list[Any]:
+    """Return the samples after ``since`` as ``_process_utilization`` does, from the newer call."""
+    answer = pynvml.c_nvmlProcessesUtilizationInfo_v1_t(
+        version=pynvml.ProcessesUtilizationInfo_v1, lastSeenTimeStamp=since
+    )
+    records, filled = _NEWER_SAMPLES.read(device, answer)
+    if records == ():
+        raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
+    return _NEWER_SAMPLE.first(filled, records)
+
+
+def _process_details(device: Any, mode: int) -> list[Any]:
+    """Return the list of processes of one kind from the newest call."""
+    answer = pynvml.c_nvmlProcessDetailList_t(version=pynvml.nvmlProcessDetailList_v1, mode=mode)
+    return _processes(_PROCESS_DETAIL, *_PROCESS_DETAILS.read(device, answer, spare=5))
+
+
+def _vgpus_utilization(device: Any, since: int) -> list[Any]:
+    """Return the samples of vGPUs after ``since`` (microseconds), from the newer call."""
+    answer = pynvml.c_nvmlVgpuInstancesUtilizationInfo_v1_t(
+        version=pynvml.VgpuInstancesUtilizationInfo_v1, lastSeenTimeStamp=since
+    )
+    records, filled = _NEWER_VGPU_SAMPLES.read(device, answer)
+    return list(records[:filled])
 
 
 def _vgpu_utilization(device: Any, since: int) -> list[Any]:
@@ -180,7 +253,10 @@ CORRECTED: Mapping[str, Callable[..., Any]] = {
     "nvmlSystemGetConfComputeSettings": _conf_compute_settings,
     "nvmlDeviceGetFieldValues": _field_values,
     "nvmlDeviceGetProcessUtilization": _process_utilization,
+    "nvmlDeviceGetProcessesUtilizationInfo": _processes_utilization,
+    "nvmlDeviceGetRunningProcessDetailList": _process_details,
     "nvmlDeviceGetVgpuUtilization": _vgpu_utilization,
+    "nvmlDeviceGetVgpuInstancesUtilizationInfo": _vgpus_utilization,
     "nvmlDeviceGetActiveVgpus": _active_vgpus,
     **{name: _process_list(f"{name}_v3") for name in PROCESS_LISTS.values()},
     **{f"{name}_v2": _process_list(f"{name}_v2") for name in PROCESS_LISTS.values()},

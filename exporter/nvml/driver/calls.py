@@ -8,7 +8,7 @@ nvml.h.
 import copy
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ import pynvml
 from exporter.concurrency import HANGS, Watched
 from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
+from exporter.nvml.driver.reasons import NOT_SUPPORTED, Reasons
 
 # The device or the driver does not have this reading.
 UNSUPPORTED = frozenset({3, 13, 25, 26})
@@ -26,8 +27,8 @@ LOST = frozenset({15, 28})
 DRIVER_GONE = frozenset({1, 9, 18})
 # Not found; and success, which the binding raises for an empty list.
 NOTHING_THERE = frozenset({0, 6})
-# The answer of some drivers for an empty MIG slot.
-INVALID_ARGUMENT = 2
+INVALID_ARGUMENT = 2  # of some drivers for an empty MIG slot
+
 # Reads many field values at once. A driver that does not know one of them may refuse the whole call.
 FIELDS = "nvmlDeviceGetFieldValues"
 # Exceptions of the binding for answers that it cannot decode: a sentinel in a field that it adds up, or more
@@ -35,14 +36,12 @@ FIELDS = "nvmlDeviceGetFieldValues"
 BINDING_TROUBLE = (TypeError, ValueError, IndexError, OverflowError, MemoryError)
 # Calls for which it matters whether they have ever been answered.
 REMEMBERED = PICKING | {FIELDS}
-INSUFFICIENT_SIZE = 7
 MAX_RETRIES = 2
 CORE = "core"
 # Place of the calls that free resources of the driver.
 FREEING = "freeing"
 # The group of a call for several groups, until its cost is divided.
 SHARED = ""
-NOT_SUPPORTED = "not supported by this GPU or its driver"
 
 Call = tuple[str, tuple[Any, ...]]
 
@@ -88,10 +87,10 @@ class Calls:
         self.seconds: dict[str, float] = defaultdict(float)
         # Time for field values in the current sweep, as reported by the driver, by group.
         self.driver_microseconds: Counter[str] = Counter()
-        # Unsupported calls by device, with their group; answered calls; last error by GPU and group.
+        self.reasons = Reasons()
+        # Unsupported calls by device, with their group; answered calls.
         self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
         self._answered: dict[str, set[Call]] = defaultdict(set)
-        self._failed: dict[str, dict[str, str]] = defaultdict(dict)
         # Name of the call that has not returned, by excluded place.
         self._hanging: dict[str, str] = {}
         self._watched = Watched(self._hanging)
@@ -135,15 +134,15 @@ class Calls:
         names = {name for name, _ in self._unsupported.get(device, ())}
         return tuple(sorted(names - {name for name, _ in self._answered.get(device, ())}))
 
-    def begin(self, gpu: str) -> None:
-        """Start to read a GPU: drop its errors of the last sweep from ``withheld``."""
-        self._failed.pop(gpu, None)
-
     def withheld(self, gpu: str) -> dict[str, str]:
         """Return by group why some readings of a GPU are missing: not supported, or the last error."""
         missing = dict.fromkeys(self._unsupported.get(gpu, {}).values(), NOT_SUPPORTED)
         missing.pop(SHARED, None)
-        return missing | self._failed.get(gpu, {})
+        return missing | self.reasons.of(gpu)
+
+    def note_until_due(self, device: str, group: str) -> None:
+        """Keep the last error of a group in ``withheld`` until slow readings of the GPU are due again."""
+        self.reasons.keep(self.parents.get(device, device), group)
 
     def forget_unsupported(self, device: str | None = None, name: str | None = None) -> None:
         """Try unsupported calls again: of all devices, of one, or one call without arguments of one."""
@@ -177,15 +176,15 @@ class Calls:
             yield
         finally:
             self.group = outer
-            failed = self._failed[self.parents.get(device, device)]
-            reason = failed.pop(SHARED, None)
+            gpu = self.parents.get(device, device)
+            reason = self.reasons.pop(gpu, SHARED)
             spent = self.seconds.pop(SHARED, 0.0)
             self.asked[CORE] += self.asked.pop(SHARED, 0)
             readings = sum(groups.values())
             for group, count in groups.items():
                 self.seconds[group] += spent * count / readings
                 if reason is not None:
-                    failed[group] = reason
+                    self.reasons.note(gpu, group, reason)
 
     def ask(self, device: str, name: str, *arguments: Any, since: Any = None, none: Any = None) -> Any:
         """Return the driver's answer in Python types, or None without one.
@@ -213,23 +212,30 @@ class Calls:
             return answer if type(answer) is int else to_python(answer)
         return None
 
-    def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:
-        """Return the answer of the first of these calls that is supported, newest form first.
+    def first(
+        self, device: str, handle: Any, calls: Iterable[Call], *, since: Any = None, none: Any = None
+    ) -> Any:
+        """Return the answer of the first of these calls that is supported, as ``ask`` does.
 
-        The forms differ slightly in meaning, so a failure of one does not lead to an older one.
+        The forms differ slightly in meaning, so a failure of one does not lead to another one.
         """
         for name, arguments in calls:
-            answer = self.ask(device, name, handle, *arguments)
+            answer = self.ask(device, name, handle, *arguments, since=since, none=none)
             if answer is not None or self.supports(device, name, *arguments):
                 return answer
         return None
+
+    def form(self, device: str, calls: Sequence[Call]) -> str:
+        """Return the name of the first of these calls that is supported, else of the last one."""
+        supported = (name for name, arguments in calls if self.supports(device, name, *arguments))
+        return next(supported, calls[-1][0])
 
     def count(self, device: str, call: str, error: str) -> None:
         """Count a failure of a device."""
         gpu = self.parents.get(device, device)
         self.errors[gpu, call, error] += 1
         self._failures += 1
-        self._failed[gpu][self.group] = error
+        self.reasons.note(gpu, self.group, error)
 
     def free(self, name: str, function: Callable[..., Any], resource: Any) -> None:
         """Free a resource of the driver; errors are ignored."""
@@ -288,6 +294,6 @@ def _with_retries(function: Callable[..., Any], arguments: tuple[Any, ...]) -> A
         try:
             return function(*arguments)
         except pynvml.NVMLError as error:
-            if error.value != INSUFFICIENT_SIZE:
+            if error.value != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
                 raise
     return function(*arguments)

@@ -1,8 +1,10 @@
 """Decoders of the driver's answers, the rows of the tables of readings, and the rows of memory.
 
-A decoder converts an answer to the unit of the model, and returns None for an implausible one.
+A decoder converts an answer to the unit of the model, and returns None for one that stands for no value. What
+the numbers of a reading can be is the bound of its row.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +12,39 @@ from typing import Any
 import pynvml
 
 from exporter.model import Bar1, Memory
+from exporter.model.bounds import ALL_ONES, BYTES, IMPOSSIBLE_VALUE, SAMPLED_PERCENT, Bound, bounded
 from exporter.nvml.driver.calls import Call, Calls
 
-# Sentinels of fields of 32 and 64 bits.
-UNKNOWN_32, UNKNOWN_64 = 2**32 - 1, 2**64 - 1
-HIGHEST_CELSIUS = 200
-MOST_OVERSHOOT_PERCENT = 1000
+# A number in no bound: an answer whose parts contradict each other.
+IMPOSSIBLE = math.nan
 
 # Place of a value in a reading: a field, and the keys below it.
 Path = tuple[Any, ...]
 Values = dict[Any, Any]
-# Values by row, None for a reading that the device does not have; a row that failed is not in it.
-Kept = dict[Any, Any]
 Decode = Callable[[Any], Any]
+
+
+class Kept(dict[Any, Any]):
+    """Values by row since their class was last due; None for a reading that the device does not have.
+
+    A row that fails is asked once more, in the next sweep. If it fails again it is None, until it is due.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Rows that failed when they were last asked.
+        self._failed: set[Any] = set()
+
+    def add(self, row: Any, value: Any) -> None:
+        """Add the answer for a row."""
+        self[row] = value
+        self._failed.discard(row)
+
+    def fail(self, row: Any) -> None:
+        """Note that a row failed."""
+        if row in self._failed:
+            self[row] = None
+        self._failed.add(row)
 
 
 # Compared and hashed by identity: every sweep looks up all rows of every GPU.
@@ -33,20 +55,32 @@ class Row:
     # A key of GROUPS in exporter.metrics.
     group: str
     into: Path
-    # Calls that return it, newest form first.
+    # Forms of the call that returns it: a device is asked the first one that it supports.
     calls: tuple[Call, ...]
+    # What its numbers can be; None for a reading without numbers.
+    bound: Bound | None
     # May return a dictionary of values below ``into``.
     decode: Decode
 
 
 def ask_row(calls: Calls, device: str, handle: Any, row: Row) -> Any:
-    """Return the value of a row; None if the device does not report it, or an implausible one.
+    """Return the value of a row; None if the device does not report it, or an impossible one.
 
     Raises as ``Calls.ask`` does.
     """
     calls.group = row.group
     answer = calls.first(device, handle, row.calls)
-    return None if answer is None else row.decode(answer)
+    if answer is None:
+        return None
+    return believed(calls, device, calls.form(device, row.calls), row.decode(answer), row.bound)
+
+
+def believed(calls: Calls, device: str, call: str, value: Any, bound: Bound | None) -> Any:
+    """Return a value as ``bounded`` does; impossible numbers are a failure of the call."""
+    value, impossible = bounded(value, bound)
+    if impossible:
+        calls.count(device, call, IMPOSSIBLE_VALUE)
+    return value
 
 
 def set_path(values: Values, into: Path, value: Any) -> None:
@@ -97,40 +131,34 @@ def is_skipped(into: Path, skip: Collection[str]) -> bool:
     return False
 
 
-def number(answer: int) -> int | None:
-    """Return a number of 32 bits."""
-    return answer if 0 <= answer < UNKNOWN_32 else None
+def known(answer: int) -> int | None:
+    """Return a number; all ones are none."""
+    return None if answer in ALL_ONES else answer
 
 
-def long_number(answer: int) -> int | None:
-    """Return a number of 64 bits."""
-    return answer if 0 <= answer < UNKNOWN_64 else None
-
-
-def percent(answer: int) -> int | None:
-    """Return a share of time in percent; a value above 100 is not plausible."""
-    return answer if 0 <= answer <= 100 else None
+def positive(answer: int) -> int | None:
+    """Return a number; 0 and all ones are none."""
+    return known(answer) or None
 
 
 def sampled_percent(answer: int) -> int | None:
-    """Return a sampled share in percent, at most 100: sampling may exceed it, but not by far."""
-    return min(answer, 100) if answer <= MOST_OVERSHOOT_PERCENT else None
+    """Return a sampled share in percent, at most 100; None for an impossible one."""
+    return min(answer, 100) if SAMPLED_PERCENT.has(answer) else None
 
 
-def first_percent(answer: Any) -> int | None:
+def first_of_two(answer: Any) -> int | None:
     """Return the share in an answer (percent, sampling period)."""
-    return percent(answer[0])
+    return known(answer[0])
 
 
 def celsius(answer: int) -> int | None:
-    """Return a temperature; boards without a sensor answer 0 or a sentinel."""
-    return answer if 0 < answer < HIGHEST_CELSIUS else None
+    """Return a temperature; boards without a sensor answer 0, a negative number or a sentinel."""
+    return known(answer) if answer > 0 else None
 
 
-def margin(answer: int) -> int | None:
+def margin(answer: int) -> int:
     """Return a temperature margin; a negative one may come in an unsigned field of 32 bits."""
-    signed = answer - 2**32 if answer >= 2**31 else answer
-    return signed if abs(signed) < HIGHEST_CELSIUS else None
+    return answer - 2**32 if answer >= 2**31 else answer
 
 
 def flag(answer: int) -> bool | None:
@@ -143,28 +171,33 @@ def word(words: Mapping[int, str]) -> Callable[[int], str | None]:
     return words.get
 
 
-def memory(answer: Any) -> Memory | None:
+def memory(answer: Any) -> Memory | float | None:
     """Return device memory; only the second version of the call reports reserved memory separately."""
     total, used, free = answer.total, answer.used, answer.free
     reserved = getattr(answer, "reserved", None)
-    if not long_number(total) or max(used, free, reserved or 0) > total:
+    if not positive(total):
         return None
+    if max(used, free, reserved or 0) > total:
+        return IMPOSSIBLE
     return Memory(total=total, used=used, free=free, reserved=reserved)
 
 
-def bar1(answer: Any) -> Bar1 | None:
+def bar1(answer: Any) -> Bar1 | float | None:
     """Return BAR1 memory; boards without BAR1 report 0."""
     total, used = answer.bar1Total, answer.bar1Used
-    return Bar1(total=total, used=used) if long_number(total) and used <= total else None
+    if not positive(total):
+        return None
+    return Bar1(total=total, used=used) if used <= total else IMPOSSIBLE
 
 
 MEMORY = Row(
     "memory",
     ("memory",),
     (("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)), ("nvmlDeviceGetMemoryInfo", ())),
+    BYTES,
     memory,
 )
-BAR1 = Row("bar1", ("bar1",), (("nvmlDeviceGetBAR1MemoryInfo", ()),), bar1)
+BAR1 = Row("bar1", ("bar1",), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
 
 
 def ask_until_refused(

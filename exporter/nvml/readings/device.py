@@ -7,24 +7,44 @@ MIG devices in ``exporter.nvml.mig``.
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from exporter.model import EncoderSessions
+from exporter.model.bounds import (
+    BYTES,
+    CELSIUS,
+    CELSIUS_MARGIN,
+    COUNT,
+    FAN_PERCENT,
+    MEGAHERTZ,
+    MEMORY_ERRORS,
+    MILLIJOULES,
+    MILLIWATTS,
+    NUMBER,
+    PARTS,
+    PCIE_GENERATION,
+    PCIE_LANES,
+    PCIE_RATE,
+    PERCENT,
+    SMALL,
+    Bound,
+)
 from exporter.model.hardware import ComputeMode
 from exporter.model.readings import Clock, EccScope, EccSeverity, FabricProblem, Threshold, Traffic
+from exporter.nvml.driver.calls import Call
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
     Decode,
     Row,
     celsius,
-    first_percent,
+    first_of_two,
     flag,
-    long_number,
+    known,
     margin,
     memory,
-    number,
-    percent,
+    positive,
     word,
 )
 
@@ -46,7 +66,9 @@ LOCATIONS = (
     "cbu",
     "sram",
 )
-LOWEST_PERFORMANCE_STATE = 15
+NO_PERFORMANCE_STATE = 32
+# Sessions, frames per second, and a latency of up to ten seconds in microseconds.
+ENCODER_SESSIONS = Bound(0, 10_000_000)
 FABRIC_STATES = ("not_started", "in_progress", "completed")
 # Of the mask of a fabric's health (``NVML_GPU_FABRIC_HEALTH_MASK_*`` of nvml.h), by shift: the problem of two
 # bits, the number that stands for it, and the one for its absence. Others are not reported by the driver.
@@ -75,12 +97,12 @@ KILOBYTE = 1024
 
 def utilization(answer: Any) -> dict[str, int | None]:
     """Return the shares of GPU and memory."""
-    return {"utilization_percent": percent(answer.gpu), "memory_copy_percent": percent(answer.memory)}
+    return {"utilization_percent": known(answer.gpu), "memory_copy_percent": known(answer.memory)}
 
 
 def encoder_sessions(answer: tuple[int, int, int]) -> EncoderSessions | None:
     """Return the decoded (sessions, average frames per second, average latency in microseconds)."""
-    count, fps, latency = map(number, answer)
+    count, fps, latency = map(known, answer)
     if count is None or fps is None or latency is None:
         return None
     return EncoderSessions(count=count, average_fps=fps, average_latency_microseconds=latency)
@@ -88,7 +110,7 @@ def encoder_sessions(answer: tuple[int, int, int]) -> EncoderSessions | None:
 
 def constraints(answer: tuple[int, int]) -> dict[str, int | None]:
     """Return the minimum and the maximum limit that can be configured."""
-    return {"min": number(answer[0]), "max": number(answer[1])}
+    return {"min": known(answer[0]), "max": known(answer[1])}
 
 
 def ecc_mode(answer: tuple[int, int]) -> dict[str, bool | None]:
@@ -98,17 +120,17 @@ def ecc_mode(answer: tuple[int, int]) -> dict[str, bool | None]:
 
 def histogram(answer: Any) -> dict[str, int | None]:
     """Return the memory banks by availability of spare rows."""
-    return {level: number(getattr(answer, level)) for level in ("max", "high", "partial", "low", "none")}
+    return {level: known(getattr(answer, level)) for level in ("max", "high", "partial", "low", "none")}
 
 
 def performance_state(answer: int) -> int | None:
     """Return the number of a performance state, P0 to P15."""
-    return answer if 0 <= answer <= LOWEST_PERFORMANCE_STATE else None
+    return None if answer == NO_PERFORMANCE_STATE else known(answer)
 
 
 def throughput(answer: int) -> int | None:
     """Return KB/s in bytes per second."""
-    amount = number(answer)
+    amount = known(answer)
     return None if amount is None else amount * KILOBYTE
 
 
@@ -157,91 +179,119 @@ def c2c_mode(answer: Any) -> bool | None:
     return flag(answer.isC2cEnabled)
 
 
-def _row(group: str, into: str, call: str, decode: Decode, *arguments: int) -> Row:
+def _row(group: str, into: str, call: str, bound: Bound | None, decode: Decode = known) -> Row:
     """Return the row of a reading with one call; the keys of its path are joined by dots."""
-    return Row(group, tuple(into.split(".")), ((call, arguments),), decode)
+    return _forms(group, into, ((call, ()),), bound, decode)
 
 
-def _rows(group: str, into: str, call: str, decode: Decode, keys: Iterable[str]) -> Iterator[Row]:
-    """Yield a row below ``into`` for each key; the argument of its call is its place."""
+def _forms(
+    group: str, into: str, calls: tuple[Call, ...], bound: Bound | None, decode: Decode = known
+) -> Row:
+    """Return the row of a reading with several forms of its call."""
+    return Row(group, tuple(into.split(".")), calls, bound, decode)
+
+
+def _by_key(row: Row, keys: Iterable[str]) -> Iterator[Row]:
+    """Yield a row below another one for each key; the argument of its call is its place."""
+    ((call, _),) = row.calls
     for kind, key in enumerate(keys):
-        yield _row(group, f"{into}.{key}", call, decode, kind)
+        yield replace(row, into=(*row.into, key), calls=((call, (kind,)),))
 
 
 # Read in every sweep: load, memory, power, heat and clocks.
 ROWS = (
     MEMORY,
     BAR1,
-    Row("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), utilization),
-    _row("engines", "engine_percent.encoder", "nvmlDeviceGetEncoderUtilization", first_percent),
-    _row("engines", "engine_percent.decoder", "nvmlDeviceGetDecoderUtilization", first_percent),
-    _row("engines", "engine_percent.jpeg", "nvmlDeviceGetJpgUtilization", first_percent),
-    _row("engines", "engine_percent.ofa", "nvmlDeviceGetOfaUtilization", first_percent),
-    _row("power", "power_milliwatts", "nvmlDeviceGetPowerUsage", number),
-    Row(
+    Row("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), PERCENT, utilization),
+    _row("engines", "engine_percent.encoder", "nvmlDeviceGetEncoderUtilization", PERCENT, first_of_two),
+    _row("engines", "engine_percent.decoder", "nvmlDeviceGetDecoderUtilization", PERCENT, first_of_two),
+    _row("engines", "engine_percent.jpeg", "nvmlDeviceGetJpgUtilization", PERCENT, first_of_two),
+    _row("engines", "engine_percent.ofa", "nvmlDeviceGetOfaUtilization", PERCENT, first_of_two),
+    _row("power", "power_milliwatts", "nvmlDeviceGetPowerUsage", MILLIWATTS),
+    _forms(
         "thermal",
-        ("temperature_celsius",),
+        "temperature_celsius",
         (("nvmlDeviceGetTemperatureV", (0,)), ("nvmlDeviceGetTemperature", (0,))),
+        CELSIUS,
         celsius,
     ),
-    _row("thermal", "temperature_margin_celsius", "nvmlDeviceGetMarginTemperature", margin),
-    *_rows("clocks", "clocks_megahertz", "nvmlDeviceGetClockInfo", number, CLOCKS),
-    Row(
+    _row("thermal", "temperature_margin_celsius", "nvmlDeviceGetMarginTemperature", CELSIUS_MARGIN, margin),
+    *_by_key(_row("clocks", "clocks_megahertz", "nvmlDeviceGetClockInfo", MEGAHERTZ), CLOCKS),
+    _forms(
         "throttling",
-        ("clock_events",),
+        "clock_events",
         (("nvmlDeviceGetCurrentClocksEventReasons", ()), ("nvmlDeviceGetCurrentClocksThrottleReasons", ())),
-        long_number,
+        NUMBER,
     ),
     # Not slow as the width is: it is lower on an idle GPU, and a job with a period of a minute would be seen
     # idle at each reading.
-    _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", number),
-    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", performance_state),
+    _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", PCIE_GENERATION, positive),
+    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", SMALL, performance_state),
 )
 # Read in every sweep on request only: each of these calls takes 20 ms.
 THROUGHPUT_ROWS = tuple(
-    _rows("pcie_throughput", "pcie_throughput", "nvmlDeviceGetPcieThroughput", throughput, DIRECTIONS)
+    _by_key(
+        _row("pcie_throughput", "pcie_throughput", "nvmlDeviceGetPcieThroughput", PCIE_RATE, throughput),
+        DIRECTIONS,
+    )
 )
 # The most expensive call of all: a real driver takes 3 to 18 ms of CPU time for it, as a field too.
-ENERGY_ROWS = (_row("power", "energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", long_number),)
+ENERGY_ROWS = (_row("power", "energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", MILLIJOULES),)
 # Health, links, modes and limits: they change by an event or by an administrator, and are most of the calls.
 SLOW_ROWS = (
-    _row("engines", "encoder_sessions", "nvmlDeviceGetEncoderStats", encoder_sessions),
-    _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", number),
-    _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", number),
-    _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", number),
-    *_rows("clocks", "clocks_application_megahertz", "nvmlDeviceGetApplicationsClock", number, CLOCKS),
-    _row("pcie", "pcie_link.width", "nvmlDeviceGetCurrPcieLinkWidth", number),
-    _row("pcie", "pcie_replays", "nvmlDeviceGetPcieReplayCounter", number),
-    _row("nvlink", "fabric", "nvmlDeviceGetGpuFabricInfoV", fabric),
-    _row("ecc", "ecc", "nvmlDeviceGetEccMode", ecc_mode),
+    _row("engines", "encoder_sessions", "nvmlDeviceGetEncoderStats", ENCODER_SESSIONS, encoder_sessions),
+    _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", MILLIWATTS),
+    _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", MILLIWATTS),
+    _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", FAN_PERCENT),
+    *_by_key(
+        _row("clocks", "clocks_application_megahertz", "nvmlDeviceGetApplicationsClock", MEGAHERTZ), CLOCKS
+    ),
+    _row("pcie", "pcie_link.width", "nvmlDeviceGetCurrPcieLinkWidth", PCIE_LANES, positive),
+    _row("pcie", "pcie_replays", "nvmlDeviceGetPcieReplayCounter", COUNT),
+    _row("nvlink", "fabric", "nvmlDeviceGetGpuFabricInfoV", NUMBER, fabric),
+    _row("ecc", "ecc", "nvmlDeviceGetEccMode", None, ecc_mode),
     *(
         Row(
             "ecc",
             ("ecc", "by_location", (severity, scope, location)),
             (("nvmlDeviceGetMemoryErrorCounter", (kind, counter, place)),),
-            long_number,
+            MEMORY_ERRORS,
+            known,
         )
         for kind, severity in enumerate(SEVERITIES)
         for counter, scope in enumerate(SCOPES)
         for place, location in enumerate(LOCATIONS)
     ),
-    _row("repairs", "repairs.row_banks", "nvmlDeviceGetRowRemapperHistogram", histogram),
-    _row("repairs", "repairs", "nvmlDeviceGetRepairStatus", repair_status),
-    _row("confidential", "protected_memory", "nvmlDeviceGetConfComputeProtectedMemoryUsage", memory),
-    _row("modes", "persistence", "nvmlDeviceGetPersistenceMode", flag),
-    _row("modes", "accounting", "nvmlDeviceGetAccountingMode", flag),
-    _row("modes", "display_active", "nvmlDeviceGetDisplayActive", flag),
-    _row("modes", "compute_mode", "nvmlDeviceGetComputeMode", word(dict(enumerate(COMPUTE_MODES)))),
+    _row("repairs", "repairs.row_banks", "nvmlDeviceGetRowRemapperHistogram", PARTS, histogram),
+    _row("repairs", "repairs", "nvmlDeviceGetRepairStatus", None, repair_status),
+    _row("confidential", "protected_memory", "nvmlDeviceGetConfComputeProtectedMemoryUsage", BYTES, memory),
+    _row("modes", "persistence", "nvmlDeviceGetPersistenceMode", None, flag),
+    _row("modes", "accounting", "nvmlDeviceGetAccountingMode", None, flag),
+    _row("modes", "display_active", "nvmlDeviceGetDisplayActive", None, flag),
+    _row("modes", "compute_mode", "nvmlDeviceGetComputeMode", None, word(dict(enumerate(COMPUTE_MODES)))),
 )
 # Read once: they do not change while the driver is open.
 FIXED_ROWS = (
-    _row("power", "power_limits_milliwatts.default", "nvmlDeviceGetPowerManagementDefaultLimit", number),
-    _row("power", "power_limits_milliwatts", "nvmlDeviceGetPowerManagementLimitConstraints", constraints),
-    *_rows(
-        "thermal", "temperature_thresholds_celsius", "nvmlDeviceGetTemperatureThreshold", celsius, THRESHOLDS
+    _row("power", "power_limits_milliwatts.default", "nvmlDeviceGetPowerManagementDefaultLimit", MILLIWATTS),
+    _row(
+        "power",
+        "power_limits_milliwatts",
+        "nvmlDeviceGetPowerManagementLimitConstraints",
+        MILLIWATTS,
+        constraints,
     ),
-    *_rows("clocks", "clocks_max_megahertz", "nvmlDeviceGetMaxClockInfo", number, CLOCKS),
-    _row("pcie", "pcie_link.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", number),
-    _row("pcie", "pcie_link.max_width", "nvmlDeviceGetMaxPcieLinkWidth", number),
-    _row("c2c", "c2c.enabled", "nvmlDeviceGetC2cModeInfoV1", c2c_mode),
+    *_by_key(
+        _row(
+            "thermal",
+            "temperature_thresholds_celsius",
+            "nvmlDeviceGetTemperatureThreshold",
+            CELSIUS,
+            celsius,
+        ),
+        THRESHOLDS,
+    ),
+    *_by_key(_row("clocks", "clocks_max_megahertz", "nvmlDeviceGetMaxClockInfo", MEGAHERTZ), CLOCKS),
+    _row("pcie", "pcie_link.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", PCIE_GENERATION, positive),
+    _row("pcie", "pcie_link.max_width", "nvmlDeviceGetMaxPcieLinkWidth", PCIE_LANES, positive),
+    _row("c2c", "c2c.enabled", "nvmlDeviceGetC2cModeInfoV1", None, c2c_mode),
 )

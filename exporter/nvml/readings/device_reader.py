@@ -1,12 +1,14 @@
 """Reads the tables of readings of physical GPUs, each class when it is due, and keeps the values between."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from exporter.model import C2c, Ecc, Fabric, Nvlink, PcieLink, Repairs
+from exporter.model.bounds import SMALL
 from exporter.nvml.driver.calls import FIELDS, Calls
+from exporter.nvml.driver.reasons import NOT_SUPPORTED
 from exporter.nvml.readings.answers import (
     Kept,
     Row,
@@ -15,7 +17,7 @@ from exporter.nvml.readings.answers import (
     ask_row,
     forget,
     is_skipped,
-    number,
+    known,
     set_path,
 )
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
@@ -23,6 +25,8 @@ from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
 
 ACTIVE = 1
+# Of a PCIe link.
+MAXIMA = frozenset({"max_generation", "max_width"})
 # Readings that change by an event or by hand of an administrator, which are most of the calls of a sweep.
 SLOW_SECONDS = 60.0
 # The energy counter: the call takes a real driver 3 to 18 ms of CPU time, and a counter loses nothing by it.
@@ -43,9 +47,9 @@ RECORDS = {
 class KeptValues:
     """The values of a GPU that are not read in every sweep, each since its class was last due."""
 
-    calls: Kept = field(default_factory=dict)
-    fields: Kept = field(default_factory=dict)
-    energy: Kept = field(default_factory=dict)
+    calls: Kept = field(default_factory=Kept)
+    fields: Kept = field(default_factory=Kept)
+    energy: Kept = field(default_factory=Kept)
 
     def drop(self, *, slow: bool, energy: bool) -> None:
         """Drop the values of the classes that are due."""
@@ -81,14 +85,17 @@ class DeviceReader:
     ) -> tuple[dict[str, Any], frozenset[int] | None]:
         """Return the known fields of GpuReading, and the active NVLinks, None if unknown.
 
-        With ``slow``, all slow values are read, else only those that failed when they were due; with
-        ``energy``, the same for energy. Without a current value there are no fields. Raises as ``Calls.ask``
-        does.
+        With ``slow``, all slow values are read, and fixed ones that failed; with ``energy``, energy. What
+        fails is asked once more, and then not before it is due. Without a current value there are no fields.
+        Raises as ``Calls.ask`` does.
         """
         failures = calls.failures()
         values: Values = {}
         for row in self._rows:
             set_path(values, row.into, ask_row(calls, uuid, handle, row))
+        if not values and calls.failures() > failures:
+            self.forget_kept(uuid)
+            return {}, None
         kept = self._kept.setdefault(uuid, KeptValues())
         kept.drop(slow=slow, energy=energy)
         earlier = kept.known()
@@ -107,9 +114,12 @@ class DeviceReader:
             values["energy_kept"] = old_energy
         active = active_links(values)
         if values:
-            fixed = self._fixed.setdefault(uuid, {})
+            fixed = self._fixed.setdefault(uuid, Kept())
+            if slow:
+                forget_missing(fixed)
             ask_missing(calls, uuid, handle, self._fixed_rows, fixed)
             add_kept(values, fixed)
+            drop_placeholders(values, calls.withheld(uuid))
         return with_records(values), active
 
     def has_kept(self, uuid: str) -> bool:
@@ -133,13 +143,39 @@ def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:
 
 
 def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
-    """Read the rows that are not in ``kept``, and add them unless they fail."""
+    """Read the rows that are not in ``kept``, and add them."""
     for row in rows:
         if row not in kept:
             failures = calls.failures()
             value = ask_row(calls, uuid, handle, row)
             if calls.failures() == failures:
-                kept[row] = value
+                kept.add(row, value)
+            else:
+                kept.fail(row)
+                calls.note_until_due(uuid, row.group)
+
+
+def forget_missing(kept: Kept) -> None:
+    """Drop the rows without a value, so that those that failed are read again."""
+    for row in [row for row, value in kept.items() if value is None]:
+        del kept[row]
+
+
+def drop_placeholders(values: Values, withheld: Mapping[str, str]) -> None:
+    """Remove what the driver fills in for a GPU that is part of a processor, without its own memory and link.
+
+    Such a GPU does not support the query of its memory, or has a link of one lane of the first generation at
+    most: https://github.com/Syllo/nvtop/issues/426.
+    """
+    link = values.get("pcie_link", {})
+    no_memory = "memory" not in values and withheld.get("memory", NOT_SUPPORTED) == NOT_SUPPORTED
+    no_link = set(link.values()) == {1} and (no_memory or link.keys() >= MAXIMA)
+    if no_link:
+        del values["pcie_link"]
+        if values.get("pcie_replays") == 0:
+            del values["pcie_replays"]
+    if (no_memory or no_link) and values.get("memory_copy_percent") == 0:
+        del values["memory_copy_percent"]
 
 
 def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
@@ -153,7 +189,7 @@ def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
 
 @cache
 def _link_row(link: int) -> Row:
-    return Row("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), number)
+    return Row("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), SMALL, known)
 
 
 def active_links(values: Values) -> frozenset[int] | None:

@@ -8,10 +8,18 @@ from typing import Any, NamedTuple
 
 import pynvml
 
+from exporter.model.bounds import ALL_ONES
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import UNKNOWN_32, UNKNOWN_64, Kept, Values, forget, is_skipped, set_path
+from exporter.nvml.readings.answers import (
+    Kept,
+    Values,
+    believed,
+    forget,
+    is_skipped,
+    set_path,
+)
 from exporter.nvml.readings.fields import (
     C2C_LINKS_ROW,
     LINKS_ROW,
@@ -26,15 +34,15 @@ SUCCESS, DOUBLE = 0, 0
 # ``nvmlFieldValue_t`` of nvml.h, with the fields of ``Entry``. Access through the binding's structure is
 # slower than the rest of the read, because it checks each field for text to decode.
 ENTRY = Struct("IIqqII8s")
-# By value type (``nvmlValueType_t``): layout of the value, and the sentinel for an unknown one.
-TYPES: Mapping[int, tuple[Struct, int | None]] = {
-    DOUBLE: (Struct("d"), None),
-    1: (Struct("I4x"), UNKNOWN_32),
-    2: (Struct("L"), UNKNOWN_64),
-    3: (Struct("Q"), UNKNOWN_64),
-    4: (Struct("q"), None),
-    5: (Struct("i4x"), None),
-    6: (Struct("H6x"), None),
+# Layout of the value by value type (``nvmlValueType_t``).
+TYPES: Mapping[int, Struct] = {
+    DOUBLE: Struct("d"),
+    1: Struct("I4x"),
+    2: Struct("L"),
+    3: Struct("Q"),
+    4: Struct("q"),
+    5: Struct("i4x"),
+    6: Struct("H6x"),
 }
 # Stands for the answer of a driver that refuses the whole call because of one field.
 REFUSED: tuple[()] = ()
@@ -73,7 +81,7 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where the values of one read go."""
+    """Where the values of one read go, those of slow rows into ``kept``."""
 
     values: Values
     kept: Kept
@@ -81,9 +89,15 @@ class Found(NamedTuple):
     def add(self, row: FieldRow, value: Any) -> None:
         """Add the value of a row, None for a reading that the device does not have."""
         if row.slow:
-            self.kept[row] = value
+            self.kept.add(row, value)
         else:
             set_path(self.values, row.into, value)
+
+    def fail(self, calls: Calls, uuid: str, row: FieldRow) -> None:
+        """Note that a row failed."""
+        if row.slow:
+            self.kept.fail(row)
+            calls.note_until_due(uuid, row.group)
 
 
 class FieldReader:
@@ -100,8 +114,7 @@ class FieldReader:
     def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: Kept) -> None:
         """Add the field values of a GPU to ``values``, and those of slow rows to ``kept``.
 
-        ``kept`` is of this reader alone: slow rows that are in it are not read, and one that fails is not
-        added. Raises as ``Calls.ask`` does.
+        ``kept`` is of this reader alone: slow rows that are in it are not read. Raises as ``Calls.ask`` does.
 
         This takes one call, except at first: the links and the supported fields are then not yet known.
         """
@@ -152,13 +165,14 @@ def _read_requests(
     answers = list(_ask(calls, uuid, handle, requests))
     any_refused = any(entry is None or entry.code in REFUSED_CODES for _, entry in answers)
     for (row, field), entry in answers:
+        calls.group, failures = row.group, calls.failures()
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
-            found.add(row, _value(row, field, entry))
-            continue
-        calls.group = row.group
-        if entry is not None and entry.code == NOT_ANSWERED and any_refused:
+            value = believed(calls, uuid, FIELDS, _value(row, field, entry), row.bound)
+            if calls.failures() == failures:
+                found.add(row, value)
+        elif entry is not None and entry.code == NOT_ANSWERED and any_refused:
             again.append(row)
         elif entry is None or entry.code in MISSING:
             calls.refused(uuid, FIELDS, field.number, field.scope)
@@ -167,6 +181,11 @@ def _read_requests(
             found.add(row, None)
         else:
             calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
+        if calls.failures() > failures:
+            found.fail(calls, uuid, row)
+    if not answers:
+        for row, _ in requests:
+            found.fail(calls, uuid, row)
     return again
 
 
@@ -211,12 +230,12 @@ def _ask(
 
 
 def _value(row: FieldRow, field: Field, entry: Entry) -> Any:
-    """Return the value of an answer; None for a sentinel or an unknown type."""
+    """Return the decoded value of an answer; None for a sentinel or an unknown type."""
     mislabelled = entry.type == DOUBLE and row.integer
-    layout, unknown = TYPES.get(row.integer if mislabelled else entry.type, (None, None))
+    layout = TYPES.get(row.integer if mislabelled else entry.type)
     if layout is None:
         return None
     (value,) = layout.unpack(entry.value)
-    if not math.isfinite(value) or value == unknown:
+    if not math.isfinite(value) or value in ALL_ONES:
         return None
     return row.decode(round(value) * field.unit)

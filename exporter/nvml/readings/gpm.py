@@ -13,6 +13,7 @@ from typing import Any
 import pynvml
 
 from exporter.model import MigReading
+from exporter.model.bounds import IMPOSSIBLE_VALUE
 from exporter.model.readings import Profile, Traffic
 from exporter.nvml.driver.calls import Calls, DeviceHangsError
 from exporter.nvml.mig_layout import GpuLayout, MigIdentity
@@ -226,7 +227,12 @@ class GpmReader:
             self._requests[ids] = MetricsRequest(ids)
         request = self._requests[ids]
         struct = request.between(buffers.spare, buffers.samples[buffers.newest])
-        return None if calls.ask(device, METRICS, struct) is None else request.answer()
+        if calls.ask(device, METRICS, struct) is None:
+            return None
+        profile, any_impossible = request.answer()
+        if any_impossible:
+            calls.count(device, METRICS, IMPOSSIBLE_VALUE)
+        return profile
 
 
 def counted(

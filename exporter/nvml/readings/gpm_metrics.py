@@ -13,13 +13,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pynvml
 
+from exporter.model.bounds import ALL_ONES, COUNTER, SHARE, Bound, rate_bound
 from exporter.model.readings import Activity, Cycles, Engine, Profile, Traffic
 
 PERCENT = 1 / 100
 MEBIBYTES = float(1 << 20)
-# The driver reads numerator and denominator of a share one after the other, so a busy device can be slightly
-# above 1. A larger value is not plausible.
-MOST_OVERSHOOT = 1.01
 # The last id of the first drivers with GPM; later ids were added driver by driver.
 LAST_OF_THE_FIRST = 97
 NOT_ANSWERED = 999
@@ -78,15 +76,19 @@ class Metric(NamedTuple):
     name: str
     # Factor to the unit of the field.
     factor: float
+    # In that unit.
+    bound: Bound
 
 
 METRICS: Mapping[int, Metric] = MappingProxyType(
     {
-        **{number: Metric("active", name, PERCENT) for number, name in ACTIVITIES.items()},
-        **{number: Metric("engines", name, PERCENT) for name, ids in ENGINES.items() for number in ids},
-        **{number: Metric("rates", name, MEBIBYTES) for number, name in RATES.items()},
-        **{number: Metric("cycles", name, 1) for number, name in CYCLES.items()},
-        **{number: Metric("bytes_total", name, 1) for number, name in BYTES.items()},
+        **{number: Metric("active", name, PERCENT, SHARE) for number, name in ACTIVITIES.items()},
+        **{
+            number: Metric("engines", name, PERCENT, SHARE) for name, ids in ENGINES.items() for number in ids
+        },
+        **{number: Metric("rates", name, MEBIBYTES, rate_bound(name)) for number, name in RATES.items()},
+        **{number: Metric("cycles", name, 1, COUNTER) for number, name in CYCLES.items()},
+        **{number: Metric("bytes_total", name, 1, COUNTER) for number, name in BYTES.items()},
     }
 )
 # Traffic is that of the whole GPU, and cycles of a part of it are undocumented. Memory and video engines
@@ -125,33 +127,35 @@ class MetricsRequest:
         self._entries[:] = self._unanswered
         return self._struct
 
-    def answer(self) -> Profile:
-        """Return the metrics in the structure that the driver has filled."""
+    def answer(self) -> tuple[Profile, bool]:
+        """Return the metrics in the structure that the driver has filled, as ``decode`` does."""
         entries = ENTRY.iter_unpack(self._entries)
         return decode(
             (metric, raw) for metric, (_, code, raw) in zip(self._metrics, entries, strict=True) if code == 0
         )
 
 
-def decode(values: Iterable[tuple[Metric, float]]) -> Profile:
-    """Return the Profile of (metric, driver's value); implausible values are left out.
+def decode(values: Iterable[tuple[Metric, float]]) -> tuple[Profile, bool]:
+    """Return the Profile of (metric, driver's value), and whether any of these was impossible.
 
     Several engines of one kind are averaged.
     """
     fields: dict[str, Any] = {kind: {} for kind in KINDS}
     engines: dict[str, list[float]] = {}
-    for (kind, name, factor), raw in values:
-        value = raw * factor
-        # Also excludes NaN.
-        if not 0 <= value < math.inf:
+    any_impossible = False
+    for (kind, name, factor, bound), raw in values:
+        # A metric without a value.
+        if math.isnan(raw):
             continue
-        if factor == PERCENT:
-            if value > MOST_OVERSHOOT:
-                continue
+        if raw in ALL_ONES or not bound.has(raw * factor):
+            any_impossible = True
+            continue
+        value = raw * factor
+        if bound is SHARE:
             value = min(value, 1.0)
         if kind == "engines":
             engines.setdefault(name, []).append(value)
         else:
             fields[kind][name] = int(value) if kind in COUNTED else value
     fields["engines"] = {name: sum(shares) / len(shares) for name, shares in engines.items()}
-    return Profile(source="gpm", **fields)
+    return Profile(source="gpm", **fields), any_impossible

@@ -6,17 +6,25 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from exporter.model import DeviceProcess, DriverInfo, GpuReading, MigReading
+from exporter.model.bounds import BYTES
 from exporter.model.hardware import ProcessKind
 from exporter.model.poll_result import CONFIDENTIAL_LISTS, OTHER_PIDS
 from exporter.nvml.driver.binding import NO_INSTANCE, PROCESS_LISTS
-from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.answers import sampled_percent
-from exporter.nvml.readings.samples import SampleReader, latest_time
+from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.readings.answers import believed, sampled_percent
+from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
 # The unversioned names of the binding call _v3 and refuse drivers without it.
-LISTS = tuple((kind, (name, f"{name}_v2")) for kind, name in PROCESS_LISTS.items())
+LISTS: tuple[tuple[ProcessKind, tuple[Call, ...]], ...] = tuple(
+    (kind, ((name, ()), (f"{name}_v2", ()), ("nvmlDeviceGetRunningProcessDetailList", (mode,))))
+    for mode, (kind, name) in enumerate(PROCESS_LISTS.items())
+)
 _KINDS = {kind: frozenset({kind}) for kind in PROCESS_LISTS}
-UTILIZATION = "nvmlDeviceGetProcessUtilization"
+# Newer drivers support only the second one on some GPUs: https://github.com/Project-HAMi/HAMi-core/pull/218.
+UTILIZATION: tuple[Call, ...] = (
+    ("nvmlDeviceGetProcessUtilization", ()),
+    ("nvmlDeviceGetProcessesUtilizationInfo", ()),
+)
 # The largest pid of Linux; 0 is not a pid.
 GREATEST_PID = 1 << 22
 
@@ -33,48 +41,51 @@ class InstanceIds(NamedTuple):
 
 
 def running(
-    calls: Calls, device: str, handle: Any, total_memory: int | None, instance: InstanceIds | None = None
+    calls: Calls, device: str, handle: Any, instance: InstanceIds | None = None
 ) -> tuple[DeviceProcess, ...] | None:
     """Return the processes with a context, one entry per pid; None if the list may be incomplete.
 
-    ``total_memory`` is that of the device in bytes. With ``instance``, only the processes of that MIG device
-    are returned: some drivers also list others of the same GPU instance. A list with instances that the GPU
-    does not have is not plausible, and unknown. Raises as ``Calls.ask`` does.
+    With ``instance``, only the processes of that MIG device are returned: some drivers also list others of
+    the same GPU instance. A list with instances that the GPU does not have is not plausible, and unknown.
+    Raises as ``Calls.ask`` does.
     """
     processes: dict[int, DeviceProcess] = {}
-    for kind, names in LISTS:
+    for kind, forms in LISTS:
         # MPS clients are asked for whatever the other lists have: theirs may lack the server.
         if kind == "graphics" and instance and not instance.graphics:
             continue
         failures = calls.failures()
-        entries = _list(calls, device, handle, names)
+        entries = _list(calls, device, handle, forms)
         if entries is None and (kind == "compute" or calls.failures() > failures):
             return None
         if not _is_plausible(entries or (), instance):
-            calls.count(device, names[0], "ImpossibleInstance")
+            calls.count(device, forms[0][0], "ImpossibleInstance")
             return None
         for entry in _of_instance(entries or (), instance):
-            _add(processes, kind, entry, total_memory)
+            memory = believed(calls, device, forms[0][0], entry.usedGpuMemory, BYTES)
+            _add(processes, kind, entry.pid, memory)
     return tuple(sorted(processes.values(), key=lambda process: process.pid))
 
 
-def _list(calls: Calls, device: str, handle: Any, names: Sequence[str]) -> Iterable[Any] | None:
-    """Return a list from the newest call that this driver fills as the binding decodes it.
+def _list(calls: Calls, device: str, handle: Any, forms: Sequence[Call]) -> Iterable[Any] | None:
+    """Return a list from the first call that this driver fills as the binding decodes it.
 
     Early drivers of one branch have longer records in _v3, so that all but the first are decoded at the wrong
     place. That shows in impossible pids.
     """
-    for name in names:
-        entries: Iterable[Any] | None = calls.ask(device, name, handle)
+    garbled: list[Call] = []
+    for name, arguments in forms:
+        entries: Iterable[Any] | None = calls.ask(device, name, handle, *arguments)
         if entries is None:
-            if calls.supports(device, name):
+            if calls.supports(device, name, *arguments):
                 return None
-            continue
-        if all(0 < entry.pid <= GREATEST_PID for entry in entries):
+        elif all(0 < entry.pid <= GREATEST_PID for entry in entries):
+            for call, given in garbled:
+                calls.refused(device, call, *given)
             return entries
-        calls.count(device, name, "ImpossiblePid")
-        if name != names[-1]:
-            calls.refused(device, name)
+        else:
+            calls.count(device, name, "ImpossiblePid")
+            garbled.append((name, arguments))
     return None
 
 
@@ -107,13 +118,9 @@ def without_doubles(devices: Sequence[MigReading]) -> Iterator[MigReading]:
         yield replace(device, processes=None) if ambiguous else device
 
 
-def _add(processes: dict[int, DeviceProcess], kind: ProcessKind, entry: Any, total: int | None) -> None:
+def _add(processes: dict[int, DeviceProcess], kind: ProcessKind, pid: int, memory: int | None) -> None:
     """Add a process; one in several lists has one context, and so one memory figure."""
-    pid, memory, kinds = entry.pid, entry.usedGpuMemory, _KINDS[kind]
-    if memory is not None and total is not None and memory > total:
-        # A record of another length, as sent by early drivers of one branch.
-        memory = None
-    known = processes.get(pid)
+    kinds, known = _KINDS[kind], processes.get(pid)
     if known is not None:
         figures = [figure for figure in (known.memory, memory) if figure is not None]
         memory, kinds = max(figures, default=None), kinds | known.kinds
@@ -144,7 +151,7 @@ def read_utilization(
     if None not in percents.values():
         return percents
     # Any process may be missing in garbage: drivers have filled whole answers with it.
-    calls.count(uuid, UTILIZATION, "ImpossibleSample")
+    calls.count(uuid, calls.form(uuid, UTILIZATION), IMPOSSIBLE_SAMPLE)
     return {process.pid: None for process in listed or ()} | percents
 
 

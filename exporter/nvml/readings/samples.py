@@ -1,13 +1,15 @@
 """Reads new samples from the driver's buffers, by GPU."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.calls import Call, Calls
 from exporter.nvml.readings.answers import keep_only
 
 CLOCK_SLACK_SECONDS = 1.0
+# The name under which an impossible sample is counted.
+IMPOSSIBLE_SAMPLE = "ImpossibleSample"
 # The driver's clock may differ, but a timestamp further in the future is garbage.
 MOST_AHEAD_SECONDS = 86400.0
 # Observed interval between new samples in the buffers.
@@ -32,8 +34,8 @@ class SampleReader:
         self._set_back = False
         self._ignored: dict[str, set[int]] = {}
 
-    def read(self, calls: Calls, uuid: str, handle: Any, name: str) -> list[Any] | None:
-        """Return the samples of the call ``name`` since the last read, oldest first.
+    def read(self, calls: Calls, uuid: str, handle: Any, forms: Sequence[Call]) -> list[Any] | None:
+        """Return the samples since the last read, oldest first, from the first call that is supported.
 
         None if unknown, empty without activity. The first read of a GPU covers the driver's buffer (some
         seconds). Raises as ``Calls.ask`` does.
@@ -43,15 +45,15 @@ class SampleReader:
             read_at, last_samples = self._read[uuid]
             if now - read_at < SAMPLING_SECONDS:
                 return last_samples
-        samples = self._ask(calls, uuid, handle, name)
+        samples = self._ask(calls, uuid, handle, forms)
         if samples is not None:
             self._read[uuid] = now, samples
         return samples
 
-    def _ask(self, calls: Calls, uuid: str, handle: Any, name: str) -> list[Any] | None:
+    def _ask(self, calls: Calls, uuid: str, handle: Any, forms: Sequence[Call]) -> list[Any] | None:
         self._check_clock()
         since = self._newest.get(uuid, 0)
-        samples = calls.ask(uuid, name, handle, since=since, none=())
+        samples = calls.first(uuid, handle, forms, since=since, none=())
         if samples is None:
             return None
         ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})

@@ -1,16 +1,22 @@
 """Readings from the files of a board, also from missing, broken and implausible ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.amd.cards import Card
+from exporter.amd.pcie import GENERATIONS
 from exporter.amd.sysfs_file import LONGEST, Files
 from exporter.demo import amd_tree
 from exporter.model import GpuReading
 from exporter.model.readings import Bar1, Ecc, Memory, PcieLink, Topology
-from tests.hardware.amd.tree import GIB, UUID, Tree, unreadable
+from tests.hardware.amd.tree import ADDRESS, BOARD, GIB, UUID, Tree, unreadable
+
+UNCORRECTED = ("uncorrected", "volatile")
+# Files with digits that are no readings.
+TEXTS = frozenset({"unique_id", "serial_number"})
 
 
 async def test_every_file_is_read_in_its_unit(tree: Tree) -> None:
@@ -119,6 +125,104 @@ async def test_sensors(tree: Tree, changes: dict[str, str | None], expected: dic
     tree.card(**{f"{HWMON}{name}": value for name, value in changes.items()})
     gpu = await tree.gpu()
     assert {name: getattr(gpu, name) for name in expected} == expected
+
+
+# All ones of 32 and 64 bits in units of the file and of the reading, a torn read, and a negative number.
+GARBAGE = (2**32 - 1, 2**64 - 1, (2**32 - 1) * 10**6, 2_112_000_000_000_000, 2**63, -61_000)
+NUMBERS = [name for name, content in BOARD.items() if content.isdecimal() and name not in TEXTS]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+async def test_an_impossible_number_in_a_file_is_counted_and_reads_as_none(tree: Tree, name: str) -> None:
+    """As from a torn read, or from registers of a GPU that resets."""
+    folder = tree.card()
+    (folder / name).unlink()
+    expected = await tree.gpu()
+    for number in GARBAGE:
+        tree.write(folder / name, str(number))
+        reading = await tree.read()
+        (gpu,) = reading.gpus
+        times = {"read_at": gpu.read_at, "read_monotonic": gpu.read_monotonic}
+        assert gpu == replace(expected, **times)
+        counted = {(call, error) for _, call, error in reading.errors}
+        assert counted == {(f"sysfs {name.rpartition('/')[2]}", "ImpossibleValue")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        ({"hwmon__hwmon6__temp1_input": "201000"}, lambda gpu: gpu.temperature_celsius == 63),
+        ({"hwmon__hwmon6__fan1_input": "65535"}, lambda gpu: gpu.fan_percent is None),
+        ({"current_link_width": "0"}, lambda gpu: gpu.pcie_link.width is None),
+        ({"max_link_width": "255"}, lambda gpu: gpu.pcie_link.max_width is None),
+        ({"current_link_width": "63"}, lambda gpu: gpu.pcie_link.width is None),
+        ({"ras__umc_err_count": f"ue: {2**64 - 1}\nce: 4"}, lambda gpu: gpu.ecc.errors[UNCORRECTED] == 0),
+    ],
+    ids=["heat", "revolutions", "no link", "unknown width", "width of a lost device", "errors"],
+)
+async def test_a_value_that_cannot_be_is_absent(
+    tree: Tree, changes: dict[str, str], read: Callable[[GpuReading], bool]
+) -> None:
+    tree.card(**changes)
+    assert read(await tree.gpu())
+
+
+UPSTREAM, DOWNSTREAM = "0000:17:00.0", "0000:18:00.0"
+SLOT = "devices/pci0000:00/0000:00:01.1"
+
+
+def behind_bridges(tree: Tree, *bridges: dict[str, str]) -> None:
+    """Put the card behind these bridges, nearest to the slot first; each has the files of its own link."""
+    folder = SLOT
+    tree.write(f"{folder}/vendor", "0x1022")
+    tree.write(f"{folder}/current_link_width", "1")
+    for address, files in zip((UPSTREAM, DOWNSTREAM), bridges, strict=False):
+        folder = f"{folder}/{address}"
+        for name, content in files.items():
+            tree.write(f"{folder}/{name}", content)
+    card = tree.device()
+    moved = tree.sys / folder / ADDRESS
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    card.rename(moved)
+    card.symlink_to(moved)
+
+
+def link(
+    generation: int, width: int, most: tuple[int, int] = (5, 16), vendor: str = "0x1002"
+) -> dict[str, str]:
+    """Return the files of the link of a bridge."""
+    speeds = {number: f"{speed} GT/s PCIe" for speed, number in GENERATIONS.items()}
+    return {
+        "vendor": vendor,
+        "current_link_speed": speeds[generation],
+        "current_link_width": str(width),
+        "max_link_speed": speeds[most[0]],
+        "max_link_width": str(most[1]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("bridges", "expected"),
+    [
+        ([link(4, 8), link(5, 16)], (4, 8, 5, 16)),
+        ([link(5, 4), link(3, 16)], (3, 4, 5, 16)),
+        ([link(4, 16, (4, 16)), link(5, 16)], (4, 16, 4, 16)),
+        ([link(5, 16), link(5, 16)], (5, 16, 5, 16)),
+        # A bridge of the board is not the card's, nor is what is above it.
+        ([link(4, 8), link(1, 1, vendor="0x10b5")], (5, 16, 5, 16)),
+        ([link(1, 1, vendor="0x10b5"), link(4, 16)], (4, 16, 5, 16)),
+        ([link(4, 8) | {"current_link_width": "63"}, link(5, 16)], (4, None, 5, 16)),
+        ([], (5, 16, 5, 16)),
+    ],
+)
+async def test_the_link_is_the_least_of_those_on_the_card(
+    tree: Tree, bridges: list[dict[str, str]], expected: tuple[int | None, ...]
+) -> None:
+    """Cards with a switch connect their GPU at full width, whatever the slot is."""
+    tree.card(current_link_speed="32.0 GT/s PCIe", current_link_width="16")
+    behind_bridges(tree, *bridges)
+    found = (await tree.gpu()).pcie_link
+    assert (found.generation, found.width, found.max_generation, found.max_width) == expected
 
 
 @pytest.mark.parametrize(

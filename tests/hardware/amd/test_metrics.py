@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from exporter.amd.gpu_metrics import LAYOUTS, Metrics, parse
+from exporter.amd.gpu_metrics import BOUNDS, LAYOUTS, Metrics, parse
 from exporter.demo import amd_tree
+from tests.hardware.amd.tree import UUID, Tree
 
 ALL_ONES = b"\xff"
 ONES = 0xFFFFFFFF
@@ -200,3 +201,31 @@ def test_tables_of_the_fake_boards_have_the_same_layout(version: str) -> None:
     assert (metrics.activity, metrics.memory_activity) == (88, 44)
     if minor >= 6:
         assert (metrics.pcie_replays, metrics.partitions) == (5, (15, 35))
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_each_field_of_a_table_keeps_to_its_bound(version: tuple[int, int]) -> None:
+    """All ones are no value, and not counted; what is outside of a bound is."""
+    layout = LAYOUTS[version]
+    assert BOUNDS.keys() >= layout.fields.keys()
+    for name, (offset, kind) in layout.fields.items():
+        ones = 2 ** (8 * struct.calcsize(kind)) - 1
+        assert parse(by_hand(version, layout.size, (offset, kind, ones))).impossible is False
+        for value in {ones - 1, 2**32 - 1, int(BOUNDS[name].highest) + 1} - {ones}:
+            if value < ones:
+                metrics = parse(by_hand(version, layout.size, (offset, kind, value)))
+                assert (getattr(metrics, name), metrics.impossible) == (None, True)
+
+
+async def test_an_impossible_value_in_the_table_is_counted(tree: Tree) -> None:
+    table = amd_tree.table("1.3", {"temperature_mem": 2112, "average_gfx_activity": 50})
+    tree.card(gpu_metrics=table, hwmon__hwmon6__temp3_input=None, gpu_busy_percent=None)
+    reading = await tree.read()
+    assert (reading.gpus[0].memory_temperature_celsius, reading.gpus[0].utilization_percent) == (None, 50)
+    assert reading.errors == {(UUID, "sysfs gpu_metrics", "ImpossibleValue"): 1}
+
+
+def test_a_partition_with_an_impossible_die_is_unknown() -> None:
+    dies = [[50, 60], [70, 65_000]]
+    metrics = parse(amd_tree.table("1.6", {}, dies))
+    assert (metrics.partitions, metrics.impossible) == ((55, None), True)
