@@ -192,6 +192,21 @@ _UNITS = (
     *_numbered(range(111, 119), "driver", "The display pipeline had an error (older GPUs).", _UPDATE),
 )
 
+_COVERED_SINCE: Mapping[int, Iterable[int]] = {
+    565: (48, 62, 63, 64, 74, 79, 94, 95, 110, 120, 136, *range(144, 151), 155, 156, 158, 159),
+    570: (109,),
+    575: (143, 160, 161),
+}
+RECOVERY_SINCE: Mapping[int, int] = {
+    code: branch for branch, codes in _COVERED_SINCE.items() for code in codes
+}
+"""By code, the driver branch from which the recovery action of a GPU covers it.
+
+These are the codes that the catalogue links to code 154. For the others, the class decides.
+"""
+REVOKED_BY: Mapping[int, int] = {163: 162}
+"""Codes after which another one reports that all is well again."""
+
 XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), key=lambda xid: xid.code)}
 """The codes with an explanation, in ascending order."""
 

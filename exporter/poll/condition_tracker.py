@@ -12,6 +12,7 @@ from exporter.poll.several_readings import Links, Throttling, behind_switches, s
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
 """How long an XID counts on a GPU without a counter that would show a restart."""
 RESET_REQUIRED = "ResetRequired"
+LONGEST_BRANCH = 6
 
 Errors = Mapping[tuple[str, str, str], int]
 _XidKey = tuple[str, int]
@@ -94,6 +95,12 @@ def _refusing(rows: Iterable[GpuRow], before: Errors, errors: Errors) -> Iterato
             yield uuid or (silent[0] if len(silent) == 1 else "")
 
 
+def branch_of(version: str | None) -> int | None:
+    """Return the branch of an NVIDIA driver: 580 of 580.65.06."""
+    major = (version or "").partition(".")[0]
+    return int(major) if major.isascii() and major.isdecimal() and len(major) <= LONGEST_BRANCH else None
+
+
 class ConditionTracker:
     """Adds the conditions to the rows of each poll. GPUs that are gone are forgotten.
 
@@ -125,7 +132,7 @@ class ConditionTracker:
         return tuple(
             row
             if row.unread
-            else self._judged(row, self._inputs(row, siblings, hardware.released, timestamp), timestamp)
+            else self._judged(row, self._inputs(row, siblings, hardware, timestamp), timestamp)
             for row in known
         )
 
@@ -148,14 +155,17 @@ class ConditionTracker:
             state.repair(row, row.reading.read_at if row.reading is not None else 0.0)
         return state
 
-    def _inputs(self, row: GpuRow, siblings: Mapping[str, int], released: str, timestamp: float) -> Inputs:
+    def _inputs(
+        self, row: GpuRow, siblings: Mapping[str, int], hardware: HardwareReading, timestamp: float
+    ) -> Inputs:
         gpu, reading = self._gpus[row.identity.uuid], row.reading
         inputs = Inputs(
             vendor=row.identity.vendor,
             reading=reading,
-            released=released,
+            released=hardware.released,
             watched=row.watched,
             xids=tuple(gpu.pending(row, timestamp)),
+            driver_branch=branch_of(hardware.driver.driver_version),
             reset_required=gpu.refused,
         )
         if reading is None or not reading.up:

@@ -161,8 +161,8 @@ def test_a_gpu_that_was_only_silent_was_not_reset():
 def test_a_recovery_that_the_driver_no_longer_asks_for_was_done():
     bench = Bench()
     bench.poll({})
-    bench.poll({"recovery_action": "reset"}, xids=((62, 1),))
-    assert needs(bench.poll({}, xids=((62, 1),))) is False
+    bench.poll({"recovery_action": "reset"}, **XID)
+    assert needs(bench.poll({}, **XID)) is False
 
 
 def test_the_file_of_the_module_says_nothing_while_the_driver_answers():
@@ -179,26 +179,26 @@ def test_a_driver_that_was_unloaded_starts_gpus_without_counters_again():
     bench = Bench()
     bare = {"energy_millijoules": None}
     bench.poll(bare)
-    assert needs(bench.poll(bare, xids=((62, 1),))) is True
+    assert needs(bench.poll(bare, **XID)) is True
     bench.module = False
-    assert needs(bench.poll(SILENT, xids=((62, 1),))) is True
+    assert needs(bench.poll(SILENT, **XID)) is True
     bench.module = True
-    assert needs(bench.poll(bare, xids=((62, 1),))) is False
+    assert needs(bench.poll(bare, **XID)) is False
 
 
 def test_a_gpu_that_was_unplugged_and_returns_was_initialized():
     bench = Bench()
     bench.poll({})
-    assert needs(bench.poll({}, xids=((62, 1),))) is True
+    assert needs(bench.poll({}, **XID)) is True
     bench.poll()
-    assert needs(bench.poll({}, xids=((62, 1),))) is False
+    assert needs(bench.poll({}, **XID)) is False
 
 
 @pytest.mark.parametrize(("counters", "lasts"), [({}, True), ({"energy_millijoules": None}, False)])
 def test_an_xid_counts_for_hours_where_no_counter_shows_a_restart(counters: dict[str, Any], lasts: bool):
     bench = Bench()
     bench.poll(counters)
-    rows = bench.poll(counters, xids=((62, 1),))
+    rows = bench.poll(counters, **XID)
     assert rows[0].raised["needs_reset"].since == AT + bench.time - 5
     tracker, old = bench._tracker, rows[0]
     later = replace(old, reading=replace(old.reading, read_monotonic=bench.time + 1))
