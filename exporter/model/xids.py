@@ -24,6 +24,8 @@ class Xid:
     """What to do first, as one sentence."""
     alert: bool = False
     """The GPU is unreliable until the action is taken."""
+    unit: int | None = None
+    """Number in the meaning by which codes of units of one kind differ."""
 
 
 CLASSES: Mapping[XidClass, str] = {
@@ -167,7 +169,8 @@ _FAULTS = (
 def _numbered(codes: Iterable[int], kind: XidClass, meaning: str, action: str) -> Iterator[Xid]:
     """Return one row for each unit of a kind; ``{}`` in the meaning is the number of the unit."""
     for number, code in enumerate(codes):
-        yield Xid(code, kind, meaning.format(number), action)
+        unit = number if "{}" in meaning else None
+        yield Xid(code, kind, meaning.format(number), action, unit=unit)
 
 
 _UNITS = (
