@@ -104,11 +104,11 @@ def branch_of(version: str | None) -> int | None:
 class ConditionTracker:
     """Adds the conditions to the rows of each poll. GPUs that are gone are forgotten.
 
-    ``counters`` are those of the same poll.
+    ``counters`` are those of the same poll; without them no restart is noticed by counters.
     """
 
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
+    def __init__(self, counters: Counters | None = None) -> None:
+        self._counters = counters or Counters()
         # Whether the file of the kernel module was there: on some systems it never is.
         self._module_seen = False
         self._gpus: dict[str, _Gpu] = {}
