@@ -6,7 +6,7 @@ from exporter.config import Settings, kebab, variable
 from exporter.config.parse import Option
 from exporter.model.conditions import TABLE
 from exporter.model.mig_profiles import LISTINGS
-from exporter.model.xids import CLASSES, XIDS, Xid
+from exporter.model.xids import CLASSES, RECOVERY_SINCE, XIDS, Xid
 
 _XIDS = """\
 # XID codes
@@ -24,16 +24,22 @@ What is wrong with a GPU, as `gpuslice_gpu_condition` reports it; the page, the 
 it as well. A condition is absent while an input that could raise it is unknown and no other input raises it.
 After a restart of the exporter, earlier XIDs and times are unknown.
 
-An XID counts until the GPU is restarted:
+An XID counts until the GPU is restarted, which takes two signs:
 
-- a counter of the driver starts at 0 again: energy, PCIe replays, volatile ECC errors, NVLink errors or times
-  of violations;
-- the kernel module of the driver was unloaded;
-- the GPU was unplugged or unbound, and is back; or
-- the driver has withdrawn its recovery action.
+- the counter of energy is near 0 and rises from there, or another counter is near 0 with it: PCIe replays,
+  times of violations, volatile ECC errors or NVLink errors; on a GPU without a counter of energy, one of the
+  first two, or two of these, in two readings;
+- a counter is lower after the GPU did not answer for a while; or
+- the GPU did not answer, and the kernel module of the driver was unloaded.
 
-On a GPU without such counters, an XID counts for 6 hours. A GPU that only did not answer for a while was not
-restarted.
+It also ends when the GPU was unplugged or unbound, and is back, and when the driver has withdrawn its
+recovery action. A single reading of a counter that is lower, a counter that was cleared by hand, and a GPU
+that only did not answer for a while are no restart. On a GPU without a counter that only a restart sets back,
+an XID counts for 6 hours.
+
+The driver's recovery action decides on the codes that it covers, if it was read after the XID: with *none*,
+a code of class reset needs nothing. These codes, and the driver branch that covers each first, are from the
+catalogue: {covered}. All other codes, and all codes with older drivers, count by their class.
 """
 _MIG_PROFILES = """# MIG profiles
 
@@ -72,7 +78,18 @@ def xids_page() -> str:
     """Return the page of XIDs and of the conditions that they raise, as Markdown."""
     rows = (f"| `{name}` | {row.raised} | {row.cleared} |" for name, row in TABLE.items())
     head = "| condition | raised by | cleared by |", "| --- | --- | --- |"
-    return "\n".join((xids_markdown().rstrip("\n"), _CONDITIONS, *head, *rows, ""))
+    conditions = _CONDITIONS.format(covered=_covered())
+    return "\n".join((xids_markdown().rstrip("\n"), conditions, *head, *rows, ""))
+
+
+def _covered() -> str:
+    """Return the codes that the recovery action covers, by the branch from which it does."""
+    codes: dict[int, list[str]] = {}
+    for code, branch in sorted(RECOVERY_SINCE.items()):
+        codes.setdefault(branch, []).append(str(code))
+    return "; ".join(
+        f"from R{branch} on, {', '.join(of_branch)}" for branch, of_branch in sorted(codes.items())
+    )
 
 
 def xids_markdown() -> str:

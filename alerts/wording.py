@@ -1,6 +1,5 @@
 """Common pieces of annotations: templates of Prometheus."""
 
-import re
 from collections.abc import Iterable
 
 from exporter.model.xids import XIDS
@@ -51,8 +50,9 @@ def xid_meaning(codes: Iterable[int]) -> str:
     by_text: dict[str, list[int]] = {}
     for code in codes:
         xid = XIDS[code]
-        # Engines of one kind differ by a number, which does not matter here.
-        by_text.setdefault(f"{re.sub(r' [0-9]+', '', xid.meaning)} {xid.action}", []).append(code)
+        # Which unit of a kind it is does not matter here.
+        meaning = xid.meaning if xid.unit is None else xid.meaning.replace(f" {xid.unit} ", " ")
+        by_text.setdefault(f"{meaning} {xid.action}", []).append(code)
     cases = (
         f"if eq $labels.xid {' '.join(f'`{code}`' for code in same_text)} }}}}{text}"
         for text, same_text in by_text.items()

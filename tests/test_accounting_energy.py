@@ -36,6 +36,7 @@ from tests.attribution.build import attribute
 UUID = "GPU-a"
 MIGS = (("MIG-a", 3), ("MIG-b", 2), ("MIG-c", 1))
 PODS = ("a", "b", "c", "d")
+LONGEST_GAP = 60.0
 MEMORY = Memory(total=16, used=8, free=8, reserved=0)
 
 
@@ -53,17 +54,19 @@ class Node:
     poll: Attribution | None = None
 
     def __post_init__(self) -> None:
-        self._ledger, self._coverage = Ledger(longest_gap=60.0), Coverage()
+        self._ledger, self._coverage = Ledger(longest_gap=LONGEST_GAP), Coverage()
         self._now, self._last, self._accounts = 1_700_000_000.0, None, {}
         self._holdings_then = Holdings(known=False)
 
-    def read(self, gpu: GpuReading, holdings: Holdings, workloads: Workloads, seconds: float) -> None:
-        """Poll once."""
+    def read(
+        self, gpu: GpuReading, holdings: Holdings, workloads: Workloads, seconds: float, *, bad: bool = False
+    ) -> None:
+        """Poll once; ``bad`` is whether the counter is not what the GPU drew."""
         self._now += seconds
         elapsed, covered = self._coverage.advance([gpu], self._now)
-        if UUID in covered and gpu.energy_millijoules is not None and not gpu.energy_kept:
+        if UUID in covered and gpu.energy_millijoules is not None and not gpu.energy_kept and not bad:
             joules = gpu.energy_millijoules / 1000
-            self.drawn += max(joules - self._last, 0.0) if self._last is not None else 0.0
+            self.drawn += joules - self._last if self._last is not None else 0.0
             self._last = joules
         if UUID in covered:
             self._holdings_then = holdings
@@ -306,6 +309,8 @@ class Poll:
     seconds: float
     how: str
     drawn: int | None
+    # Millijoules that the counter reports instead of the true ones.
+    spoilt: int | None
     kept: bool
     watts: int | None
     percent: int | None
@@ -324,7 +329,8 @@ POLLS = st.lists(
         Poll,
         seconds=st.floats(0.1, 90),
         how=st.sampled_from(["read", "read", "read", "missed", "lost", "skipped"]),
-        drawn=st.one_of(st.none(), st.integers(-(10**6), 10**6)),
+        drawn=st.one_of(st.none(), st.integers(0, 10**6)),
+        spoilt=st.one_of(st.none(), st.none(), st.sampled_from([0, 10**5, 10**10, 2**63])),
         kept=st.booleans(),
         watts=st.one_of(st.none(), st.integers(0, 700)),
         percent=st.one_of(st.none(), st.integers(0, 100)),
@@ -362,12 +368,20 @@ def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReadin
 @settings(max_examples=50)
 @given(POLLS, st.booleans())
 def test_each_joule_is_attributed_once(polls, is_cut):
-    """Over any polls, containers and the rest draw what the counter rose by."""
+    """Over any polls, containers and the rest draw what the GPU drew, whatever single readings say."""
     node, counter, sweep, last = Node(), 10**7, 0, None
+    # The good readings of the counter without a gap since, and whether the last reading was bad.
+    good, bad = 0, False
     for poll in polls:
-        counter, sweep = max(0, counter + (poll.drawn or 0)), sweep + 1
+        counter, sweep = counter + (poll.drawn or 0), sweep + 1
+        if poll.how != "read" or poll.seconds > LONGEST_GAP:
+            # A counter that is lower after a gap was started again.
+            good, bad = 0, False
+        elif poll.drawn is not None and not poll.kept:
+            bad = not bad and good > 1 and poll.spoilt is not None
+            good += not bad
         if poll.how == "read" or last is None:
-            last = reading(poll, counter / 1000, sweep, is_cut=is_cut)
+            last = reading(poll, (poll.spoilt if bad else counter) / 1000, sweep, is_cut=is_cut)
         elif poll.how == "lost":
             last = replace(last, sweep=sweep, up=False, energy_millijoules=None)
         elif poll.how == "skipped":
@@ -377,6 +391,7 @@ def test_each_joule_is_attributed_once(polls, is_cut):
         holders = {(pod, devices[place]): (entitled, meter) for pod, place, entitled, meter in poll.holders}
         rows = [(*place, *holding) for place, holding in holders.items()]
         holdings = held(rows, exclusive=poll.exclusive, known=poll.known)
-        node.read(last, holdings, placed([pid for pid, _ in poll.running], poll.again), poll.seconds)
+        running = placed([pid for pid, _ in poll.running], poll.again)
+        node.read(last, holdings, running, poll.seconds, bad=bad)
         assert node.given_out + node.unattributed == pytest.approx(node.drawn, rel=1e-9, abs=1e-6)
         assert all((row.totals.energy_joules or 0.0) >= 0 for row in node.poll.containers)

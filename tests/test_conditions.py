@@ -19,7 +19,7 @@ from exporter.model.condition_signs import (
 )
 from exporter.model.conditions import TABLE, judge
 from exporter.model.readings import RECOVERY_ACTIONS, FabricProblem
-from exporter.model.xids import explain
+from exporter.model.xids import RECOVERY_SINCE, explain
 
 AT = 1_700_000_000.0
 VOLATILE = ("uncorrected", "volatile")
@@ -98,8 +98,8 @@ def test_a_need_is_unknown_while_an_input_is():
 @pytest.mark.parametrize(
     ("code", "condition"),
     [
-        (62, "needs_reset"),
-        (79, "needs_reboot"),
+        (119, "needs_reset"),
+        (151, "needs_reboot"),
         *((code, "uncorrected_memory_errors") for code in sorted(UNCORRECTED_XIDS)),
     ],
 )
@@ -110,6 +110,26 @@ def test_an_xid_raises_what_its_class_says(code: int, condition: Condition):
         verdict = judge(condition, replace(inputs(up=up), xids=pending))
         assert verdict.state is True
         assert verdict.signs[0].at == AT - 30
+
+
+@pytest.mark.parametrize(
+    "code", [code for code in RECOVERY_SINCE if explain(code).kind in ("reset", "reboot")]
+)
+def test_the_answer_of_the_driver_counts_for_the_xids_that_it_covers(code: int):
+    """If it was read after the XID, from a driver whose action covers the code, and is not a first step."""
+    condition: Condition = "needs_reset" if explain(code).kind == "reset" else "needs_reboot"
+    now = replace(inputs(), xids=(PendingXid(code, AT - 30),), driver_branch=580)
+    assert state(condition, now) is False
+    assert state(condition, replace(now, driver_branch=None)) is False
+    for undecided in (
+        replace(now, driver_branch=RECOVERY_SINCE[code] - 1),
+        replace(now, xids=(PendingXid(code, AT),)),
+        replace(now, reading=reading(slow_read_at=AT - 30)),
+        replace(now, reading=reading(up=False)),
+        replace(now, reading=reading(recovery_action=None)),
+        replace(now, reading=reading(recovery_action="drain_p2p")),
+    ):
+        assert state(condition, undecided) is True
 
 
 def test_faults_of_applications_raise_nothing():

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from alerts.reference_pages import xids_markdown, xids_page
+from alerts.wording import xid_meaning
 from exporter.model.xids import CLASSES, XIDS, XidClass, explain
 
 PAGE = Path(__file__).parents[1] / "docs/xids.md"
@@ -59,6 +60,21 @@ def test_codes_of_copy_engines_and_decoders_name_the_unit() -> None:
     assert "copy engine 10 " in explain(126).meaning
     assert "video decoder 5 " in explain(96).meaning
     assert "JPEG decoder 1 " in explain(99).meaning
+
+
+@every_code
+def test_an_alert_has_the_text_of_each_code_whole(xid) -> None:
+    """But for the number of a unit, in which codes of one kind differ."""
+    texts = re.findall(r"if eq \$labels.xid ([`0-9 ]+) \}\}(.*?)\{\{", xid_meaning(XIDS))
+    [text] = [text for codes, text in texts if f"`{xid.code}`" in codes.split()]
+    whole = f"{xid.meaning} {xid.action}"
+    assert text == (whole if xid.unit is None else whole.replace(f" {xid.unit} had", " had"))
+
+
+def test_units_of_a_kind_share_a_text() -> None:
+    texts = [text for text in xid_meaning(XIDS).split("{{") if "copy engine" in text]
+    assert len(texts) == 1
+    assert "The copy engine had an exception." in texts[0]
 
 
 def test_the_committed_page_is_the_table() -> None:

@@ -14,10 +14,11 @@ from alerts.model import GPU_BOARD, Alert, Severity
 from alerts.subjects import by_gpu
 from alerts.windows import seconds
 from alerts.wording import GPU, ON_MIG, PODS, PODS_THEN, ROUNDED, SHORT_GPU, xid_meaning
-from exporter.model.xids import XIDS, XidClass
+from exporter.model.xids import REVOKED_BY, XIDS, XidClass
 
 _LAST = "gpuslice_gpu_xid_last_timestamp_seconds"
 _TOTAL = "gpuslice_gpu_xid_code_errors_total"
+_SAME = "on (cluster, uuid, mig_uuid, xid)"
 # Reported whenever a process is killed, as at the end of many pods.
 _WORK_REMOVED = 45
 _FAULT = f'class="application", xid!="{_WORK_REMOVED}"'
@@ -56,9 +57,10 @@ def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 def _of_kind(kind: XidClass, window: str) -> Alert:
     texts = _KINDS[kind]
+    revoked = (_revoked(code, window) for code in _codes(kind) if code in REVOKED_BY)
     return Alert(
         name=texts.name,
-        expr=_recent(f'class="{kind}"', window),
+        expr=f"\nunless {_SAME} ".join([_recent(f'class="{kind}"', window), *revoked]),
         severity=texts.severity,
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: {texts.consequence}",
         description=_text(xid_meaning(_codes(kind)), texts.advice),
@@ -120,8 +122,17 @@ def _codes(kind: XidClass) -> list[int]:
 
 def _recent(matcher: str, window: str) -> str:
     """Return the time of the last error of each code, by GPU or MIG device, for a window after it."""
-    last = f"last_over_time({_LAST}{{{matcher}}}[{window}])"
-    return f"{by_gpu(last, 'mig_uuid', 'xid')}\n> time() - {seconds(window):g}"
+    return f"{_last(matcher, window)}\n> time() - {seconds(window):g}"
+
+
+def _revoked(code: int, window: str) -> str:
+    """Return the errors of a code that its revocation followed."""
+    revoked = f"""label_replace({_last(f'xid="{REVOKED_BY[code]}"', window)}, "xid", "{code}", "", "")"""
+    return f"""{_last(f'xid="{code}"', window)} < {_SAME} {revoked}"""
+
+
+def _last(matcher: str, window: str) -> str:
+    return by_gpu(f"last_over_time({_LAST}{{{matcher}}}[{window}])", "mig_uuid", "xid")
 
 
 def _text(meaning: str, advice: str) -> str:

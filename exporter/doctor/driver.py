@@ -112,10 +112,17 @@ _CAUSES: Final[Mapping[str, Finding]] = {
     "LibRmVersionMismatch": DRIVER_MISMATCH,
     "FunctionNotFound": LIBRARY_TOO_OLD,
     "NoPermission": DRIVER_DENIES,
+    "OperatingSystem": DEVICE_NODES_REVOKED,
     "Unknown": DEVICE_NODES_REVOKED,
+    "NotFound": NO_GPU_VISIBLE,
+    "GpuNotFound": NO_GPU_VISIBLE,
     "deadline": DRIVER_HANGS,
     "NotReleased": DRIVER_NOT_RELEASED,
 }
+
+
+# Reasons that a missing kernel module explains; with others it is loaded, even if its file is not there.
+_OF_MODULE: Final = frozenset({"LibraryNotFound", "DriverNotLoaded"})
 
 
 def driver_checks(
@@ -162,6 +169,8 @@ def _broken(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, s
     }
     message = health.message or "the last answer is too old"
     cause = _cause(health.reason, evidence, settings)
+    if evidence.nvidia_module is False and health.reason not in _OF_MODULE:
+        return cause.check("driver", message)
     return cause.check("driver", f"{message}; {loaded[evidence.nvidia_module]}")
 
 

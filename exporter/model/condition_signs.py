@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from exporter.model.hardware import GpuReading
 from exporter.model.readings import FabricProblem, RecoveryAction, Repairs
-from exporter.model.xids import XidClass, explain
+from exporter.model.xids import RECOVERY_SINCE, XidClass, explain
 
 RESETS: frozenset[RecoveryAction] = frozenset({"reset", "drain_and_reset", "bus_reset"})
 REBOOTS: frozenset[RecoveryAction] = frozenset({"reboot", "system_reboot"})
@@ -17,6 +17,7 @@ REBOOTS: frozenset[RecoveryAction] = frozenset({"reboot", "system_reboot"})
 
 The other actions are a first step, after which the driver reports the next one.
 """
+DECISIVE: frozenset[RecoveryAction] = RESETS | REBOOTS | {"none"}
 FABRIC_CAUSES: Mapping[FabricProblem, str] = {
     "degraded_bandwidth": "its NVLink fabric has less bandwidth",
     "route_unhealthy": "a route of its NVLink fabric is unhealthy",
@@ -59,6 +60,8 @@ class Inputs:
     watched: bool = False
     # XIDs since the GPU was last restarted.
     xids: tuple[PendingXid, ...] = ()
+    # Branch of the NVIDIA driver, such as 580; None if unknown.
+    driver_branch: int | None = None
     # Whether the driver refuses calls until the GPU is reset.
     reset_required: bool = False
     # Whether heat or a power brake limited the clocks for most of the last minutes.
@@ -100,7 +103,7 @@ def needs_reset(inputs: Inputs) -> Iterator[Sign]:
     yield from _actions(inputs, RESETS)
     if inputs.answering is not None:
         yield from _repair(inputs.answering)
-    yield from _of_xids(inputs, "reset")
+    yield from _of_xids(inputs, "reset", RESETS)
 
 
 def needs_reboot(inputs: Inputs) -> Iterator[Sign]:
@@ -108,7 +111,7 @@ def needs_reboot(inputs: Inputs) -> Iterator[Sign]:
     if not inputs.nvidia:
         return
     yield from _actions(inputs, REBOOTS)
-    yield from _of_xids(inputs, "reboot")
+    yield from _of_xids(inputs, "reboot", REBOOTS)
 
 
 def _actions(inputs: Inputs, actions: frozenset[RecoveryAction]) -> Iterator[Sign]:
@@ -122,7 +125,7 @@ def _actions(inputs: Inputs, actions: frozenset[RecoveryAction]) -> Iterator[Sig
         yield from () if _lacks(reading, "repairs") else (UNKNOWN,)
     else:
         # After drain_p2p and the like the driver reports another action, so the need is not known yet.
-        yield Sign(False) if reading.recovery_action in {"none", *RESETS, *REBOOTS} else UNKNOWN
+        yield Sign(False) if reading.recovery_action in DECISIVE else UNKNOWN
 
 
 def _repair(reading: GpuReading) -> Iterator[Sign]:
@@ -148,11 +151,23 @@ def _lacks(reading: GpuReading, group: str) -> bool:
     return "not supported" in reading.withheld.get(group, "")
 
 
-def _of_xids(inputs: Inputs, kind: XidClass) -> Iterator[Sign]:
+def _of_xids(inputs: Inputs, kind: XidClass, actions: frozenset[RecoveryAction]) -> Iterator[Sign]:
+    """Yield the XIDs of a class, which the driver may answer with ``actions`` or with another one."""
     for xid in inputs.xids:
-        if explain(xid.code).kind == kind:
+        if explain(xid.code).kind == kind and not _is_answered(inputs, xid, DECISIVE - actions):
             yield _xid(xid)
     yield Sign(False) if inputs.watched else UNKNOWN
+
+
+def _is_answered(inputs: Inputs, xid: PendingXid, actions: frozenset[RecoveryAction]) -> bool:
+    """Return whether the driver, after an XID that its recovery action covers, reports one of ``actions``."""
+    reading, since = inputs.answering, RECOVERY_SINCE.get(xid.code)
+    if reading is None or since is None or reading.recovery_action not in actions:
+        return False
+    if inputs.driver_branch is not None and inputs.driver_branch < since:
+        return False
+    read_at = reading.read_at if reading.slow_read_at is None else reading.slow_read_at
+    return xid.at < read_at
 
 
 def _xid(xid: PendingXid) -> Sign:

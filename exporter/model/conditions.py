@@ -48,7 +48,8 @@ TABLE: Mapping[Condition, ConditionRow] = {
         "the driver's recovery action (reset, drain and reset, bus reset); a pending row remapping, page "
         "retirement, or repair of a memory channel or TPC, unless the recovery action is a reboot; an XID of "
         "class reset; a driver that answers *reset required*",
-        "the recovery action is *none* and no repair is pending; an XID counts until the GPU is restarted",
+        "the recovery action is *none* and no repair is pending; an XID counts until the GPU is restarted, "
+        "or until the driver reports a recovery action after it, if that covers the code",
         condition_signs.needs_reset,
     ),
     "needs_reboot": ConditionRow(
@@ -56,8 +57,8 @@ TABLE: Mapping[Condition, ConditionRow] = {
         "bad",
         "Drain the node and reboot it.",
         "the driver's recovery action (reboot, system reboot); an XID of class reboot",
-        "a reboot, after which the exporter starts again; another recovery action; an XID counts "
-        "until the GPU is restarted",
+        "a reboot, after which the exporter starts again; another recovery action; an XID counts until the "
+        "GPU is restarted, or until the driver reports a recovery action after it, if that covers the code",
         condition_signs.needs_reboot,
     ),
     "replace_board": ConditionRow(

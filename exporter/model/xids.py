@@ -24,6 +24,8 @@ class Xid:
     """What to do first, as one sentence."""
     alert: bool = False
     """The GPU is unreliable until the action is taken."""
+    unit: int | None = None
+    """Number in the meaning by which codes of units of one kind differ."""
 
 
 CLASSES: Mapping[XidClass, str] = {
@@ -167,7 +169,8 @@ _FAULTS = (
 def _numbered(codes: Iterable[int], kind: XidClass, meaning: str, action: str) -> Iterator[Xid]:
     """Return one row for each unit of a kind; ``{}`` in the meaning is the number of the unit."""
     for number, code in enumerate(codes):
-        yield Xid(code, kind, meaning.format(number), action)
+        unit = number if "{}" in meaning else None
+        yield Xid(code, kind, meaning.format(number), action, unit=unit)
 
 
 _UNITS = (
@@ -191,6 +194,21 @@ _UNITS = (
     *_numbered((16, 19, 56), "driver", "The display engine had an error (older GPUs).", _UPDATE),
     *_numbered(range(111, 119), "driver", "The display pipeline had an error (older GPUs).", _UPDATE),
 )
+
+_COVERED_SINCE: Mapping[int, Iterable[int]] = {
+    565: (48, 62, 63, 64, 74, 79, 94, 95, 110, 120, 136, *range(144, 151), 155, 156, 158, 159),
+    570: (109,),
+    575: (143, 160, 161),
+}
+RECOVERY_SINCE: Mapping[int, int] = {
+    code: branch for branch, codes in _COVERED_SINCE.items() for code in codes
+}
+"""By code, the driver branch from which the recovery action of a GPU covers it.
+
+These are the codes that the catalogue links to code 154. For the others, the class decides.
+"""
+REVOKED_BY: Mapping[int, int] = {163: 162}
+"""Codes after which another one reports that all is well again."""
 
 XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), key=lambda xid: xid.code)}
 """The codes with an explanation, in ascending order."""

@@ -6,37 +6,16 @@ from dataclasses import dataclass, field, replace
 from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
 from exporter.model.condition_signs import UNKNOWN, Inputs, PendingXid
 from exporter.model.conditions import TABLE, judge
+from exporter.poll.gpu_counters import Counters, GpuCounters
 from exporter.poll.several_readings import Links, Throttling, behind_switches, switched_links
 
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
 """How long an XID counts on a GPU without a counter that would show a restart."""
 RESET_REQUIRED = "ResetRequired"
+LONGEST_BRANCH = 6
 
 Errors = Mapping[tuple[str, str, str], int]
 _XidKey = tuple[str, int]
-
-
-def restart_counters(reading: GpuReading) -> dict[str, int]:
-    """Return the counters that start at 0 whenever the GPU is initialized, by name."""
-    ecc, nvlink = reading.ecc, reading.nvlink
-    counters = {
-        "energy": reading.energy_millijoules,
-        "pcie_replays": reading.pcie_replays,
-        **{f"violation {name}": value for name, value in reading.violations_nanoseconds.items()},
-        **({f"nvlink {name}": value for name, value in nvlink.errors.items()} if nvlink else {}),
-        **{
-            f"ecc {severity}": value
-            for (severity, scope), value in (ecc.errors.items() if ecc else ())
-            if scope == "volatile"
-        },
-    }
-    return {name: value for name, value in counters.items() if value is not None}
-
-
-def is_restarted(earlier: GpuReading, later: GpuReading) -> bool:
-    """Return whether a GPU was reset, or its driver reloaded, between two readings."""
-    before, after = restart_counters(earlier), restart_counters(later)
-    return any(after[name] < before[name] for name in before.keys() & after.keys())
 
 
 def is_recovered(earlier: GpuReading, later: GpuReading) -> bool:
@@ -48,6 +27,7 @@ def is_recovered(earlier: GpuReading, later: GpuReading) -> bool:
 class _Gpu:
     """The state of one GPU."""
 
+    counters: GpuCounters
     # The last reading with values.
     last: GpuReading | None = None
     # How often each XID had occurred when the GPU was last restarted.
@@ -60,32 +40,37 @@ class _Gpu:
     links: Links = field(default_factory=Links)
     raised: dict[Condition, Raised] = field(default_factory=dict)
 
-    def advance(self, row: GpuRow) -> None:
-        """Take the reading of a poll; ``row`` has the GPU's events."""
+    def advance(self, row: GpuRow, *, unloaded: bool) -> None:
+        """Take the reading of a poll; ``row`` has the GPU's events.
+
+        ``unloaded`` is whether the file of the kernel module is gone. It counts while the GPU does not
+        answer: a driver that answers is loaded.
+        """
         reading = row.reading
         if reading is None or not reading.up:
+            self.unloaded = self.unloaded or unloaded
             return
         self.refused = False
         last, self.last = self.last, reading
         if last is None or last.read_monotonic == reading.read_monotonic:
             return
-        if self.unloaded or is_restarted(last, reading):
+        restarted = reading.read_at if self.unloaded else self.counters.restarted
+        if restarted is not None:
             self.links.restart()
-            self.repair(row)
+            self.repair(row, restarted)
         elif is_recovered(last, reading):
-            self.repair(row)
+            self.repair(row, reading.read_at)
         self.unloaded = False
         self.throttling.note(last, reading)
         self.links.note(last, reading)
 
-    def repair(self, row: GpuRow) -> None:
-        """Forget the XIDs until the reading; one that is newer still counts."""
-        read_at = row.reading.read_at if row.reading is not None else 0.0
-        self.repaired = {key: event.count - (event.last > read_at) for key, event in _xids(row)}
+    def repair(self, row: GpuRow, until: float) -> None:
+        """Forget the XIDs ``until`` a Unix time; one that is newer still counts."""
+        self.repaired = {key: event.count - (event.last > until) for key, event in _xids(row)}
 
     def pending(self, row: GpuRow, now: float) -> Iterator[PendingXid]:
         """Yield the XIDs since the last restart, at Unix time ``now``."""
-        visible = self.last is None or bool(restart_counters(self.last))
+        visible = self.last is None or self.counters.shows_restarts
         for key, event in _xids(row):
             recent = abs(now - event.last) <= UNSEEN_RESTART_SECONDS
             if event.count > self.repaired.get(key, 0) and (visible or recent):
@@ -110,10 +95,22 @@ def _refusing(rows: Iterable[GpuRow], before: Errors, errors: Errors) -> Iterato
             yield uuid or (silent[0] if len(silent) == 1 else "")
 
 
-class ConditionTracker:
-    """Adds the conditions to the rows of each poll. GPUs that are gone are forgotten."""
+def branch_of(version: str | None) -> int | None:
+    """Return the branch of an NVIDIA driver: 580 of 580.65.06."""
+    major = (version or "").partition(".")[0]
+    return int(major) if major.isascii() and major.isdecimal() and len(major) <= LONGEST_BRANCH else None
 
-    def __init__(self) -> None:
+
+class ConditionTracker:
+    """Adds the conditions to the rows of each poll. GPUs that are gone are forgotten.
+
+    ``counters`` are those of the same poll; without them no restart is noticed by counters.
+    """
+
+    def __init__(self, counters: Counters | None = None) -> None:
+        self._counters = counters or Counters()
+        # Whether the file of the kernel module was there: on some systems it never is.
+        self._module_seen = False
         self._gpus: dict[str, _Gpu] = {}
         self._errors: Errors = {}
 
@@ -135,37 +132,40 @@ class ConditionTracker:
         return tuple(
             row
             if row.unread
-            else self._judged(row, self._inputs(row, siblings, hardware.released, timestamp), timestamp)
+            else self._judged(row, self._inputs(row, siblings, hardware, timestamp), timestamp)
             for row in known
         )
 
     def _note(self, rows: tuple[GpuRow, ...], errors: Errors, module_loaded: bool | None) -> None:
         self._gpus = {row.identity.uuid: self._state(row) for row in rows}
+        unloaded = module_loaded is False and self._module_seen
+        self._module_seen = self._module_seen or module_loaded is True
         refusing = set(_refusing(rows, self._errors, errors))
         self._errors = errors
         for row in rows:
             gpu = self._gpus[row.identity.uuid]
             gpu.refused = gpu.refused or row.identity.uuid in refusing
-            if module_loaded is False and row.identity.vendor == "nvidia":
-                gpu.unloaded = True
-            gpu.advance(row)
+            gpu.advance(row, unloaded=unloaded and row.identity.vendor == "nvidia")
 
     def _state(self, row: GpuRow) -> _Gpu:
         """Return the state of a GPU. One that is new, or back, was initialized: its XIDs are of before."""
         state = self._gpus.get(row.identity.uuid)
         if state is None:
-            state = _Gpu()
-            state.repair(row)
+            state = _Gpu(self._counters.of_gpu(row.identity.uuid))
+            state.repair(row, row.reading.read_at if row.reading is not None else 0.0)
         return state
 
-    def _inputs(self, row: GpuRow, siblings: Mapping[str, int], released: str, timestamp: float) -> Inputs:
+    def _inputs(
+        self, row: GpuRow, siblings: Mapping[str, int], hardware: HardwareReading, timestamp: float
+    ) -> Inputs:
         gpu, reading = self._gpus[row.identity.uuid], row.reading
         inputs = Inputs(
             vendor=row.identity.vendor,
             reading=reading,
-            released=released,
+            released=hardware.released,
             watched=row.watched,
             xids=tuple(gpu.pending(row, timestamp)),
+            driver_branch=branch_of(hardware.driver.driver_version),
             reset_required=gpu.refused,
         )
         if reading is None or not reading.up:

@@ -2,16 +2,17 @@
 
 The counter is read less often than the GPU is polled. So each poll estimates the energy since the poll before
 from the GPU's power, and splits the estimate among the containers. A reading of the counter is split in
-proportion to the parts of all estimates since the previous reading.
+proportion to the parts of all estimates since the previous reading. Readings that cannot be are ignored.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
+from exporter.poll.counter import Counter, most_millijoules
 
 # Seconds by which sums of floats may differ.
 ROUNDING = 1e-6
@@ -21,21 +22,48 @@ AccountKey = tuple[ContainerRef, DeviceKey]
 
 
 @dataclass(slots=True)
+class Estimate:
+    """The estimated energy since a reading of the counter."""
+
+    since: float
+    """Time of that reading, in seconds."""
+    covered: float = 0.0
+    """Seconds since then that polls cover with a reading of the GPU."""
+    joules: float = 0.0
+    """Estimated joules of those seconds."""
+    parts: dict[AccountKey, float] = field(default_factory=dict)
+    """Parts of the joules by container."""
+
+    def add(self, seconds: float, joules: float, parts: Mapping[AccountKey, float]) -> None:
+        """Add the estimate of a poll."""
+        self.covered += seconds
+        self.joules += joules
+        for key, part in parts.items():
+            self.parts[key] = self.parts.get(key, 0.0) + part
+
+    def covers(self, time: float) -> bool:
+        """Return whether no poll until ``time`` was missed."""
+        return time - self.since <= self.covered + ROUNDING
+
+    def shares(self, time: float) -> dict[AccountKey, float]:
+        """Return the share of each container in the energy until ``time``."""
+        # After a missed poll it is unknown who computed: the energy stays unattributed.
+        if self.joules <= 0 or not self.covers(time):
+            return {}
+        return {key: part / self.joules for key, part in self.parts.items()}
+
+
+@dataclass(slots=True)
 class Meter:
     """The energy counter of one GPU, and the estimates since its last reading. Times are the ledger's."""
 
-    millijoules: int
-    """Last value of the counter."""
-    read: float
-    """Time of that value, in seconds."""
     watts: float | None
     """Power at the last poll that reported it; None before the first."""
-    covered: float = 0.0
-    """Seconds since ``read`` that polls cover with a reading of the GPU."""
-    estimate: float = 0.0
-    """Estimated joules of those seconds."""
-    parts: dict[AccountKey, float] = field(default_factory=dict)
-    """Parts of the estimate by container."""
+    estimate: Estimate
+    """Since that reading."""
+    doubted: Estimate | None = None
+    """Since the last reading that is not believed, if it is later."""
+    counter: Counter = field(default_factory=lambda: Counter(rises=True))
     unattributed: float = 0.0
     """Joules that no container was charged with."""
 
@@ -50,25 +78,35 @@ class Meter:
         watts = _watts(gpu.reading) or self.watts or SOME_WATTS
         joules = (watts + (self.watts or watts)) / 2 * seconds
         self.watts = watts
-        self.covered += seconds
-        self.estimate += joules
-        for key, part in split_energy(joules, gpu, rows).items():
-            if key in there:
-                self.parts[key] = self.parts.get(key, 0.0) + part
+        parts = {key: part for key, part in split_energy(joules, gpu, rows).items() if key in there}
+        for estimate in (self.estimate, self.doubted):
+            if estimate is not None:
+                estimate.add(seconds, joules, parts)
+
+    def keep(self, opened: Container[AccountKey]) -> None:
+        """Drop the parts of containers that are not ``opened`` any more."""
+        for estimate in (self.estimate, self.doubted):
+            if estimate is not None:
+                estimate.parts = {key: part for key, part in estimate.parts.items() if key in opened}
 
     def charge(
-        self, millijoules: int, time: float, present: Collection[AccountKey]
+        self, millijoules: int, most: float, time: float, present: Collection[AccountKey]
     ) -> dict[AccountKey, float]:
-        """Return the joules of the containers in ``present`` since the last reading, and begin again."""
-        # The counter falls when the driver is reloaded; the energy before that is lost.
-        joules = max(millijoules - self.millijoules, 0) / 1000
-        # After a missed poll it is unknown who computed: the energy stays unattributed.
-        known = self.estimate > 0 and time - self.read <= self.covered + ROUNDING
-        parts = self.parts if known else {}
-        shares = {key: joules * part / self.estimate for key, part in parts.items() if key in present}
+        """Return the joules of the containers in ``present`` since the last reading, and begin again.
+
+        A reading that is not believed changes nothing; ``most`` is the most millijoules in a second. The
+        energy before a restart of the counter is lost.
+        """
+        rise = self.counter.take(millijoules, time, most, outage=not self.estimate.covers(time))
+        if rise is None:
+            self.doubted = Estimate(time)
+            return {}
+        joules = rise / 1000
+        # A reading that is believed because it continues the one before counts from there.
+        begun = self.estimate if not self.counter.continues or self.doubted is None else self.doubted
+        shares = {key: joules * share for key, share in begun.shares(time).items() if key in present}
         self.unattributed += max(joules - sum(shares.values()), 0.0)
-        self.millijoules, self.read = millijoules, time
-        self.covered, self.estimate, self.parts = 0.0, 0.0, {}
+        self.estimate, self.doubted = Estimate(time), None
         return shares
 
 
@@ -96,7 +134,7 @@ class Meters:
         that has ended before the reading; and all energy between two readings if a poll between was missed.
         """
         for meter in self._meters.values():
-            meter.parts = {key: part for key, part in meter.parts.items() if key in step.opened}
+            meter.keep(step.opened)
         shares: dict[AccountKey, float] = {}
         rows_of: dict[str, list[ContainerRow]] = defaultdict(list)
         for row in attribution.containers:
@@ -117,20 +155,22 @@ class Meters:
         if meter is None:
             if counted is None:
                 return {}
-            meter = self._meters[uuid] = Meter(counted, step.time, _watts(reading))
+            meter = self._meters[uuid] = Meter(_watts(reading), Estimate(step.time))
         else:
             begin = step.time - step.covered[uuid] + ROUNDING
             there = {key for key in continued if step.opened[key] <= begin}
             meter.add(gpu, rows, step.covered[uuid], there)
         shares = {account_key(row): 0.0 for row in rows if row.compute_used is not None}
         if counted is not None:
-            shares |= meter.charge(counted, step.time, continued)
+            shares |= meter.charge(counted, most_millijoules(reading), step.time, continued)
         return shares
 
     def forget(self, listed: Collection[str], oldest: float) -> None:
         """Drop the meters of GPUs that are not ``listed`` and were last read before ``oldest``."""
         self._meters = {
-            uuid: meter for uuid, meter in self._meters.items() if uuid in listed or meter.read >= oldest
+            uuid: meter
+            for uuid, meter in self._meters.items()
+            if uuid in listed or meter.estimate.since >= oldest
         }
 
     def with_unattributed(self, row: GpuRow) -> GpuRow:

@@ -34,6 +34,7 @@ from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.model.snapshot import largest_processes
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.condition_tracker import ConditionTracker
+from exporter.poll.gpu_counters import Counters
 from exporter.poll.several_readings import ClockEvents, NvlinkRates
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.holdings import KeptHoldings
@@ -97,7 +98,8 @@ class SnapshotBuilder:
         self._held_at_reading: dict[str, HoldingsIndex] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
-        self._conditions = ConditionTracker()
+        self._counters = Counters()
+        self._conditions = ConditionTracker(self._counters)
         self._events: tuple[EventRow, ...] = ()
         self._containers: tuple[ContainerRow, ...] = ()
         self._sequence = 0
@@ -133,6 +135,7 @@ class SnapshotBuilder:
         self._count_inconsistent(attribution)
         unsure = holdings.unresolved_holders if holdings.known and not result.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
+        attribution = self._with_believed_counters(attribution, result.gpus)
         jobs = self._jobs(result)
         processes, left_out = largest_processes(attribution.processes)
         self._events = event_rows(
@@ -191,9 +194,24 @@ class SnapshotBuilder:
         self._job_objections.turn(files.problems)
         return files.jobs
 
+    def _with_believed_counters(self, attribution: Attribution, gpus: Iterable[GpuReading]) -> Attribution:
+        """Leave out the counters that are not believed; the ledger has its own of energy."""
+        believed = self._counters.advance(gpus)
+        devices = {(uuid, mig.uuid): mig for uuid, gpu in believed.items() for mig in gpu.mig or ()}
+        return replace(
+            attribution,
+            gpus=tuple(
+                row if row.reading is None else replace(row, reading=believed[row.identity.uuid])
+                for row in attribution.gpus
+            ),
+            migs=tuple(replace(row, reading=devices[row.device]) for row in attribution.migs),
+        )
+
     def _gpu_rows(self, rows: Iterable[GpuRow], result: PollResult, timestamp: float) -> tuple[GpuRow, ...]:
         """Add the GPU's events, its conditions, and the values that need more than one reading."""
-        rates, clocks = self._nvlink.advance(result.gpus), self._clocks.advance(result.gpus)
+        known = tuple(rows)
+        readings = [row.reading for row in known if row.reading is not None]
+        rates, clocks = self._nvlink.advance(readings), self._clocks.advance(readings)
         hardware = result.hardware
         with_events = (
             replace(
@@ -203,7 +221,7 @@ class SnapshotBuilder:
                 clock_events=clocks.get(row.identity.uuid, {}),
                 nvlink_bytes_per_second=rates.get(row.identity.uuid),
             )
-            for row in rows
+            for row in known
         )
         return self._conditions.advance(with_events, hardware, timestamp, module_loaded=result.nvidia_module)
 

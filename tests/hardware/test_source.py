@@ -207,6 +207,24 @@ async def test_an_error_on_opening_has_a_reason_and_a_remedy(
     assert remedy in str(error)
 
 
+ERRORS = {
+    code: name.removeprefix("NVML_ERROR_")
+    for name, code in vars(pynvml).items()
+    if name.startswith("NVML_ERROR_")
+}
+
+
+@pytest.mark.parametrize("code", ERRORS.values())
+async def test_each_error_on_opening_says_what_to_do(three: Driver, code: str):
+    """And names the error. None says what happened while the exporter ran, as it has just started."""
+    three.fail(code, "nvmlInitWithFlags")
+    three.fail(code, "nvmlInit_v2")
+    error = await refusal(NvmlSource(nvml(library=three.library)))
+    assert error.reason in str(error)
+    assert str(error).count(": ") > 1
+    assert "while the exporter was running" not in str(error)
+
+
 async def test_a_failed_sweep_keeps_the_identities(three: Driver):
     source = NvmlSource(nvml(library=three.library))
     before = await source.read()

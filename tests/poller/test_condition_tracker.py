@@ -21,7 +21,8 @@ from exporter.model import (
     PeerLink,
     Topology,
 )
-from exporter.poll.condition_tracker import UNSEEN_RESTART_SECONDS, ConditionTracker, is_restarted
+from exporter.poll.condition_tracker import UNSEEN_RESTART_SECONDS, ConditionTracker
+from exporter.poll.gpu_counters import Counters
 from exporter.poll.several_readings import GENERATION_SECONDS, LINK_SECONDS, THROTTLE_SECONDS, Window
 
 AT = 1_700_000_000.0
@@ -36,15 +37,25 @@ class Bench:
         self.time = 0.0
         self.errors: dict[tuple[str, str, str], int] = {}
         self.module: bool | None = True
-        self._tracker = ConditionTracker()
+        # Unix time of each XID, by code and count.
+        self._xids: dict[tuple[int, int], float] = {}
+        self._counters = Counters()
+        self._tracker = ConditionTracker(self._counters)
 
     def poll(self, *gpus: dict[str, Any], xids: tuple[tuple[int, int], ...] = ()) -> tuple[GpuRow, ...]:
-        """Poll GPUs of these readings; ``xids`` are codes of the first, with their counts, as of now."""
+        """Poll GPUs of these readings; ``xids`` are codes of the first, with their counts.
+
+        The last one of a count is of 5 s before the first poll that has it.
+        """
         self.time += PERIOD
+        for xid in xids:
+            self._xids.setdefault(xid, AT + self.time - 5)
         hardware = HardwareReading(
             driver=DriverInfo(), gpus=(), gpu_count=len(gpus), errors=dict(self.errors)
         )
         rows = [self._row(place, values, xids if not place else ()) for place, values in enumerate(gpus)]
+        believed = self._counters.advance([row.reading for row in rows if row.reading is not None])
+        rows = [replace(row, reading=believed[row.identity.uuid]) for row in rows]
         return self._tracker.advance(rows, hardware, AT + self.time, module_loaded=self.module)
 
     def _row(self, place: int, values: dict[str, Any], xids: tuple[tuple[int, int], ...]) -> GpuRow:
@@ -57,10 +68,9 @@ class Bench:
             "energy_millijoules": 1000 + int(self.time),
         }
         events = tuple(
-            EventCount(
-                uuid=identity.uuid, mig_uuid="", kind="xid", xid=code, count=count, last=AT + self.time - 5
-            )
-            for code, count in xids
+            EventCount(uuid=identity.uuid, mig_uuid="", kind="xid", xid=code, count=count, last=last)
+            for (code, count), last in self._xids.items()
+            if (code, count) in xids
         )
         return GpuRow(identity=identity, reading=GpuReading(**known | values), watched=True, events=events)
 
@@ -79,30 +89,65 @@ def needs(rows: tuple[GpuRow, ...], condition: Condition = "needs_reset") -> boo
 
 
 SILENT = {"up": False, "energy_millijoules": None, "recovery_action": None}
-SIGNS_OF_A_RESTART = {
-    "energy": {"energy_millijoules": 5},
-    "volatile errors": {"ecc": Ecc(errors={("corrected", "volatile"): 0})},
-    "replays": {"pcie_replays": 0},
-    "NVLink errors": {"nvlink": Nvlink(links=1, active=1, errors={"replay": 0})},
-    "time of violations": {"violations_nanoseconds": {"power": 1}},
-}
-BEFORE = {
-    "ecc": Ecc(errors={("corrected", "volatile"): 7}),
-    "pcie_replays": 3,
-    "nvlink": Nvlink(links=1, active=1, errors={"replay": 2}),
+COUNTERS: dict[str, Any] = {
+    "energy_millijoules": 5_000_000_000,
+    "pcie_replays": 30,
     "violations_nanoseconds": {"power": 900},
+    "nvlink": Nvlink(links=1, active=1, errors={"replay": 20}),
+    "ecc": Ecc(errors={("corrected", "volatile"): 7, ("corrected", "aggregate"): 70}),
 }
+BEGUN_AGAIN: dict[str, dict[str, Any]] = {
+    "energy": {"energy_millijoules": 5},
+    "replays": {"pcie_replays": 0},
+    "violations": {"violations_nanoseconds": {"power": 1}},
+    "NVLink errors": {"nvlink": Nvlink(links=1, active=1, errors={"replay": 0})},
+    "volatile errors": {"ecc": Ecc(errors={("corrected", "volatile"): 0, ("corrected", "aggregate"): 70})},
+}
+ALL_BEGUN_AGAIN = {name: value for values in BEGUN_AGAIN.values() for name, value in values.items()}
+ENERGY, REPLAYS = BEGUN_AGAIN["energy"], BEGUN_AGAIN["replays"]
+WITHOUT = COUNTERS | {"energy_millijoules": None}
+OF_ERRORS = BEGUN_AGAIN["NVLink errors"] | BEGUN_AGAIN["volatile errors"]
+# By name, the counters before a restart, and what the readings after it show instead.
+RESTARTS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    "energy, which rises": (COUNTERS, [ENERGY, {"energy_millijoules": 900}]),
+    "all counters": (COUNTERS, [ALL_BEGUN_AGAIN]),
+    "energy and replays": (COUNTERS, [ENERGY | REPLAYS]),
+    "energy, after an outage": (COUNTERS, [SILENT, ENERGY]),
+    "replays, without energy": (WITHOUT, [REPLAYS, REPLAYS]),
+    "replays, without energy, after an outage": (WITHOUT, [SILENT, REPLAYS]),
+    "errors of links and memory, without energy": (WITHOUT, [OF_ERRORS, OF_ERRORS]),
+}
+XID: dict[str, tuple[tuple[int, int], ...]] = {"xids": ((119, 1),)}
 
 
-@pytest.mark.parametrize("after", SIGNS_OF_A_RESTART.values(), ids=SIGNS_OF_A_RESTART)
-def test_counters_that_start_again_show_a_restart(after: dict[str, Any]):
+@pytest.mark.parametrize(("before", "readings"), RESTARTS.values(), ids=RESTARTS)
+def test_two_signs_show_a_restart(before: dict[str, Any], readings: list[dict[str, Any]]):
     """An XID of before it needs nothing any more, and one of after it does."""
     bench = Bench()
-    bench.poll(BEFORE)
-    assert needs(bench.poll(BEFORE, xids=((62, 1),))) is True
-    restarted = BEFORE | after
-    assert needs(bench.poll(restarted, xids=((62, 1),))) is False
-    assert needs(bench.poll(restarted, xids=((62, 2),))) is True
+    bench.poll(before)
+    assert needs(bench.poll(before, **XID)) is True
+    states = [needs(bench.poll(before | reading, **XID)) for reading in readings]
+    assert states == [*[True] * (len(readings) - 1), False]
+    assert needs(bench.poll(before | readings[-1], xids=((119, 2),))) is True
+
+
+@pytest.mark.parametrize("reading", [*BEGUN_AGAIN.values(), ALL_BEGUN_AGAIN | {"energy_millijoules": 0}])
+def test_one_bad_reading_is_no_restart(reading: dict[str, Any]):
+    """Nor is a counter that is a little lower, or one of errors that was cleared by hand."""
+    bench = Bench()
+    bench.poll(COUNTERS)
+    bench.poll(COUNTERS)
+    lower = {"energy_millijoules": COUNTERS["energy_millijoules"] - 1}
+    cleared = BEGUN_AGAIN["volatile errors"]
+    for now in (reading, {}, lower, {}, cleared, cleared):
+        assert needs(bench.poll(COUNTERS | now, **XID)) is True
+
+
+def test_an_xid_between_a_restart_and_its_second_sign_counts():
+    bench = Bench()
+    bench.poll(COUNTERS)
+    bench.poll(COUNTERS | ENERGY)
+    assert needs(bench.poll(COUNTERS | {"energy_millijoules": 900}, **XID)) is True
 
 
 def test_a_gpu_that_was_only_silent_was_not_reset():
@@ -116,34 +161,44 @@ def test_a_gpu_that_was_only_silent_was_not_reset():
 def test_a_recovery_that_the_driver_no_longer_asks_for_was_done():
     bench = Bench()
     bench.poll({})
-    bench.poll({"recovery_action": "reset"}, xids=((62, 1),))
-    assert needs(bench.poll({}, xids=((62, 1),))) is False
+    bench.poll({"recovery_action": "reset"}, **XID)
+    assert needs(bench.poll({}, **XID)) is False
+
+
+def test_the_file_of_the_module_says_nothing_while_the_driver_answers():
+    """Some systems do not have it; there, a GPU that was silent was not initialized."""
+    bench = Bench()
+    bench.module = False
+    bare = {"energy_millijoules": None}
+    bench.poll(bare)
+    for reading in (bare, SILENT, bare):
+        assert needs(bench.poll(reading, **XID)) is True
 
 
 def test_a_driver_that_was_unloaded_starts_gpus_without_counters_again():
     bench = Bench()
     bare = {"energy_millijoules": None}
     bench.poll(bare)
-    assert needs(bench.poll(bare, xids=((62, 1),))) is True
+    assert needs(bench.poll(bare, **XID)) is True
     bench.module = False
-    assert needs(bench.poll(SILENT, xids=((62, 1),))) is True
+    assert needs(bench.poll(SILENT, **XID)) is True
     bench.module = True
-    assert needs(bench.poll(bare, xids=((62, 1),))) is False
+    assert needs(bench.poll(bare, **XID)) is False
 
 
 def test_a_gpu_that_was_unplugged_and_returns_was_initialized():
     bench = Bench()
     bench.poll({})
-    assert needs(bench.poll({}, xids=((62, 1),))) is True
+    assert needs(bench.poll({}, **XID)) is True
     bench.poll()
-    assert needs(bench.poll({}, xids=((62, 1),))) is False
+    assert needs(bench.poll({}, **XID)) is False
 
 
 @pytest.mark.parametrize(("counters", "lasts"), [({}, True), ({"energy_millijoules": None}, False)])
 def test_an_xid_counts_for_hours_where_no_counter_shows_a_restart(counters: dict[str, Any], lasts: bool):
     bench = Bench()
     bench.poll(counters)
-    rows = bench.poll(counters, xids=((62, 1),))
+    rows = bench.poll(counters, **XID)
     assert rows[0].raised["needs_reset"].since == AT + bench.time - 5
     tracker, old = bench._tracker, rows[0]
     later = replace(old, reading=replace(old.reading, read_monotonic=bench.time + 1))
@@ -241,8 +296,8 @@ def test_fewer_nvlinks_than_before_count_until_they_are_back():
     bench = Bench()
     assert needs(bench.poll(nvlinks(4)), "link_degraded") is False
     assert dict(bench.watch("link_degraded", LINK_SECONDS + PERIOD, nvlinks(3)))[bench.time] is True
-    reset = nvlinks(3, energy_millijoules=1)
-    assert needs(bench.poll(reset), "link_degraded") is None
+    bench.poll(nvlinks(3, energy_millijoules=1))
+    assert needs(bench.poll(nvlinks(3, energy_millijoules=2)), "link_degraded") is None
     reset = nvlinks(3, energy_millijoules=2)
     assert dict(bench.watch("link_degraded", LINK_SECONDS + PERIOD, reset))[bench.time] is True
     assert needs(bench.poll(nvlinks(4)), "link_degraded") is False
@@ -285,13 +340,3 @@ def test_gaps_in_a_window_are_unknown_and_old_parts_are_dropped():
     assert window.shares(150) == pytest.approx((0.1, 0.7))
     window.add(100, 190, holds=False)
     assert window.shares(190) == pytest.approx((0.0, 0.0))
-
-
-def test_a_counter_that_appears_or_disappears_is_no_restart():
-    """As when MIG mode hides the volatile counters."""
-    with_ecc = GpuReading(
-        identity=GpuIdentity(uuid="GPU-a", index=0), ecc=Ecc(errors={("corrected", "volatile"): 7})
-    )
-    bare = replace(with_ecc, ecc=None)
-    assert not is_restarted(with_ecc, bare)
-    assert not is_restarted(bare, with_ecc)

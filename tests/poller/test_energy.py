@@ -137,6 +137,36 @@ async def test_each_pod_gets_what_it_drew(scenario, entitled, part, interval):
         assert min(last.values()) > uncertain
 
 
+@pytest.mark.parametrize("bad", [0, 200, 2**50])
+async def test_a_bad_reading_is_not_shown_and_charges_no_pod(bad: int):
+    """Each pod has the same with it as without it, from the next good reading on."""
+    totals: list[dict[tuple[str, str], float]] = []
+    for spoilt in (False, True):
+        async with polled_by_node_time(time_sliced()) as (node, poller):
+            answer, wrong = getattr(node.nvml, ENERGY), False
+
+            def energy(handle: Any, reference: Any, answer=answer) -> int:
+                code: int = answer(handle, reference)
+                reference._obj.value = bad if wrong else reference._obj.value  # noqa: B023
+                return code
+
+            setattr(node.nvml, ENERGY, energy)
+            shown = {}
+            for second in range(0, MINUTE + 1, 5):
+                for moment in range(max(second - 4, 0), second + 1):
+                    await node.step(moment)
+                wrong = spoilt and second in range(25, 40)
+                snapshot = await poller.poll()
+                shown[second] = snapshot.gpus[0].reading.energy_millijoules
+                counted = sum(joules(snapshot).values()) + snapshot.gpus[0].unattributed_energy_joules
+                assert counted <= node.gpus[0].totals["energy"] / 1000 + 1e-6
+            assert (None in shown.values()) is spoilt
+            known = [value for value in shown.values() if value is not None]
+            assert known == sorted(known)
+            totals.append(joules(snapshot))
+    assert totals[1] == pytest.approx(totals[0], rel=0.05)
+
+
 async def test_a_reading_that_fails_loses_nothing():
     """The next one covers its time, and each pod has its part of all of it."""
     failing = {"kind": "nvml_error", "at": 9, "for": 22, "function": ENERGY, "code": "UNKNOWN"}

@@ -5,6 +5,7 @@ calls pass one gate, which counts them, applies the current faults and finds the
 the node are here: start, versions, and finding devices.
 """
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -30,7 +31,9 @@ from exporter.demo.nvml.call import (
     text,
 )
 from exporter.demo.scenario import NvmlError, NvmlFault, NvmlHang, XidEvent
-from exporter.demo.scenario.gpus import Node
+from exporter.demo.scenario.gpus import Gpu, Node
+from exporter.model.readings import RecoveryAction
+from exporter.model.xids import RECOVERY_SINCE, XidClass, explain
 
 
 def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> None:
@@ -77,6 +80,8 @@ _SINCE = {
     "nvmlDeviceGetVgpuInstancesUtilizationInfo": 550,
     "nvmlDeviceGetRepairStatus": 580,
 }
+_AFTER_XIDS: Mapping[XidClass, RecoveryAction] = {"reset": "reset", "reboot": "reboot"}
+_NVLINK_XIDS = range(144, 151)
 # Older drivers report host pids to every caller.
 FIRST_WITH_PID_VIEWS = 535
 _INIT = frozenset({"nvmlInit_v2", "nvmlInitWithFlags"})
@@ -110,6 +115,8 @@ class FakeNvml:
         # False: the kernel module was reloaded since the library was initialised.
         self._module_unchanged = True
         self._reported: set[XidEvent] = set()
+        # By uuid of the GPU, the recovery action since its XIDs.
+        self._asked: dict[str, RecoveryAction] = {}
         self._faults: tuple[NvmlError | NvmlHang, ...] = ()
         self._hangs: dict[NvmlHang, threading.Event] = {}
         self._lock = threading.Lock()
@@ -138,6 +145,7 @@ class FakeNvml:
             self._module_loaded = loaded
             if not loaded:
                 self._module_unchanged = False
+                self._asked.clear()
                 self.events.forget()
             self._listing.show(gpus)
             earlier, self.board = self.board, self._listing.board()
@@ -170,6 +178,11 @@ class FakeNvml:
             self._listing.close()
             self.events.close()
 
+    def recovery_action(self, gpu: Gpu) -> RecoveryAction:
+        """Return the action that the scenario gives, or else the one since an XID."""
+        action = gpu.health.recovery_action
+        return self._asked.get(gpu.uuid, action) if action == "none" else action
+
     def release(self) -> None:
         """End every fault, and return from every call that hangs or waits for events."""
         with self._lock:
@@ -188,7 +201,15 @@ class FakeNvml:
             event = events.happening(self.board, xid)
             if event is not None and xid not in self._reported:
                 self._reported.add(xid)
+                self._ask_for_recovery(self.board.by_address[event.device], xid.xid)
                 self.events.happen(event)
+
+    def _ask_for_recovery(self, device: Device, xid: int) -> None:
+        """Ask for what an XID needs. What those of NVLink need depends on details, and here it is nothing."""
+        action = _AFTER_XIDS.get(explain(xid).kind)
+        covered = xid not in _NVLINK_XIDS and self.branch >= RECOVERY_SINCE.get(xid, math.inf)
+        if action is not None and covered:
+            self._asked[device.spec.uuid] = action
 
     def _symbol(self, name: str, function: Function) -> Callable[..., int]:
         def call(*arguments: Any) -> int:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from exporter.demo.nvml import FakeNvml
 
 LATENCY_MICROSECONDS = 4
+# The field that depends on what has happened.
+RECOVERY_ACTION = 230
 # The code of a bit error ratio for none.
 NO_BIT_ERRORS = 0xFFF
 KIB = 1024
@@ -164,7 +166,6 @@ FIELDS: Mapping[int, Field] = {
     220: _FLAG(_no_bit_errors),
     221: _blackwell_errors("symbol"),
     222: _FLAG(_no_bit_errors),
-    230: _FLAG(lambda state, _: RECOVERY_ACTIONS.index(state.gpu.health.recovery_action)),
     231: _errors(links.c2c_errors, "crc"),
     232: _errors(links.c2c_errors, "replay"),
     233: _errors(links.c2c_errors, "replay_back_to_back"),
@@ -186,21 +187,25 @@ def _values(device: GpuDevice, driver: "FakeNvml", count: Any, values: Any) -> N
     left_out = NOT_BESIDE_C2C if no_c2c and any(entry.fieldId in C2C_FIELDS for entry in entries) else ()
     for entry in entries:
         if entry.fieldId not in left_out:
-            _fill(entry, device, driver.branch)
+            _fill(entry, device, driver)
 
 
-def _fill(entry: Any, device: GpuDevice, branch: int) -> None:
+def _fill(entry: Any, device: GpuDevice, driver: "FakeNvml") -> None:
     entry.timestamp, entry.latencyUsec = round(device.state.wall * 1e6), LATENCY_MICROSECONDS
-    field = FIELDS.get(entry.fieldId, _UNKNOWN)
+    field = FIELDS.get(entry.fieldId, _UNKNOWN) if entry.fieldId != RECOVERY_ACTION else _action(driver)
     entry.valueType = field.kind
     try:
-        setattr(entry.value, field.member, _value(device, branch, entry.fieldId, entry.scopeId))
+        setattr(entry.value, field.member, _value(device, driver.branch, field, entry.fieldId, entry.scopeId))
         entry.nvmlReturn = Code.SUCCESS
     except RefusedError as refusal:
         entry.nvmlReturn = refusal.code
 
 
-def _value(device: GpuDevice, branch: int, field_id: int, scope: int) -> int:
+def _action(driver: "FakeNvml") -> Field:
+    return _FLAG(lambda state, _: RECOVERY_ACTIONS.index(driver.recovery_action(state.gpu)))
+
+
+def _value(device: GpuDevice, branch: int, field: Field, field_id: int, scope: int) -> int:
     """Return the value that the scenario gives, or else that of the device."""
     any_scope = f"field:{field_id}"
     name = f"{any_scope}:{scope}" if scope else any_scope
@@ -208,7 +213,7 @@ def _value(device: GpuDevice, branch: int, field_id: int, scope: int) -> int:
     if name in device.spec.answers:
         return device.spec.answers[name][0]
     require(derive.knows_field(branch, field_id))
-    return FIELDS.get(field_id, _UNKNOWN).read(device.state, scope)
+    return field.read(device.state, scope)
 
 
 FUNCTIONS: Mapping[str, Function] = {"nvmlDeviceGetFieldValues": Function("gpu", _values, with_driver=True)}
