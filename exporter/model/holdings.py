@@ -120,6 +120,8 @@ class Holdings:
     unread: tuple[GpuIdentity, ...] = ()
     # Devices with unknown holders.
     unplaced: frozenset[DeviceKey] = frozenset()
+    # Devices that a container should have alone, and another one holds too, with these containers.
+    contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)
     # By sharing system in use, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
     # Containers in the kubelet's list, with or without devices, and their pods, with container "".

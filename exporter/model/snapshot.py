@@ -243,6 +243,8 @@ class NodeRow:
     released: str = ""
     # Allocated device ids that match no visible device, by resource.
     unresolved: Mapping[str, int] = field(default_factory=dict)
+    # Devices that a container should have alone, and another one holds too, with these containers.
+    contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)
     # By sharing system, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
     # By (uuid, call, error).

@@ -137,7 +137,12 @@ class SnapshotBuilder:
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
-            node=replace(self._node(result, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
+            node=replace(
+                self._node(result, workloads),
+                unresolved=holdings.unresolved,
+                contested=holdings.contested,
+                blind=holdings.blind,
+            ),
             gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result, timestamp), jobs),
             migs=migs_with_jobs(attribution.migs, attribution.gpus, jobs),
             vgpus=vgpu_rows(result.gpus, result.allocations, result.host_devices),

@@ -152,6 +152,11 @@ def _hidden() -> Scenario:
     return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
 
 
+def _held_twice() -> Scenario:
+    """Return a node whose kubelet gave one GPU to two pods."""
+    return one_gpu(pods=[pod(name, devices={"nvidia.com/gpu": [GPU]}) for name in ("train", "eval")])
+
+
 def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
     """Return functions that make the nodes, by the code of the finding."""
     nothing = tmp_path / "nothing"
@@ -239,6 +244,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
         "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
         "ids-unplaced": lambda: Sick(name="ids without a GPU", scenario=catalog.load("gpu-manager")),
+        "devices-contested": lambda: Sick(name="devices held twice", scenario=_held_twice()),
         "host-pid-missing": lambda: Sick(name="processes", scenario=catalog.load("gke")),
         "proc-root-wrong": lambda: Sick(
             name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}
