@@ -125,7 +125,7 @@ URGENCY: Sequence[HolderState] = (
 """The states of holders, the most urgent first."""
 
 ISOLATION = {
-    "hard": "hardware or kernel separates its memory and compute from others",
+    "hard": "hardware, kernel or driver keeps its part from others",
     "soft": "software limits each holder; they share the hardware",
     "none": "nothing separates the holders of this device; the entitlement is not enforced",
     "": "not known: no source reports what separates the holders of this device",
