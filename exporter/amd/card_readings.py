@@ -212,34 +212,35 @@ def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics) -> tuple[di
     slices = len(nodes) if kfd.complete else len(metrics.partitions) or None
     activity = metrics.partition_activity(slices)
     partitions = [_partition(card, kfd, node, usages[node.gpu_id], activity) for node in nodes]
-    named = tuple(replace(partition, profile=profile) for partition in partitions if partition is not None)
-    complete = kfd.complete and len(named) == len(nodes)
-    return {"mig_enabled": True, "mig_slices": slices, "mig": named, "mig_complete": complete}, withheld
+    parts = tuple(replace(partition, profile=profile) for partition in partitions)
+    complete = kfd.complete and all(_name(card, kfd, node) is not None for node in nodes)
+    return {"mig_enabled": True, "mig_slices": slices, "mig": parts, "mig_complete": complete}, withheld
 
 
 def _partition(
     card: Card, kfd: Kfd, node: KfdNode, usages: Usages, activity: tuple[int | None, ...]
-) -> MigReading | None:
-    """Return one partition without its profile; None without a name, which allocations have."""
-    minor = node.render_minor
-    if minor is None:
-        return None
-    # The device plugin names the first one by the card's address, which has the card's render node.
-    name = card.address if minor == card.render_minor else kfd.names.get(minor)
-    if name is None:
-        return None
+) -> MigReading:
+    """Return one partition without its profile; one without a name, which allocations have, gets a number."""
     return MigReading(
-        uuid=name,
+        uuid=_name(card, kfd, node) or f"{card.address}/{node.partition}",
         gi=node.partition,
         ci=0,
         memory=_memory(node, usages),
         compute_slices=1,
         instance_slices=1,
         multiprocessors=node.compute_units,
-        render_minor=minor,
+        render_minor=node.render_minor,
         utilization_percent=activity[node.partition] if node.partition < len(activity) else None,
         **_processes(kfd, usages, _all_units(kfd.of_card(card)) if kfd.complete else None),
     )
+
+
+def _name(card: Card, kfd: Kfd, node: KfdNode) -> str | None:
+    """Return the device plugin's name of a partition, None if unknown: the first has the card's address."""
+    minor = node.render_minor
+    if minor is None:
+        return None
+    return card.address if minor == card.render_minor else kfd.names.get(minor)
 
 
 def _usages(files: Files, card: Card, kfd: Kfd, node: KfdNode) -> Usages:

@@ -1,6 +1,5 @@
 """Reads KFD, the kernel driver for compute: its nodes and processes."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -157,7 +156,7 @@ def _units(files: Files, node: KfdNode, contexts: Iterable[Path]) -> int | None:
     return sum(known) if known else None
 
 
-PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,9}")
+# Each partition but the first is a platform device: amdgpu_xcp_1, or amdgpu_xcp.1 in older kernels.
 PLATFORM = Path("devices/platform")
 
 
@@ -171,7 +170,7 @@ class Kfd:
     complete: bool = False
     # Folders of the processes; None if they cannot be listed.
     processes: tuple[Path, ...] | None = None
-    # Device names of partitions by render node.
+    # Names of platform devices by render node.
     names: Mapping[int, str] = field(default_factory=dict)
     # Whether its pids are those of the exporter.
     machine_pids: bool = False
@@ -197,6 +196,7 @@ class KfdReader:
         self._complete = True
         self._generation: int | None = None
         self._nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = {}
+        self._names: Mapping[int, str] = {}
 
     def read(self) -> Kfd:
         """Return the current state of KFD. Raises CardSlowError."""
@@ -208,13 +208,16 @@ class KfdReader:
             # An incomplete list is read again next time.
             self._complete = self._files.failures() == failures
             self._generation = generation if self._complete else None
-        nodes = self._nodes
-        partitioned = any(node.partition or len(of_gpu) > 1 for of_gpu in nodes.values() for node in of_gpu)
+            self._names = {}
+        # The first partition of a GPU is the GPU's own device.
+        further = [node for of_gpu in self._nodes.values() for node in of_gpu if node.partition]
+        if any(node.render_minor not in self._names for node in further):
+            self._names = self._read_names()
         return Kfd(
-            nodes=nodes,
+            nodes=self._nodes,
             complete=self._complete,
             processes=_list_processes(self._files, self._sys_root / KFD / "proc"),
-            names=self._names() if partitioned else {},
+            names=self._names,
             machine_pids=self._machine_pids(),
         )
 
@@ -230,12 +233,8 @@ class KfdReader:
             for location, nodes in by_location.items()
         }
 
-    def _names(self) -> Mapping[int, str]:
-        """Return partition names by render node, including those of partitions that are not in use."""
+    def _read_names(self) -> Mapping[int, str]:
+        """Return the names of the platform devices with a render node, which only partitions have."""
         folder = self._sys_root / PLATFORM
-        names = {
-            render_minor(self._files, folder / name): name
-            for name in self._files.names(folder)
-            if PARTITION.fullmatch(name)
-        }
+        names = {render_minor(self._files, folder / name): name for name in self._files.names(folder)}
         return {minor: name for minor, name in names.items() if minor is not None}

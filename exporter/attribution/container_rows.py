@@ -96,6 +96,7 @@ class DeviceJoin:
             self._row(device, ref, use, owned.pod_uids.get(ref))
             for ref, use in with_meters(uses, held, used).items()
         ]
+        rows = _with_known_isolation(rows)
         self.containers += rows
         return rows
 
@@ -134,6 +135,21 @@ class DeviceJoin:
             claims=has.claims,
             health=has.health,
         )
+
+
+def _with_known_isolation(rows: list[ContainerRow]) -> list[ContainerRow]:
+    """Return the rows of a device, without hard isolation while a container that holds nothing uses it.
+
+    If it is unknown whether another pod holds the device that it uses, so is the isolation.
+    """
+    holding = {row.holder.pod_name for row in rows if row.slices}
+    if any(row.slices == 0 for row in rows):
+        isolation = "none"
+    elif any(row.slices is None and row.holder.pod_name not in holding for row in rows):
+        isolation = ""
+    else:
+        return rows
+    return [replace(row, isolation=isolation) if row.isolation == "hard" else row for row in rows]
 
 
 def with_meters(

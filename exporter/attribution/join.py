@@ -23,7 +23,7 @@ from exporter.model import (
     Workloads,
     total,
 )
-from exporter.model.mig_geometry import memory_slices
+from exporter.model.mig_geometry import free_compute, memory_slices
 
 NVIDIA, AMD = "nvidia", "amd"
 WHOLE_GPU = 1.0
@@ -163,7 +163,6 @@ class _Join:
         whole = DeviceKey(gpu.identity.uuid)
         listed = _lists_held_devices(gpu, self.held.holdings.unresolved_holders)
         used_slices = _slices_used(gpu)
-        free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
         memory = memory_slices(gpu)
         row = GpuRow(
             identity=gpu.identity,
@@ -175,7 +174,7 @@ class _Join:
             unattributed_memory=self._memory_rest(whole, gpu.memory.used if gpu.memory else None, rows),
             unattributed_utilization=_utilization_rest(used, rows),
             mig_slices_used=used_slices,
-            mig_slices_free=free_slices,
+            mig_slices_free=free_compute(gpu, used_slices),
             mig_memory_used=memory.used,
             mig_memory_free=memory.free,
             mig_memory_adjacent=memory.adjacent,

@@ -5,7 +5,7 @@ from typing import Final
 
 from exporter.config import Settings
 from exporter.doctor import Check, Finding, degraded, missing
-from exporter.formats.wording import plural
+from exporter.formats.wording import contested, plural
 from exporter.model import Allocations, CollectorHealth, SliceCount, Snapshot
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.poll_result import PollResult
@@ -84,6 +84,12 @@ RESOURCE_NOT_OFFERED: Final = degraded(
     "check whether the device plugin's pod runs on this node, and check its log; if the resource was "
     "renamed, restart the pods that hold the old one",
 )
+DEVICES_CONTESTED: Final = degraded(
+    "devices-contested",
+    "the entitlements of these containers; nothing isolates them from each other",
+    "delete all but one of these pods; if it happens again, two device plugins or schedulers give out the "
+    "same GPU, or the kubelet forgot an allocation in a restart: check its log",
+)
 IDS_HIDDEN: Final = degraded(
     "ids-hidden",
     "the holders of these ids",
@@ -129,6 +135,7 @@ def kubelet_checks(
         yield from _offers(evidence.allocations, snapshot)
         yield from _ids(snapshot)
         yield from _unknown_claims(snapshot)
+        yield from _contested(snapshot)
     yield from _health(snapshot)
 
 
@@ -233,3 +240,10 @@ def _ids(snapshot: Snapshot) -> Iterator[Check]:
     if nowhere:
         text = f"{', '.join(nowhere)}: no source names their GPU"
         yield IDS_UNPLACED.check("ids without a GPU", text)
+
+
+def _contested(snapshot: Snapshot) -> Iterator[Check]:
+    """Return a check if a device that a container should have alone has other holders."""
+    held = [f"{device} by {holders}" for device, holders in contested(snapshot)]
+    if held:
+        yield DEVICES_CONTESTED.check("devices held twice", f"held at once: {'; '.join(held)}")

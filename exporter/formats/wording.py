@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from exporter.metrics import Number
-from exporter.model import GpuRow, SliceCount
+from exporter.model import GpuRow, SliceCount, Snapshot
 
 UNKNOWN = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -81,6 +81,15 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def contested(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield the names of a device that a container should have alone, and of the containers that hold it."""
+    numbers = {gpu.identity.uuid: str(gpu.identity.index) for gpu in snapshot.gpus if gpu.identity.index >= 0}
+    for key, refs in snapshot.node.contested.items():
+        gpu = f"GPU {numbers.get(key.uuid, key.uuid)}"
+        holders = " and ".join(f"{ref.namespace}/{ref.pod}/{ref.container}" for ref in refs)
+        yield f"{key.mig_uuid} of {gpu}" if key.mig_uuid else gpu, holders
 
 
 CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})

@@ -197,7 +197,8 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     ),
     _SHARING.gauge_by(
         "mig_compute_slices{state}",
-        "Compute slices of a GPU in MIG mode, by state: used by MIG devices or free.",
+        "Compute slices of a GPU in MIG mode, by state: used by MIG devices, or free and with memory slices "
+        "for new ones.",
         lambda row: ((("used",), row.mig_slices_used), (("free",), row.mig_slices_free)),
     ),
     _SHARING.gauge_by(

@@ -123,6 +123,8 @@ class Holdings:
     # Devices with unknown holders, and (device, resource) of which these hold an unknown number.
     unplaced: frozenset[DeviceKey] = frozenset()
     uncounted: frozenset[tuple[DeviceKey, str]] = frozenset()
+    # Devices that a container should have alone, and another one holds too, with these containers.
+    contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)
     # By sharing system in use, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
     # Containers in the kubelet's list, with or without devices, and their pods, with container "".

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from exporter.model import GpuReading, MigReading
+from exporter.model import GpuReading, MigReading, total
 
 
 class Span(NamedTuple):
@@ -35,6 +35,35 @@ def memory_slices(gpu: GpuReading) -> MemorySlices:
         return MemorySlices()
     left = sum(span.size for span in free)
     return MemorySlices(total - left, left, max((span.size for span in free), default=0))
+
+
+def free_compute(gpu: GpuReading, used: int | None) -> int | None:
+    """Return the compute slices of a GPU in MIG mode that new instances can get; None if unknown.
+
+    ``used``: those of its instances. A compute slice is free if it has a free memory slice: instances with
+    more memory than compute take the memory of others, and the last memory slice has no compute slice.
+    """
+    whole = gpu.mig_slices
+    if used is None or whole is None or not gpu.mig_complete:
+        return None
+    left = max(whole - used, 0)
+    free = _free(gpu) if left else ()
+    if free is not None:
+        return min(left, sum(compute_in(span, whole) for span in free))
+    # Without placements: as if each instance lay where it takes the least, and the most, from others.
+    instances = {mig.gi: mig for mig in gpu.mig or ()}.values()
+    taken = total([mig.memory_slices for mig in instances])
+    if taken is None:
+        return None
+    if taken >= slices_of_memory(whole):
+        return 0
+    lean = all((mig.memory_slices or 0) <= (mig.instance_slices or 0) for mig in instances)
+    return left if lean else None
+
+
+def compute_in(span: Span, compute_slices: int) -> int:
+    """Return the compute slices that fit into a free span of a GPU with ``compute_slices``."""
+    return max(min(span.start + span.size, compute_slices) - span.start, 0)
 
 
 def free_beside(gpu: GpuReading, mig: MigReading) -> int | None:

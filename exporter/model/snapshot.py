@@ -245,6 +245,8 @@ class NodeRow:
     unresolved: Mapping[str, int] = field(default_factory=dict)
     # DRA drivers that are not known here, and whose claims may be for GPUs; these count as unresolved.
     unknown_drivers: frozenset[str] = frozenset()
+    # Devices that a container should have alone, and another one holds too, with these containers.
+    contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)
     # By sharing system, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
     # By (uuid, call, error).

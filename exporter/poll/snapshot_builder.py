@@ -149,6 +149,7 @@ class SnapshotBuilder:
                 self._node(result, workloads),
                 unresolved=holdings.unresolved,
                 unknown_drivers=holdings.unknown_drivers,
+                contested=holdings.contested,
                 blind=holdings.blind,
             ),
             gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result, timestamp), jobs),

@@ -8,13 +8,17 @@ import re
 from collections.abc import Iterable, Mapping
 
 from exporter.model import ContainerRef
-from exporter.sharing.base import GIBIBYTE, MEBIBYTE, Grant, Granted, System, only_size, whole_keys
+from exporter.sharing.base import GIBIBYTE, MEBIBYTE, Grant, Granted, System, only_size, whole_keys, words_of
 from exporter.sharing.base.cards import FULL, Cards, CardSystem, total_memory
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
+# How compute is divided: by the kernel module, or not at all. Memory is limited by the module in any case.
+SHARES, NO_SHARES = "hard", "soft"
 MGPU = "vke.volcengine.com/"
 MGPU_CARDS, MGPU_ASSUMED = f"{MGPU}gpu-index-container-", f"{MGPU}assumed"
+MGPU_POLICY = f"{MGPU}mgpu-compute-policy"
+MGPU_POLICIES = {"fixed-share": SHARES, "guaranteed-burst-share": SHARES, "native-burst-share": NO_SHARES}
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -23,12 +27,17 @@ class Mgpu(CardSystem):
 
     The scheduler writes a container's cards, by index or UUID, into the annotation
     ``vke.volcengine.com/gpu-index-container-<name or number>``. The container's share is spread evenly over
-    these cards. ``mgpu-compute-policy`` lets containers exceed their share, and does not change it.
+    these cards. ``mgpu-compute-policy``, of the pod or the node, lets containers exceed their share, and does
+    not change it; with ``native-burst-share`` nothing guarantees their share of the compute.
     """
 
     name = "mgpu"
-    isolation = "hard"
-    notes = (re.compile(f"{re.escape(MGPU_ASSUMED)}|{re.escape(MGPU_CARDS)}(?P<name>.+)"),)
+    isolation = ""
+    notes = (
+        re.compile(f"{re.escape(MGPU_ASSUMED)}|{re.escape(MGPU_CARDS)}(?P<name>.+)"),
+        whole_keys(MGPU_POLICY),
+    )
+    words = words_of("fixed share guaranteed native burst")
     cores = (f"{MGPU}mgpu-core",)
     memories = (f"{MGPU}mgpu-memory",)
     spreads = True
@@ -37,6 +46,13 @@ class Mgpu(CardSystem):
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
         """Return the keys with the container's name and with its number."""
         return f"{MGPU_CARDS}{holder.container}", f"{MGPU_CARDS}{self.number_of(holder)}"
+
+    def isolation_of(self, holder: ContainerRef, core: int) -> str:
+        """Return the isolation by the policy of the pod, else of the node; nobody shares whole cards."""
+        if core >= FULL:
+            return SHARES
+        policy = self.view.annotations(holder).get(MGPU_POLICY) or self.view.node_labels.get(MGPU_POLICY, "")
+        return MGPU_POLICIES.get(policy, "")
 
     def is_card(self, item: str) -> bool:
         """Return True if ``item`` is the index or UUID of a card."""
@@ -71,6 +87,11 @@ class ElasticGpu(CardSystem):
 
 
 QGPU = "tke.cloud.tencent.com/"
+QGPU_POLICY = f"{QGPU}qgpu-schedule-policy"
+QGPU_POLICIES = {
+    **dict.fromkeys(("fixed-share", "fs", "burst-share", "bs"), SHARES),
+    **dict.fromkeys(("best-effort", "be"), NO_SHARES),
+}
 
 
 class Qgpu(CardSystem):
@@ -79,11 +100,13 @@ class Qgpu(CardSystem):
     More than 100 percent is spread evenly over as few cards as possible, each part rounded down. Pods with
     ``qgpu-core-greedy`` use idle compute and have no entitlement to compute. qGPU does not document where it
     writes the card of a container; annotations of Elastic GPU, whose scheduler is public, count if a pod has
-    them.
+    them. A label of the node has the policy; with ``best-effort`` nothing guarantees a share of the compute.
     """
 
     name = "qgpu"
-    isolation = "hard"
+    isolation = ""
+    notes = (whole_keys(QGPU_POLICY),)
+    words = words_of("fixed best effort burst share fs bs be")
     cores = (f"{QGPU}qgpu-core",)
     memories = (f"{QGPU}qgpu-memory",)
     others = (f"{QGPU}qgpu-core-greedy",)
@@ -94,6 +117,10 @@ class Qgpu(CardSystem):
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
         """Return the key with the container's name."""
         return (f"{ELASTIC_CARDS}{holder.container}",)
+
+    def isolation_of(self, _holder: ContainerRef, core: int) -> str:
+        """Return the isolation by the policy of the node; nobody shares whole cards."""
+        return SHARES if core >= FULL else QGPU_POLICIES.get(self.view.node_labels.get(QGPU_POLICY, ""), "")
 
     def unannotated(self, _holder: ContainerRef) -> Cards:
         """Return the only card, also with pod details."""

@@ -1,5 +1,8 @@
 """Alibaba's cGPU: a kernel module between containers and driver, which limits each container to its share.
 
+Its scheduling policy is set for each GPU. With the policies *soft* and *native* it limits memory only, and
+containers take the compute that others leave.
+
 It uses gpushare's resources and annotations. ``/proc/cgpu_km`` has the instances that the module made,
 whatever the annotations say: a container without an instance there belongs to gpushare.
 """
@@ -17,6 +20,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing.base import Grant, Read, Roots
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, content, names_or_problem, problem
 from exporter.sharing.gpushare import ALLOCATIONS, Gpushare, HeldUnits
 
@@ -27,9 +31,12 @@ NUMBER = re.compile(r"(-?)([0-9]{1,19})\s*")
 VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
 FREE = re.compile(r"Free: [0-9]{1,20}")
 PROCESS = re.compile(r"PID: [0-9]{1,10} Mem: ([0-9]{1,19})")
+POLICY = "policy"
 MOST_NAMES, LONGEST = 256, 1 << 16
 # Scheduling policy: every instance has an equal share of the time, whether the others use theirs or not.
 FIXED_SHARE = 0
+# Fixed share, preemptive, by weight, fixed percentage; soft, native.
+POLICIES = dict.fromkeys("0123", "hard") | dict.fromkeys("45", "soft")
 
 
 def read_instances(roots: Roots) -> SystemFiles:
@@ -38,8 +45,11 @@ def read_instances(roots: Roots) -> SystemFiles:
     root = roots.cgpu
     gpus = names_or_problem(root, MOST_NAMES, reading.problems)
     devices: dict[str, list[DeviceUse]] = defaultdict(list)
+    names: dict[str, str] = {}
     for gpu in filter(GPU.fullmatch, gpus):
-        share = reading.share(root / gpu)
+        share, policy = reading.share(root / gpu), reading.text(root / gpu / POLICY).strip()
+        if policy in POLICIES:
+            names[f"{int(gpu)}/{POLICY}"] = policy
         containers = names_or_problem(root / gpu, MOST_NAMES, reading.problems)
         for container in filter(CONTAINER.fullmatch, containers):
             devices[container].append(reading.instance(root / gpu / container, gpu, share))
@@ -48,7 +58,7 @@ def read_instances(roots: Roots) -> SystemFiles:
         containers=tuple(
             ContainerFile(container_id=key, devices=tuple(uses)) for key, uses in sorted(devices.items())
         ),
-        names={"version": version if VERSION.fullmatch(version) else ""} if gpus else {},
+        names={"version": version if VERSION.fullmatch(version) else "", **names} if gpus else {},
         problems=tuple(reading.problems),
     )
 
@@ -61,7 +71,7 @@ class _Reading:
 
     def share(self, gpu: Path) -> float | None:
         """Return each instance's share of a GPU's time, None if it is not fixed."""
-        policy, most = self._number(gpu / "policy"), self._number(gpu / "max_inst")
+        policy, most = self._number(gpu / POLICY), self._number(gpu / "max_inst")
         return 1 / most if policy == FIXED_SHARE and most else None
 
     def instance(self, folder: Path, gpu: str, share: float | None) -> DeviceUse:
@@ -110,13 +120,19 @@ class Cgpu(Gpushare):
 
     name = "cgpu"
     annotated_by = Gpushare.name
-    isolation = "hard"
     blind_without_pods = ""
     read: ClassVar[Read | None] = staticmethod(read_instances)
 
     def knows(self, _resource: str) -> bool:
         """Return True if the kernel module is loaded."""
         return bool(self.view.files(self.name).names)
+
+    def isolation_on(self, device: Device) -> str:
+        """Return the isolation by the policy of a GPU; soft if the module works with MPS."""
+        if self.uses_mps(device):
+            return "soft"
+        policy = self.view.files(self.name).names.get(f"{device.gpu.identity.minor}/{POLICY}", "")
+        return POLICIES.get(policy, "")
 
     def _of(self, part: HeldUnits) -> tuple[Grant, ...]:
         file = self.view.file(self.name, part.holder)

@@ -7,6 +7,9 @@ annotation, and leaves the scheduler's unconfirmed.
 Forks rename the resource and the annotations: ``rainbond.com/gpu-mem`` goes with
 ``RAINBOND_COM_GPU_MEM_IDX``.
 
+On nodes of Alibaba's ACK a label has the mode: ``mps`` limits memory by MPS, ``cgpu`` and ``core_mem`` by the
+kernel module (``cgpu.py``), all other modes by nothing.
+
 Older annotations have the minor of one GPU for the pod (``ALIYUN_COM_GPU_MEM_IDX``). Newer ones are JSON:
 ``{"0": {"1": 8}}`` is 8 units of the GPU with minor 1 for the first container, not counting init containers.
 A unit is a GiB or a MiB, by the plugin's configuration, which no annotation has.
@@ -20,7 +23,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing
-from exporter.sharing.base import Claim, Grant, Granted, Offer, System, not_counted, whole_keys
+from exporter.sharing.base import Claim, Grant, Granted, Offer, System, not_counted, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import parsed
 
@@ -114,6 +117,10 @@ ALLOCATIONS = (
 CORES = "gpushare.alibabacloud.com/core-percentage"
 UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
 UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
+# The label of ACK's nodes with the mode.
+MODE, MPS = "ack.node.gpu.schedule", "mps"
+BY_MODULE, NO_LIMITS = frozenset({"cgpu", "core_mem"}), frozenset({"share", "default", "topology"})
+MODULE = "cgpu"
 
 
 class HeldUnits(NamedTuple):
@@ -130,9 +137,10 @@ class Gpushare(System):
     name = "gpushare"
     isolation = "none"
     notes = (
-        whole_keys(*(key for keys in ALLOCATIONS for key in keys), CORES, UNITS_OF_GPUS),
+        whole_keys(*(key for keys in ALLOCATIONS for key in keys), CORES, UNITS_OF_GPUS, MODE),
         re.compile("[A-Z0-9_]{1,80}_GPU_MEM_(?:IDX|DEV|ASSIGNED)"),
     )
+    words = words_of("cgpu core_mem core mem share mps topology default")
     blind_without_pods = "which GPU a container has"
 
     @cached_property
@@ -156,6 +164,12 @@ class Gpushare(System):
         gpus = {device.key.uuid for device in devices if device.gpu.identity.vendor == "nvidia"}
         return next(iter(self._named.values())) if len(gpus) == 1 and gpus == set(self._named) else None
 
+    @cached_property
+    def _of_ack(self) -> bool:
+        """Whether a pod here has annotations of ACK's scheduler."""
+        keys = {key for keys in ALLOCATIONS for key in keys}
+        return any(keys.intersection(self.view.annotations(holder)) for holder in self.view.held)
+
     def owns(self, resource: str, device_id: str) -> bool:
         """Return True if an id is a unit of memory, whatever its resource is called."""
         return resource == MEMORY or ID.fullmatch(device_id) is not None
@@ -170,11 +184,27 @@ class Gpushare(System):
             return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
         return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
-    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; units are unknown if models differ: the plugin offers the first GPU's for each."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
         counted = not_counted(offer.slices) if len(models) > 1 else offer.slices
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
+        return DeviceSharing(sharing=self.name, isolation=self.isolation_on(device), slices=counted)
+
+    def isolation_on(self, device: Device) -> str:
+        """Return the isolation by the mode of the node, "" if that is unknown."""
+        if self.uses_mps(device):
+            return "soft"
+        # Containers with an instance in the module are cGPU's. A node has one mode.
+        by_module = bool(self.view.files(MODULE).names)
+        if self.view.facts.node is None:
+            return self.isolation if by_module or not self._of_ack else ""
+        mode = self.view.node_labels.get(MODE, "default")
+        return self.isolation if mode in NO_LIMITS or (mode in BY_MODULE and by_module) else ""
+
+    def uses_mps(self, device: Device) -> bool:
+        """Return True if the node's label or the device shows MPS."""
+        by_device = device.has_mps_clients or device.gpu.compute_mode == "exclusive_process"
+        return by_device or self.view.node_labels.get(MODE) == MPS
 
     def grants(self) -> Granted:
         """Return the grants of all containers with units, by their annotations."""

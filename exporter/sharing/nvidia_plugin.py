@@ -186,7 +186,7 @@ class Nvidia(System):
     name = "nvidia"
     vendor = "nvidia"
     notes = LABELS
-    words = words_of("GPU MIG nvidia gi vgpu mps time slicing sharing none")
+    words = words_of("GPU MIG nvidia gi vgpu tegra all mps time slicing sharing none")
     read: ClassVar[Read | None] = staticmethod(read_daemons)
 
     def __init__(self, view: View) -> None:

@@ -30,8 +30,8 @@ class Amd(System):
     """AMD's own plugin: whole GPUs, and partitions of MI300 and later GPUs.
 
     The id of a whole GPU or of the first partition is its PCI address (``0000:19:00.0``), that of further
-    partitions their platform device (``amdgpu_xcp_4``). A device has one holder; the hardware isolates
-    compute units and memory of partitions.
+    partitions their platform device (``amdgpu_xcp_4``, with a dot in older kernels). A device has one holder;
+    the hardware isolates compute units and memory of partitions.
     """
 
     name = "amd"
@@ -42,6 +42,14 @@ class Amd(System):
         """Return True if a resource belongs to the plugin."""
         return AMD.fullmatch(resource) is not None
 
+    def grants(self) -> Granted:
+        """Return no grants, but the partitions without a name: an id of no known partition may mean them."""
+        amd = (device for device in self.view.inventory.devices if device.gpu.identity.vendor == self.vendor)
+        nameless = [device.key for device in amd if "/" in device.key.mig_uuid]
+        held = self.view.allocations.allocated if nameless else ()
+        unknown = {each.resource for each in held if self.claim(each.resource, each.device_id) == Claim()}
+        return Granted(unplaced=[(key, resource) for key in nameless for resource in sorted(unknown)])
+
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Return the partition or whole GPU of an id."""
         if not self.knows(resource):
@@ -51,7 +59,7 @@ class Amd(System):
         bus_id = f"{match[1].upper():0>8}:{match[2].upper()}:{match[3].upper()}.{match[4]}" if match else ""
         for device in self.view.inventory.devices:
             identity, mig = device.gpu.identity, device.mig
-            named = identity.pci_bus_id == bus_id if mig is None else mig.uuid == device_id
+            named = identity.pci_bus_id == bus_id if mig is None else _plain(mig.uuid) == _plain(device_id)
             if identity.vendor == self.vendor and named:
                 return Claim(device)
         return Claim()
@@ -68,6 +76,10 @@ class Amd(System):
     def entitlement(self, device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:
         """Return the memory of the device, and its share of the GPU's compute units."""
         return Entitled(device.memory, device.compute)
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
 
 
 INTEL = re.compile(r"gpu\.intel\.com/(?:i915|xe|dxg)")

@@ -1,12 +1,15 @@
 """run:ai: fractions of GPUs that a reservation pod holds, and MIG devices that it creates for pods.
 
-Annotations have the shares of a pod. Whether a library in the container enforces them is not visible. A pod
-on a MIG device has no device ids either; an annotation has the device.
+Annotations have the shares of a pod. From run:ai 3.0 on the driver enforces the limits of memory, and an
+annotation of the binder shows it; whether the library of earlier releases does is not visible. A pod on a
+MIG device has no device ids either; an annotation has the device.
 """
 
 import base64
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from exporter.model import (
     ContainerFile,
     ContainerRef,
+    DeviceKey,
     DeviceSharing,
     DeviceUse,
     Meter,
@@ -26,7 +30,8 @@ from exporter.model import (
 from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.base.reading import content, names_or_problem, noted, parsed, problem
-from exporter.sharing.gpu_fractions import fraction, mebibytes
+from exporter.sharing.base.view import View
+from exporter.sharing.gpu_fractions import fraction, is_limited, mebibytes
 from exporter.sharing.kai import Reservations, Share, detailed
 
 LONGEST_NOTE = 1 << 16
@@ -159,17 +164,28 @@ class Runai(Reservations):
     words = Reservations.words | WORDS
     read: ClassVar[Read | None] = staticmethod(read_runai)
 
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        # Whether the driver limits each fraction of a GPU.
+        self._limits: dict[DeviceKey, list[bool]] = defaultdict(list)
+
     def grants(self) -> Granted:
         """Return the grants of fractions and of MIG devices."""
         granted = super().grants()
+        for grant in granted.grants:
+            if grant.device is not None:
+                limited = is_limited(self.view.annotations(grant.holder), grant.holder.container)
+                self._limits[grant.device.key].append(limited)
         granted.grants += self._of_mig()
         return granted
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode: MIG with hard isolation, or fractions."""
+        """Return the mode: MIG with hard isolation, or fractions, hard if the driver limits all of them."""
         if device.mig is not None:
             return DeviceSharing(sharing="mig", isolation="hard", slices=offer.slices)
-        return super().sharing(device, offer)
+        limits = self._limits[device.key]
+        isolation = "hard" if limits and all(limits) else self.isolation
+        return replace(super().sharing(device, offer), isolation=isolation)
 
     def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
         """Return the allocated share; for several GPUs the annotation has a total, and the request counts."""

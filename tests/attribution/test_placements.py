@@ -66,6 +66,63 @@ def test_a_gpu_without_mig_has_no_memory_slices():
     assert counted(gpu()) == (None, None, None)
 
 
+# Compute slices of each instance, its memory slices, and where those begin.
+LAYOUTS = {
+    "no instance": ([], 7),
+    "seven of one slice": ([(1, 1, place) for place in range(7)], 0),
+    "four 1g with a quarter of the memory each": ([(1, 2, place) for place in (0, 2, 4, 6)], 0),
+    "three of these": ([(1, 2, place) for place in (0, 2, 4)], 1),
+    "two 3g": ([(3, 4, 0), (3, 4, 4)], 0),
+    "one 3g at the start": ([(3, 4, 0)], 3),
+    "one 3g at the end": ([(3, 4, 4)], 4),
+    "only the last memory slice is free": ([(3, 4, 0), *((1, 1, place) for place in (4, 5, 6))], 0),
+    "2g, 1g with double memory": ([(2, 2, 0), (1, 2, 2)], 3),
+    "scattered": ([(1, 1, place) for place in (1, 3, 5)], 4),
+}
+
+
+@pytest.mark.parametrize(("parts", "free"), LAYOUTS.values(), ids=LAYOUTS)
+def test_a_free_compute_slice_has_memory_for_a_new_instance(parts, free):
+    placed = [
+        mig(uuid=f"MIG-{gi}", gi=gi, slices=slices, memory_slices=size, gi_start=start, gi_size=size)
+        for gi, (slices, size, start) in enumerate(parts)
+    ]
+    (row,) = join(mig_gpu(placed)).gpus
+    used = sum(slices for slices, _, _ in parts)
+    assert (row.mig_slices_used, row.mig_slices_free) == (used, free)
+
+
+@pytest.mark.parametrize(
+    ("parts", "free"),
+    [
+        ([], 7),
+        ([(1, 1)] * 3, 4),
+        ([(2, 2), (1, 1)], 4),
+        ([(1, 2)] * 4, 0),
+        ([(3, 4)] * 2, 0),
+        ([(4, 4), (3, 4)], 0),
+        ([(1, 2)] * 3, None),
+        ([(3, 4)], None),
+        ([(1, None)], None),
+        ([(7, None)], 0),
+    ],
+)
+def test_without_placements_free_compute_slices_are_known_if_every_placement_leaves_as_many(parts, free):
+    placed = [
+        mig(uuid=f"MIG-{gi}", gi=gi, slices=slices, memory_slices=size)
+        for gi, (slices, size) in enumerate(parts)
+    ]
+    (row,) = join(mig_gpu(placed)).gpus
+    assert row.mig_slices_free == free
+
+
+def test_partitions_without_memory_slices_leave_none_free():
+    """As those of an AMD GPU, which are all there are."""
+    parts = [mig(uuid=f"xcp-{gi}", gi=gi, slices=1, memory_slices=None) for gi in range(8)]
+    (row,) = join(gpu(None, mig_enabled=True, mig_slices=8, mig=tuple(parts))).gpus
+    assert (row.mig_slices_used, row.mig_slices_free) == (8, 0)
+
+
 @given(st.sets(st.integers(0, 7)))
 def test_occupied_and_free_slices_are_all_slices(taken):
     found = free_spans([Span(start, 1) for start in taken], 8)

@@ -368,6 +368,45 @@ def test_a_user_that_holds_nothing_has_a_row_with_no_slices():
     assert (rogue.slices, rogue.memory_used, rogue.memory_entitled) == (0, GIB, None)
 
 
+def isolations(found) -> dict[str, str]:
+    return {each.holder.pod: each.isolation for each in found.containers}
+
+
+def test_a_container_without_a_slice_ends_the_hard_isolation_of_the_holders():
+    """Nothing keeps it from the memory that the holder should have alone."""
+    node = gpu([process(1), process(2)])
+    found = join(node, held("a", UUID), whole(), workloads({1: "a", 2: "b"}))
+    assert [(each.slices, each.isolation) for each in found.containers] == [(1, "none"), (0, "none")]
+    assert isolations(join(gpu([process(1)]), held("a", UUID), whole(), workloads({1: "a"}))) == {"a": "hard"}
+
+
+def test_so_does_one_on_a_mig_device():
+    node = mig_gpu([mig([process(1), process(2)]), mig([process(3)], uuid="MIG-2", gi=2)])
+    allocated = held("a", MIG) + held("c", "MIG-2")
+    found = join(node, allocated, whole(MIG) + whole("MIG-2"), workloads({1: "a", 2: "b", 3: "c"}))
+    assert isolations(found) == {"a": "none", "b": "none", "c": "hard"}
+
+
+def test_a_user_whose_slices_are_unknown_leaves_the_hard_isolation_unknown():
+    node = gpu([process(1), process(2)])
+    unresolved = held("a", UUID) + held("b", "GPU-elsewhere")
+    found = join(node, unresolved, whole(), workloads({1: "a", 2: "b"}))
+    assert isolations(found) == {"a": "", "b": ""}
+
+
+def test_a_process_of_the_host_leaves_it_hard():
+    node = gpu([process(1), process(2)])
+    assert isolations(join(node, held("a", UUID), whole(), workloads({1: "a"}, outside=(2,)))) == {
+        "a": "hard"
+    }
+
+
+def test_limits_by_software_are_not_ended_by_others():
+    node = gpu([process(1, kind="mps"), process(2)])
+    found = join(node, held("a", f"{UUID}::0"), replicas(2), workloads({1: "a", 2: "b"}))
+    assert isolations(found) == {"a": "soft", "b": "soft"}
+
+
 def test_zero_slices_are_not_claimed_while_the_kubelet_is_silent():
     """Rule 7."""
     reading = gpu([process(1)], {1: 50})

@@ -155,6 +155,11 @@ def _hidden() -> Scenario:
     return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
 
 
+def _held_twice() -> Scenario:
+    """Return a node whose kubelet gave one GPU to two pods."""
+    return one_gpu(pods=[pod(name, devices={"nvidia.com/gpu": [GPU]}) for name in ("train", "eval")])
+
+
 def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
     """Return functions that make the nodes, by the code of the finding."""
     nothing = tmp_path / "nothing"
@@ -246,6 +251,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             name="resource claims",
             scenario=one_gpu(pods=[pod("train", claims=[{"driver": DRIVER, "device": "a", "name": "c"}])]),
         ),
+        "devices-contested": lambda: Sick(name="devices held twice", scenario=_held_twice()),
         "host-pid-missing": lambda: Sick(name="processes", scenario=catalog.load("gke")),
         "proc-root-wrong": lambda: Sick(
             name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}

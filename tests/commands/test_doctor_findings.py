@@ -30,6 +30,7 @@ BEFORE = SnapshotBuilder(SETTINGS, demo=False).empty(0)
 TEXTS = {
     "amd-suspended": ("found", "suspended"),
     "amd-unread": ("found", "2 partitions listed, there may be more"),
+    "devices-contested": ("found", "held at once: GPU 0 by ml/eval/main and ml/train/main"),
     "gpu-unread": ("lost", "memory"),
     "ids-hidden": ("found", "1 of nvidia.com/gpu match no visible device"),
     "claims-unknown": ("remedy", "--dra-ignore-driver dra.example.com"),

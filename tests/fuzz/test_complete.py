@@ -52,6 +52,7 @@ NO_DECODER = {
     "exporter.prometheus.combined_history": CALLS,
     "exporter.sharing.dra.requests": JOIN,
     "exporter.sharing.hami.cache_files": JOIN,
+    "exporter.sharing.base.contested": JOIN,
     "exporter.sharing.base.holdings": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,

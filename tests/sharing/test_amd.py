@@ -1,5 +1,7 @@
 """AMD's device plugin: which device an id means, and what its holder is due."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.model import Allocation, DeviceKey, GpuIdentity, GpuReading, Holding, OfferedDevice, SliceCount
@@ -69,6 +71,21 @@ def test_a_partition_by_its_name():
         holding = only(resolve(partitioned(), held("a", name, resource=CPX)))
         assert holding.device == DeviceKey(AMD, name)
         assert (holding.memory_entitled, holding.compute_entitled) == (24 * GIB, 1 / 8)
+
+
+def test_the_number_in_the_name_of_a_partition_may_follow_a_dot():
+    for name in PARTITIONS[1:]:
+        dotted = name.replace("xcp_", "xcp.")
+        assert only(resolve(partitioned(), held("a", dotted, resource=CPX))).device == DeviceKey(AMD, name)
+
+
+def test_an_id_of_no_known_partition_may_mean_one_without_a_name():
+    node, nameless = partitioned(), f"{ADDRESS}/1"
+    parts = (node.mig[0], replace(node.mig[1], uuid=nameless), *node.mig[2:])
+    holdings = resolve(replace(node, mig=parts), held("a", PARTITIONS[1], resource=CPX))
+    assert (holdings.unresolved, holdings.unplaced) == ({CPX: 1}, {DeviceKey(AMD, nameless)})
+    holdings = resolve(replace(node, mig=parts), held("a", PARTITIONS[2], resource=CPX))
+    assert (holdings.unresolved, holdings.unplaced) == ({}, frozenset())
 
 
 def test_the_shares_of_all_partitions_are_the_gpu():

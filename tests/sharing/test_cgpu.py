@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from exporter.model import ContainerFile, DeviceUse, Meter, PodIdentity, SystemFiles
+from exporter.model import ContainerFile, DeviceUse, Meter, NodeObject, PodIdentity, SystemFiles
 from tests.attribution.build import GIB, UUID, held
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, rows
 from tests.sharing.test_gpushare import ALLOCATION, CORES, MEMORY, allocated, indexed, offers, units
@@ -21,7 +21,11 @@ def instance(*devices: DeviceUse, container_id=SHORT) -> ContainerFile:
 
 def loaded(*containers: ContainerFile) -> dict[str, SystemFiles]:
     """Return the procfs of a node with the module."""
-    return {"cgpu": SystemFiles(containers=containers, names={"version": "0.8.8"})}
+    return {
+        "cgpu": SystemFiles(
+            containers=containers, names={"version": "0.8.8", "0/policy": "0", "1/policy": "3"}
+        )
+    }
 
 
 def use(minor="0", limit=2 * GIB, used=GIB, compute=None) -> DeviceUse:
@@ -151,3 +155,22 @@ def test_a_bad_annotation_costs_only_its_own_figures(objections):
     holdings = node({ALLOCATION: "{", CORE_SHARES: json.dumps([])}, objections=objections)
     assert (only(holdings).slices, only(holdings).memory_entitled) == (4, 2 * GIB)
     assert objections.counts == {"gpushare_annotation": 2}
+
+
+@pytest.mark.parametrize(
+    ("policy", "isolation"),
+    [("0", "hard"), ("1", "hard"), ("2", "hard"), ("3", "hard"), ("4", "soft"), ("5", "soft"), (None, "")],
+)
+def test_the_policy_of_a_gpu_decides_on_the_isolation(policy, isolation):
+    """Soft and native scheduling leave the compute to whoever takes it."""
+    names = {"version": "1.5", "1/policy": "0"} | ({"0/policy": policy} if policy else {})
+    files = {"cgpu": SystemFiles(containers=(instance(use()),), names=names)}
+    known = pods(pod("a", container_ids={ID: "main"}))
+    assert only(resolve(NODE, units("a", 4), files=files, pods=known)).isolation == isolation
+
+
+def test_with_mps_the_module_does_not_divide_compute():
+    labelled = NodeObject(labels={"ack.node.gpu.schedule": "mps"})
+    known = pods(pod("a", container_ids={ID: "main"}))
+    found = resolve(NODE, units("a", 4), files=loaded(instance(use())), pods=known, node=labelled)
+    assert only(found).isolation == "soft"

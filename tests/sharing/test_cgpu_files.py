@@ -58,7 +58,13 @@ def test_an_instance_says_limit_and_use(tmp_path: Path):
             devices=(DeviceUse(device="0", memory_limit=6931087360, memory_used=200278016),),
         ),
     )
-    assert (found.names, found.problems) == ({"version": "0.8.8"}, ())
+    assert found.names == {"version": "0.8.8", "0/policy": "1", "1/policy": "0"}
+    assert not found.problems
+
+
+@pytest.mark.parametrize("policy", ["", "6\n", "-1\n", "x\n", "00\n"])
+def test_a_policy_that_is_not_known_is_left_out(tmp_path: Path, policy: str):
+    assert read(tmp_path, {"version": "2.0\n", "0/policy": policy}).names == {"version": "2.0"}
 
 
 def test_processes_are_added_up(tmp_path: Path):

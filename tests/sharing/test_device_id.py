@@ -28,6 +28,11 @@ SPELLINGS: dict[str, DeviceId | None] = {
     UUID: DeviceId(uuid=GPU),
     f"{UUID}::2": DeviceId(uuid=GPU, replica="2"),
     "aa618089-8b16-4d01-a136-25a0f3c73123": DeviceId(uuid="GPU-aa618089-8b16-4d01-a136-25a0f3c73123"),
+    # NVIDIA on Jetson and in WSL: the GPU of the node.
+    "tegra": DeviceId(the_gpu=True),
+    "tegra::3": DeviceId(the_gpu=True, replica="3"),
+    "all": DeviceId(the_gpu=True),
+    "all::0": DeviceId(the_gpu=True, replica="0"),
     # GKE.
     "nvidia0": DeviceId(minor=0),
     "nvidia15": DeviceId(minor=15),
@@ -53,7 +58,8 @@ SPELLINGS: dict[str, DeviceId | None] = {
     ),
     # Others.
     **dict.fromkeys(("0000:19:00.0", "00000000:07:00.0", "amdgpu_xcp_3", "card0-1", "2-17")),
-    **dict.fromkeys(("tencent.com/vcuda-core-3", "all", "ALL", "", " ", f" {GPU}", f"gpu-{UUID}")),
+    **dict.fromkeys(("tencent.com/vcuda-core-3", "ALL", "", " ", f" {GPU}", f"gpu-{UUID}")),
+    **dict.fromkeys(("Tegra", "tegra0", "tegra::", "tegra::x", "all::1::2", "all::8:1", "tegra/gi1")),
 }
 
 
@@ -77,6 +83,6 @@ def test_a_number_too_long_to_read_names_nothing(text: str):
 def test_any_text_is_read_or_refused(text: str):
     named = parse_device_id(text)
     if named is not None:
-        assert bool(named.uuid) != (named.minor is not None)
+        assert bool(named.uuid) + (named.minor is not None) + named.the_gpu == 1
         assert (named.ci is not None) <= (named.gi is not None)
         assert named.replica == "" or named.replica.isascii()

@@ -1,12 +1,13 @@
 """gpushare and its rebrands: whose units are of which GPU, by the annotations of pods."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.model import GpuIdentity, OfferedDevice, SliceCount
+from exporter.model import GpuIdentity, NodeObject, OfferedDevice, SliceCount, SystemFiles
 from exporter.sharing import gpushare
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, by, numbered, only, pod, pods, resolve, rows
@@ -297,3 +298,42 @@ def test_unplaced_units_leave_the_holders_of_every_gpu_unknown(device_id: str):
     holdings = resolve([gpu(), numbered(1, 1)], held("a", device_id, resource="aliyun.com/gpu-mem"))
     assert holdings.unresolved == {"aliyun.com/gpu-mem": 1}
     assert {key.uuid for key in holdings.unplaced} == {UUID, OTHER_UUID}
+
+
+OPEN, ACK = indexed("0"), allocated({"0": {"0": 3}})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "mode", "isolation"),
+    [
+        (ACK, "mps", "soft"),
+        (OPEN, "mps", "soft"),
+        (ACK, "share", "none"),
+        (ACK, "topology", "none"),
+        (ACK, "", "none"),
+        (OPEN, "", "none"),
+        (ACK, "cgpu", ""),
+        (ACK, "core_mem", ""),
+        (ACK, "something", ""),
+        (ACK, None, ""),
+        (OPEN, None, "none"),
+    ],
+)
+def test_the_mode_of_the_node_decides_on_the_isolation(annotations, mode, isolation):
+    """Without the node's object the mode of a node of ACK is unknown; the plugin by itself has none."""
+    labels = {"ack.node.gpu.schedule": mode} if mode else {}
+    labelled = None if mode is None else NodeObject(labels=labels)
+    found = resolve(NODE, units("a", 3), pods=pods(pod("a", annotations)), node=labelled)
+    assert only(found).isolation == isolation
+
+
+def test_mps_on_the_device_limits_memory():
+    node = [replace(each, compute_mode="exclusive_process") for each in NODE]
+    assert only(resolve(node, units("a", 3), pods=pods(pod("a", ACK)))).isolation == "soft"
+
+
+def test_a_container_without_an_instance_in_the_module_is_not_limited_by_it():
+    labelled = NodeObject(labels={"ack.node.gpu.schedule": "cgpu"})
+    files = {"cgpu": SystemFiles(names={"version": "1.5"})}
+    found = resolve(NODE, units("a", 3), pods=pods(pod("a", ACK)), node=labelled, files=files)
+    assert only(found).isolation == "none"

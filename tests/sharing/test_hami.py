@@ -467,5 +467,6 @@ def test_any_annotations_and_caches_give_sound_holdings(allocated, of_a, of_b, u
     places = rows(holdings, "device", "holder", "resource")
     assert len(places) == len(set(places))
     assert all(each.memory_entitled is None or each.memory_entitled > 0 for each in holdings.holdings)
-    assert set(objections.counts) <= {"hami_annotation", "volcano_vgpu_annotation"}
+    reasons = {"hami_annotation", "volcano_vgpu_annotation", "device_contested"}
+    assert set(objections.counts) <= reasons
     assert set(rows(holdings, "holder")) <= {each.holder for each in allocated}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from exporter.model import DeviceKey, GpuReading
+from exporter.model import DeviceKey, GpuIdentity, GpuReading, OfferedDevice, SliceCount
 from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, resolve, where
+from tests.sharing.build import OTHER_UUID, container, numbered, only, resolve, where
 
 LEGACY = f"MIG-{UUID}/1/0"
 
@@ -97,4 +97,60 @@ def test_a_gpu_of_unknown_mig_mode_is_whole():
 
 
 def test_ids_of_other_systems_are_not_guessed():
-    assert unresolved(gpu(), f"{UUID}-x", f"{UUID}_-_0", f"{UUID}::8:1", f"{UUID}::", "all", "0000:07:00.0")
+    assert unresolved(gpu(), f"{UUID}-x", f"{UUID}_-_0", f"{UUID}::8:1", f"{UUID}::", "ALL", "0000:07:00.0")
+
+
+BARE = UUID.removeprefix("GPU-")
+
+
+@pytest.mark.parametrize("uuid", [UUID, BARE])
+@pytest.mark.parametrize("device_id", [UUID, BARE, "tegra", "all"])
+def test_a_uuid_may_lack_its_prefix(uuid, device_id):
+    """NVML on Jetson leaves the prefix out, and so do the ids that come from there."""
+    node = [numbered(0, 0, uuid), numbered(1, 1, OTHER_UUID)] if device_id in (UUID, BARE) else gpu(uuid=uuid)
+    assert where(resolve(node, held("a", device_id))) == {"a": [DeviceKey(uuid)]}
+    assert where(resolve(node, held("a", f"{device_id}::3"))) == {"a": [DeviceKey(uuid)]}
+
+
+@pytest.mark.parametrize("name", ["tegra", "all"])
+def test_the_name_of_the_only_gpu(name):
+    """The plugin gives it out on Jetson and in WSL; a GPU of another vendor does not count."""
+    offered = [OfferedDevice("nvidia.com/gpu", name)]
+    amd = gpu(identity=GpuIdentity(uuid="GPU-1", index=1, vendor="amd"), uuid="GPU-1")
+    found = resolve([gpu(), amd], held("a", name), offered)
+    row = only(found)
+    assert (row.device, row.slices, row.compute_entitled) == (DeviceKey(UUID), 1, 1.0)
+    assert (row.sharing, row.isolation) == ("exclusive", "hard")
+    assert found.devices[DeviceKey(UUID)].slices == (SliceCount("nvidia.com/gpu", 1, 1, 0, 0),)
+
+
+@pytest.mark.parametrize("name", ["tegra", "all"])
+def test_replicas_of_the_only_gpu(name):
+    offered = [OfferedDevice("nvidia.com/gpu.shared", f"{name}::{place}") for place in range(4)]
+    ids = held("a", f"{name}::1", f"{name}::3", resource="nvidia.com/gpu.shared")
+    found = resolve(gpu(), ids, offered)
+    row = only(found)
+    assert (row.slices, row.compute_entitled) == (2, 0.5)
+    assert row.sharing == "time-slicing"
+
+
+@pytest.mark.parametrize("device_id", ["tegra", "all::1"])
+@pytest.mark.parametrize("second", ["whole", "mig"])
+def test_that_name_means_nothing_certain_beside_another_gpu(device_id, second):
+    """Also where one of the two is partitioned."""
+    other = numbered(1, 1, OTHER_UUID)
+    node = [gpu() if second == "whole" else mig_gpu([mig()]), other]
+    assert unresolved(node, device_id)
+    parts = {DeviceKey(UUID)} if second == "whole" else {DeviceKey(UUID, MIG)}
+    assert resolve(node, held("a", device_id)).unplaced == parts | {DeviceKey(OTHER_UUID)}
+
+
+def test_that_name_for_a_partitioned_gpu_means_its_parts():
+    assert unresolved(mig_gpu([mig()]), "tegra")
+    assert resolve(mig_gpu([mig()]), held("a", "tegra")).unplaced == {DeviceKey(UUID, MIG)}
+
+
+def test_that_name_of_another_resource_means_no_gpu():
+    found = resolve(gpu(), held("a", "all", resource="gpu.intel.com/i915_monitoring"))
+    assert not found.holdings
+    assert not found.unresolved

@@ -3,9 +3,11 @@
 The examples are those of the design text and the code of the mGPU plugin for Volcano.
 """
 
-from exporter.model import SliceCount
+import pytest
+
+from exporter.model import NodeObject, SliceCount
 from tests.attribution.build import GIB, UUID
-from tests.sharing.build import OTHER_UUID, container, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, only, pod, pods, resolve, rows
 from tests.sharing.cards import MIB, has, offers, shares, two_cards
 from tests.sharing.cases import Case
 
@@ -22,7 +24,7 @@ def listed(main=None, assumed="true", **cards) -> dict[str, str]:
 
 CASE = Case(
     name="mgpu",
-    isolation="hard",
+    isolation="",
     reason="mgpu_annotation",
     annotate=listed,
     here="1",
@@ -79,3 +81,36 @@ def test_each_card_offers_a_hundred_percents():
     slices = {key.uuid: device.slices for key, device in found.devices.items()}
     assert slices[UUID] == (SliceCount(CORE, 100, 30), SliceCount(MEMORY, None, 300))
     assert slices[OTHER_UUID] == (SliceCount(CORE, 100, 0),)
+
+
+POLICY = f"{PREFIX}mgpu-compute-policy"
+POLICIES = {"a": "fixed-share", "b": "native-burst-share"}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_node", "isolation"),
+    [
+        ("fixed-share", None, "hard"),
+        ("guaranteed-burst-share", None, "hard"),
+        ("native-burst-share", None, "soft"),
+        (None, "native-burst-share", "soft"),
+        ("fixed-share", "native-burst-share", "hard"),
+        ("something", None, ""),
+        (None, None, ""),
+    ],
+)
+def test_the_policy_decides_on_the_isolation(of_pod, of_node, isolation):
+    annotations = listed("0") | ({POLICY: of_pod} if of_pod else {})
+    node = NodeObject(labels={POLICY: of_node}) if of_node else None
+    holdings = given({CORE: 30, MEMORY: 300}, annotations, node=node)
+    assert set(rows(holdings, "isolation")) == {isolation}
+
+
+def test_the_weakest_policy_on_a_card_counts():
+    both = pods(*(pod(name, listed("0") | {POLICY: text}) for name, text in POLICIES.items()))
+    allocated = [each for name in POLICIES for each in has(name, {CORE: 30, MEMORY: 300})]
+    assert set(rows(resolve(two_cards(), allocated, pods=both), "isolation")) == {"soft"}
+
+
+def test_a_whole_card_is_isolated_under_every_policy():
+    assert only(given({CORE: 100}, listed("0"))).isolation == "hard"

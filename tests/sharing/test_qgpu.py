@@ -5,9 +5,9 @@ Of the vendor: tencentcloud.com/document/product/457/59103 and cloud.tencent.com
 
 import pytest
 
-from exporter.model import SliceCount
+from exporter.model import NodeObject, SliceCount
 from tests.attribution.build import GIB, UUID
-from tests.sharing.build import OTHER_UUID, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, only, pod, pods, resolve, rows
 from tests.sharing.cards import has, offers, one_card, shares, two_cards
 from tests.sharing.cases import Case
 
@@ -22,7 +22,7 @@ def listed(cards, name="main", assumed="true") -> dict[str, str]:
 
 CASE = Case(
     name="qgpu",
-    isolation="hard",
+    isolation="",
     reason="qgpu_annotation",
     annotate=listed,
     here="1",
@@ -74,3 +74,23 @@ def test_each_card_offers_a_hundred_percents():
     slices = {key.uuid: device.slices for key, device in holdings.devices.items()}
     assert slices[UUID] == (SliceCount(CORE, 100, 0),)
     assert slices[OTHER_UUID] == (SliceCount(CORE, 100, 50), SliceCount(MEMORY, None, 5))
+
+
+@pytest.mark.parametrize(
+    ("policy", "isolation"),
+    [
+        ("fixed-share", "hard"),
+        ("fs", "hard"),
+        ("burst-share", "hard"),
+        ("bs", "hard"),
+        ("best-effort", "soft"),
+        ("be", "soft"),
+        ("something", ""),
+        (None, ""),
+    ],
+)
+def test_the_policy_of_the_node_decides_on_the_isolation(policy, isolation):
+    node = NodeObject(labels={f"{PREFIX}qgpu-schedule-policy": policy} if policy else {})
+    holdings = resolve(one_card(), has("a", {CORE: 30, MEMORY: 3}), pods=pods(pod("a")), node=node)
+    assert set(rows(holdings, "isolation")) == {isolation}
+    assert only(resolve(one_card(), has("a", {CORE: 100}), pods=pods(pod("a")))).isolation == "hard"

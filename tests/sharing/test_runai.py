@@ -133,8 +133,21 @@ def test_the_request_counts_without_an_allocation():
 def test_the_request_of_a_container_counts_without_an_allocation():
     asked = {"nvidia.com/container.main.gpu-memory.request": "4Gi"}
     holding = only(shared(fraction("a", asked | {"nvidia.com/container.main.gpus.devices": UUID})))
-    assert (holding.memory_entitled, holding.sharing, holding.isolation) == (4 * GIB, "runai", "")
-    assert only(shared(fraction("a", FRACTION | asked))).memory_entitled == 7680 * MIB
+    assert (holding.memory_entitled, holding.sharing, holding.isolation) == (4 * GIB, "runai", "hard")
+    holding = only(shared(fraction("a", FRACTION | asked)))
+    assert (holding.memory_entitled, holding.isolation) == (7680 * MIB, "")
+
+
+def test_limits_of_the_driver_isolate_if_every_fraction_of_the_gpu_has_one():
+    """By the annotation of the binder, from run:ai 3.0 on."""
+    limited = {
+        "nvidia.com/container.main.gpu-memory.limit": "4Gi",
+        "nvidia.com/container.main.gpus.devices": UUID,
+    }
+    holdings = shared(fraction("a", limited), fraction("b", limited))
+    assert rows(holdings, "isolation") == ["hard", "hard"]
+    holdings = shared(fraction("a", limited), fraction("b", FRACTION))
+    assert rows(holdings, "isolation") == ["", ""]
 
 
 @pytest.mark.parametrize("text", ["x", "", "0", "-1", "9" * 5000, "7680MiB"])

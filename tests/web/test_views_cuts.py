@@ -72,6 +72,22 @@ def test_compute_without_memory_is_not_called_free() -> None:
     assert "without memory" not in draw(snapshot([board()], migs=[part("a", 0, 8, 7)])).text
 
 
+@pytest.mark.parametrize(
+    ("free", "caption", "note"),
+    [
+        (4, "4 of 7 slices free", "not partitioned"),
+        (0, "4 of 7 slices left", "no memory slice left for it"),
+        (None, "4 of 7 slices left", "not known whether it is free"),
+    ],
+)
+def test_without_places_compute_is_called_free_if_it_is_for_certain(free, caption, note) -> None:
+    shown = snapshot([board(mig_slices_free=free)], migs=[part("a", None, None, 3)])
+    rest = draw(shown).one(id="gpu-0").all(of="cell")[-1]
+
+    assert caption in rest.text
+    assert note in rest.text
+
+
 def test_a_gpu_of_four_slices_has_four_columns() -> None:
     assert picture([part("a", 2, 2, 2)], compute=4) == [(2, ["2 of 4 slices free"]), (2, ["2g.5gb"])]
 

@@ -51,7 +51,7 @@ def test_mig_devices_are_boxes_as_wide_as_their_slices() -> None:
 
 
 def test_unpartitioned_slices_are_shown() -> None:
-    cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7)
+    cut = gpu(sharing="mig", mig_enabled=True, mig_slices=7, mig_slices_free=4)
 
     cells = draw(snapshot([cut], migs=[mig("a", slices=3, held=0)])).one(id="gpu-0").all(of="cell")
 

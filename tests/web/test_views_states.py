@@ -128,6 +128,20 @@ def test_allocations_without_a_device_are_counted() -> None:
     assert "2 allocated devices of nvidia.com/gpu not found" in page.one(id="health").text
 
 
+def test_a_device_that_is_held_twice_is_named_with_its_holders() -> None:
+    unknown = {"isolation": "none", "memory_entitled": None, "compute_entitled": None}
+    rows = [holder(name, **unknown) for name in ("a", "b")]
+    contested = {rows[0].device: tuple(row.holder for row in rows)}
+    page = draw(snapshot([gpu()], rows, node={"contested": contested}))
+
+    health = page.one(id="health").text
+    assert "GPU 0 is held by several containers at once" in health
+    assert "Held by ml/a/main and ml/b/main." in health
+    assert "1 device held twice" in card(page, "Needs attention").text
+    titles = [dash.attributes["title"] for dash in page.one(id="holders").all("abbr")]
+    assert titles.count("not known: another container holds the same device") == 4
+
+
 @pytest.mark.parametrize("name", ["nvml", "podresources", "processes", "identity", "mapper"])
 def test_every_failing_source_has_its_sentence(name) -> None:
     base = snapshot([gpu()], [holder("a")])

@@ -154,6 +154,11 @@ def only_size(total: int, count: int) -> int | None:
     return most if least == most else None
 
 
+def weakest(isolations: Container[str]) -> str:
+    """Return the isolation of a device whose holders have these; "" if that is unknown for one of them."""
+    return next((isolation for isolation in ("none", "soft", "") if isolation in isolations), "hard")
+
+
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
     """Return the items in groups of equal keys, in the order of their first items."""
     groups: dict[object, list[T]] = {}

@@ -5,12 +5,14 @@ card.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef
-from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, System
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing
+from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, Offer, System, weakest
 from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.base.view import View
 
@@ -48,6 +50,7 @@ class CardSystem(System):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._resources = (*self.cores, *self.memories, *self.others)
+        self._isolations: dict[DeviceKey, set[str]] = defaultdict(set)
 
     def knows(self, resource: str) -> bool:
         """Return True if a resource belongs to this system."""
@@ -70,10 +73,23 @@ class CardSystem(System):
             amounts = self._amounts(held)
             cards = self.cards(holder) if amounts is not None else ()
             if amounts is not None and cards and self._fits(holder, amounts, len(cards)):
+                core = amounts.core // len(cards)
                 for card in cards:
+                    if card is not None:
+                        self._isolations[card.key].add(self.isolation_of(holder, core))
                     granted.grants += self._of_card(holder, amounts, len(cards), card)
                 granted.settle(holder, amounts.ids)
         return granted
+
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+        """Return the mode, with the weakest isolation of the holders."""
+        isolations = self._isolations.get(device.key)
+        isolation = weakest(isolations) if isolations else self.isolation
+        return replace(super().sharing(device, offer), isolation=isolation)
+
+    def isolation_of(self, _holder: ContainerRef, _core: int) -> str:
+        """Return the isolation of a container with ``core`` percent of a card, by default the system's."""
+        return self.isolation
 
     def blind(self) -> bool:
         """Return True if a container's card is unknown because annotations are not readable."""

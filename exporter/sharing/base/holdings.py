@@ -26,6 +26,7 @@ from exporter.model import (
 )
 from exporter.model.kubelet import worst_health
 from exporter.sharing.base import Entitled, Grant, HeldSlices, Offer, System, guarded
+from exporter.sharing.base.contested import find_contested
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.resolve import Resolved, resolve, slice_counts
 from exporter.sharing.base.view import NodeFacts, View
@@ -50,6 +51,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         unread=tuple(node.unread()),
         unplaced=frozenset(resolved.unplaced),
         uncounted=frozenset(resolved.uncounted),
+        contested=node.contested,
         listed=view.allocations.listed,
         all_listed=view.facts.all_listed,
         blind={
@@ -77,6 +79,7 @@ class _Node:
         self._by_vendor = {system.vendor: system for system in reversed(systems)}
         self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
+        self.contested = find_contested(view, resolved, self._is_for_one)
 
     def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
         """Return the sharing of a device, by the first of its systems, else by the system of its vendor."""
@@ -93,13 +96,14 @@ class _Node:
         """Yield the holdings by grants, then those by ids."""
         for system, device, grant in chain(self._resolved.grants, self._grants_by_ids()):
             sharing = self._sharing(device.key, system)
+            unsure = grant.holder in self.contested.get(device.key, ())
             yield Holding(
                 holder=grant.holder,
                 device=device.key,
                 resource=grant.resource,
                 slices=grant.slices,
-                memory_entitled=grant.memory_entitled,
-                compute_entitled=grant.compute_entitled,
+                memory_entitled=None if unsure else grant.memory_entitled,
+                compute_entitled=None if unsure else grant.compute_entitled,
                 meter=grant.meter,
                 counted_elsewhere=grant.counted_elsewhere,
                 claims=grant.claims,
@@ -137,6 +141,17 @@ class _Node:
         return (unread[key].gpu.identity for key in sorted(unread))
 
     def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
+        sharing = self._intended(key, system)
+        if key in self._resolved.unplaced and sharing.exclusive:
+            # An unknown container may have it too.
+            sharing = replace(sharing, isolation="", exclusive=False)
+        if key not in self.contested:
+            return sharing
+        isolation = "none" if sharing.isolation == "hard" else sharing.isolation
+        return replace(sharing, isolation=isolation, exclusive=False)
+
+    def _intended(self, key: DeviceKey, system: System) -> DeviceSharing:
+        """Return how a system shares a device, whatever other holders it has."""
         if (key, system) not in self._shared:
             owners = self._resolved.owners
             slices = tuple(
@@ -147,14 +162,15 @@ class _Node:
             offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
             ask = partial(system.sharing, self.devices[key], offer)
             sharing = guarded(system, ask, DeviceSharing(slices=slices))
-            self._shared[key, system] = replace(sharing, exclusive=self._is_exclusive(key, sharing))
+            self._shared[key, system] = replace(
+                sharing, exclusive=sharing.exclusive or self._is_exclusive(key)
+            )
         return self._shared[key, system]
 
-    def _is_exclusive(self, key: DeviceKey, sharing: DeviceSharing) -> bool:
-        if key in self._resolved.unplaced:
-            return False
-        if sharing.exclusive:
-            return True
+    def _is_for_one(self, key: DeviceKey, system: System) -> bool:
+        return self._intended(key, system).exclusive
+
+    def _is_exclusive(self, key: DeviceKey) -> bool:
         on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
         by_ids = any(device == key for device, _, _ in self._resolved.held)
         return not by_ids and len(on_device) == 1 and on_device[0].exclusive

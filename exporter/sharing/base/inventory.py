@@ -17,26 +17,30 @@ GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?(?:/vgpu([0-9]+))?")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ANY_UUID = re.compile(UUID.pattern, re.IGNORECASE)
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+# The ids of NVIDIA's plugin for the GPU of a node with one GPU: on Jetson, and in WSL.
+THE_GPU = frozenset({"tegra", "all"})
 REPLICA = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceId:
-    """A parsed device id: a UUID (GPU or MIG), a legacy MIG triple, or a minor with its GPU instance."""
+    """A parsed device id: a UUID (GPU or MIG), a legacy MIG triple, a minor, or the only GPU of the node."""
 
-    uuid: str = ""
+    uuid: str = ""  # with its prefix
     parent: str = ""  # UUID of the GPU in a legacy MIG triple
     gi: int | None = None
     ci: int | None = None
     minor: int | None = None
+    the_gpu: bool = False  # whichever GPU the node has
     replica: str = ""  # "" if the device is allocated whole
 
 
 def parse_device_id(text: str) -> DeviceId | None:
     """Return the parsed id, or None for a form that no NVIDIA plugin uses.
 
-    ``GPU-<uuid>``, ``MIG-<uuid>``, ``MIG-GPU-<uuid>/<gi>/<ci>`` or a bare UUID, each optionally followed by
-    ``::<replica>``; GKE's ``nvidia<minor>``, optionally followed by ``/gi<gi>`` and ``/vgpu<replica>``.
+    ``GPU-<uuid>``, ``MIG-<uuid>``, ``MIG-GPU-<uuid>/<gi>/<ci>``, a bare UUID, ``tegra`` or ``all``, each
+    optionally followed by ``::<replica>``; GKE's ``nvidia<minor>``, optionally followed by ``/gi<gi>`` and
+    ``/vgpu<replica>``.
     """
     if (gke := GKE.fullmatch(text)) is not None:
         minor, gi, replica = gke.groups()
@@ -50,8 +54,13 @@ def parse_device_id(text: str) -> DeviceId | None:
     if device.startswith(("GPU-", "MIG-")) and "/" not in device:
         return DeviceId(uuid=device, replica=replica)
     if UUID.fullmatch(device):
-        return DeviceId(uuid=f"GPU-{device}", replica=replica)
-    return None
+        return DeviceId(uuid=with_prefix(device), replica=replica)
+    return DeviceId(the_gpu=True, replica=replica) if device in THE_GPU else None
+
+
+def with_prefix(uuid: str) -> str:
+    """Return the UUID of a GPU with the prefix that NVML leaves out on Jetson."""
+    return f"GPU-{uuid}" if UUID.fullmatch(uuid) else uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +106,15 @@ class Inventory:
         self.gpu_uuids = frozenset(gpu.identity.uuid for gpu in readings)
         self.devices = tuple(device for gpu in readings for device in _devices(gpu))
         self.keys = frozenset(device.key for device in self.devices)
-        self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
+        self._by_uuid = {with_prefix(dev.key.mig_uuid or dev.key.uuid): dev for dev in self.devices}
+        nvidia = (gpu.identity.uuid for gpu in readings if gpu.identity.vendor == "nvidia")
+        self._the_gpu = with_prefix(only(nvidia) or "")
         self._by_minor = unambiguous((device.gpu.identity.minor, device) for device in self.whole())
         self._by_index = unambiguous((device.gpu.identity.index, device) for device in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
-        """Return the device with this UUID, in the driver's form."""
-        return self._by_uuid.get(uuid)
+        """Return the device with this UUID."""
+        return self._by_uuid.get(with_prefix(uuid))
 
     def by_minor(self, minor: int) -> Device | None:
         """Return the GPU without MIG that is ``/dev/nvidia<minor>``."""
@@ -119,8 +130,14 @@ class Inventory:
         return only(gpu for gpu in self.whole() if pci_address(gpu.gpu.identity.pci_bus_id) == wanted)
 
     def parts_of(self, device_id: DeviceId) -> frozenset[DeviceKey]:
-        """Return the MIG devices of a partitioned GPU that an id names as a whole."""
-        named = replace(device_id, parent=device_id.uuid)
+        """Return the MIG devices of a partitioned GPU that an id names as a whole.
+
+        An id that names the GPU of the node may mean any device of a node with several.
+        """
+        if device_id.the_gpu and not self._the_gpu:
+            nvidia = (device for device in self.devices if device.gpu.identity.vendor == "nvidia")
+            return frozenset(device.key for device in nvidia)
+        named = replace(device_id, parent=self._the_gpu if device_id.the_gpu else device_id.uuid)
         migs = (device for device in self.devices if device.mig is not None)
         return frozenset(mig.key for mig in migs if _fits(Device(mig.key, mig.gpu), named))
 
@@ -157,7 +174,8 @@ class Inventory:
         if PCI_ADDRESS.fullmatch(device_id):
             return self.meant_by_bus_id(device_id)
         parts = self.meant_by_uuid(device_id)
-        return parts if parts or parsed is not None or ANY_UUID.search(device_id) else None
+        of_another = ANY_UUID.search(device_id) or (parsed is not None and not parsed.the_gpu)
+        return parts if parts or of_another else None
 
     def whole(self) -> Iterator[Device]:
         """Yield the NVIDIA GPUs without MIG, which minors and indexes refer to."""
@@ -168,6 +186,8 @@ class Inventory:
         """Return the device that an id names; None for no id, or if no device fits, or several."""
         if device_id is None:
             return None
+        if device_id.the_gpu:
+            return self._by_uuid.get(self._the_gpu)
         if device_id.uuid in self._by_uuid:
             return self._by_uuid[device_id.uuid]
         return only(device for device in self.devices if _fits(device, device_id))
@@ -205,7 +225,7 @@ def _fits(device: Device, device_id: DeviceId) -> bool:
     """Return True if parent or minor, and instances are equal; an id without instance names a whole GPU."""
     identity = device.gpu.identity
     if device_id.parent:
-        same_gpu = identity.uuid == device_id.parent
+        same_gpu = with_prefix(identity.uuid) == device_id.parent
     else:
         same_gpu = device_id.minor is not None and identity.minor == device_id.minor
     gi, ci = (device.mig.gi, device.mig.ci) if device.mig is not None else (None, None)

@@ -25,7 +25,7 @@ from exporter.model import (
     Problem,
     SystemFiles,
 )
-from exporter.sharing.base import Claim, Offer, Read, Roots, unread_device, whole_keys, words_of
+from exporter.sharing.base import Claim, Offer, Read, Roots, unread_device, weakest, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, of_containers, opened, parsed, problem
 from exporter.sharing.base.view import View
@@ -137,8 +137,7 @@ class HamiAscend(HamiVendor):
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard by the driver's templates."""
-        isolations = self._isolations[device.key.uuid]
-        isolation = "soft" if "soft" in isolations else "" if "" in isolations else "hard"
+        isolation = weakest(self._isolations[device.key.uuid])
         return replace(super().sharing(device, offer), isolation=isolation)
 
     def compute(self, holder: ContainerRef, part: AnnotatedShare) -> float | None:

@@ -125,7 +125,7 @@ URGENCY: Sequence[HolderState] = (
 """The states of holders, the most urgent first."""
 
 ISOLATION = {
-    "hard": "hardware or kernel separates its memory and compute from others",
+    "hard": "hardware, kernel or driver keeps its part from others",
     "soft": "software limits each holder; they share the hardware",
     "none": "nothing separates the holders of this device; the entitlement is not enforced",
     "": "not known: no source reports what separates the holders of this device",
@@ -152,7 +152,8 @@ def slice_of(scene: Scene, row: ContainerRow) -> Figure:
     if row.slices == 0:
         return Figure("holds nothing")
     profile = _profile(scene, row)
-    if row.isolation == "hard" and (profile != _WHOLE or row.sharing == "exclusive"):
+    by_itself = row.isolation == "hard" or (is_of_one_kind(row) and _offered(scene, row) == 1)
+    if by_itself and (profile != _WHOLE or row.sharing == "exclusive"):
         return Figure(profile if row.slices == 1 else f"{row.slices} {TIMES} {profile}")
     share = _share(scene, row, row.slices)
     return Figure(share if profile == _WHOLE else f"{share} of {profile}")

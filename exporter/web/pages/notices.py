@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from urllib.parse import quote
 
-from exporter.formats.wording import duration, mode_word, plural, recovery
+from exporter.formats.wording import contested, duration, mode_word, plural, recovery
 from exporter.model import GpuRow
 from exporter.model.condition_signs import REBOOTS, RESETS
 from exporter.model.conditions import TABLE
@@ -44,6 +44,7 @@ def notices(scene: Scene) -> list[Notice]:
         _unhealthy(scene),
         _cordoned(scene),
         _unresolved(scene),
+        _contested(scene),
         _blind(scene),
         _use(scene),
     )
@@ -178,6 +179,15 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
                 "this node: their holders, allocated slices and entitlements are unknown."
             )
         yield Notice("bad", title, text, _doctor(scene))
+
+
+def _contested(scene: Scene) -> Iterator[Notice]:
+    for device, holders in contested(scene.snapshot):
+        text = (
+            f"Held by {holders}. One of them should have it alone: their entitlements are not known, and "
+            "nothing isolates them. Delete all but one of these pods"
+        )
+        yield Notice("bad", f"{device} is held by several containers at once", text, _doctor(scene))
 
 
 def _blind(scene: Scene) -> Iterator[Notice]:

@@ -261,11 +261,14 @@ class Scene:
         if row.slices is None:
             reason = self.failing.get("podresources")
             return f"its allocation is not known: {reason}" if reason else "its allocation is not known"
+        if row.holder in self.snapshot.node.contested.get(row.device, ()):
+            return "another container holds the same device"
         if is_system(row.sharing):
             return "no limit is set or reported"
-        if silent := self._why_silent(row):
-            return silent
         mig = self.migs.get(row.device)
-        if mig is not None and mig.reading.memory_shared:
-            return "it shares its GPU instance with other compute instances"
-        return "the kubelet does not report the number of slices of this device"
+        shared = mig is not None and mig.reading.memory_shared
+        return self._why_silent(row) or (
+            "it shares its GPU instance with other compute instances"
+            if shared
+            else "the kubelet does not report the number of slices of this device"
+        )

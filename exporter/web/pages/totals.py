@@ -187,11 +187,11 @@ def _known(sizes: Sizes) -> Number:
 
 
 def _attention(scene: Scene) -> Card:
-    states = [scene.state(row) for row in scene.snapshot.containers]
+    states, node = [scene.state(row) for row in scene.snapshot.containers], scene.snapshot.node
     counts = (
         (len(_lost(scene)) + len(_unhealthy(scene)), "GPU"),
         (len(_faults(scene)), "fault"),
-        (sum(scene.snapshot.node.unresolved.values()), "allocation"),
+        (sum(node.unresolved.values()) + len(node.contested), "allocation"),
         (sum(state in _WORDING for state in states), "holder"),
         (len(scene.failing), "source"),
     )
@@ -256,3 +256,5 @@ def _gpu_findings(scene: Scene) -> Iterator[Finding]:
     unresolved = sum(scene.snapshot.node.unresolved.values())
     if unresolved:
         yield Finding("bad", f"{plural(unresolved, 'allocated device')} not found", "#health")
+    if contested := scene.snapshot.node.contested:
+        yield Finding("bad", f"{plural(len(contested), 'device')} held twice", "#health")

@@ -102,11 +102,42 @@ async def test_partitions_without_kfd_are_unknown(tree: Tree) -> None:
     assert (gpu.up, gpu.processes) == (True, None)
 
 
-async def test_a_partition_without_name_makes_the_list_incomplete(tree: Tree) -> None:
+@pytest.mark.parametrize("name", ["amdgpu_xcp.{}", "xcp-{}", "amdgpu_partition.{}.auto"])
+async def test_a_platform_device_may_have_any_name(tree: Tree, name: str) -> None:
+    """Older kernels number them behind a dot. Devices without a render node are others."""
+    tree.partitions(8)
+    platform = tree.sys / "devices/platform"
+    for number in range(21, 28):
+        (platform / f"amdgpu_xcp_{number}").rename(platform / name.format(number))
+    tree.write(platform / "serial8250/uevent", "DRIVER=serial8250")
+    gpu = await tree.gpu()
+    assert [part.uuid for part in gpu.mig or ()] == [
+        "0000:19:00.0",
+        *(name.format(number) for number in range(21, 28)),
+    ]
+    assert gpu.mig_complete
+
+
+async def test_a_partition_without_name_is_shown_in_a_list_that_is_not_complete(tree: Tree) -> None:
+    """What KFD knows of it stays; whether it has a holder is unknown."""
     tree.partitions(2)
+    tree.process(7, GIB, 19, GPU_ID + 1)
     shutil.rmtree(tree.sys / "devices/platform/amdgpu_xcp_21")
     gpu = await tree.gpu()
-    assert ([part.uuid for part in gpu.mig or ()], gpu.mig_complete) == (["0000:19:00.0"], False)
+    first, second = gpu.mig or ()
+    assert (first.uuid, second.uuid, second.render_minor) == ("0000:19:00.0", "0000:19:00.0/1", 129)
+    assert [process.pid for process in second.processes or ()] == [7]
+    assert not gpu.mig_complete
+
+
+async def test_a_name_that_comes_later_is_read(tree: Tree) -> None:
+    tree.partitions(2)
+    render = tree.sys / "devices/platform/amdgpu_xcp_21/drm/renderD129"
+    render.rmdir()
+    source = tree.source()
+    assert [part.uuid for part in (await source.read()).gpus[0].mig or ()][1] == "0000:19:00.0/1"
+    render.mkdir()
+    assert [part.uuid for part in (await source.read()).gpus[0].mig or ()][1] == "amdgpu_xcp_21"
 
 
 async def test_a_new_partitioning_is_read_when_kfd_counts_up(tree: Tree) -> None:
@@ -148,14 +179,27 @@ async def test_banks_of_other_kinds_are_not_memory(tree: Tree, heap: str) -> Non
     assert memory.total == 96 * GIB + 4096
 
 
-@pytest.mark.parametrize("missing", ["location_id", "drm_render_minor"])
-async def test_a_kfd_node_without_location_or_name_is_left_out(tree: Tree, missing: str) -> None:
+async def test_a_kfd_node_without_location_is_left_out(tree: Tree) -> None:
     tree.partitions(4)
-    path = tree.kfd / "topology/nodes/2/properties"
-    lines = path.read_text().splitlines()
-    tree.write(path, "\n".join(line for line in lines if not line.startswith(missing)))
+    _remove_line(tree, "location_id")
     names = [part.uuid for part in (await tree.gpu()).mig or ()]
     assert names == ["0000:19:00.0", "amdgpu_xcp_22", "amdgpu_xcp_23"]
+
+
+async def test_a_kfd_node_without_render_node_has_no_name(tree: Tree) -> None:
+    tree.partitions(4)
+    _remove_line(tree, "drm_render_minor")
+    gpu = await tree.gpu()
+    names = [part.uuid for part in gpu.mig or ()]
+    assert names == ["0000:19:00.0", "0000:19:00.0/1", "amdgpu_xcp_22", "amdgpu_xcp_23"]
+    assert not gpu.mig_complete
+
+
+def _remove_line(tree: Tree, name: str) -> None:
+    """Remove a property of the second partition."""
+    path = tree.kfd / "topology/nodes/2/properties"
+    lines = path.read_text().splitlines()
+    tree.write(path, "\n".join(line for line in lines if not line.startswith(name)))
 
 
 async def test_partitions_that_a_container_may_not_see_are_left_out(tree: Tree) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exporter.formats.wording import plural
 from exporter.model import DeviceKey, GpuReading, GpuRow, MigRow
-from exporter.model.mig_geometry import Span, free_spans, slices_of_memory
+from exporter.model.mig_geometry import Span, compute_in, free_spans, slices_of_memory
 from exporter.web.pages.picture.cells import (
     Amounts,
     Cell,
@@ -75,8 +75,7 @@ def _instances(rows: Sequence[MigRow]) -> Iterator[InstanceSpan | None]:
 
 def _free(gap: Span, compute_slices: int) -> InstanceSpan:
     """Return a free part, with the compute slices that fit into it."""
-    slices = max(min(gap.start + gap.size, compute_slices) - gap.start, 0)
-    return InstanceSpan(start=gap.start, size=gap.size, slices=slices)
+    return InstanceSpan(start=gap.start, size=gap.size, slices=compute_in(gap, compute_slices))
 
 
 def _stranded(
@@ -92,6 +91,8 @@ _MIG_SILENT = "compute inside MIG is not measured here"
 _PARTITION_SILENT = "compute inside partitions is not measured here"
 _NOT_CUT = "not partitioned"
 _NO_COMPUTE = "no compute slice left for it"
+_NO_MEMORY = "no memory slice left for it"
+_UNPLACED = "not known whether it is free: the driver does not report the placement of the MIG devices"
 _PERHAPS_CUT = "not known: the list of parts is incomplete"
 
 
@@ -223,6 +224,9 @@ def _uncut(gpu: GpuRow, reading: GpuReading, sizes: Sequence[int | None]) -> Ite
     if len(known) < len(sizes) or (sizes and whole is None):
         return
     left = (whole or 1) - sum(known)
-    if left > 0:
-        caption = f"{left} of {whole} slices free" if sizes else "whole GPU"
-        yield _free_cell(reading, caption, gpu.identity.uuid, left / (whole or 1))
+    if left <= 0:
+        return
+    free = gpu.mig_slices_free if sizes and reading.mig_complete else left
+    caption = f"{left} of {whole} slices {'free' if free else 'left'}" if sizes else "whole GPU"
+    note = _NOT_CUT if free else _NO_MEMORY if free == 0 else _UNPLACED
+    yield _free_cell(reading, caption, gpu.identity.uuid, left / (whole or 1), note)
