@@ -111,7 +111,12 @@ class DeviceJoin:
             self.proven.add(device.key)
         doubted = related(owned, self.workloads.places)
         uses = use_by_process(device, percents, holders, owned)
-        return {ref: NOTHING_KNOWN if ref in doubted else closure.observed(use) for ref, use in uses.items()}
+        # What a container did in processes that have ended makes no row for one that holds nothing any more.
+        return {
+            ref: NOTHING_KNOWN if ref in doubted else closure.observed(use)
+            for ref, use in uses.items()
+            if ref in holders or use.processes
+        }
 
     def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self.held.entitlement(device.key, device.sharing, ref)

@@ -18,7 +18,7 @@ from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
 from exporter.nvml.readings.answers import believed, forget, keep_only, known
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
-from exporter.nvml.readings.gpu_processes import ListTrust, read_utilization, running, trusted
+from exporter.nvml.readings.gpu_processes import ListTrust, ProcessLists, read_utilization, trusted
 from exporter.nvml.readings.samples import SampleReader
 from exporter.nvml.topology import TopologyReader, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
@@ -67,6 +67,7 @@ class GpuReader:
         self._mig = MigReader(self._layout, options.skip)
         self._profiles = ProfileReader()
         self._samples = SampleReader(options.clock)
+        self._lists = ProcessLists()
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
@@ -208,6 +209,7 @@ class GpuReader:
         devices = {device for _, of_gpu in self._layouts.values() for device in of_gpu}
         self._layout.keep_only(devices)
         self._mig.keep_only(devices)
+        self._lists.keep_only(self.known)
         self._samples.keep_only(self.known)
         self._vgpu.keep_only(self.known)
         mig_uuids = {device.uuid for device in devices}
@@ -232,7 +234,7 @@ class GpuReader:
         if layout.enabled:
             return parts
         self._calls.group = "processes"
-        processes = running(self._calls, uuid, handle)
+        processes = self._lists.read(self._calls, uuid, handle, values.get("memory"))
         self._calls.group = "utilization"
         utilization = read_utilization(self._samples, self._calls, uuid, handle, processes)
         return {**parts, "processes": processes, "process_utilization": utilization}

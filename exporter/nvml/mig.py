@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from exporter.model import DeviceProcess, GpuIdentity, MigReading
+from exporter.model import DeviceProcess, GpuIdentity, Memory, MigReading
 from exporter.model.bounds import BYTES, NUMBER, PARTS, Bound
 from exporter.model.mig_profiles import MEBIBYTE, MigProfile, MigProfiles, listed_profiles
 from exporter.nvml.driver.binding import text_field
@@ -31,7 +31,7 @@ from exporter.nvml.readings.answers import (
     known,
     positive,
 )
-from exporter.nvml.readings.gpu_processes import InstanceIds, running, without_doubles
+from exporter.nvml.readings.gpu_processes import InstanceIds, ProcessLists, without_doubles
 
 PROFILE_MARK = " MIG "
 GRAPHICS_MARK = "gfx"
@@ -90,6 +90,7 @@ class MigReader:
         self._has_bar1 = not is_skipped(BAR1.into, skip)
         self._layouts = layouts
         self._facts: dict[MigIdentity, MigFacts] = {}
+        self._lists = ProcessLists()
         # Whether a device was found to have graphics processes although its profile has no graphics.
         self._unexpected_graphics = False
 
@@ -118,7 +119,7 @@ class MigReader:
                 memory = layout.memory.get(identity) or ask_row(calls, identity.uuid, handle, MEMORY)
                 self._layouts.note(identity, memory)
                 bar1 = ask_row(calls, identity.uuid, handle, BAR1) if self._has_bar1 else None
-                processes = self._processes(calls, identity, handle, ids)
+                processes = self._processes(calls, identity, handle, memory, ids)
             memory_slices = None
             if size is not None and memory_slice is not None:
                 memory_slices = max(1, round(size / memory_slice))
@@ -136,6 +137,7 @@ class MigReader:
     def keep_only(self, existing: set[MigIdentity]) -> None:
         """Drop the facts of MIG devices that no longer exist."""
         keep_only(existing, self._facts)
+        self._lists.keep_only({identity.uuid for identity in existing})
 
     def _facts_of(self, calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> MigFacts:
         facts = self._facts.get(identity)
@@ -146,11 +148,11 @@ class MigReader:
         return facts
 
     def _processes(
-        self, calls: Calls, identity: MigIdentity, handle: Any, ids: InstanceIds
+        self, calls: Calls, identity: MigIdentity, handle: Any, memory: Memory | None, ids: InstanceIds
     ) -> tuple[DeviceProcess, ...] | None:
         """Return the processes of a device as ``running`` does."""
         calls.group = "processes"
-        processes = running(calls, identity.uuid, handle, ids)
+        processes = self._lists.read(calls, identity.uuid, handle, memory, ids)
         found = any("graphics" in process.kinds for process in processes or ())
         self._unexpected_graphics = self._unexpected_graphics or (found and not may_have_graphics(identity))
         return processes

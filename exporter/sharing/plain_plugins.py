@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from itertools import chain
 
-from exporter.model import ContainerRef, DeviceSharing
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing
 from exporter.sharing.base import (
     GIBIBYTE,
     Claim,
@@ -42,14 +42,6 @@ class Amd(System):
         """Return True if a resource belongs to the plugin."""
         return AMD.fullmatch(resource) is not None
 
-    def grants(self) -> Granted:
-        """Return no grants, but the partitions without a name: an id of no known partition may mean them."""
-        amd = (device for device in self.view.inventory.devices if device.gpu.identity.vendor == self.vendor)
-        nameless = [device.key for device in amd if "/" in device.key.mig_uuid]
-        held = self.view.allocations.allocated if nameless else ()
-        unknown = {each.resource for each in held if self.claim(each.resource, each.device_id) == Claim()}
-        return Granted(unplaced=[(key, resource) for key in nameless for resource in sorted(unknown)])
-
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Return the partition or whole GPU of an id."""
         if not self.knows(resource):
@@ -63,6 +55,12 @@ class Amd(System):
             if identity.vendor == self.vendor and named:
                 return Claim(device)
         return Claim()
+
+    def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
+        """Return the partitions without a name, which an id of no known partition may mean."""
+        amd = (device for device in self.view.inventory.devices if device.gpu.identity.vendor == self.vendor)
+        nameless = frozenset(device.key for device in amd if "/" in device.key.mig_uuid)
+        return super().may_be(device_id) if PCI_ADDRESS.fullmatch(device_id) else nameless
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode of a whole GPU or partition, which have at most one holder."""

@@ -29,8 +29,18 @@ def test_mps_clients_are_listed_whether_or_not_a_compute_process_is(device: str,
     server, client = process(41, device), process(42, device, kind="mps", memory="0 GiB")
     driver.become(BOARDS[device], host_processes=[server, client])
     assert kinds(polled, device) == {41: {"compute"}, 42: {"mps"}}
-    driver.become(BOARDS[device], host_processes=[client])
+    driver.become(BOARDS[device], host_processes=[process(42, device, kind="mps", memory="30 MiB")])
     assert kinds(polled, device) == {42: {"mps"}}
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_mps_clients_are_not_asked_for_while_no_memory_is_in_use(device: str, clock: Clock):
+    """A client has some."""
+    driver = Driver(BOARDS[device])
+    polled = Polled(clock, driver)
+    for _ in range(POLLS):
+        assert kinds(polled, device) == {}
+    assert driver.asked(MPS, device) == 1
 
 
 @pytest.mark.parametrize(

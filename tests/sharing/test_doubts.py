@@ -118,7 +118,7 @@ def test_the_use_of_a_whole_gpu_is_not_its_holders_if_another_container_may_hold
     who = workloads(view=False)
     one = gpu(None)
     certain = attribute([one], resolve(one, held("a", UUID), whole()), who)
-    doubted = attribute([one], resolve(one, held("a", UUID) + held("b", "all"), whole()), who)
+    doubted = attribute([one], resolve(one, held("a", UUID) + held("b", "unreadable"), whole()), who)
     assert row(certain, "a").memory_used is not None
     assert row(doubted, "a").memory_used is None
     assert [(gpu.holders, gpu.memory_entitled) for gpu in doubted.gpus] == [(None, None)]

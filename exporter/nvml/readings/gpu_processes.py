@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from exporter.model import DeviceProcess, DriverInfo, GpuReading, MigReading
+from exporter.model import DeviceProcess, DriverInfo, GpuReading, Memory, MigReading
 from exporter.model.bounds import BYTES
 from exporter.model.hardware import ProcessKind
 from exporter.model.poll_result import CONFIDENTIAL_LISTS, OTHER_PIDS
 from exporter.nvml.driver.binding import NO_INSTANCE, PROCESS_LISTS
 from exporter.nvml.driver.calls import Call, Calls
-from exporter.nvml.readings.answers import believed, sampled_percent
+from exporter.nvml.readings.answers import believed, keep_only, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
 # The unversioned names of the binding call _v3 and refuse drivers without it.
@@ -40,10 +40,45 @@ class InstanceIds(NamedTuple):
     graphics: bool = True
 
 
+class ProcessLists:
+    """Reads the processes of devices, without the list of MPS clients where there can be none.
+
+    A client has memory of the device. So there is none while the device uses no more than it did when all of
+    its lists were empty. The server of a client may be in no list: it can run in another namespace.
+    """
+
+    def __init__(self) -> None:
+        # Bytes in use without any process, by device.
+        self._unused: dict[str, int] = {}
+
+    def read(
+        self,
+        calls: Calls,
+        device: str,
+        handle: Any,
+        memory: Memory | None,
+        instance: InstanceIds | None = None,
+    ) -> tuple[DeviceProcess, ...] | None:
+        """Return the processes as ``running`` does; ``memory`` is that of the device in this sweep."""
+        used = memory.used if memory is not None else None
+        without = self._unused.get(device)
+        clients = used is None or without is None or used > without
+        processes = running(calls, device, handle, instance, clients=clients)
+        if processes == () and clients and used is not None:
+            self._unused[device] = used
+        return processes
+
+    def keep_only(self, devices: Collection[str]) -> None:
+        """Forget other devices."""
+        keep_only(devices, self._unused)
+
+
 def running(
-    calls: Calls, device: str, handle: Any, instance: InstanceIds | None = None
+    calls: Calls, device: str, handle: Any, instance: InstanceIds | None = None, *, clients: bool = True
 ) -> tuple[DeviceProcess, ...] | None:
     """Return the processes with a context, one entry per pid; None if the list may be incomplete.
+
+    Without ``clients``, those of MPS are listed only next to a compute process, which may be their server.
 
     With ``instance``, only the processes of that MIG device are returned: some drivers also list others of
     the same GPU instance. A list with instances that the GPU does not have is not plausible, and unknown.
@@ -51,8 +86,7 @@ def running(
     """
     processes: dict[int, DeviceProcess] = {}
     for kind, forms in LISTS:
-        # MPS clients are asked for whatever the other lists have: theirs may lack the server.
-        if kind == "graphics" and instance and not instance.graphics:
+        if (kind == "mps" and not clients) or (kind == "graphics" and instance and not instance.graphics):
             continue
         failures = calls.failures()
         entries = _list(calls, device, handle, forms)
@@ -64,6 +98,8 @@ def running(
         for entry in _of_instance(entries or (), instance):
             memory = believed(calls, device, forms[0][0], entry.usedGpuMemory, BYTES)
             _add(processes, kind, entry.pid, memory)
+        # Also of another instance, as some drivers list those.
+        clients = clients or bool(entries)
     return tuple(sorted(processes.values(), key=lambda process: process.pid))
 
 
