@@ -30,12 +30,18 @@ from exporter.model.kubelet import worst_health
 from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
-from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
+from exporter.sharing.dra.checkpoint import NVIDIA, Checkpoint, Form, Prepared
 from exporter.sharing.dra.requests import has_device, remedy
 
 NUMBER = "[0-9]{1,9}"
 UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
+# What follows the claim's uid in a CDI name, by driver, if that is not the name of the device alone: AMD's
+# driver adds the number of a partition, vgpu-manager's the request, and the share or a number.
+CDI_DEVICES = {
+    "gpu.amd.com": "{device}(?:-[0-9]+)?",
+    "manager.nvidia.com": "(?:.+-)?{device}(?:-share-{share}|-[0-9]+)?",
+}
 
 
 class ClaimedPart(NamedTuple):
@@ -43,6 +49,7 @@ class ClaimedPart(NamedTuple):
 
     device: Device
     claims: list[ClaimedDevice]
+    divided: bool  # a share id means a share of the device
 
     @property
     def holders(self) -> list[ContainerRef]:
@@ -52,7 +59,7 @@ class ClaimedPart(NamedTuple):
     @property
     def in_shares(self) -> bool:
         """Return True if the driver gives shares of the device to several claims."""
-        return any(claim.share_id for claim in self.claims)
+        return self.divided and any(claim.share_id for claim in self.claims)
 
     @property
     def alone(self) -> bool:
@@ -80,6 +87,8 @@ class ClaimSystem(System):
     driver: ClassVar[str] = ""
     words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
+    form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
+    divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -93,13 +102,26 @@ class ClaimSystem(System):
         """Return the device with a driver's name; None if it is unknown or not on this node."""
         raise NotImplementedError
 
+    def find_noted(self, noted: Prepared) -> Device | None:
+        """Return the device of an entry in the checkpoint."""
+        return self.view.inventory.by_uuid(noted.uuid)
+
+    def limited(self, _device: Device) -> bool:
+        """Return True if the driver gives shares of a device only, and limits each."""
+        return False
+
+    def claim_uid(self, claim: ClaimedDevice) -> str:
+        """Return the uid of a claim, "" if it is unknown."""
+        return claim_uid(claim)
+
     def grants(self) -> Granted:
         """Return the grants by claims."""
         lost: list[ClaimedDevice] = []
         unknown: list[tuple[ClaimedDevice, Device | None]] = []
         for claim in dict.fromkeys(self._claims()):
             noted = self._noted(claim)
-            has = has_device(self.view, claim, noted.request if noted is not None else "")
+            shares = len(self._checkpoint.find(self.claim_uid(claim), claim.device, ""))
+            has = has_device(self.view, claim, noted.request if noted is not None else "", shares)
             if has is False:
                 continue
             device = self._device(claim)
@@ -108,7 +130,7 @@ class ClaimSystem(System):
             elif device is None:
                 lost.append(claim)
             else:
-                self._parts.setdefault(device.key, ClaimedPart(device, [])).claims.append(claim)
+                self._parts.setdefault(device.key, ClaimedPart(device, [], self.divides)).claims.append(claim)
         for claim, device in unknown:
             if device is not None:
                 self._doubted.setdefault(device.key, set()).add(_share_key(claim))
@@ -153,6 +175,8 @@ class ClaimSystem(System):
         """Return the mode by the number of holders; the number of possible shares is unknown on the node."""
         part = self._parts.get(device.key)
         counted = not_counted(offer.slices)
+        if self.limited(device):
+            return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
         if device.key in self._doubted:
             return DeviceSharing(sharing="dra", isolation="", slices=counted)
         if part is None:
@@ -169,14 +193,14 @@ class ClaimSystem(System):
 
     def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return what a container is entitled to: the device, an equal part, or the sum of its shares."""
-        if part.in_shares:
-            return self.entitled_by_shares(part, holder)
+        if part.in_shares or self.limited(part.device):
+            return self._entitled_by_shares(part, holder)
         claims = {(claim.claim_namespace, claim.claim) for claim in part.claims}
         if len(claims) > 1 and not part.alone:
             return Entitled()
         return _equal_part(Entitled(part.device.memory, part.device.compute), len(part.holders))
 
-    def entitled_by_shares(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
+    def _entitled_by_shares(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return the sum of a container's shares, as far as the checkpoint has them."""
         shares = [
             _equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)
@@ -192,9 +216,9 @@ class ClaimSystem(System):
         """Return the figures of the driver's own meter for a container."""
         return None
 
-    def exclusive(self, part: ClaimedPart) -> bool:
+    def _exclusive(self, part: ClaimedPart) -> bool:
         """Return True if no other container can have a part of the device."""
-        return part.alone
+        return part.alone and not self.limited(part.device)
 
     def _grant(self, part: ClaimedPart, holder: ContainerRef) -> Grant:
         unsure = self._may_be_shared(part, holder)
@@ -207,7 +231,7 @@ class ClaimSystem(System):
             memory_entitled=entitled.memory,
             compute_entitled=entitled.compute,
             meter=None if unsure else self.meter(part, holder),
-            exclusive=self.exclusive(part) and not unsure,
+            exclusive=self._exclusive(part) and not unsure,
             claims=tuple(sorted({self._held_claim(claim) for claim in part.of(holder)})),
             health=worst_health(
                 entry.health
@@ -239,7 +263,7 @@ class ClaimSystem(System):
         for claim in self.view.allocations.claims:
             if claim.driver != self.driver:
                 continue
-            noted = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+            noted = self._checkpoint.find(self.claim_uid(claim), claim.device, claim.share_id)
             if not noted:
                 yield claim
             yield from (replace(claim, share_id=share.share_id) for share in noted if not share.admin)
@@ -250,7 +274,7 @@ class ClaimSystem(System):
         By default kubelets before 1.34 list no claims, and no kubelet lists those of init containers.
         """
         listed = {
-            (claim_uid(claim), claim.device)
+            (self.claim_uid(claim), claim.device)
             for claim in self.view.listed_claims
             if claim.driver == self.driver
         }
@@ -258,12 +282,12 @@ class ClaimSystem(System):
             if (uid, name) in listed or ("", name) in listed:
                 continue
             named = self.find(name) if self.names.fullmatch(name) else None
-            device = named or self.view.inventory.by_uuid(shares[0].uuid)
-            if device is not None:
-                yield device.key
+            for device in (named or self.find_noted(share) for share in shares):
+                if device is not None:
+                    yield device.key
 
     def _noted(self, claim: ClaimedDevice) -> Prepared | None:
-        shares = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+        shares = self._checkpoint.find(self.claim_uid(claim), claim.device, claim.share_id)
         return shares[0] if shares else None
 
     def _device(self, claim: ClaimedDevice) -> Device | None:
@@ -275,7 +299,7 @@ class ClaimSystem(System):
             about = f"{claim.holder.namespace}/{claim.holder.pod}: {claim.device[:100]}"
             self.view.object_to(self.name, "id", about, f"is not a device name of {self.driver}")
         noted = self._noted(claim) if device is None else None
-        return self.view.inventory.by_uuid(noted.uuid) if noted is not None else device
+        return self.find_noted(noted) if noted is not None else device
 
 
 def claim_uid(claim: ClaimedDevice) -> str:
@@ -284,8 +308,15 @@ def claim_uid(claim: ClaimedDevice) -> str:
     Kubelets list the CDI names of the container's other devices too.
     """
     matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
-    uids = {match[2] for match in matches if (match[1], match[3]) == (claim.driver, claim.device)}
+    uids = {match[2] for match in matches if match[1] == claim.driver and _is_device(claim, match[3])}
     return uids.pop() if len(uids) == 1 else ""
+
+
+def _is_device(claim: ClaimedDevice, name: str) -> bool:
+    """Return True if a name in CDI, without the claim's uid, is that of the device."""
+    form = CDI_DEVICES.get(claim.driver, "{device}")
+    share = re.escape(claim.share_id) or ".+"
+    return re.fullmatch(form.format(device=re.escape(claim.device), share=share), name) is not None
 
 
 def is_health_of(claim: ClaimedDevice, resource_id: str) -> bool:
@@ -294,8 +325,8 @@ def is_health_of(claim: ClaimedDevice, resource_id: str) -> bool:
     The kubelet writes the first CDI name of a device; the list of a claim also has those of other devices.
     """
     if resource_id in claim.cdi:
-        name = resource_id.partition("=")[2]
-        return name == claim.device or name.endswith(f"-{claim.device}")
+        match = CDI_NAME.fullmatch(resource_id)
+        return _is_device(claim, match[3] if match is not None else resource_id.partition("=")[2])
     return resource_id == f"{claim.driver}/{claim.pool}/{claim.device}"
 
 
