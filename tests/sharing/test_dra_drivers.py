@@ -19,7 +19,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import read_files
-from exporter.sharing.dra.claims import claim_uid, is_health_of
+from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from tests.attribution.build import GIB, MIG, UUID, gpu, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at, where
 

@@ -28,7 +28,7 @@ from exporter.sharing.base.holdings import holdings_from
 from exporter.sharing.base.resolve import resolve
 from exporter.sharing.base.view import NodeFacts, View
 from exporter.sharing.cgpu import Cgpu
-from exporter.sharing.dra.claims import claim_uid, is_health_of
+from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from exporter.sharing.nvidia_plugin import Nvidia, is_named
 
 Files = Mapping[str, SystemFiles]

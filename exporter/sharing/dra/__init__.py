@@ -21,8 +21,10 @@ from typing import ClassVar, NamedTuple
 from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceUse, Meter, total
 from exporter.sharing.base import Entitled, Read
 from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.dra.cdi import claim_uid
 from exporter.sharing.dra.checkpoint import read_checkpoint
-from exporter.sharing.dra.claims import NUMBER, ClaimedPart, ClaimSystem, claim_uid
+from exporter.sharing.dra.claims import NUMBER, ClaimSystem
+from exporter.sharing.dra.parts import ClaimedPart
 from exporter.sharing.hami.cache_files import CACHE
 
 NVIDIA_DRIVER = "gpu.nvidia.com"

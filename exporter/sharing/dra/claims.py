@@ -14,8 +14,7 @@ has admin access: without a checkpoint it is unknown which, and so are the entit
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from exporter.model import (
     ClaimedDevice,
@@ -30,55 +29,12 @@ from exporter.model.kubelet import worst_health
 from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
+from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from exporter.sharing.dra.checkpoint import NVIDIA, Checkpoint, Form, Prepared
+from exporter.sharing.dra.parts import ClaimedPart, share_key
 from exporter.sharing.dra.requests import has_device, remedy
 
 NUMBER = "[0-9]{1,9}"
-UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
-# What follows the claim's uid in a CDI name, by driver, if that is not the name of the device alone: AMD's
-# driver adds the number of a partition, vgpu-manager's the request, and the share or a number.
-CDI_DEVICES = {
-    "gpu.amd.com": "{device}(?:-[0-9]+)?",
-    "manager.nvidia.com": "(?:.+-)?{device}(?:-share-{share}|-[0-9]+)?",
-}
-
-
-class ClaimedPart(NamedTuple):
-    """A device and all claims of it."""
-
-    device: Device
-    claims: list[ClaimedDevice]
-    divided: bool  # a share id means a share of the device
-
-    @property
-    def holders(self) -> list[ContainerRef]:
-        """The containers, sorted."""
-        return sorted({claim.holder for claim in self.claims})
-
-    @property
-    def in_shares(self) -> bool:
-        """Return True if the driver gives shares of the device to several claims."""
-        return self.divided and any(claim.share_id for claim in self.claims)
-
-    @property
-    def alone(self) -> bool:
-        """Return True if one container has the whole device."""
-        return len(self.holders) == 1 and not self.in_shares
-
-    def of(self, holder: ContainerRef) -> list[ClaimedDevice]:
-        """Return the claims of one container."""
-        return [claim for claim in self.claims if claim.holder == holder]
-
-    def may_be_of(self, lost: ClaimedDevice) -> bool:
-        """Return True if another container has a share of the device by the claim of a lost device."""
-        return any(
-            _share_key(claim) == _share_key(lost) and claim.holder != lost.holder for claim in self.claims
-        )
-
-    def sharers(self, claim: ClaimedDevice) -> list[ContainerRef]:
-        """Return the containers that have the same share by the same claim."""
-        return sorted({other.holder for other in self.claims if _share_key(other) == _share_key(claim)})
 
 
 class ClaimSystem(System):
@@ -133,10 +89,10 @@ class ClaimSystem(System):
                 self._parts.setdefault(device.key, ClaimedPart(device, [], self.divides)).claims.append(claim)
         for claim, device in unknown:
             if device is not None:
-                self._doubted.setdefault(device.key, set()).add(_share_key(claim))
+                self._doubted.setdefault(device.key, set()).add(share_key(claim))
         # A container may have the same device as another one of its claim, under a name that means none.
         for part in self._parts.values():
-            if doubted := {_share_key(claim) for claim in lost if part.may_be_of(claim)}:
+            if doubted := {share_key(claim) for claim in lost if part.may_be_of(claim)}:
                 self._doubted.setdefault(part.device.key, set()).update(doubted)
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
         unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
@@ -244,7 +200,7 @@ class ClaimSystem(System):
         """Return True if it is unknown whether another container has the same device, or the same share."""
         doubted = self._doubted.get(part.device.key, set())
         return bool(doubted) and (
-            not part.in_shares or any(_share_key(claim) in doubted for claim in part.of(holder))
+            not part.in_shares or any(share_key(claim) in doubted for claim in part.of(holder))
         )
 
     def _held_claim(self, claim: ClaimedDevice) -> HeldClaim:
@@ -300,37 +256,6 @@ class ClaimSystem(System):
             self.view.object_to(self.name, "id", about, f"is not a device name of {self.driver}")
         noted = self._noted(claim) if device is None else None
         return self.find_noted(noted) if noted is not None else device
-
-
-def claim_uid(claim: ClaimedDevice) -> str:
-    """Return the uid of a claim from its CDI names, "" if they do not have just one.
-
-    Kubelets list the CDI names of the container's other devices too.
-    """
-    matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
-    uids = {match[2] for match in matches if match[1] == claim.driver and _is_device(claim, match[3])}
-    return uids.pop() if len(uids) == 1 else ""
-
-
-def _is_device(claim: ClaimedDevice, name: str) -> bool:
-    """Return True if a name in CDI, without the claim's uid, is that of the device."""
-    form = CDI_DEVICES.get(claim.driver, "{device}")
-    share = re.escape(claim.share_id) or ".+"
-    return re.fullmatch(form.format(device=re.escape(claim.device), share=share), name) is not None
-
-
-def is_health_of(claim: ClaimedDevice, resource_id: str) -> bool:
-    """Return whether the status of a pod names this device: by a CDI name, or by driver, pool and device.
-
-    The kubelet writes the first CDI name of a device; the list of a claim also has those of other devices.
-    """
-    if resource_id in claim.cdi:
-        match = CDI_NAME.fullmatch(resource_id)
-        return _is_device(claim, match[3] if match is not None else resource_id.partition("=")[2])
-    return resource_id == f"{claim.driver}/{claim.pool}/{claim.device}"
-
-
-_share_key = attrgetter("claim_namespace", "claim", "share_id")
 
 
 def _equal_part(whole: Entitled, holders: int) -> Entitled:
