@@ -2,11 +2,11 @@
 
 Device names:
 
-================================  ================================================================
-``gpu-<card>-<n>``                a GPU, or a partition that was made before, with render node n
+==================================  ================================================================
+``gpu-<card>-<n>``                  a GPU, or a partition that was made before, with render node n
 ``gpu-<n>-<compute>-nps<memory>``  partitions of a mode, which the driver makes: ``gpu-0-cpx-nps4``
-``gpu-vfio-<n>``                  a GPU, or a virtual function of one, for a virtual machine
-================================  ================================================================
+``gpu-vfio-<n>``                    a GPU, or a virtual function of one, for a virtual machine
+==================================  ================================================================
 
 A claim has one or several partitions of a device whose name is a mode. Which ones is in the driver's
 checkpoint: it notes the render node that a container is given. It does not note admin access.
