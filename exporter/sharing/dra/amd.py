@@ -4,7 +4,7 @@ Device names:
 
 ==================================  ================================================================
 ``gpu-<card>-<n>``                  a GPU, or a partition that was made before, with render node n
-``gpu-<n>-<compute>-nps<memory>``  partitions of a mode, which the driver makes: ``gpu-0-cpx-nps4``
+``gpu-<n>-<compute>-nps<memory>``   partitions of a mode, which the driver makes: ``gpu-0-cpx-nps4``
 ``gpu-vfio-<n>``                    a GPU, or a virtual function of one, for a virtual machine
 ==================================  ================================================================
 
