@@ -54,6 +54,7 @@ UNITS: Mapping[str, LimitUnits | FractionUnit] = {
     "hami-dra": LimitUnits(MemoryUnit("memory of the claim"), ComputeUnit("cores of the claim")),
     "volcano-vgpu": LimitUnits(MemoryUnit("volcano.sh/vgpu-memory"), ComputeUnit("volcano.sh/vgpu-cores")),
     "vgpu-manager": LimitUnits(MemoryUnit("nvidia.com/vgpu-memory"), ComputeUnit("nvidia.com/vgpu-cores")),
+    "vgpu-manager-dra": LimitUnits(MemoryUnit("memory of the claim"), ComputeUnit("cores of the claim")),
     "gpu-manager": LimitUnits(
         MemoryUnit("tencent.com/vcuda-memory", 256 * MEBIBYTE, "{} blocks of 256 MiB", 256 * MEBIBYTE),
         ComputeUnit("tencent.com/vcuda-core"),

@@ -118,6 +118,7 @@ _SYSTEMS = {
     "hami": "HAMi",
     "hami-dra": "HAMi by DRA",
     "intel": "Intel's plug-in",
+    "intel-dra": "DRA",
     "kai": "KAI fractions",
     "koordinator": "Koordinator",
     "mgpu": "mGPU",
@@ -126,6 +127,7 @@ _SYSTEMS = {
     "scaleops": "ScaleOps fractions",
     "tensor-fusion": "TensorFusion",
     "volcano-gpushare": "Volcano gpushare",
+    "vgpu-manager-dra": "vgpu-manager by DRA",
     "volcano-vgpu": "Volcano vGPU",
 }
 

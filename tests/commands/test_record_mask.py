@@ -4,10 +4,12 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from exporter.commands.record import scenario as recorded_from
+from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import notes
 from exporter.demo.scenario import catalog
@@ -25,11 +27,14 @@ from exporter.model import (
 from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, resolve_holdings
 from exporter.sharing.base.view import NodeFacts
+from exporter.sharing.dra.checkpoint import Checkpoint, Prepared, decode
+from exporter.sharing.dra.claims import ClaimSystem
 from tests.commands.program import TIMEOUT
 from tests.poller.bench import polled
 
 GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 MIG = "MIG-5e2d0a1b-8c74-5f3e-a1b2-0c9d8e7f6a5b"
+UID, MORE_UID = (f"6a1f3c8e-0000-4000-8000-00000000000{n}" for n in (7, 8))
 FIRST, SECOND = (f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2))
 NAMES = ("trainer", "side")
 DEVICES = (
@@ -51,6 +56,9 @@ DEVICES = (
             f'[{{"containerIndex":0,"gpuUUID":"GPU-{FIRST}","profile":"3g.20gb","migUUID":"MIG-{SECOND}"}}]',
         ),
         (DEVICES, DEVICES),
+        ("0000-9a-00-1-0x56c0", "0000-9a-00-1-0x56c0"),
+        ("gpu-0-cpx-nps4", "gpu-0-cpx-nps4"),
+        ("vgpu-2", "vgpu-2"),
         ('{"0":{"1":8}}', '{"0":{"1":8}}'),
         ("paris-7-cambricon-mlu-0,MLU,6144,25:;", "node-1-cambricon-mlu-0,MLU,6144,25:;"),
         ("0.25", "0.25"),
@@ -220,3 +228,24 @@ def watched(pod: PodIdentity, seen: set[str]) -> PodIdentity:
         containers=tuple(specs),
     )
     return replace(pod, details=watched_details)
+
+
+NOTED = {
+    "amd-dra": Prepared(request="paris/small", share_id=UID, render_minor=137),
+    "intel-dra": Prepared(request="paris/small", admin=True),
+}
+USUAL = Prepared(request="paris/small", share_id=UID, uuid=GPU, memory=1 << 30, compute=0.3, admin=True)
+
+
+@pytest.mark.parametrize("system", CLAIM_SYSTEMS, ids=[system.name for system in CLAIM_SYSTEMS])
+def test_the_checkpoint_of_a_driver_is_written_as_the_driver_does(system: type[ClaimSystem]) -> None:
+    """What the decoder reads of it is the same as before, but for names."""
+    noted = NOTED.get(system.name, USUAL)
+    files = {system.name: Checkpoint(prepared={(MORE_UID, "gpu-vfio-1"): (noted,)})}
+    [(path, text)] = checkpoints(files, Mask())
+    assert path.startswith(f"var/lib/kubelet/plugins/{system.driver}/")
+    assert not any(name in text for name in ("paris", UID, MORE_UID, GPU))
+    [((_, device), [share])] = decode(text.encode(), system.driver, Path(path), system.form).prepared.items()
+    masked = {"request": "request-1/request-2", "uuid": share.uuid, "share_id": share.share_id}
+    assert (device, share) == ("gpu-vfio-1", replace(noted, **masked))
+    assert (bool(share.uuid), bool(share.share_id)) == (bool(noted.uuid), bool(noted.share_id))

@@ -55,10 +55,11 @@ def test_the_image_is_named_by_tag_or_digest(image, name) -> None:
 def test_another_root_of_the_kubelet_moves_all_of_its_files() -> None:
     """Each is still mounted where the program looks."""
     values = {"kubeletRoot": "/mnt/kubelet", "podsApi": {"enabled": True}}
-    spec = pod_spec(chart("hami-dra", "dra", values=values))
+    drivers = ("dra", "hami-dra", "vgpu-manager-dra", "amd-dra", "intel-dra")
+    spec = pod_spec(chart(*drivers, values=values))
     paths = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"]}
     mounts = mount_paths(spec)
-    below = {"pod-resources", "pods-api", "dra", "hami-dra"}
+    below = {"pod-resources", "pods-api", *drivers}
 
     assert below == {name for name, path in mounts.items() if path.startswith("/var/lib/kubelet/")}
     assert {name: paths[name] for name in below} == {

@@ -40,6 +40,9 @@ FILES = {
     "runai": ("runai_root", {"/runai"}),
     "hami-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/hami-core-gpu.project-hami.io"}),
     "dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.nvidia.com"}),
+    "vgpu-manager-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/manager.nvidia.com"}),
+    "amd-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.amd.com"}),
+    "intel-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.intel.com"}),
 }
 READABLE_FROM_HOST |= {
     (name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items() if name not in AFTER

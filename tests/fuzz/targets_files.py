@@ -11,6 +11,7 @@ from exporter.model import PodIdentity, SystemFiles, Workloads
 from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
 from exporter.sharing.cgpu import read_instances
+from exporter.sharing.dra import amd, intel
 from exporter.sharing.dra.checkpoint import decode as decode_checkpoint
 from exporter.sharing.gpu_manager import decode_checkpoint as decode_cards
 from exporter.sharing.gpu_manager import decode_config, read_vcuda
@@ -144,6 +145,14 @@ CLAIM = (
     f'"preparedDevices":[{{"devices":[{{"gpu":{{"info":{{"uuid":"{GPU}"}},"device":{{"DeviceName":"gpu-0",'
     '"ShareID":"s"}}}]}]}}}}'
 ).replace('"s"}}}]}]}}}}', '"s"}}}]}]}}}}')
+AMD_CLAIM = (
+    '{"v1":{"preparedClaims":{"u-1":[{"request_names":["gpu"],"device_name":"gpu-0-cpx-nps4","ContainerEdits":'
+    '{"deviceNodes":[{"path":"/dev/kfd"},{"path":"/dev/dri/renderD128"}]},"shareKey":"u-1/gpu/gpu-0-cpx-nps4/s"}]}}}'
+)
+INTEL_CLAIM = (
+    '{"kind":"PreparedClaimsCheckpoint","PreparedClaims":{"u-1":{"PreparedDevices":[{"AdminAccess":true,'
+    '"KubeletpluginDevice":{"Requests":["gpu"],"DeviceName":"0000-03-00-0-0x56c0"}}]}}}'
+)
 CARDS = (
     '{"PodGPUMapping":{"' + UID + '":{"main":{"Devices":["/dev/nvidia0"],"Cores":30,"Memory":8589934592}}}}'
 )
@@ -221,5 +230,18 @@ TARGETS = (
         decode=lambda content: decode_checkpoint(content, DRIVER, Path("checkpoint.json")),
         refuses=(UnusableError,),
         words=(b"null", b"true", b"1e400", b'"v1"', b"999999999999999999Ei"),
+    ),
+    *(
+        Target(
+            name=f"file-dra-checkpoint-{maker}",
+            covers=(module.__name__,),
+            seeds=lambda seed=seed: [seed.encode()],
+            decode=lambda content, form=module.FORM: decode_checkpoint(
+                content, DRIVER, Path(form.file), form
+            ),
+            refuses=(UnusableError,),
+            words=(b"null", b"[]", b"{}", b"/dev/dri/renderD", b"999999999999999999"),
+        )
+        for maker, module, seed in (("amd", amd, AMD_CLAIM), ("intel", intel, INTEL_CLAIM))
     ),
 )

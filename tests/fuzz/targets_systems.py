@@ -56,7 +56,10 @@ def _check(told: Told) -> None:
 
 
 # Texts of these systems are read in modules of their own, which no class of theirs is in.
-READERS = {"nvidia": ("exporter.sharing.nvidia_strategy", "exporter.sharing.nvidia_plugin")}
+READERS = {
+    "nvidia": ("exporter.sharing.nvidia_strategy", "exporter.sharing.nvidia_plugin"),
+    "dra": ("exporter.sharing.dra.cdi",),
+}
 
 
 def _modules(system: type[System]) -> tuple[str, ...]:

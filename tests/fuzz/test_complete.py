@@ -50,6 +50,7 @@ NO_DECODER = {
     "exporter.kubernetes.follower": CALLS,
     "exporter.prometheus.past_queries": "lays decoded points on a grid",
     "exporter.prometheus.combined_history": CALLS,
+    "exporter.sharing.dra.parts": JOIN,
     "exporter.sharing.dra.requests": JOIN,
     "exporter.sharing.hami.cache_files": JOIN,
     "exporter.sharing.base.contested": JOIN,

@@ -16,8 +16,11 @@ PLUGINS = {
     "nvidia": {"exclusive", "time-slicing", "mps", "mig", "mig-time-slicing"},
     "amd": {"exclusive", "amd-partition"},
 }
-# Claims of AMD's driver have modes of other systems; the resource distinguishes them.
-BY_RESOURCE = {"amd-dra": ("gpu.amd.com", {"dra", "amd-partition"})}
+# Claims of these drivers have modes of other systems; the resource distinguishes them.
+BY_RESOURCE = {
+    "amd-dra": ("gpu.amd.com", {"dra", "amd-partition"}),
+    "intel-dra": ("gpu.intel.com", {"dra", "exclusive"}),
+}
 # Claims of unknown drivers are unresolved: they have no holders on a page.
 SYSTEM_NAMES = {system.name for system in SYSTEMS if system is not OtherClaims}
 DOCUMENTED = SYSTEM_NAMES.difference(PLUGINS).union(*PLUGINS.values())

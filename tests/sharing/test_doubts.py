@@ -3,7 +3,8 @@
 import pytest
 
 from exporter.model import Allocation, ClaimedDevice, DeviceKey, HostDevices
-from exporter.sharing.dra import AMD_DRIVER, NVIDIA_DRIVER
+from exporter.sharing.dra import NVIDIA_DRIVER
+from exporter.sharing.dra.amd import AMD_DRIVER
 from tests.attribution.build import (
     MIG,
     UUID,

@@ -20,11 +20,11 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing.base.view import Objections
-from exporter.sharing.dra import AMD_DRIVER as AMD
 from exporter.sharing.dra import HAMI_DRIVER as HAMI
 from exporter.sharing.dra import NVIDIA_DRIVER, Place, parse_name
+from exporter.sharing.dra.amd import AMD_DRIVER as AMD
+from exporter.sharing.dra.cdi import claim_uid
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
-from exporter.sharing.dra.claims import claim_uid
 from tests.attribution.build import GIB, MIG, UUID, gpu, memory, mig, mig_gpu, process
 from tests.sharing.build import OTHER_UUID, by, container, only, resolve, rows, where
 

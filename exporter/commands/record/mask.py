@@ -13,7 +13,11 @@ from exporter.sharing import SYSTEMS
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 WORD = r"[^\W_]+"
-PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+PCI = (
+    r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+    # Of Intel's DRA driver, with the model.
+    r"|[0-9a-f]{4}-[0-9a-f]{2}-[0-9a-f]{2}-[0-7]-0x[0-9a-f]{4}"
+)
 # The parts of a text: UUIDs, PCI addresses (not identifying: they are equal on equal machines), and words.
 PARTS = rf"(?P<uuid>{UUID.pattern})|(?P<pci>{PCI})|(?P<word>{WORD})"
 # Numbers, and amounts and profiles with their units.

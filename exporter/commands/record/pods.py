@@ -1,11 +1,10 @@
 """The pods of a recording, and the files of sharing systems about them, with masked names."""
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints
 from exporter.commands.record.mask import Mask
 from exporter.demo.files import KEEPERS
 from exporter.demo.scenario import pods
@@ -29,12 +28,10 @@ from exporter.sharing.base.holdings import holdings_from
 from exporter.sharing.base.resolve import resolve
 from exporter.sharing.base.view import NodeFacts, View
 from exporter.sharing.cgpu import Cgpu
-from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
-from exporter.sharing.dra.claims import ClaimSystem, claim_uid, is_health_of
+from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from exporter.sharing.nvidia_plugin import Nvidia, is_named
 
 Files = Mapping[str, SystemFiles]
-CLAIM_SYSTEMS = tuple(system for system in SYSTEMS if issubclass(system, ClaimSystem))
 
 
 def kept(files: Files, mask: Mask) -> dict[str, tuple[ContainerFile, ...]]:
@@ -54,11 +51,7 @@ def other_files(files: Files, mask: Mask) -> dict[str, str]:
         for resource in files.get(Nvidia.name, nothing).names
     }
     texts |= {f"proc/cgpu_km/{name}": text for name, text in files.get(Cgpu.name, nothing).names.items()}
-    for system in CLAIM_SYSTEMS:
-        checkpoint = files.get(system.name)
-        if isinstance(checkpoint, Checkpoint) and checkpoint.prepared:
-            path = f"var/lib/kubelet/plugins/{system.driver}/checkpoint.json"
-            texts[path] = json.dumps(_checkpoint(checkpoint, system.driver, mask))
+    texts |= checkpoints(files, mask)
     return texts
 
 
@@ -71,38 +64,6 @@ def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
         claim_uid=mask.uid(file.claim_uid),
         devices=tuple(replace(use, device=mask.text(use.device)) for use in file.devices),
     )
-
-
-def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, Any]:
-    """Return the checkpoint of a DRA driver in its own format (see ``exporter.sharing.dra.checkpoint``)."""
-    claims: dict[str, dict[str, Any]] = {}
-    for (uid, device), shares in checkpoint.prepared.items():
-        claim = claims.setdefault(
-            mask.uid(uid),
-            {"status": {"allocation": {"devices": {"results": []}}}, "preparedDevices": [{"devices": []}]},
-        )
-        for share in shares:
-            name, share_id = mask.text(device), mask.uid(share.share_id)
-            result = {"driver": driver, "device": name, **dict(_result(share, share_id, mask))}
-            claim["status"]["allocation"]["devices"]["results"].append(result)
-            if share.uuid:
-                names = {"DeviceName": name, "ShareID": share_id}
-                prepared = {"gpu": {"device": names, "info": {"uuid": mask.uuid(share.uuid)}}}
-                claim["preparedDevices"][0]["devices"].append(prepared)
-    return {"v2": {"preparedClaims": claims}}
-
-
-def _result(share: Prepared, share_id: str, mask: Mask) -> Iterator[tuple[str, object]]:
-    if share.request:
-        # A request with alternatives has two parts: ``gpu/large``.
-        yield "request", "/".join(mask.name("request", part) for part in share.request.split("/"))
-    if share_id:
-        yield "shareID", share_id
-    if share.admin:
-        yield "adminAccess", True
-    cores = None if share.compute is None else round(share.compute * 100)
-    consumed = {"memory": share.memory, "cores": cores}
-    yield "consumedCapacity", {name: str(value) for name, value in consumed.items() if value is not None}
 
 
 NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)

@@ -80,8 +80,12 @@ def peak(curve: Curve) -> float:
     return 0.0 if curve.shape == "off" else curve.high + curve.noise
 
 
-# The kind of CDI devices by driver, if not "claim".
-_CLASSES = {"gpu.amd.com": "gpu"}
+# The CDI names of devices, and of shares of them, by driver if they are not as those of NVIDIA's.
+_CDI = {
+    "gpu.amd.com": "k8s.{0.driver}/gpu={0.uid}-{0.device}",
+    "gpu.intel.com": "intel.com/gpu={0.device}",
+}
+_CDI_OF_SHARES = {"manager.nvidia.com": "k8s.{0.driver}/claim={0.uid}-gpu-{0.device}-share-{0.share_id}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,8 @@ class Claim:
     @property
     def cdi(self) -> str:
         """The CDI name of the device in this claim."""
-        return f"k8s.{self.driver}/{_CLASSES.get(self.driver, 'claim')}={self.uid}-{self.device}"
+        forms = _CDI | _CDI_OF_SHARES if self.share_id else _CDI
+        return forms.get(self.driver, "k8s.{0.driver}/claim={0.uid}-{0.device}").format(self)
 
 
 MeterKind = Literal["hami", "hami-vnpu", "cgpu", "vcuda", "vgpu-manager", "runai"]

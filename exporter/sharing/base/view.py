@@ -98,12 +98,13 @@ class View:
         return dict(ids)
 
     @cached_property
-    def devices_by_claim(self) -> dict[tuple[str, str], dict[ContainerRef, set[tuple[str, str, str]]]]:
-        """The (driver, pool, device) of each claim, by its namespace and name, and by container."""
-        devices: dict[tuple[str, str], dict[ContainerRef, set[tuple[str, str, str]]]] = {}
+    def devices_by_claim(self) -> dict[tuple[str, str], dict[ContainerRef, set[tuple[str, str, str, str]]]]:
+        """The (driver, pool, device, share) of each claim, by its namespace and name, and by container."""
+        devices: dict[tuple[str, str], dict[ContainerRef, set[tuple[str, str, str, str]]]] = {}
         for claimed in self.allocations.claims:
+            device = claimed.driver, claimed.pool, claimed.device, claimed.share_id
             by_container = devices.setdefault((claimed.claim_namespace, claimed.claim), {})
-            by_container.setdefault(claimed.holder, set()).add((claimed.driver, claimed.pool, claimed.device))
+            by_container.setdefault(claimed.holder, set()).add(device)
         return devices
 
     @property

@@ -1,4 +1,4 @@
-"""The DRA drivers of NVIDIA, AMD and HAMi.
+"""The DRA drivers of NVIDIA and HAMi; further drivers have a module each.
 
 Device names of NVIDIA's driver:
 
@@ -18,11 +18,13 @@ import re
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceSharing, DeviceUse, Meter, total
-from exporter.sharing.base import Entitled, Offer, Read, not_counted
+from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceUse, Meter, total
+from exporter.sharing.base import Entitled, Read
 from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.dra.cdi import claim_uid
 from exporter.sharing.dra.checkpoint import read_checkpoint
-from exporter.sharing.dra.claims import NUMBER, ClaimedPart, ClaimSystem, claim_uid
+from exporter.sharing.dra.claims import NUMBER, ClaimSystem
+from exporter.sharing.dra.parts import ClaimedPart
 from exporter.sharing.hami.cache_files import CACHE
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
@@ -84,31 +86,6 @@ def _lies_at(device: Device, place: Place) -> bool:
     return same_place and place.size in (None, mig.gi_size)
 
 
-AMD_DRIVER = "gpu.amd.com"
-
-
-class AmdDra(ClaimSystem):
-    """AMD's driver. It has no checkpoint with claims."""
-
-    name = "amd-dra"
-    maker = "amd"
-    driver = AMD_DRIVER
-    names = re.compile(f"gpu-{NUMBER}-{NUMBER}")
-
-    def find(self, name: str) -> Device | None:
-        """Return the GPU or partition of a render node, whose minor is the last number of the name."""
-        minor = int(name.rpartition("-")[2])
-        return only(device for device in self.view.inventory.devices if _render_minor(device) == minor)
-
-    def mode_alone(self, device: Device) -> str:
-        """Return the mode of a device that one container has."""
-        return "exclusive" if device.mig is None else "amd-partition"
-
-
-def _render_minor(device: Device) -> int | None:
-    return device.mig.render_minor if device.mig is not None else device.gpu.identity.render_minor
-
-
 HAMI_DRIVER = "hami-core-gpu.project-hami.io"
 PREFIX = "hami-gpu-"
 
@@ -126,13 +103,9 @@ class HamiDra(ClaimSystem):
         """Return the GPU with a name."""
         return self.view.inventory.by_minor(int(name.removeprefix(PREFIX)))
 
-    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode of shares, also for a GPU with one holder."""
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(offer.slices))
-
-    def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
-        """Return the sum of the container's shares."""
-        return self.entitled_by_shares(part, holder)
+    def limited(self, _device: Device) -> bool:
+        """Return True: the driver gives nothing but shares."""
+        return True
 
     def limits(self, part: ClaimedPart, claim: ClaimedDevice) -> Entitled:
         """Return the limits in the checkpoint, else those in libvgpu's cache."""
@@ -157,10 +130,6 @@ class HamiDra(ClaimSystem):
             compute=total([use.compute_used for use in known]),
             memory_only=any(use.memory_only for use in known),
         )
-
-    def exclusive(self, _part: ClaimedPart) -> bool:
-        """Return False: every GPU can have several claims."""
-        return False
 
     def _use(self, part: ClaimedPart, claim: ClaimedDevice) -> DeviceUse | None:
         """Return the use in the claim's cache."""

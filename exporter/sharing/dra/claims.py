@@ -14,8 +14,7 @@ has admin access: without a checkpoint it is unknown which, and so are the entit
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from exporter.model import (
     ClaimedDevice,
@@ -30,48 +29,12 @@ from exporter.model.kubelet import worst_health
 from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
-from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
+from exporter.sharing.dra.cdi import claim_uid, is_health_of
+from exporter.sharing.dra.checkpoint import NVIDIA, Checkpoint, Form, Prepared
+from exporter.sharing.dra.parts import ClaimedPart, share_key
 from exporter.sharing.dra.requests import has_device, remedy
 
 NUMBER = "[0-9]{1,9}"
-UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
-
-
-class ClaimedPart(NamedTuple):
-    """A device and all claims of it."""
-
-    device: Device
-    claims: list[ClaimedDevice]
-
-    @property
-    def holders(self) -> list[ContainerRef]:
-        """The containers, sorted."""
-        return sorted({claim.holder for claim in self.claims})
-
-    @property
-    def in_shares(self) -> bool:
-        """Return True if the driver gives shares of the device to several claims."""
-        return any(claim.share_id for claim in self.claims)
-
-    @property
-    def alone(self) -> bool:
-        """Return True if one container has the whole device."""
-        return len(self.holders) == 1 and not self.in_shares
-
-    def of(self, holder: ContainerRef) -> list[ClaimedDevice]:
-        """Return the claims of one container."""
-        return [claim for claim in self.claims if claim.holder == holder]
-
-    def may_be_of(self, lost: ClaimedDevice) -> bool:
-        """Return True if another container has a share of the device by the claim of a lost device."""
-        return any(
-            _share_key(claim) == _share_key(lost) and claim.holder != lost.holder for claim in self.claims
-        )
-
-    def sharers(self, claim: ClaimedDevice) -> list[ContainerRef]:
-        """Return the containers that have the same share by the same claim."""
-        return sorted({other.holder for other in self.claims if _share_key(other) == _share_key(claim)})
 
 
 class ClaimSystem(System):
@@ -80,6 +43,8 @@ class ClaimSystem(System):
     driver: ClassVar[str] = ""
     words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
+    form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
+    divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -93,13 +58,26 @@ class ClaimSystem(System):
         """Return the device with a driver's name; None if it is unknown or not on this node."""
         raise NotImplementedError
 
+    def find_noted(self, noted: Prepared) -> Device | None:
+        """Return the device of an entry in the checkpoint."""
+        return self.view.inventory.by_uuid(noted.uuid)
+
+    def limited(self, _device: Device) -> bool:
+        """Return True if the driver gives shares of a device only, and limits each."""
+        return False
+
+    def claim_uid(self, claim: ClaimedDevice) -> str:
+        """Return the uid of a claim, "" if it is unknown."""
+        return claim_uid(claim)
+
     def grants(self) -> Granted:
         """Return the grants by claims."""
         lost: list[ClaimedDevice] = []
         unknown: list[tuple[ClaimedDevice, Device | None]] = []
         for claim in dict.fromkeys(self._claims()):
             noted = self._noted(claim)
-            has = has_device(self.view, claim, noted.request if noted is not None else "")
+            shares = len(self._checkpoint.find(self.claim_uid(claim), claim.device, ""))
+            has = has_device(self.view, claim, noted.request if noted is not None else "", shares)
             if has is False:
                 continue
             device = self._device(claim)
@@ -108,13 +86,13 @@ class ClaimSystem(System):
             elif device is None:
                 lost.append(claim)
             else:
-                self._parts.setdefault(device.key, ClaimedPart(device, [])).claims.append(claim)
+                self._parts.setdefault(device.key, ClaimedPart(device, [], self.divides)).claims.append(claim)
         for claim, device in unknown:
             if device is not None:
-                self._doubted.setdefault(device.key, set()).add(_share_key(claim))
+                self._doubted.setdefault(device.key, set()).add(share_key(claim))
         # A container may have the same device as another one of its claim, under a name that means none.
         for part in self._parts.values():
-            if doubted := {_share_key(claim) for claim in lost if part.may_be_of(claim)}:
+            if doubted := {share_key(claim) for claim in lost if part.may_be_of(claim)}:
                 self._doubted.setdefault(part.device.key, set()).update(doubted)
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
         unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
@@ -153,6 +131,8 @@ class ClaimSystem(System):
         """Return the mode by the number of holders; the number of possible shares is unknown on the node."""
         part = self._parts.get(device.key)
         counted = not_counted(offer.slices)
+        if self.limited(device):
+            return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
         if device.key in self._doubted:
             return DeviceSharing(sharing="dra", isolation="", slices=counted)
         if part is None:
@@ -169,14 +149,14 @@ class ClaimSystem(System):
 
     def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return what a container is entitled to: the device, an equal part, or the sum of its shares."""
-        if part.in_shares:
-            return self.entitled_by_shares(part, holder)
+        if part.in_shares or self.limited(part.device):
+            return self._entitled_by_shares(part, holder)
         claims = {(claim.claim_namespace, claim.claim) for claim in part.claims}
         if len(claims) > 1 and not part.alone:
             return Entitled()
         return _equal_part(Entitled(part.device.memory, part.device.compute), len(part.holders))
 
-    def entitled_by_shares(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
+    def _entitled_by_shares(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return the sum of a container's shares, as far as the checkpoint has them."""
         shares = [
             _equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)
@@ -192,9 +172,9 @@ class ClaimSystem(System):
         """Return the figures of the driver's own meter for a container."""
         return None
 
-    def exclusive(self, part: ClaimedPart) -> bool:
+    def _exclusive(self, part: ClaimedPart) -> bool:
         """Return True if no other container can have a part of the device."""
-        return part.alone
+        return part.alone and not self.limited(part.device)
 
     def _grant(self, part: ClaimedPart, holder: ContainerRef) -> Grant:
         unsure = self._may_be_shared(part, holder)
@@ -207,7 +187,7 @@ class ClaimSystem(System):
             memory_entitled=entitled.memory,
             compute_entitled=entitled.compute,
             meter=None if unsure else self.meter(part, holder),
-            exclusive=self.exclusive(part) and not unsure,
+            exclusive=self._exclusive(part) and not unsure,
             claims=tuple(sorted({self._held_claim(claim) for claim in part.of(holder)})),
             health=worst_health(
                 entry.health
@@ -220,7 +200,7 @@ class ClaimSystem(System):
         """Return True if it is unknown whether another container has the same device, or the same share."""
         doubted = self._doubted.get(part.device.key, set())
         return bool(doubted) and (
-            not part.in_shares or any(_share_key(claim) in doubted for claim in part.of(holder))
+            not part.in_shares or any(share_key(claim) in doubted for claim in part.of(holder))
         )
 
     def _held_claim(self, claim: ClaimedDevice) -> HeldClaim:
@@ -239,7 +219,7 @@ class ClaimSystem(System):
         for claim in self.view.allocations.claims:
             if claim.driver != self.driver:
                 continue
-            noted = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+            noted = self._checkpoint.find(self.claim_uid(claim), claim.device, claim.share_id)
             if not noted:
                 yield claim
             yield from (replace(claim, share_id=share.share_id) for share in noted if not share.admin)
@@ -250,7 +230,7 @@ class ClaimSystem(System):
         By default kubelets before 1.34 list no claims, and no kubelet lists those of init containers.
         """
         listed = {
-            (claim_uid(claim), claim.device)
+            (self.claim_uid(claim), claim.device)
             for claim in self.view.listed_claims
             if claim.driver == self.driver
         }
@@ -258,12 +238,12 @@ class ClaimSystem(System):
             if (uid, name) in listed or ("", name) in listed:
                 continue
             named = self.find(name) if self.names.fullmatch(name) else None
-            device = named or self.view.inventory.by_uuid(shares[0].uuid)
-            if device is not None:
-                yield device.key
+            for device in (named or self.find_noted(share) for share in shares):
+                if device is not None:
+                    yield device.key
 
     def _noted(self, claim: ClaimedDevice) -> Prepared | None:
-        shares = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+        shares = self._checkpoint.find(self.claim_uid(claim), claim.device, claim.share_id)
         return shares[0] if shares else None
 
     def _device(self, claim: ClaimedDevice) -> Device | None:
@@ -275,31 +255,7 @@ class ClaimSystem(System):
             about = f"{claim.holder.namespace}/{claim.holder.pod}: {claim.device[:100]}"
             self.view.object_to(self.name, "id", about, f"is not a device name of {self.driver}")
         noted = self._noted(claim) if device is None else None
-        return self.view.inventory.by_uuid(noted.uuid) if noted is not None else device
-
-
-def claim_uid(claim: ClaimedDevice) -> str:
-    """Return the uid of a claim from its CDI names, "" if they do not have just one.
-
-    Kubelets list the CDI names of the container's other devices too.
-    """
-    matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
-    uids = {match[2] for match in matches if (match[1], match[3]) == (claim.driver, claim.device)}
-    return uids.pop() if len(uids) == 1 else ""
-
-
-def is_health_of(claim: ClaimedDevice, resource_id: str) -> bool:
-    """Return whether the status of a pod names this device: by a CDI name, or by driver, pool and device.
-
-    The kubelet writes the first CDI name of a device; the list of a claim also has those of other devices.
-    """
-    if resource_id in claim.cdi:
-        name = resource_id.partition("=")[2]
-        return name == claim.device or name.endswith(f"-{claim.device}")
-    return resource_id == f"{claim.driver}/{claim.pool}/{claim.device}"
-
-
-_share_key = attrgetter("claim_namespace", "claim", "share_id")
+        return self.find_noted(noted) if noted is not None else device
 
 
 def _equal_part(whole: Entitled, holders: int) -> Entitled:

@@ -13,10 +13,10 @@ from exporter.model import ClaimedDevice
 from exporter.sharing.base.view import View
 
 
-def has_device(view: View, claimed: ClaimedDevice, request: str) -> bool | None:
+def has_device(view: View, claimed: ClaimedDevice, request: str, shares: int) -> bool | None:
     """Return whether a listed container has a device, allocated for ``request`` ("" if unknown).
 
-    None means unknown.
+    ``shares`` is the number of the claim's shares of the device in the checkpoint. None means unknown.
     """
     devices = list(view.devices_by_claim[claimed.claim_namespace, claimed.claim].values())
     named = _named(view, claimed)
@@ -28,7 +28,7 @@ def has_device(view: View, claimed: ClaimedDevice, request: str) -> bool | None:
         return _main(request) in map(_main, named)
     # Containers that name a claim of one device share it. A kubelet that lists different devices for two
     # containers has looked at what they name.
-    if len(devices[0]) == 1 or any(listed != devices[0] for listed in devices):
+    if (len(devices[0]) == 1 and shares <= 1) or any(listed != devices[0] for listed in devices):
         return True
     return None
 

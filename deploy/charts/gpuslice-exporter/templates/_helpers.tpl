@@ -201,6 +201,15 @@ runai: /runai
 {{- if .dra.enabled }}
 dra: {{ $below }}/plugins/gpu.nvidia.com
 {{- end }}
+{{- if .vgpuManagerDra.enabled }}
+vgpu-manager-dra: {{ $below }}/plugins/manager.nvidia.com
+{{- end }}
+{{- if .amdDra.enabled }}
+amd-dra: {{ $below }}/plugins/gpu.amd.com
+{{- end }}
+{{- if .intelDra.enabled }}
+intel-dra: {{ $below }}/plugins/gpu.intel.com
+{{- end }}
 {{- end }}
 {{- end }}
 
