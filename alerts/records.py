@@ -4,9 +4,10 @@ Every row has the labels of its subject and ``cluster``, and none of the target:
 one row. Unknown values are in no sum; a sum is 0 if there is nothing to add, absent if nothing is known.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from alerts.model import Group, Record
+from alerts.record_counts import HOLDERS, KNOWN_GPUS, NO_HOLDERS, all_containers, valued
 from alerts.windows import Windows, seconds
 
 GPU = "cluster, node, gpu, uuid"
@@ -57,23 +58,6 @@ _OF_GPUS = {
 }
 """Sums over series of GPUs: the series, a further label, and the meaning."""
 
-_KNOWN_CONTAINERS = {
-    "containers": LIMITED,
-    "slices": SLICES,
-    "held_gpus": HELD_GPUS,
-    "held_bytes": HELD_BYTES,
-    "used_gpus": USED_GPUS,
-    "used_bytes": USED_BYTES,
-}
-"""Records of containers that are counted, by the label ``value`` of the counts."""
-_KNOWN_GPUS = {
-    "total_bytes": "gpuslice_gpu_memory_total_bytes",
-    "holders": "gpuslice_gpu_holders",
-    # Without slices and holders, there is nothing to offer.
-    "offered_slices": "gpuslice_gpu_slices or gpuslice_gpu_holders == 0",
-}
-"""Series of GPUs that are counted, by the label ``value`` of their counts."""
-
 _HOURS = {
     "held": (HELD_SECONDS, "GPU-seconds held within the hour."),
     "measured": (f"{HELD_SECONDS} and {USED_SECONDS}", "GPU-seconds held while use was measured."),
@@ -89,12 +73,12 @@ def recording_groups(windows: Windows) -> tuple[Group, ...]:
         Group(
             name="gpuslice-nodes",
             interval=often,
-            rules=(*_nodes(), *_gpus(), *_sums("node", _by_node), _known("node", "cluster, node")),
+            rules=(*_nodes(), *_gpus(), *_sums("node", _by_node, _of_node)),
         ),
         Group(
             name="gpuslice-namespaces",
             interval=often,
-            rules=(*_sums("namespace", _by_namespace), _known("namespace", _NAMESPACE)),
+            rules=tuple(_sums("namespace", _by_namespace, str)),
         ),
         Group(name="gpuslice-hours", interval=seldom, rules=tuple(_hours())),
     )
@@ -121,6 +105,16 @@ def _containers(windows: Windows) -> Iterator[Record]:
         # A container that has ended does not count next to its replacement.
         rows = f"avg_over_time(gpuslice_container_{series}[5m]) and gpuslice_container_{series}"
         yield Record(name=name, expr=_rows(rows), why=why)
+    rows = all_containers(HOLDER, (SLICES, HELD_GPUS, HELD_BYTES, USED_GPUS, USED_BYTES))
+    for level, labels, none in (
+        ("node", "cluster, node", f"\nor {NO_HOLDERS}"),
+        ("namespace", _NAMESPACE, ""),
+    ):
+        yield Record(
+            name=f"{level}:gpuslice_containers:count",
+            expr=f"count by ({labels}) ({rows}){none}",
+            why="Containers that hold or use a GPU, once for each device: those that sums have to contain.",
+        )
     yield from _states(windows.idle_after)
     yield from _contention()
     yield from _listed()
@@ -193,11 +187,6 @@ def _listed() -> Iterator[Record]:
         expr=f'max by ({GPU}, condition) (gpuslice_gpu_condition{{condition!="driver_released"}} == 1)',
         why="1 for each `condition` that a GPU has; a released driver is none.",
     )
-    yield Record(
-        name="gpu:gpuslice_recent_xid_seconds:min",
-        expr=f"min by ({GPU}, xid) (time() - gpuslice_gpu_xid_last_timestamp_seconds) < 3600",
-        why="Seconds since an XID, by `xid`; absent after an hour.",
-    )
 
 
 def _nodes() -> Iterator[Record]:
@@ -213,30 +202,16 @@ def _nodes() -> Iterator[Record]:
         "(gpuslice_gpu_info and on (cluster, node, uuid) gpuslice_gpu_up))",
         why="GPUs by their mode of `sharing`.",
     )
+    counts = (
+        valued(_of_node(rows), f"{_NODE}, resource" if "resource" in rows else _NODE, value)
+        for value, rows in KNOWN_GPUS.items()
+    )
     yield Record(
         name="node:gpuslice_known_gpus:count",
-        expr=_counts(
-            "cluster, node",
-            {
-                value: f"max by (cluster, node, uuid) ({rows}) and on (cluster, node, uuid) gpuslice_gpu_up"
-                for value, rows in _KNOWN_GPUS.items()
-            },
-        ),
-        why="GPUs of which a `value` is known: `total_bytes`, `holders` or `offered_slices`.",
+        expr="\nor ".join(counts),
+        why="GPUs of which a `value` is known: `total_bytes`, `conditions`, `holders`, `offers` (slices, or "
+        "that it has none), and by `resource` each sum of slices, and those that have such `slices`.",
     )
-
-
-def _known(level: str, labels: str) -> Record:
-    return Record(
-        name=f"{level}:gpuslice_known_containers:count",
-        expr=_counts(labels, _KNOWN_CONTAINERS),
-        why="Containers of which a `value` is known; those of the value `containers` are all.",
-    )
-
-
-def _counts(labels: str, rows_of: Mapping[str, str]) -> str:
-    form = 'label_replace(count by ({}) ({}), "value", "{}", "", "")'
-    return "\nor ".join(form.format(labels, rows, value) for value, rows in rows_of.items())
 
 
 def _gpus() -> Iterator[Record]:
@@ -256,22 +231,35 @@ def _gpus() -> Iterator[Record]:
         yield Record(name=f"node:gpuslice_{name}", expr=_by_node(rows, labels), why=why)
 
 
+def _of_node(rows: str) -> str:
+    return f"({rows}) * on (cluster, node, uuid) group_left (model) {MODEL}"
+
+
 def _by_node(rows: str, labels: str = "") -> str:
-    return f"sum by ({_NODE}{labels}) (({rows}) * on (cluster, node, uuid) group_left (model) {MODEL})"
+    return f"sum by ({_NODE}{labels}) ({_of_node(rows)})"
 
 
 def _by_namespace(rows: str) -> str:
     return f"sum by ({_NAMESPACE}) ({rows})"
 
 
-def _sums(level: str, total: Callable[[str], str]) -> Iterator[Record]:
+def _sums(level: str, total: Callable[[str], str], rows_of: Callable[[str], str]) -> Iterator[Record]:
+    counts = []
     for name, (rows, why) in _SUMS.items():
         expr = total(rows)
         if name in _ZERO:
             expr += f"\nor {level}:gpuslice_holders:sum == 0"
         elif name == "holders" and level == "node":
-            expr += f"\nor {total('max by (cluster, node, uuid) (gpuslice_gpu_holders == 0)')}"
+            # Without a row, it is 0 only if no GPU has a holder.
+            expr += f"\nor {total(HOLDERS)} == 0"
         yield Record(name=f"{level}:gpuslice_{name}:sum", expr=expr, why=why)
+        labels = _NODE if level == "node" else _NAMESPACE
+        counts.append(valued(rows_of(rows), labels, name))
+    yield Record(
+        name=f"{level}:gpuslice_known_containers:count",
+        expr="\nor ".join(counts),
+        why="Containers that are in a sum, by the name of the sum as `value`.",
+    )
 
 
 def _hours() -> Iterator[Record]:

@@ -221,13 +221,13 @@ HOURS = 24
 
 
 class Savings(NamedTuple):
-    """GPUs, as means over the windows."""
+    """GPUs, as means over the windows; None if of all windows nothing is known."""
 
     # Freed by the first option of each advice that frees something.
-    freed: float
+    freed: float | None
     # The part of it that another holder would get, and the part of which this is unknown.
-    fits: float
-    unknown: float
+    fits: float | None
+    unknown: float | None
     # Of how many windows nothing is known, by reason.
     without: Mapping[Reason, int]
 
@@ -236,9 +236,12 @@ def savings_of(advices: Sequence[Advice]) -> Savings:
     """Return what the first options would free; options that exclude each other are never added up."""
     firsts = [advice.options[0] for advice in advices if advice.options]
     freeing = [option for option in firsts if option.gpus_freed > 0]
+    without = Counter(advice.reason for advice in advices if advice.reason is not None)
+    if advices and not firsts:
+        return Savings(None, None, None, without)
     return Savings(
         freed=sum(option.gpus_freed for option in freeing),
         fits=sum(option.gpus_freed for option in freeing if option.would_fit),
         unknown=sum(option.gpus_freed for option in freeing if option.would_fit is None),
-        without=Counter(advice.reason for advice in advices if advice.reason is not None),
+        without=without,
     )

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from exporter.commands.runtime import print_text
+from exporter.commands.runtime import print_text, terminal_width
 from exporter.commands.server_process import run_until, shutdown_signals, tune_malloc
 from exporter.config import Settings, SettingsError
 from exporter.fleet.cluster_advice import advice_text, cluster_advice_json, read_advice
-from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
-from exporter.fleet.targets import MissingSeriesError, NodeLinks, TemplateError
+from exporter.fleet.inspection import inspect, inspection_json, inspection_text
+from exporter.fleet.targets import MissingSeriesError, NodeLinks, TemplateError, UnknownNameError
 from exporter.fleet.watch import Watch, hub_registry
 from exporter.formats.advice import advice_csv
 from exporter.prometheus import Prometheus, PrometheusError
@@ -43,7 +43,7 @@ async def _asked(settings: Settings, ask: Callable[[Prometheus], Awaitable[Answe
     prometheus = _prometheus_of(settings)
     try:
         return await ask(prometheus)
-    except (PrometheusError, MissingSeriesError, UnknownNodeError) as error:
+    except (PrometheusError, MissingSeriesError, UnknownNameError) as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return None
     finally:
@@ -105,7 +105,7 @@ async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: s
     if output == "json":
         print_text(json.dumps(inspection_json(inspection, details=details), indent=2) + "\n")
     else:
-        print_text(inspection_text(inspection, details=details))
+        print_text(inspection_text(inspection, details=details, width=terminal_width()))
     return FAILED if inspection.problems else 0
 
 
@@ -123,5 +123,5 @@ async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> 
         print_text(advice_csv(found.advices))
         sys.stderr.writelines(f"not known: {problem}\n" for problem in found.problems)
     else:
-        print_text(advice_text(found))
+        print_text(advice_text(found, terminal_width()))
     return FAILED if found.problems else 0

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import queue
+import shutil
 import sys
 import threading
 import time
@@ -70,6 +71,11 @@ def print_text(text: str) -> None:
         # The rest of the text would fail again at the end of the program.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SettingsError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal in characters; None if text is not printed to one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def write_whole(path: Path, text: str) -> None:

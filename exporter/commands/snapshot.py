@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from exporter.commands.runtime import Node
+from exporter.commands.runtime import Node, terminal_width
 from exporter.config import Settings
 from exporter.exposition import Exposition, choose_format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
@@ -69,7 +69,9 @@ def _prometheus(snapshot: Snapshot, settings: Settings) -> str:
 
 
 FORMATS: Mapping[str, Callable[[Snapshot, Settings], str]] = {
-    "text": lambda snapshot, settings: snapshot_text(snapshot, idle_after=settings.idle_after),
+    "text": lambda snapshot, settings: snapshot_text(
+        snapshot, idle_after=settings.idle_after, width=terminal_width()
+    ),
     "json": lambda snapshot, settings: (
         json.dumps(snapshot_json(snapshot, idle_after=settings.idle_after), indent=2) + "\n"
     ),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from exporter.fleet.amounts import UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Share, Units
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Share, Units, whole
 from exporter.model import ContainerRef
 
 
@@ -36,13 +36,25 @@ class Node:
     silent: str = ""  # why there is no current data, "" if the node answers
     gpus: Amount = UNKNOWN_AMOUNT
     models: tuple[tuple[str, int], ...] | None = None  # GPUs by model
+    unhealthy: Amount = UNKNOWN_AMOUNT  # GPUs with a condition
     sharing: tuple[str, ...] | None = None
     slices: Units = UNKNOWN_SLICES  # of the vendors' own plug-ins
     units: tuple[Units, ...] | None = None  # of sharing systems, by resource
+    # Those that hold or use a GPU. A GPU whose holders are unknown is one that is missing.
+    containers: Amount = UNKNOWN_AMOUNT
+    idle_holders: Amount = UNKNOWN_AMOUNT
+    idle_compute: Amount = UNKNOWN_AMOUNT  # shares of physical GPUs that they hold
     memory_total: Amount = UNKNOWN_AMOUNT  # bytes
     memory: Share = field(default_factory=Share)  # bytes
     compute: Share = field(default_factory=Share)  # shares of physical GPUs
     released: bool | None = None  # whether its driver is released
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether a node that answers lacks records: it, or the recording rules, are new."""
+        of_gpus = (self.unhealthy, self.memory_total)
+        lacks_sums = bool(self.gpus.value) and all(amount.value is None for amount in of_gpus)
+        return not self.silent and (self.containers.value is None or lacks_sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +63,15 @@ class Namespace:
 
     name: str
     holders: int | None  # None if it is unknown which containers hold their GPU
+    all_holders: bool = True  # if not, there may be more
     memory: Share = field(default_factory=Share)  # bytes
     compute: Share = field(default_factory=Share)  # shares of physical GPUs
     hours: Share = field(default_factory=Share)  # GPU-hours over the window
+
+    @property
+    def holder_count(self) -> Amount:
+        """The number of holders."""
+        return UNKNOWN_AMOUNT if self.holders is None else Amount(self.holders, 1, int(not self.all_holders))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +107,7 @@ class IdleTotals(NamedTuple):
 
     holders: int | None = None
     compute_held: float | None = None
+    complete: bool = True  # if not, both are lower bounds: of some holders it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +118,7 @@ class Fleet:
     window: float  # of GPU-hours, in seconds
     nodes: tuple[Node, ...] = ()
     namespaces: tuple[Namespace, ...] | None = ()
+    all_namespaces: bool = True  # if not, there may be others that hold GPUs
     idle: tuple[IdleHolder, ...] | None = ()  # the largest idle holders in each order
     idle_totals: IdleTotals = field(default_factory=IdleTotals)
     sick: tuple[SickGpu, ...] = ()  # the unhealthy GPUs, all of them if ``all_sick``
@@ -116,6 +136,12 @@ class Fleet:
         return tuple(node for node in self.nodes if node.silent)
 
     @property
+    def namespace_count(self) -> Amount:
+        """The number of namespaces that hold GPUs."""
+        count = len(self.namespaces or ())
+        return Amount(count, count, int(self.namespaces is None or not self.all_namespaces))
+
+    @property
     def bad(self) -> Amount:
         """The number of unhealthy GPUs of severity ``bad``."""
         count = sum(gpu.severity == "bad" for gpu in self.sick)
@@ -123,12 +149,23 @@ class Fleet:
 
     @property
     def idle_holders(self) -> Amount:
-        """The number of idle holders; at least the listed ones if the count failed."""
-        counted = self.idle_totals.holders
-        if counted is not None:
-            return Amount(counted, 1)
-        listed = len(self.idle or ())
-        return Amount(listed, listed, 1)
+        """The number of idle holders, at least the listed ones."""
+        counted, listed = self.idle_totals.holders, len(self.idle or ())
+        if counted is None:
+            return Amount(listed, listed, 1)
+        return Amount(max(counted, listed), 1, int(not self.idle_totals.complete))
+
+    @property
+    def idle_unlisted(self) -> str:
+        """What is not known of the idle holders, as a sentence; "" if nothing is."""
+        counted, others = self.idle_totals.holders, "other " if self.idle else ""
+        if self.idle is None:
+            return "Idle holders are not known."
+        if counted is None:
+            return f"The number of {others}idle holders is not known."
+        if counted and not self.idle:
+            return f"Idle holders are not listed; there are {self.idle_holders.text(whole)}."
+        return "" if self.idle_totals.complete else "Of some holders it is not known whether they are idle."
 
 
 Row = TypeVar("Row")

@@ -156,17 +156,20 @@ class _Reader:
 
     def _use(self, holder: _Holder) -> Use:
         held, value = self._held[holder], partial(self._value, holder)
-        known = min((value("compute_known") or 0.0) / held, 1.0)
         peak, used, entitled = value("peak"), value("used"), value("held_bytes")
+        steps, flat = value("steps"), value("flat")
+        # A record is missing if use has no step in which it computed, or a peak no flatness.
+        known = 0.0 if steps is None and used != 0 else min((value("compute_known") or 0.0) / held, 1.0)
+        memory_known = 0.0 if flat is None and peak is not None else (value("memory_known") or 0.0)
         return Use(
             holder=ContainerRef(holder.namespace, holder.pod, holder.container),
             device=DeviceKey(holder.device.uuid, holder.device.mig_uuid),
             held=held,
-            memory_coverage=min((value("memory_known") or 0.0) / held, 1.0),
+            memory_coverage=min(memory_known / held, 1.0),
             compute_coverage=known,
-            computing=(value("steps") or 0.0) * STEP,
+            computing=(steps or 0.0) * STEP,
             memory_peak=None if peak is None else int(peak),
-            memory_flat=(value("flat") or 0.0) >= _FLAT,
+            memory_flat=(flat or 0.0) >= _FLAT,
             compute_p95=value("p95_gpus"),
             compute_mean=used / (held * known) if used is not None and known else None,
             sm_p95=value("p95_sm"),

@@ -1,4 +1,7 @@
-"""Sums with unknown parts: an unknown part never counts as 0."""
+"""Sums with unknown parts: an unknown part never counts as 0.
+
+``closed`` is the one place that makes a sum of records, and so decides between 0 and unknown.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +51,21 @@ FAILED_AMOUNT = Amount(missing=1, refused=True)
 """An unknown amount whose query failed."""
 
 
+def closed(total: float | None, known: int, expected: int | None) -> Amount:
+    """Return a recorded sum (None: there is none) of ``known`` of ``expected`` parts.
+
+    It is complete only if it has as many parts as there have to be, and 0 only if it is complete: a missing
+    record proves nothing. ``expected`` comes from what reports the parts themselves, None if it is not known.
+    Without parts to add, the sum is 0.
+    """
+    if expected == 0:
+        return Amount(total or 0.0, known)
+    missing = 1 if expected is None else max(expected - known, 0)
+    if total is None or (missing and not total):
+        return Amount(missing=max(missing, known, 1))
+    return Amount(total, max(known, 1), missing)
+
+
 class Share(NamedTuple):
     """An amount held, the part of it that is used, and the part held but not used.
 
@@ -61,6 +79,13 @@ class Share(NamedTuple):
     def as_dict(self) -> dict[str, dict[str, float | bool | None]]:
         """Return it as JSON data."""
         return {"held": self.held.as_dict(), "used": self.used.as_dict(), "wasted": self.wasted.as_dict()}
+
+
+def size_of(size: Amount, *parts: Amount) -> Amount:
+    """Return a size to print next to some parts of it; unknown if it is incomplete and below one of them."""
+    if size.missing and any(part.known and part.total > size.total for part in parts):
+        return Amount(missing=size.missing, refused=size.refused)
+    return size
 
 
 def total_amount(amounts: Iterable[Amount]) -> Amount:
@@ -82,9 +107,14 @@ class Units(NamedTuple):
     offered: Amount = UNKNOWN_AMOUNT  # unknown if no device plugin reports it
     unhealthy: float | None = 0.0  # offered and unhealthy, held or not; None if the query failed
 
+    @property
+    def size(self) -> Amount:
+        """What is offered, as a size of what is held."""
+        return size_of(self.offered, self.held)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        return {"resource": self.resource, "held": self.held.as_dict(), "offered": self.offered.as_dict()}
+        return {"resource": self.resource, "held": self.held.as_dict(), "offered": self.size.as_dict()}
 
 
 UNKNOWN_SLICES = Units("")
@@ -100,10 +130,10 @@ def shown_units(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ..
 
 
 def total_units(of_nodes: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
-    """Return the sum of units by resource; None if none is known."""
+    """Return the sum of units by resource; None if none is known and there may be some."""
     every = list(of_nodes)
     known = [units for units in every if units is not None]
-    if every and not known:
+    if len(known) < len(every) and not any(known):
         return None
     missing = Amount(missing=len(every) - len(known))
     by_resource: dict[str, list[Units]] = {}
@@ -130,7 +160,7 @@ def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:
     """Return both as JSON data."""
     return {
         "slices_held": slices.held.as_dict(),
-        "slices_offered": slices.offered.as_dict(),
+        "slices_offered": slices.size.as_dict(),
         "units": None if units is None else [part.as_dict() for part in units],
     }
 
@@ -151,12 +181,12 @@ def held_words(name: str, part: Units) -> str:
 
 
 def _of(part: Units) -> str:
-    return "" if is_alone(part) else f" of {part.offered.text(whole)}"
+    return "" if is_alone(part) else f" of {part.size.text(whole)}"
 
 
 def is_alone(part: Units) -> bool:
     """Return whether the total of a resource is not reported."""
-    return bool(part.resource) and part.offered.value is None
+    return bool(part.resource) and part.size.value is None
 
 
 def named(parts: Sequence[Units]) -> Iterator[tuple[str, Units]]:

@@ -1,10 +1,11 @@
 """GPUs and holders that need attention: unhealthy GPUs, and idle holders."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.fleet import IdleHolder, IdleTotals, NodeKey, SickGpu
+from exporter.fleet import IdleHolder, IdleTotals, Node, NodeKey, SickGpu
+from exporter.fleet.amounts import total_amount
 from exporter.fleet.queries import Answers, of
 from exporter.fleet.targets import Targets, holder_key, holder_of
 from exporter.formats.wording import duration
@@ -20,9 +21,9 @@ _Reason = tuple[Look, str]
 
 
 class _Sign(NamedTuple):
-    """A sign of an unhealthy GPU: the record that has it, and the reason shown for a row."""
+    """A sign of an unhealthy GPU: the rows that have it, and the reason shown for a row."""
 
-    record: str
+    rows: str
     reason: Callable[[Sample], _Reason | None]
 
 
@@ -40,22 +41,21 @@ def _xid(sample: Sample) -> _Reason | None:
     return "bad", f"XID {known.code} {duration(sample.value)} ago: {known.meaning}"
 
 
+_CONDITIONS = "conditions"
+# Few GPUs have a series of an XID.
+_XIDS = "min by (cluster, node, gpu, uuid, xid) (time() - gpuslice_gpu_xid_last_timestamp_seconds) < 3600"
 _SIGNS = {
-    "conditions": _Sign("gpu:gpuslice_raised_condition:bool", _condition),
-    "XID errors": _Sign("gpu:gpuslice_recent_xid_seconds:min", _xid),
+    _CONDITIONS: _Sign("gpu:gpuslice_raised_condition:bool", _condition),
+    "XID errors": _Sign(_XIDS, _xid),
 }
-_UNHEALTHY = "unhealthy GPUs"
 _MODELS = "models of GPUs"
-_COUNT, _COMPUTE, _LARGEST = "number of idle holders", "compute of idle holders", "idle holders"
+_LARGEST = "idle holders"
 
 QUESTIONS = {
-    **{name: f"topk({SICK_LISTED}, {sign.record})" for name, sign in _SIGNS.items()},
-    _UNHEALTHY: "sum(node:gpuslice_unhealthy_gpus:sum)",
-    _COUNT: "sum(node:gpuslice_idle_holders:sum)",
-    _COMPUTE: "sum(node:gpuslice_idle_gpus:sum)",
+    **{name: f"topk({SICK_LISTED}, {sign.rows})" for name, sign in _SIGNS.items()},
     _LARGEST: "container:gpuslice_largest_idle_seconds:topk",
 }
-"""The queries for unhealthy GPUs and idle holders: their totals, and the largest."""
+"""The queries for the largest lists of unhealthy GPUs and idle holders."""
 
 DETAILS = {
     "memory held": "container:gpuslice_held_bytes:max",
@@ -72,16 +72,17 @@ class _Case(NamedTuple):
     uuid: str
 
 
-def is_whole(answers: Answers) -> bool:
-    """Return whether every sign was queried, none has more GPUs than are listed, and none is missed."""
-    unhealthy = _single(answers, _UNHEALTHY)
-    raised = len({sample.text("uuid") for sample in answers.samples("conditions")})
-    return (
-        all(name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS)
-        and unhealthy is not None
-        # The rules of both are evaluated at different times.
-        and bool(raised) >= bool(unhealthy)
-    )
+def is_whole(answers: Answers, nodes: Iterable[Node]) -> bool:
+    """Return whether all unhealthy GPUs are listed: as many as are counted of each node."""
+    raised = Counter(key[:2] for key in answers.sums(_CONDITIONS, "cluster", "node", "uuid") or ())
+    return all(
+        name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS
+    ) and all(_has_all(node, raised) for node in nodes)
+
+
+def _has_all(node: Node, raised: Mapping[tuple[str, ...], int]) -> bool:
+    place = (node.target.cluster, node.key.name)
+    return not node.unhealthy.missing and raised.get(place, 0) >= node.unhealthy.total
 
 
 def detail_questions(answers: Answers) -> dict[str, str]:
@@ -116,10 +117,16 @@ def read_sick(answers: Answers, details: Answers, targets: Targets) -> Iterator[
     yield from sorted(sick, key=lambda gpu: (gpu.severity, gpu.node, gpu.gpu, gpu.uuid))
 
 
-def idle_totals(answers: Answers) -> IdleTotals:
-    """Return the totals of all idle holders, also of those not listed; None where none is measured."""
-    holders = _single(answers, _COUNT)
-    return IdleTotals(None if holders is None else int(holders), _single(answers, _COMPUTE))
+def idle_totals(nodes: Iterable[Node]) -> IdleTotals:
+    """Return the totals of all idle holders, also of those not listed; None if none is measured."""
+    every = list(nodes)
+    holders = total_amount(node.idle_holders for node in every)
+    compute = total_amount(node.idle_compute for node in every)
+    return IdleTotals(
+        None if holders.value is None else int(holders.value),
+        compute.value,
+        complete=not (holders.missing or compute.missing),
+    )
 
 
 def read_idle(answers: Answers, details: Answers, targets: Targets) -> tuple[IdleHolder, ...] | None:
@@ -151,8 +158,3 @@ def _idle(
         memory_used=used,
         compute_held=compute,
     )
-
-
-def _single(answers: Answers, name: str) -> float | None:
-    """Return the only value of an answer, None if there is none."""
-    return next((sample.value for sample in answers.samples(name)), None)

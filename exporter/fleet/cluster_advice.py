@@ -8,8 +8,9 @@ from exporter.advice import advise
 from exporter.advice.model import Advice, savings_of
 from exporter.concurrency import in_thread
 from exporter.fleet.advice_windows import advice_windows
+from exporter.fleet.queries import DAYS, NAMESPACES_RECORDED, held_question, namespace_known
 from exporter.fleet.rendering import gpus
-from exporter.fleet.targets import MissingSeriesError, read_clock
+from exporter.fleet.targets import MissingSeriesError, UnknownNameError, read_clock, some_names
 from exporter.formats.advice import advice_document
 from exporter.formats.wording import UNKNOWN, aligned, decimal, duration, plural, printable
 from exporter.prometheus import Prometheus
@@ -40,15 +41,29 @@ class ClusterAdvice:
 async def read_advice(prometheus: Prometheus, namespace: str = "") -> ClusterAdvice:
     """Return the advice of now.
 
-    Raises PrometheusError if nothing can be read, and MissingSeriesError if the whole cluster has no records.
+    Raises PrometheusError if nothing can be read, MissingSeriesError if the whole cluster has no records, and
+    UnknownNameError if nothing is known of the namespace.
     """
     at = await read_clock(prometheus)
     found = await advice_windows(prometheus, at, namespace)
-    if not (found.windows or found.problems or namespace):
-        raise MissingSeriesError(NO_RECORDS)
+    if not (found.windows or found.problems):
+        await _require(prometheus, at, namespace)
     # For a large cluster this is too much work for the event loop.
     advices = await in_thread(lambda: tuple(sorted(map(advise, found.windows), key=_order)))
     return ClusterAdvice(at=at, advices=advices, problems=found.problems)
+
+
+async def _require(prometheus: Prometheus, at: float, namespace: str) -> None:
+    """Raise an error unless it is known that no workload, of the namespace or of any, held a slice."""
+    recorded = [each.text("namespace") for each in await prometheus.query(NAMESPACES_RECORDED, at)]
+    if not recorded or await prometheus.query(held_question(namespace), at):
+        raise MissingSeriesError(NO_RECORDS)
+    if namespace and not await prometheus.query(namespace_known(namespace), at):
+        held = sorted(filter(None, recorded))
+        named = f"slices were held in {some_names(held)}" if held else "no namespace held a slice"
+        raise UnknownNameError(
+            f"nothing is known of a namespace {printable(namespace)!r}; in the last {DAYS} days {named}"
+        )
 
 
 def _order(advice: Advice) -> tuple[object, ...]:
@@ -88,13 +103,13 @@ def verdict_words(advice: Advice) -> str:
     )
 
 
-def advice_text(found: ClusterAdvice) -> str:
-    """Return a table for a terminal, with the totals below it."""
+def advice_text(found: ClusterAdvice, width: int | None = None) -> str:
+    """Return a table for a terminal of ``width`` characters, with the totals below it."""
     lines = [f"! not known: {problem}" for problem in found.problems]
     if not found.advices:
         return "\n".join((*lines, "no workload held a slice in the last 7 days")) + "\n"
     rows = [HEADINGS, *map(_row, names_of(found.advices), found.advices)]
-    return "\n".join((*lines, *aligned(rows), "", *savings_lines(found.advices))) + "\n"
+    return "\n".join((*lines, *aligned(rows, width), "", *savings_lines(found.advices))) + "\n"
 
 
 def cluster_advice_json(found: ClusterAdvice, price: float | None = None) -> dict[str, Any]:
@@ -119,10 +134,12 @@ def _row(named: Named, advice: Advice) -> tuple[str, ...]:
 def savings_lines(advices: Sequence[Advice]) -> Iterator[str]:
     """Yield what all advice together would free, of how much nothing is known, and what is not seen."""
     savings = savings_of(advices)
-    yield (
-        f"Could be freed: {gpus(savings.freed)} GPUs, as a mean over the windows. Of these "
-        f"{gpus(savings.fits)} would fit another holder; for {gpus(savings.unknown)} that is unknown."
-    )
+    if None not in savings[:3]:
+        yield (
+            f"Could be freed: {decimal(savings.freed, 2)} GPUs, as a mean over the windows. Of these "
+            f"{decimal(savings.fits, 2)} would fit another holder; for {decimal(savings.unknown, 2)} that is "
+            "unknown."
+        )
     count = sum(savings.without.values())
     if count:
         reasons = sorted(savings.without.items(), key=lambda item: (-item[1], item[0]))

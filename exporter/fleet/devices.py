@@ -1,11 +1,19 @@
 """The GPUs of some nodes and their holders, as ``inspect`` shows them: from the series of these nodes."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.fleet import Target
-from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units, total_amount
+from exporter.fleet.amounts import (
+    FAILED_AMOUNT,
+    UNKNOWN_AMOUNT,
+    UNKNOWN_SLICES,
+    Amount,
+    Units,
+    closed,
+    total_amount,
+)
 from exporter.fleet.queries import Answers, some, target_of
 from exporter.fleet.targets import holder_key, holder_of
 from exporter.formats.wording import is_system
@@ -43,12 +51,13 @@ _HOLDERS = "names of holders"
 # Few nodes have these; claims are beyond the default set of series.
 _CLAIMS, _HEALTH = "claims of holders", "health of holders' devices"
 _OF_HOLDER = "{} of holders"
+_HOLDER_ROWS = tuple(map(_OF_HOLDER.format, _OF_ROW))
 # No counter has the compute before the first poll that saw a container.
 _COMPUTED = "holders that computed lately"
 _STATE_UNKNOWN = Judgement("unknown", "unknown", None)
 _OF_DETAILS = {_CLAIMS: "gpuslice_container_claim_info", _HEALTH: "gpuslice_container_device_health_info"}
 # The state of a holder may depend on any of these.
-_FOR_STATES = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _OF_ROW))
+_FOR_STATES = (_COMPUTED, *_HOLDER_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +85,10 @@ class Gpu:
     memory_used: Amount
     compute_held: Amount
     compute_used: Amount
-    holders: tuple[Holder, ...] | None = ()  # () unless requested, None if the query failed
+    holders: (
+        tuple[Holder, ...] | None
+    ) = ()  # None if the query failed, or if it is unknown whether there are any
+    all_holders: bool = True  # if not, there may be more
 
 
 def questions(nodes: Collection[str]) -> dict[str, str]:
@@ -125,6 +137,17 @@ class _Series:
         """Return the rows of a GPU."""
         return self._rows[name].get(uuid, ())
 
+    def gpus(self) -> list[Sample]:
+        """Return a row for each GPU: with its names, if that is not missing."""
+        return list({sample.text("uuid"): sample for sample in self._all((*_OF_GPU, _INFO))}.values())
+
+    def holders(self) -> dict[tuple[str, ...], Sample]:
+        """Return a row for each container on a device by its key, likewise."""
+        return {holder_key(sample): sample for sample in self._all((*_HOLDER_ROWS, _HOLDERS))}
+
+    def _all(self, names: Iterable[str]) -> Iterator[Sample]:
+        return (sample for name in names for sample in self.rows(name))
+
     def failed(self, *names: str) -> bool:
         """Return whether one of the queries failed."""
         return any(name in self._failed for name in names)
@@ -142,20 +165,24 @@ class _Series:
         if self.failed(asked, _HOLDERS, _OF_HOLDER.format("slices")):
             return FAILED_AMOUNT
         values = [sample.value for sample in self.of(asked, uuid)]
-        return Amount(sum(values), len(values), max(expected - len(values), 0))
+        return closed(sum(values) if values else None, len(values), expected)
 
 
 def _gpus(series: _Series, at: float, idle_after: float) -> tuple[Gpu, ...]:
-    holders = None if series.failed(_HOLDERS) else _holders(series, at, idle_after)
-    return tuple(_gpu(series, info, holders) for info in sorted(series.rows(_INFO), key=_index))
+    rows: dict[str, list[Holder]] = defaultdict(list)
+    for holder in _holders(series, at, idle_after):
+        rows[holder.row.device.uuid].append(holder)
+    return tuple(_gpu(series, info, rows[info.text("uuid")]) for info in sorted(series.gpus(), key=_index))
 
 
-def _gpu(series: _Series, info: Sample, holders: Mapping[str, list[Holder]] | None) -> Gpu:
+def _gpu(series: _Series, info: Sample, holders: Sequence[Holder]) -> Gpu:
     uuid, sharing = info.text("uuid"), info.text("sharing")
-    up, rows = series.of(_UP, uuid), len(series.of(_HOLDERS, uuid))
-    unheld = sum(sample.value == 0 for sample in series.of(_OF_HOLDER.format("slices"), uuid))
+    up, rows = series.of(_UP, uuid), len(holders)
+    held = [holder.row for holder in holders if holder.row.slices != 0]
     known = series.single("number of holders", uuid)
-    units = None if series.failed(_OFFERED, _HELD) else _units(series, uuid)
+    whole = bool(known.known) and len({row.holder for row in held}) >= known.total
+    # Without its mode it is unknown whether slices are those of a sharing system.
+    units = None if series.failed(_OFFERED, _HELD) or not sharing else _units(series, uuid)
     own = None if units is None or is_system(sharing) else _total(units)
     return Gpu(
         uuid=uuid,
@@ -169,15 +196,18 @@ def _gpu(series: _Series, info: Sample, holders: Mapping[str, list[Holder]] | No
         memory_total=series.single("memory", uuid),
         memory_held=series.single("memory held", uuid),
         memory_used=series.single("memory used", uuid),
-        compute_held=series.summed("compute_entitled", uuid, rows - unheld) if known.known else known,
+        compute_held=series.summed("compute_entitled", uuid, max(len(held), int(known.total)))
+        if known.known
+        else known,
         compute_used=series.summed("compute_used", uuid, rows) + series.single("unattributed compute", uuid),
-        holders=None if holders is None else tuple(holders.get(uuid, ())),
+        holders=None if series.failed(_HOLDERS) or not (holders or whole) else tuple(holders),
+        all_holders=whole,
     )
 
 
 def _conditions(series: _Series, uuid: str) -> tuple[Condition, ...] | None:
-    """Return the conditions that a GPU has, in the order of the table; None if the query failed."""
-    if series.failed(_CONDITIONS):
+    """Return the conditions that a GPU has, in the order of the table; None if none is reported, 0 or 1."""
+    if series.failed(_CONDITIONS) or not series.of(_CONDITIONS, uuid):
         return None
     raised = {row.labels.get("condition") for row in series.of(_CONDITIONS, uuid) if row.value == 1}
     return tuple(name for name in TABLE if name in raised)
@@ -207,7 +237,7 @@ def _total(units: Sequence[Units]) -> Units | None:
     return Units("", total_amount(each.held for each in units), total_amount(each.offered for each in units))
 
 
-def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list[Holder]]:
+def _holders(series: _Series, at: float, idle_after: float) -> Iterator[Holder]:
     tables = {
         name: {holder_key(sample): sample.value for sample in series.rows(_OF_HOLDER.format(name))}
         for name in _OF_ROW
@@ -217,18 +247,17 @@ def _holders(series: _Series, at: float, idle_after: float) -> Mapping[str, list
     for sample in series.rows(_CLAIMS):
         claims[holder_key(sample)].add(HeldClaim(*sample.texts(*_CLAIM)))
     healths = {holder_key(sample): sample.text("health") for sample in series.rows(_HEALTH)}
-    by_gpu: dict[str, list[Holder]] = defaultdict(list)
-    for sample in series.rows(_HOLDERS):
-        key = holder_key(sample)
+    named = set(map(holder_key, series.rows(_HOLDERS)))
+    for key, sample in series.holders().items():
         values = {name: table.get(key) for name, table in tables.items()}
         row = replace(
             _row(sample, values, seen_computing=key in computed or bool(values["used"])),
             claims=tuple(sorted(claims.get(key, ()))),
             health=healths.get(key, ""),
         )
-        judged = _STATE_UNKNOWN if series.failed(*_FOR_STATES) else judge(row, at, idle_after)
-        by_gpu[row.device.uuid].append(Holder(row=row, judged=judged))
-    return by_gpu
+        unknown = series.failed(*_FOR_STATES) or key not in named
+        judged = _STATE_UNKNOWN if unknown else judge(row, at, idle_after)
+        yield Holder(row=row, judged=judged)
 
 
 def _row(sample: Sample, values: Mapping[str, float | None], *, seen_computing: bool) -> ContainerRow:

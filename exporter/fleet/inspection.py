@@ -1,15 +1,15 @@
 """The output of ``inspect``: nodes with their GPUs and holders, as text and as JSON data."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from exporter.fleet import Node, devices, nodes
+from exporter.fleet import Node, Target, devices, nodes
 from exporter.fleet.amounts import shown_units, slices_json, whole, words
 from exporter.fleet.devices import Gpu, Holder, read_gpus
 from exporter.fleet.queries import ask
-from exporter.fleet.rendering import age_words, gpus, node_json, node_table, total_line
-from exporter.fleet.targets import Targets, read_clock, read_targets_at
+from exporter.fleet.rendering import age_words, gpus, node_json, node_table, total_line, unknown_lines
+from exporter.fleet.targets import Targets, UnknownNameError, read_clock, read_targets_at, some_names
 from exporter.formats.text import holder_name, slices_held, state_words
 from exporter.formats.wording import UNKNOWN, aligned, decimal, gibibytes, printable
 from exporter.model import ContainerRow
@@ -27,7 +27,6 @@ _HEADINGS = (
     "COMPUTE USED",
 )
 _HOLDER_HEADINGS = ("HOLDER", "GPU", "SLICES", "MEMORY USED / HELD", "COMPUTE USED / HELD", "STATE")
-_NAMED = 20
 
 
 class _Column(NamedTuple):
@@ -42,10 +41,6 @@ def _claims(row: ContainerRow) -> str:
 
 # Columns that are left out if no holder has a text in them.
 _MORE = {"claims": _Column("CLAIM", _claims), "health": _Column("HEALTH", lambda row: printable(row.health))}
-
-
-class UnknownNodeError(Exception):
-    """There is no node of that name; the message lists the known nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +58,7 @@ async def inspect(
 ) -> Inspection:
     """Return all nodes or the named ones; these, or all with ``details``, with their GPUs and holders.
 
-    Raises PrometheusError, MissingSeriesError and UnknownNodeError.
+    Raises PrometheusError, MissingSeriesError and UnknownNameError.
     """
     at = await read_clock(prometheus)
     wanted = _wanted(await read_targets_at(prometheus, at), names)
@@ -75,12 +70,17 @@ async def inspect(
     return Inspection(
         at=at,
         nodes=tuple(
-            (node, None if gpus is None or node.silent else gpus.get(node.target, ()))
+            (node, None if gpus is None or node.silent else _of_node(node, gpus))
             for node in nodes.read_nodes(answers, wanted)
         ),
         gpus=gpus_too,
         problems=tuple({**answers.problems, **of_gpus.problems}.items()),
     )
+
+
+def _of_node(node: Node, gpus: Mapping[Target, tuple[Gpu, ...]]) -> tuple[Gpu, ...] | None:
+    """Return the GPUs of a node; None if it has GPUs and none is reported."""
+    return gpus.get(node.target) or (() if node.gpus.value == 0 else None)
 
 
 def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Node]:
@@ -89,25 +89,23 @@ def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Node]:
     known = {name for node in targets.nodes for name in (str(node.key), node.key.name)}
     missing = [name for name in names if name not in known]
     if missing:
-        nodes_known = [printable(str(node.key)) for node in targets.nodes]
-        raise UnknownNodeError(f"no node {printable(missing[0])!r}; there are {_some(nodes_known)}")
+        nodes_known = [str(node.key) for node in targets.nodes]
+        raise UnknownNameError(f"no node {printable(missing[0])!r}; there are {some_names(nodes_known)}")
     return [node for node in targets.nodes if {str(node.key), node.key.name} & set(names)]
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+def inspection_text(inspection: Inspection, *, details: bool, width: int | None = None) -> str:
+    """Return it as text for a terminal, in aligned columns: nodes, or GPUs and their holders.
 
-
-def inspection_text(inspection: Inspection, *, details: bool) -> str:
-    """Return it as text for a terminal, in aligned columns: nodes, or GPUs and their holders."""
+    Rows that are wider than ``width`` characters are wrapped.
+    """
     all_nodes = tuple(node for node, _ in inspection.nodes)
     rows = (row for node, of_node in inspection.nodes for row in _node_rows(node, of_node))
-    lines = [*(aligned([("NODE", *_HEADINGS), *rows]) if inspection.gpus else node_table(all_nodes))]
+    table = aligned([("NODE", *_HEADINGS), *rows], width) if inspection.gpus else node_table(all_nodes, width)
+    lines = [*table]
     if details:
-        lines += ["", *_details(inspection)]
-    lines += ["", f"Total: {total_line(all_nodes)}"]
-    lines += [f"! not known: {name}: {printable(error)}" for name, error in inspection.problems]
+        lines += ["", *_details(inspection, width)]
+    lines += ["", f"Total: {total_line(all_nodes)}", *unknown_lines(all_nodes, inspection.problems)]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -117,7 +115,7 @@ def _node_rows(node: Node, of_node: Sequence[Gpu] | None) -> Iterator[tuple[str,
         yield (name, UNKNOWN, f"not answering for {age_words(node)}: {node.silent}", *("",) * (rest - 1))
         return
     if not of_node:
-        why = "its GPUs could not be queried" if of_node is None else "no GPU reported"
+        why = "its GPUs are not known" if of_node is None else "no GPU"
         yield (name, node.gpus.text(whole), why, *("",) * (rest - 1))
     for place, gpu in enumerate(of_node or ()):
         yield ("" if place else name, *_gpu_row(gpu))
@@ -140,7 +138,7 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
     )
 
 
-def _details(inspection: Inspection) -> Iterator[str]:
+def _details(inspection: Inspection, width: int | None) -> Iterator[str]:
     shown = _shown(inspection)
     rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS, *(_MORE[name].heading for name in shown))]
     unknown = []
@@ -151,14 +149,14 @@ def _details(inspection: Inspection) -> Iterator[str]:
             for gpu in of_node or ()
             for holder in gpu.holders or ()
         ]
-        if not node.silent and (of_node is None or any(gpu.holders is None for gpu in of_node)):
+        if not node.silent and (of_node is None or not all(gpu.all_holders for gpu in of_node)):
             unknown.append(name)
     if len(rows) > 1:
-        yield from aligned(rows)
+        yield from aligned(rows, width)
     elif not unknown:
         yield "No known pod holds or uses a GPU."
     if unknown:
-        yield f"Holders could not be queried on {_some(unknown)}."
+        yield f"{'Other holders' if len(rows) > 1 else 'Holders'} are not known on {some_names(unknown)}."
 
 
 def _shown(inspection: Inspection) -> tuple[str, ...]:
@@ -215,6 +213,7 @@ def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
     }
     if details:
         data["holders"] = None if gpu.holders is None else [_holder(holder) for holder in gpu.holders]
+        data["all_holders"] = gpu.all_holders
     return data
 
 
@@ -236,5 +235,6 @@ def _holder(holder: Holder) -> dict[str, Any]:
         "claims": [claim._asdict() for claim in row.claims] or None,
         "health": row.health or None,
         "state": holder.judged.state,
+        "other_states": list(holder.judged.also),
         "quiet_seconds": holder.judged.quiet_for,
     }

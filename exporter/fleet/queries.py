@@ -28,7 +28,7 @@ CLOCK = "vector(time())"
 NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT})"
 """The target with the newest data of each node."""
 
-KNOWN = f"max by ({TARGET}, node) (last_over_time({NODE_INFO}[{SEEN}]))"
+KNOWN = f"max by ({TARGET}, node) (last_over_time({NODE_INFO}[{SEEN}]) or last_over_time({SNAPSHOT}[{SEEN}]))"
 """The targets that answer, or did so recently."""
 
 LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
@@ -149,6 +149,25 @@ def running_question(chosen: str) -> str:
 def week_question(chosen: str) -> str:
     """Return the query for what a selector chooses of the last week, which is recorded every hour."""
     return f"last_over_time(container:gpuslice_last_week:value{chosen}[{_NEWEST}])"
+
+
+NAMESPACES_RECORDED = f"group by (namespace) (last_over_time(container:gpuslice_last_week:value[{_NEWEST}]))"
+"""The namespaces in the records for advice, with one without a name: that of the records of devices."""
+
+
+def held_question(namespace: str) -> str:
+    """Return the query for whether slices were held in a namespace, or in any, in some moments of a week."""
+    slices = f"gpuslice_container_slices{of_namespace(namespace)}"
+    return f"group(max_over_time({slices}{_MOMENTS}) > 0 or {slices} > 0)"
+
+
+def namespace_known(namespace: str) -> str:
+    """Return the query for whether a namespace has a holder now, or is one of the cluster.
+
+    The latter needs kube-state-metrics.
+    """
+    series = ("gpuslice_container_info", "kube_namespace_created", "kube_namespace_status_phase")
+    return f"group({' or '.join(f'{name}{of_namespace(namespace)}' for name in series)})"
 
 
 def advice_questions() -> dict[str, str]:

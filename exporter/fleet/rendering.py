@@ -1,15 +1,17 @@
 """The cluster as JSON data, and as text for a terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from exporter.fleet import IDLE, NAMESPACES, Fleet, IdleHolder, Namespace, Node, SickGpu, in_order
 from exporter.fleet.amounts import (
+    Amount,
     Share,
     Units,
     held_words,
     named,
     shown_units,
+    size_of,
     slices_json,
     total_amount,
     total_share,
@@ -24,8 +26,17 @@ from exporter.formats.wording import UNKNOWN, aligned, decimal, duration, gibiby
 _LINES = 20
 
 
+UNRECORDED = (
+    "New nodes and new rules have them after a minute. If they stay away, load all groups of "
+    "alerts/rules/gpuslice-recording.yaml"
+)
+"""What to do if nodes have no records."""
+
+
 def fleet_json(fleet: Fleet) -> dict[str, Any]:
     """Return the cluster as JSON data. An amount has its value, null if unknown, and its completeness."""
+    none_idle = fleet.idle is not None and fleet.idle_holders == Amount(0, 1)
+    idle = in_order(fleet.idle or (), IDLE)
     return {
         "timestamp": fleet.at,
         "window_seconds": fleet.window,
@@ -35,14 +46,21 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
             **_sums(fleet.nodes),
         },
         "nodes": [node_json(node) for node in fleet.nodes],
-        "namespaces": None if fleet.namespaces is None else [_namespace(row) for row in fleet.namespaces],
+        "namespaces": _listed(map(_namespace, fleet.namespaces or ()), whole=fleet.all_namespaces),
+        "all_namespaces": fleet.all_namespaces,
         "idle_holders": {
             **fleet.idle_totals._asdict(),
-            "listed": None if fleet.idle is None else [_idle(row) for row in in_order(fleet.idle, IDLE)],
+            "listed": _listed(map(_idle, idle), whole=none_idle),
         },
-        "sick_gpus": [_sick(gpu) for gpu in fleet.sick] if fleet.sick or fleet.all_sick else None,
+        "sick_gpus": _listed(map(_sick, fleet.sick), whole=fleet.all_sick),
+        "all_sick": fleet.all_sick,
         "problems": [{"question": name, "error": error} for name, error in fleet.problems],
     }
+
+
+def _listed(rows: Iterable[dict[str, Any]], *, whole: bool) -> list[dict[str, Any]] | None:
+    """Return a list; None in place of an empty one that is not known to be all."""
+    return list(rows) or ([] if whole else None)
 
 
 def _sums(nodes: tuple[Node, ...]) -> dict[str, Any]:
@@ -76,6 +94,7 @@ def _namespace(row: Namespace) -> dict[str, Any]:
     return {
         "namespace": row.name,
         "holders": row.holders,
+        "all_holders": row.all_holders,
         "memory_bytes": row.memory.as_dict(),
         "compute_gpus": row.compute.as_dict(),
         "gpu_hours": row.hours.as_dict(),
@@ -125,8 +144,8 @@ def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
 def total_line(nodes: tuple[Node, ...]) -> str:
     """Return the totals over nodes as one line."""
     silent = sum(bool(node.silent) for node in nodes)
-    size = total_amount(node.memory_total for node in nodes).text(gibibytes)
     memory = total_share(node.memory for node in nodes)
+    size = size_of(total_amount(node.memory_total for node in nodes), memory.held, memory.used)
     compute = total_share(node.compute for node in nodes)
     return " · ".join(
         (
@@ -134,7 +153,7 @@ def total_line(nodes: tuple[Node, ...]) -> str:
             gpu_count(nodes),
             *(held_words(name, part) for name, part in named(shown_units(*total_slices(nodes)))),
             f"memory {memory.held.text(gibibytes)} GiB held",
-            f"{memory.used.text(gibibytes)} GiB used of {size} GiB",
+            f"{memory.used.text(gibibytes)} GiB used of {size.text(gibibytes)} GiB",
             f"compute {compute.held.text(gpus)} GPUs held, {compute.used.text(gpus)} GPUs used",
         )
     )
@@ -164,16 +183,22 @@ def age_words(node: Node) -> str:
 
 def fleet_text(fleet: Fleet) -> str:
     """Return the cluster as text for a terminal: nodes, namespaces, idle holders, unhealthy GPUs, totals."""
-    end = [
-        f"Total: {total_line(fleet.nodes)}",
-        *(f"! not known: {name}: {printable(error)}" for name, error in fleet.problems),
-    ]
+    end = [f"Total: {total_line(fleet.nodes)}", *unknown_lines(fleet.nodes, fleet.problems)]
     blocks = (node_table(fleet.nodes), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), end)
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 
-def node_table(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the lines of a table of nodes."""
+def unknown_lines(nodes: Sequence[Node], problems: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield what is not known, and why: nodes without records, and failed queries."""
+    without = sum(node.unrecorded for node in nodes)
+    if without and not problems:
+        yield f"! records of {plural(without, 'node')} are missing. {UNRECORDED}."
+    for name, error in problems:
+        yield f"! not known: {name}: {printable(error)}"
+
+
+def node_table(nodes: Sequence[Node], width: int | None = None) -> Iterator[str]:
+    """Yield the rows of a table of nodes; those wider than ``width`` characters are wrapped."""
     rows = [("NODE", "GPUS", "SLICES HELD", "MEMORY USED / HELD", "COMPUTE USED / HELD", "DATA")]
     for node in nodes:
         name = printable(str(node.key))
@@ -191,33 +216,33 @@ def node_table(nodes: Sequence[Node]) -> Iterator[str]:
                 f"{age_words(node)} ago",
             )
         )
-    return aligned(rows)
+    return aligned(rows, width)
 
 
 def _namespaces(fleet: Fleet) -> Iterator[str]:
-    if fleet.namespaces is None:
+    if not fleet.namespaces and not fleet.all_namespaces:
         yield "Namespaces that hold GPUs are not known."
         return
+    namespaces = fleet.namespaces or ()
     rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
     rows += [
         (
             printable(row.name),
-            UNKNOWN if row.holders is None else str(row.holders),
+            row.holder_count.text(whole),
             share_words(row.memory, gibibytes, "GiB"),
             f"{row.memory.wasted.text(gibibytes)} GiB",
             share_words(row.compute, gpus, "GPU"),
             f"{row.compute.wasted.text(gpus)} GPU",
         )
-        for row in in_order(fleet.namespaces, NAMESPACES)[:_LINES]
+        for row in in_order(namespaces, NAMESPACES)[:_LINES]
     ]
     yield from aligned(rows)
-    yield from _more(len(fleet.namespaces) - _LINES)
+    yield from _more(len(namespaces) - _LINES)
+    if not fleet.all_namespaces:
+        yield "Other namespaces that hold GPUs are not known."
 
 
 def _idle_lines(fleet: Fleet) -> Iterator[str]:
-    if fleet.idle is None:
-        yield "Idle holders are not known."
-        return
     rows = [("IDLE HOLDER", "NODE", "GPU", "HOLDS", "MEMORY USED", "IDLE FOR")]
     rows += [
         (
@@ -228,11 +253,13 @@ def _idle_lines(fleet: Fleet) -> Iterator[str]:
             f"{gibibytes(row.memory_used)} GiB",
             UNKNOWN if row.seconds is None else duration(row.seconds),
         )
-        for row in in_order(fleet.idle, IDLE)[:_LINES]
+        for row in in_order(fleet.idle or (), IDLE)[:_LINES]
     ]
     if fleet.idle:
         yield from aligned(rows)
-        yield from _more((fleet.idle_totals.holders or len(fleet.idle)) - len(rows) + 1)
+        yield from _more(int(fleet.idle_holders.total) - len(rows) + 1)
+    if fleet.idle_unlisted:
+        yield fleet.idle_unlisted
 
 
 def _sick_lines(fleet: Fleet) -> Iterator[str]:

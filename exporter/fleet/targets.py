@@ -7,10 +7,12 @@ from urllib.parse import quote, urlsplit
 
 from exporter.fleet import Node, NodeKey, Target, queries
 from exporter.fleet.queries import Answers, ask, target_of
+from exporter.formats.wording import printable
 from exporter.model import ContainerRef
 from exporter.prometheus import Prometheus, PrometheusError, Sample
 
 _HOLDER = ("namespace", "pod", "container")
+_NAMED = 20
 
 QUESTIONS = {
     "nodes": queries.KNOWN,
@@ -79,6 +81,16 @@ def read_targets(answers: Answers, more: Answers, at: float) -> Targets:
 
 class MissingSeriesError(Exception):
     """Prometheus answers, but has no series of this exporter, or none of its recording rules."""
+
+
+class UnknownNameError(Exception):
+    """There is no node or namespace of that name; the message lists the known ones."""
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Return names as text, of many the first."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(map(printable, names[:_NAMED]))}{more}"
 
 
 async def read_clock(prometheus: Prometheus) -> float:

@@ -45,15 +45,18 @@ async def read_fleet(prometheus: Prometheus, window: float) -> Fleet:
     details = await ask(prometheus, attention.detail_questions(answers), at)
 
     def put_together() -> Fleet:
+        read = tuple(nodes.read_nodes(answers, scraped.nodes))
+        namespaces = shares.read_namespaces(answers, read)
         return Fleet(
             at=at,
             window=window,
-            nodes=tuple(nodes.read_nodes(answers, scraped.nodes)),
-            namespaces=shares.read_namespaces(answers),
+            nodes=read,
+            namespaces=namespaces.rows,
+            all_namespaces=namespaces.all_known,
             idle=attention.read_idle(answers, details, scraped),
-            idle_totals=attention.idle_totals(answers),
+            idle_totals=attention.idle_totals(read),
             sick=tuple(attention.read_sick(answers, details, scraped)),
-            all_sick=attention.is_whole(answers),
+            all_sick=attention.is_whole(answers, read),
             problems=tuple({**answers.problems, **details.problems}.items()),
         )
 

@@ -63,12 +63,12 @@ def advice_document(advices: Sequence[Advice], at: float, price: float | None = 
     }
 
 
-def _saving(gpus: float, price: float | None) -> dict[str, float | None]:
-    hours = gpus * HOURS
+def _saving(gpus: float | None, price: float | None) -> dict[str, float | None]:
+    hours = None if gpus is None else gpus * HOURS
     return {
         "gpus": gpus,
         "gpu_hours_per_day": hours,
-        "cost_per_day": None if price is None else hours * price,
+        "cost_per_day": None if price is None or hours is None else hours * price,
     }
 
 
@@ -133,7 +133,10 @@ def _use(use: Use) -> dict[str, Any]:
 
 
 def advice_csv(advices: Iterable[Advice]) -> str:
-    """Return one line for each advice as CSV, as ``csv_text`` does; ``gpus`` are UUIDs of GPUs held."""
+    """Return one line for each advice as CSV, as ``csv_text`` does.
+
+    ``gpus`` are UUIDs of GPUs held, and ``holders`` the containers: of a GPU that several share, all of them.
+    """
     records = (_line(_advice(advice)) for advice in advices)
     return csv_text(_COLUMNS, ([record[name] for name in _COLUMNS] for record in records))
 
@@ -153,6 +156,7 @@ _COLUMNS = (
     *(f"need_{name}" for name in _NEED),
     *_DEVICE,
     "gpus",
+    "holders",
 )
 
 
@@ -168,4 +172,9 @@ def _line(advice: dict[str, Any]) -> dict[str, Any]:
         | {f"need_{name}": need.get(name) for name in _NEED}
         | {name: advice["device"][name] for name in _DEVICE}
         | {"gpus": " ".join(dict.fromkeys(use["uuid"] for use in advice["uses"]))}
+        | {"holders": list(dict.fromkeys(map(_holder, advice["uses"])))}
     )
+
+
+def _holder(use: dict[str, Any]) -> str:
+    return "/".join(filter(None, (use["namespace"], use["pod"], use["container"])))

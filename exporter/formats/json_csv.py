@@ -32,7 +32,7 @@ from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
 from exporter.model.states import judge
 from exporter.model.xids import explain
 
-_STATE = ("state", "quiet_seconds")
+_STATE = ("other_states", "state", "quiet_seconds")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -74,7 +74,8 @@ def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any
     records = _records("container", CONTAINER, snapshot)
     for record, row in zip(records, snapshot.containers, strict=True):
         judged = judge(row, snapshot.timestamp, idle_after)
-        yield record | dict(zip(_STATE, (judged.state, judged.quiet_for), strict=True))
+        states = (list(judged.also), judged.state, judged.quiet_for)
+        yield record | dict(zip(_STATE, states, strict=True))
 
 
 def _raised(row: GpuRow) -> dict[str, Any]:
@@ -187,10 +188,12 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def _cell(value: Any) -> Any:
     """Return a value for a cell of CSV: text that a spreadsheet would run starts with an apostrophe.
 
-    A list of records is the values of each, separated by spaces and semicolons.
+    A list is its items, separated by semicolons; a record in it is its values, separated by spaces.
     """
     if isinstance(value, list):
-        value = "; ".join(" ".join(filter(None, record.values())) for record in value)
+        value = "; ".join(
+            item if isinstance(item, str) else " ".join(filter(None, item.values())) for item in value
+        )
     if not isinstance(value, str):
         return value
     text = encodable(value)

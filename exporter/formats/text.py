@@ -161,9 +161,10 @@ def _hundredths(value: Number) -> str:
 
 
 def state_words(judged: Judgement) -> str:
-    """Return the state of a holder, with its duration if the holder does not compute."""
-    quiet_for = judged.quiet_for if judged.state in ("quiet", "idle", "idle-memory") else None
-    return STATE_WORDS[judged.state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
+    """Return the states of a holder, with its duration if the holder does not compute."""
+    since = "" if judged.quiet_for is None else f" ({duration(judged.quiet_for)})"
+    resting = ("quiet", "idle", "idle-memory")
+    return ", ".join(STATE_WORDS[state] + (since if state in resting else "") for state in judged.states)
 
 
 def _reported(row: ContainerRow) -> str:
@@ -182,9 +183,14 @@ _HEADINGS = (
 )
 
 
-def snapshot_text(snapshot: Snapshot, *, now: float | None = None, idle_after: float = 600.0) -> str:
-    """Return the snapshot as text, as read at Unix time ``now`` (default: the clock)."""
-    return _Drawing(snapshot, time.time() if now is None else now, idle_after).text()
+def snapshot_text(
+    snapshot: Snapshot, *, now: float | None = None, idle_after: float = 600.0, width: int | None = None
+) -> str:
+    """Return the snapshot as text, as read at Unix time ``now`` (default: the clock).
+
+    Rows of holders that are wider than ``width`` characters are wrapped.
+    """
+    return _Drawing(snapshot, time.time() if now is None else now, idle_after).text(width)
 
 
 class _Drawing:
@@ -199,11 +205,11 @@ class _Drawing:
         for row in snapshot.containers:
             self._rows[row.device].append(row)
 
-    def text(self) -> str:
+    def text(self, width: int | None) -> str:
         read = not all(gpu.unread for gpu in self._snapshot.gpus)
         total = (total_line(self._snapshot),) if read else ()
         lines = list(chain(self._head(), self._devices(), total, self._failures()))
-        rows = aligned([line for line in lines if not isinstance(line, str)])
+        rows = aligned([line for line in lines if not isinstance(line, str)], width)
         return "".join(f"{line if isinstance(line, str) else next(rows)}\n" for line in lines)
 
     def _head(self) -> Iterator[_Line]:

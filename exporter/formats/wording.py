@@ -1,7 +1,8 @@
 """Numbers, sharing modes and held slices as text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
+from textwrap import wrap
 from typing import NamedTuple
 
 from exporter.metrics import Number
@@ -76,11 +77,47 @@ def total_text(values: Iterable[Number | None], write: Callable[[Number], str]) 
     return ("" if len(known) == len(parts) else "≥ ") + write(sum(known))
 
 
-def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield lines in which each column has the width of its widest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def aligned(rows: Sequence[tuple[str, ...]], width: int | None = None) -> Iterator[str]:
+    """Yield rows in which each column has the width of its widest cell.
+
+    If they are wider than ``width`` characters, a row is several lines: cells are wrapped at spaces, those of
+    the widest columns first.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    if width is not None:
+        widths = _narrowed(widths, [max(map(_longest_word, column)) for column in columns], width)
     for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = [_wrapped(cell, size) for cell, size in zip(row, widths, strict=True)]
+        lines = (
+            "  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)).rstrip()
+            for line in zip_longest(*cells, fillvalue="")
+        )
+        yield "\n".join(lines)
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """Return the widths of columns that fit together, as far as their words allow."""
+    narrowed = list(widths)
+    room = width - 2 * (len(widths) - 1)
+    while sum(narrowed) > room:
+        wide = [place for place, size in enumerate(narrowed) if size > least[place]]
+        if not wide:
+            break
+        narrowed[max(wide, key=narrowed.__getitem__)] -= 1
+    return narrowed
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    indent = cell[: len(cell) - len(cell.lstrip())]
+    return wrap(cell, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _longest_word(cell: str) -> int:
+    indent = len(cell) - len(cell.lstrip())
+    return indent + max(map(len, cell.split()), default=0)
 
 
 def contested(snapshot: Snapshot) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """States of holders, as the page, the text format and the filters name them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.model import ContainerRow
@@ -38,6 +38,13 @@ class Judgement(NamedTuple):
     activity: HolderActivity
     # Seconds since its last compute use or the start of monitoring; 0 while it computes, None if unmeasured.
     not_computed_for: float | None
+    # Other states that it is in, which ``state`` takes precedence over.
+    also: tuple[HolderState, ...] = ()
+
+    @property
+    def states(self) -> tuple[HolderState, ...]:
+        """All of its states, ``state`` first."""
+        return (self.state, *self.also)
 
     @property
     def quiet_for(self) -> float | None:
@@ -53,10 +60,11 @@ def judge(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement
 
     Use without a slice takes precedence, then use above an enforced share. A share that is not enforced is
     notional: a holder may use compute that others leave, so only memory above it is a state, as others lack
-    that memory, and only if the holder is not idle.
+    that memory. An idle holder is first idle, and also over its notional share.
     """
     activity, seconds = _activity(row, now, idle_after)
-    return Judgement(_state(row, activity), activity, seconds)
+    state, *also = _states(row, activity)
+    return Judgement(state, activity, seconds, tuple(also))
 
 
 def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[HolderActivity, float | None]:
@@ -71,7 +79,20 @@ def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[HolderA
     return "active" if totals.seen_computing and seconds < ACTIVE_SECONDS else "quiet", seconds
 
 
-def _state(row: ContainerRow, activity: HolderActivity) -> HolderState:
+def _states(row: ContainerRow, activity: HolderActivity) -> Iterator[HolderState]:
+    above = _above(row)
+    if above is not None and not (above == "over-notional" and activity == "idle"):
+        yield above
+        if activity == "idle":
+            yield activity
+    else:
+        yield "idle-memory" if activity == "idle" and row.memory_used else activity
+        if above is not None:
+            yield above
+
+
+def _above(row: ContainerRow) -> HolderState | None:
+    """Return how a container uses more than it holds; None if it does not."""
     if row.slices == 0:
         return "unheld"
     enforced, over_memory = row.isolation != "none", _exceeds(row.memory_used, row.memory_entitled)
@@ -81,9 +102,7 @@ def _state(row: ContainerRow, activity: HolderActivity) -> HolderState:
     )
     if enforced and (over_memory or over_compute):
         return "over-share"
-    if not enforced and activity != "idle" and over_memory:
-        return "over-notional"
-    return "idle-memory" if activity == "idle" and row.memory_used else activity
+    return "over-notional" if not enforced and over_memory else None
 
 
 def _exceeds(used: float | None, share: float | None, resolution: float = 0) -> bool:

@@ -24,7 +24,7 @@ from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES, ZIPPER, Zip
 from exporter.web.live import page_stream, snapshot_stream
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.openapi import describe, operations
-from exporter.web.parameters import PATHS, Kind, prefers_html, requested_format, requested_place
+from exporter.web.parameters import PATHS, Kind, prefers_html, requested_format, requested_place, require_json
 from exporter.web.render_cache import RenderCache
 from exporter.web.timelines import routes as timeline_routes
 
@@ -133,6 +133,7 @@ class _Machine:
 
     async def doctor(self, request: web.Request) -> web.Response:
         """Return what ``doctor --json`` prints, by the last poll."""
+        require_json(request)
         report = await self.site.pages.doctor()
         if not report.checks:
             raise web.HTTPServiceUnavailable(text="The first poll is not done yet.")

@@ -32,6 +32,11 @@ def requested_format(request: web.Request, formats: Mapping[str, str]) -> str:
     )
 
 
+def require_json(request: web.Request) -> None:
+    """Raise HTTPBadRequest if the parameter ``format`` names another format than JSON, the only one."""
+    one_of(request.query, "format", ("json",))
+
+
 def given_once(parameters: MultiMapping[str], name: str) -> str | None:
     """Return the value of a parameter, None if it is absent; raises HTTPBadRequest if it is repeated."""
     values = parameters.getall(name, [])

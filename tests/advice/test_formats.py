@@ -64,6 +64,17 @@ def test_csv_has_window_coverage_and_confidence_of_json() -> None:
         assert row["reason"] == (record["reason"] or "")
     assert (found[1]["reason"], found[1]["gpus_freed"], found[1]["would_fit"]) == ("young", "", "")
     assert found[0]["gpus"] == "GPU-0"
+    assert found[0]["holders"] == "ml/p0/main"
+
+
+def test_csv_lists_all_containers_of_a_gpu_that_several_share() -> None:
+    """It has no namespace, workload and container of its own."""
+    turns = [Run(pod=name, memory=[gib(3)] * WEEK, compute=[0.1] * WEEK) for name in ("a", "b")]
+    advice = advise(replace(window(*turns), namespace="", workload="", container=""))
+    (row,) = rows([advice])
+
+    assert (row["namespace"], row["workload"], row["container"]) == ("", "", "")
+    assert row["holders"] == "ml/a/main; ml/b/main"
 
 
 def test_a_spreadsheet_does_not_run_a_name() -> None:
@@ -87,6 +98,16 @@ def test_savings_add_up_first_options_only() -> None:
         known = {"gpus": pytest.approx(gpus), "gpu_hours_per_day": pytest.approx(24 * gpus)}
         assert savings[name] == known | {"cost_per_day": None}
         assert priced[name] == known | {"cost_per_day": pytest.approx(60 * gpus)}
+
+
+def test_savings_are_unknown_if_nothing_is_known_of_any_window() -> None:
+    """That none of them has advice frees nothing that is known."""
+    priced = advice_document([young()], 0.0, price=2.5)["savings"]
+    nothing = advice_document([], 0.0, price=2.5)["savings"]
+    for name in ("could_be_freed", "would_fit", "may_fit"):
+        assert set(priced[name].values()) == {None}
+        assert set(nothing[name].values()) == {0.0}
+    assert priced["without_advice"] == {"young": 1}
 
 
 async def test_json_and_csv_are_served() -> None:

@@ -13,6 +13,7 @@ from exporter.commands.snapshot import FORMATS
 from exporter.config import load_settings
 from exporter.demo.scenario import NvmlHang, catalog
 from exporter.demo.scenario.catalog import dump
+from exporter.formats.text import snapshot_text
 from exporter.model import Totals
 from tests.commands.program import TIMEOUT, command, environment, nothing_here, output_of, run
 from tests.web.views_reading import NOW, gpu, holder, snapshot
@@ -142,3 +143,27 @@ def test_all_forms_judge_idleness_by_the_setting():
         (row,) = json.loads(FORMATS["json"](shown, settings))["containers"]
         assert (row["state"], row["quiet_seconds"]) == (state, 120.0)
         assert FORMATS["csv"](shown, settings).splitlines()[1].endswith(f",{state},120.0")
+
+
+def test_all_forms_say_each_of_several_states():
+    """A holder over its share may be idle too."""
+    facts = {"compute_used": 0.0, "memory_used": 20 << 30, "memory_entitled": 16 << 30}
+    idle = holder("train", **facts, totals=Totals(first_seen=NOW - 900, last_active=NOW - 120))
+    settings = load_settings({"idle_after": "1m"}, {})
+    shown = snapshot([gpu()], [idle])
+
+    assert "over its share, idle (2 min)" in FORMATS["text"](shown, settings)
+    (row,) = json.loads(FORMATS["json"](shown, settings))["containers"]
+    assert (row["state"], row["other_states"]) == ("over-share", ["idle"])
+    assert FORMATS["csv"](shown, settings).splitlines()[1].endswith(",idle,over-share,120.0")
+
+
+def test_rows_fit_into_the_terminal():
+    """Cells are wrapped between words; a word is never broken."""
+    name = "a-rather-long-name-of-a-pod"
+    text = snapshot_text(snapshot([gpu()], [holder(name)]), now=NOW, width=100)
+    table = [line for line in text.splitlines() if "  " in line.strip()]
+
+    assert name in text
+    assert max(map(len, table)) <= 100
+    assert max(map(len, snapshot_text(snapshot([gpu()], [holder(name)]), now=NOW).splitlines())) > 100

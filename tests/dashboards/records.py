@@ -30,8 +30,7 @@ _LEVELS = {
 _FURTHER = {
     "gpuslice_sharing": frozenset({"sharing"}),
     "gpuslice_raised_condition": frozenset({"condition"}),
-    "gpuslice_recent_xid_seconds": frozenset({"xid"}),
-    "gpuslice_known_gpus": frozenset({"value"}),
+    "gpuslice_known_gpus": frozenset({"value", "resource"}),
     "gpuslice_known_containers": frozenset({"value"}),
     "gpuslice_computing": frozenset({"value"}),
     "gpuslice_held_seconds": frozenset({"model", "sharing", "isolation"}),

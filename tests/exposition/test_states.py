@@ -19,6 +19,7 @@ def _never(seconds: float) -> Totals:
 
 OVER = {"memory_used": 11, "memory_entitled": 10}
 NOT_COMPUTING = {"compute_used": 0.0}
+IDLE = NOT_COMPUTING | {"totals": _quiet(600)}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,22 @@ def test_the_state_follows_from_the_numbers(container, state, facts) -> None:
     """Use without a slice goes first, then use beyond the share, then activity, as far as it is measured."""
     row = container("x", DEVICE, **({"isolation": "hard"} | facts))
     assert judge(row, NOW, idle_after=600).state == state
+
+
+@pytest.mark.parametrize(
+    ("states", "facts"),
+    [
+        (("over-share", "idle"), OVER | IDLE),
+        (("over-share",), OVER | NOT_COMPUTING | {"totals": _quiet(599)}),
+        (("idle-memory", "over-notional"), OVER | IDLE | {"isolation": "none"}),
+        (("unheld", "idle"), IDLE | {"slices": 0}),
+        (("over-notional",), OVER | {"isolation": "none"}),
+        (("idle",), IDLE | {"memory_used": 0}),
+    ],
+)
+def test_a_state_does_not_hide_another_one(container, states, facts) -> None:
+    row = container("x", DEVICE, **({"isolation": "hard"} | facts))
+    assert judge(row, NOW, idle_after=600).states == states
 
 
 def test_every_state_has_words() -> None:

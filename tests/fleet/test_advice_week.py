@@ -213,9 +213,12 @@ def test_the_plugin_of_kubectl_advises_on_a_namespace(server: Prometheus) -> Non
     main = "import sys; from exporter.cli import kubectl_main; sys.exit(kubectl_main())"
     env = environment(GPUSLICE_PROMETHEUS_URL=server.url)
 
-    def output(*words: str) -> str:
+    def advise(*words: str) -> subprocess.CompletedProcess[str]:
         start = [command()[0], "-c", main, "advise", *words]
-        done = subprocess.run(start, capture_output=True, text=True, check=False, env=env)
+        return subprocess.run(start, capture_output=True, text=True, check=False, env=env)
+
+    def output(*words: str) -> str:
+        done = advise(*words)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -231,7 +234,10 @@ def test_the_plugin_of_kubectl_advises_on_a_namespace(server: Prometheus) -> Non
     assert freed["gpus"] == pytest.approx(freed_by_csv, rel=1e-2)
     assert freed["cost_per_day"] == pytest.approx(48 * freed["gpus"])
     assert document["savings"]["without_advice"]["preallocated"] == 2
-    assert output("other") == "no workload held a slice in the last 7 days\n"
+    assert output("empty") == "no workload held a slice in the last 7 days\n"
+    unknown = advise("other")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert unknown.stderr.endswith("'other'; in the last 7 days slices were held in ml\n")
 
 
 def test_the_hub_shows_the_advice(server: Prometheus) -> None:

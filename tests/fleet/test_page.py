@@ -10,6 +10,7 @@ from exporter.advice import advise
 from exporter.fleet import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Share, Units, whole
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.rendering import fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.wording import UNKNOWN
@@ -112,6 +113,19 @@ def test_a_silent_node_has_a_row_with_the_reason_and_makes_totals_incomplete() -
     assert "not answering for 2 min: its exporter does not answer" in _text(html)
     assert "of ≥ 80.0" in _text(html)
     assert "1 silent node" in _text(html)
+
+
+def test_a_node_without_records_is_named_as_the_reason_of_unknown_sums() -> None:
+    """Neither the page nor the text has a 0 that nobody recorded."""
+    there = {"containers": Amount(0, 1), "unhealthy": Amount(0, 2)}
+    young = _fleet(_node("n1"), _node("n2", **there), all_namespaces=False, all_sick=False)
+    complete = _fleet(_node("n2", **there))
+
+    assert "Records of 1 node are missing. New nodes and new rules have them after a minute." in _words(young)
+    assert f"by {UNKNOWN} holders in {UNKNOWN} namespaces" in _words(young)
+    assert "! records of 1 node are missing. New nodes" in fleet_text(young)
+    assert "Namespaces that hold GPUs are not known." in fleet_text(young)
+    assert "are missing" not in _words(complete) + fleet_text(complete)
 
 
 def test_unknown_compute_of_a_namespace_is_a_dash_and_a_known_part_a_least_figure() -> None:

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from exporter.fleet import Fleet, IdleTotals, attention
+from exporter.fleet import Fleet, IdleTotals, Node, NodeKey, Target, attention
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount
 from exporter.fleet.inspection import inspection_json, inspection_text
 from exporter.fleet.queries import Answers
 from exporter.fleet.rendering import fleet_json, fleet_text
@@ -31,7 +32,11 @@ from tests.fleet.answering import (
 )
 
 WHY = "query processing would load too many samples"
-VALUES = ("containers", "slices", "held_gpus", "held_bytes", "used_gpus", "used_bytes")
+VALUES = (
+    *("holders", "held_gpus", "held_bytes", "used_gpus", "used_bytes", "unused_gpus", "unused_bytes"),
+    *("idle_holders", "idle_gpus"),
+)
+OF_GPUS = ("total_bytes", "conditions", "holders", "offers", "offered_slices", "held_slices", "slices")
 NOTHING_REFUSED = "matches no query"
 
 
@@ -51,14 +56,11 @@ def _answer(expression: str) -> Samples:
     answers: dict[str, Samples] = {
         "node:gpuslice_known_containers": [({**NODE, "value": value}, 1.0) for value in VALUES],
         "namespace:gpuslice_known_containers": [({**namespace, "value": value}, 1.0) for value in VALUES],
-        "node:gpuslice_known_gpus": [
-            ({**NODE, "value": value}, 1.0) for value in ("total_bytes", "holders", "offered_slices")
-        ],
+        "node:gpuslice_known_gpus": [({**NODE, "value": value}, 1.0) for value in OF_GPUS],
         "node:gpuslice_total_gpus": [({**NODE, "model": "T4"}, 1.0)],
         "node:gpuslice_sharing": [({**NODE, "sharing": "exclusive"}, 1.0)],
         r"node:|max by \(cluster, node\)": [(NODE, 1.0)],
-        r"namespace:|sum by \(namespace": [(namespace, 1.0)],
-        r"sum\(node:": [({}, 1.0)],
+        r"namespace:|sum by \(cluster, namespace": [(namespace, 1.0)],
         r"topk\(\d+, gpu:gpuslice_raised_condition": [({**GPU, "condition": "needs_reset"}, 1.0)],
         r"gpu:gpuslice_model:info|gpuslice_gpu_info": [({**GPU, "model": "T4", "sharing": "exclusive"}, 1.0)],
         "container:gpuslice_largest_idle_seconds": [(HOLDER, 900.0)],
@@ -95,14 +97,14 @@ async def test_all_answers_are_shown() -> None:
 
 
 async def test_refused_unhealthy_gpus_and_idle_holders_are_unknown() -> None:
-    fleet = await _fleet(r"^topk|^sum\(node:|largest_idle")
+    fleet = await _fleet(r"^topk|^node:gpuslice_(idle|unhealthy)|largest_idle")
     text, document = _text(fleet), fleet_json(fleet)
 
     assert f"Needs attention {UNKNOWN}" in text
     assert re.search("<h2>Needs attention</h2>[^/]+the query for this failed", _html(fleet))
     assert "incomplete: unhealthy GPUs, idle holders" in text
     assert "Unhealthy GPUs are not known." in text
-    assert "Idle holders could not be queried." in text
+    assert "Idle holders are not known." in text
     assert "Nobody" not in text
     assert document["sick_gpus"] is document["idle_holders"]["listed"] is None
     assert document["idle_holders"]["holders"] is None
@@ -112,13 +114,13 @@ async def test_refused_unhealthy_gpus_and_idle_holders_are_unknown() -> None:
 
 async def test_a_list_that_is_known_in_part_is_a_least_number() -> None:
     """One of several signs of unhealthy GPUs is refused, and so is the number of idle holders."""
-    fleet = await _fleet(r"recent_xid|^sum\(node:gpuslice_idle_holders")
+    fleet = await _fleet(r"xid_last|^node:gpuslice_idle_holders")
     text = _text(fleet)
 
     assert "≥ 1 unhealthy GPUs and ≥ 1 idle holders" in text
     assert "Other unhealthy GPUs are not known." in text
     assert "The number of other idle holders is not known." in text
-    assert fleet.idle_totals == IdleTotals(None, 1.0)
+    assert fleet.idle_totals == IdleTotals(None, 1.0, complete=False)
     assert fleet_json(fleet)["sick_gpus"][0]["uuid"] == "GPU-1"
 
 
@@ -162,8 +164,8 @@ async def test_inspect_shows_refused_gpus_as_unknown() -> None:
     inspection = await inspected(_refusing("^gpuslice_gpu_info"))
     text = inspection_text(inspection, details=True)
 
-    assert "its GPUs could not be queried" in text
-    assert "Holders could not be queried on n1." in text
+    assert "its GPUs are not known" in text
+    assert "Holders are not known on n1." in text
     assert "No pod" not in text
     assert inspection_json(inspection, details=True)["nodes"][0]["devices"] is None
 
@@ -173,7 +175,7 @@ async def test_inspect_shows_refused_holders_as_unknown() -> None:
     text = inspection_text(inspection, details=True)
 
     assert "T4" in text
-    assert "Holders could not be queried on n1." in text
+    assert "Holders are not known on n1." in text
     (gpu,) = inspection_json(inspection, details=True)["nodes"][0]["devices"]
     assert gpu["holders"] is None
 
@@ -196,20 +198,27 @@ def test_inspect_prints_what_is_known_and_exits_with_1_if_a_query_failed(pattern
     assert ("! not known" in done.stdout) == bool(code)
 
 
+def _with_unhealthy(count: int | None) -> Node:
+    """Return a node with that many unhealthy GPUs."""
+    unhealthy = UNKNOWN_AMOUNT if count is None else Amount(count, 1)
+    return Node(key=NodeKey("", "n1"), target=Target("", "gpus", "n1:1"), age=4.0, unhealthy=unhealthy)
+
+
 def test_a_full_list_of_unhealthy_gpus_may_not_be_all() -> None:
     """Each query returns a limited number of rows."""
-    rows = [Sample({"uuid": f"GPU-{number}"}, 1.0) for number in range(attention.SICK_LISTED)]
-    number = {"unhealthy GPUs": [Sample({}, 250.0)]}
+    rows = [Sample({**NODE, "uuid": f"GPU-{number}"}, 1.0) for number in range(attention.SICK_LISTED)]
+    all_but_one = {"conditions": rows[1:]}
 
-    assert not attention.is_whole(Answers(number | {"conditions": rows}, {}))
-    assert attention.is_whole(Answers(number | {"conditions": rows[1:]}, {}))
-    assert not attention.is_whole(Answers(number | {"conditions": rows[1:]}, {"XID errors": WHY}))
+    assert not attention.is_whole(Answers({"conditions": rows}, {}), [_with_unhealthy(len(rows))])
+    assert attention.is_whole(Answers(all_but_one, {}), [_with_unhealthy(len(rows) - 1)])
+    assert not attention.is_whole(Answers(all_but_one, {}), [_with_unhealthy(len(rows))])
+    assert not attention.is_whole(Answers(all_but_one, {"XID errors": WHY}), [_with_unhealthy(1)])
 
 
 def test_an_empty_list_of_unhealthy_gpus_is_all_only_if_their_number_is_0() -> None:
-    assert not attention.is_whole(Answers({}, {}))
-    assert not attention.is_whole(Answers({"unhealthy GPUs": [Sample({}, 1.0)]}, {}))
-    assert attention.is_whole(Answers({"unhealthy GPUs": [Sample({}, 0.0)]}, {}))
+    assert not attention.is_whole(Answers({}, {}), [_with_unhealthy(None)])
+    assert not attention.is_whole(Answers({}, {}), [_with_unhealthy(1)])
+    assert attention.is_whole(Answers({}, {}), [_with_unhealthy(0)])
 
 
 async def test_a_prometheus_without_the_rules_is_an_error() -> None:

@@ -62,13 +62,19 @@ def _node(
     *,
     refused: str = "",
     known: int = 2,
+    total: float = 2.0,
 ) -> Node:
     """Return a node with two GPUs; holders and offered slices are known of ``known`` of them."""
     rows = {
         "GPUs": [({"model": "T4"}, 2.0)],
-        "number of GPUs": [({}, 2.0)],
-        "sharing of GPUs": [({"sharing": mode}, 1.0) for mode in sharing],
-        "known values of GPUs": [({"value": value}, known) for value in ("holders", "offered_slices")],
+        "number of GPUs": [({}, total)],
+        "sharing of GPUs": [({"sharing": mode}, 2.0 / len(sharing)) for mode in sharing],
+        "known values of GPUs": [
+            *(({"value": value}, float(known)) for value in ("holders", "offers")),
+            *(({"value": "held_slices", "resource": name}, 1.0) for name in held),
+            *(({"value": "offered_slices", "resource": name}, 1.0) for name in offered),
+            *(({"value": "slices", "resource": name}, 1.0) for name in held | offered),
+        ],
         "slices held": [({"resource": name}, value) for name, value in held.items()],
         "slices offered": [({"resource": name}, value) for name, value in offered.items()],
     }
@@ -100,15 +106,44 @@ def test_gpus_without_known_values_make_both_sums_least_figures() -> None:
     assert none_known.slices == Units("", Amount(0.0, 0, 2), Amount(0.0, 0, 2))
 
 
+def test_a_resource_without_a_record_makes_its_sum_a_least_figure() -> None:
+    """Its GPUs are counted; without any record the sum is unknown, and not 0."""
+    other = "nvidia.com/mig-1g.5gb"
+    lacking = _node(["exclusive"], {SLICE: 1}, {SLICE: 1, other: 1})
+    none = _node(["exclusive"], {}, {SLICE: 1})
+
+    assert (lacking.slices.held.total, lacking.slices.held.missing) == (1.0, 1)
+    assert none.slices.held.value is None
+
+
 def test_a_node_with_a_sharing_system_has_units_by_resource() -> None:
-    """Its slices too, since the GPU of a resource is not known."""
+    """Its slices too, since the GPU of a resource is not known: their sum is unknown, and not 0."""
     node = _node(["gpu-manager", "exclusive"], {UNIT: 30, SLICE: 1}, {SLICE: 1})
 
-    assert node.slices == Units("", Amount(), Amount())
+    assert node.slices.held.as_dict() == node.slices.offered.as_dict() == {"value": None, "complete": False}
     assert node.units == (
         Units(UNIT, Amount(30.0, 2), UNKNOWN_AMOUNT),
         Units(SLICE, Amount(1.0, 2), Amount(1.0, 2)),
     )
+
+
+def test_slices_are_unknown_while_the_mode_of_a_gpu_is() -> None:
+    """It may be of a sharing system, whose units are no slices."""
+    node = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, total=3.0)
+
+    assert (node.slices.held.value, node.units, node.sharing) == (None, None, None)
+
+
+def test_what_is_held_is_never_more_than_a_size_printed_next_to_it() -> None:
+    """A size of which a part is unknown is none if it is below what is held."""
+    (units,) = total_units(
+        [(Units(SLICE, Amount(4, 1), UNKNOWN_AMOUNT),), (Units(SLICE, Amount(0, 1), Amount(2, 1)),)]
+    )
+
+    assert words([units]) == "4 gpu"
+    assert units.as_dict()["offered"] == {"value": None, "complete": False}
+    assert words([units._replace(held=Amount(1, 1))]) == "1 of ≥ 2 gpu"
+    assert words([units._replace(offered=Amount(2, 1))]) == "4 of 2 gpu"
 
 
 @pytest.mark.parametrize("refused", ["slices held", "slices offered", "sharing of GPUs"])

@@ -140,17 +140,27 @@ async def test_the_pause_after_a_read_is_at_least_three_times_its_duration() -> 
 @pytest.mark.parametrize(
     ("records", "totals"),
     [
-        ({"holders": 2.0}, IdleTotals(2, None)),
+        ({"holders": 2.0}, IdleTotals(2, None, complete=False)),
         ({"holders": 0.0, "gpus": 0.0}, IdleTotals(0, 0.0)),
-        ({}, IdleTotals(None, None)),
+        ({}, IdleTotals(None, None, complete=False)),
     ],
     ids=["unknown compute", "no idle holder", "not measured"],
 )
 async def test_totals_of_idle_holders_without_a_record_are_unknown(records, totals) -> None:
-    queries = {f"sum(node:gpuslice_idle_{name}:sum)": value for name, value in records.items()}
+    here = {"node": "n1"}
+    queries: dict[str, Samples] = {
+        "node:gpuslice_containers:count": [(here, 2.0)],
+        "node:gpuslice_known_gpus:count": [({**here, "value": "holders"}, 1.0)],
+        "max by (cluster, node) (gpuslice_node_gpus)": [(here, 1.0)],
+        "node:gpuslice_holders:sum": [(here, 2.0)],
+        "node:gpuslice_known_containers:count": [
+            ({**here, "value": value}, 2.0) for value in ("holders", *(f"idle_{name}" for name in records))
+        ],
+        **{f"node:gpuslice_idle_{name}:sum": [(here, value)] for name, value in records.items()},
+    }
 
     def answer(expression: str) -> Samples | str:
-        return [({}, queries[expression])] if expression in queries else _node(expression)
+        return queries.get(expression) or _node(expression)
 
     fleet = (await _read(answer)).fleet
 
@@ -173,8 +183,8 @@ async def test_refused_gpu_hours_are_unknown_until_they_are_answered() -> None:
             if refused and refused in expression:
                 return "too many samples"
             return [({"namespace": "ml"}, 3600.0)]
-        if expression == "namespace:gpuslice_known_containers:count":
-            return [({"namespace": "ml", "value": "containers"}, 1.0)]
+        if expression == "namespace:gpuslice_containers:count":
+            return [({"namespace": "ml"}, 1.0)]
         return _node(expression)
 
     async with connected(answer) as prometheus:

@@ -120,6 +120,7 @@ def node() -> Iterator[Stored]:
     yield stored("gpuslice_node_info", [1] * count, NODE | TARGET)
     yield stored("gpuslice_snapshot_timestamp_seconds", moments, NODE | TARGET)
     yield stored("node:gpuslice_exporters:count", [1] * count, NODE)
+    yield stored("kube_namespace_created", [1] * count, {"cluster": "west", "namespace": "empty"})
 
 
 def stored(name: str, values: Sequence[float], labels: Mapping[str, str], begin: int = 0) -> Stored:

@@ -14,6 +14,7 @@ from exporter.demo.scenario import catalog
 from exporter.history import FIELDS
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.web import make_app
+from exporter.web.openapi.describe import JSON
 from exporter.web.openapi.operations import OPERATIONS, document
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
@@ -101,6 +102,19 @@ async def test_answers_have_a_described_type(served: Served, path: str) -> None:
             kind = response.headers["Content-Type"]
             assert any(kind.startswith(known) for known in kinds), (path, accept, kind)
             assert response.status == 200, path
+
+
+@pytest.mark.parametrize("path", [path for path in OPERATIONS if JSON in OPERATIONS[path].answers])
+async def test_a_format_that_a_path_lacks_is_refused_with_those_that_it_has(
+    served: Served, path: str
+) -> None:
+    url = served.url + path.format(**THERE)
+    for form in ("xml", "csv", "text", "json"):
+        async with served.client.get(f"{url}?format={form}") as response:
+            formats = OPERATIONS[path].parameters["format"].schema["enum"]
+            assert response.status == (200 if form in formats else 400), (path, form)
+            if form not in formats:
+                assert await response.text() == f"The format must be one of {', '.join(formats)}.\n"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -13,13 +13,14 @@ from exporter.fleet.amounts import (
     Units,
     named,
     shown_units,
+    size_of,
     total_amount,
     total_share,
     whole,
     word,
 )
 from exporter.fleet.cluster_advice import Named, names_of, savings_lines, verdict_words
-from exporter.fleet.rendering import gpu_count, gpus, total_slices
+from exporter.fleet.rendering import UNRECORDED, gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_paragraphs
@@ -96,7 +97,7 @@ def _facts(fleet: Fleet) -> tuple[str, ...]:
         plural(len(fleet.nodes), "node"),
         *((f"{silent} not answering",) if silent else ()),
         gpu_count(fleet.nodes),
-        plural(None if fleet.namespaces is None else len(fleet.namespaces), "namespace"),
+        _counted(fleet.namespace_count, "namespace"),
     )
 
 
@@ -121,6 +122,13 @@ def _notices(scene: FleetScene) -> Iterator[Notice]:
     if read.fleet is not None:
         for name, error in read.fleet.problems:
             yield Notice("bad", f"Not known: {name}", error)
+        yield from _unrecorded(read.fleet)
+
+
+def _unrecorded(fleet: Fleet) -> Iterator[Notice]:
+    without = sum(node.unrecorded for node in fleet.nodes)
+    if without and not fleet.problems:
+        yield Notice("note", f"Records of {plural(without, 'node')} are missing", f"{UNRECORDED}.")
 
 
 def _cards(fleet: Fleet) -> Iterator[Card]:
@@ -130,36 +138,43 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
     memory_size = total_amount(node.memory_total for node in nodes)
     count = total_amount(node.gpus for node in nodes)
     yield _slices(fleet)
-    yield _use("Memory", memory, memory_size, f"of {memory_size.text(gibibytes)}", (gibibytes, "GiB"))
-    yield _use("Compute", compute, count, f"of {count.text(whole)}", (gpus, "GPUs"))
+    yield _use("Memory", memory, memory_size, gibibytes, (gibibytes, "GiB"))
+    yield _use("Compute", compute, count, whole, (gpus, "GPUs"))
     yield _attention(fleet)
 
 
-def _use(name: str, share: Share, size: Amount, of: str, unit: tuple[Callable[[float], str], str]) -> Card:
+def _use(
+    name: str,
+    share: Share,
+    size: Amount,
+    write_size: Callable[[float], str],
+    unit: tuple[Callable[[float], str], str],
+) -> Card:
     """Return the card of what is held and used; ``unit`` writes an amount, and is its unit."""
-    write, name_of_unit = unit
+    (write, name_of_unit), unused = unit, share.wasted
+    size = size_of(size, share.held, share.used)
     return Card(
         name=name,
         figure=_labelled(share.used, write, f"{name_of_unit} used"),
-        of=of,
+        of=f"of {size.text(write_size)}",
         bars=(
             (size_bar("held", "held", share.held, size.value), f"{share.held.text(write)} held"),
             (size_bar("used", "used", share.used, size.value), "used"),
         ),
-        waste=f"{share.wasted.text(write)} {name_of_unit} held but not used",
+        waste="" if unused.value is None else f"{unused.text(write)} {name_of_unit} held but not used",
     )
 
 
 def _slices(fleet: Fleet) -> Card:
     """Return the card of slices, or of the first resource with a known total; others as text."""
     parts = list(named(shown_units(*total_slices(fleet.nodes))))
-    place = next((place for place, (_, part) in enumerate(parts) if part.offered.value is not None), 0)
+    place = next((place for place, (_, part) in enumerate(parts) if part.size.value is not None), 0)
     name, first = parts.pop(place)
     return Card(
         name="Slices",
         figure=_labelled(first.held, whole, "held"),
-        of=" ".join(filter(None, ("of", first.offered.text(whole), name))),
-        bars=((size_bar("slices held", "held", first.held, first.offered.value), _free(first)),),
+        of=" ".join(filter(None, ("of", first.size.text(whole), name))),
+        bars=((size_bar("slices held", "held", first.held, first.size.value), _free(first)),),
         detail=" · ".join((*(word(*other) for other in parts), _by_whom(fleet))),
     )
 
@@ -167,9 +182,9 @@ def _slices(fleet: Fleet) -> Card:
 def _by_whom(fleet: Fleet) -> str:
     if fleet.namespaces is None:
         return "holders could not be queried"
-    known = [namespace.holders for namespace in fleet.namespaces if namespace.holders is not None]
-    holders = sum(known) if len(known) == len(fleet.namespaces) else None
-    return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
+    holders = total_amount(namespace.holder_count for namespace in fleet.namespaces)
+    every = holders + Amount(missing=int(not fleet.all_namespaces))
+    return f"by {_counted(every, 'holder')} in {_counted(fleet.namespace_count, 'namespace')}"
 
 
 def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure:
@@ -178,7 +193,7 @@ def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure
 
 
 def _free(units: Units) -> str:
-    held, offered = units.held, units.offered
+    held, offered = units.held, units.size
     if held.value is None or offered.value is None:
         return ""
     # An unhealthy slice may be a held one.
@@ -198,7 +213,8 @@ def _attention(fleet: Fleet) -> Card:
     )
     nouns = [_counted(count, noun) for count, noun in counts if count.total]
     unknown = [f"{noun}s" for count, noun in counts if count.missing]
-    nothing = Figure(UNKNOWN, QUERY_FAILED) if unknown else Figure("nothing")
+    why = QUERY_FAILED if fleet.problems else "not known of all"
+    nothing = Figure(UNKNOWN, why) if unknown else Figure("nothing")
     return Card(
         name="Needs attention",
         figure=Figure(nouns[0]) if nouns else nothing,

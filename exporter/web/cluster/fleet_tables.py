@@ -17,7 +17,7 @@ from exporter.fleet import (
     chosen,
     in_order,
 )
-from exporter.fleet.amounts import Amount, Share, is_alone, named, shown_units, whole
+from exporter.fleet.amounts import Amount, Share, is_alone, named, shown_units, size_of, whole
 from exporter.fleet.attention import DETAILS
 from exporter.fleet.rendering import age_words, gpus
 from exporter.fleet.targets import NodeLinks
@@ -116,7 +116,11 @@ def namespace_table(fleet: Fleet, orders: Orders) -> Table:
     )
     namespaces = in_order(fleet.namespaces or (), NAMESPACES, orders.namespaces)
     rows = [_namespace(namespace) for namespace in namespaces[: SHOWN["namespaces"]]]
-    unknown = "Namespaces that hold GPUs could not be queried." if fleet.namespaces is None else ""
+    unknown = f"{'Other namespaces' if namespaces else 'Namespaces'} that hold GPUs are not known."
+    if fleet.all_namespaces:
+        unknown = ""
+    elif fleet.namespaces is None:
+        unknown = "Namespaces that hold GPUs could not be queried."
     return Table(headings, rows, len(namespaces) - len(rows), unknown)
 
 
@@ -136,15 +140,10 @@ def idle_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
     why = QUERY_FAILED if refused else _UNMEASURED
     holders = in_order(fleet.idle or (), IDLE, orders.idle)[: SHOWN["idle"]]
     rows = [_idle(holder, places, why) for holder in holders]
-    return Table(headings, rows, max((fleet.idle_totals.holders or 0) - len(rows), 0), _unknown_idle(fleet))
-
-
-def _unknown_idle(fleet: Fleet) -> str:
-    if fleet.idle is None:
-        return "Idle holders could not be queried."
-    if fleet.idle_totals.holders is None:
-        return f"The number of {'other ' if fleet.idle else ''}idle holders is not known."
-    return ""
+    more = max(int(fleet.idle_holders.total) - len(rows), 0)
+    # An empty table says itself that it has those only whose compute is measured.
+    none = not rows and fleet.idle_totals.holders == 0
+    return Table(headings, rows, more, "" if none else fleet.idle_unlisted)
 
 
 def sick_table(fleet: Fleet, places: Places) -> Table:
@@ -175,9 +174,7 @@ def _node(node: Node, places: Places) -> NodeRow:
         models=models,
         note="driver released" if node.released else "",
         slices=tuple(
-            SlicesHeld(
-                amount(part.held, whole), None if is_alone(part) else amount(part.offered, whole), name
-            )
+            SlicesHeld(amount(part.held, whole), None if is_alone(part) else amount(part.size, whole), name)
             for name, part in named(shown_units(node.slices, node.units))
         ),
         memory=_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
@@ -190,7 +187,7 @@ def _node(node: Node, places: Places) -> NodeRow:
 def _namespace(namespace: Namespace) -> NamespaceRow:
     return NamespaceRow(
         name=namespace.name,
-        holders=figure_of(namespace.holders, whole, QUERY_FAILED),
+        holders=amount(namespace.holder_count, whole),
         memory=_of_held(namespace.memory, gibibytes, "GiB"),
         wasted_memory=amount(namespace.memory.wasted, gibibytes),
         compute=_of_held(namespace.compute, gpus, "GPU"),
@@ -228,6 +225,7 @@ def amount(value: Amount, write: Callable[[float], str]) -> Figure:
 
 def _of_all(share: Share, total: Amount, write: Callable[[float], str], unit: str) -> Meter:
     """Return the meter of what is held and what is used of the total."""
+    total = size_of(total, share.held, share.used)
     bars = tuple(
         size_bar(f"{name} of {total.text(write)} {unit}", name, part, total.value)
         for name, part in (("held", share.held), ("used", share.used))

@@ -105,7 +105,12 @@ def document() -> Schema:
         "Share": whole({name: reference("Amount") for name in ("held", "used", "wasted")}),
         "Unit": whole({"resource": text("Name of the resource.")} | _amounts("held", "offered")),
         "Namespace": whole(
-            {"namespace": text("Its name."), "holders": number("Its holders.", null=True), **shares}
+            {
+                "namespace": text("Its name."),
+                "holders": number("Its holders.", null=True),
+                "all_holders": flag("If false, it may have more."),
+                **shares,
+            }
         ),
         "IdleHolder": _idle(),
         "SickGpu": _sick(),
@@ -134,6 +139,7 @@ def _fleet() -> Schema:
     idle = {
         "holders": number("All idle holders.", null=True),
         "compute_held": number("Physical GPUs that they hold.", null=True),
+        "complete": flag("If false, these are lower bounds: of some holders it is unknown."),
         "listed": _nullable(listed(reference("IdleHolder"), "The largest of them.")),
     }
     return whole(
@@ -142,9 +148,11 @@ def _fleet() -> Schema:
             "window_seconds": number("Window of GPU-hours."),
             "totals": whole(totals),
             "nodes": listed(reference("Node"), "All nodes."),
-            "namespaces": _nullable(listed(reference("Namespace"), "All namespaces that hold GPUs.")),
+            "namespaces": _nullable(listed(reference("Namespace"), "The namespaces that hold GPUs.")),
+            "all_namespaces": flag("If false, there may be others."),
             "idle_holders": whole(idle),
             "sick_gpus": _nullable(listed(reference("SickGpu"), "Worst first.")),
+            "all_sick": flag("If false, there may be others."),
             "problems": listed(
                 whole(problem), "Queries that Prometheus refused; values that need them are null."
             ),

@@ -11,8 +11,8 @@ from exporter.web.openapi.describe import Schema, choice, flag, listed, number, 
 def advice_schema(more: Mapping[str, Schema] = MappingProxyType({})) -> Schema:
     """Return the schema of the advice on all holders of a node, or with ``more`` fields on a cluster."""
     saved = {
-        "gpus": number("GPUs, as a mean over the windows."),
-        "gpu_hours_per_day": number("GPU-hours a day."),
+        "gpus": number("GPUs, as a mean over the windows; null without any advice.", null=True),
+        "gpu_hours_per_day": number("GPU-hours a day.", null=True),
         "cost_per_day": number("Their cost by --gpu-hour-price, null without it.", null=True),
     }
     savings = {

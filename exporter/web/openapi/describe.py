@@ -15,6 +15,7 @@ from aiohttp import web
 from exporter import __version__
 from exporter.web.http.responses import CONTENT_TYPES, reply
 from exporter.web.live.broadcaster import LONGEST_ID
+from exporter.web.parameters import require_json
 
 Schema: TypeAlias = dict[str, Any]
 JSON, TEXT, CSV, HTML, EVENTS = "application/json", "text/plain", "text/csv", "text/html", "text/event-stream"
@@ -119,7 +120,9 @@ class Operation:
 
 
 Operations = Mapping[str, Operation]
-DESCRIBE = Operation("describe", "This description.", {JSON: "Description"})
+ONLY_JSON = format_of(("json",))
+"""The same of a path with one format."""
+DESCRIBE = Operation("describe", "This description.", {JSON: "Description"}, parameters=ONLY_JSON)
 FILE = Operation(
     "file",
     "A static file of the pages; its name may contain folders.",
@@ -160,6 +163,7 @@ def route(document: Callable[[], Schema]) -> web.RouteDef:
     body = cache(lambda: json.dumps(document()).encode())
 
     async def describe(request: web.Request) -> web.Response:
+        require_json(request)
         return await reply(request, body(), CONTENT_TYPES["json"])
 
     return web.get(PATH, describe)

@@ -14,6 +14,7 @@ from exporter.web.openapi.describe import (
     FOLLOWING,
     HTML,
     JSON,
+    ONLY_JSON,
     TEXT,
     Operation,
     Operations,
@@ -92,7 +93,9 @@ _QUERY: Mapping[str, Parameter] = {
 
 _page = partial(Operation, answers={HTML: ""}, parameters=_QUERY)
 _live = partial(Operation, answers={EVENTS: ""}, parameters={**_QUERY, **FOLLOWING}, tagged=False)
-_figures = partial(Operation, answers={JSON: "Figures"}, parameters={"range": _RANGE}, refusals=(503,))
+_figures = partial(
+    Operation, answers={JSON: "Figures"}, parameters={"range": _RANGE, **ONLY_JSON}, refusals=(503,)
+)
 
 OPERATIONS: Operations = {
     "/": _page(
@@ -133,6 +136,7 @@ OPERATIONS: Operations = {
             "`container` without both."
         ),
         parameters=_HISTORY
+        | dict(ONLY_JSON)
         | {
             name: Parameter(meaning, {"type": "string", "minLength": 1, "maxLength": LONGEST_NAMES[name]})
             for name, meaning in _NAMES.items()
@@ -143,6 +147,7 @@ OPERATIONS: Operations = {
         "doctor",
         "What is degraded or missing on this node, and how to fix it.",
         {JSON: "Report"},
+        parameters=ONLY_JSON,
         refusals=(503,),
     ),
     "/api/v1/advice": Operation(

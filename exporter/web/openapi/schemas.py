@@ -100,6 +100,7 @@ def _without_series() -> Mapping[str, dict[str, Schema]]:
         "Collector": {"message": text("The error and what to do; empty if there is none.")},
         "Container": {
             "state": choice(STATE_WORDS, "State of the container at the time of the poll."),
+            "other_states": listed(choice(STATE_WORDS), "States that it is in besides."),
             "quiet_seconds": idle | {"x-unit": "seconds"},
         },
     }

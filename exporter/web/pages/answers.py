@@ -96,7 +96,8 @@ def _now(scene: Scene, row: ContainerRow) -> str:
 
 
 def _quiet(scene: Scene, row: ContainerRow) -> str:
-    _, activity, seconds = scene.judged(row)
+    judged = scene.judged(row)
+    activity, seconds = judged.activity, judged.not_computed_for
     keeps = f", and keeps {gibibytes(row.memory_used)} GiB of memory" if row.memory_used else ""
     if seconds is None or row.totals is None or row.compute_used:
         return f"Hardly: it computes almost nothing now{keeps}."

@@ -14,7 +14,7 @@ from markupsafe import escape
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
-from exporter.model.states import STATE_WORDS, HolderState
+from exporter.model.states import STATE_WORDS, HolderState, Judgement
 from exporter.web.pages import markup
 from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
 from exporter.web.pages.picture.cells import Amounts, use_bar
@@ -61,9 +61,14 @@ def holder(line: Line) -> str:
     return f'<th scope="row">{markup.holder_link(ref, line.scene.root)} {container}</th>'
 
 
+def state_text(judged: Judgement) -> str:
+    """Return the states of a holder as text."""
+    return ", ".join(map(STATE_WORDS.__getitem__, judged.states))
+
+
 def state(line: Line) -> str:
     """Return the cell of its state, with a reason if it is unknown."""
-    word = STATE_WORDS[line.state]
+    word = state_text(line.scene.judged(line.row))
     if line.state == "unknown":
         word = f'<abbr title="{escape(line.scene.why_compute(line.row))}">{word}</abbr>'
     return f'<td data-label="State" class="state c-{line.state}">{markup.icon(line.state)}{word}</td>'

@@ -101,7 +101,9 @@ def _in(read: Callable[[Line], str]) -> Callable[[Line, str], bool]:
 
 
 _TEXTS: Mapping[str, Callable[[Line], str]] = {
-    "state": lambda line: f"{line.state}\n{STATE_WORDS[line.state]}",
+    "state": lambda line: "\n".join(
+        f"{state}\n{STATE_WORDS[state]}" for state in line.scene.judged(line.row).states
+    ),
     "slice": lambda line: slice_of(line.scene, line.row).text,
     "sharing": lambda line: f"{line.row.sharing}\n{mode_word(line.row.sharing)}",
     "isolation": lambda line: isolation_word(line.row.isolation),

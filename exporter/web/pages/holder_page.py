@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from exporter.formats.wording import decimal, duration, gibibytes, mode_word
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
-from exporter.model.states import STATE_WORDS
 from exporter.web.pages.answers import Answer, answers_of
 from exporter.web.pages.event_list import EventView, hits_of
-from exporter.web.pages.holder_cells import efficiency_of, row_id
+from exporter.web.pages.holder_cells import efficiency_of, row_id, state_text
 from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
 from exporter.web.pages.picture.cells import UNATTRIBUTED, Amounts, Gauge, memory_amounts, use_gauges
 from exporter.web.pages.process_table import ProcessTable, place_of, processes_of_holder
@@ -134,7 +133,7 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
         isolation=isolation_word(row.isolation),
         isolation_text=ISOLATION.get(row.isolation, ""),
         state=state,
-        state_word=STATE_WORDS[state],
+        state_word=state_text(scene.judged(row)),
         since=_since(scene, row, state),
         measures=_measures(scene, row),
         facts=tuple(_facts(scene, row)),
@@ -230,7 +229,7 @@ def _neighbours(scene: Scene, row: ContainerRow) -> Iterator[Neighbour]:
             yield Neighbour(
                 holder=other.holder,
                 state=state,
-                state_word=STATE_WORDS[state],
+                state_word=state_text(scene.judged(other)),
                 memory=scene.memory(other),
                 compute=scene.compute(other),
             )

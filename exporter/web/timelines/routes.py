@@ -13,7 +13,7 @@ from exporter.history import Ask, NotKeptError, Past, Track, Wanted
 from exporter.metrics import IDENTITY_LABELS
 from exporter.model import Snapshot
 from exporter.web.http.responses import CONTENT_TYPES, reply
-from exporter.web.parameters import BadValueError, asked_span, read_ask
+from exporter.web.parameters import BadValueError, asked_span, read_ask, require_json
 from exporter.web.render_queue import BodyCache
 from exporter.web.timelines.stacks import first_known
 
@@ -59,6 +59,7 @@ class _Past:
             past = await self._reader.read(ask)
             return await in_thread(history_json, past)
 
+        require_json(request)
         try:
             ask = read_ask(request.query)
             body = await self._kept.get(("history", ask), _HISTORY_SECONDS, make)
@@ -87,6 +88,7 @@ class _Past:
             past = await self._reader.read(ask)
             return await in_thread(figures_json, past, self._pages.snapshot, kind)
 
+        require_json(request)
         try:
             ask = Ask(span=asked_span(request.query), points=FIGURE_POINTS, wanted=wanted)
             fresh = min(_FIGURE_SECONDS, max(1.0, ask.span / FIGURE_POINTS / 3))

@@ -212,16 +212,15 @@ def use_gauges(
 
 def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
     """Return the cell of a device with its only container."""
-    state, activity, _ = judged = scene.judged(row)
-    quiet_for = judged.quiet_for
+    judged = scene.judged(row)
     return Cell(
         caption=device.caption,
         title=row.resource or device.key.mig_uuid or device.key.uuid,
         width=percent(device.share),
         look="held",
-        note="" if quiet_for is None else f"{activity} {duration(quiet_for)}",
+        note="" if judged.quiet_for is None else f"{judged.activity} {duration(judged.quiet_for)}",
         holder=row.holder,
-        state=state,
+        state=judged.state,
         gauges=use_gauges(scene, row, device.memory, device.compute),
     )
 
