@@ -64,10 +64,10 @@ class GpuReader:
         self._slow_read_at: dict[str, float] = {}
         self._topology = TopologyReader()
         self._layout = LayoutReader()
-        self._mig = MigReader(self._layout, options.skip)
+        self._lists = ProcessLists()
+        self._mig = MigReader(self._layout, self._lists, options.skip)
         self._profiles = ProfileReader()
         self._samples = SampleReader(options.clock)
-        self._lists = ProcessLists()
         self._gpm = GpmReader(options.clock)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
@@ -168,6 +168,7 @@ class GpuReader:
         self._forget_kept()
         self._topology.forget()
         self._profiles.forget()
+        self._lists.keep_only(())
 
     def unplugged(self, addresses: Collection[str]) -> None:
         """Forget the GPUs at these normalized PCI addresses, which are unbound, not lost."""
@@ -209,10 +210,10 @@ class GpuReader:
         devices = {device for _, of_gpu in self._layouts.values() for device in of_gpu}
         self._layout.keep_only(devices)
         self._mig.keep_only(devices)
-        self._lists.keep_only(self.known)
         self._samples.keep_only(self.known)
         self._vgpu.keep_only(self.known)
         mig_uuids = {device.uuid for device in devices}
+        self._lists.keep_only(self.known.keys() | mig_uuids)
         self._gpm.keep_only(self._calls, self.known.keys() | mig_uuids)
         keep_only(mig_uuids, self._calls.parents)
 

@@ -86,11 +86,11 @@ class MigReader:
     ``layouts`` receives the sizes of their memory. ``skip`` as for DeviceReader.
     """
 
-    def __init__(self, layouts: LayoutReader, skip: Collection[str]) -> None:
+    def __init__(self, layouts: LayoutReader, lists: ProcessLists, skip: Collection[str]) -> None:
         self._has_bar1 = not is_skipped(BAR1.into, skip)
         self._layouts = layouts
         self._facts: dict[MigIdentity, MigFacts] = {}
-        self._lists = ProcessLists()
+        self._lists = lists
         # Whether a device was found to have graphics processes although its profile has no graphics.
         self._unexpected_graphics = False
 
@@ -137,7 +137,6 @@ class MigReader:
     def keep_only(self, existing: set[MigIdentity]) -> None:
         """Drop the facts of MIG devices that no longer exist."""
         keep_only(existing, self._facts)
-        self._lists.keep_only({identity.uuid for identity in existing})
 
     def _facts_of(self, calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> MigFacts:
         facts = self._facts.get(identity)

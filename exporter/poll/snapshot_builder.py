@@ -67,13 +67,10 @@ def node_facts(
 
 def _profiles_of_models(gpus: Iterable[GpuReading]) -> dict[str, MigProfiles]:
     """Return the MIG profiles by GPU model: those of the first GPU whose driver reports them, if any does."""
+    known = [(gpu.identity.model, gpu.mig_profiles) for gpu in gpus if gpu.mig_profiles is not None]
     profiles: dict[str, MigProfiles] = {}
-    for gpu in gpus:
-        if gpu.mig_profiles is None:
-            continue
-        known = profiles.setdefault(gpu.identity.model, gpu.mig_profiles)
-        if known.source == "table":
-            profiles[gpu.identity.model] = gpu.mig_profiles
+    for model, of_gpu in sorted(known, key=lambda entry: entry[1].source == "table"):
+        profiles.setdefault(model, of_gpu)
     return profiles
 
 

@@ -25,6 +25,7 @@ UNWELL = {
     "no-gpu": {"driver-not-loaded"},
     "old-driver": {"offers-unknown"},
     "sick-gpus": {"gpu-unhealthy"},
+    "unknown-dra": {"claims-unknown"},
     "volcano-gpushare": {"ids-unplaced"},
 }
 # Groups of readings that the hardware of a node does not have. No node of these has GROUPS_OF_FEW.

@@ -83,7 +83,7 @@ class Matrix:
             yield ALL, ""
         parts = [device for device in use.devices if device in self._parts]
         if function not in OF_LAYOUT:
-            yield from ((PART, device) for device in {*parts[:1], *parts[-1:]})
+            yield from ((PART, device) for device in dict.fromkeys([*parts[:1], *parts[-1:]]))
 
     async def results(self, cases: Sequence[Case]) -> list[Result]:
         """Put the faults of cells on in turn, and return the results."""

@@ -127,6 +127,10 @@ def _reads(system: type[System], key: str) -> bool:
     return system.reads(key)
 
 
+def _found(holdings: Holdings) -> bool:
+    return bool(holdings.holdings or holdings.unknown_drivers)
+
+
 @cache
 def node_of(system: type[System]) -> Node:
     """Poll the fake node of a system, and keep the fewest pods of which the system finds holdings."""
@@ -135,7 +139,7 @@ def node_of(system: type[System]) -> Node:
     held = {each.holder for each in (*whole.allocations.allocated, *whole.allocations.claims)}
     pods = list(_about(whole, system, held))
     nodes = (_with_pods(whole, dict(pods[:count])) for count in range(1, len(pods) + 1))
-    return next(node for node in nodes if node.holdings(system)[0].holdings)
+    return next(node for node in nodes if _found(node.holdings(system)[0]))
 
 
 def _with_pods(whole: Node, pods: dict[str, PodIdentity]) -> Node:

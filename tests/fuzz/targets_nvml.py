@@ -11,6 +11,7 @@ from exporter.nvml.mig_layout import LayoutReader
 from exporter.nvml.readings.answers import ask_row, set_path
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.device_reader import with_records
+from exporter.nvml.readings.gpu_processes import ProcessLists
 from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import require_believable, require_believable_part, timeless
 from tests.fuzz.promises import BrokenPromiseError
@@ -102,7 +103,7 @@ def _migs(content: bytes) -> Any:
     driver = _cut()
     with driver.opened(content) as calls:
         layouts, handle = LayoutReader(), driver.handles["GPU-a"]
-        reader = MigReader(layouts, ())
+        reader = MigReader(layouts, ProcessLists(), ())
         try:
             found: list[MigReading] = []
             for _ in range(2):

@@ -17,6 +17,7 @@ from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.mig import MigReader
 from exporter.nvml.mig_layout import LayoutReader
 from exporter.nvml.readings.gpm import GpmReader
+from exporter.nvml.readings.gpu_processes import ProcessLists
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Renewed, Spoiled
 from tests.fuzz.target import Target
@@ -50,7 +51,7 @@ class Metered:
         with self.spoiled.opened(b"") as calls:
             layouts = LayoutReader()
             self.layout = layouts.read(calls, "GPU-a", self.spoiled.handles["GPU-a"])
-            self.devices = MigReader(layouts, ()).read(calls, self.layout, None)
+            self.devices = MigReader(layouts, ProcessLists(), ()).read(calls, self.layout, None)
 
     def show(self, moment: int) -> None:
         """Show the hardware at the beginning (0) or at the end (1)."""

@@ -14,6 +14,7 @@ from exporter.nvml.driver.library import Library
 from exporter.nvml.mig import MigReader
 from exporter.nvml.mig_layout import LayoutReader, MigIdentity
 from exporter.nvml.readings.gpm import GpmReader, counted
+from exporter.nvml.readings.gpu_processes import ProcessLists
 from tests.hardware.making import Clock, Driver, gpu, instance, process, refuse
 
 NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
@@ -34,7 +35,7 @@ class Node:
         self.driver = driver
         self.reader, self.calls = GpmReader(clock.monotonic), Calls()
         self.layouts = LayoutReader()
-        self.migs_reader = MigReader(self.layouts, ())
+        self.migs_reader = MigReader(self.layouts, ProcessLists(), ())
         self.library = Library(library=driver.library)
         self.library.open()
         self._clock = clock
