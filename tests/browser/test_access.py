@@ -30,6 +30,7 @@ async def served() -> AsyncIterator[Served]:
         yield node
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", "gpu", "holder", "doctor"])
 async def test_axe_finds_nothing_serious(window, served, place) -> None:
     async with visiting(window, served.url) as (page, _):

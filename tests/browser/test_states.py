@@ -43,6 +43,7 @@ async def test_a_state_is_followed_live(browser) -> None:
         await expect(quiet_for).to_have_text("")
 
 
+@pytest.mark.slow
 async def test_quiet_holders_are_found_and_sorted(browser) -> None:
     async with node() as (made, url):
         _show(made, *(_row(f"nb-{word}", age) for word, age in AGES.items()))

@@ -87,7 +87,7 @@ def test_stopping_needs_no_event(watch: Watch) -> None:
     """The thread returns from the driver after a slice, which is shorter than the time to end it."""
     assert SLICE_SECONDS < END_SECONDS
     watched = watch(gpu("a"))
-    wait_until(lambda: watched.driver.asked(WAIT) == 1)
+    wait_until(lambda: watched.driver.asked(WAIT) >= 1)
     assert watched.watcher.stop()
     assert watched.watched() == frozenset()
     assert watched.driver.asked("nvmlEventSetFree") == 1
