@@ -203,12 +203,16 @@ def _pod(pod: Pod) -> Any:
         counts = {resource: len(ids) for resource, ids in container.devices.items()} | dict(container.limits)
         limits = [{"key": key, "value": {"string": str(count)}} for key, count in counts.items()]
         specs = payload.spec.initContainers if container.init else payload.spec.containers
-        specs.add(name=container.name, resources={"limits": limits})
+        named = [(claim, request) for claim, requests in container.requests.items() for request in requests]
+        claims = [{"name": claim, "request": request} for claim, request in named]
+        specs.add(name=container.name, resources={"limits": limits, "claims": claims})
         kind = "initContainerStatuses" if container.init else "containerStatuses"
         status = getattr(payload.status, kind).add(name=container.name)
         status.allocatedResourcesStatus.extend(() if container.init else _healths(container))
         if container.container_id:
             status.containerID = f"containerd://{container.container_id}"
+    for claim in dict.fromkeys(claim for container in pod.containers for claim in container.requests):
+        payload.spec.resourceClaims.add(name=claim, resourceClaimName=claim)
     return payload
 
 

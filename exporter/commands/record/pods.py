@@ -184,6 +184,7 @@ class Pods:
             container_id=self._mask.container_id(ids[-1] if ids else ""),
             devices={resource: folded(ids) for resource, ids in self._devices.get(ref, {}).items()},
             claims=tuple(self._claim(claim) for claim in self._claims.get(ref, ())),
+            requests=self._requests(ref),
             shares=tuple(self._shares(ref)) if ref in self._holdings.with_shares else None,
             init=spec.init,
             limits={
@@ -215,6 +216,16 @@ class Pods:
                 if is_health_of(claim, entry.device_id)
             ),
         )
+
+    def _requests(self, ref: ContainerRef) -> Mapping[str, tuple[str, ...]]:
+        """Return the requests that a container names by claim; a name may have two parts: ``gpu/large``."""
+        details = self._holdings.view.details(ref)
+        named: dict[str, list[str]] = defaultdict(list)
+        for of, claim, request in details.requests if details is not None else ():
+            if of == ref.container:
+                parts = (self._mask.name("request", part) for part in request.split("/") if part)
+                named[self._mask.name("claim", f"{ref.namespace}/{claim}")].append("/".join(parts))
+        return {claim: tuple(requests) for claim, requests in named.items()}
 
     def _shares(self, ref: ContainerRef) -> Iterable[Share]:
         """Yield the share that a container has of each device, summed over its resources."""

@@ -167,6 +167,9 @@ class Container:
     container_id: str = ""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids by resource
     claims: tuple[Claim, ...] = ()
+    # By name of a claim, the requests of it that the pod's object names for this container; the kubelet lists
+    # the devices of all requests for each.
+    requests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shares: tuple[Share, ...] | None = None  # actual shares; None: as its ids
     meter: MeterFile | None = None
     init: bool = False

@@ -88,6 +88,9 @@ class _Node:
         if system is None:
             return DeviceSharing(slices=self._slices.get(key, ()))
         sharing = self._sharing(key, system)
+        if key in self._resolved.unplaced and sharing.sharing == "none":
+            # An unknown container may share it in a mode that nothing on the device shows.
+            sharing = replace(sharing, sharing="unknown", isolation="")
         resources = {count.resource for count in sharing.slices}
         extra = [count for count in self._slices.get(key, ()) if count.resource not in resources]
         return replace(sharing, slices=tuple(sorted((*sharing.slices, *extra)))) if extra else sharing
