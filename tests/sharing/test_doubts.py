@@ -1,10 +1,13 @@
 """Grants and ids whose device cannot be told: nothing certain is said of the devices that they may mean."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.model import Allocation, ClaimedDevice, DeviceKey, HostDevices
 from exporter.sharing.dra import NVIDIA_DRIVER
 from exporter.sharing.dra.amd import AMD_DRIVER
+from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 from tests.attribution.build import (
     MIG,
     UUID,
@@ -123,3 +126,13 @@ def test_the_use_of_a_whole_gpu_is_not_its_holders_if_another_container_may_hold
     assert row(certain, "a").memory_used is not None
     assert row(doubted, "a").memory_used is None
     assert [(gpu.holders, gpu.memory_entitled) for gpu in doubted.gpus] == [(None, None)]
+
+
+def test_without_a_checkpoint_one_of_two_claims_of_a_device_may_only_monitor_it():
+    """With admin access it holds nothing: how many hold the device is unknown."""
+    claims = [claim("train", "gpu-1"), claim("agent", "gpu-1", claim="other")]
+    assert resolve(node(), claims=claims).unplaced == {OTHER}
+    uid = "11111111-2222-3333-4444-555555555555"
+    noted = [replace(each, cdi=(f"k8s.{NVIDIA_DRIVER}/claim={uid}-gpu-1",)) for each in claims]
+    checkpoint = Checkpoint(prepared={(uid, "gpu-1"): (Prepared(request="gpu"),)})
+    assert resolve(node(), claims=noted, files={"dra": checkpoint}).unplaced == frozenset()

@@ -96,6 +96,8 @@ class ClaimSystem(System):
                 self._doubted.setdefault(part.device.key, set()).update(doubted)
         held = [self._grant(part, holder) for part in self._parts.values() for holder in part.holders]
         unplaced = [(key, self.driver) for key in self._devices_of_unlisted_claims()]
+        # Without a checkpoint it is unknown which of several claims has admin access and holds nothing.
+        unplaced += [(key, self.driver) for key, part in self._parts.items() if self._may_monitor(part)]
         missing = [Grant(claim.holder, self.driver, None, may_be=self._may_be(claim)) for claim in lost]
         return Granted(grants=[*held, *missing, *self._of_unknown(unknown)], unplaced=unplaced)
 
@@ -115,6 +117,10 @@ class ClaimSystem(System):
                 may_be=self._may_be(claim),
             )
             counted.add(key)
+
+    def _may_monitor(self, part: ClaimedPart) -> bool:
+        several = len({(claim.claim_namespace, claim.claim) for claim in part.claims}) > 1
+        return several and not part.in_shares and any(self._noted(claim) is None for claim in part.claims)
 
     def _may_be(self, claim: ClaimedDevice) -> frozenset[DeviceKey] | None:
         """Return the devices that a claim may mean if it is of none for certain; None if it may be any."""
