@@ -218,17 +218,18 @@ def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:
     Other systems are listed in ``besides``, each in its own unit.
     """
     systems = dict(_by_system(gpus))
+    # Some holders of these have an unknown number of slices.
+    unknown = any(gpu.holders is None for gpu in gpus)
     owned = sum(bool(gpu.slices) and not is_system(gpu.sharing) for gpu in gpus)
     if 2 * owned > len(gpus) or systems.keys() <= {_OWN}:
-        return _counted(systems.pop(_OWN, ()), "", tuple(_held_by_system(systems)))
+        return _counted(systems.pop(_OWN, ()), "", tuple(_held_by_system(systems)), unknown=unknown)
     (only,) = systems.values() if len(systems) == 1 else ((),)
     resources = {count.resource for count in only}
     if len(resources) == 1 and any(count.allocated for count in only):
-        return _counted(only, resources.pop(), ())
+        return _counted(only, resources.pop(), (), unknown=unknown)
     held = sum(bool(gpu.holders) for gpu in gpus)
-    least = any(gpu.holders is None for gpu in gpus)
     besides = tuple(_held_by_system(systems))
-    return HeldSummary(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", besides, least)
+    return HeldSummary(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", besides, unknown)
 
 
 def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
@@ -263,10 +264,12 @@ def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, 
     return ((system, tuple(counts)) for system, counts in by_system.items())
 
 
-def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ...]) -> HeldSummary:
+def _counted(
+    counts: Sequence[SliceCount], resource: str, besides: tuple[str, ...], *, unknown: bool
+) -> HeldSummary:
     fixed = [count for count in counts if count.offered is not None]
     rest = sum(count.allocated or 0 for count in counts if count.offered is None)
-    least = any(count.allocated is None for count in fixed or counts)
+    least = unknown or any(count.allocated is None for count in fixed or counts)
     if not fixed:
         return HeldSummary(rest, None, "", resource, besides, least)
     more = (f"{rest} more without a fixed total",) if rest else ()
