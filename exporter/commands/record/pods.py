@@ -94,6 +94,8 @@ class NodeHoldings:
         known = (*resolved.settled, *resolved.owners)
         self.resources = {resource for _, resource in known} | resolved.unresolved.keys()
         """Resources that a sharing system knows."""
+        self.drivers = DRIVERS | resolved.unknown_drivers
+        """DRA drivers whose claims are for GPUs, or may be."""
         self._patterns = facts.patterns
         self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
         for holding in holdings_from(resolved, self.view, systems).holdings:
@@ -128,7 +130,7 @@ class Pods:
             if holdings.concerns_gpus(held.resource, held.device_id):
                 self._devices[held.holder][held.resource].append(mask.device_id(held.device_id))
         for claim in holdings.view.allocations.claims:
-            if claim.driver in DRIVERS:
+            if claim.driver in holdings.drivers:
                 self._claims[claim.holder].append(claim)
 
     def recorded(self) -> Iterator[pods.Pod]:
