@@ -128,6 +128,14 @@ def test_allocations_without_a_device_are_counted() -> None:
     assert "2 allocated devices of nvidia.com/gpu not found" in page.one(id="health").text
 
 
+def test_claims_of_an_unknown_driver_are_no_missing_devices() -> None:
+    unknown = {"unresolved": {"dra.example.com": 2}, "unknown_drivers": frozenset({"dra.example.com"})}
+    page = draw(snapshot([gpu()], node=unknown))
+
+    assert "Resource claims of dra.example.com may be for GPUs" in page.one(id="health").text
+    assert "not found" not in page.text
+
+
 def test_a_device_that_is_held_twice_is_named_with_its_holders() -> None:
     unknown = {"isolation": "none", "memory_entitled": None, "compute_entitled": None}
     rows = [holder(name, **unknown) for name in ("a", "b")]

@@ -168,16 +168,19 @@ def _cordoned(scene: Scene) -> Iterator[Notice]:
 
 def _unresolved(scene: Scene) -> Iterator[Notice]:
     for resource, count in sorted(scene.snapshot.node.unresolved.items()):
+        if resource in scene.snapshot.node.unknown_drivers:
+            title = f"Resource claims of {resource} may be for GPUs"
+            text = (
+                "This DRA driver is not known here. Holders, allocated slices and entitlements of the GPUs "
+                "that its claims may be for are unknown."
+            )
+            yield Notice("note", title, text, _doctor(scene))
+            continue
         title = f"{plural(count, 'allocated device')} of {resource} not found"
         text = (
             "A pod holds a device that matches no GPU of the driver: the GPU is lost or was repartitioned, "
             "or the sharing system has not reported which GPU it chose."
         )
-        if resource in scene.snapshot.node.unknown_drivers:
-            text = (
-                "A pod has a resource claim of a DRA driver that is not known here. It may be for GPUs of "
-                "this node: their holders, allocated slices and entitlements are unknown."
-            )
         yield Notice("bad", title, text, _doctor(scene))
 
 

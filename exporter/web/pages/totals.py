@@ -6,7 +6,7 @@ from itertools import chain
 
 from exporter.formats.wording import UNKNOWN, gibibytes, held_of_node, plural, total_text
 from exporter.metrics import Number
-from exporter.model import ContainerRef, ContainerRow, GpuRow
+from exporter.model import ContainerRef, ContainerRow, GpuRow, NodeRow
 from exporter.model.conditions import TABLE
 from exporter.web.pages.event_list import Fault, recent_faults
 from exporter.web.pages.picture.cells import Bar, BarPart, bar
@@ -186,12 +186,17 @@ def _known(sizes: Sizes) -> Number:
     return sum(size for size in sizes if size is not None)
 
 
+def _not_found(node: NodeRow) -> int:
+    """Return the number of allocated devices that match no GPU, without claims of unknown drivers."""
+    return sum(count for name, count in node.unresolved.items() if name not in node.unknown_drivers)
+
+
 def _attention(scene: Scene) -> Card:
     states, node = [scene.state(row) for row in scene.snapshot.containers], scene.snapshot.node
     counts = (
         (len(_lost(scene)) + len(_unhealthy(scene)), "GPU"),
         (len(_faults(scene)), "fault"),
-        (sum(node.unresolved.values()) + len(node.contested), "allocation"),
+        (_not_found(node) + len(node.contested), "allocation"),
         (sum(state in _WORDING for state in states), "holder"),
         (len(scene.failing), "source"),
     )
@@ -253,7 +258,7 @@ def _gpu_findings(scene: Scene) -> Iterator[Finding]:
     if faults:
         more = f" and {plural(len(faults) - 1, 'other')}" if len(faults) > 1 else ""
         yield Finding("bad", f"{faults[0].name}{more}", "#health")
-    unresolved = sum(scene.snapshot.node.unresolved.values())
+    unresolved = _not_found(scene.snapshot.node)
     if unresolved:
         yield Finding("bad", f"{plural(unresolved, 'allocated device')} not found", "#health")
     if contested := scene.snapshot.node.contested:
