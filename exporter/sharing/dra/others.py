@@ -17,11 +17,13 @@ from exporter.sharing.base.view import View
 GPU_WORDS = frozenset({"gpu", "gpus", "vgpu", "mig", "cuda"})
 # fmt: off
 OTHER_WORDS = frozenset({
-    "net", "network", "nic", "nics", "netdev", "eth", "ethernet", "dranet", "sriov", "sriovnetwork",
-    "rdma", "mrdma", "roce", "ib", "infiniband", "dpu", "cpu", "cpus", "cpuset",
-    "cpudev", "memory", "mem", "hugepages", "numa", "qat", "qatvf", "dsa", "iaa", "fpga", "tpu", "tpus",
-    "npu", "npus", "neuron", "neurons", "gaudi", "hpu", "storage", "nvme", "disk", "block", "volume",
-    "usb", "serial", "camera", "sound", "tpm", "sgx",
+    "afxdp", "asic", "audio", "block", "bond", "camera", "codec", "cpu", "cpudev", "cpus", "cpuset", "csi",
+    "cxl", "disk", "dpu", "dranet", "dsa", "efa", "ena", "eth", "ethernet", "fpga", "fuse", "gaudi", "hca",
+    "hpu", "hugepage", "hugepages", "iaa", "ib", "infiniband", "ipvlan", "kvm", "macvlan", "mem", "memory",
+    "mlx", "mrdma", "net", "netdev", "network", "networking", "neuron", "neurons", "nic", "nics", "npu",
+    "npus", "numa", "nvme", "ovs", "pmem", "qat", "qatvf", "qpu", "rdma", "roce", "sensor", "serial",
+    "sgx", "smartnic", "sound", "sriov", "sriovnetwork", "storage", "tap", "tpm", "tpu", "tpus", "tty",
+    "tun", "usb", "vdpa", "virtio", "vlan", "volume", "vpu",
 })
 # fmt: on
 # NVIDIA's driver for compute domains gives out channels between nodes; DraNet gives out network interfaces.
