@@ -81,16 +81,17 @@ class Counter:
             return value - base.value
         fell = value <= base.most(at, per_second) and value < base.value and (value > 0 or not self._rises)
         self.low = fell and value <= base.value / 2
+        continued = last is not None and last.leads_to(point, per_second)
         if fell and outage:
-            self.began_again = True
+            self.began_again, self.continues = True, continued
             self._rebase(point)
-            return 0
-        if first is None or last is None or not last.leads_to(point, per_second):
+            return value - last.value if last is not None and continued else 0
+        if first is None or last is None or not continued:
             self._first = self._last = point
             return None
         self._last = point
-        continued = value > first.value or not self._rises
-        if not continued or not (self.low or not self._sure or at - first.at >= LASTS_SECONDS):
+        rises = value > first.value or not self._rises
+        if not rises or not (self.low or not self._sure or at - first.at >= LASTS_SECONDS):
             return None
         self.began_again, self.continues = self.low, True
         self._rebase(point)

@@ -79,6 +79,17 @@ def test_a_counter_that_is_lower_after_an_outage_began_again():
     ]
 
 
+def test_what_a_counter_rises_by_after_it_began_again_at_zero_in_an_outage_counts():
+    counter = Counter(rises=True)
+    values = {0.0: 10**4, 30.0: 0, 35.0: 40, 40.0: 60}
+    assert [counter.take(value, at, MOST, outage=at < 40) for at, value in values.items()] == [
+        0,
+        None,
+        40,
+        20,
+    ]
+
+
 def test_a_counter_that_is_a_little_lower_is_believed_when_it_is_back():
     """No restart, however long it is lower."""
     below = [10**9 - 100 + step for step in range(0, 100, 10)]

@@ -68,7 +68,7 @@ def wrong_parts(section, of: Holder):
             or bar.dashed != (share is None)
         ):
             yield unit, texts, fault
-    if section.one("p", of="state").text != of.series.state(of.key):
+    if section.one("p", of="state").text != of.series.states(of.key):
         yield "state", section.one("p", of="state").text
     facts = {fact.one("dt").text: fact.one("dd").text for fact in section.one("dl").all("div")}
     yield from (item for item in facts.items() if not is_fact(of, *item))

@@ -58,7 +58,7 @@ def untrue_numbers(series: Series, key, cells):
         "processes": is_number(cells["Processes"].text, series.of(key, "processes"), 0),
         "isolation": cells["Isolation"].text == series.info(key).get("isolation", UNKNOWN),
         "resource": cells["Slice"].attributes["title"] == series.info(key).get("resource", ""),
-        "state": cells["State"].text == series.state(key),
+        "state": cells["State"].text == series.states(key),
         "quiet": is_quiet(series, key, cells["Quiet for"].text),
         "slice": is_slice(series, key, cells["Slice"].text),
     }

@@ -34,7 +34,11 @@ class Device:
         if not self.mig_uuid:
             return 1
         slices = self.series.device(self.uuid, self.mig_uuid, "compute_slices")
+        (info,) = self.series.all("gpu_info", uuid=self.uuid)
+        # Slices of an NVIDIA GPU that no instance can get are in no series.
         of = sum(self.series.values("gpu_mig_compute_slices", uuid=self.uuid))
+        if info.labels["vendor"] == "nvidia":
+            of = 4 if "A30" in info.labels["model"] else 7
         return slices / of if slices and of else None
 
     def used(self, gauge) -> float | None:

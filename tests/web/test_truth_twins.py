@@ -168,6 +168,9 @@ def test_csv_has_the_numbers_of_metrics(name) -> None:
         info = series.info(key)
         state, quiet = line.pop("state"), line.pop("quiet_seconds")
         assert is_state(series, key, state, float(quiet) if quiet else None), key
+        others = line.pop("other_states").split("; ")
+        words = ", ".join(STATE_WORDS[each] for each in (state, *filter(None, others)))
+        assert words == series.states(key), key
         assert line.pop("health") == "; ".join(informed(series, key, "device_health_info", ("health",))), key
         assert sorted(line.pop("claim").split("; ")) == informed(series, key, "claim_info", CLAIM) or [""], (
             key
@@ -199,7 +202,8 @@ def is_row(series, key, cells) -> bool:
     computes, share = re.fullmatch(r"(\S+) / (\S+) GPU", compute).groups()
     held, resource = series.of(key, "slices"), series.info(key).get("resource", "")
     state, _, reported = state.partition(", reported as ")
-    word, _, quiet = state.partition(" (")
+    duration = re.search(r" \(([^)]*)\)", state)
+    words, quiet = re.sub(r" \([^)]*\)", "", state), duration[1] if duration is not None else ""
     unhealthy = set(informed(series, key, "device_health_info", ("health",))) - {"Healthy", "Unknown"}
     values = [series.of(key, f"memory_{each}_bytes") for each in ("used", "entitled")]
     sizes = [None if value is None else value / GIB for value in values]
@@ -218,10 +222,10 @@ def is_row(series, key, cells) -> bool:
         and is_number(entitled, sizes[1], 1)
         and is_number(computes, series.of(key, "compute_used_ratio"), 2)
         and is_number(share, series.of(key, "compute_entitled_ratio"), 2)
-        and word == series.state(key)
+        and words == series.states(key)
         and {reported} - {""} == unhealthy
-        and bool(quiet) == word.startswith(("quiet", "idle"))
-        and (not quiet or is_duration(quiet.removesuffix(")"), series.quiet_for(key)))
+        and bool(quiet) == bool(re.search("quiet|idle", words))
+        and (not quiet or is_duration(quiet, series.quiet_for(key)))
     )
 
 
