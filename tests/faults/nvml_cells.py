@@ -17,9 +17,15 @@ REMEMBERED = frozenset({Kind.UNSUPPORTED, Kind.INVALID, Kind.NOTHING})
 # The binding's name of the only call that it names longer than the library does.
 C2C = {"nvmlDeviceGetC2cModeInfoV1": "nvmlDeviceGetC2cModeInfoV"}
 WAIT = "nvmlEventSetWait_v2"
-# A condition looks at the reasons of the last minute, and another thread waits for events.
+# A condition looks at the reasons of the last minute, and another thread waits for events. Fields that change
+# slowly and fail in two polls are next read when they are due.
 OVER_TIME = frozenset(
-    {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons", WAIT}
+    {
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+        "nvmlDeviceGetFieldValues",
+        WAIT,
+    }
 )
 OF_EVENTS = frozenset(
     {
