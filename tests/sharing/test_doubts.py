@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.model import Allocation, ClaimedDevice, DeviceKey, HostDevices
+from exporter.model import Allocation, ClaimedDevice, DeviceKey, HostDevices, Problem
 from exporter.sharing.dra import NVIDIA_DRIVER
 from exporter.sharing.dra.amd import AMD_DRIVER
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
@@ -136,3 +136,12 @@ def test_without_a_checkpoint_one_of_two_claims_of_a_device_may_only_monitor_it(
     noted = [replace(each, cdi=(f"k8s.{NVIDIA_DRIVER}/claim={uid}-gpu-1",)) for each in claims]
     checkpoint = Checkpoint(prepared={(uid, "gpu-1"): (Prepared(request="gpu"),)})
     assert resolve(node(), claims=noted, files={"dra": checkpoint}).unplaced == frozenset()
+
+
+def test_with_a_checkpoint_that_cannot_be_read_any_claim_may_only_monitor():
+    """Without any, as where it is not mounted, claims count."""
+    claims = [claim("train", "gpu-1")]
+    broken = Checkpoint(problems=(Problem("files", "checkpoint.json", "is not JSON"),))
+    found = resolve(node(), claims=claims, files={"dra": broken})
+    assert (found.unplaced, found.holdings, found.unresolved) == ({OTHER}, (), {NVIDIA_DRIVER: 1})
+    assert len(resolve(node(), claims=claims, files={"dra": Checkpoint(missing=True)}).holdings) == 1

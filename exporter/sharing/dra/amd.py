@@ -58,6 +58,7 @@ class AmdDra(ClaimSystem):
     name = "amd-dra"
     maker = "amd"
     driver = AMD_DRIVER
+    marks_admin = False
     words = words_of("gpu vfio spx dpx tpx qpx cpx nps")
     names = re.compile(
         rf"gpu-{NUMBER}-(?P<render>{NUMBER})|gpu-{NUMBER}-(?P<mode>[a-z]px)-nps[0-9]|gpu-vfio-{NUMBER}"

@@ -45,11 +45,14 @@ class ClaimSystem(System):
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
     form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
     divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own
+    marks_admin: ClassVar[bool] = True  # the checkpoint has which claims have admin access
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         files = view.files(self.name)
         self._checkpoint = files if isinstance(files, Checkpoint) else Checkpoint()
+        # There is a checkpoint, and it could not be read yet.
+        self._unreadable = self.marks_admin and bool(files.problems) and not self._checkpoint.prepared
         self._parts: dict[DeviceKey, ClaimedPart] = {}
         # Shares of devices of which it is unknown which container of their claim has them.
         self._doubted: dict[DeviceKey, set[tuple[str, str, str]]] = {}
@@ -80,6 +83,9 @@ class ClaimSystem(System):
             has = has_device(self.view, claim, noted.request if noted is not None else "", shares)
             if has is False:
                 continue
+            if noted is None and self._unreadable:
+                # It may have admin access, and hold nothing.
+                has = None
             device = self._device(claim)
             if has is None:
                 unknown.append((claim, device))

@@ -35,6 +35,11 @@ def has_device(view: View, claimed: ClaimedDevice, request: str, shares: int) ->
 
 def remedy(view: View, claimed: ClaimedDevice) -> str:
     """Return why it is unknown whether a container has a device, and where that is to be found."""
+    if len(view.devices_by_claim[claimed.claim_namespace, claimed.claim]) == 1:
+        return (
+            "whether it holds its devices or has admin access is unknown: that is in the checkpoint of "
+            f"{claimed.driver}, which cannot be read"
+        )
     if not _named(view, claimed):
         missing = "pod's object, which the kubelet's Pods API or --kubernetes-api has"
     else:
