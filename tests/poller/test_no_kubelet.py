@@ -160,7 +160,7 @@ async def test_without_a_change_of_the_file_there_is_no_connection(
             errors = poller._allocations.health.errors
             unheard.listen()
             seen = len(looks)
-            await wait_until_async(lambda: len(looks) > seen + 20)
+            await wait_until_async(lambda: len(looks) > seen + 3)
             assert poller._allocations.health.errors == errors
             with pytest.raises(BlockingIOError):
                 unheard.accept()
