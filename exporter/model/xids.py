@@ -4,6 +4,7 @@ Source: https://docs.nvidia.com/deploy/xid-errors/, reworded: the catalogue for 
 codes that only older ones report, the archived table. Codes that it calls unused are left out.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -217,3 +218,9 @@ XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), 
 def explain(code: int) -> Xid:
     """Return the row of a code; of class ``unknown`` if the catalogue does not describe it."""
     return XIDS.get(code) or Xid(code, "unknown", "NVIDIA's catalogue does not describe this code.", _LOG)
+
+
+def branch_of(version: str | None) -> int | None:
+    """Return the branch of an NVIDIA driver: 580 of 580.65.06; None if unknown."""
+    major = (version or "").partition(".")[0]
+    return int(major) if re.fullmatch("[0-9]{1,6}", major) else None

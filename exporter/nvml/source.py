@@ -57,13 +57,14 @@ class NvmlSource:
     async def list_again(self, uuids: Collection[str], within: float) -> dict[str, frozenset[int]]:
         """Return the pids on GPUs without MIG after a sweep, by uuid; waits up to ``within`` seconds.
 
-        GPUs that have not answered by then are left out.
+        GPUs that have not answered by then are left out. Never raises: all else of the poll has been read.
         """
         listing = asyncio.ensure_future(self._worker.run(lambda: self._sweeper.list_again(uuids)))
         await asyncio.wait({listing}, timeout=within)
-        if listing.done():
+        if not listing.done():
+            listing.cancel()
+        elif listing.exception() is None:
             return listing.result()
-        listing.cancel()
         return {}
 
     async def close(self) -> None:

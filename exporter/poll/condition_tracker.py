@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
 from exporter.model.condition_signs import UNKNOWN, Inputs, PendingXid
 from exporter.model.conditions import TABLE, judge
+from exporter.model.xids import branch_of
 from exporter.poll.gpu_counters import Counters, GpuCounters
 from exporter.poll.several_readings import Links, Throttling, behind_switches, switched_links
 
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
 """How long an XID counts on a GPU without a counter that would show a restart."""
 RESET_REQUIRED = "ResetRequired"
-LONGEST_BRANCH = 6
 
 Errors = Mapping[tuple[str, str, str], int]
 _XidKey = tuple[str, int]
@@ -93,12 +93,6 @@ def _refusing(rows: Iterable[GpuRow], before: Errors, errors: Errors) -> Iterato
         uuid, _, error = key
         if error == RESET_REQUIRED and count > before.get(key, 0):
             yield uuid or (silent[0] if len(silent) == 1 else "")
-
-
-def branch_of(version: str | None) -> int | None:
-    """Return the branch of an NVIDIA driver: 580 of 580.65.06."""
-    major = (version or "").partition(".")[0]
-    return int(major) if major.isascii() and major.isdecimal() and len(major) <= LONGEST_BRANCH else None
 
 
 class ConditionTracker:

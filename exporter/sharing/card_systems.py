@@ -48,7 +48,7 @@ class Mgpu(CardSystem):
         return f"{MGPU_CARDS}{holder.container}", f"{MGPU_CARDS}{self.number_of(holder)}"
 
     def isolation_of(self, holder: ContainerRef, core: int) -> str:
-        """Return the isolation by the policy of the pod, else of the node; nobody shares whole cards."""
+        """Return the isolation by the policy of the pod, else of the node; whole cards are not shared."""
         if core >= FULL:
             return SHARES
         policy = self.view.annotations(holder).get(MGPU_POLICY) or self.view.node_labels.get(MGPU_POLICY, "")
@@ -119,7 +119,7 @@ class Qgpu(CardSystem):
         return (f"{ELASTIC_CARDS}{holder.container}",)
 
     def isolation_of(self, _holder: ContainerRef, core: int) -> str:
-        """Return the isolation by the policy of the node; nobody shares whole cards."""
+        """Return the isolation by the policy of the node; whole cards are not shared."""
         return SHARES if core >= FULL else QGPU_POLICIES.get(self.view.node_labels.get(QGPU_POLICY, ""), "")
 
     def unannotated(self, _holder: ContainerRef) -> Cards:

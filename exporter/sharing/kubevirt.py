@@ -34,11 +34,10 @@ from exporter.model import (
     total,
 )
 from exporter.sharing.base import Claim, Entitled, HeldSlices, Offer, System, not_counted
-from exporter.sharing.base.inventory import PCI_ADDRESS, Device, Inventory, only, pci_address
+from exporter.sharing.base.inventory import ANY_UUID, PCI_ADDRESS, Device, Inventory, only, pci_address
 from exporter.sharing.base.view import View
 
 PREFIX = "nvidia.com/"
-MDEV_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # Python refuses to parse very long numbers.
 IOMMU_GROUP = re.compile(r"[0-9]{1,9}")
 NVIDIA = "0x10de"
@@ -51,7 +50,7 @@ def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices
     gpus = {text: _gpu_of_device(sys_root, device) for text, device in named.items() if device}
     return HostDevices(
         vgpus={text: gpu for text, gpu in gpus.items() if gpu is not None},
-        mdevs={text: name for text, name in named.items() if name != text and MDEV_UUID.fullmatch(name)},
+        mdevs={text: name for text, name in named.items() if name != text and ANY_UUID.fullmatch(name)},
         passed_through=frozenset(
             text
             for text, device in named.items()
@@ -70,7 +69,7 @@ def _candidates(allocations: Allocations | None) -> set[str]:
 
 def _device_of_id(sys_root: Path, text: str) -> str:
     """Return the mdev UUID or PCI address of an id or of its IOMMU group; "" for any other id."""
-    if MDEV_UUID.fullmatch(text) or PCI_ADDRESS.fullmatch(text):
+    if ANY_UUID.fullmatch(text) or PCI_ADDRESS.fullmatch(text):
         return text
     if not IOMMU_GROUP.fullmatch(text):
         return ""
@@ -94,7 +93,7 @@ def _vfio(sys_root: Path, text: str) -> str:
 
 def _gpu_of_device(sys_root: Path, device: str) -> str | None:
     """Return the PCI address of a vGPU's physical GPU, None for any other device."""
-    return _parent(sys_root, device) if MDEV_UUID.fullmatch(device) else _parent_of_function(sys_root, device)
+    return _parent(sys_root, device) if ANY_UUID.fullmatch(device) else _parent_of_function(sys_root, device)
 
 
 def _parent_of_function(sys_root: Path, address: str) -> str | None:
@@ -166,7 +165,7 @@ class Vgpu(System):
             for resource, ids in view.offered.items()
             if self.knows(resource)
             and any(
-                MDEV_UUID.fullmatch(device_id) and device_id.lower() not in self._places for device_id in ids
+                ANY_UUID.fullmatch(device_id) and device_id.lower() not in self._places for device_id in ids
             )
         }
 
@@ -182,11 +181,11 @@ class Vgpu(System):
         if key in self._places:
             return Claim(self._places[key].device)
         host = self._host
-        ours = MDEV_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
+        ours = ANY_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
         return Claim() if ours else None
 
     def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
-        """Return the devices on the GPU of a vGPU; a GPU that is passed through is none of NVML's."""
+        """Return the devices on the GPU of a vGPU; NVML does not list a GPU that is passed through."""
         key = device_id.lower()
         if key in self._host.passed_through:
             return frozenset()

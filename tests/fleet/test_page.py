@@ -116,7 +116,7 @@ def test_a_silent_node_has_a_row_with_the_reason_and_makes_totals_incomplete() -
 
 
 def test_a_node_without_records_is_named_as_the_reason_of_unknown_sums() -> None:
-    """Neither the page nor the text has a 0 that nobody recorded."""
+    """Neither the page nor the text has a 0 that is not in a record."""
     there = {"containers": Amount(0, 1), "unhealthy": Amount(0, 2)}
     young = _fleet(_node("n1"), _node("n2", **there), all_namespaces=False, all_sick=False)
     complete = _fleet(_node("n2", **there))

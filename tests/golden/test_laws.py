@@ -169,7 +169,7 @@ def every_holder_exists(scenario: Scenario, scene: Scene) -> None:
         assert tuple(labels.get(name, "") for name in ROW) in existing
 
 
-# A DRA driver that nobody has.
+# The unknown DRA driver of the scenarios.
 UNKNOWN_DRIVER = "dra.example.com"
 
 

@@ -132,13 +132,13 @@ def ended(scenario: Scenario, name: str) -> Scenario:
     return replace(scenario, pods=pods)
 
 
-@pytest.mark.parametrize("listed_again", [True, False])
+@pytest.mark.parametrize("listed_again", ["now", "late", "failing"])
 async def test_a_process_that_ends_before_its_place_is_read_costs_zeros_only_while_it_is_listed(
     monkeypatch, listed_again
 ):
     """The driver is asked for a second list, in which a process that has ended is missing."""
     async with polled(catalog.load("t4-timeslicing")) as (node, poller):
-        read, list_again = poller._sources.processes.read, poller._sources.nvml.list_again
+        read, nvml = poller._sources.processes.read, poller._sources.nvml
 
         async def late(*arguments):
             node.scenario = ended(node.scenario, "nb-anna")
@@ -148,11 +148,17 @@ async def test_a_process_that_ends_before_its_place_is_read_costs_zeros_only_whi
         async def hanging(*_arguments):
             return {}
 
+        def failing_list(_uuids):
+            raise RuntimeError("no list")
+
         monkeypatch.setattr(poller._sources.processes, "read", late)
-        monkeypatch.setattr(poller._sources.nvml, "list_again", list_again if listed_again else hanging)
+        if listed_again == "late":
+            monkeypatch.setattr(nvml, "list_again", hanging)
+        if listed_again == "failing":
+            monkeypatch.setattr(nvml._sweeper, "list_again", failing_list)
         snapshot = await poller.poll()
         (idle,) = rows(snapshot, "nb-bruno")
-        expected = (0, 0) if listed_again else (None, None)
+        expected = (0, 0) if listed_again == "now" else (None, None)
         assert (idle.memory_used, idle.processes) == expected
         # The process that ended has computed, for a container that no earlier poll knows.
         assert idle.compute_used is None

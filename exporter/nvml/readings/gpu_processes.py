@@ -9,6 +9,7 @@ from exporter.model import DeviceProcess, DriverInfo, GpuReading, Memory, MigRea
 from exporter.model.bounds import BYTES
 from exporter.model.hardware import ProcessKind
 from exporter.model.poll_result import CONFIDENTIAL_LISTS, OTHER_PIDS
+from exporter.model.xids import branch_of
 from exporter.nvml.driver.binding import NO_INSTANCE, PROCESS_LISTS
 from exporter.nvml.driver.calls import Call, Calls
 from exporter.nvml.readings.answers import believed, keep_only, sampled_percent
@@ -217,8 +218,7 @@ def list_trust(driver: DriverInfo, *, machine: bool, mode_failed: bool) -> ListT
     mode = driver.confidential
     if mode is not None and mode.enabled and not mode.developer_tools:
         hidden = CONFIDENTIAL_LISTS
-    branch = (driver.driver_version or "").partition(".")[0]
-    number = int(branch) if branch.isdecimal() else 0
+    number = branch_of(driver.driver_version) or 0
     return ListTrust(machine or number >= LISTS_SINCE, machine or number >= SAMPLES_SINCE, hidden)
 
 

@@ -151,11 +151,6 @@ class Inventory:
         nvidia = (device for device in self.devices if device.gpu.identity.vendor == "nvidia")
         return frozenset(device.key for device in nvidia if device.gpu.identity.minor in (minor, None))
 
-    def meant_by_index(self, index: int) -> frozenset[DeviceKey]:
-        """Return the devices that an NVML index may mean if no GPU has it: the parts of one."""
-        nvidia = (device for device in self.devices if device.gpu.identity.vendor == "nvidia")
-        return frozenset(device.key for device in nvidia if device.gpu.identity.index == index)
-
     def meant_by_bus_id(self, bus_id: str) -> frozenset[DeviceKey]:
         """Return the devices that a PCI address may mean if none has it: parts of the GPU there."""
         wanted = pci_address(bus_id)
