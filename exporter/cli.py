@@ -10,8 +10,9 @@ from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS
-from exporter.commands.runtime import node, print_text, set_up_logging, write_whole
+from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
+from exporter.output import print_text, set_up_logging, write_whole
 
 # A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
 
@@ -107,7 +108,7 @@ async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.cluster_commands import hub  # noqa: PLC0415 - see above
+    from exporter.fleet.commands import hub  # noqa: PLC0415 - see above
 
     await hub(
         settings,
@@ -120,7 +121,7 @@ async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.cluster_commands import inspect_cluster  # noqa: PLC0415 - see above
+    from exporter.fleet.commands import inspect_cluster  # noqa: PLC0415 - see above
 
     if arguments.advice:
         if arguments.nodes or arguments.details:
@@ -134,7 +135,7 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.cluster_commands import advise_cluster  # noqa: PLC0415 - see above
+    from exporter.fleet.commands import advise_cluster  # noqa: PLC0415 - see above
 
     return await advise_cluster(settings, arguments.namespace, output=arguments.output)
 

@@ -3,12 +3,6 @@
 A place is what is left out while a call about it hangs: a GPU, a MIG slot, an AMD card, or a part that all
 GPUs share, such as the event set. The event loop notices (``ReplaceableWorker.run``); when the call returns,
 ``Watched.end`` frees the place, and the next poll reads it.
-
-Used by ``nvml/source.py`` with ``nvml/sweep.py`` (all GPUs) and ``nvml/driver/calls.py`` (a call), and by
-``amd/amd_source.py`` with ``amd/sysfs_file.py``. Of a GPU that hangs ``nvml/gpu.py`` keeps who it is, as a
-copy by ``model/lost_gpu.py``, and ``poll/condition_tracker.py`` raises the condition ``lost``; it is shown by
-``web/pages/picture/gpu_rows.py`` (its row), ``web/pages/notices.py`` and ``doctor/gpus.py``. A call that is
-about the whole driver is never abandoned: ``poll/collector.py`` stops waiting for it.
 """
 
 import asyncio

@@ -6,9 +6,9 @@ from exporter.doctor import Report
 from exporter.exposition import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
-from exporter.web.app import Site
-from exporter.web.render_cache import Advise, RenderCache
-from exporter.web.timelines.sparklines import Sparklines
+from exporter.web.node.app import Site
+from exporter.web.node.render_cache import Advise, RenderCache
+from exporter.web.node.timelines.sparklines import Sparklines
 
 
 def site_of(

@@ -14,7 +14,7 @@ from itertools import chain
 from benchmarks.markdown import table
 from benchmarks.prometheus import cost_of, stored
 from exporter.fleet.cluster_advice import read_advice
-from exporter.prometheus import Prometheus as Client
+from exporter.fleet.prometheus import Prometheus as Client
 
 _WEEK, _MOMENT, _GIB = 7 * 86400, 6 * 3600, 1 << 30
 _ON_NODE = 8

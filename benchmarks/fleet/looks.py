@@ -17,8 +17,8 @@ from benchmarks.markdown import MIB, table
 from benchmarks.processes import ROOT, Process, free_port, started
 from benchmarks.prometheus import cost_of, stored
 from exporter.fleet import attention, nodes, queries, shares, targets
+from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
-from exporter.prometheus import Prometheus as Client
 
 SIZES = (1000, 10_000)
 """Numbers of nodes."""

@@ -23,7 +23,7 @@ from deploy.charts.kubernetes import (
 from deploy.charts.values import Value
 from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, PRICE, SWITCH, URL, Option
 from exporter.config.table import Settings
-from exporter.web.auth.web_config import (
+from exporter.web.kit.auth.web_config import (
     CIPHERS_12,
     CIPHERS_13,
     CURVES,

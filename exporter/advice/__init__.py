@@ -11,7 +11,7 @@ from exporter.advice import limits, slices
 from exporter.advice.guards import DAY, WELL_COVERED, Refusal, need_of, never_computed, refusal
 from exporter.advice.limits import UNITS
 from exporter.advice.model import Advice, Need, Option, Use, Window
-from exporter.formats.wording import mode_word, plural
+from exporter.wording import mode_word, plural
 
 _WEEK = 7 * DAY
 # What these say of memory does not matter to a workload that never computes.

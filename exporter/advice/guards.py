@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from exporter.advice.model import Need, Reason, Use, Window
-from exporter.formats.wording import duration, gibibytes
 from exporter.model import ADVICE_LABEL
+from exporter.wording import duration, gibibytes
 
 DAY, STEP = 86400.0, 300.0
 """Seconds of a day, and of a step of the means that advice goes by."""

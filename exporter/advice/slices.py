@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from exporter.advice.guards import COMPUTE_MARGIN, MEMORY_MARGIN, NEAR_LIMIT, Refusal
 from exporter.advice.model import Need, Option, Window
-from exporter.formats.wording import TIMES, decimal, gibibytes, plural
 from exporter.model.mig_profiles import MigProfile
+from exporter.wording import TIMES, decimal, gibibytes, plural
 
 _USABLE = 0.95
 _PRESSURE = 0.92

@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from exporter.advice.kept import Keeper
 from exporter.advice.node_windows import advice_of_node
-from exporter.commands.runtime import Node
-from exporter.commands.server_process import run_until, shutdown_signals, tune_malloc
+from exporter.commands.node import Node
 from exporter.doctor.checks import Doctor
 from exporter.exposition import Exposition
+from exporter.fleet.prometheus import Prometheus
+from exporter.fleet.prometheus.combined_history import LongerHistory
+from exporter.fleet.prometheus.past_queries import PrometheusHistory
 from exporter.history.ring import History, spans_of
 from exporter.metrics.selection import Selection
 from exporter.model.poll_result import DEADLINE
@@ -20,15 +22,13 @@ from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
 from exporter.poll.release_window import Release
 from exporter.poll.sources import Sources
-from exporter.prometheus import Prometheus
-from exporter.prometheus.combined_history import LongerHistory
-from exporter.prometheus.past_queries import PrometheusHistory
-from exporter.web import Server, make_app
-from exporter.web.app import Site
-from exporter.web.auth import access_of
-from exporter.web.live.broadcaster import Ticker
-from exporter.web.render_cache import RenderCache
-from exporter.web.timelines.sparklines import Sparklines
+from exporter.server_process import run_until, shutdown_signals, tune_malloc
+from exporter.web.kit.auth import access_of
+from exporter.web.kit.http.server import Server
+from exporter.web.kit.live.broadcaster import Ticker
+from exporter.web.node.app import Site, make_app
+from exporter.web.node.render_cache import RenderCache
+from exporter.web.node.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.

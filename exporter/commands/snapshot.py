@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from exporter.commands.runtime import Node, terminal_width
+from exporter.commands.node import Node
 from exporter.config import Settings
 from exporter.exposition import Exposition, choose_format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
@@ -15,6 +15,7 @@ from exporter.formats.text import snapshot_text
 from exporter.metrics.selection import Selection
 from exporter.model import GpuReading, Snapshot
 from exporter.model.poll_result import PollResult
+from exporter.output import terminal_width
 from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources

@@ -5,9 +5,9 @@ from typing import Final
 
 from exporter.config import Settings
 from exporter.doctor import Check, Finding, absent, degraded, missing
-from exporter.formats.wording import plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.model.poll_result import NVIDIA_MODULE, PollResult
+from exporter.wording import plural
 
 AMD_REMEDY: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
 

@@ -6,11 +6,11 @@ from typing import Final
 from exporter.concurrency import HANGS
 from exporter.doctor import Check, absent, degraded, missing
 from exporter.doctor.driver import AMD_REMEDY
-from exporter.formats.wording import mode_label, plural
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
 from exporter.model.conditions import TABLE
 from exporter.model.poll_result import CONFIDENTIAL_LISTS, DEADLINE, PollResult
+from exporter.wording import mode_label, plural
 
 GPU_NOT_READ: Final = absent("gpu-not-read")
 GPU_BEHIND_DRIVER: Final = missing(

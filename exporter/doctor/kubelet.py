@@ -5,10 +5,10 @@ from typing import Final
 
 from exporter.config import Settings
 from exporter.doctor import Check, Finding, degraded, missing
-from exporter.formats.wording import contested, plural
 from exporter.model import Allocations, CollectorHealth, SliceCount, Snapshot
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.poll_result import PollResult
+from exporter.wording import contested, plural
 
 
 def _no_holders(code: str, remedy: str) -> Finding:

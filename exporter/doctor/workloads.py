@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from exporter.config import Settings
 from exporter.doctor import Check, Finding, absent, degraded, missing
 from exporter.doctor.gpus import NOT_SUPPORTED
-from exporter.formats.wording import plural
 from exporter.model import CollectorHealth, Problem, ProcessPlace, Snapshot
 from exporter.model.poll_result import JOBS, SHARING, PollResult
+from exporter.wording import plural
 
 _PER_CONTAINER: Final = "per-container usage on shared devices"
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
+from exporter.wording import encodable
 
 _SPECIAL = re.compile('[\\\\"\n\ud800-\udfff]')
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
@@ -16,11 +16,6 @@ ODD_NUMBERS: Mapping[str, str] = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "
 """Values with another spelling in the formats than their repr."""
 
 _Names: TypeAlias = tuple[str, ...]
-
-
-def encodable(text: str) -> str:
-    """Return text with U+FFFD in place of lone surrogates (undecodable bytes), which UTF-8 cannot encode."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def escape(value: str) -> str:

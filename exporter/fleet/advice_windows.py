@@ -10,10 +10,10 @@ from exporter.advice.guards import COVERED, DAY, STEP
 from exporter.advice.model import DeviceFacts, Use, Window
 from exporter.advice.node_windows import TIME_SLICING
 from exporter.fleet import queries
+from exporter.fleet.prometheus import Prometheus, Sample
 from exporter.fleet.queries import Answers, ask
 from exporter.model import ContainerRef, DeviceKey
 from exporter.model.mig_profiles import MigProfile
-from exporter.prometheus import Prometheus, Sample
 
 _HOUR = 3600.0
 _FLAT = 0.95

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from exporter.formats.wording import UNKNOWN, short_names
+from exporter.wording import UNKNOWN, short_names
 
 
 @dataclass(frozen=True, slots=True)

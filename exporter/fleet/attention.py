@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from exporter.fleet import IdleHolder, IdleTotals, Node, NodeKey, SickGpu
 from exporter.fleet.amounts import total_amount
+from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers, of
 from exporter.fleet.targets import Targets, holder_key, holder_of
-from exporter.formats.wording import duration
 from exporter.model.conditions import TABLE, Look
 from exporter.model.xids import explain
-from exporter.prometheus import Sample
+from exporter.wording import duration
 
 # The maximum number of unhealthy GPUs listed.
 SICK_LISTED = 200

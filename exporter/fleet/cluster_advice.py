@@ -8,12 +8,12 @@ from exporter.advice import advise
 from exporter.advice.model import Advice, savings_of
 from exporter.concurrency import in_thread
 from exporter.fleet.advice_windows import advice_windows
+from exporter.fleet.prometheus import Prometheus
 from exporter.fleet.queries import DAYS, NAMESPACES_RECORDED, held_question, namespace_known
 from exporter.fleet.rendering import gpus
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError, read_clock, some_names
 from exporter.formats.advice import advice_document
-from exporter.formats.wording import UNKNOWN, aligned, decimal, duration, plural, printable
-from exporter.prometheus import Prometheus
+from exporter.wording import UNKNOWN, aligned, decimal, duration, plural, printable
 
 NO_RECORDS = (
     "this Prometheus has no records for advice: load alerts/rules/gpuslice-recording.yaml (see "

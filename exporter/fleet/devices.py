@@ -14,13 +14,13 @@ from exporter.fleet.amounts import (
     closed,
     total_amount,
 )
+from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers, some, target_of
 from exporter.fleet.targets import holder_key, holder_of
-from exporter.formats.wording import is_system
 from exporter.model import Condition, ContainerRow, DeviceKey, HeldClaim, Totals
 from exporter.model.conditions import TABLE
 from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
-from exporter.prometheus import Sample
+from exporter.wording import is_system
 
 _UP, _INFO, _CONDITIONS = "GPUs", "names of GPUs", "conditions of GPUs"
 _OFFERED, _HELD, _UNHEALTHY = "slices offered", "slices held", "unhealthy slices"

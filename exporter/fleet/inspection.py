@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from exporter.fleet import Node, Target, devices, nodes
 from exporter.fleet.amounts import shown_units, slices_json, whole, words
 from exporter.fleet.devices import Gpu, Holder, read_gpus
+from exporter.fleet.prometheus import Prometheus
 from exporter.fleet.queries import ask
 from exporter.fleet.rendering import age_words, gpus, node_json, node_table, total_line, unknown_lines
 from exporter.fleet.targets import Targets, UnknownNameError, read_clock, read_targets_at, some_names
 from exporter.formats.text import holder_name, slices_held, state_words
-from exporter.formats.wording import UNKNOWN, aligned, decimal, gibibytes, printable
 from exporter.model import ContainerRow
 from exporter.model.conditions import TABLE
-from exporter.prometheus import Prometheus
+from exporter.wording import UNKNOWN, aligned, decimal, gibibytes, printable
 
 _HEADINGS = (
     "GPU",

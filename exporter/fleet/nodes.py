@@ -8,7 +8,7 @@ from exporter.fleet import Node
 from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, Amount, Units, closed
 from exporter.fleet.queries import Answers, Sums
 from exporter.fleet.shares import Parts, Place, Shares, Table, of_value, questions
-from exporter.formats.wording import is_system
+from exporter.wording import is_system
 
 _LABELS = ("cluster", "node")
 _GPUS, _COUNTED, _MODES = "GPUs", "number of GPUs", "sharing of GPUs"

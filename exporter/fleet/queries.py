@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from exporter.fleet import Target
-from exporter.prometheus import Prometheus, PrometheusError, Sample
+from exporter.fleet.prometheus import Prometheus, PrometheusError, Sample
 
 TARGET = "cluster, job, instance"
 # A target that is gone for longer than this counts as removed.

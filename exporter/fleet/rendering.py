@@ -20,7 +20,7 @@ from exporter.fleet.amounts import (
     whole,
     words,
 )
-from exporter.formats.wording import UNKNOWN, aligned, decimal, duration, gibibytes, plural, printable
+from exporter.wording import UNKNOWN, aligned, decimal, duration, gibibytes, plural, printable
 
 # The maximum number of rows of each list in a terminal.
 _LINES = 20

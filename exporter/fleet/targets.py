@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from exporter.fleet import Node, NodeKey, Target, queries
+from exporter.fleet.prometheus import Prometheus, PrometheusError, Sample
 from exporter.fleet.queries import Answers, ask, target_of
-from exporter.formats.wording import printable
 from exporter.model import ContainerRef
-from exporter.prometheus import Prometheus, PrometheusError, Sample
+from exporter.wording import printable
 
 _HOLDER = ("namespace", "pod", "container")
 _NAMED = 20

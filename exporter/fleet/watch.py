@@ -18,9 +18,9 @@ from exporter.concurrency import in_thread
 from exporter.exposition import SelfMetrics
 from exporter.fleet import Fleet, attention, nodes, shares
 from exporter.fleet.cluster_advice import ClusterAdvice, read_advice
+from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.queries import ask
 from exporter.fleet.targets import MissingSeriesError, read_clock, read_targets_at
-from exporter.prometheus import Prometheus, PrometheusError
 
 log = logging.getLogger(__name__)
 # The pause after each read is at least this many times its duration.

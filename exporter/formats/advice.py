@@ -5,7 +5,7 @@ from typing import Any
 
 from exporter.advice.model import HOURS, Advice, Option, Use, savings_of
 from exporter.formats.json_csv import csv_text
-from exporter.formats.wording import decimal, duration, gibibytes
+from exporter.wording import decimal, duration, gibibytes
 
 _SENTENCES = {
     "release": "It could be released: it never computed.",

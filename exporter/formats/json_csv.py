@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from exporter.exposition.lines import encodable
 from exporter.metrics import (
     COLLECTOR,
     CONTAINER,
@@ -31,6 +30,7 @@ from exporter.metrics.gpu_parts import VGPU
 from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
 from exporter.model.states import judge
 from exporter.model.xids import explain
+from exporter.wording import encodable
 
 _STATE = ("other_states", "state", "quiet_seconds")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

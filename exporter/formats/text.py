@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TypeAlias
 
-from exporter.formats.wording import (
+from exporter.metrics import Number, scaled
+from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
+from exporter.model.conditions import TABLE
+from exporter.model.kubelet import is_unhealthy
+from exporter.model.states import STATE_WORDS, Judgement, judge
+from exporter.wording import (
     CUT,
     TIMES,
     UNKNOWN,
@@ -24,11 +29,6 @@ from exporter.formats.wording import (
     unavailable,
     used_of,
 )
-from exporter.metrics import Number, scaled
-from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
-from exporter.model.conditions import TABLE
-from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import STATE_WORDS, Judgement, judge
 
 # Conditions that the line of a GPU shows in place of its readings.
 _ELSEWHERE = frozenset({"lost", "driver_released"})

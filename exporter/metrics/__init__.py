@@ -17,7 +17,6 @@ from exporter.metrics.family import (
     Labelled,
     LabelledFamily,
     Level,
-    Number,
     field_name,
     scaled,
 )
@@ -25,7 +24,7 @@ from exporter.metrics.gpu import GPU
 from exporter.metrics.gpu_parts import MIG, VGPU
 from exporter.metrics.holders import CONTAINER, POD, POD_LABELS, label_names
 from exporter.metrics.node import COLLECTOR, NODE
-from exporter.model import Snapshot
+from exporter.model import Number, Snapshot
 
 __all__ = [
     "COLLECTOR",

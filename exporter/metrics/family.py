@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from exporter.model import GpuReading, GpuRow, MigRow
+from exporter.model import GpuReading, GpuRow, MigRow, Number
 
-Number: TypeAlias = int | float
 FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
 Level: TypeAlias = Literal[
     "node", "collector", "gpu", "mig", "vgpu", "container", "pod", "dcgm", "dcgm_legacy"

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from exporter.metrics.family import AnyFamily, Labelled, Number, Rows, keyed, scaled, whole
-from exporter.model import CollectorHealth, DriverInfo, NodeRow, Snapshot
+from exporter.metrics.family import AnyFamily, Labelled, Rows, keyed, scaled, whole
+from exporter.model import CollectorHealth, DriverInfo, NodeRow, Number, Snapshot
 from exporter.model.mig_profiles import MigProfile
 
 _MICROSECONDS = 1_000_000

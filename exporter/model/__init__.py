@@ -59,6 +59,7 @@ from exporter.model.readings import (
     Fabric,
     License,
     Memory,
+    Number,
     Nvlink,
     PcieLink,
     PeerLink,

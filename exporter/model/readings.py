@@ -5,8 +5,9 @@ Mappings have the keys that the device reported; an absent key is unknown.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
+Number: TypeAlias = int | float
 Clock = Literal["sm", "memory", "graphics", "video"]
 Engine = Literal["encoder", "decoder", "jpeg", "ofa"]
 PowerLimit = Literal["enforced", "configured", "default", "min", "max"]

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from exporter.concurrency import Worker
-from exporter.formats.wording import decimal
 from exporter.model import CollectorHealth, Snapshot
 from exporter.model.poll_result import DEADLINE
+from exporter.wording import decimal
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

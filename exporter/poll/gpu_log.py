@@ -9,9 +9,9 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.formats.wording import duration, plural, printable
 from exporter.model import ContainerRef, ContainerRow, EventRow, Snapshot
 from exporter.model.xids import explain
+from exporter.wording import duration, plural, printable
 
 log = logging.getLogger(__name__)
 REPEAT_SECONDS = 60.0

@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.concurrency import wait_for
-from exporter.formats.wording import plural
 from exporter.model import Allocations, ContainerRef, PodIdentity, PodName
 from exporter.poll.collector import Collector
 from exporter.poll.file_readers import ABSENT, FileVersion, SocketFileReader
+from exporter.wording import plural
 from exporter.workloads.places import Running
 
 log = logging.getLogger(__name__)

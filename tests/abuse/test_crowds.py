@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.web.http.connections import WIDE
-from exporter.web.http.handler import max_connections
-from exporter.web.http.responses import ROOM
-from exporter.web.http.server import RECEIVE_BUFFER, SEND_BUFFER
+from exporter.web.kit.http.connections import WIDE
+from exporter.web.kit.http.handler import max_connections
+from exporter.web.kit.http.responses import ROOM
+from exporter.web.kit.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.abuse.attacks import ATTACKS, HEALTHY, Attack
 from tests.abuse.clients import connect, crowd
 from tests.abuse.victim import FILES, Victim, Vitals, victim

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from exporter.web.http import connection
+from exporter.web.kit.http import connection
 from tests.abuse.clients import reset
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.access import serving

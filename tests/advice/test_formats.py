@@ -15,7 +15,7 @@ from exporter.advice.limits import UNITS
 from exporter.advice.model import Advice, Reason
 from exporter.demo.scenario import catalog
 from exporter.formats.advice import advice_csv, advice_document
-from exporter.web.openapi import operations
+from exporter.web.node.openapi import operations
 from tests.advice.simulated import STEP, Run, gib, mig, steps, whole, window
 from tests.end_to_end.serving import serving
 

@@ -4,7 +4,8 @@ import pytest
 
 from exporter.config import ListenAddress
 from exporter.model import SliceCount
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.browser.site import PHONE, WIDE, visiting
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot

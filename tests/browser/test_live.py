@@ -7,9 +7,10 @@ import pytest
 from playwright.async_api import expect
 
 from exporter.config import ListenAddress
-from exporter.web import Server, make_app
-from exporter.web.http.assets import version
-from exporter.web.parameters import Place
+from exporter.web.kit.http.assets import version
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
+from exporter.web.node.parameters import Place
 from tests.browser.site import looking, node_of
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot

@@ -8,7 +8,8 @@ from playwright.async_api import Browser, Page
 
 from exporter.config import ListenAddress
 from exporter.model import ContainerRef
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.browser.site import Watch, follow, looking, node_of, overflow, visiting
 from tests.site import site_of
 from tests.web.views_reading import SCENARIOS, gpu, holder, mig, snapshot

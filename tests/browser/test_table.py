@@ -8,7 +8,8 @@ from playwright.async_api import expect
 
 from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.browser.axe import faults
 from tests.browser.site import NARROW, looking, overflow, visiting
 from tests.end_to_end.serving import serving

@@ -20,7 +20,8 @@ from urllib.request import Request, urlopen
 import pynvml
 
 from exporter.cli import main
-from exporter.commands import cluster_commands, serve, snapshot
+from exporter.commands import serve, snapshot
+from exporter.fleet import commands as cluster_commands
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def command(*arguments: object) -> list[str]:
 # The limit of a shutdown ends a process by force and with code 0: without it, a shutdown that hangs is seen.
 _WITHOUT_LIMIT = """
 import sys
-from exporter.commands import server_process
+from exporter import server_process
 server_process.END_SECONDS = 3600
 from exporter.cli import main
 sys.exit(main())

@@ -23,7 +23,7 @@ main([sys.argv[2]])
 # Nine threads that allocate at the same time; then glibc reports each of its heaps.
 THREADS = """
 import ctypes, sys, threading
-from exporter.commands.server_process import tune_malloc
+from exporter.server_process import tune_malloc
 if sys.argv[1] == "little":
     tune_malloc()
 together = threading.Barrier(9)
@@ -66,11 +66,11 @@ def test_help_and_version_import_no_library(option: str):
 @pytest.mark.slow
 def test_serving_imports_nothing_that_only_pages_or_other_commands_need():
     loaded = set(json.loads(python("import exporter.commands.serve" + LOADED).stdout))
-    assert {"aiohttp", "grpc", "exporter.web.render_cache"} <= loaded
-    assert not loaded & {"jinja2", "kubernetes_asyncio", "plotly", "exporter.web.timelines.figures"}
+    assert {"aiohttp", "grpc", "exporter.web.node.render_cache"} <= loaded
+    assert not loaded & {"jinja2", "kubernetes_asyncio", "plotly", "exporter.web.node.timelines.figures"}
     modules = (
-        "exporter.web.pages",
-        "exporter.web.cluster",
+        "exporter.web.node.pages",
+        "exporter.fleet.pages",
         "exporter.demo",
         "exporter.fleet",
         "exporter.cli",

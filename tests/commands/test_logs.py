@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from exporter.commands.runtime import set_up_logging
+from exporter.output import set_up_logging
 
 
 def test_a_message_is_kept_while_no_thread_can_be_started(

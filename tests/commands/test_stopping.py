@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from exporter.commands import server_process
-from exporter.commands.server_process import run_until
+from exporter import server_process
+from exporter.server_process import run_until
 from tests.commands.program import ROOT, TIMEOUT
 from tests.waiting import LIMIT_SECONDS
 
 HUNG = """
 import asyncio, threading
-from exporter.commands import server_process
+from exporter import server_process
 server_process.END_SECONDS = 0.5
 
 async def program():

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporter.commands.runtime import Node, set_up_logging
+from exporter.commands.node import Node
 from exporter.commands.snapshot import FORMATS, poll_once
 from exporter.config import load_settings
 from exporter.demo.machine import Machine
@@ -24,6 +24,7 @@ from exporter.demo.present import present
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.catalog import load
 from exporter.doctor.checks import examine
+from exporter.output import set_up_logging
 
 
 def driver(scenario: Scenario, second: float) -> FakeNvml:

@@ -113,7 +113,7 @@ def test_the_values_of_the_hub_reach_the_program() -> None:
     assert {name: getattr(settings, name) for name in samples} == {
         name: parsed for name, (_, parsed) in samples.items()
     }
-    sources = ("exporter/commands/cluster_commands.py", "exporter/prometheus/__init__.py")
+    sources = ("exporter/fleet/commands.py", "exporter/fleet/prometheus/__init__.py")
     read = {name for path in sources for name in re.findall(r"\bsettings\.(\w+)", (ROOT / path).read_text())}
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.config import load_settings
-from exporter.web.auth.web_config import parse_web_config
+from exporter.web.kit.auth.web_config import parse_web_config
 from tests.deploy.charts import chart
 from tests.deploy.rendering import container, environment, mount_paths, named, only, pod_spec, template
 

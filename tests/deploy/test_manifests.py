@@ -10,7 +10,7 @@ from alerts.reference_pages import settings_page
 from exporter import __version__
 from exporter.config import load_settings
 from exporter.model import NodeRow, Snapshot
-from exporter.web import make_app
+from exporter.web.node.app import make_app
 from tests.deploy.render import AFTER
 from tests.deploy.rendering import (
     COMPONENTS,

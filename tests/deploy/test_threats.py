@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.commands.runtime import set_up_logging
 from exporter.demo.scenario.catalog import load
 from exporter.model.kubelet import MOST_ANNOTATIONS
+from exporter.output import set_up_logging
 from exporter.sharing.hami.cache import LAYOUTS
 from tests.end_to_end.serving import Served, serving
 

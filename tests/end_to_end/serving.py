@@ -17,7 +17,8 @@ from exporter.doctor.checks import Doctor
 from exporter.history.ring import History
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.poller.bench import budget_of
 from tests.site import site_of
 from tests.waiting import LIMIT_SECONDS

@@ -14,8 +14,8 @@ import pytest
 from playwright.async_api import async_playwright
 
 from exporter.fleet import Fleet
+from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
-from exporter.prometheus import Prometheus as Client
 from tests.alerts.committed import quick_rules
 from tests.browser.site import chromium
 from tests.commands.program import command, environment, run, serving

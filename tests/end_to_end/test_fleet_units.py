@@ -10,8 +10,8 @@ import pytest
 
 from exporter.fleet import Fleet, Node
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Units
+from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
-from exporter.prometheus import Prometheus as Client
 from tests.alerts.committed import quick_rules
 from tests.commands.program import run
 from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, until

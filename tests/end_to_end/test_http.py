@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporter.demo.scenario import NvmlError, catalog
-from exporter.web.http.assets import asset
+from exporter.web.kit.http.assets import asset
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
 from tests.golden.page import Page
 

@@ -20,7 +20,7 @@ READERS = {
     "dashboards/json/gpuslice-tenant.json": "core",
     "dashboards/json/gpuslice-hardware.json": "standard",
 }
-OF_CODE = ("exporter/fleet", "exporter/prometheus")
+OF_CODE = ("exporter/fleet", "exporter/fleet/prometheus")
 # Fills a column of ``inspect --details`` that is left out without it.
 OPTIONAL = {"gpuslice_container_claim_info"}
 

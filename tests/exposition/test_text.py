@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from exporter.formats.text import snapshot_text
-from exporter.formats.wording import UNKNOWN, duration, gibibytes, printable, total_text
 from exporter.model import ContainerRef, DeviceKey, Raised, SliceCount
+from exporter.wording import UNKNOWN, duration, gibibytes, printable, total_text
 
 NOW = 1_700_000_003.0
 

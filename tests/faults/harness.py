@@ -21,7 +21,8 @@ from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Fault, Scenario
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.faults.cells import Cell, Claim, Outcome, Result, Trial
 from tests.faults.compare import Baseline, broken_sums, changed, made_up, missing
 from tests.faults.crashes import crashes

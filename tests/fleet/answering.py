@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from exporter.fleet.inspection import Inspection, inspect
-from exporter.prometheus import Prometheus
+from exporter.fleet.prometheus import Prometheus
 
 Samples = list[tuple[Mapping[str, str], float]]
 Answer = Callable[[str], Samples | str]

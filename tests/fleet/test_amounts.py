@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Share, total_amount, total_share
-from exporter.formats.wording import UNKNOWN
+from exporter.wording import UNKNOWN
 
 
 def test_a_sum_with_an_unknown_part_is_a_least_figure() -> None:

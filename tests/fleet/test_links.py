@@ -7,10 +7,10 @@ import pytest
 from exporter.advice import advise
 from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.pages.page import advice_table
+from exporter.fleet.pages.tables import Places
 from exporter.fleet.targets import NodeLinks, TemplateError
 from exporter.fleet.watch import AdviceRead
-from exporter.web.cluster.fleet_page import advice_table
-from exporter.web.cluster.fleet_tables import Places
 from tests.advice.simulated import Run, gib, window
 
 KEY, TARGET = NodeKey("", "gpu-1"), Target("", "gpus", "10.0.0.7:9836")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from exporter.fleet import attention, nodes, shares, targets
+from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import CLOCK
 from exporter.fleet.rendering import fleet_json
 from exporter.fleet.targets import MissingSeriesError
 from exporter.fleet.watch import read_fleet
-from exporter.prometheus import Sample
 from tests.fleet.answering import AT
 from tests.fleet.weaker import Recorded, changes
 

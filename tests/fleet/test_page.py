@@ -10,14 +10,14 @@ from exporter.advice import advise
 from exporter.fleet import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Share, Units, whole
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.pages.page import FleetScene, fleet_drawing
+from exporter.fleet.pages.tables import SHOWN, Orders
 from exporter.fleet.rendering import fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
-from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey
-from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
-from exporter.web.cluster.fleet_tables import SHOWN, Orders
-from exporter.web.html import page
+from exporter.web.kit.html import page
+from exporter.wording import UNKNOWN
 from tests.advice.simulated import Run, window
 from tests.advice.simulated import whole as whole_gpu
 

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from exporter.fleet import Fleet, IdleHolder, NodeKey
+from exporter.fleet.pages.openapi import document
+from exporter.fleet.pages.routes import FleetPages
+from exporter.fleet.pages.tables import Orders
 from exporter.fleet.rendering import fleet_json
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
 from exporter.model import ContainerRef
-from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.cluster.hub_openapi import document
-from exporter.web.cluster.routes import FleetPages
-from exporter.web.html import page
-from exporter.web.live.page_stream import OpenPage
+from exporter.web.kit.html import page
+from exporter.web.kit.live.page_stream import OpenPage
 
 
 async def _drawn(pages: FleetPages) -> str:
@@ -29,7 +29,7 @@ async def _asked_for(pages: FleetPages) -> str:
 @pytest.mark.parametrize("shown", [_drawn, _asked_for], ids=["stream", "page"])
 async def test_a_new_read_is_shown_within_the_second_of_the_one_before(monkeypatch, shown) -> None:
     """A drawing is kept for readers of the same read only."""
-    monkeypatch.setattr("exporter.web.cluster.routes.time", SimpleNamespace(time=lambda: 1010.25))
+    monkeypatch.setattr("exporter.fleet.pages.routes.time", SimpleNamespace(time=lambda: 1010.25))
     looks = [FleetRead(reads=number, error=f"Prometheus refuses: {number}") for number in (1, 2)]
     pages = FleetPages(lambda: looks[0], NodeLinks())
     assert "Prometheus refuses: 1" in await shown(pages)

@@ -8,15 +8,15 @@ import pytest
 from exporter.fleet import Fleet, IdleTotals, Node, NodeKey, Target, attention
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount
 from exporter.fleet.inspection import inspection_json, inspection_text
+from exporter.fleet.pages.page import FleetScene, fleet_drawing
+from exporter.fleet.pages.tables import Orders
+from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import MissingSeriesError, NodeLinks
 from exporter.fleet.watch import FleetRead, read_fleet
-from exporter.formats.wording import UNKNOWN
-from exporter.prometheus import Sample
-from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
-from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.html import page
+from exporter.web.kit.html import page
+from exporter.wording import UNKNOWN
 from tests.commands.program import run
 from tests.fleet.answering import (
     AT,

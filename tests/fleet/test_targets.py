@@ -3,10 +3,10 @@
 import pytest
 
 from exporter.fleet import Target
+from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
 from exporter.fleet.targets import Targets, holder_of, more_questions, read_targets
 from exporter.model import ContainerRef
-from exporter.prometheus import Sample
 
 AT = 1000.0
 OURS = {"namespace": "ml", "pod": "nb", "container": "main"}

@@ -17,9 +17,9 @@ from exporter.fleet.amounts import (
     words,
 )
 from exporter.fleet.nodes import QUESTIONS, read_nodes
+from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
-from exporter.formats.wording import UNKNOWN
-from exporter.prometheus import Sample
+from exporter.wording import UNKNOWN
 
 CORE = Units("tencent.com/vcuda-core", Amount(100, 1, 2), Amount(300, 3))
 OTHER = Units("example.com/vcuda-core", Amount(1, 1), Amount(4, 1))

@@ -7,14 +7,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from exporter.fleet import IdleTotals
+from exporter.fleet.pages import openapi as hub_openapi
+from exporter.fleet.pages.page import advice_table
+from exporter.fleet.pages.routes import FleetPages
+from exporter.fleet.pages.tables import Places
+from exporter.fleet.prometheus import Prometheus
 from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead, Watch
-from exporter.prometheus import Prometheus
-from exporter.web.cluster import hub_openapi
-from exporter.web.cluster.fleet_page import advice_table
-from exporter.web.cluster.fleet_tables import Places
-from exporter.web.cluster.routes import FleetPages
 from tests.fleet.answering import Answer, Samples, answering, connected, nodes, nothing
 
 NOWHERE = Places((), NodeLinks())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.prometheus import Sample
+from exporter.fleet.prometheus import Sample
 
 # What tells one item of a list from another.
 _NAMES = {"cluster", "node", "namespace", "pod", "container", "uuid", "mig_uuid"}

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import yaml
 
+from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.queries import advice_questions, week_question
-from exporter.prometheus import Prometheus as Client
 from tests.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
 from tests.alerts.committed import committed_rules
 from tests.compat.places import Stored, blocks, serve

@@ -13,8 +13,8 @@ from exporter.config.parse import Kind, SettingsError
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.catalog import dump, parse
 from exporter.demo.scenario.codec import ScenarioError
-from exporter.web.auth.web_config import parse_web_config
-from exporter.web.auth.yaml_document import DocumentError
+from exporter.web.kit.auth.web_config import parse_web_config
+from exporter.web.kit.auth.yaml_document import DocumentError
 from tests.fuzz.nodes import SCENARIOS
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import MARK, Scratch, encoded, parts_of
@@ -124,7 +124,7 @@ TARGETS = (
     ),
     Target(
         name="web-config",
-        covers=("exporter.web.auth.yaml_document", "exporter.web.auth.web_config"),
+        covers=("exporter.web.kit.auth.yaml_document", "exporter.web.kit.auth.web_config"),
         seeds=encoded(WEB, BLOCK),
         decode=_web_config,
         cost=5,

@@ -11,6 +11,8 @@ from exporter.dcgm_scrape import DcgmError, DcgmReading, with_dcgm
 from exporter.dcgm_scrape.client import _text
 from exporter.dcgm_scrape.page import read_page
 from exporter.exposition.negotiation import accepts_gzip, choose_format, media_quality
+from exporter.fleet.prometheus.answers import Answer, PrometheusError, Range, Sample, read_matrix, read_vector
+from exporter.fleet.prometheus.past_queries import identity
 from exporter.model import (
     ContainerRef,
     ContainerRow,
@@ -21,13 +23,11 @@ from exporter.model import (
     NodeRow,
     Snapshot,
 )
-from exporter.prometheus.answers import Answer, PrometheusError, Range, Sample, read_matrix, read_vector
-from exporter.prometheus.past_queries import identity
-from exporter.web.auth.gate import _credentials
-from exporter.web.pages.holder_cells import Line, line_of
-from exporter.web.pages.holder_filters import choices, chosen, words_of
-from exporter.web.pages.scene import Scene
-from exporter.web.parameters import LONGEST, BadValueError, asked_query, read_ask
+from exporter.web.kit.auth.gate import _credentials
+from exporter.web.node.pages.holder_cells import Line, line_of
+from exporter.web.node.pages.holder_filters import choices, chosen, words_of
+from exporter.web.node.pages.scene import Scene
+from exporter.web.node.parameters import LONGEST, BadValueError, asked_query, read_ask
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import encoded, parts_of
 from tests.fuzz.target import Target
@@ -134,7 +134,7 @@ def _page() -> list[bytes]:
 TARGETS = (
     Target(
         name="page-query",
-        covers=("exporter.web.parameters", "exporter.web.pages.holder_filters"),
+        covers=("exporter.web.node.parameters", "exporter.web.node.pages.holder_filters"),
         seeds=encoded(
             "q=ns%3Aml+-anna+%22train+0%22&namespace=ml&gpu=0&state=idle&sort=-memory&columns=gpu,age&range=1h",
             "q=gpu:gpu-1898+colour:red+-&columns=state&columns=gpu&state=unheard",
@@ -145,7 +145,7 @@ TARGETS = (
     ),
     Target(
         name="page-range",
-        covers=("exporter.web.parameters",),
+        covers=("exporter.web.node.parameters",),
         seeds=encoded(
             "range=1h&end=1767225600&points=60&level=gpu&uuid=GPU-1&namespace=a&pod=b&container=c", "range=7d"
         ),
@@ -155,7 +155,7 @@ TARGETS = (
     ),
     Target(
         name="request-headers",
-        covers=("exporter.exposition.negotiation", "exporter.web.auth.gate"),
+        covers=("exporter.exposition.negotiation", "exporter.web.kit.auth.gate"),
         seeds=encoded(
             "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.5,*/*;q=0.1"
             "\x1egzip;q=1, *;q=0\x1eBasic YTpi"
@@ -178,7 +178,7 @@ TARGETS = (
     ),
     Target(
         name="prometheus-answer",
-        covers=("exporter.prometheus.answers",),
+        covers=("exporter.fleet.prometheus.answers",),
         seeds=encoded(
             'v\x1e\x1e{"status":"success","data":{"resultType":"vector","result":[{"metric":{"uuid":"GPU-1"},'
             '"value":[1700000000.1,"0.5"]}]}}',

@@ -20,9 +20,9 @@ PACKAGES = (
     "exporter.nvml",
     "exporter.amd",
     "exporter.kubernetes",
-    "exporter.prometheus",
+    "exporter.fleet.prometheus",
     "exporter.sharing",
-    "exporter.web.auth",
+    "exporter.web.kit.auth",
     "exporter.workloads",
     "podresources",
 )
@@ -35,8 +35,8 @@ MODULES = frozenset(
         "exporter.model.kubelet",
         "exporter.config",
         "exporter.config.parse",
-        "exporter.web.parameters",
-        "exporter.web.pages.holder_filters",
+        "exporter.web.node.parameters",
+        "exporter.web.node.pages.holder_filters",
     }
 )
 CALLS = "makes calls; other modules decode the answers"
@@ -48,8 +48,8 @@ NO_DECODER = {
     "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.follower": CALLS,
-    "exporter.prometheus.past_queries": "lays decoded points on a grid",
-    "exporter.prometheus.combined_history": CALLS,
+    "exporter.fleet.prometheus.past_queries": "lays decoded points on a grid",
+    "exporter.fleet.prometheus.combined_history": CALLS,
     "exporter.sharing.dra.parts": JOIN,
     "exporter.sharing.dra.requests": JOIN,
     "exporter.sharing.hami.cache_files": JOIN,
@@ -57,8 +57,8 @@ NO_DECODER = {
     "exporter.sharing.base.holdings": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,
-    "exporter.web.auth.passwords": "counts requests",
-    "exporter.web.auth.access": "hands files to OpenSSL",
+    "exporter.web.kit.auth.passwords": "counts requests",
+    "exporter.web.kit.auth.access": "hands files to OpenSSL",
     "podresources.channel": CALLS,
     "podresources.client": CALLS,
 }

@@ -8,12 +8,12 @@ from exporter.config.parse import SettingsError, read_yaml
 from exporter.dcgm_scrape.page import read_page
 from exporter.demo.scenario.catalog import parse
 from exporter.demo.scenario.codec import ScenarioError
+from exporter.fleet.prometheus.answers import Answer, PrometheusError, read_matrix, read_vector
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
-from exporter.prometheus.answers import Answer, PrometheusError, read_matrix, read_vector
 from exporter.sharing.base.view import View
 from exporter.sharing.dra import Dra
 from exporter.sharing.gpu_manager import decode_checkpoint
-from exporter.web.auth.yaml_document import DocumentError, read_document
+from exporter.web.kit.auth.yaml_document import DocumentError, read_document
 from exporter.workloads.processes import boot_seconds
 from tests.fuzz.target import examine
 from tests.fuzz.test_targets import BY_NAME

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.tiers import Column
-from exporter.web.timelines.routes import history_json
+from exporter.web.node.timelines.routes import history_json
 from tests.history.snapshots import START, Clocked, holder
 
 SLOTS = 20

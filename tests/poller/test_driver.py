@@ -8,7 +8,8 @@ from aiohttp import ClientSession
 from exporter.config import ListenAddress
 from exporter.demo.scenario import NvmlError, NvmlHang, catalog
 from exporter.model import SliceCount
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.poller.bench import (
     QUICK,

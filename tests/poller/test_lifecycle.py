@@ -14,7 +14,8 @@ from exporter.demo.scenario import Scenario
 from exporter.exposition import Exposition, Format
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.golden.page import Page
 from tests.poller.bench import (

@@ -17,7 +17,7 @@ from exporter.commands import INSPECT
 from exporter.config import Settings, SettingsError, load_settings
 from exporter.demo.scenario import catalog
 from exporter.model import NodeRow, Snapshot
-from exporter.web import make_app
+from exporter.web.node.app import make_app
 from tests.deploy.rendering import Manifest, composed, container, example, only, overlay
 from tests.site import site_of
 from tests.tools import ROOT

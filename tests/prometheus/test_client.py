@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from exporter.prometheus import Prometheus, PrometheusError
+from exporter.fleet.prometheus import Prometheus, PrometheusError
 from tests.end_to_end.programs import free_port
 from tests.prometheus.answering import NOTHING, answering, saying
 
@@ -185,7 +185,7 @@ async def test_the_deadline_covers_a_response_that_trickles():
 
 
 async def test_the_size_of_a_response_is_bounded(monkeypatch):
-    monkeypatch.setattr("exporter.prometheus.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("exporter.fleet.prometheus.MOST_BYTES", 1 << 20)
     message = await error_of(saying(" " * (2 << 20)))
     assert message == "a response of Prometheus is larger than 1 MiB"
 

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from exporter.prometheus import Prometheus, PrometheusError
+from exporter.fleet.prometheus import Prometheus, PrometheusError
 from tests.prometheus.answering import answering, saying
 from tests.web.certificates import Authority
 

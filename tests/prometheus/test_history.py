@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from exporter.demo.scenario.catalog import load
+from exporter.fleet.prometheus import Prometheus
+from exporter.fleet.prometheus.past_queries import PrometheusHistory, past_of, step_ending_at
 from exporter.history import FIELDS, Ask, Wanted
 from exporter.metrics import ENTITIES, FAMILIES, IDENTITY_LABELS, field_name
-from exporter.prometheus import Prometheus
-from exporter.prometheus.past_queries import PrometheusHistory, past_of, step_ending_at
 from tests.end_to_end.programs import prometheus
 from tests.end_to_end.serving import Served, serving
 from tests.waiting import wait_until_async

@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from exporter.demo.scenario.catalog import load
+from exporter.fleet.prometheus import Prometheus
+from exporter.fleet.prometheus.combined_history import RETRY_AFTER, LongerHistory
+from exporter.fleet.prometheus.past_queries import PrometheusHistory
 from exporter.history import Ask, NotKeptError, Wanted
 from exporter.history.ring import OFFERED, History, span_seconds, spans_of
-from exporter.prometheus import Prometheus
-from exporter.prometheus.combined_history import RETRY_AFTER, LongerHistory
-from exporter.prometheus.past_queries import PrometheusHistory
 from tests.end_to_end.programs import free_port, prometheus
 from tests.end_to_end.serving import serving
 from tests.prometheus.answering import answering, saying

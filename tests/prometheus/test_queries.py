@@ -1,6 +1,6 @@
 """The queries for the past of a node, and the identity of a returned series."""
 
-from exporter.prometheus.past_queries import expression, identity, quoted, summing
+from exporter.fleet.prometheus.past_queries import expression, identity, quoted, summing
 
 OWN = {"namespace": "ml", "pod": "nb-0", "container": "jupyter", "uuid": "GPU-1", "mig_uuid": "MIG-1"}
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}

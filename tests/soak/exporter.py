@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.commands import serve as serving
-from exporter.commands.runtime import Node
+from exporter.commands.node import Node
 from exporter.config import Settings, load_settings
 from exporter.demo import machine
 from exporter.demo.nvml import FakeNvml

@@ -10,10 +10,10 @@ from pathlib import Path
 from aiohttp import ClientSession, TCPConnector, web
 
 from exporter.config import ListenAddress
-from exporter.web import Server
-from exporter.web.app import build_app
-from exporter.web.auth.access import WebAccess
-from exporter.web.http.handler import Limits
+from exporter.web.kit.auth.access import WebAccess
+from exporter.web.kit.http.handler import Limits
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import build_app
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.certificates import PASSWORD
 

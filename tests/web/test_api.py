@@ -13,9 +13,9 @@ from openapi_spec_validator import validate
 from exporter.demo.scenario import catalog
 from exporter.history import FIELDS
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
-from exporter.web import make_app
-from exporter.web.openapi.describe import JSON
-from exporter.web.openapi.operations import OPERATIONS, document
+from exporter.web.node.app import make_app
+from exporter.web.node.openapi.describe import JSON
+from exporter.web.node.openapi.operations import OPERATIONS, document
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 

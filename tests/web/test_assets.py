@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiohttp import ClientResponse
 
 from exporter.demo.scenario import catalog
-from exporter.web.http.assets import FOREVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
+from exporter.web.kit.http.assets import FOREVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
 from tests.end_to_end.serving import Served, serving
 
 SCENARIO = "t4-timeslicing"
@@ -196,7 +196,7 @@ async def test_without_plotly_pages_work_and_the_file_is_404(served: Served) -> 
 
 def test_finding_the_script_of_plotly_does_not_import_the_package() -> None:
     code = (
-        "import sys; from exporter.web.http.assets import asset; "
+        "import sys; from exporter.web.kit.http.assets import asset; "
         "assert '/plotly' in asset('plotly.min.js');"
         "print(sum(name.split('.')[0] == 'plotly' for name in sys.modules))"
     )

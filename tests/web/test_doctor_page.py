@@ -9,10 +9,10 @@ import pytest
 from exporter.demo.scenario.catalog import load
 from exporter.doctor import TROUBLESHOOTING, Check, Report
 from exporter.doctor.checks import Doctor
-from exporter.web.html import page
-from exporter.web.pages.doctor_page import doctor_view, typed
-from exporter.web.pages.layout import doctor_drawing
-from exporter.web.pages.scene import Scene
+from exporter.web.kit.html import page
+from exporter.web.node.pages.doctor_page import doctor_view, typed
+from exporter.web.node.pages.layout import doctor_drawing
+from exporter.web.node.pages.scene import Scene
 from tests.end_to_end.serving import serving
 from tests.web.views_reading import NOW, read, scenario
 

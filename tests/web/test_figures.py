@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 import pytest
 
 from exporter.history import Past, Track
-from exporter.web.timelines.figure_style import COLOURS, in_order, looks, shortest, shown_from
-from exporter.web.timelines.figures import MOST_HOLDERS, holder_figures, node_figures
+from exporter.web.node.timelines.figure_style import COLOURS, in_order, looks, shortest, shown_from
+from exporter.web.node.timelines.figures import MOST_HOLDERS, holder_figures, node_figures
 
 GIB = 1 << 30
 COUNT = 4

@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.web.pages.holder_filters import Word, words_of
-from exporter.web.parameters import LONGEST, Query
+from exporter.web.node.pages.holder_filters import Word, words_of
+from exporter.web.node.parameters import LONGEST, Query
 from tests.web.holders_reading import asked, pods
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
-from exporter.web import Server
-from exporter.web.app import build_app
-from exporter.web.http.handler import Limits
-from exporter.web.live.broadcaster import Broadcaster, Message, Ticker, event, text
+from exporter.web.kit.http.handler import Limits
+from exporter.web.kit.http.server import Server
+from exporter.web.kit.live.broadcaster import Broadcaster, Message, Ticker, event, text
+from exporter.web.node.app import build_app
 from tests.waiting import LIMIT_SECONDS
 from tests.waiting import wait_until_async as until
 from tests.web.following import following

@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from aiohttp import web
 
-from exporter.web import render_queue
-from exporter.web.render_queue import AT_ONCE, MOST_WAITING, BodyCache
+from exporter.web.kit import render_queue
+from exporter.web.kit.render_queue import AT_ONCE, MOST_WAITING, BodyCache
 from tests.waiting import wait_until_async
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from exporter.web.app import build_app
-from exporter.web.http.handler import Limits, client_of, max_connections
-from exporter.web.http.responses import PORTION, security_headers
+from exporter.web.kit.http.handler import Limits, client_of, max_connections
+from exporter.web.kit.http.responses import PORTION, security_headers
+from exporter.web.node.app import build_app
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.access import serving, small_app
 from tests.web.certificates import Authority
@@ -411,7 +411,7 @@ async def streaming(site, count):
 
 
 async def test_a_new_client_is_closed_if_all_places_stay_in_use(caplog, monkeypatch):
-    monkeypatch.setattr("exporter.web.http.connections.WAITING_SECONDS", SOON)
+    monkeypatch.setattr("exporter.web.kit.http.connections.WAITING_SECONDS", SOON)
     async with serving(limits=Limits(connections=4, share=2)) as site:
         streams = await streaming(site, 4)
         assert await ended(open_socket(site)) == b""
@@ -422,7 +422,7 @@ async def test_a_new_client_is_closed_if_all_places_stay_in_use(caplog, monkeypa
 
 
 async def test_a_new_client_waits_while_all_others_are_being_answered(monkeypatch):
-    monkeypatch.setattr("exporter.web.http.connections.WAITING_SECONDS", 10 * LIMIT_SECONDS)
+    monkeypatch.setattr("exporter.web.kit.http.connections.WAITING_SECONDS", 10 * LIMIT_SECONDS)
     app = small_app()
     rendered = asyncio.Event()
 
@@ -449,8 +449,8 @@ async def test_a_new_client_waits_while_all_others_are_being_answered(monkeypatc
 
 async def test_few_clients_wait_for_a_place(monkeypatch):
     """One more is closed while the others still wait."""
-    monkeypatch.setattr("exporter.web.http.connections.WAITING", 2)
-    monkeypatch.setattr("exporter.web.http.connections.WAITING_SECONDS", 10 * LIMIT_SECONDS)
+    monkeypatch.setattr("exporter.web.kit.http.connections.WAITING", 2)
+    monkeypatch.setattr("exporter.web.kit.http.connections.WAITING_SECONDS", 10 * LIMIT_SECONDS)
     async with serving(limits=Limits(connections=2, share=2)) as site:
         streams = await streaming(site, 2)
         waiting = [open_socket(site) for _ in range(2)]
@@ -463,7 +463,7 @@ async def test_few_clients_wait_for_a_place(monkeypatch):
 
 async def test_a_closed_connection_takes_no_place(monkeypatch):
     """In whatever way it ended."""
-    monkeypatch.setattr("exporter.web.http.connection._AFTER_EOF_SECONDS", 0.01)
+    monkeypatch.setattr("exporter.web.kit.http.connection._AFTER_EOF_SECONDS", 0.01)
     async with serving() as site:
         for number in range(30):
             client = open_socket(site)
@@ -478,7 +478,7 @@ async def test_a_closed_connection_takes_no_place(monkeypatch):
 
 
 async def test_the_server_stops_with_connections_in_every_state(monkeypatch):
-    monkeypatch.setattr("exporter.web.http.server.SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("exporter.web.kit.http.server.SHUTDOWN_SECONDS", 0.1)
     async with serving(app=small_app()) as site:
         clients = [open_socket(site) for _ in range(4)]
         for client, sent in zip(clients, (b"", GET[:9], GET, ENDLESS), strict=True):
@@ -491,8 +491,8 @@ async def test_the_server_stops_with_connections_in_every_state(monkeypatch):
 STARVED = """
 import asyncio, logging, os, resource, socket, sys
 from exporter.config import ListenAddress
-from exporter.web import Server
-from exporter.web.app import build_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import build_app
 from aiohttp import web
 
 starved = asyncio.Event()

@@ -10,9 +10,10 @@ from aiohttp import ClientSession
 
 from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
-from exporter.web import Server, make_app
-from exporter.web import render_cache as pages_module
-from exporter.web.http.assets import version
+from exporter.web.kit.http.assets import version
+from exporter.web.kit.http.server import Server
+from exporter.web.node import render_cache as pages_module
+from exporter.web.node.app import make_app
 from tests.end_to_end.serving import serving
 from tests.site import site_of
 from tests.web.following import following

@@ -15,13 +15,13 @@ from jsonschema import Draft202012Validator
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.pages import openapi as hub
+from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
-from exporter.web import Server
-from exporter.web.cluster import hub_openapi as hub
-from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
-from exporter.web.live.broadcaster import Ticker
-from exporter.web.openapi import operations as node
+from exporter.web.kit.http.server import Server
+from exporter.web.kit.live.broadcaster import Ticker
+from exporter.web.node.openapi import operations as node
 from tests.end_to_end.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

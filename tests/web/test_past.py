@@ -13,7 +13,8 @@ from exporter.config import ListenAddress
 from exporter.history import FIELDS
 from exporter.history.ring import History
 from exporter.metrics import IDENTITY_LABELS
-from exporter.web import Server, make_app
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
 from tests.history.snapshots import GIB, UUID, gpu, holder, snapshot
 from tests.site import site_of
 from tests.waiting import wait_until_async
@@ -161,7 +162,7 @@ async def test_unknown_gpus_and_holders_have_no_figures() -> None:
 
 
 async def test_an_answer_is_cached_for_a_moment_only(monkeypatch) -> None:
-    monkeypatch.setattr("exporter.web.timelines.routes._HISTORY_SECONDS", 0.05)
+    monkeypatch.setattr("exporter.web.node.timelines.routes._HISTORY_SECONDS", 0.05)
     async with past_of(*polls()) as (client, history):
         path = "/api/v1/history?level=container"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from exporter.exposition import Exposition, Format, Page
 from exporter.model import Snapshot
-from exporter.web.render_cache import RenderCache
+from exporter.web.node.render_cache import RenderCache
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.views_reading import snapshot
 

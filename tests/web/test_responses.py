@@ -9,9 +9,17 @@ import pytest
 from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
-from exporter.web import Server
-from exporter.web.app import build_app
-from exporter.web.http.responses import KEPT, WORTH_ZIPPING, ZIPPED_AT_ONCE, Zipper, compress, digest, reply
+from exporter.web.kit.http.responses import (
+    KEPT,
+    WORTH_ZIPPING,
+    ZIPPED_AT_ONCE,
+    Zipper,
+    compress,
+    digest,
+    reply,
+)
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import build_app
 
 SIZES = (1, WORTH_ZIPPING - 1, WORTH_ZIPPING, ZIPPED_AT_ONCE, ZIPPED_AT_ONCE + 1, 2_000_000)
 
@@ -65,7 +73,7 @@ async def test_a_failed_compression_is_tried_again(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr("exporter.web.http.responses.in_thread", no_thread)
+        patched.setattr("exporter.web.kit.http.responses.in_thread", no_thread)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await zipper.zipped("tag", body)
 

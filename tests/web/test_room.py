@@ -7,10 +7,10 @@ from contextlib import ExitStack
 import pytest
 from aiohttp import web
 
-from exporter.web.app import build_app
-from exporter.web.http.connections import WIDE
-from exporter.web.http.handler import Limits
-from exporter.web.http.responses import PORTION, ROOM
+from exporter.web.kit.http.connections import WIDE
+from exporter.web.kit.http.handler import Limits
+from exporter.web.kit.http.responses import PORTION, ROOM
+from exporter.web.node.app import build_app
 from tests.waiting import wait_until_async
 from tests.web.access import LOOK, Site, serving
 from tests.web.test_limits import GET, open_socket

@@ -15,9 +15,9 @@ from aiohttp import ClientResponse, ClientSession, web
 
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
-from exporter.web import Server, make_app
-from exporter.web.app import build_app
-from exporter.web.http.responses import security_headers
+from exporter.web.kit.http.responses import security_headers
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import build_app, make_app
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 from tests.waiting import LIMIT_SECONDS

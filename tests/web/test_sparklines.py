@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import DeviceKey
-from exporter.web.timelines.sparklines import Sparklines, draw
+from exporter.web.node.timelines.sparklines import Sparklines, draw
 from tests.history.snapshots import START, Clocked, holder
 
 

@@ -10,13 +10,13 @@ from aiohttp import web
 
 from exporter.doctor import Check, Report
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.pages import openapi as hub
+from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
-from exporter.web import make_app
-from exporter.web.cluster import hub_openapi as hub
-from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
-from exporter.web.live.broadcaster import Ticker
-from exporter.web.openapi import operations as node
+from exporter.web.kit.live.broadcaster import Ticker
+from exporter.web.node.app import make_app
+from exporter.web.node.openapi import operations as node
 from tests.site import site_of
 from tests.waiting import LIMIT_SECONDS
 from tests.web.access import RIGHT, Site, serving

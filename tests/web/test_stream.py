@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from exporter.demo.scenario.catalog import load
 from exporter.metrics import IDENTITY_LABELS
-from exporter.web.live.snapshot_stream import LEVELS, delta
+from exporter.web.kit.live.snapshot_stream import LEVELS, delta
 from tests.end_to_end.serving import serving
 from tests.web.following import following
 

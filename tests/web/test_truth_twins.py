@@ -12,7 +12,7 @@ from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.metrics import LEVEL_LABELS
 from exporter.model.states import STATE_WORDS
-from exporter.web.openapi.operations import document
+from exporter.web.node.openapi.operations import document
 from tests.web.truth import GIB, UNKNOWN, Key, idle_after, is_duration, is_number, scenario, series_of
 from tests.web.views_reading import SCENARIOS
 

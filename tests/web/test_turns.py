@@ -8,16 +8,16 @@ from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.exposition import Exposition, Format
+from exporter.fleet.pages import routes as cluster
+from exporter.fleet.pages.tables import Orders
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
-from exporter.web.app import make_app
-from exporter.web.cluster import routes as cluster
-from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.html import Drawing
-from exporter.web.pages import layout
-from exporter.web.parameters import Place, Query
-from exporter.web.render_cache import RenderCache
-from exporter.web.render_queue import AT_ONCE, MOST_WAITING
+from exporter.web.kit.html import Drawing
+from exporter.web.kit.render_queue import AT_ONCE, MOST_WAITING
+from exporter.web.node.app import make_app
+from exporter.web.node.pages import layout
+from exporter.web.node.parameters import Place, Query
+from exporter.web.node.render_cache import RenderCache
 from tests.site import site_of
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.access import serving
@@ -116,7 +116,7 @@ async def test_the_plain_page_of_the_node_is_never_refused(monkeypatch) -> None:
 
 
 async def test_no_page_is_drawn_for_clients_that_have_left(monkeypatch) -> None:
-    monkeypatch.setattr("exporter.web.http.connection._AFTER_EOF_SECONDS", 0.01)
+    monkeypatch.setattr("exporter.web.kit.http.connection._AFTER_EOF_SECONDS", 0.01)
     slow = Slow()
     shown = snapshot()
     site = site_of(lambda: shown)

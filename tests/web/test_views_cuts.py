@@ -5,7 +5,7 @@ import re
 import pytest
 
 from exporter.model import DeviceKey
-from exporter.web.pages.picture.mig_cells import cut
+from exporter.web.node.pages.picture.mig_cells import cut
 from tests.web.views_reading import UUID, draw, gpu, holder, mig, scenario, snapshot
 
 

@@ -1,9 +1,9 @@
 """Devices that the exporter does not read: on the page, as text and in the sums."""
 
 from exporter.formats.text import snapshot_text
-from exporter.formats.wording import TIMES
-from exporter.web.pages.scene import Scene
-from exporter.web.pages.totals import cards
+from exporter.web.node.pages.scene import Scene
+from exporter.web.node.pages.totals import cards
+from exporter.wording import TIMES
 from tests.web.views_reading import NOW, draw, gpu_page, read, scenario
 
 NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"

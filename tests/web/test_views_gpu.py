@@ -16,8 +16,8 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
-from exporter.web.pages.gpu_page import write
-from exporter.web.pages.scene import name_of
+from exporter.web.node.pages.gpu_page import write
+from exporter.web.node.pages.scene import name_of
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import (
     NOW,

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from exporter.formats.wording import TIMES
 from exporter.model import DeviceKey, SliceCount
+from exporter.wording import TIMES
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
 REPLICAS = (SliceCount("nvidia.com/gpu", 4, 2),)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memory, ProcessRow, Totals
-from exporter.web.html import page
-from exporter.web.pages.layout import holder_drawing
-from exporter.web.pages.scene import Scene
+from exporter.web.kit.html import page
+from exporter.web.node.pages.layout import holder_drawing
+from exporter.web.node.pages.scene import Scene
 from tests.web.views_reading import GIB, NOW, SCENARIOS, UUID, gpu, holder, mig, read, scenario, snapshot
 
 ROOT = "../../../"

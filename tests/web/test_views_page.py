@@ -10,9 +10,10 @@ import pytest
 from exporter.config import load_settings
 from exporter.exposition import Exposition
 from exporter.model import ContainerRef
-from exporter.web import Server, make_app
-from exporter.web.parameters import Place
-from exporter.web.render_cache import RenderCache
+from exporter.web.kit.http.server import Server
+from exporter.web.node.app import make_app
+from exporter.web.node.parameters import Place
+from exporter.web.node.render_cache import RenderCache
 from tests.site import site_of
 from tests.web.views_reading import (
     NOW,
@@ -27,7 +28,7 @@ from tests.web.views_reading import (
     snapshot,
 )
 
-STATIC = Path(__file__).parents[2] / "exporter/web/static"
+STATIC = Path(__file__).parents[2] / "exporter/web/kit/static"
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

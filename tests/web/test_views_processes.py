@@ -2,10 +2,10 @@
 
 import pytest
 
-from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, ProcessRow
-from exporter.web.pages.process_table import MOST_SHOWN, processes_of_gpu
-from exporter.web.pages.scene import Scene
+from exporter.web.node.pages.process_table import MOST_SHOWN, processes_of_gpu
+from exporter.web.node.pages.scene import Scene
+from exporter.wording import UNKNOWN
 from tests.web.views_reading import (
     GIB,
     SCENARIOS,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.formats.wording import TIMES, UNKNOWN, mode_word
 from exporter.model import DeviceKey, SliceCount
+from exporter.wording import TIMES, UNKNOWN, mode_word
 from tests.web.test_views_gpus import growth, widths
 from tests.web.views_reading import GIB, draw, gpu, holder, mig, scenario, snapshot
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from exporter.exposition import Exposition
-from exporter.formats.wording import UNKNOWN
 from exporter.model import (
     ContainerRow,
     DeviceEvent,
@@ -18,9 +17,10 @@ from exporter.model import (
     MigRow,
     SliceCount,
 )
-from exporter.web import render_cache as pages_module
-from exporter.web.parameters import Place
-from exporter.web.render_cache import RenderCache
+from exporter.web.node import render_cache as pages_module
+from exporter.web.node.parameters import Place
+from exporter.web.node.render_cache import RenderCache
+from exporter.wording import UNKNOWN
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
 

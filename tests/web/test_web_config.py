@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.config import SettingsError
-from exporter.web.auth.access import WebAccess
-from exporter.web.auth.web_config import CIPHERS_12, parse_web_config
-from exporter.web.auth.yaml_document import DocumentError
+from exporter.web.kit.auth.access import WebAccess
+from exporter.web.kit.auth.web_config import CIPHERS_12, parse_web_config
+from exporter.web.kit.auth.yaml_document import DocumentError
 from tests.commands.program import run
 from tests.tools import tool
 from tests.web.access import serving

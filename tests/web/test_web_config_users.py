@@ -9,9 +9,8 @@ import bcrypt
 import pytest
 from aiohttp import web
 
-from exporter.web.app import build_app
-from exporter.web.auth import passwords
-from exporter.web.auth.passwords import (
+from exporter.web.kit.auth import passwords
+from exporter.web.kit.auth.passwords import (
     MOST_SHARING,
     MOST_WAITING,
     Passwords,
@@ -19,7 +18,8 @@ from exporter.web.auth.passwords import (
     TooManyGuessesError,
     token_buckets,
 )
-from exporter.web.http.responses import security_headers
+from exporter.web.kit.http.responses import security_headers
+from exporter.web.node.app import build_app
 from tests.waiting import LIMIT_SECONDS
 from tests.web.access import RIGHT, says, serving, until
 from tests.web.certificates import CHEAP, PASSWORD

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.exposition import Exposition, Format
-from exporter.web.html import page
-from exporter.web.pages.layout import holder_drawing
-from exporter.web.pages.scene import Scene
-from exporter.web.parameters import Query
+from exporter.web.kit.html import page
+from exporter.web.node.pages.layout import holder_drawing
+from exporter.web.node.pages.scene import Scene
+from exporter.web.node.parameters import Query
 from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
 
 GIB = 1 << 30

@@ -29,9 +29,9 @@ from exporter.model import (
 from exporter.poll.condition_tracker import ConditionTracker
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
-from exporter.web.html import page
-from exporter.web.pages.layout import gpu_drawing, node_drawing
-from exporter.web.pages.scene import Scene
+from exporter.web.kit.html import page
+from exporter.web.node.pages.layout import gpu_drawing, node_drawing
+from exporter.web.node.pages.scene import Scene
 from tests.poller.bench import budget_of
 
 SCENARIOS = {

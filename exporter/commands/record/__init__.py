@@ -14,10 +14,10 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
+from exporter.commands.node import Node
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import NodeHoldings, Pods, kept, notes, other_files
-from exporter.commands.runtime import Node
 from exporter.commands.snapshot import poll_once
 from exporter.demo import scenario as schema
 from exporter.demo.scenario import KubeletFailure, NvmlError

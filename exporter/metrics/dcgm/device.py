@@ -6,8 +6,8 @@ Most fields are of the GPU; memory and the activity of profiling metrics also of
 from typing import get_args
 
 from exporter.metrics.dcgm.entities import DCGM_ROWS, READING, DcgmRow, mebibytes
-from exporter.metrics.family import Family, Number, entry, scaled
-from exporter.model import GpuReading, Memory
+from exporter.metrics.family import Family, entry, scaled
+from exporter.model import GpuReading, Memory, Number
 from exporter.model.hardware import ComputeMode, Virtualization
 from exporter.model.readings import Activity, Cycles, Traffic
 

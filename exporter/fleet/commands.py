@@ -1,0 +1,127 @@
+"""Commands on a cluster, from a Prometheus: ``hub`` serves its page, ``inspect`` and ``advise`` print."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from exporter.config import Settings, SettingsError
+from exporter.fleet.cluster_advice import advice_text, cluster_advice_json, read_advice
+from exporter.fleet.inspection import inspect, inspection_json, inspection_text
+from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
+from exporter.fleet.prometheus import Prometheus, PrometheusError
+from exporter.fleet.targets import MissingSeriesError, NodeLinks, TemplateError, UnknownNameError
+from exporter.fleet.watch import Watch, hub_registry
+from exporter.formats.advice import advice_csv
+from exporter.output import print_text, terminal_width
+from exporter.server_process import run_until, shutdown_signals, tune_malloc
+from exporter.web.kit.auth import access_of
+from exporter.web.kit.http.server import Server
+from exporter.web.kit.live.broadcaster import Ticker
+
+# Queries of a large cluster take Prometheus a while.
+DEADLINE = 60.0
+FAILED = 1
+Answer = TypeVar("Answer")
+
+
+def _prometheus_of(settings: Settings) -> Prometheus:
+    """Return the client of the Prometheus in the settings; raises SettingsError without one."""
+    prometheus = Prometheus.of(settings, DEADLINE)
+    if prometheus is None:
+        raise SettingsError(
+            "no Prometheus is set: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
+            "nodes, such as http://localhost:9090 with: "
+            "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
+        )
+    return prometheus
+
+
+async def _asked(settings: Settings, ask: Callable[[Prometheus], Awaitable[Answer]]) -> Answer | None:
+    """Return an answer from Prometheus; None if there is none, after printing the reason."""
+    prometheus = _prometheus_of(settings)
+    try:
+        return await ask(prometheus)
+    except (PrometheusError, MissingSeriesError, UnknownNameError) as error:
+        sys.stderr.write(f"gpuslice-exporter: {error}\n")
+        return None
+    finally:
+        await prometheus.close()
+
+
+async def hub(
+    settings: Settings,
+    announce: Callable[[str], None],
+    *,
+    refresh: float,
+    window: float,
+    node_url_template: str,
+) -> None:
+    """Serve until a shutdown signal: the cluster is read every ``refresh`` seconds.
+
+    GPU-hours are summed over ``window`` seconds. The template is the URL of a node's page, with placeholders.
+    ``announce`` is called with the URL of the hub once it answers. Raises SettingsError for an invalid
+    setting, and ListenError.
+    """
+    tune_malloc()
+    with shutdown_signals() as shutdown:
+        try:
+            links = NodeLinks(node_url_template)
+        except TemplateError as error:
+            raise SettingsError(f"--node-url-template: {error}") from None
+        access = access_of(settings.web_config)
+        prometheus = _prometheus_of(settings)
+        watch = Watch(prometheus, window=window, interval=refresh)
+        ticker = Ticker()
+        pages = FleetPages(lambda: watch.newest, links, settings.gpu_hour_price)
+        app = make_hub_app(
+            Cluster(pages, ticker, hub_registry(lambda: watch.newest)),
+            prefix=settings.route_prefix or "",
+            frame_ancestors=settings.frame_ancestors,
+        )
+        server = Server(app, settings.listen, access=access)
+        url = await server.start()
+        watching = asyncio.create_task(watch.run(ticker.tick))
+        announce(url)
+        try:
+            await run_until(shutdown, watching)
+        finally:
+            await server.stop()
+            await prometheus.close()
+
+
+async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
+    """Print the named nodes, or all, and return the exit code: 1 if something could not be read.
+
+    Raises SettingsError without a Prometheus.
+    """
+    idle_after = settings.idle_after
+    inspection = await _asked(
+        settings, lambda prometheus: inspect(prometheus, names, details=details, idle_after=idle_after)
+    )
+    if inspection is None:
+        return FAILED
+    if output == "json":
+        print_text(json.dumps(inspection_json(inspection, details=details), indent=2) + "\n")
+    else:
+        print_text(inspection_text(inspection, details=details, width=terminal_width()))
+    return FAILED if inspection.problems else 0
+
+
+async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> int:
+    """Print the advice on a namespace, or on all, and return the exit code: 1 if something could not be read.
+
+    Raises SettingsError without a Prometheus.
+    """
+    found = await _asked(settings, lambda prometheus: read_advice(prometheus, namespace))
+    if found is None:
+        return FAILED
+    if output == "json":
+        print_text(json.dumps(cluster_advice_json(found, settings.gpu_hour_price), indent=2) + "\n")
+    elif output == "csv":
+        print_text(advice_csv(found.advices))
+        sys.stderr.writelines(f"not known: {problem}\n" for problem in found.problems)
+    else:
+        print_text(advice_text(found, terminal_width()))
+    return FAILED if found.problems else 0

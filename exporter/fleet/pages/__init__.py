@@ -1,0 +1,1 @@
+"""The page of the cluster and its API, as the hub serves them."""

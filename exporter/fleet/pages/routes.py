@@ -1,0 +1,211 @@
+"""The routes of the hub: the page of the cluster, its other formats, its stream, and the hub's own state."""
+
+import json
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from exporter.concurrency import in_thread
+from exporter.fleet import ORDERS
+from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
+from exporter.fleet.pages import openapi as hub_openapi
+from exporter.fleet.pages.openapi import FLEET_TYPES
+from exporter.fleet.pages.page import FleetScene, fleet_drawing
+from exporter.fleet.pages.tables import Orders
+from exporter.fleet.rendering import fleet_json, fleet_text
+from exporter.fleet.targets import NodeLinks
+from exporter.fleet.watch import AdviceRead, FleetRead
+from exporter.formats.advice import advice_csv
+from exporter.web.kit.html import Drawing, Opened, page
+from exporter.web.kit.http import assets
+from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES, reply
+from exporter.web.kit.live.broadcaster import Broadcaster, Ticker
+from exporter.web.kit.live.page_stream import OpenPage
+from exporter.web.kit.render_queue import RenderQueue, TaskCache
+from exporter.web.node.app import build_app
+from exporter.web.node.openapi import describe
+from exporter.web.node.parameters import one_of, prefers_html, requested_format
+
+Made = TypeVar("Made")
+# More than all combinations of orders; the tag and the second change the keys.
+_KEPT = 64
+
+
+@dataclass(eq=False)
+class FleetPages:
+    """The page of the newest read."""
+
+    current: Callable[[], FleetRead]  # returns the read to show
+    links: NodeLinks
+    price: float | None = None  # of a GPU-hour
+
+    def __post_init__(self) -> None:
+        self._cache = TaskCache(_KEPT)
+        self._turns = RenderQueue()
+
+    @property
+    def tag(self) -> str:
+        """A name for this read, unique also among other hubs."""
+        read = self.current()
+        shown = "".join("1" if found else "0" for found in (read.fleet, read.advice.found))
+        return f"{read.reads}-{read.read_at or 0:.3f}-{read.advice.reads}-{shown}"
+
+    @property
+    def timestamp(self) -> float:
+        """Unix time of the last good answer, 0 before the first."""
+        return self.current().read_at or 0.0
+
+    async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
+        """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
+        scene = FleetScene(self.current(), time.time(), self.links, orders)
+        key = (orders, self.tag, int(scene.now))
+        if refusing and key not in self._cache.tasks:
+            self._turns.refuse_where_full()
+        return await self._once(key, partial(fleet_drawing, scene))
+
+    async def html(self, orders: Orders) -> bytes:
+        """Return the page as HTML."""
+        opened = Opened(
+            live="live/fleet",
+            tag=self.tag,
+            timestamp=self.timestamp,
+            now=time.time(),
+            interval=self.current().interval,
+        )
+        # The default order is drawn once per second at most, so it is never refused.
+        drawing = await self.drawing(orders, refusing=orders != Orders())
+        key = ("html", orders, opened.tag, int(opened.now))
+        return await self._once(key, lambda: page(drawing, "", opened).encode())
+
+    async def text(self) -> bytes:
+        """Return the cluster as text for a terminal; without data, why there is none."""
+        read = self.current()
+        if read.fleet is None:
+            return f"{read.error or 'the cluster is read for the first time'}\n".encode()
+        warning = f"! Prometheus does not answer: {read.error}\n\n" if read.error else ""
+        fleet = read.fleet
+
+        def write() -> bytes:
+            return (warning + fleet_text(fleet)).encode()
+
+        return await self._once(("text", self.tag), write)
+
+    async def document(self) -> bytes:
+        """Return the cluster as JSON: ``fleet`` is null without data."""
+        read = self.current()
+        return await self._once(("json", self.tag), lambda: json.dumps(read_json(read)).encode())
+
+    async def advice(self, read: AdviceRead, found: ClusterAdvice, form: str) -> bytes:
+        """Return the advice that a read shows as ``json`` or ``csv``."""
+
+        def write() -> bytes:
+            if form == "csv":
+                return advice_csv(found.advices).encode()
+            state = {"error": read.error or None, "failing_since": read.failing_since}
+            return json.dumps(cluster_advice_json(found, self.price) | state).encode()
+
+        return await self._once(("advice", form, self.tag), write)
+
+    async def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        return await self._cache.start(key, lambda: in_thread(make), self._turns).wait()
+
+
+def read_json(read: FleetRead) -> dict[str, Any]:
+    """Return a read as JSON data."""
+    return {
+        "read_at": read.read_at,
+        "error": read.error or None,
+        "failing_since": read.failing_since,
+        "fleet": None if read.fleet is None else fleet_json(read.fleet),
+    }
+
+
+_VARY = "Accept, Accept-Encoding"
+
+
+class Cluster(NamedTuple):
+    """The sources of the routes of the hub."""
+
+    pages: FleetPages
+    ticker: Ticker  # ticks with each read of the cluster
+    registry: CollectorRegistry  # the hub's own series
+
+
+def make_hub_app(
+    cluster: Cluster, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
+) -> web.Application:
+    """Return the application of the hub, also served below ``prefix``, with the headers of that of a node."""
+    streams = Broadcaster(cluster.ticker)
+    routes = _Routes(cluster, streams)
+    app = build_app(
+        [
+            web.get("/", routes.page),
+            web.get("/fleet", routes.page),
+            web.get("/live/fleet", routes.live),
+            web.get("/api/v1/fleet", routes.document),
+            web.get("/api/v1/advice", routes.advice),
+            web.get("/metrics", routes.metrics),
+            web.get("/-/healthy", routes.healthy),
+            web.get("/-/ready", routes.ready),
+            describe.route(hub_openapi.document),
+            *assets.routes(),
+        ],
+        prefix=prefix,
+        frame_ancestors=frame_ancestors,
+    )
+    app.on_shutdown.append(streams.close)
+    return app
+
+
+class _Routes:
+    def __init__(self, cluster: Cluster, streams: Broadcaster) -> None:
+        self._pages, self._registry, self._streams = cluster.pages, cluster.registry, streams
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Return the cluster: to browsers as a page, to programs such as curl as text."""
+        orders = _orders(request)
+        if prefers_html(request):
+            body = await self._pages.html(orders)
+            return await reply(request, body, "text/html; charset=utf-8", vary=_VARY)
+        return await reply(request, await self._pages.text(), CONTENT_TYPES["text"], vary=_VARY)
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        return await self._streams.answer(request, OpenPage(self._pages, _orders(request)))
+
+    async def document(self, request: web.Request) -> web.Response:
+        """Return the cluster in the requested format."""
+        wanted = requested_format(request, FLEET_TYPES)
+        body = await (self._pages.document() if wanted == "json" else self._pages.text())
+        return await reply(request, body, CONTENT_TYPES[wanted], vary=_VARY)
+
+    async def advice(self, request: web.Request) -> web.Response:
+        """Return the advice in the requested format; 503 with the reason while there is none."""
+        wanted = requested_format(request, ADVICE_TYPES)
+        read = self._pages.current().advice
+        if read.found is None:
+            return web.Response(status=503, text=f"{read.error}\n")
+        body = await self._pages.advice(read, read.found, wanted)
+        return await reply(request, body, ADVICE_TYPES[wanted], vary=_VARY)
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        headers = {"Content-Type": CONTENT_TYPE_LATEST}
+        return web.Response(body=generate_latest(self._registry), headers=headers)
+
+    async def healthy(self, _request: web.Request) -> web.Response:
+        """Return 200: the process answers, and no restart of it fixes an unreachable Prometheus."""
+        return web.Response(text="ok\n")
+
+    async def ready(self, _request: web.Request) -> web.Response:
+        """Return 200 if there is data to show, else 503."""
+        done = self._pages.current().fleet is not None
+        return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
+
+
+def _orders(request: web.Request) -> Orders:
+    return Orders(*(one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()))

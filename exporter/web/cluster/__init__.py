@@ -1,1 +1,0 @@
-"""The page of the cluster, which the hub serves."""

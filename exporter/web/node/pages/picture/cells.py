@@ -1,0 +1,260 @@
+"""The records of a GPU's picture: one cell per device, with its bars, marks and list of holders."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.metrics import Number
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceCount
+from exporter.web.node.pages.scene import Pair, Scene, compute_pair, memory_pair
+from exporter.wording import duration
+
+UNATTRIBUTED = "used by no known container"
+# A small use stays visible.
+_LEAST_WIDTH = 0.6
+_FULL = 100.0
+
+
+class BarPart(NamedTuple):
+    """A part of a bar."""
+
+    look: str  # a state, ``unattributed``, ``held`` or ``unmeasured``
+    size: Number
+    title: str
+    label: str = ""  # a short mark
+    name: str = ""  # a longer one, if the part is wide enough
+
+
+class Amounts(NamedTuple):
+    """The size, the use and the unattributed use of a device; None is not known."""
+
+    whole: Number | None
+    used: Number | None
+    rest: Number | None
+
+
+class Segment(NamedTuple):
+    """A part at its place; ``x`` and ``width`` are percent of the track."""
+
+    part: BarPart
+    x: float
+    width: float
+
+
+class Bar(NamedTuple):
+    """A track with segments."""
+
+    text: str  # all of it in words
+    segments: tuple[Segment, ...]
+    tick: float | None = None  # the entitlement, if the use exceeds it
+    dashed: bool = False  # whether the track is the device's size, not an entitlement
+
+
+def bar(
+    text: str,
+    parts: Iterable[BarPart],
+    track: Number | None,
+    *,
+    known: bool = True,
+    dashed: bool = False,
+) -> Bar:
+    """Return a bar of ``parts`` stacked on a track of size ``track``.
+
+    Parts beyond the track's end shrink it, and the tick marks its end. What is not ``known`` of the
+    track is hatched, all of it if its size is unknown.
+    """
+    shown = [part for part in parts if part.size > 0]
+    used = sum(part.size for part in shown)
+    if not track:
+        return Bar(text, (_unmeasured(0.0, text),), dashed=dashed)
+    full = max(track, used)
+    segments, end = [], 0.0
+    for part in shown:
+        x, end = end, end + _FULL * part.size / full
+        segments.append(_segment(part, x, end))
+    if not known and end < _FULL:
+        segments.append(_unmeasured(end, text))
+    return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed)
+
+
+def use_bar(text: str, state: str, used: Number | None, entitled: Number | None, size: Amounts) -> Bar:
+    """Return a bar of a use against its entitlement or, dashed, against the device if there is none.
+
+    It is followed by the device's use by no known container.
+    """
+    rest = BarPart("unattributed", size.rest or 0, UNATTRIBUTED)
+    parts = () if used is None else (BarPart(state, used, text), rest)
+    track = size.whole if entitled is None else entitled
+    return bar(text, parts, track, known=used is not None, dashed=entitled is None)
+
+
+def _segment(part: BarPart, x: float, end: float) -> Segment:
+    # Sums of floats may exceed the track by rounding.
+    return Segment(part, min(x, _FULL - _LEAST_WIDTH), min(max(end - x, _LEAST_WIDTH), _FULL))
+
+
+def _unmeasured(x: float, text: str) -> Segment:
+    return _segment(BarPart("unmeasured", 0, text), x, _FULL)
+
+
+_SILENT = "not reported by the driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A whole GPU or a MIG device, to be drawn as a cell."""
+
+    key: DeviceKey
+    caption: str
+    share: float  # its width, as a part of the GPU
+    slices: tuple[SliceCount, ...]
+    replicated: bool  # whether it is offered in replicas
+    pooled: bool  # whether several containers can hold it
+    holders_known: bool
+    memory: Amounts  # bytes
+    compute: Amounts  # shares of the physical GPU
+    why_compute: str  # why its use of compute is unknown
+
+    @property
+    def pairs(self) -> tuple[Pair, Pair]:
+        """The device's own memory and compute in words."""
+        memory, compute = self.memory, self.compute
+        return (
+            memory_pair(memory.used, _SILENT, memory.whole, _SILENT),
+            compute_pair(compute.used, self.why_compute, compute.whole, _SILENT),
+        )
+
+    @property
+    def rests(self) -> tuple[Pair, Pair]:
+        """The unattributed use in words, without a total."""
+        return (
+            memory_pair(self.memory.rest, _SILENT, None, ""),
+            compute_pair(self.compute.rest, self.why_compute, None, ""),
+        )
+
+
+class Mark(NamedTuple):
+    """A replica, or a run of them; ``width`` is relative to that of the other marks."""
+
+    look: str
+    label: str
+    name: str
+    title: str
+    width: int
+
+
+class Gauge(NamedTuple):
+    """One bar with its numbers."""
+
+    name: str
+    bar: Bar
+    pair: Pair
+
+
+class Key(NamedTuple):
+    """A line of the list under a pool."""
+
+    number: int  # of the holder, as on marks and bars
+    holder: ContainerRef
+    named: bool  # whether to show the container: its pod has another one here
+    state: str
+    held: str
+    memory: Pair
+    compute: Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One device, drawn: a box with a holder or a note, or a pool with marks and keys."""
+
+    caption: str
+    title: str
+    width: int  # percent of the GPU
+    look: str  # held, free, unknown, missing or uncut
+    note: str = ""
+    holder: ContainerRef | None = None
+    state: str = ""  # of the holder
+    marks: tuple[Mark, ...] = ()
+    gauges: tuple[Gauge, ...] = ()
+    keys: tuple[Key, ...] = ()
+    others: int = 0  # number of holders without a key; the GPU page lists them
+    uuid: str = ""  # of the GPU
+    rest: tuple[Pair, Pair] | None = None  # unattributed memory and compute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """``size`` adjacent memory slices of a GPU, with the cells drawn on them."""
+
+    size: int
+    cells: tuple[Cell, ...]
+
+
+def memory_amounts(memory: Memory | None, rest: int | None) -> Amounts:
+    """Return a device's memory, with ``rest`` unattributed bytes."""
+    return Amounts(None, None, rest) if memory is None else Amounts(memory.total, memory.used, rest)
+
+
+def percent(share: float) -> int:
+    """Return a share as a width from 1 to 100."""
+    return min(max(round(100 * share), 1), 100)
+
+
+def use_gauges(
+    scene: Scene, row: ContainerRow, memory_size: Amounts, compute_size: Amounts
+) -> tuple[Gauge, Gauge]:
+    """Return the memory and the compute of a container on a device with these amounts."""
+    state, memory, compute = scene.state(row), scene.memory(row), scene.compute(row)
+    memory_bar = use_bar(f"memory: {memory}", state, row.memory_used, row.memory_entitled, memory_size)
+    compute_bar = use_bar(f"compute: {compute}", state, row.compute_used, row.compute_entitled, compute_size)
+    return Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)
+
+
+def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
+    """Return the cell of a device with its only container."""
+    judged = scene.judged(row)
+    return Cell(
+        caption=device.caption,
+        title=row.resource or device.key.mig_uuid or device.key.uuid,
+        width=percent(device.share),
+        look="held",
+        note="" if judged.quiet_for is None else f"{judged.activity} {duration(judged.quiet_for)}",
+        holder=row.holder,
+        state=judged.state,
+        gauges=use_gauges(scene, row, device.memory, device.compute),
+    )
+
+
+def empty_box(scene: Scene, device: Device) -> Cell:
+    """Return the cell of a device without a known container."""
+    look, note = _vacancy(scene, device)
+    memory, compute = device.pairs
+    return Cell(
+        caption=device.caption,
+        title=device.key.mig_uuid or device.key.uuid,
+        width=percent(device.share),
+        look=look,
+        note=note,
+        gauges=(
+            _leftover("memory", look, device.memory, memory),
+            _leftover("compute", look, device.compute, compute),
+        ),
+    )
+
+
+def _vacancy(scene: Scene, device: Device) -> tuple[str, str]:
+    """Return the look and the note of a device without a known container."""
+    if not device.holders_known:
+        return "unknown", "holder unknown"
+    if not device.slices:
+        return "free", "free" if scene.claimed else "not held"
+    if any(count.allocated != 0 for count in device.slices):
+        return "unknown", "held, holder unknown"
+    return "free", "free"
+
+
+def _leftover(name: str, look: str, amounts: Amounts, pair: Pair) -> Gauge:
+    parts = [BarPart("unattributed", amounts.rest or 0, UNATTRIBUTED)]
+    # A free device is dashed; if it may be held, the unknown part is hatched.
+    known = amounts.rest is not None or look == "free"
+    return Gauge(name, bar(f"{name}: {pair}", parts, amounts.whole or 1, known=known, dashed=True), pair)
