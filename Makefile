@@ -32,7 +32,7 @@ DEV := $(VENV)/.installed-dev
 ALL := $(VENV)/.installed-all
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
 	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
@@ -45,29 +45,34 @@ test-all: lint $(ALL) ## run all tests: whole matrices, soak, fuzzing, image, sy
 	@scripts/install-tools --all
 	@scripts/run-tests
 
+test-%: $(DEV) ## run the tests of one house that a commit has to pass: core, page, fleet, fake, product, together
+	@[[ -d tests/$* ]] || { echo >&2 "error: there is no tests/$*: the houses are $$(ls -d tests/*/ | xargs -n1 basename | grep -v __ | xargs)"; exit 1; }
+	@scripts/install-tools
+	@scripts/run-tests -m 'not slow and not tools' tests/$*
+
 test-under-load: $(ALL) ## run `make test` five times and all tests once beside busy loops; goes on where it stopped
 	@scripts/install-tools --all
 	@$(BIN)/python scripts/test-under-load
 
 compat: $(DEV) ## run rules and dashboards on Prometheus 2 and 3, with replicas, and on VictoriaMetrics; hold limits
 	@scripts/install-tools --all
-	@scripts/run-tests tests/compat
+	@scripts/run-tests tests/product/compat
 
 mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of NVIDIA/k8s-test-infra, built
 	@[[ -f '$(MOCK)/libnvidia-ml.so.1' && -d '$(MOCK)/configs' ]] || { echo >&2 "error: MOCK='$(MOCK)' has no" \
 		"libnvidia-ml.so.1 and configs: build pkg/gpu/mocknvml of github.com/NVIDIA/k8s-test-infra"; exit 1; }
-	@NVML_MOCK='$(realpath $(MOCK))' scripts/run-tests tests/mock
+	@NVML_MOCK='$(realpath $(MOCK))' scripts/run-tests tests/together/mock
 
 grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has bin/grafana, PICTURES=FOLDER takes some
 	@[[ -x '$(GRAFANA)/bin/grafana' || -x '$(GRAFANA)/bin/grafana-server' ]] \
 		|| { echo >&2 "error: GRAFANA='$(GRAFANA)' has no bin/grafana: unpack or build Grafana 10.0 or newer"; exit 1; }
 	@scripts/install-tools --all
-	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/grafana
+	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/product/grafana
 
 cluster: $(DEV) ## test the chart and the image in a real cluster on this machine; KUBERNETES=1.25.4 chooses another version
 	@scripts/install-tools --all
 	@scripts/install-kubernetes $(KUBERNETES)
-	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/cluster
+	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/together/cluster
 
 coverage: $(ALL) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools --all
@@ -96,7 +101,7 @@ chart: $(DEV) ## write the chart's schema, table of values, rules and dashboards
 	$(BIN)/python -m deploy.charts
 
 rendered: $(DEV) ## render overlays, components and the chart's examples for the tests; needs helm and kustomize
-	$(BIN)/python -m tests.deploy.render
+	$(BIN)/python -m tests.product.deploy.render
 
 stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; PORT=9100 sets the first port
 	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT))

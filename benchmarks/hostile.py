@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from benchmarks.markdown import table
 from exporter.demo.scenario import NvmlHang
-from tests.abuse.attacks import ATTACKS, Attack
-from tests.abuse.clients import crowd
-from tests.abuse.victim import Vitals, victim
-from tests.faults.harness import scenario_fault, watched
-from tests.faults.nvml_nodes import new
+from tests.page.abuse.attacks import ATTACKS, Attack
+from tests.page.abuse.clients import crowd
+from tests.page.abuse.victim import Vitals, victim
+from tests.together.faults.harness import scenario_fault, watched
+from tests.together.faults.nvml_nodes import new
 
 CLIENTS, SECONDS = 10_000, 10.0
 # Files of this process beside those of a crowd.

@@ -74,19 +74,23 @@ def _signals_are_left_alone() -> Iterator[None]:
 # `make grafana` and `make cluster` have their folders.
 collect_ignore = [
     folder
-    for folder, needed in (("mock", "NVML_MOCK"), ("grafana", "GRAFANA"), ("cluster", "CLUSTER"))
+    for folder, needed in (
+        ("together/mock", "NVML_MOCK"),
+        ("product/grafana", "GRAFANA"),
+        ("together/cluster", "CLUSTER"),
+    )
     if needed not in os.environ
 ]
 # Long runs of programs of their own, each of which any process may take.
-_LONG = ("tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
+_LONG = ("tests/together/soak/test_soak.py", "tests/together/fuzz/test_guided.py")
 # Each of these takes all processors by itself: one process runs them one after the other.
-_ALONE = ("tests/faults/test_matrices.py",)
+_ALONE = ("tests/together/faults/test_matrices.py",)
 # All tests of these folders ask one Prometheus, which each process that has one of them starts, or look at
 # one image: while a process builds it, others would do nothing but wait.
-_TOGETHER = ("tests/recipes/", "tests/image/")
+_TOGETHER = ("tests/product/recipes/", "tests/product/image/")
 # Tests that look at nodes, which a process acts out once for all of them, and the names of the nodes.
-_OF_NODES = ("tests/golden/", "tests/web/test_truth_", "tests/web/test_views_")
-_NODES = frozenset(path.name for path in (Path(__file__).parent / "golden").iterdir())
+_OF_NODES = ("tests/core/golden/", "tests/page/web/test_truth_", "tests/page/web/test_views_")
+_NODES = frozenset(path.name for path in (Path(__file__).parent / "core/golden").iterdir())
 
 
 class _ByFileOrNode(LoadFileScheduling):

@@ -10,10 +10,10 @@ import pytest
 from exporter.advice.model import Advice
 from exporter.fleet.cluster_advice import read_advice
 from exporter.formats.advice import advice_paragraphs
-from tests.advice.simulated import PROFILES, Run, drawn, gib, stays_within
-from tests.commands.program import run as call
-from tests.end_to_end.programs import Prometheus
+from tests.core.advice.simulated import PROFILES, Run, drawn, gib, stays_within
+from tests.core.commands.program import run as call
 from tests.fleet.week import WEEK, Holder, ask, devices, mig_device, node, on, week
+from tests.together.end_to_end.programs import Prometheus
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,13 @@ from playwright.async_api import async_playwright
 from exporter.advice import advise
 from exporter.advice.model import Advice
 from exporter.fleet.advice_windows import AdviceWindows, advice_windows
-from tests.advice.simulated import DAY, H100_BYTES, PROFILES, STEP, Run, gib
-from tests.browser.axe import faults
-from tests.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
-from tests.commands.program import command, environment, serving
-from tests.commands.program import run as call
-from tests.end_to_end.programs import Prometheus, get, until
+from tests.core.advice.simulated import DAY, H100_BYTES, PROFILES, STEP, Run, gib
+from tests.core.commands.program import command, environment, serving
+from tests.core.commands.program import run as call
 from tests.fleet.week import WEEK, Holder, ask, devices, end, mig_device, node, on, week
+from tests.page.browser.axe import faults
+from tests.page.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
+from tests.together.end_to_end.programs import Prometheus, get, until
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def advices(server: Prometheus) -> Mapping[str, Advice]:
 def test_the_verdict_is_that_of_the_simulated_steps(
     advices: Mapping[str, Advice], workload: str, verdict: tuple[str, str]
 ) -> None:
-    """tests/advice has the same for these workloads without Prometheus."""
+    """tests/core/advice has the same for these workloads without Prometheus."""
     advice = advices[workload]
 
     assert advice.reason is None, advice.why

@@ -11,7 +11,7 @@ from exporter.fleet.pages.page import advice_table
 from exporter.fleet.pages.tables import Places
 from exporter.fleet.targets import NodeLinks, TemplateError
 from exporter.fleet.watch import AdviceRead
-from tests.advice.simulated import Run, gib, window
+from tests.core.advice.simulated import Run, gib, window
 
 KEY, TARGET = NodeKey("", "gpu-1"), Target("", "gpus", "10.0.0.7:9836")
 

@@ -6,7 +6,7 @@ from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.amounts import Amount, Units
 from exporter.fleet.devices import Gpu
 from exporter.fleet.inspection import Inspection, inspection_text
-from tests.commands.program import run
+from tests.core.commands.program import run
 from tests.fleet.answering import Answer, Samples, answering, nothing
 
 RECORDED: Samples = [({"namespace": name}, 1.0) for name in ("", "ml", "lab")]

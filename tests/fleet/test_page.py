@@ -18,8 +18,8 @@ from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.model import ContainerRef, DeviceKey
 from exporter.web.kit.html import page
 from exporter.wording import UNKNOWN
-from tests.advice.simulated import Run, window
-from tests.advice.simulated import whole as whole_gpu
+from tests.core.advice.simulated import Run, window
+from tests.core.advice.simulated import whole as whole_gpu
 
 GIB = 1024.0**3
 HOSTILE = '<script>alert(1)</script>"\u202e\x1b'

@@ -17,7 +17,7 @@ from exporter.fleet.targets import MissingSeriesError, NodeLinks
 from exporter.fleet.watch import FleetRead, read_fleet
 from exporter.web.kit.html import page
 from exporter.wording import UNKNOWN
-from tests.commands.program import run
+from tests.core.commands.program import run
 from tests.fleet.answering import (
     AT,
     GPU,

@@ -16,10 +16,10 @@ import yaml
 
 from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.queries import advice_questions, week_question
-from tests.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
-from tests.alerts.committed import committed_rules
-from tests.compat.places import Stored, blocks, serve
-from tests.end_to_end.programs import Prometheus
+from tests.core.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
+from tests.product.alerts.committed import committed_rules
+from tests.product.compat.places import Stored, blocks, serve
+from tests.together.end_to_end.programs import Prometheus
 from tests.tools import tool
 
 Answer = TypeVar("Answer")

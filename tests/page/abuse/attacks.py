@@ -1,0 +1,68 @@
+"""Attacks with many connections, which go on while other clients are served."""
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from tests.page.abuse.clients import pull, push, visit
+
+Clients = list[socket.socket]
+GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+METRICS, HEALTHY, STREAM = GET % b"/metrics", GET % b"/-/healthy", GET % b"/api/v1/stream"
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
+BROWSER = b"GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n"
+BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+
+
+def _nothing(_clients: Clients) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """How each client of a crowd begins, and what all repeat; ``small``: with small windows."""
+
+    name: str
+    begin: Callable[[Clients], object]
+    again: Callable[[Clients], object] = _nothing
+    small: bool = False
+    peers: int = 1
+
+
+def _sends(what: bytes) -> Callable[[Clients], object]:
+    return lambda clients: push(clients, what)
+
+
+def _pages(path: bytes) -> Callable[[Clients], object]:
+    """Request pages that no client has requested before."""
+    requests: Iterator[bytes] = (BROWSER % (path % number) for number in count())
+    return lambda clients: visit(clients, requests)
+
+
+_LEFT = _pages(b"/?q=x%d")
+
+ATTACKS = (
+    Attack(name="idle, from one address", begin=_nothing),
+    Attack(name="idle, from 50 addresses", begin=_nothing, peers=50),
+    Attack(name="heads byte by byte", begin=_sends(HEAD), again=_sends(b"x"), peers=4),
+    Attack(name="bodies that never come", begin=_sends(BODY), peers=4),
+    Attack(name="bodies byte by byte", begin=_sends(BODY), again=_sends(b"x"), peers=4),
+    Attack(name="pages never read", begin=_sends(METRICS * 20), small=True, peers=4),
+    Attack(
+        name="pages read byte by byte",
+        begin=_sends(METRICS),
+        again=lambda clients: pull(clients, 1),
+        small=True,
+        peers=4,
+    ),
+    Attack(
+        name="requests sent on and on, answers never read",
+        begin=_sends(HEALTHY * 500),
+        again=_sends(HEALTHY * 500),
+        small=True,
+        peers=4,
+    ),
+    Attack(name="streams never read", begin=_sends(STREAM), again=_sends(HEALTHY), small=True, peers=4),
+    Attack(name="pages of their own, left at once", begin=_LEFT, again=_LEFT, peers=4),
+)
