@@ -21,7 +21,6 @@ from exporter.history import PastReader
 from exporter.web.html import error_page
 from exporter.web.http import assets
 from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES, ZIPPER, Zipper, reply, secure
-from exporter.web.live import page_stream, snapshot_stream
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.openapi import describe, operations
 from exporter.web.parameters import PATHS, Kind, prefers_html, requested_format, requested_place, require_json
@@ -50,21 +49,19 @@ def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = (
     """
     streams = Broadcaster(site.ticker)
     routes = [
-        *page_routes(site),
+        *page_routes(site, streams),
         *api_routes(site),
         *timeline_routes.routes(site),
         describe.route(operations.document),
         *assets.routes(),
-        *page_stream.routes(site.pages, streams),
-        *snapshot_stream.routes(site.pages, streams),
     ]
     app = build_app(routes, prefix=prefix, frame_ancestors=frame_ancestors)
     app.on_shutdown.append(streams.close)
     return app
 
 
-def page_routes(site: Site) -> list[web.RouteDef]:
-    """Return the routes of pages."""
+def page_routes(site: Site, streams: Broadcaster) -> list[web.RouteDef]:
+    """Return the routes of pages, and of the streams that keep them up to date."""
 
     async def answer(kind: Kind, request: web.Request) -> web.Response:
         """Return a page; the node also as text, for programs such as curl."""
@@ -78,7 +75,13 @@ def page_routes(site: Site) -> list[web.RouteDef]:
             raise web.HTTPNotFound(text=f"No such {kind}; the node page lists all of them.")
         return await reply(request, page, "text/html; charset=utf-8", vary=vary)
 
-    return [web.get(f"/{path}", partial(answer, kind)) for kind, path in PATHS.items()]
+    async def follow(kind: Kind, request: web.Request) -> web.StreamResponse:
+        return await streams.answer(request, site.pages, requested_place(kind, request))
+
+    return [
+        *(web.get(f"/{path}", partial(answer, kind)) for kind, path in PATHS.items()),
+        *(web.get(f"/live/{path}", partial(follow, kind)) for kind, path in PATHS.items()),
+    ]
 
 
 def api_routes(site: Site) -> list[web.RouteDef]:

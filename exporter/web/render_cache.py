@@ -94,11 +94,6 @@ class RenderCache:
             return page.gzipped(fmt) if zipped else page.body(fmt)
         return await self._start(form, page).wait()
 
-    async def document(self) -> dict[str, Any]:
-        """Return the snapshot as JSON data, which callers must not change."""
-        snapshot, idle_after = self.snapshot, self.idle_after
-        return await self._once(("document",), lambda: snapshot_json(snapshot, idle_after=idle_after))
-
     async def snapshot_as(self, form: str) -> bytes:
         """Return the snapshot as ``json``, its containers as ``csv``, or the node as ``text``, with ages."""
         snapshot, now, idle_after = self.snapshot, time.time(), self.idle_after

@@ -78,7 +78,7 @@ def small_app() -> web.Application:
             await asyncio.sleep(0.02)
         return response
 
-    pages = ("/", "/metrics", "/api/v1/stream", "/-/healthy", "/-/ready", "/static/{hash}/{name:.+}")
+    pages = ("/", "/metrics", "/live/", "/-/healthy", "/-/ready", "/static/{hash}/{name:.+}")
     return build_app([*(web.get(path, page) for path in pages), web.get("/endless", stream)])
 
 

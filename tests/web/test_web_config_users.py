@@ -57,9 +57,7 @@ async def checker(now):
     made.close()
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/endless", "/nowhere"]
-)
+@pytest.mark.parametrize("path", ["/", "/metrics", "/live/", "/static/x/app.css", "/endless", "/nowhere"])
 async def test_everything_needs_the_password(config, path):
     """Also streams, files and unknown paths."""
     async with serving(config(USERS)) as site:

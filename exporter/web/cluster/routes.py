@@ -27,7 +27,6 @@ from exporter.web.html import Drawing, Opened, page
 from exporter.web.http import assets
 from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES, reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
-from exporter.web.live.page_stream import OpenPage
 from exporter.web.openapi import describe
 from exporter.web.parameters import one_of, prefers_html, requested_format
 from exporter.web.render_queue import RenderQueue, TaskCache
@@ -176,7 +175,7 @@ class _Routes:
         return await reply(request, await self._pages.text(), CONTENT_TYPES["text"], vary=_VARY)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        return await self._streams.answer(request, OpenPage(self._pages, _orders(request)))
+        return await self._streams.answer(request, self._pages, _orders(request))
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from exporter import __version__
 from exporter.web.http.responses import CONTENT_TYPES, reply
-from exporter.web.live.broadcaster import LONGEST_ID
+from exporter.web.live.broadcaster import LONGEST_TAG
 from exporter.web.parameters import require_json
 
 Schema: TypeAlias = dict[str, Any]
@@ -92,7 +92,7 @@ IF_NONE_MATCH = Parameter("ETags of responses that the client has.", {"type": "s
 FOLLOWING: Mapping[str, Parameter] = {
     "since": Parameter(
         "Id of the last event that the client has.",
-        {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
+        {"type": "string", "minLength": 1, "maxLength": LONGEST_TAG},
     ),
     "Last-Event-ID": Parameter("The same; overrides since.", {"type": "string"}, "header"),
 }

@@ -5,7 +5,6 @@ from functools import partial
 
 from exporter.history import FIELDS
 from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES
-from exporter.web.live import snapshot_stream
 from exporter.web.openapi import describe
 from exporter.web.openapi.advice_schema import advice_schema
 from exporter.web.openapi.describe import (
@@ -26,7 +25,6 @@ from exporter.web.openapi.describe import (
     listed,
     number,
     probe,
-    reference,
     text,
     whole,
 )
@@ -117,15 +115,6 @@ OPERATIONS: Operations = {
         words="As JSON; its containers as CSV; or the node as text.",
         parameters=format_of(CONTENT_TYPES),
     ),
-    "/api/v1/stream": Operation(
-        "stream",
-        "The snapshot, kept up to date by events.",
-        {EVENTS: "StreamEvent"},
-        words=f"{snapshot_stream.__doc__}\n\nThe data of `snapshot` is a Snapshot, that of `delta` a Delta.",
-        parameters=FOLLOWING,
-        refusals=(503,),
-        tagged=False,
-    ),
     "/api/v1/history": Operation(
         "history",
         "Readings of the last hours.",
@@ -183,18 +172,8 @@ OPERATIONS: Operations = {
 
 def document() -> Schema:
     """Return the description."""
-    own = {"StreamEvent": _stream_event(), "Figures": _figures_schema(), "AdviceReport": advice_schema()}
+    own = {"Figures": _figures_schema(), "AdviceReport": advice_schema()}
     return description(_ABOUT, OPERATIONS, schemas() | own)
-
-
-def _stream_event() -> Schema:
-    """Return the schema of an event by its fields in the stream; ``data`` is JSON."""
-
-    def event(kind: str, schema: str) -> Schema:
-        data = {"type": "string", "contentMediaType": JSON, "contentSchema": reference(schema)}
-        return whole({"event": {"const": kind}, "id": {"type": "string"}, "data": data})
-
-    return {"oneOf": [event("snapshot", "Snapshot"), event("delta", "Delta")]}
 
 
 def _figures_schema() -> Schema:
