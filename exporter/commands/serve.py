@@ -20,9 +20,6 @@ from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
 from exporter.poll.release_window import Release
 from exporter.poll.sources import Sources
-from exporter.prometheus import Prometheus
-from exporter.prometheus.combined_history import LongerHistory
-from exporter.prometheus.past_queries import PrometheusHistory
 from exporter.web import Server, make_app
 from exporter.web.app import Site
 from exporter.web.auth import access_of
@@ -33,8 +30,6 @@ from exporter.web.timelines.sparklines import Sparklines
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.
 CLOSE_SECONDS = 1.0
-# Timeout of queries for a timeline: a user waits for it.
-PAST_SECONDS = 5.0
 # Number of new objects that starts a garbage collection. A poll allocates thousands, with almost no reference
 # cycles: at Python's default of 700, collections took 4 % of the time of polls.
 COLLECTED_AT = 5000
@@ -64,9 +59,8 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
     exposition = Exposition(selection, hostname_label=settings.dcgm_hostname_label)
     history = History(settings.history_retention, settings.poll_interval)
     poller.subscribe(history.record)
-    past = _past(poller, history)
     app = make_app(
-        _site(poller, exposition, past, history),
+        _site(poller, exposition, history),
         prefix=settings.route_prefix or "",
         frame_ancestors=settings.frame_ancestors,
     )
@@ -78,19 +72,11 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
         await run_until(shutdown, polling)
     finally:
         await server.stop()
-        await past.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 
 
-def _past(poller: Poller, history: History) -> LongerHistory:
-    """Return the history: from memory, and before that from a Prometheus if one is set."""
-    prometheus = Prometheus.of(poller.settings, PAST_SECONDS)
-    older = None if prometheus is None else PrometheusHistory(prometheus, lambda: poller.snapshot)
-    return LongerHistory(history, older, kept=history.kept)
-
-
-def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: History) -> Site:
+def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
     settings = poller.settings
     doctor = Doctor(lambda: poller.evidence, settings)
     poller.subscribe(doctor.record)
@@ -101,7 +87,7 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
         exposition,
         idle_after=settings.idle_after,
         interval=settings.poll_interval,
-        spans=spans_of(settings.history_retention, longer=settings.prometheus_url is not None),
+        spans=spans_of(settings.history_retention),
         sparkline=Sparklines(history).of,
         advise=lambda snapshot, only: advice_of_node(snapshot, keeper, only),
         report=doctor.report,
@@ -113,7 +99,7 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
     return Site(
         pages=pages,
         restart_reason=lambda: poller.restart_reason,
-        past=past,
+        past=history,
         ticker=ticker,
     )
 

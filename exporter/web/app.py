@@ -17,7 +17,7 @@ from aiohttp import web
 
 from exporter.exposition import accepts_gzip, choose_format
 from exporter.exposition.negotiation import media_quality
-from exporter.history import PastReader
+from exporter.history.ring import History
 from exporter.web.html import error_page
 from exporter.web.http import assets
 from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES, ZIPPER, Zipper, reply, secure
@@ -38,7 +38,7 @@ class Site:
 
     pages: RenderCache
     restart_reason: Callable[[], str | None]  # why the process needs a restart, None if it does not
-    past: PastReader
+    past: History
     ticker: Ticker = field(default_factory=Ticker)  # ticks with each snapshot
 
 

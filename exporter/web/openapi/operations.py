@@ -44,7 +44,7 @@ _LEVELS = {
     "uniqueItems": True,
 }
 _HISTORY = {
-    "range": Parameter("How far back, such as 5m, 6h or 7d, from 10s to 366d.", _SPAN),
+    "range": Parameter("How far back, such as 5m, 1h or 6h, at least 10s.", _SPAN),
     "end": Parameter(
         "End of the range, as Unix time in seconds; by default now.",
         {"type": "number", "minimum": 0, "maximum": LATEST},
@@ -84,7 +84,7 @@ OPERATIONS: Operations = {
         {JSON: "History"},
         words=(
             "Each value is the mean of the known values in its step, null if there are none. A range that "
-            "reaches back too far is refused, and so is `namespace` or `pod` without the other, or "
+            "begins before what is kept is refused, and so is `namespace` or `pod` without the other, or "
             "`container` without both."
         ),
         parameters=_HISTORY

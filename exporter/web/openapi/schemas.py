@@ -213,7 +213,7 @@ def _history() -> Schema:
             "end": number("Unix time at which the last step ends."),
             "step": number("Seconds per step."),
             "count": number("Number of steps.", kind="integer"),
-            "source": choice(("memory", "prometheus"), "Source of the data."),
+            "source": choice(("memory",), "Source of the data."),
             "note": text("A note for readers, such as why a part is missing, or empty."),
             "series": listed({"anyOf": series}, "One for each GPU, MIG device and container."),
         }

@@ -49,10 +49,10 @@ class _Past:
         """Return history as columns, one number or null for each step.
 
         ``{"start", "end", "step", "count", "source", "note", "series": [...]}``: ``count`` steps of ``step``
-        seconds from Unix time ``start`` to ``end``; the last may not be over. ``source`` is ``memory`` or
-        ``prometheus``, ``note`` a text for readers or "". Each series has its ``level``, the labels of the
-        level (null if it has none), and ``count`` values for each field of ``exporter.history.FIELDS``.
-        A value is the mean of the known values in its step.
+        seconds from Unix time ``start`` to ``end``; the last may not be over. ``source`` is ``memory``,
+        ``note`` a text for readers or "". Each series has its ``level``, the labels of the level (null if it
+        has none), and ``count`` values for each field of ``exporter.history.FIELDS``. A value is the mean of
+        the known values in its step.
         """
 
         async def make() -> bytes:
@@ -105,7 +105,7 @@ def history_json(past: Past) -> bytes:
         "end": past.end,
         "step": past.step,
         "count": past.count,
-        "source": past.source,
+        "source": "memory",
         "note": past.note,
     }
     # One series at a time: encoding a large answer in one call would block the other threads.
@@ -140,7 +140,7 @@ def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
         "start": past.start,
         "end": past.end,
         "step": past.step,
-        "source": past.source,
+        "source": "memory",
         "note": past.note,
         "begins": None if known is None else past.start + known * past.step,
         "config": CONFIG,
