@@ -5,9 +5,10 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from exporter.advice.kept import Keeper
+from exporter.advice.model import Advice
 from exporter.advice.node_windows import advice_of_node
 from exporter.commands.runtime import Node
 from exporter.commands.server_process import run_until, shutdown_signals, tune_malloc
@@ -15,6 +16,7 @@ from exporter.doctor.checks import Doctor
 from exporter.exposition import Exposition
 from exporter.history.ring import History, spans_of
 from exporter.metrics.selection import Selection
+from exporter.model import ContainerRef, Snapshot
 from exporter.model.poll_result import DEADLINE
 from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
@@ -23,8 +25,10 @@ from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from exporter.web.app import Site
 from exporter.web.auth import access_of
+from exporter.web.document_cache import DocumentCache
 from exporter.web.live.broadcaster import Ticker
-from exporter.web.render_cache import RenderCache
+from exporter.web.metrics_cache import MetricsCache
+from exporter.web.page_cache import PageCache
 from exporter.web.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)
@@ -82,22 +86,36 @@ def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
     poller.subscribe(doctor.record)
     keeper = Keeper()
     poller.subscribe(keeper.record)
-    pages = RenderCache(
-        lambda: poller.snapshot,
-        exposition,
-        idle_after=settings.idle_after,
-        interval=settings.poll_interval,
-        spans=spans_of(settings.history_retention),
-        sparkline=Sparklines(history).of,
-        advise=lambda snapshot, only: advice_of_node(snapshot, keeper, only),
-        report=doctor.report,
-        price=settings.gpu_hour_price,
-    )
-    poller.subscribe(pages.turn)
+
+    def current() -> Snapshot:
+        return poller.snapshot
+
+    def advise(snapshot: Snapshot, only: ContainerRef | None) -> Sequence[Advice]:
+        return advice_of_node(snapshot, keeper, only)
+
+    metrics = MetricsCache(current, exposition)
+    poller.subscribe(metrics.turn)
     ticker = Ticker()
     poller.subscribe(ticker.tick)
     return Site(
-        pages=pages,
+        current=current,
+        pages=PageCache(
+            current,
+            idle_after=settings.idle_after,
+            interval=settings.poll_interval,
+            spans=spans_of(settings.history_retention),
+            sparkline=Sparklines(history).of,
+            advise=advise,
+            report=doctor.report,
+        ),
+        documents=DocumentCache(
+            current,
+            idle_after=settings.idle_after,
+            advise=advise,
+            report=doctor.report,
+            price=settings.gpu_hour_price,
+        ),
+        metrics=metrics,
         restart_reason=lambda: poller.restart_reason,
         past=history,
         ticker=ticker,

@@ -1,5 +1,4 @@
 """A snapshot as JSON, CSV and text; advice as JSON, CSV and sentences.
 
-Made for HTTP by ``web/render_cache.py``, which ``web/app.py`` asks for each form, and printed by
-``commands/snapshot.py``.
+Made for HTTP by ``web/document_cache.py``, and printed by ``commands/snapshot.py``.
 """

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from exporter import __version__
 from exporter.formats.wording import UNKNOWN, printable
+from exporter.web import markup
 from exporter.web.http import assets
 
 if TYPE_CHECKING:
@@ -98,8 +99,6 @@ def escape_controls(html: str) -> str:
 def environment() -> "Environment":
     """Return the templates; jinja2 is imported on first use."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
-
-    from exporter.web.pages import markup  # noqa: PLC0415 - as above
 
     templates = Environment(
         loader=PackageLoader("exporter.web"),

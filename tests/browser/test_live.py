@@ -9,7 +9,7 @@ from playwright.async_api import expect
 from exporter.config import ListenAddress
 from exporter.web import Server, make_app
 from exporter.web.http.assets import version
-from exporter.web.parameters import Place
+from exporter.web.node_parameters import Place
 from tests.browser.site import looking, node_of
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot

@@ -24,10 +24,10 @@ from exporter.model import (
 )
 from exporter.prometheus.answers import Answer, PrometheusError, Sample, read_vector
 from exporter.web.auth.gate import _credentials
+from exporter.web.node_parameters import LONGEST, BadValueError, asked_query, read_ask
 from exporter.web.pages.holder_cells import Line, line_of
 from exporter.web.pages.holder_filters import choices, chosen, words_of
 from exporter.web.pages.scene import Scene
-from exporter.web.parameters import LONGEST, BadValueError, asked_query, read_ask
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import encoded, parts_of
 from tests.fuzz.target import Target
@@ -134,7 +134,7 @@ def _page() -> list[bytes]:
 TARGETS = (
     Target(
         name="page-query",
-        covers=("exporter.web.parameters", "exporter.web.pages.holder_filters"),
+        covers=("exporter.web.node_parameters", "exporter.web.pages.holder_filters"),
         seeds=encoded(
             "q=ns%3Aml+-anna+%22train+0%22&namespace=ml&gpu=0&state=idle&sort=-memory&columns=gpu,age&range=1h",
             "q=gpu:gpu-1898+colour:red+-&columns=state&columns=gpu&state=unheard",
@@ -145,7 +145,7 @@ TARGETS = (
     ),
     Target(
         name="page-range",
-        covers=("exporter.web.parameters",),
+        covers=("exporter.web.node_parameters",),
         seeds=encoded(
             "range=1h&end=1767225600&points=60&level=gpu&uuid=GPU-1&namespace=a&pod=b&container=c", "range=7d"
         ),

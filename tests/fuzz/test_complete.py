@@ -35,7 +35,7 @@ MODULES = frozenset(
         "exporter.model.kubelet",
         "exporter.config",
         "exporter.config.parse",
-        "exporter.web.parameters",
+        "exporter.web.node_parameters",
         "exporter.web.pages.holder_filters",
     }
 )

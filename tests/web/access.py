@@ -11,7 +11,7 @@ from aiohttp import ClientSession, TCPConnector, web
 
 from exporter.config import ListenAddress
 from exporter.web import Server
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.auth.access import WebAccess
 from exporter.web.http.handler import Limits
 from tests.waiting import LIMIT_SECONDS, wait_until_async

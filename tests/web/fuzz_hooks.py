@@ -13,7 +13,7 @@ from schemathesis.openapi.checks import RejectedPositiveData
 
 from exporter.config import load_settings
 from exporter.history.ring import span_seconds
-from exporter.web.parameters import DEFAULT_SPAN
+from exporter.web.node_parameters import DEFAULT_SPAN
 
 KEPT = load_settings({}, {}).history_retention
 # Between the request and this look at the clock; the history itself keeps a little more than it says.

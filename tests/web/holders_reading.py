@@ -3,7 +3,7 @@
 from yarl import URL
 
 from exporter.model import ContainerRef, Totals
-from exporter.web.parameters import asked_query
+from exporter.web.node_parameters import asked_query
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, snapshot
 
 ROWS = (

@@ -2,8 +2,8 @@
 
 import pytest
 
+from exporter.web.node_parameters import LONGEST, Query
 from exporter.web.pages.holder_filters import Word, words_of
-from exporter.web.parameters import LONGEST, Query
 from tests.web.holders_reading import asked, pods
 
 

@@ -9,7 +9,7 @@ from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
 from exporter.web import Server
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.html import Drawing
 from exporter.web.http.handler import Limits
 from exporter.web.live.broadcaster import Broadcaster, Ticker

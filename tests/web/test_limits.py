@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.http.handler import Limits, client_of, max_connections
 from exporter.web.http.responses import PORTION, security_headers
 from tests.waiting import LIMIT_SECONDS, wait_until_async
@@ -492,7 +492,7 @@ STARVED = """
 import asyncio, logging, os, resource, socket, sys
 from exporter.config import ListenAddress
 from exporter.web import Server
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from aiohttp import web
 
 starved = asyncio.Event()

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
 from exporter.web import Server, make_app
-from exporter.web import render_cache as pages_module
+from exporter.web import page_cache as pages_module
 from exporter.web.http.assets import version
 from tests.end_to_end.serving import serving
 from tests.site import site_of

@@ -25,8 +25,8 @@ from exporter.web import Server, make_app
 from exporter.web.cluster import hub_openapi as hub
 from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
 from exporter.web.live.broadcaster import LONGEST_TAG, Ticker
+from exporter.web.node_parameters import SPAN_PATTERN
 from exporter.web.openapi import operations as node
-from exporter.web.parameters import SPAN_PATTERN
 from tests.end_to_end.serving import serving
 from tests.site import site_of
 from tests.web.views_reading import snapshot

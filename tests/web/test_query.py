@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from multidict import MultiDict
 from yarl import URL
 
-from exporter.web.parameters import LONGEST, SPAN_PATTERN, BadValueError, Query, asked_query, span_of
+from exporter.web.node_parameters import LONGEST, SPAN_PATTERN, BadValueError, Query, asked_query, span_of
 
 WORDS = st.text(max_size=LONGEST).map(str.strip)
 SPANS = st.builds("{}{}".format, st.integers(0, 999999), st.sampled_from("smhdx"))

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
 from exporter.web import Server
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.http.responses import KEPT, WORTH_ZIPPING, ZIPPED_AT_ONCE, Zipper, compress, digest, reply
 
 SIZES = (1, WORTH_ZIPPING - 1, WORTH_ZIPPING, ZIPPED_AT_ONCE, ZIPPED_AT_ONCE + 1, 2_000_000)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from aiohttp import web
 
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.http.connections import WIDE
 from exporter.web.http.handler import Limits
 from exporter.web.http.responses import PORTION, ROOM

@@ -16,7 +16,7 @@ from aiohttp import ClientResponse, ClientSession, web
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
 from exporter.web import Server, make_app
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.http.responses import security_headers
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of

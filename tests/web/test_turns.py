@@ -14,9 +14,10 @@ from exporter.web.app import make_app
 from exporter.web.cluster import routes as cluster
 from exporter.web.cluster.fleet_tables import Orders
 from exporter.web.html import Drawing
+from exporter.web.metrics_cache import MetricsCache
+from exporter.web.node_parameters import Place, Query
+from exporter.web.page_cache import PageCache
 from exporter.web.pages import layout
-from exporter.web.parameters import Place, Query
-from exporter.web.render_cache import RenderCache
 from exporter.web.render_queue import AT_ONCE, MOST_WAITING
 from tests.site import site_of
 from tests.waiting import LIMIT_SECONDS, wait_until_async
@@ -60,10 +61,10 @@ def _asked(number: int) -> Place:
     return Place("node", (), Query(text=f"x{number}"))
 
 
-def _pages(slow: Slow, monkeypatch) -> RenderCache:
+def _pages(slow: Slow, monkeypatch) -> PageCache:
     # One snapshot for all that ask: with each new one what was made is forgotten.
     shown = snapshot()
-    pages = RenderCache(lambda: shown, Exposition())
+    pages = PageCache(lambda: shown)
     monkeypatch.setitem(layout.DRAWN, "node", slow.node)
     return pages
 
@@ -143,11 +144,11 @@ async def test_metrics_do_not_wait_for_pages() -> None:
     release = threading.Event()
     hanging = [asyncio.ensure_future(in_thread(release.wait)) for _ in range(64)]
     shown = snapshot()
-    pages = RenderCache(lambda: shown, Exposition())
+    metrics = MetricsCache(lambda: shown, Exposition())
     try:
         for zipped in (False, True):
             for fmt in Format:
-                assert await asyncio.wait_for(pages.metrics(fmt, zipped), LIMIT_SECONDS)
+                assert await asyncio.wait_for(metrics.metrics(fmt, zipped), LIMIT_SECONDS)
     finally:
         release.set()
         await asyncio.gather(*hanging)

@@ -8,11 +8,10 @@ import aiohttp
 import pytest
 
 from exporter.config import load_settings
-from exporter.exposition import Exposition
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
-from exporter.web.parameters import Place
-from exporter.web.render_cache import RenderCache
+from exporter.web.node_parameters import Place
+from exporter.web.page_cache import PageCache
 from tests.site import site_of
 from tests.web.views_reading import (
     NOW,
@@ -146,5 +145,5 @@ def test_data_is_old_after_several_missed_polls(interval, age, look) -> None:
 
 async def test_the_page_knows_the_poll_interval() -> None:
     shown = snapshot()
-    html = await RenderCache(lambda: shown, Exposition(), interval=120.0).html(Place())
+    html = await PageCache(lambda: shown, interval=120.0).html(Place())
     assert b'data-old="360.0"' in (html or b"")

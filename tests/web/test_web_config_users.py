@@ -9,7 +9,7 @@ import bcrypt
 import pytest
 from aiohttp import web
 
-from exporter.web.app import build_app
+from exporter.web.application import build_app
 from exporter.web.auth import passwords
 from exporter.web.auth.passwords import (
     MOST_SHARING,

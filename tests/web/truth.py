@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.exposition import Exposition, Format
 from exporter.web.html import page
+from exporter.web.node_parameters import Query
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.scene import Scene
-from exporter.web.parameters import Query
 from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
 
 GIB = 1 << 30

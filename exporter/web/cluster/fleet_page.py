@@ -37,10 +37,8 @@ from exporter.web.cluster.fleet_tables import (
     sick_table,
     size_bar,
 )
+from exporter.web.elements import Card, Figure, Finding, Notice
 from exporter.web.html import Drawing, piece
-from exporter.web.pages.notices import Notice
-from exporter.web.pages.scene import Figure
-from exporter.web.pages.totals import Card, Finding
 
 _PIECES = "pieces/fleet.html"
 _EMPTY = Table((), (), 0)

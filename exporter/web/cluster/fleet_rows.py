@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporter.fleet import IdleHolder, SickGpu
-from exporter.web.pages.picture.cells import Bar
-from exporter.web.pages.scene import Figure
+from exporter.web.elements import Bar, Figure
 
 
 class Heading(NamedTuple):

@@ -33,9 +33,8 @@ from exporter.web.cluster.fleet_rows import (
     SlicesHeld,
     Table,
 )
-from exporter.web.pages.markup import holder_path
-from exporter.web.pages.picture.cells import Bar, BarPart, bar
-from exporter.web.pages.scene import Figure, figure_of
+from exporter.web.elements import Bar, BarPart, Figure, bar, figure_of
+from exporter.web.markup import holder_path
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
 """The maximum number of rows of each table; the JSON has all nodes and namespaces."""

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from exporter import __version__
 from exporter.concurrency import in_thread
-from exporter.exposition import accepts_gzip
+from exporter.exposition.negotiation import accepts_gzip
 from exporter.web.http.responses import FilePortions, compress, digest, reply
 
 STATIC = Path(__file__).parents[1] / "static"

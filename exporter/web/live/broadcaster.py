@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from exporter.concurrency import in_thread
-from exporter.exposition import accepts_gzip
+from exporter.exposition.negotiation import accepts_gzip
 from exporter.web.html import Drawing
 from exporter.web.http.connections import CONNECTION
 from exporter.web.live.events import BEAT, GONE, START, Drawn, Message, change, hello

@@ -2,6 +2,14 @@
 
 from exporter.history import FIELDS
 from exporter.web.http.responses import ADVICE_TYPES, CONTENT_TYPES
+from exporter.web.node_parameters import (
+    DEFAULT_POINTS,
+    DEFAULT_SPAN,
+    LATEST,
+    LONGEST_NAMES,
+    MOST_POINTS,
+    SPAN_PATTERN,
+)
 from exporter.web.openapi import describe
 from exporter.web.openapi.advice_schema import advice_schema
 from exporter.web.openapi.describe import (
@@ -19,14 +27,6 @@ from exporter.web.openapi.describe import (
     probe,
 )
 from exporter.web.openapi.schemas import schemas
-from exporter.web.parameters import (
-    DEFAULT_POINTS,
-    DEFAULT_SPAN,
-    LATEST,
-    LONGEST_NAMES,
-    MOST_POINTS,
-    SPAN_PATTERN,
-)
 
 _ABOUT = """\
 The GPUs of one node, the holders of their slices, and their use. The API is read-only. HEAD returns the

@@ -9,9 +9,10 @@ from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.kubelet import is_unhealthy
+from exporter.web.elements import hundredths
 from exporter.web.pages.event_list import EventView
 from exporter.web.pages.holder_cells import efficiency_of
-from exporter.web.pages.scene import Scene, answers, hundredths, name_of
+from exporter.web.pages.scene import Scene, answers, name_of
 
 # With less than this part of its limit left, the next allocation is likely to fail.
 _LITTLE_LEFT = 0.05

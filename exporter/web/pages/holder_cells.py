@@ -15,10 +15,11 @@ from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
 from exporter.model.states import STATE_WORDS, HolderState, Judgement
-from exporter.web.pages import markup
-from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
+from exporter.web import markup
+from exporter.web.elements import Figure, hundredths
 from exporter.web.pages.picture.cells import Amounts, use_bar
-from exporter.web.pages.scene import Figure, Scene, hundredths, number_of
+from exporter.web.pages.scene import Scene, number_of
+from exporter.web.pages.slice_words import ISOLATION, isolation_word, slice_of
 
 _KEPT = 4096
 _NEVER_MEASURED = "no measured use"

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from exporter.formats.wording import mode_word
 from exporter.model.states import STATE_WORDS
+from exporter.web.node_parameters import Query
 from exporter.web.pages.holder_cells import Line
-from exporter.web.pages.markup import URGENCY, isolation_word, slice_of
 from exporter.web.pages.scene import number_of
-from exporter.web.parameters import Query
+from exporter.web.pages.slice_words import URGENCY, isolation_word, slice_of
 
 _STATES: Mapping[str, str] = {str(name): word for name, word in STATE_WORDS.items()}
 # A word ends at a space outside quotes; the last quote may be missing.

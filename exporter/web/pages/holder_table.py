@@ -13,12 +13,12 @@ from exporter.formats.wording import mode_word, plural
 from exporter.model import ContainerRow
 from exporter.model.states import STATE_WORDS
 from exporter.web.html import escape_controls, piece
+from exporter.web.node_parameters import LONGEST, Query
 from exporter.web.pages import holder_cells
 from exporter.web.pages.holder_cells import Line, line_of, row_id
 from exporter.web.pages.holder_filters import Choice, choices, chosen
-from exporter.web.pages.markup import URGENCY, slice_of
 from exporter.web.pages.scene import Scene
-from exporter.web.parameters import LONGEST, Query
+from exporter.web.pages.slice_words import URGENCY, slice_of
 
 Rank: TypeAlias = Callable[[Line], Any]
 """Returns the sort key of a row; None if unknown, which comes last in both directions."""

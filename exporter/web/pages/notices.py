@@ -9,19 +9,9 @@ from exporter.formats.wording import contested, duration, mode_word, plural, rec
 from exporter.model import GpuRow
 from exporter.model.condition_signs import REBOOTS, RESETS
 from exporter.model.conditions import TABLE
+from exporter.web.elements import Notice
 from exporter.web.pages.event_list import recent_faults
 from exporter.web.pages.scene import Scene, answers, is_mig
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A notice on the page."""
-
-    look: str  # ``bad`` or ``note``
-    title: str
-    text: str
-    href: str = ""  # address of more details, "" if there are none
-    link: str = "What to do"
 
 
 @dataclass(frozen=True, slots=True)

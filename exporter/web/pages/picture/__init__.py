@@ -4,7 +4,7 @@
 of its GPU (``../gpu_page.py``). Cells are made by ``mig_cells.py`` (MIG devices and partitions, placed by
 ``model/mig_geometry.py``) or ``pool_cells.py`` (a device shared in replicas), with the records and boxes of
 ``cells.py``. The HTML is in ``web/templates/pieces/gpu_row.html``, the CSS in ``web/static/gpus.css``; the
-classes of widths, ``w1`` to ``w100``, are made by ``web/http/assets.py``. ``cells.py`` has the geometry of a
-bar too; ``../markup.py`` writes it as SVG, by functions that templates may call (``web/html.py``), with
-patterns of ``web/templates/sprite.html``.
+classes of widths, ``w1`` to ``w100``, are made by ``web/http/assets.py``. ``web/elements.py`` has the
+geometry of a bar; ``web/markup.py`` writes it as SVG, by functions that templates may call
+(``web/html.py``), with patterns of ``web/templates/sprite.html``.
 """

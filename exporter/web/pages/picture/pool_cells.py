@@ -13,20 +13,10 @@ from exporter.formats.wording import TIMES, gibibytes, held_of_each, plural, tot
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.states import HolderState
-from exporter.web.pages.markup import URGENCY, is_of_one_kind
-from exporter.web.pages.picture.cells import (
-    UNATTRIBUTED,
-    Amounts,
-    BarPart,
-    Cell,
-    Device,
-    Gauge,
-    Key,
-    Mark,
-    bar,
-    percent,
-)
-from exporter.web.pages.scene import Pair, Scene
+from exporter.web.elements import BarPart, Key, Mark, Pair, bar
+from exporter.web.pages.picture.cells import UNATTRIBUTED, Amounts, Cell, Device, Gauge, percent
+from exporter.web.pages.scene import Scene
+from exporter.web.pages.slice_words import URGENCY, is_of_one_kind
 
 # More marks than this are drawn as one run for each holder.
 _MOST_MARKS = 64
