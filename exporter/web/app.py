@@ -102,7 +102,7 @@ class _Machine:
         headers = {"Content-Type": fmt.content_type, "Vary": "Accept, Accept-Encoding"}
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=await self.site.metrics.metrics(fmt, zipped), headers=headers)
+        return web.Response(body=await self.site.metrics.body(fmt, zipped), headers=headers)
 
     async def snapshot(self, request: web.Request) -> web.Response:
         """Return the snapshot in the requested format."""

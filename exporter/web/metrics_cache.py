@@ -35,7 +35,7 @@ class MetricsCache:
         for form in steady:
             self._start(form, page)
 
-    async def metrics(self, fmt: Format, zipped: bool) -> bytes:
+    async def body(self, fmt: Format, zipped: bool) -> bytes:
         """Return the metrics page in one format."""
         page, form = self._fresh_page(), (fmt, zipped)
         self._requested.add(form)

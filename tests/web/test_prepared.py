@@ -51,7 +51,7 @@ async def test_a_form_requested_of_two_snapshots_is_prepared_for_the_next() -> N
     node = Node()
     for _ in range(2):
         node.publish()
-        await node.metrics.metrics(Format.OPENMETRICS, zipped=True)
+        await node.metrics.body(Format.OPENMETRICS, zipped=True)
     page = node.publish()
     await wait_until_async(lambda: page.ready(Format.OPENMETRICS, zipped=True))
     assert not page.ready(Format.TEXT, zipped=False)
@@ -62,17 +62,17 @@ async def test_the_prepared_page_is_served() -> None:
     node = Node()
     for _ in range(2):
         node.publish()
-        await node.metrics.metrics(Format.TEXT, zipped=False)
+        await node.metrics.body(Format.TEXT, zipped=False)
     page = node.publish()
     await wait_until_async(lambda: page.ready(Format.TEXT, zipped=False))
-    assert await node.metrics.metrics(Format.TEXT, zipped=False) is page.body(Format.TEXT)
+    assert await node.metrics.body(Format.TEXT, zipped=False) is page.body(Format.TEXT)
 
 
 async def test_nothing_is_prepared_for_a_scraper_of_every_second_snapshot() -> None:
     node = Node()
     for _ in range(3):
         node.publish()
-        await node.metrics.metrics(Format.TEXT, zipped=True)
+        await node.metrics.body(Format.TEXT, zipped=True)
         node.publish()
         assert not node.rendering
 
@@ -81,7 +81,7 @@ async def test_preparing_ends_without_requests() -> None:
     node = Node()
     for _ in range(2):
         node.publish()
-        await node.metrics.metrics(Format.TEXT, zipped=False)
+        await node.metrics.body(Format.TEXT, zipped=False)
     node.publish()
     assert node.rendering
     for _ in range(3):
@@ -96,7 +96,7 @@ async def test_no_page_waits_for_hanging_dns_lookups() -> None:
     node = Node()
     node.publish()
     try:
-        assert await asyncio.wait_for(node.metrics.metrics(Format.TEXT, zipped=True), LIMIT_SECONDS)
+        assert await asyncio.wait_for(node.metrics.body(Format.TEXT, zipped=True), LIMIT_SECONDS)
         assert await asyncio.wait_for(node.documents.snapshot_as("json"), LIMIT_SECONDS)
     finally:
         release.set()

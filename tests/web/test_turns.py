@@ -148,7 +148,7 @@ async def test_metrics_do_not_wait_for_pages() -> None:
     try:
         for zipped in (False, True):
             for fmt in Format:
-                assert await asyncio.wait_for(metrics.metrics(fmt, zipped), LIMIT_SECONDS)
+                assert await asyncio.wait_for(metrics.body(fmt, zipped), LIMIT_SECONDS)
     finally:
         release.set()
         await asyncio.gather(*hanging)
