@@ -191,7 +191,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         # The options of the other commands are not needed.
         if name == argv[0]:
             OPTIONS.get(name, lambda _: None)(command)
-            add_options(command)
+            add_options(command, name)
     return parser.parse_args(argv)
 
 

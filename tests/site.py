@@ -7,7 +7,9 @@ from exporter.exposition import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
 from exporter.web.node.app import Site
-from exporter.web.node.render_cache import Advise, RenderCache
+from exporter.web.node.document_cache import Advise, DocumentCache
+from exporter.web.node.metrics_cache import MetricsCache
+from exporter.web.node.page_cache import PageCache
 from exporter.web.node.timelines.sparklines import Sparklines
 
 
@@ -21,9 +23,10 @@ def site_of(
     """Return the site of the snapshot that ``current`` returns."""
     history = past or History(6 * 3600, 5)
     return Site(
-        pages=RenderCache(
-            current, Exposition(), sparkline=Sparklines(history).of, advise=advise, report=report
-        ),
+        current=current,
+        pages=PageCache(current, sparkline=Sparklines(history).of, advise=advise, report=report),
+        documents=DocumentCache(current, advise=advise, report=report),
+        metrics=MetricsCache(current, Exposition()),
         restart_reason=restart_reason,
         past=history,
     )

@@ -63,6 +63,10 @@ _ALERT: Schema = {"$ref": "#/definitions/alert"}
 _DEFINITIONS: Schema = {
     "alert": closed(severity=text("."), labels=_TEXTS, annotations=_TEXTS, **{"for": text(rf"^{_TIME}$")})
 }
+# Options of the exporter on a node that a file of settings may have.
+NODE_OPTIONS = tuple(
+    row.name for row in fields(Settings) if row.name != "config" and not row.metadata["option"].commands
+)
 # Options of the hub, without those that have their own value.
 HUB_OPTIONS = (
     "listen",
@@ -153,7 +157,7 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "image.digest": text(r"^(sha256:[0-9a-f]{64})?$"),
         "image.pullPolicy": one_of("Always", "IfNotPresent", "Never"),
         "imagePullSecrets": NAMED,
-        "config": _config(*(row.name for row in fields(Settings) if row.name != "config")),
+        "config": _config(*NODE_OPTIONS),
         "kubeletRoot": text(r"^/.*[^/]$"),
         "driverRoot": text(r"^(/.*[^/])?$"),
         "adminClaim.deviceClass": text(r"^[a-z0-9][a-z0-9.-]*$"),

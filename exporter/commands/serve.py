@@ -5,18 +5,17 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from exporter.advice.kept import Keeper
+from exporter.advice.model import Advice
 from exporter.advice.node_windows import advice_of_node
 from exporter.commands.node import Node
 from exporter.doctor.checks import Doctor
 from exporter.exposition import Exposition
-from exporter.fleet.prometheus import Prometheus
-from exporter.fleet.prometheus.combined_history import LongerHistory
-from exporter.fleet.prometheus.past_queries import PrometheusHistory
 from exporter.history.ring import History, spans_of
 from exporter.metrics.selection import Selection
+from exporter.model import ContainerRef, Snapshot
 from exporter.model.poll_result import DEADLINE
 from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
@@ -27,14 +26,14 @@ from exporter.web.kit.auth import access_of
 from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import Ticker
 from exporter.web.node.app import Site, make_app
-from exporter.web.node.render_cache import RenderCache
+from exporter.web.node.document_cache import DocumentCache
+from exporter.web.node.metrics_cache import MetricsCache
+from exporter.web.node.page_cache import PageCache
 from exporter.web.node.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.
 CLOSE_SECONDS = 1.0
-# Timeout of queries for a timeline: a user waits for it.
-PAST_SECONDS = 5.0
 # Number of new objects that starts a garbage collection. A poll allocates thousands, with almost no reference
 # cycles: at Python's default of 700, collections took 4 % of the time of polls.
 COLLECTED_AT = 5000
@@ -64,9 +63,8 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
     exposition = Exposition(selection, hostname_label=settings.dcgm_hostname_label)
     history = History(settings.history_retention, settings.poll_interval)
     poller.subscribe(history.record)
-    past = _past(poller, history)
     app = make_app(
-        _site(poller, exposition, past, history),
+        _site(poller, exposition, history),
         prefix=settings.route_prefix or "",
         frame_ancestors=settings.frame_ancestors,
     )
@@ -78,42 +76,48 @@ async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.
         await run_until(shutdown, polling)
     finally:
         await server.stop()
-        await past.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 
 
-def _past(poller: Poller, history: History) -> LongerHistory:
-    """Return the history: from memory, and before that from a Prometheus if one is set."""
-    prometheus = Prometheus.of(poller.settings, PAST_SECONDS)
-    older = None if prometheus is None else PrometheusHistory(prometheus, lambda: poller.snapshot)
-    return LongerHistory(history, older, kept=history.kept)
-
-
-def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: History) -> Site:
+def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
     settings = poller.settings
     doctor = Doctor(lambda: poller.evidence, settings)
     poller.subscribe(doctor.record)
     keeper = Keeper()
     poller.subscribe(keeper.record)
-    pages = RenderCache(
-        lambda: poller.snapshot,
-        exposition,
-        idle_after=settings.idle_after,
-        interval=settings.poll_interval,
-        spans=spans_of(settings.history_retention, longer=settings.prometheus_url is not None),
-        sparkline=Sparklines(history).of,
-        advise=lambda snapshot, only: advice_of_node(snapshot, keeper, only),
-        report=doctor.report,
-        price=settings.gpu_hour_price,
-    )
-    poller.subscribe(pages.turn)
+
+    def current() -> Snapshot:
+        return poller.snapshot
+
+    def advise(snapshot: Snapshot, only: ContainerRef | None) -> Sequence[Advice]:
+        return advice_of_node(snapshot, keeper, only)
+
+    metrics = MetricsCache(current, exposition)
+    poller.subscribe(metrics.turn)
     ticker = Ticker()
     poller.subscribe(ticker.tick)
     return Site(
-        pages=pages,
+        current=current,
+        pages=PageCache(
+            current,
+            idle_after=settings.idle_after,
+            interval=settings.poll_interval,
+            spans=spans_of(settings.history_retention),
+            sparkline=Sparklines(history).of,
+            advise=advise,
+            report=doctor.report,
+        ),
+        documents=DocumentCache(
+            current,
+            idle_after=settings.idle_after,
+            advise=advise,
+            report=doctor.report,
+            price=settings.gpu_hour_price,
+        ),
+        metrics=metrics,
         restart_reason=lambda: poller.restart_reason,
-        past=past,
+        past=history,
         ticker=ticker,
     )
 

@@ -31,9 +31,9 @@ class _Given(NamedTuple):
 _OPTIONS: dict[str, Option] = {row.name: row.metadata["option"] for row in fields(Settings)}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every option; a flag that is not given is absent from the parser's namespace."""
-    for name, row in _OPTIONS.items():
+def add_options(parser: argparse.ArgumentParser, command: object = None) -> None:
+    """Add a flag for every option of a command; a flag that is not given is absent from the namespace."""
+    for name, row in _options_of(command).items():
         text = f"{row.help} Default: {row.shown}. Also {variable(name)}."
         parser.add_argument(
             f"--{kebab(name)}",
@@ -47,11 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
     """Return the settings of parsed flags (by field name), the environment, and the YAML file that they name.
 
-    Other entries of both mappings are ignored, and so are empty variables. Raises SettingsError for the first
-    invalid value, and for an unknown key in the file.
+    If ``argv_namespace`` has a ``command``, only the options of that command are known. Other entries of both
+    mappings are ignored, and so are empty variables. Raises SettingsError for the first invalid value, and
+    for an unknown key in the file.
     """
-    given = _from_environment(environ) | _from_flags(argv_namespace)
-    given = _from_pod(environ) | _from_file(given.get(_FILE)) | given
+    options = _options_of(argv_namespace.get("command"))
+    given = _from_environment(environ, options) | _from_flags(argv_namespace, options)
+    given = _from_pod(environ) | _from_file(given.get(_FILE), options) | given
     values: dict[str, Any] = {"host": socket.gethostname()}
     for name, row in _OPTIONS.items():
         values[name] = _value(row, given.get(name), values)
@@ -61,19 +63,28 @@ def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, st
     return settings
 
 
-def _from_flags(namespace: Mapping[str, object]) -> dict[str, _Given]:
+def _options_of(command: object) -> dict[str, Option]:
+    """Return the options of a command; all of them for None."""
+    return {
+        name: row
+        for name, row in _OPTIONS.items()
+        if command is None or not row.commands or command in row.commands
+    }
+
+
+def _from_flags(namespace: Mapping[str, object], options: Mapping[str, Option]) -> dict[str, _Given]:
     return {
         name: _Given(f"--{kebab(name)}", tuple(map(str, value if isinstance(value, list) else [value])))
-        for name in _OPTIONS
+        for name in options
         if (value := namespace.get(name)) is not None
     }
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, _Given]:
     # Unknown names with our prefix are not an error: Kubernetes sets variables by the names of Services.
     return {
         name: _Given(variable(name), tuple(filter(None, text.split(","))) if row.repeatable else (text,))
-        for name, row in _OPTIONS.items()
+        for name, row in options.items()
         if (text := environ.get(variable(name), "").strip())
     }
 
@@ -84,14 +95,14 @@ def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:
     return {"node_name": _Given("NODE_NAME", (name,))} if name else {}
 
 
-def _from_file(config: _Given | None) -> dict[str, _Given]:
+def _from_file(config: _Given | None, options: Mapping[str, Option]) -> dict[str, _Given]:
     if config is None:
         return {}
     path = _value(_OPTIONS[_FILE], config, {})
     given: dict[str, _Given] = {}
     try:
         for key, value in read_yaml(path):
-            name = _field_of_key(key, path)
+            name = _field_of_key(key, path, options)
             if name in given:
                 raise SettingsError(f"{key} in {path}: the option is given twice")
             given[name] = _from_key(name, value, f"{key} in {path}")
@@ -101,8 +112,8 @@ def _from_file(config: _Given | None) -> dict[str, _Given]:
     return given
 
 
-def _field_of_key(key: str, path: Path) -> str:
-    known = [kebab(name) for name in _OPTIONS if name != _FILE]
+def _field_of_key(key: str, path: Path, options: Mapping[str, Option]) -> str:
+    known = [kebab(name) for name in options if name != _FILE]
     option = kebab(key)
     if option in known:
         return option.replace("-", "_")

@@ -61,14 +61,22 @@ class Option:
     shown: str
     """The default in the docs."""
     repeatable: bool
+    commands: tuple[str, ...]
+    """The commands that have it; empty for all."""
 
 
-def option(
-    kind: Kind, text: str, *, default: str | None = None, shown: str = "", repeatable: bool = False
+def option(  # noqa: PLR0913 - by keyword: what differs between options
+    kind: Kind,
+    text: str,
+    *,
+    default: str | None = None,
+    shown: str = "",
+    repeatable: bool = False,
+    commands: tuple[str, ...] = (),
 ) -> Any:
     """Return a field with its option as metadata; ``shown`` describes a default that is not a constant."""
     shown = shown or (f"`{default}`" if default else "none")
-    return field(metadata={"option": Option(kind, default, text, shown, repeatable)})
+    return field(metadata={"option": Option(kind, default, text, shown, repeatable, commands)})
 
 
 def choice(*names: str) -> Kind:

@@ -22,6 +22,8 @@ from exporter.config.parse import (
     option,
 )
 
+CLUSTER_COMMANDS = ("hub", "inspect", "advise")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -77,12 +79,16 @@ class Settings:
     )
     prometheus_url: str | None = option(
         URL,
-        "Base URL of a Prometheus that scrapes the nodes, as the source of longer timelines on"
-        " the page of the node, and of the cluster in `hub` and `inspect`.",
+        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect` and `advise` only.",
+        commands=CLUSTER_COMMANDS,
     )
-    prometheus_token_file: Path | None = option(PATH, "File with the bearer token for --prometheus-url.")
+    prometheus_token_file: Path | None = option(
+        PATH, "File with the bearer token for --prometheus-url.", commands=CLUSTER_COMMANDS
+    )
     prometheus_ca_file: Path | None = option(
-        PATH, "File with the CA certificates to trust for --prometheus-url, instead of those of the system."
+        PATH,
+        "File with the CA certificates to trust for --prometheus-url, instead of those of the system.",
+        commands=CLUSTER_COMMANDS,
     )
     nvml_library: Path | None = option(
         PATH, "Path of the driver's libnvidia-ml.so.1, if it is not in a standard location."

@@ -28,14 +28,14 @@ Answer = TypeVar("Answer")
 
 def _prometheus_of(settings: Settings) -> Prometheus:
     """Return the client of the Prometheus in the settings; raises SettingsError without one."""
-    prometheus = Prometheus.of(settings, DEADLINE)
-    if prometheus is None:
+    if settings.prometheus_url is None:
         raise SettingsError(
             "no Prometheus is set: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
             "nodes, such as http://localhost:9090 with: "
             "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
         )
-    return prometheus
+    token, certificates = settings.prometheus_token_file, settings.prometheus_ca_file
+    return Prometheus(settings.prometheus_url, token_file=token, ca_file=certificates, deadline=DEADLINE)
 
 
 async def _asked(settings: Settings, ask: Callable[[Prometheus], Awaitable[Answer]]) -> Answer | None:

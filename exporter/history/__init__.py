@@ -1,8 +1,8 @@
-"""History: readings of the last hours, from memory or from a Prometheus, as records: ranges and series."""
+"""History: readings of the last hours as records: ranges and series."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from exporter.metrics import CONTAINER, ENTITIES, GPU, MIG, AnyFamily, Family, Level, Number, field_name
 from exporter.model import ContainerRow, Snapshot
@@ -88,7 +88,6 @@ class Past:
     start: float  # Unix time at which the first step begins
     step: float  # seconds
     count: int  # number of steps
-    source: Literal["memory", "prometheus"]
     tracks: Collection[Track] = ()
     note: str = ""  # for readers, such as why a part is missing
 
@@ -100,14 +99,6 @@ class Past:
 
 class NotKeptError(Exception):
     """The range reaches back further than history is kept; the message has the limit."""
-
-
-class PastReader(Protocol):
-    """A source of history."""
-
-    async def read(self, ask: Ask) -> Past:
-        """Return the requested history; raises NotKeptError if the range reaches back too far."""
-        ...
 
 
 # A larger number would be infinity in a cell of 32 bits.

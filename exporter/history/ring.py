@@ -89,7 +89,10 @@ class History:
         now, summing = self.wall(), ask.wanted.summing
         end = now if ask.end is None else min(ask.end, now)
         if end - ask.span < now - self.kept - self._tiers[-1].step:
-            raise NotKeptError(f"{span_text(self.kept)} are kept in memory (--history-retention)")
+            raise NotKeptError(
+                f"{span_text(self.kept)} are kept in memory (--history-retention);"
+                " for longer ranges see Grafana or the hub"
+            )
         # All series are copied at the same time, or their sums would not hold.
         with self._lock:
             chosen = [key for key in self._series if _is_wanted(key, ask.wanted)]
@@ -104,7 +107,6 @@ class History:
             start=steps.start,
             step=steps.step,
             count=steps.steps,
-            source="memory",
             tracks=Tracks(copied, partial(track, steps.each)),
             note=_note(refused, ask.points > most),
         )
@@ -241,21 +243,17 @@ def _note(refused: int, shortened: bool) -> str:
     return "; ".join(notes)
 
 
-OFFERED: Final = ("5m", "1h", "6h", "24h", "7d", "30d")
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_OFFERED: Final = {"5m": 300.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "7d": 604800.0}
 
 
-def spans_of(kept: float, *, longer: bool) -> tuple[str, ...]:
-    """Return the ranges to offer if memory keeps ``kept`` seconds, the shortest first.
-
-    All that memory keeps is one of them. ``longer``: a Prometheus has older data.
-    """
-    offered = {name: seconds for name in OFFERED if (seconds := span_seconds(name)) is not None}
-    offered = {name: seconds for name, seconds in offered.items() if longer or seconds <= kept}
-    if kept not in offered.values():
-        offered[span_text(kept // 1).replace(" ", "")] = kept
-    return tuple(sorted(offered, key=offered.__getitem__))
+def spans_of(kept: float) -> tuple[str, ...]:
+    """Return the ranges to offer if memory keeps ``kept`` seconds, the shortest first, all of it last."""
+    names = [name for name, seconds in _OFFERED.items() if seconds <= kept]
+    if kept not in _OFFERED.values():
+        names.append(span_text(kept // 1).replace(" ", ""))
+    return tuple(names)
 
 
 def span_seconds(name: str) -> float | None:

@@ -1,1 +1,1 @@
-"""HTTP and HTML: the kit that every server of ours is made with, and the pages of a node."""
+"""HTTP and HTML: the kit that all servers are made with, the pages of a node, and the look of all pages."""

@@ -15,7 +15,8 @@ from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
 from exporter.model import ContainerRef
 from exporter.web.kit.html import page
-from exporter.web.kit.live.page_stream import OpenPage
+from exporter.web.kit.live.broadcaster import OpenPage
+from exporter.web.kit.live.events import change
 
 
 async def _drawn(pages: FleetPages) -> str:
@@ -41,8 +42,9 @@ async def test_open_pages_get_the_time_of_the_server_with_each_change() -> None:
     """The script computes the age of the data from it."""
     before = time.time()
     opened = OpenPage(FleetPages(lambda: FleetRead(read_at=700.0), NodeLinks()), Orders())
-    tag, state = await opened.look()
-    for message in (opened.whole(tag, state), opened.change(state, tag, state)):
+    drawn = await opened.drawn()
+    assert drawn is not None
+    for message in (change(None, drawn), change(drawn.drawing, drawn)):
         fields = dict(line.split(": ", 1) for line in message.plain.decode().splitlines() if line)
         data = json.loads(fields["data"])
         assert before - 1 <= data["now"] <= time.time() + 1

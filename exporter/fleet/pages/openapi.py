@@ -1,21 +1,14 @@
 """The description of the hub's routes, as OpenAPI 3.1: ``/api/v1/openapi.json``."""
 
-from functools import partial
-
-from exporter.fleet import ORDERS
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES
-from exporter.web.node.openapi import describe
-from exporter.web.node.openapi.advice_schema import advice_schema
-from exporter.web.node.openapi.describe import (
+from exporter.web.kit.openapi import describe
+from exporter.web.kit.openapi.advice_schema import advice_schema
+from exporter.web.kit.openapi.describe import (
     CSV,
-    EVENTS,
-    FOLLOWING,
-    HTML,
     JSON,
     TEXT,
     Operation,
     Operations,
-    Parameter,
     Schema,
     choice,
     description,
@@ -36,22 +29,13 @@ The GPUs of a cluster, their holders and their use, from Prometheus. The API is 
 headers of GET. Unknown parameters are ignored.
 
 Unknown values are null, never 0. Fields may be added. Units are base units."""
-_TABLES = {"nodes": "nodes", "namespaces": "namespaces", "idle": "idle holders"}
-_ORDERS = {
-    name: Parameter(f"Order of the table of {_TABLES[name]}.", choice(keys)) for name, keys in ORDERS.items()
-}
-
-
-_page = partial(
-    Operation,
-    summary="The cluster as text, or as a page for clients that accept HTML.",
-    answers={TEXT: "", HTML: ""},
-    parameters=_ORDERS,
-    refusals=(503,),
-)
 OPERATIONS: Operations = {
-    "/": _page("cluster"),
-    "/fleet": _page("fleet"),
+    "/": Operation(
+        "cluster",
+        "The cluster as text.",
+        {TEXT: ""},
+        words="For clients that accept HTML a page, which is not described here.",
+    ),
     "/api/v1/fleet": Operation(
         "document",
         "The last answer of the cluster.",
@@ -69,17 +53,8 @@ OPERATIONS: Operations = {
     "/metrics": Operation("metrics", "Series of the hub itself.", {TEXT: ""}, tagged=False),
     "/-/healthy": probe("healthy", "Whether it runs."),
     "/-/ready": probe("ready", "Whether there is data to show.", refusals=(503,)),
-    "/live/fleet": Operation(
-        "live",
-        "Changes of the page.",
-        {EVENTS: ""},
-        parameters={**_ORDERS, **FOLLOWING},
-        refusals=(503,),
-        tagged=False,
-    ),
-    describe.FILES: describe.FILE,
 }
-"""The paths of the hub."""
+"""The paths of the hub for programs."""
 
 
 def document() -> Schema:

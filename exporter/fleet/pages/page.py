@@ -36,10 +36,8 @@ from exporter.fleet.rendering import UNRECORDED, gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_paragraphs
+from exporter.web.kit.elements import Card, Figure, Finding, Notice
 from exporter.web.kit.html import Drawing, piece
-from exporter.web.node.pages.notices import Notice
-from exporter.web.node.pages.scene import Figure
-from exporter.web.node.pages.totals import Card, Finding
 from exporter.wording import UNKNOWN, decimal, duration, gibibytes, plural
 
 _PIECES = "pieces/fleet.html"

@@ -22,15 +22,14 @@ from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv
+from exporter.web.kit.application import build_app
 from exporter.web.kit.html import Drawing, Opened, page
 from exporter.web.kit.http import assets
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES, reply
 from exporter.web.kit.live.broadcaster import Broadcaster, Ticker
-from exporter.web.kit.live.page_stream import OpenPage
+from exporter.web.kit.openapi import describe
+from exporter.web.kit.parameters import one_of, prefers_html, requested_format
 from exporter.web.kit.render_queue import RenderQueue, TaskCache
-from exporter.web.node.app import build_app
-from exporter.web.node.openapi import describe
-from exporter.web.node.parameters import one_of, prefers_html, requested_format
 
 Made = TypeVar("Made")
 # More than all combinations of orders; the tag and the second change the keys.
@@ -176,7 +175,7 @@ class _Routes:
         return await reply(request, await self._pages.text(), CONTENT_TYPES["text"], vary=_VARY)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        return await self._streams.answer(request, OpenPage(self._pages, _orders(request)))
+        return await self._streams.answer(request, self._pages, _orders(request))
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""

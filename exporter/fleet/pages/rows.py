@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporter.fleet import IdleHolder, SickGpu
-from exporter.web.node.pages.picture.cells import Bar
-from exporter.web.node.pages.scene import Figure
+from exporter.web.kit.elements import Bar, Figure
 
 
 class Heading(NamedTuple):

@@ -32,9 +32,8 @@ from exporter.fleet.pages.rows import (
 from exporter.fleet.rendering import age_words, gpus
 from exporter.fleet.targets import NodeLinks
 from exporter.model import ContainerRef
-from exporter.web.node.pages.markup import holder_path
-from exporter.web.node.pages.picture.cells import Bar, BarPart, bar
-from exporter.web.node.pages.scene import Figure, figure_of
+from exporter.web.kit.elements import Bar, BarPart, Figure, bar, figure_of
+from exporter.web.kit.markup import holder_path
 from exporter.wording import TIMES, duration, gibibytes
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}

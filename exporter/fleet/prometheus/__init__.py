@@ -12,19 +12,16 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from exporter import __version__
 from exporter.concurrency import Worker, in_thread
-from exporter.config import Settings
 from exporter.dns_lookup import WorkerResolver
 from exporter.fleet.prometheus.answers import (
     Answer,
     PrometheusError,
-    Range,
     Sample,
-    read_matrix,
     read_vector,
     why_unreachable,
 )
 
-__all__ = ["Prometheus", "PrometheusError", "Range", "Sample"]
+__all__ = ["Prometheus", "PrometheusError", "Sample"]
 
 
 DEADLINE: Final = 10.0
@@ -59,27 +56,10 @@ class Prometheus:
         self._session: ClientSession | None = None
         self._names = Worker("prometheus-names")
 
-    @classmethod
-    def of(cls, settings: Settings, deadline: float) -> "Prometheus | None":
-        """Return the client of the Prometheus in the settings, None without one."""
-        if settings.prometheus_url is None:
-            return None
-        token, certificates = settings.prometheus_token_file, settings.prometheus_ca_file
-        return cls(settings.prometheus_url, token_file=token, ca_file=certificates, deadline=deadline)
-
     async def query(self, expression: str, at: float | None = None) -> list[Sample]:
         """Return the value of an expression now, or at a Unix time; raises PrometheusError."""
         parameters = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         return await in_thread(read_vector, await self._ask("query", parameters))
-
-    async def query_range(self, expression: str, *, start: float, end: float, step: float) -> list[Range]:
-        """Return the values of an expression at each step from ``start`` to ``end``, both included.
-
-        Times are Unix times, steps are seconds. Raises PrometheusError.
-        """
-        times = {"start": start, "end": end, "step": step}
-        parameters = {"query": expression} | {name: f"{time:.3f}" for name, time in times.items()}
-        return await in_thread(read_matrix, await self._ask("query_range", parameters))
 
     async def close(self) -> None:
         """Close all connections; no query may follow."""

@@ -1,4 +1,4 @@
-"""Responses of Prometheus: samples and ranges, or the reason why there are none.
+"""Responses of Prometheus: samples, or the reason why there are none.
 
 Format: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from http.client import responses
 from typing import Any, Final, NamedTuple
@@ -86,34 +86,27 @@ class Sample(NamedTuple):
         return tuple(map(self.text, labels))
 
 
-class Range(NamedTuple):
-    """A series of a range query."""
-
-    labels: Mapping[str, str]
-    points: tuple[tuple[float, float], ...]  # (Unix time, value) in order of time, finite values only
-
-
 def read_vector(answer: Answer) -> list[Sample]:
     """Return the finite samples of an instant query; raises PrometheusError."""
-    # A histogram has no value.
-    series = _series(answer, "vector", lambda row: [row["value"]] if "value" in row else [])
-    return [Sample(labels, value) for labels, points in series for _, value in points]
-
-
-def read_matrix(answer: Answer) -> list[Range]:
-    """Return the series of a range query; raises PrometheusError."""
-    return _series(answer, "matrix", lambda row: row.get("values", ()))
-
-
-def _series(answer: Answer, kind: str, pairs: Callable[[Any], Iterable[Any]]) -> list[Range]:
-    """Return the series of a result, each with the finite ones of its points."""
     try:
-        return [Range(_labels(row["metric"]), tuple(_points(pairs(row)))) for row in _result(answer, kind)]
+        return list(_samples(_result(answer)))
     except _MALFORMED:
         raise _no_prometheus(answer) from None
 
 
-def _result(answer: Answer, kind: str) -> list[Any]:
+def _samples(result: Iterable[Any]) -> Iterator[Sample]:
+    for row in result:
+        labels = _labels(row["metric"])
+        # A histogram has no value.
+        if "value" in row:
+            _, text = row["value"]
+            value = float(text)
+            # The others are divisions by zero.
+            if math.isfinite(value):
+                yield Sample(labels, value)
+
+
+def _result(answer: Answer) -> list[Any]:
     if answer.status in _LOCKED:
         raise PrometheusError(
             f"Prometheus denies access (HTTP status {answer.status}): set --prometheus-token-file, or a name"
@@ -129,8 +122,8 @@ def _result(answer: Answer, kind: str) -> list[Any]:
         reason = f"{document.get('error') or document.get('errorType') or 'no reason given'}"
         raise PrometheusError(f"Prometheus refuses a query: {_short(reason)}")
     data = document["data"]
-    if data["resultType"] != kind:
-        raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a {kind}")
+    if data["resultType"] != "vector":
+        raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a vector")
     result: list[Any] = data["result"]
     return result
 
@@ -140,14 +133,6 @@ def _labels(metric: Any) -> Mapping[str, str]:
     if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
         raise TypeError
     return metric
-
-
-def _points(pairs: Iterable[Any]) -> Iterator[tuple[float, float]]:
-    """Yield the finite points: the others are divisions by zero."""
-    for at, text in pairs:
-        value = float(text)
-        if math.isfinite(value):
-            yield float(at), value
 
 
 def _no_prometheus(answer: Answer) -> PrometheusError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from exporter import __version__
+from exporter.web.kit import markup
 from exporter.web.kit.http import assets
 from exporter.wording import UNKNOWN, printable
 
@@ -98,8 +99,6 @@ def escape_controls(html: str) -> str:
 def environment() -> "Environment":
     """Return the templates; jinja2 is imported on first use."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
-
-    from exporter.web.node.pages import markup  # noqa: PLC0415 - as above
 
     templates = Environment(
         loader=PackageLoader("exporter.web"),

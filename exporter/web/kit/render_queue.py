@@ -91,6 +91,14 @@ class TaskCache:
     def __init__(self, most: float = math.inf) -> None:
         self.tasks: dict[Hashable, SharedTask[Any]] = {}
         self._most = most
+        self._source: object = None
+        self._second = 0
+
+    def renew(self, source: object, second: int = 0) -> None:
+        """Drop all tasks, unless they are for the same object and second."""
+        if source is not self._source or second != self._second:
+            self._source, self._second = source, second
+            self.tasks = {}
 
     def start(
         self, key: Hashable, make: Callable[[], Awaitable[Made]], turns: RenderQueue | None = None

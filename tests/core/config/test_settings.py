@@ -455,6 +455,20 @@ def test_foreign_entries_are_ignored():
     assert load_settings({"command": "serve", "listen": None}, unread) == load_settings({}, {})
 
 
+def test_options_of_other_commands_are_unknown(config):
+    """As a flag, a variable and a key of the file."""
+    url = "http://p:9090"
+    file = config(f"prometheus-url: {url}\n")
+    for command in ("serve", "demo", "snapshot"):
+        assert (
+            load_settings({"command": command}, {"GPUSLICE_PROMETHEUS_URL": "no url"}).prometheus_url is None
+        )
+        assert "'prometheus-url' in " in complaint({"command": command}, file)
+    for command in ("hub", "inspect", "advise"):
+        for sources in ({"GPUSLICE_PROMETHEUS_URL": url}, file):
+            assert load_settings({"command": command}, sources).prometheus_url == url
+
+
 def test_flags_that_are_not_given_leave_no_trace():
     assert parse() == {}
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.history import FIELDS, Ask, NotKeptError, Wanted
+from exporter.history.ring import span_seconds, spans_of
 from exporter.model import DeviceKey, MigReading, MigRow
 from tests.core.history.snapshots import EVERYTHING, GIB, START, UUID, Clocked, gpu, holder, snapshot
 
@@ -22,7 +23,7 @@ def test_each_poll_is_a_step_and_a_missed_poll_a_gap() -> None:
     for place in (0, 1, 3):
         clocked.memory(START + place * STEP, {"a": place * 1024})
     past = clocked.past(60)
-    assert (past.step, past.count, past.source, past.note) == (STEP, 12, "memory", "")
+    assert (past.step, past.count, past.note) == (STEP, 12, "")
     assert clocked.values("a", 60) == {START: 0, START + 5: 1024, START + 15: 3072}
 
 
@@ -63,7 +64,7 @@ def test_old_values_are_kept_in_coarser_steps_until_they_are_dropped() -> None:
     for begin, value in values.items():
         first = (begin - START) / STEP
         assert value == pytest.approx(first + 2.5)
-    with pytest.raises(NotKeptError, match="6 h are kept"):
+    with pytest.raises(NotKeptError, match=r"6 h are kept .* Grafana or the hub"):
         clocked.past(7 * 3600)
     with pytest.raises(NotKeptError, match="6 h are kept"):
         clocked.past(60, end=START)
@@ -320,3 +321,15 @@ def test_gpus_have_room_before_containers() -> None:
     past = clocked.past(3590)
     assert [track.labels["uuid"] for track in past.tracks if "pod" not in track.labels] == [UUID]
     assert "are not kept" in past.note
+
+
+def test_spans_on_offer() -> None:
+    """Up to what memory keeps."""
+    hour = 3600.0
+    assert spans_of(6 * hour) == ("5m", "1h", "6h")
+    assert spans_of(12 * hour) == ("5m", "1h", "6h", "12h")
+    assert spans_of(168 * hour) == ("5m", "1h", "6h", "24h", "7d")
+    assert spans_of(300) == ("5m",)
+    assert spans_of(330.5) == ("5m", "330s")
+    assert [span_seconds(name) for name in ("330s", "90m", "7d")] == [330.0, 5400.0, 168 * hour]
+    assert [span_seconds(name) for name in ("", "0h", "1", "-1h", "1.5h", "1w", "9999999d")] == [None] * 7

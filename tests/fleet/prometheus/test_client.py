@@ -53,12 +53,6 @@ async def test_an_instant_query_is_posted_as_a_form():
     assert server.headers[0]["User-Agent"].startswith("gpuslice-exporter/")
 
 
-async def test_times_are_sent_in_milliseconds():
-    async with answering(saying(result("matrix"))) as server, connected(server.url) as prometheus:
-        assert await prometheus.query_range("up", start=1.5, end=2.25, step=0.25) == []
-    assert server.forms == [{"query": "up", "start": "1.500", "end": "2.250", "step": "0.250"}]
-
-
 async def test_values_that_are_not_numbers_are_left_out():
     """NaN and infinity are not readings, and a histogram has no single value."""
     samples = [{"metric": {"n": text}, "value": [1, text]} for text in ("1.5", "NaN", "+Inf", "-Inf")]
@@ -66,14 +60,6 @@ async def test_values_that_are_not_numbers_are_left_out():
     vector = result("vector", *samples, histogram, warnings=["a store did not answer"], infos=["a hint"])
     async with answering(saying(vector)) as server:
         assert await ask(server.url) == [({"n": "1.5"}, 1.5)]
-    matrix = result(
-        "matrix",
-        {"metric": {}, "values": [[1, "NaN"], [2, "2"], [3, "+Inf"], [4.5, "0"]]},
-        {"metric": {"n": "h"}, "histograms": [[1, {"count": "1"}]]},
-    )
-    async with answering(saying(matrix)) as server, connected(server.url) as prometheus:
-        series = await prometheus.query_range("up", start=1, end=5, step=1)
-    assert series == [({}, ((2.0, 2.0), (4.5, 0.0))), ({"n": "h"}, ())]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.page.abuse.clients import pull, push, visit
 
 Clients = list[socket.socket]
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
-METRICS, HEALTHY, STREAM = GET % b"/metrics", GET % b"/-/healthy", GET % b"/api/v1/stream"
+METRICS, HEALTHY, STREAM = GET % b"/metrics", GET % b"/-/healthy", GET % b"/live/"
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
 BROWSER = b"GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n"
 BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 from aiohttp import ClientSession, TCPConnector, web
 
 from exporter.config import ListenAddress
+from exporter.web.kit.application import build_app
 from exporter.web.kit.auth.access import WebAccess
 from exporter.web.kit.http.handler import Limits
 from exporter.web.kit.http.server import Server
-from exporter.web.node.app import build_app
 from tests.page.web.certificates import PASSWORD
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 
@@ -78,7 +78,7 @@ def small_app() -> web.Application:
             await asyncio.sleep(0.02)
         return response
 
-    pages = ("/", "/metrics", "/api/v1/stream", "/-/healthy", "/-/ready", "/static/{hash}/{name:.+}")
+    pages = ("/", "/metrics", "/live/", "/-/healthy", "/-/ready", "/static/{hash}/{name:.+}")
     return build_app([*(web.get(path, page) for path in pages), web.get("/endless", stream)])
 
 

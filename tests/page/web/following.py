@@ -5,7 +5,7 @@ import json
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import ClientResponse, ClientSession
@@ -25,21 +25,17 @@ class Event:
 
 @dataclass(slots=True)
 class Follower:
-    """Reads one stream; ``comments`` are those that came so far."""
+    """Reads one stream."""
 
     response: ClientResponse
-    comments: list[str] = field(default_factory=list)
     _unpack: Any = None
     _rest: bytes = b""
 
     async def next(self) -> Event:
         """Wait for an event; raises EOFError at the end of the stream."""
-        while True:
-            block = await asyncio.wait_for(self._block(), LIMIT_SECONDS)
-            fields = dict(line.split(": ", 1) for line in block.decode().splitlines())
-            self.comments += [value for name, value in fields.items() if not name]
-            if "event" in fields:
-                return Event(fields["event"], fields.get("id", ""), json.loads(fields["data"]), block)
+        block = await asyncio.wait_for(self._block(), LIMIT_SECONDS)
+        fields = dict(line.split(": ", 1) for line in block.decode().splitlines())
+        return Event(fields["event"], fields.get("id", ""), json.loads(fields["data"]), block)
 
     async def change(self) -> Event:
         """Wait for the next event other than hello and beat."""

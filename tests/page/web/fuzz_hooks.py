@@ -1,17 +1,11 @@
 """Hooks of the fuzzer in ``test_openapi_fuzz.py``, loaded by SCHEMATHESIS_HOOKS.
 
-Paths get names that exist at the URL in FUZZED_URL, so that pages of GPUs and holders are reached. And
-history refuses some requests that OpenAPI cannot exclude; of these, and of no others, a 400 is no failure.
+History refuses some requests that OpenAPI cannot exclude; of these, and of no others, a 400 is no failure.
 """
 
-import json
-import os
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
-from urllib.error import HTTPError
+from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit
-from urllib.request import urlopen
 
 import schemathesis
 from schemathesis.core.failures import Failure
@@ -24,16 +18,6 @@ from exporter.web.node.parameters import DEFAULT_SPAN
 KEPT = load_settings({}, {}).history_retention
 # Between the request and this look at the clock; the history itself keeps a little more than it says.
 SLACK = 600.0
-
-
-@schemathesis.hook
-def before_load_schema(_context: schemathesis.HookContext, raw_schema: dict[str, Any]) -> None:
-    """Set an example that exists for the parameters of paths."""
-    names = dict(_names(os.environ["FUZZED_URL"]))
-    for described in raw_schema["paths"].values():
-        for parameter in described["get"]["parameters"]:
-            if parameter["in"] == "path" and parameter["name"] in names:
-                parameter["example"] = names[parameter["name"]]
 
 
 @schemathesis.hook
@@ -60,15 +44,3 @@ def _before_memory(asked: Mapping[str, str]) -> bool:
     now = time.time()
     end = min(float(asked.get("end", now)), now)
     return end - (span_seconds(asked.get("range", DEFAULT_SPAN)) or 0.0) < now - KEPT + SLACK
-
-
-def _names(url: str) -> Iterator[tuple[str, str]]:
-    yield from (("hash", "any"), ("name", "app.css"))
-    try:
-        with urlopen(f"{url}/api/v1/snapshot") as answer:  # noqa: S310 - the server of the test
-            snapshot = json.load(answer)
-    except HTTPError:
-        # The hub has no snapshot, and no such paths.
-        return
-    for row in (*snapshot["gpus"][:1], *snapshot["containers"][:1]):
-        yield from ((name, row[name]) for name in ("uuid", "namespace", "pod", "container") if row.get(name))

@@ -48,7 +48,7 @@ def gpu(used=None, rest=None, uuid=UUID, total=40.0, **fields) -> Track:
 
 def figures(*tracks, draw=node_figures) -> dict[str, dict]:
     """Return the figures of tracks by id, each checked by Plotly's own schema."""
-    past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=tracks)
+    past = Past(start=START, step=STEP, count=COUNT, tracks=tracks)
     drawn = draw(past, {UUID: "GPU 0"})
     for each in drawn:
         go.Figure(each.figure)
@@ -188,7 +188,7 @@ def test_the_caption_counts_devices_with_current_readings() -> None:
 
 
 def test_a_quantity_without_readings_has_no_panel() -> None:
-    past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=[gpu(power_watts=200.0)])
+    past = Past(start=START, step=STEP, count=COUNT, tracks=[gpu(power_watts=200.0)])
     devices = node_figures(past, {UUID: "GPU 0"})[-1]
 
     assert devices.title == "Devices: power"
@@ -282,30 +282,22 @@ def test_long_names_lose_their_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "source", "begins"),
-    [
-        (0, "memory", 0.0),
-        (60, "memory", 1800.0),
-        (115, "memory", 3300.0),
-        (119, "memory", 3300.0),
-        (None, "memory", 0.0),
-        (115, "prometheus", 0.0),
-    ],
+    ("first", "begins"), [(0, 0.0), (60, 1800.0), (115, 3300.0), (119, 3300.0), (None, 0.0)]
 )
-def test_a_young_history_fills_its_figure(first, source, begins) -> None:
-    """The axis begins at the first poll, but has five minutes at least; a Prometheus is shown as asked."""
+def test_a_young_history_fills_its_figure(first, begins) -> None:
+    """The axis begins at the first poll, but has five minutes at least."""
     count, start = 120, 1_700_000_100.0 // 60 * 60
     known = [1.0 if first is not None and place >= first else None for place in range(count)]
     values = {"memory_used_bytes": known}
     track = Track(level="mig", labels={"uuid": UUID}, values=values)
-    past = Past(start=start, step=STEP, count=count, source=source, tracks=[track])
+    past = Past(start=start, step=STEP, count=count, tracks=[track])
 
     assert shown_from(past) == start + begins
 
 
 def test_a_young_history_begins_at_a_whole_minute() -> None:
     track = Track(level="mig", labels={"uuid": UUID}, values={"power": [None, None, 1.0] + [1.0] * 117})
-    past = Past(start=START, step=STEP, count=120, source="memory", tracks=[track])
+    past = Past(start=START, step=STEP, count=120, tracks=[track])
 
     assert START < shown_from(past) <= START + 2 * STEP
     assert shown_from(past) % 60 == 0

@@ -8,63 +8,54 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
+from exporter.web.kit.application import build_app
+from exporter.web.kit.html import Drawing
 from exporter.web.kit.http.handler import Limits
 from exporter.web.kit.http.server import Server
-from exporter.web.kit.live.broadcaster import Broadcaster, Message, Ticker, event, text
-from exporter.web.node.app import build_app
+from exporter.web.kit.live.broadcaster import Broadcaster, Ticker
 from tests.page.web.following import following
 from tests.page.web.views_reading import snapshot
 from tests.waiting import LIMIT_SECONDS
 from tests.waiting import wait_until_async as until
 
 MOMENT = 0.02
-BEAT = text(": beat\n\n")
 
 
 @dataclass(eq=False)
-class Tally:
-    """A subject that records its calls; its state is a number, and its events have ``size`` more bytes."""
+class Counter:
+    """Pages with two pieces that change with each snapshot, one of them long, and one that never changes."""
 
-    state: int = 0
+    count: int = 0
     size: int = 10
     fails: bool = False
-    asked: list = field(default_factory=list)
-    beat: Message = BEAT
+    drawn: list = field(default_factory=list)
+    timestamp: float = 1.0
 
     @property
     def tag(self) -> str:
-        """The state is the name of itself."""
-        return str(self.state)
+        """The name of the snapshot is its number."""
+        return str(self.count)
 
-    async def look(self):
-        """Return the state."""
-        self.asked.append("look")
-        return self.tag, self.state
-
-    def greeting(self, now) -> Message:
-        """Return an event with the time."""
-        return event("hello", {"now": now})
-
-    def whole(self, tag, state) -> Message:
-        """Return an event with the state."""
-        self.asked.append("whole")
-        return event("whole", [state, "x" * self.size], tag)
-
-    def change(self, old, tag, new) -> Message:
-        """Return an event with the step."""
-        self.asked.append("change")
+    async def drawing(self, place) -> Drawing:
+        """Return the page."""
+        assert place == "place"
+        self.drawn.append(self.count)
         if self.fails:
-            raise ValueError(new)
-        return event("change", [old, new, "x" * self.size], tag)
+            raise ValueError(place)
+        pieces = {"rest": "same", "more": f"{self.count}" + "x" * self.size, "count": str(self.count)}
+        return Drawing(layout="", title="Counter", pieces=pieces)
+
+
+WHOLE, CHANGE = {"count", "more", "rest"}, {"count", "more"}
 
 
 class Served:
-    """A hub on a server at ``url``, with a stream for each of two subjects."""
+    """A hub on a server at ``url``, with a stream for a page of each of two counters."""
 
     def __init__(self, limits=None, **options) -> None:
         self.ticker = Ticker()
         self.hub = Broadcaster(self.ticker, **options)
-        self.one, self.other = Tally(), Tally()
+        self.one, self.other = Counter(), Counter()
         app = build_app(
             [web.get("/one", self._stream(self.one)), web.get("/other", self._stream(self.other))]
         )
@@ -72,16 +63,16 @@ class Served:
         self.server = Server(app, ListenAddress("127.0.0.1", 0), limits=limits)
         self.url = ""
 
-    def _stream(self, subject):
+    def _stream(self, pages):
         async def stream(request):
-            return await self.hub.answer(request, subject)
+            return await self.hub.answer(request, pages, "place")
 
         return stream
 
     async def step(self, *followers) -> list:
         """Publish a snapshot, and wait for the event at each of these."""
-        self.one.state += 1
-        self.other.state += 1
+        self.one.count += 1
+        self.other.count += 1
         self.ticker.tick(snapshot())
         return [await follower.change() for follower in followers]
 
@@ -105,24 +96,28 @@ async def test_many_clients_of_one_subject_share_each_event() -> None:
         assert {(await follower.next()).name for follower in followers} == {"hello"}
         for number in range(3):
             events = await served.step(*followers)
-            assert {(event.raw, *event.data[:2]) for event in events} == {(events[0].raw, number, number + 1)}
+            assert {event.raw for event in events} == {events[0].raw}
+            assert events[0].data["pieces"].keys() == CHANGE
+            assert events[0].data["pieces"]["count"] == f"{number + 1}"
         for each in opened:
             await each.__aexit__(None, None, None)
 
-        assert served.one.asked == ["look", *["look", "change"] * 3]
-        assert served.other.asked == []
+        assert served.one.drawn == [0, 1, 2, 3]
+        assert served.other.drawn == []
 
 
-async def test_the_whole_state_is_made_once_when_needed() -> None:
+async def test_the_whole_page_is_made_once_when_needed() -> None:
     async with serving() as (served, client), following(client, f"{served.url}/one?since=0") as first:
         await first.next()
         await served.step(first)
-        assert "whole" not in served.one.asked
+        seen = []
         for _ in range(5):
             async with following(client, f"{served.url}/one") as late:
-                assert (await late.change()).data[0] == 1
+                seen.append(await late.change())
 
-        assert served.one.asked.count("whole") == 1
+        assert {event.raw for event in seen} == {seen[0].raw}
+        assert seen[0].data["pieces"].keys() == WHOLE
+        assert seen[0].data["pieces"]["count"] == "1"
 
 
 async def test_a_subject_without_clients_costs_nothing() -> None:
@@ -132,12 +127,12 @@ async def test_a_subject_without_clients_costs_nothing() -> None:
         await staying.change()
         while served.hub.streams > 1:
             await served.step(staying)
-        # The snapshot in whose midst the client went may still be looked at for it.
+        # The page may still be drawn for the client that went meanwhile.
         await served.step(staying)
-        before = len(served.one.asked)
+        before = len(served.one.drawn)
         await served.step(staying)
 
-        assert len(served.one.asked) == before
+        assert len(served.one.drawn) == before
 
 
 async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
@@ -155,12 +150,12 @@ async def test_a_slow_reader_gets_the_newest_instead_of_a_queue() -> None:
             await served.step(quick)
         received = b""
         async with asyncio.timeout(LIMIT_SECONDS):
-            while f"data: [{steps},".encode() not in received:
+            while f'"count":"{steps}"'.encode() not in received:
                 received += await loop.sock_recv(slow, 1 << 20)
         slow.close()
 
         assert received.count(b"event: change") < steps / 2
-        assert received.count(b"event: whole") == 1
+        assert received.count(b'"rest":"same"') == 1
 
 
 async def test_a_client_that_does_not_read_events_is_cut_off() -> None:
@@ -168,7 +163,7 @@ async def test_a_client_that_does_not_read_events_is_cut_off() -> None:
         served.one.size = 20_000_000
         _, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]), limit=1)
         writer.write(b"GET /one HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: served.one.asked == ["look", "whole"])
+        await until(lambda: served.one.drawn == [0])
         await until(lambda: served.hub.streams == 0)
         writer.close()
 
@@ -181,7 +176,7 @@ async def test_the_number_of_streams_is_limited() -> None:
             assert int(refused.headers["Retry-After"]) > 0
         await until(lambda: served.hub.streams == 0)
         async with following(client, f"{served.url}/one") as follower:
-            assert (await follower.change()).name == "whole"
+            assert (await follower.change()).data["pieces"].keys() == WHOLE
 
 
 async def test_the_number_of_subjects_is_limited() -> None:
@@ -191,7 +186,7 @@ async def test_the_number_of_subjects_is_limited() -> None:
             assert (await client.get(f"{served.url}/other")).status == 503
         await until(lambda: served.hub.streams == 0)
         async with following(client, f"{served.url}/other") as follower:
-            assert (await follower.change()).name == "whole"
+            assert (await follower.change()).data["pieces"].keys() == WHOLE
 
 
 async def test_streams_end_when_the_server_stops() -> None:
@@ -206,26 +201,26 @@ async def test_streams_end_when_the_server_stops() -> None:
 async def test_a_silent_stream_gets_a_beat() -> None:
     async with serving(beat=MOMENT) as (served, client), following(client, f"{served.url}/one") as follower:
         await follower.change()
-        waiting = asyncio.create_task(follower.change())
-        await until(lambda: "beat" in follower.comments)
-        await served.step()
-        await waiting
+        while (await follower.next()).name != "beat":
+            pass
+        await served.step(follower)
 
 
 async def test_a_snapshot_published_while_the_first_stream_begins_is_sent() -> None:
     async with serving() as (served, client):
-        look = served.one.look
+        draw = served.one.drawing
 
-        async def overtaken():
-            served.one.look = look
-            state = await look()
-            served.one.state += 1
+        async def overtaken(place):
+            served.one.drawing = draw
+            drawing = await draw(place)
+            served.one.count += 1
             served.ticker.tick()
-            return state
+            return drawing
 
-        served.one.look = overtaken
+        served.one.drawing = overtaken
         async with following(client, f"{served.url}/one?since=0") as follower:
-            assert (await follower.change()).data[:2] == [0, 1]
+            event = await follower.change()
+            assert (event.id, event.data["pieces"].keys()) == ("1", CHANGE)
 
 
 async def test_a_failing_subject_does_not_affect_others() -> None:
@@ -242,7 +237,8 @@ async def test_a_failing_subject_does_not_affect_others() -> None:
         served.one.fails = False
         await served.step(good)
 
-        assert (await bad.change()).data[:2] == [0, 2]
+        missed_one = await bad.change()
+        assert (missed_one.id, missed_one.data["pieces"].keys()) == ("2", CHANGE)
 
 
 async def test_streams_make_room_for_new_clients() -> None:

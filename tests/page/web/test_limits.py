@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from exporter.web.kit.application import build_app
 from exporter.web.kit.http.handler import Limits, client_of, max_connections
 from exporter.web.kit.http.responses import PORTION, security_headers
-from exporter.web.node.app import build_app
 from tests.page.web.access import serving, small_app
 from tests.page.web.certificates import Authority
 from tests.waiting import LIMIT_SECONDS, wait_until_async
@@ -492,7 +492,7 @@ STARVED = """
 import asyncio, logging, os, resource, socket, sys
 from exporter.config import ListenAddress
 from exporter.web.kit.http.server import Server
-from exporter.web.node.app import build_app
+from exporter.web.kit.application import build_app
 from aiohttp import web
 
 starved = asyncio.Event()

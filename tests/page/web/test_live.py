@@ -12,7 +12,7 @@ from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
 from exporter.web.kit.http.assets import version
 from exporter.web.kit.http.server import Server
-from exporter.web.node import render_cache as pages_module
+from exporter.web.node import page_cache as pages_module
 from exporter.web.node.app import make_app
 from tests.page.web.following import following
 from tests.page.web.views_reading import NOW, gpu, holder, snapshot

@@ -12,8 +12,6 @@ from tests.together.end_to_end.programs import demo, prometheus, until
 from tests.waiting import LIMIT_SECONDS
 
 SCENARIO = "showcase"
-# Streams have no end.
-STREAMS = "^/(live/|api/v1/stream)"
 # Of each path and check, besides the edges of all its parameters.
 EXAMPLES = 30
 
@@ -22,15 +20,11 @@ def fuzz(url: str, folder: Path, seconds: int) -> None:
     """Run all checks against a server for as many seconds; fail with what they find."""
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/api/v1/openapi.json", "--url", url),
-        *("--checks", "all", "--exclude-path-regex", STREAMS, "--no-color", "--warnings", "off"),
+        *("--checks", "all", "--no-color", "--warnings", "off"),
         *("--max-examples", f"{EXAMPLES}", "--seed", "1", "--generation-database", "none"),
         *("--max-time", f"{seconds}", "--request-timeout", f"{LIMIT_SECONDS}"),
     ]
-    variables = {
-        "FUZZED_URL": url,
-        "SCHEMATHESIS_HOOKS": "tests.page.web.fuzz_hooks",
-        "PYTHONWARNINGS": "default",
-    }
+    variables = {"SCHEMATHESIS_HOOKS": "tests.page.web.fuzz_hooks", "PYTHONWARNINGS": "default"}
     done = subprocess.run(
         command, cwd=folder, env=environment(**variables), capture_output=True, text=True, check=False
     )

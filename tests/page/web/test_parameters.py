@@ -1,31 +1,40 @@
-"""Parameters of URLs: every route accepts what its description allows, and refuses the rest with a reason."""
+"""Parameters of URLs: every route accepts what it should, and refuses the rest with a reason.
+
+Routes for programs are described by OpenAPI, those that only pages use by a table here.
+"""
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 from jsonschema import Draft202012Validator
 
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
+from exporter.fleet import ORDERS
 from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.pages import openapi as hub
 from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
 from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
 from exporter.web.kit.http.server import Server
-from exporter.web.kit.live.broadcaster import Ticker
+from exporter.web.kit.live.broadcaster import LONGEST_TAG, Ticker
+from exporter.web.node.app import make_app
 from exporter.web.node.openapi import operations as node
+from exporter.web.node.parameters import SPAN_PATTERN
+from tests.page.web.views_reading import snapshot
+from tests.site import site_of
 from tests.together.end_to_end.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+DESCRIBED = {"node": node, "hub": hub}
 ADVICE = AdviceRead(found=ClusterAdvice(at=1.0, advices=()), read_at=1.0, error="", reads=1)
 SCENARIO = catalog.load("t4-timeslicing")
 NAMES = {
@@ -33,11 +42,28 @@ NAMES = {
     "namespace": "ml",
     "pod": "nb-anna",
     "container": "notebook",
-    "hash": "any",
-    "name": "app.css",
 }
 # What a description cannot say: a pod is named by two parameters or more.
 WITH = {"namespace": "pod=nb-anna", "pod": "namespace=ml", "container": "namespace=ml&pod=nb-anna"}
+SPAN = {"type": "string", "pattern": f"^({SPAN_PATTERN})?$"}
+WORDS = {"type": "string"}
+QUERY = dict.fromkeys(("q", "namespace", "gpu", "state", "sort"), WORDS) | {
+    "columns": {"type": "array", "items": WORDS},
+    "range": SPAN,
+}
+FOLLOWING = {"since": {"type": "string", "minLength": 1, "maxLength": LONGEST_TAG}}
+FIGURES = {"range": {"type": "string", "pattern": f"^{SPAN_PATTERN}$"}, "format": {"enum": ["json"]}}
+SORTED = {name: {"enum": list(keys)} for name, keys in ORDERS.items()}
+HOLDER = "holder/{namespace}/{pod}/{container}"
+PAGES = {
+    "node": {
+        **{f"/{path}": QUERY for path in ("", "doctor", "gpu/{uuid}", HOLDER)},
+        **{f"/live/{path}": QUERY | FOLLOWING for path in ("", "doctor", "gpu/{uuid}", HOLDER)},
+        **{f"/figures/{path}": FIGURES for path in ("node", "gpu/{uuid}", HOLDER)},
+    },
+    "hub": {"/": SORTED, "/fleet": SORTED, "/live/fleet": SORTED | FOLLOWING},
+}
+"""The routes that pages use, with the schemas of their parameters."""
 Urls = dict[str, str]
 
 
@@ -61,6 +87,9 @@ def _parameters(where: str, described: dict[str, Any]) -> Iterator[Asked]:
         for parameter in item["get"]["parameters"]:
             if parameter["in"] == "query":
                 yield Asked(where, path, parameter["name"], parameter["schema"])
+    for path, schemas in PAGES[where].items():
+        for name, schema in schemas.items():
+            yield Asked(where, path, name, schema)
 
 
 EVERY = [*_parameters("node", node.document()), *_parameters("hub", hub.document())]
@@ -80,10 +109,7 @@ async def urls() -> AsyncIterator[Urls]:
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(serving(SCENARIO))
         await served.poll(0)
-        look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
-        pages = FleetPages(lambda: look, NodeLinks())
-        app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
-        server = Server(app, ListenAddress("127.0.0.1", 0))
+        server = Server(_hub(), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         stack.push_async_callback(server.stop)
         yield {"node": served.url, "hub": url.removesuffix("/")}
@@ -162,9 +188,20 @@ async def test_empty_fields_of_forms_are_accepted(urls: Urls, client: ClientSess
         assert response.status == 200
 
 
-async def test_the_hub_describes_every_route() -> None:
-    look = FleetRead()
+def _hub() -> web.Application:
+    look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
     pages = FleetPages(lambda: look, NodeLinks())
-    app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
+    return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
 
-    assert {route.resource.canonical for route in app.router.routes()} == set(hub.OPERATIONS)
+
+@pytest.mark.parametrize(
+    ("where", "make"), [("node", lambda: make_app(site_of(snapshot))), ("hub", _hub)], ids=["node", "hub"]
+)
+async def test_every_route_is_described_or_for_pages_only(
+    where: str, make: Callable[[], web.Application]
+) -> None:
+    described = set(DESCRIBED[where].OPERATIONS)
+    routes = {route.resource.canonical for route in make().router.routes()}
+
+    assert routes - described == set(PAGES[where]) - described | {"/static/{hash}/{name}"}
+    assert described < routes

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from exporter.exposition import Exposition, Format, Page
 from exporter.model import Snapshot
-from exporter.web.node.render_cache import RenderCache
+from exporter.web.node.document_cache import DocumentCache
+from exporter.web.node.metrics_cache import MetricsCache
 from tests.page.web.views_reading import snapshot
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 
@@ -25,23 +26,24 @@ class Noting(Exposition):
 
 
 class Node:
-    """The pages of a node that publishes snapshots."""
+    """A node that publishes snapshots."""
 
     def __init__(self) -> None:
         self._shown = snapshot()
         self._exposition = Noting()
-        self.pages = RenderCache(lambda: self._shown, self._exposition)
+        self.metrics = MetricsCache(lambda: self._shown, self._exposition)
+        self.documents = DocumentCache(lambda: self._shown)
 
     def publish(self) -> Page:
         """Publish the next snapshot; return its page of metrics."""
         self._shown = replace(self._shown, sequence=self._shown.sequence + 1)
-        self.pages.turn(self._shown)
+        self.metrics.turn(self._shown)
         return self._exposition.made[-1]
 
     @property
     def rendering(self) -> bool:
         """Whether a page is being made, or was made, without a request."""
-        return bool(self.pages._cache.tasks)
+        return bool(self.metrics._tasks.tasks)
 
 
 async def test_a_form_requested_of_two_snapshots_is_prepared_for_the_next() -> None:
@@ -49,7 +51,7 @@ async def test_a_form_requested_of_two_snapshots_is_prepared_for_the_next() -> N
     node = Node()
     for _ in range(2):
         node.publish()
-        await node.pages.metrics(Format.OPENMETRICS, zipped=True)
+        await node.metrics.body(Format.OPENMETRICS, zipped=True)
     page = node.publish()
     await wait_until_async(lambda: page.ready(Format.OPENMETRICS, zipped=True))
     assert not page.ready(Format.TEXT, zipped=False)
@@ -60,17 +62,17 @@ async def test_the_prepared_page_is_served() -> None:
     node = Node()
     for _ in range(2):
         node.publish()
-        await node.pages.metrics(Format.TEXT, zipped=False)
+        await node.metrics.body(Format.TEXT, zipped=False)
     page = node.publish()
     await wait_until_async(lambda: page.ready(Format.TEXT, zipped=False))
-    assert await node.pages.metrics(Format.TEXT, zipped=False) is page.body(Format.TEXT)
+    assert await node.metrics.body(Format.TEXT, zipped=False) is page.body(Format.TEXT)
 
 
 async def test_nothing_is_prepared_for_a_scraper_of_every_second_snapshot() -> None:
     node = Node()
     for _ in range(3):
         node.publish()
-        await node.pages.metrics(Format.TEXT, zipped=True)
+        await node.metrics.body(Format.TEXT, zipped=True)
         node.publish()
         assert not node.rendering
 
@@ -79,7 +81,7 @@ async def test_preparing_ends_without_requests() -> None:
     node = Node()
     for _ in range(2):
         node.publish()
-        await node.pages.metrics(Format.TEXT, zipped=False)
+        await node.metrics.body(Format.TEXT, zipped=False)
     node.publish()
     assert node.rendering
     for _ in range(3):
@@ -94,8 +96,8 @@ async def test_no_page_waits_for_hanging_dns_lookups() -> None:
     node = Node()
     node.publish()
     try:
-        assert await asyncio.wait_for(node.pages.metrics(Format.TEXT, zipped=True), LIMIT_SECONDS)
-        assert await asyncio.wait_for(node.pages.snapshot_as("json"), LIMIT_SECONDS)
+        assert await asyncio.wait_for(node.metrics.body(Format.TEXT, zipped=True), LIMIT_SECONDS)
+        assert await asyncio.wait_for(node.documents.snapshot_as("json"), LIMIT_SECONDS)
     finally:
         release.set()
         await asyncio.gather(*hanging)

@@ -53,14 +53,10 @@ def test_a_name_with_a_lone_surrogate_can_be_linked_to() -> None:
 @given(SPANS)
 @example("9s")
 @example("10s")
-@example("527040m")
-@example("527041m")
-@example("8784h")
-@example("8785h")
-@example("366d")
-@example("367d")
+@example("999999d")
+@example("1000000d")
 def test_the_pattern_of_a_range_matches_what_is_accepted(text: str) -> None:
-    """From 10 seconds to 366 days."""
+    """From 10 seconds on."""
     try:
         span_of(text)
     except BadValueError:

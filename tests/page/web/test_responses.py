@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from exporter.config import ListenAddress
+from exporter.web.kit.application import build_app
 from exporter.web.kit.http.responses import (
     KEPT,
     WORTH_ZIPPING,
@@ -19,7 +20,6 @@ from exporter.web.kit.http.responses import (
     reply,
 )
 from exporter.web.kit.http.server import Server
-from exporter.web.node.app import build_app
 
 SIZES = (1, WORTH_ZIPPING - 1, WORTH_ZIPPING, ZIPPED_AT_ONCE, ZIPPED_AT_ONCE + 1, 2_000_000)
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 import pytest
 from aiohttp import web
 
+from exporter.web.kit.application import build_app
 from exporter.web.kit.http.connections import WIDE
 from exporter.web.kit.http.handler import Limits
 from exporter.web.kit.http.responses import PORTION, ROOM
-from exporter.web.node.app import build_app
 from tests.page.web.access import LOOK, Site, serving
 from tests.page.web.test_limits import GET, open_socket
 from tests.waiting import wait_until_async

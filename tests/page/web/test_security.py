@@ -15,9 +15,10 @@ from aiohttp import ClientResponse, ClientSession, web
 
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
+from exporter.web.kit.application import build_app
 from exporter.web.kit.http.responses import security_headers
 from exporter.web.kit.http.server import Server
-from exporter.web.node.app import build_app, make_app
+from exporter.web.node.app import make_app
 from tests.site import site_of
 from tests.together.end_to_end.serving import Served, serving
 from tests.waiting import LIMIT_SECONDS
@@ -168,9 +169,7 @@ async def test_named_origins_may_frame_the_page(
 
 async def test_every_route_has_the_security_headers(site: Site) -> None:
     paths = site.paths()
-    assert {"/", "/metrics", "/api/v1/stream", "/api/v1/openapi.json", f"{PREFIX}/metrics", PREFIX} <= set(
-        paths
-    )
+    assert {"/", "/metrics", "/live/", "/api/v1/openapi.json", f"{PREFIX}/metrics", PREFIX} <= set(paths)
     for path in paths:
         for accept in ("*/*", HTML):
             headers = {"Accept": accept, "Accept-Encoding": "gzip"}
@@ -240,7 +239,7 @@ async def test_hostile_paths_find_nothing(site: Site, accept: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
 async def test_only_get_and_head_are_answered(site: Site, method: str) -> None:
-    for path in ("/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/nowhere", PREFIX):
+    for path in ("/", "/metrics", "/live/", "/static/x/app.css", "/nowhere", PREFIX):
         answer = await site.raw(f"{method} {path} HTTP/1.1", "Host: here", "Connection: close")
         head = answer.partition(b"\r\n\r\n")[0].decode()
 

@@ -17,11 +17,11 @@ from tests.page.web.truth import GIB, UNKNOWN, Key, idle_after, is_duration, is_
 from tests.page.web.views_reading import SCENARIOS
 
 _LISTS = {
-    "gpus": ("gpu", "GpuFields"),
-    "migs": ("mig", "MigFields"),
-    "vgpus": ("vgpu", "VgpuFields"),
-    "containers": ("container", "ContainerFields"),
-    "collectors": ("collector", "CollectorFields"),
+    "gpus": ("gpu", "Gpu"),
+    "migs": ("mig", "Mig"),
+    "vgpus": ("vgpu", "Vgpu"),
+    "containers": ("container", "Container"),
+    "collectors": ("collector", "Collector"),
 }
 
 
@@ -82,7 +82,7 @@ def _known(labels) -> dict:
 def infos(kind, row) -> dict[str, dict[str, str]]:
     """Return the texts of a row by the info series that they are labels of."""
     # A node has this series also without a driver, whose versions are its labels.
-    found: dict[str, dict[str, str]] = {"gpuslice_node_info": {}} if kind == "NodeFields" else {}
+    found: dict[str, dict[str, str]] = {"gpuslice_node_info": {}} if kind == "Node" else {}
     for field, schema in fields(kind).items():
         if (
             schema["x-series"].endswith("_info")
@@ -113,12 +113,12 @@ def ordered(samples) -> list[tuple]:
 def test_json_has_what_metrics_has_and_no_more(name) -> None:
     """Every sample of the node, its devices, containers and sources is a field; null is no sample."""
     series, shown = series_of(name), snapshot_json(scenario(name))
-    claimed = [*samples_of("node", "NodeFields", [shown["node"]])]
+    claimed = [*samples_of("node", "Node", [shown["node"]])]
     for rows, (level, kind) in _LISTS.items():
         claimed += samples_of(level, kind, shown[rows])
     known = {
         schema["x-series"]
-        for kind in ("NodeFields", *(kind for _, kind in _LISTS.values()))
+        for kind in ("Node", *(kind for _, kind in _LISTS.values()))
         for schema in fields(kind).values()
     }
     there = [(family, *sample) for family in known for sample in series.samples.get(family, ())]

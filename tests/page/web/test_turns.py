@@ -15,9 +15,10 @@ from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import Drawing
 from exporter.web.kit.render_queue import AT_ONCE, MOST_WAITING
 from exporter.web.node.app import make_app
+from exporter.web.node.metrics_cache import MetricsCache
+from exporter.web.node.page_cache import PageCache
 from exporter.web.node.pages import layout
 from exporter.web.node.parameters import Place, Query
-from exporter.web.node.render_cache import RenderCache
 from tests.page.web.access import serving
 from tests.page.web.views_reading import snapshot
 from tests.site import site_of
@@ -60,10 +61,10 @@ def _asked(number: int) -> Place:
     return Place("node", (), Query(text=f"x{number}"))
 
 
-def _pages(slow: Slow, monkeypatch) -> RenderCache:
+def _pages(slow: Slow, monkeypatch) -> PageCache:
     # One snapshot for all that ask: with each new one what was made is forgotten.
     shown = snapshot()
-    pages = RenderCache(lambda: shown, Exposition())
+    pages = PageCache(lambda: shown)
     monkeypatch.setitem(layout.DRAWN, "node", slow.node)
     return pages
 
@@ -143,11 +144,11 @@ async def test_metrics_do_not_wait_for_pages() -> None:
     release = threading.Event()
     hanging = [asyncio.ensure_future(in_thread(release.wait)) for _ in range(64)]
     shown = snapshot()
-    pages = RenderCache(lambda: shown, Exposition())
+    metrics = MetricsCache(lambda: shown, Exposition())
     try:
         for zipped in (False, True):
             for fmt in Format:
-                assert await asyncio.wait_for(pages.metrics(fmt, zipped), LIMIT_SECONDS)
+                assert await asyncio.wait_for(metrics.body(fmt, zipped), LIMIT_SECONDS)
     finally:
         release.set()
         await asyncio.gather(*hanging)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.node.pages.picture.cells import Amounts, BarPart, bar, use_bar
+from exporter.web.kit.elements import BarPart, bar
+from exporter.web.node.pages.picture.cells import Amounts, use_bar
 
 UNKNOWN = Amounts(None, None, None)
 EIGHT = Amounts(8, None, None)

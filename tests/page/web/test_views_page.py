@@ -8,12 +8,11 @@ import aiohttp
 import pytest
 
 from exporter.config import load_settings
-from exporter.exposition import Exposition
 from exporter.model import ContainerRef
 from exporter.web.kit.http.server import Server
 from exporter.web.node.app import make_app
+from exporter.web.node.page_cache import PageCache
 from exporter.web.node.parameters import Place
-from exporter.web.node.render_cache import RenderCache
 from tests.page.web.views_reading import (
     NOW,
     SCENARIOS,
@@ -28,7 +27,7 @@ from tests.page.web.views_reading import (
 )
 from tests.site import site_of
 
-STATIC = Path(__file__).parents[3] / "exporter/web/kit/static"
+STATIC = Path(__file__).parents[3] / "exporter/web/static"
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -147,5 +146,5 @@ def test_data_is_old_after_several_missed_polls(interval, age, look) -> None:
 
 async def test_the_page_knows_the_poll_interval() -> None:
     shown = snapshot()
-    html = await RenderCache(lambda: shown, Exposition(), interval=120.0).html(Place())
+    html = await PageCache(lambda: shown, interval=120.0).html(Place())
     assert b'data-old="360.0"' in (html or b"")

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.exposition import Exposition
 from exporter.model import (
     ContainerRow,
     DeviceEvent,
@@ -17,9 +16,9 @@ from exporter.model import (
     MigRow,
     SliceCount,
 )
-from exporter.web.node import render_cache as pages_module
+from exporter.web.node import page_cache as pages_module
+from exporter.web.node.page_cache import PageCache
 from exporter.web.node.parameters import Place
-from exporter.web.node.render_cache import RenderCache
 from exporter.wording import UNKNOWN
 from tests.page.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
@@ -187,7 +186,7 @@ def test_the_age_of_the_data_is_shown(age, text, old) -> None:
 
 async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
     shown = snapshot([gpu()])
-    pages = RenderCache(lambda: shown, Exposition())
+    pages = PageCache(lambda: shown)
     texts = []
     for age in (1, 90):
         monkeypatch.setattr(pages_module.time, "time", lambda age=age: NOW + age)

@@ -9,6 +9,7 @@ import bcrypt
 import pytest
 from aiohttp import web
 
+from exporter.web.kit.application import build_app
 from exporter.web.kit.auth import passwords
 from exporter.web.kit.auth.passwords import (
     MOST_SHARING,
@@ -19,7 +20,6 @@ from exporter.web.kit.auth.passwords import (
     token_buckets,
 )
 from exporter.web.kit.http.responses import security_headers
-from exporter.web.node.app import build_app
 from tests.page.web.access import RIGHT, says, serving, until
 from tests.page.web.certificates import CHEAP, PASSWORD
 from tests.waiting import LIMIT_SECONDS
@@ -57,9 +57,7 @@ async def checker(now):
     made.close()
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/endless", "/nowhere"]
-)
+@pytest.mark.parametrize("path", ["/", "/metrics", "/live/", "/static/x/app.css", "/endless", "/nowhere"])
 async def test_everything_needs_the_password(config, path):
     """Also streams, files and unknown paths."""
     async with serving(config(USERS)) as site:

@@ -212,6 +212,6 @@ def unknown_commands(text: str) -> Iterator[str]:
             continue
         parser = argparse.ArgumentParser()
         OPTIONS.get(command, lambda _: None)(parser)
-        add_options(parser)
+        add_options(parser, command)
         options = re.findall(r"(?<!\S)--[a-z-]+", called[2] or called[3] or "")
         yield from (f"{code}: {option}" for option in options if option not in parser._option_string_actions)

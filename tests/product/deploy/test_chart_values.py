@@ -3,15 +3,14 @@
 import json
 import re
 import shlex
-from dataclasses import fields
 
 import jsonschema
 import pytest
 
-from deploy.charts.schema import HUB_OPTIONS
+from deploy.charts.schema import HUB_OPTIONS, NODE_OPTIONS
 from deploy.charts.values import read_values
 from exporter.cli import _parse
-from exporter.config import ListenAddress, Settings, load_settings
+from exporter.config import ListenAddress, load_settings
 from tests.core.config.test_settings import VALUES
 from tests.product.deploy.charts import chart, refusal
 from tests.product.deploy.render import CHART
@@ -19,7 +18,6 @@ from tests.product.deploy.rendering import container, environment, named
 from tests.tools import ROOT
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-OPTIONS = [row.name for row in fields(Settings) if row.name != "config"]
 # Instead of samples of the settings that probes could not reach.
 SAMPLES = VALUES | {
     "listen": (":9999", ListenAddress(None, 9999)),
@@ -37,17 +35,17 @@ def _key(name: str) -> str:
 
 def test_every_option_is_a_key_of_the_values() -> None:
     """The schema names each option of the program that a file of settings may have, and no other."""
-    assert list(SCHEMA["properties"]["config"]["properties"]) == [_key(name) for name in OPTIONS]
+    assert list(SCHEMA["properties"]["config"]["properties"]) == [_key(name) for name in NODE_OPTIONS]
 
 
 @pytest.mark.tools
 def test_every_option_reaches_the_program() -> None:
     """The program reads from the container's environment what the values have."""
-    chosen = {name: SAMPLES[name] for name in OPTIONS if name not in MOUNTED}
+    chosen = {name: SAMPLES[name] for name in NODE_OPTIONS if name not in MOUNTED}
     config = {_key(name): written for name, (written, _) in chosen.items()}
-    settings = load_settings({}, environment(container(chart(values={"config": config}))))
+    settings = load_settings({"command": "serve"}, environment(container(chart(values={"config": config}))))
 
-    assert SAMPLES.keys() == set(OPTIONS)
+    assert SAMPLES.keys() == {*NODE_OPTIONS, *HUB_OPTIONS, *HUB_VALUES}
     assert {name: getattr(settings, name) for name in chosen} == {
         name: parsed for name, (_, parsed) in chosen.items()
     }
@@ -67,7 +65,7 @@ def test_values_need_no_quotes() -> None:
         "log-format": None,
         "pod-labels": ["team", "tier-.*"],
     }
-    settings = load_settings({}, environment(container(chart(values={"config": config}))))
+    settings = load_settings({"command": "serve"}, environment(container(chart(values={"config": config}))))
 
     assert (settings.kubernetes_api, settings.dcgm_names, settings.pcie_throughput) == ("on", "off", True)
     assert (settings.poll_interval, settings.stale_after, settings.history_retention) == (2, 100, 43200)
@@ -113,8 +111,8 @@ def test_the_values_of_the_hub_reach_the_program() -> None:
     assert {name: getattr(settings, name) for name in samples} == {
         name: parsed for name, (_, parsed) in samples.items()
     }
-    sources = ("exporter/fleet/commands.py", "exporter/fleet/prometheus/__init__.py")
-    read = {name for path in sources for name in re.findall(r"\bsettings\.(\w+)", (ROOT / path).read_text())}
+    source = (ROOT / "exporter/fleet/commands.py").read_text()
+    read = set(re.findall(r"\bsettings\.(\w+)", source))
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
 
 
@@ -208,7 +206,7 @@ def test_a_wrong_value_is_named(values, words) -> None:
         ),
         ({"networkPolicy": {"enabled": True}, "kubernetesApi": {"enabled": True}}, "networkPolicy.egress"),
         (
-            {"networkPolicy": {"enabled": True}, "config": {"prometheus-url": "http://p"}},
+            {"networkPolicy": {"enabled": True}, "config": {"dcgm-exporter-url": "http://p"}},
             "networkPolicy.egress",
         ),
         ({"config": {"listen": "127.0.0.1:9836"}}, "Set a port alone"),

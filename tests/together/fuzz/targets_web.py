@@ -11,8 +11,8 @@ from exporter.dcgm_scrape import DcgmError, DcgmReading, with_dcgm
 from exporter.dcgm_scrape.client import _text
 from exporter.dcgm_scrape.page import read_page
 from exporter.exposition.negotiation import accepts_gzip, choose_format, media_quality
-from exporter.fleet.prometheus.answers import Answer, PrometheusError, Range, Sample, read_matrix, read_vector
-from exporter.fleet.prometheus.past_queries import identity
+from exporter.fleet.prometheus.answers import Answer, PrometheusError, Sample, read_vector
+from exporter.metrics import IDENTITY_LABELS
 from exporter.model import (
     ContainerRef,
     ContainerRow,
@@ -107,16 +107,16 @@ def _check_dcgm(told: tuple[DcgmReading, Any]) -> None:
 
 
 def _prometheus(content: bytes) -> Any:
-    """Read an answer as that of an instant query, or where it begins otherwise, of a range query."""
+    """Read an answer as that of an instant query, or of one that redirects."""
     kind, place, body = parts_of(content, 3)
     answer = Answer(200 if kind else 302, body, place.decode("utf-8", "surrogateescape"))
-    return read_vector(answer) if kind != b"m" else read_matrix(answer)
+    return read_vector(answer)
 
 
-def _check_prometheus(told: list[Sample] | list[Range]) -> None:
+def _check_prometheus(told: list[Sample]) -> None:
     """Read the labels as the tables do that an answer goes on into."""
     for each in told:
-        identity("container", each.labels)
+        each.texts(*IDENTITY_LABELS["container"])
 
 
 def _page() -> list[bytes]:
@@ -182,8 +182,6 @@ TARGETS = (
         seeds=encoded(
             'v\x1e\x1e{"status":"success","data":{"resultType":"vector","result":[{"metric":{"uuid":"GPU-1"},'
             '"value":[1700000000.1,"0.5"]}]}}',
-            'm\x1e\x1e{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"uuid":"GPU-1"},'
-            '"values":[[1700000000,"1"],[1700000060,"NaN"]]}]}}',
             '\x1ehttp://a:b@[::1]/x\x1e{"status":"error","error":"bad"}',
         ),
         decode=_prometheus,

@@ -48,8 +48,6 @@ NO_DECODER = {
     "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.follower": CALLS,
-    "exporter.fleet.prometheus.past_queries": "lays decoded points on a grid",
-    "exporter.fleet.prometheus.combined_history": CALLS,
     "exporter.sharing.dra.parts": JOIN,
     "exporter.sharing.dra.requests": JOIN,
     "exporter.sharing.hami.cache_files": JOIN,

@@ -8,7 +8,7 @@ from exporter.config.parse import SettingsError, read_yaml
 from exporter.dcgm_scrape.page import read_page
 from exporter.demo.scenario.catalog import parse
 from exporter.demo.scenario.codec import ScenarioError
-from exporter.fleet.prometheus.answers import Answer, PrometheusError, read_matrix, read_vector
+from exporter.fleet.prometheus.answers import Answer, PrometheusError, read_vector
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
 from exporter.sharing.base.view import View
 from exporter.sharing.dra import Dra
@@ -54,12 +54,8 @@ def test_an_impossible_number_of_a_dcgm_exporter_costs_only_its_line(line) -> No
 
 @pytest.mark.parametrize("metric", ["null", "[]", '{"uuid":1}', '{"uuid":null}'])
 def test_labels_that_are_not_texts_are_not_an_answer(metric) -> None:
-    for kind, read, values in (
-        ("vector", read_vector, '"value":[1,"1"]'),
-        ("matrix", read_matrix, '"values":[[1,"1"]]'),
-    ):
-        with pytest.raises(PrometheusError, match="does not answer as Prometheus does"):
-            read(_answer(kind, metric, values))
+    with pytest.raises(PrometheusError, match="does not answer as Prometheus does"):
+        read_vector(_answer("vector", metric, '"value":[1,"1"]'))
 
 
 def test_a_number_that_no_sample_can_have_is_not_an_answer() -> None:

@@ -65,7 +65,7 @@ def _summary_of(run: Run) -> str:
     return (
         f"{run.polls:,} polls ({hours:.1f} h at {PERIOD} s) in {run.seconds / 60:.0f} minutes on "
         f"{os.cpu_count()} cores, in which {run.pods:,} pods came and went on seven GPUs: {every}. "
-        f"{run.requests:,} requests were answered, and {run.events:,} events sent to pages that stayed open. "
+        f"{run.requests:,} requests were answered, and {run.events:,} events sent to an open page. "
         f"The exporter took {run.cpu / run.polls * 1000:.0f} ms of CPU time for each poll, with the fake "
         f"driver and all that was asked of it, and {most(run.samples) / 1e6:.0f} MB at the most."
     )

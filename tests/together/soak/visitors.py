@@ -1,4 +1,4 @@
-"""Clients of the exporter while it runs: servers that scrape, pages that stay open, and programs."""
+"""Clients of the exporter while it runs: servers that scrape, a page that stays open, and programs."""
 
 import asyncio
 import contextlib
@@ -44,21 +44,19 @@ class Visitors:
         self._url = url
         self._pages = itertools.cycle(page.replace("{all}", f"{history // 60}m") for page in _PAGES)
         self._forms = itertools.cycle(_FORMS)
-        self._streams: list[asyncio.Task[None]] = []
+        self._stream: asyncio.Task[None] | None = None
         self.events = 0
 
     def follow(self) -> None:
-        """Open the page of the node and the stream for programs, and keep them open."""
-        for path in ("live/", "api/v1/stream"):
-            self._streams.append(asyncio.create_task(self._follow(path)))
+        """Open the page of the node, and keep it open."""
+        self._stream = asyncio.create_task(self._follow())
 
     async def leave(self) -> None:
-        """Close what is open; raises what ended a stream before."""
-        for task in self._streams:
-            task.cancel()
-        for task in self._streams:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        """Close the page; raises what ended its stream before."""
+        assert self._stream is not None
+        self._stream.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._stream
 
     async def scrape(self) -> str:
         """Scrape as two servers would, one of them in another form each time; return the text."""
@@ -85,10 +83,10 @@ class Visitors:
                 self.refused[f"{path} {answer.status}"] = self.refused.get(f"{path} {answer.status}", 0) + 1
             return body
 
-    async def _follow(self, path: str) -> None:
+    async def _follow(self) -> None:
         headers, endless = {"Accept": "text/event-stream"}, ClientTimeout(total=None)
-        async with self._client.get(self._url + path, headers=headers, timeout=endless) as events:
+        async with self._client.get(f"{self._url}live/", headers=headers, timeout=endless) as events:
             events.raise_for_status()
             async for chunk in events.content.iter_any():
                 self.events += chunk.count(b"\n\n")
-        raise EOFError(f"the stream {path} has ended")
+        raise EOFError("the stream of the page has ended")

@@ -65,10 +65,8 @@
 {{- if .kubernetesApi.enabled }}
 {{- fail "networkPolicy allows no connections of the exporter, but kubernetesApi.enabled needs the API server: add it to networkPolicy.egress." }}
 {{- end }}
-{{- range list "dcgm-exporter-url" "prometheus-url" }}
-{{- if hasKey $config . }}
-{{- fail (printf "networkPolicy allows no connections of the exporter, but config.%s needs that address, and DNS: add both to networkPolicy.egress." .) }}
-{{- end }}
+{{- if hasKey $config "dcgm-exporter-url" }}
+{{- fail "networkPolicy allows no connections of the exporter, but config.dcgm-exporter-url needs that address, and DNS: add both to networkPolicy.egress." }}
 {{- end }}
 {{- end }}
 {{- $elsewhere := dict "kubernetes-api" (.kubernetesApi.enabled | ternary "kubernetesApi.enabled" "") "web-config" (include "gpuslice.webConfigSecret" $ | empty | ternary "" "webConfig") }}

@@ -17,10 +17,10 @@ from aiohttp import web
 
 from exporter import __version__
 from exporter.concurrency import in_thread
-from exporter.exposition import accepts_gzip
+from exporter.exposition.negotiation import accepts_gzip
 from exporter.web.kit.http.responses import FilePortions, compress, digest, reply
 
-STATIC = Path(__file__).parents[1] / "static"
+STATIC = Path(__file__).parents[2] / "static"
 PLOTLY = "plotly.min.js"
 FOREVER = "public, max-age=31536000, immutable"
 # Base styles come first, overrides last, and the others by name in between.

@@ -11,7 +11,7 @@ from aiohttp import Payload, web
 from aiohttp.abc import AbstractStreamWriter
 
 from exporter.concurrency import in_thread
-from exporter.exposition import accepts_gzip
+from exporter.exposition.negotiation import accepts_gzip
 from exporter.web.kit.render_queue import TaskCache
 
 CONTENT_TYPES = {

@@ -1,1 +1,1 @@
-"""Streams of events (SSE), for open pages and for programs."""
+"""Streams of events (SSE), for open pages."""

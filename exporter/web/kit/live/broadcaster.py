@@ -1,28 +1,25 @@
-"""Streams of server-sent events for many clients: each event is made once per snapshot, for all of them.
+"""Streams of open pages for many clients: each event is made once per snapshot, for all of them.
 
 There are no queues. A client that has the previous snapshot gets the changes; one that is further behind gets
-the whole state as soon as it can take it. A compressed stream is a gzip header and then one part per event.
-Each part is compressed on its own and ends at a whole byte, so the same bytes fit into the stream of every
-client.
-
-Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
+the whole page as soon as it can take it.
 """
 
 import asyncio
-import json
 import logging
-import time
-import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from exporter.concurrency import in_thread
-from exporter.exposition import accepts_gzip
+from exporter.exposition.negotiation import accepts_gzip
+from exporter.web.kit.html import Drawing
 from exporter.web.kit.http.connections import CONNECTION
-from exporter.web.node.parameters import short_text
+from exporter.web.kit.live.events import BEAT, GONE, START, Drawn, Message, change, hello
+from exporter.web.kit.parameters import short_text
+
+log = logging.getLogger(__name__)
 
 HEADERS = {
     "Content-Type": "text/event-stream",
@@ -31,100 +28,77 @@ HEADERS = {
     # Without this nginx buffers the stream.
     "X-Accel-Buffering": "no",
 }
-# Magic number, deflate, no flags, no time, no extra flags, unknown system: RFC 1952, 2.3.
-_GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-_RAW = -zlib.MAX_WBITS
-# Higher levels cost more time than they save for events that come with every poll.
-_LEVEL = 2
+RETRY_AFTER_SECONDS = 30
+# Bytes passed to a connection at a time; the next portion follows when the client has read them.
+PORTION = 64 * 1024
+# Maximum length of the name of a snapshot in a request.
+LONGEST_TAG = 100
+
+Send = Callable[[Message], Awaitable[None]]
 
 
-class Message(NamedTuple):
-    """One or more events as they are sent."""
-
-    plain: bytes
-    zipped: bytes  # as a part of a compressed stream
-
-
-START = Message(b"", _GZIP_HEAD)
-"""The start of a stream."""
-
-
-def event(name: str, data: Any, tag: str = "") -> Message:
-    """Return an event with its data as JSON; ``tag`` is its id, which clients send when they reconnect."""
-    lines = [f"id: {tag}"] if tag else []
-    return text("\n".join([*lines, f"event: {name}", f"data: {_dumps(data)}", "", ""]))
-
-
-def text(lines: str) -> Message:
-    """Return a message of lines in the format of server-sent events."""
-    plain = lines.encode()
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
-    return Message(plain, packer.compress(plain) + packer.flush(zlib.Z_SYNC_FLUSH))
-
-
-# JSON on one line, as events need it.
-_dumps = json.JSONEncoder(separators=(",", ":")).encode
-
-
-class Subject(Protocol):
-    """Something that changes with each snapshot; equal subjects share a channel."""
-
-    @property
-    def beat(self) -> Message:
-        """The message sent if there was no other for a while."""
+class Pages(Protocol):
+    """The pages of the newest snapshot of a node, or of the newest answer about a cluster."""
 
     @property
     def tag(self) -> str:
         """The name of the snapshot that is shown now."""
 
-    async def look(self) -> tuple[str, Any] | None:
-        """Return the state with the name of its snapshot, None if the subject does not exist."""
+    @property
+    def timestamp(self) -> float:
+        """Unix time of this snapshot."""
 
-    def greeting(self, now: float) -> Message:
-        """Return the first message of a stream, at Unix time ``now``."""
+    async def drawing(self, place: Any) -> Drawing | None:
+        """Return a page, None if its subject does not exist."""
 
-    def whole(self, tag: str, state: Any) -> Message:
-        """Return the message with the whole state."""
 
-    def change(self, old: Any, tag: str, new: Any) -> Message:
-        """Return the message with the changes from one state to the next."""
+@dataclass(frozen=True, slots=True)
+class OpenPage:
+    """A page that clients follow; equal ones share a channel."""
+
+    pages: Pages
+    place: Hashable  # what ``pages`` draws the page by
+
+    async def drawn(self) -> Drawn | None:
+        """Return the page as it is now, None if its subject does not exist."""
+        tag, timestamp = self.pages.tag, self.pages.timestamp
+        drawing = await self.pages.drawing(self.place)
+        return None if drawing is None else Drawn(tag, timestamp, drawing)
 
 
 class Moment:
-    """The state of a subject in one snapshot."""
+    """A page in one snapshot."""
 
-    def __init__(self, subject: Subject, tag: str, state: Any) -> None:
-        self.tag = tag
-        self.state = state
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
         self.previous_tag = ""
         self.change: Message | None = None  # since the previous snapshot
-        self._subject = subject
         self._whole: asyncio.Task[Message] | None = None
 
     async def whole(self) -> Message:
-        """Return the message with the whole state, made when the first client needs it."""
+        """Return the event with the whole page, made when the first client needs it."""
         if self._whole is None:
-            self._whole = asyncio.ensure_future(in_thread(self._subject.whole, self.tag, self.state))
+            self._whole = asyncio.ensure_future(in_thread(change, None, self.drawn))
         # Shielded: a client that disconnects must not cancel it for the others.
         return await asyncio.shield(self._whole)
 
 
 class Channel:
-    """One subject with its clients."""
+    """One page with its clients."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    def __init__(self, page: OpenPage) -> None:
         self.followers = 0
         self.failing = False
-        self.newest: Moment | None = None  # None before the first refresh, and if there is no such subject
+        self.newest: Moment | None = None  # None before the first refresh, and if there is no such page
         self.bell = asyncio.Event()
+        self._page = page
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Update the state if there is a new snapshot, and wake the clients."""
+        """Draw the page if there is a new snapshot, and wake the clients."""
         async with self._lock:
-            if self.newest is None or self.newest.tag != self.subject.tag:
-                self.newest = await self._look()
+            if self.newest is None or self.newest.drawn.tag != self._page.pages.tag:
+                self.newest = await self._next()
                 self.ring()
 
     def ring(self) -> None:
@@ -132,14 +106,14 @@ class Channel:
         bell, self.bell = self.bell, asyncio.Event()
         bell.set()
 
-    async def _look(self) -> Moment | None:
-        old, tagged_state = self.newest, await self.subject.look()
-        if tagged_state is None:
+    async def _next(self) -> Moment | None:
+        old, drawn = self.newest, await self._page.drawn()
+        if drawn is None:
             return None
-        new = Moment(self.subject, *tagged_state)
+        new = Moment(drawn)
         if old is not None:
-            new.change = await in_thread(self.subject.change, old.state, *tagged_state)
-            new.previous_tag = old.tag
+            new.change = await in_thread(change, old.drawn.drawing, drawn)
+            new.previous_tag = old.drawn.tag
         return new
 
 
@@ -163,21 +137,9 @@ class Ticker:
         return self.count
 
 
-log = logging.getLogger(__name__)
-RETRY_AFTER_SECONDS = 30
-# Bytes passed to a connection at a time; the next portion follows when the client has read them.
-PORTION = 64 * 1024
-LONGEST_ID = 100
-"""Maximum length of the name of a snapshot in a request."""
-GONE = event("gone", {})
-"""The last message of a stream if its subject no longer exists."""
-
-Send = Callable[[Message], Awaitable[None]]
-
-
 @dataclass(slots=True, eq=False)
 class Broadcaster:
-    """Serves up to ``most`` streams of up to ``subjects`` different subjects."""
+    """Serves up to ``most`` streams of up to ``subjects`` different pages."""
 
     ticker: Ticker
     _: KW_ONLY
@@ -188,20 +150,21 @@ class Broadcaster:
     # Seconds to read a message: a client that takes longer has disconnected or cannot keep up.
     patience: float = 30.0
     streams: int = field(default=0, init=False)  # number of open streams
-    _channels: dict[Subject, Channel] = field(default_factory=dict, init=False)
+    _channels: dict[OpenPage, Channel] = field(default_factory=dict, init=False)
     _pump: "asyncio.Task[None] | None" = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
 
-    async def answer(self, request: web.Request, subject: Subject) -> web.StreamResponse:
-        """Stream the changes of a subject until the client, the subject or the server is gone."""
-        new_one_too_many = subject not in self._channels and len(self._channels) >= self.subjects
+    async def answer(self, request: web.Request, pages: Pages, place: Hashable) -> web.StreamResponse:
+        """Stream the changes of a page until the client, the subject or the server is gone."""
+        page = OpenPage(pages, place)
+        new_one_too_many = page not in self._channels and len(self._channels) >= self.subjects
         if self._closed or self.streams >= self.most or new_one_too_many:
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
             raise web.HTTPServiceUnavailable(text="too many streams are open\n", headers=retry)
-        since = short_text(request.query, "since", LONGEST_ID)
+        since = short_text(request.query, "since", LONGEST_TAG)
         client_tag = request.headers.get("Last-Event-ID", "") or since or ""
         self.streams += 1
-        channel = self._channels.setdefault(subject, Channel(subject))
+        channel = self._channels.setdefault(page, Channel(page))
         channel.followers += 1
         try:
             await channel.refresh()
@@ -213,8 +176,8 @@ class Broadcaster:
         finally:
             self.streams -= 1
             channel.followers -= 1
-            if not channel.followers and self._channels.get(subject) is channel:
-                del self._channels[subject]
+            if not channel.followers and self._channels.get(page) is channel:
+                del self._channels[page]
 
     async def close(self, _app: web.Application) -> None:
         """End all streams, so that the server need not wait for them when it stops."""
@@ -245,20 +208,20 @@ class Broadcaster:
         return response
 
     async def _follow(self, channel: Channel, send: Send, client_tag: str) -> None:
-        await send(channel.subject.greeting(time.time()))
+        await send(hello())
         while not self._closed:
             bell, newest = channel.bell, channel.newest
             if newest is None:
                 await send(GONE)
                 return
-            if newest.tag != client_tag:
+            if newest.drawn.tag != client_tag:
                 step = newest.change if newest.previous_tag == client_tag else None
                 await send(step or await newest.whole())
-                client_tag = newest.tag
+                client_tag = newest.drawn.tag
                 continue
             await bell.wait()
             if channel.newest is newest and not self._closed:
-                await send(channel.subject.beat)
+                await send(BEAT)
 
     def _sender(self, request: web.Request, response: web.StreamResponse, zipped: bool) -> Send:
         async def send(message: Message) -> None:

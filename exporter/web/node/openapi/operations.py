@@ -1,18 +1,11 @@
 """The description of the node's routes, as OpenAPI 3.1: ``/api/v1/openapi.json``."""
 
-from collections.abc import Mapping
-from functools import partial
-
 from exporter.history import FIELDS
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES
-from exporter.web.kit.live import snapshot_stream
-from exporter.web.node.openapi import describe
-from exporter.web.node.openapi.advice_schema import advice_schema
-from exporter.web.node.openapi.describe import (
+from exporter.web.kit.openapi import describe
+from exporter.web.kit.openapi.advice_schema import advice_schema
+from exporter.web.kit.openapi.describe import (
     CSV,
-    EVENTS,
-    FOLLOWING,
-    HTML,
     JSON,
     ONLY_JSON,
     TEXT,
@@ -23,12 +16,7 @@ from exporter.web.node.openapi.describe import (
     choice,
     description,
     format_of,
-    listed,
-    number,
     probe,
-    reference,
-    text,
-    whole,
 )
 from exporter.web.node.openapi.schemas import schemas
 from exporter.web.node.parameters import (
@@ -55,9 +43,8 @@ _LEVELS = {
     "maxItems": len(FIELDS),
     "uniqueItems": True,
 }
-_RANGE = Parameter("How far back, such as 5m, 6h or 7d, from 10s to 366d.", _SPAN)
 _HISTORY = {
-    "range": _RANGE,
+    "range": Parameter("How far back, such as 5m, 1h or 6h, at least 10s.", _SPAN),
     "end": Parameter(
         "End of the range, as Unix time in seconds; by default now.",
         {"type": "number", "minimum": 0, "maximum": LATEST},
@@ -71,38 +58,12 @@ _NAMES = {
     "pod": "Only one pod; needs `namespace`.",
     "container": "Only this container of the pod.",
 }
-_FIGURE = {"id": "Its name.", "title": "Its heading.", "summary": "Its newest values as text."}
-_WORDS: Schema = {"type": "string"}
-_QUERY: Mapping[str, Parameter] = {
-    "q": Parameter("Words that all rows must contain; the first 200 characters count.", _WORDS),
-    "namespace": Parameter("Only rows of this namespace.", _WORDS),
-    "gpu": Parameter("Only rows of the GPU with this number or UUID.", _WORDS),
-    "state": Parameter("Only rows in this state; the page reports an unknown one.", _WORDS),
-    "sort": Parameter(
-        "Column to sort by; with a leading minus, largest first. The page reports an unknown one.", _WORDS
-    ),
-    "columns": Parameter(
-        "Keys of the columns to show; the page reports unknown ones.", {"type": "array", "items": _WORDS}
-    ),
-    "range": Parameter(
-        "Range of the timelines, such as 5m, 6h or 7d, from 10s to 366d.",
-        {"type": "string", "pattern": f"^({SPAN_PATTERN})?$"},
-    ),
-}
-
-
-_page = partial(Operation, answers={HTML: ""}, parameters=_QUERY)
-_live = partial(Operation, answers={EVENTS: ""}, parameters={**_QUERY, **FOLLOWING}, tagged=False)
-_figures = partial(
-    Operation, answers={JSON: "Figures"}, parameters={"range": _RANGE, **ONLY_JSON}, refusals=(503,)
-)
-
 OPERATIONS: Operations = {
-    "/": _page(
+    "/": Operation(
         "node",
-        "The node as text, or as a page for clients that accept HTML.",
-        answers={TEXT: "", HTML: ""},
-        refusals=(503,),
+        "The node as text.",
+        {TEXT: ""},
+        words="For clients that accept HTML a page, which is not described here.",
     ),
     "/metrics": Operation(
         "metrics",
@@ -117,22 +78,13 @@ OPERATIONS: Operations = {
         words="As JSON; its containers as CSV; or the node as text.",
         parameters=format_of(CONTENT_TYPES),
     ),
-    "/api/v1/stream": Operation(
-        "stream",
-        "The snapshot, kept up to date by events.",
-        {EVENTS: "StreamEvent"},
-        words=f"{snapshot_stream.__doc__}\n\nThe data of `snapshot` is a Snapshot, that of `delta` a Delta.",
-        parameters=FOLLOWING,
-        refusals=(503,),
-        tagged=False,
-    ),
     "/api/v1/history": Operation(
         "history",
         "Readings of the last hours.",
         {JSON: "History"},
         words=(
             "Each value is the mean of the known values in its step, null if there are none. A range that "
-            "reaches back too far is refused, and so is `namespace` or `pod` without the other, or "
+            "begins before what is kept is refused, and so is `namespace` or `pod` without the other, or "
             "`container` without both."
         ),
         parameters=_HISTORY
@@ -160,55 +112,10 @@ OPERATIONS: Operations = {
     describe.PATH: describe.DESCRIBE,
     "/-/healthy": probe("healthy", "Whether the process needs no restart.", refusals=(503,)),
     "/-/ready": probe("ready", "Whether the first poll is done.", refusals=(503,)),
-    "/doctor": _page("doctor_page", "The doctor page.", refusals=(503,)),
-    "/gpu/{uuid}": _page("gpu_page", "The page of a GPU.", refusals=(503, 404)),
-    "/holder/{namespace}/{pod}/{container}": _page(
-        "holder_page", "The page of a holder.", refusals=(503, 404)
-    ),
-    "/live/": _live("node_live", "Changes of the node page.", refusals=(503,)),
-    "/live/doctor": _live("doctor_live", "Changes of the doctor page.", refusals=(503,)),
-    "/live/gpu/{uuid}": _live("gpu_live", "Changes of the page of a GPU.", refusals=(503, 404)),
-    "/live/holder/{namespace}/{pod}/{container}": _live(
-        "holder_live", "Changes of the page of a holder.", refusals=(503, 404)
-    ),
-    "/figures/node": _figures("node_figures", "The timelines of the node."),
-    "/figures/gpu/{uuid}": _figures("gpu_figures", "The timelines of a GPU; empty if it is unknown."),
-    "/figures/holder/{namespace}/{pod}/{container}": _figures(
-        "holder_figures", "The timelines of a holder; empty if it is unknown."
-    ),
-    describe.FILES: describe.FILE,
 }
-"""The paths of the node: first those for programs, then those of the pages."""
+"""The paths of a node for programs."""
 
 
 def document() -> Schema:
     """Return the description."""
-    own = {"StreamEvent": _stream_event(), "Figures": _figures_schema(), "AdviceReport": advice_schema()}
-    return description(_ABOUT, OPERATIONS, schemas() | own)
-
-
-def _stream_event() -> Schema:
-    """Return the schema of an event by its fields in the stream; ``data`` is JSON."""
-
-    def event(kind: str, schema: str) -> Schema:
-        data = {"type": "string", "contentMediaType": JSON, "contentSchema": reference(schema)}
-        return whole({"event": {"const": kind}, "id": {"type": "string"}, "data": data})
-
-    return {"oneOf": [event("snapshot", "Snapshot"), event("delta", "Delta")]}
-
-
-def _figures_schema() -> Schema:
-    """Return the schema of the figures of a page, in Plotly's format."""
-    figure = {name: text(meaning) for name, meaning in _FIGURE.items()} | {"figure": {"type": "object"}}
-    return whole(
-        {
-            "start": number("Unix time at which the first step begins."),
-            "end": number("Unix time at which the last step ends."),
-            "step": number("Seconds per step."),
-            "source": choice(("memory", "prometheus"), "Source of the data."),
-            "note": text("A note for readers, or empty."),
-            "begins": number("Unix time of the first step with a known value.", null=True),
-            "config": {"type": "object", "description": "The configuration of Plotly."},
-            "figures": listed(whole(figure), "Empty if nothing is known."),
-        }
-    )
+    return description(_ABOUT, OPERATIONS, schemas() | {"AdviceReport": advice_schema()})

@@ -23,7 +23,7 @@ from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
 from exporter.model.states import STATE_WORDS
 from exporter.model.xids import XidClass
-from exporter.web.node.openapi.describe import Schema, choice, flag, listed, number, reference, text, whole
+from exporter.web.kit.openapi.describe import Schema, choice, flag, listed, number, reference, text, whole
 
 ROWS: Mapping[str, tuple[str, Level, Sequence[AnyFamily]]] = {
     "gpus": ("Gpu", "gpu", GPU),
@@ -72,14 +72,12 @@ def schemas() -> dict[str, Schema]:
         for family in families:
             fields |= _of_family(family)
         fields |= _without_series().get(name, {})
-        rows[f"{name}Fields"] = {"type": "object", "properties": fields}
-        rows[name] = {**reference(f"{name}Fields"), "required": list(fields)}
+        rows[name] = whole(fields)
     return rows | {
         "Pod": _pod(),
         "Process": _process(),
         "Event": _event(),
         "Snapshot": _snapshot(),
-        "Delta": _delta(),
         "History": _history(),
         "Report": _report(),
     }
@@ -202,47 +200,6 @@ def _snapshot() -> Schema:
     )
 
 
-def _delta() -> Schema:
-    """Return the schema of a delta: rows by their labels, and other lists as a whole."""
-    identities = {name: IDENTITY_LABELS[level] for name, (_, level, _) in ROWS.items()}
-    rows = {
-        name: _rows(
-            {**reference(f"{row}Fields"), "required": list(identities[name])},
-            identities[name],
-            reference(row),
-        )
-        for name, (row, *_) in ROWS.items()
-    }
-    pod = IDENTITY_LABELS["pod"]
-    return {
-        "type": "object",
-        "description": "Changes since the previous snapshot; fields that are missing have not changed.",
-        "required": ["sequence", "timestamp"],
-        "properties": {
-            "timestamp": number(_TIME),
-            "sequence": number(_SEQUENCE, kind="integer"),
-            "demo": {"type": "boolean"},
-            "node": reference("NodeFields"),
-            **rows,
-            "pods": _rows({**_pod(), "required": list(pod)}, pod, reference("Pod")),
-            "processes": listed(reference("Process"), "All of them."),
-            "processes_left_out": number(_LEFT_OUT, kind="integer"),
-            "events": listed(reference("Event"), "All of them."),
-        },
-    }
-
-
-def _rows(changed: Schema, labels: Sequence[str], row: Schema) -> Schema:
-    identity = whole(_labels(labels))
-    properties = {
-        "changed": listed(changed, "Changed rows, with their labels and changed fields."),
-        "gone": listed(identity, "Rows that no longer exist."),
-        "order": listed(identity, "All rows in their order, if it has changed."),
-    }
-    by_row = {"type": "object", "properties": properties, "required": ["changed", "gone"]}
-    return {"anyOf": [by_row, listed(row, "All rows.")]}
-
-
 def _history() -> Schema:
     values = listed({"type": ["number", "null"]}, "One mean per step, null if unknown.")
     series = [
@@ -256,7 +213,7 @@ def _history() -> Schema:
             "end": number("Unix time at which the last step ends."),
             "step": number("Seconds per step."),
             "count": number("Number of steps.", kind="integer"),
-            "source": choice(("memory", "prometheus"), "Source of the data."),
+            "source": choice(("memory",), "Source of the data."),
             "note": text("A note for readers, such as why a part is missing, or empty."),
             "series": listed({"anyOf": series}, "One for each GPU, MIG device and container."),
         }

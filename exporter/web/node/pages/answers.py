@@ -8,9 +8,10 @@ from exporter.formats.advice import advice_paragraphs
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.kubelet import is_unhealthy
+from exporter.web.kit.elements import hundredths
 from exporter.web.node.pages.event_list import EventView
 from exporter.web.node.pages.holder_cells import efficiency_of
-from exporter.web.node.pages.scene import Scene, answers, hundredths, name_of
+from exporter.web.node.pages.scene import Scene, answers, name_of
 from exporter.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
 
 # With less than this part of its limit left, the next allocation is likely to fail.

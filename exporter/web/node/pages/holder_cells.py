@@ -14,10 +14,11 @@ from markupsafe import escape
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
 from exporter.model.states import STATE_WORDS, HolderState, Judgement
-from exporter.web.node.pages import markup
-from exporter.web.node.pages.markup import ISOLATION, isolation_word, slice_of
+from exporter.web.kit import markup
+from exporter.web.kit.elements import Figure, hundredths
 from exporter.web.node.pages.picture.cells import Amounts, use_bar
-from exporter.web.node.pages.scene import Figure, Scene, hundredths, number_of
+from exporter.web.node.pages.scene import Scene, number_of
+from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
 from exporter.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
 
 _KEPT = 4096

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from exporter.model.states import STATE_WORDS
 from exporter.web.node.pages.holder_cells import Line
-from exporter.web.node.pages.markup import URGENCY, isolation_word, slice_of
 from exporter.web.node.pages.scene import number_of
+from exporter.web.node.pages.slice_words import URGENCY, isolation_word, slice_of
 from exporter.web.node.parameters import Query
 from exporter.wording import mode_word
 

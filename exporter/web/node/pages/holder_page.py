@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
+from exporter.web.kit.elements import Figure, Pair, figure_of
 from exporter.web.node.pages.answers import Answer, answers_of
 from exporter.web.node.pages.event_list import EventView, hits_of
 from exporter.web.node.pages.holder_cells import efficiency_of, row_id, state_text
-from exporter.web.node.pages.markup import ISOLATION, isolation_word, slice_of
 from exporter.web.node.pages.picture.cells import UNATTRIBUTED, Amounts, Gauge, memory_amounts, use_gauges
 from exporter.web.node.pages.process_table import ProcessTable, place_of, processes_of_holder
-from exporter.web.node.pages.scene import Figure, Pair, Scene, figure_of, name_of
+from exporter.web.node.pages.scene import Scene, name_of
+from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
 from exporter.wording import decimal, duration, gibibytes, mode_word
 
 _MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0

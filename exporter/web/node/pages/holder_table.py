@@ -15,8 +15,8 @@ from exporter.web.kit.html import escape_controls, piece
 from exporter.web.node.pages import holder_cells
 from exporter.web.node.pages.holder_cells import Line, line_of, row_id
 from exporter.web.node.pages.holder_filters import Choice, choices, chosen
-from exporter.web.node.pages.markup import URGENCY, slice_of
 from exporter.web.node.pages.scene import Scene
+from exporter.web.node.pages.slice_words import URGENCY, slice_of
 from exporter.web.node.parameters import LONGEST, Query
 from exporter.wording import mode_word, plural
 

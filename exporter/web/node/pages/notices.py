@@ -8,20 +8,10 @@ from urllib.parse import quote
 from exporter.model import GpuRow
 from exporter.model.condition_signs import REBOOTS, RESETS
 from exporter.model.conditions import TABLE
+from exporter.web.kit.elements import Notice
 from exporter.web.node.pages.event_list import recent_faults
 from exporter.web.node.pages.scene import Scene, answers, is_mig
 from exporter.wording import contested, duration, mode_word, plural, recovery
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A notice on the page."""
-
-    look: str  # ``bad`` or ``note``
-    title: str
-    text: str
-    href: str = ""  # address of more details, "" if there are none
-    link: str = "What to do"
 
 
 @dataclass(frozen=True, slots=True)

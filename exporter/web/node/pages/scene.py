@@ -4,60 +4,20 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from exporter.advice.model import Advice
 from exporter.doctor import Report
-from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.states import HolderState, Judgement, judge
+from exporter.web.kit.elements import Pair, compute_pair, memory_pair
 from exporter.web.node.parameters import Query
-from exporter.wording import UNKNOWN, decimal, gibibytes, is_system
+from exporter.wording import is_system
 
 # Sharing modes that serve all holders by MPS.
 _BY_MPS = frozenset({"mps", "nos"})
-
-
-class Figure(NamedTuple):
-    """A number as text; ``why`` is why it is unknown, "" if it is known."""
-
-    text: str
-    why: str = ""
-
-
-class Pair(NamedTuple):
-    """A used part and its whole, in one unit."""
-
-    used: Figure
-    whole: Figure
-    unit: str
-
-    def __str__(self) -> str:
-        text = f"{self.used.text} of {self.whole.text} {self.unit}"
-        return f"{text} ({self.used.why})" if self.used.why else text
-
-
-def figure_of(value: Number | None, write: Callable[[Number], str], why: str) -> Figure:
-    """Return a number as text, or a dash with the reason if it is None."""
-    return Figure(UNKNOWN, why) if value is None else Figure(write(value))
-
-
-def hundredths(value: Number) -> str:
-    """Return a share of a physical GPU as text."""
-    return decimal(value, 2)
-
-
-def memory_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
-    """Return bytes used of bytes; each ``why`` is shown if its number is None."""
-    return Pair(figure_of(used, gibibytes, why), figure_of(whole, gibibytes, why_whole), "GiB")
-
-
-def compute_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
-    """Return shares of a physical GPU; each ``why`` is shown if its number is None."""
-    return Pair(figure_of(used, hundredths, why), figure_of(whole, hundredths, why_whole), "GPU")
 
 
 def answers(gpu: GpuRow | None) -> bool:

@@ -1,15 +1,14 @@
 """The four totals: slices, memory, compute, and what needs attention."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from exporter.metrics import Number
-from exporter.model import ContainerRef, ContainerRow, GpuRow, NodeRow
+from exporter.model import ContainerRow, GpuRow, NodeRow
 from exporter.model.conditions import TABLE
+from exporter.web.kit.elements import Bar, BarPart, Card, Figure, Finding, bar, hundredths
 from exporter.web.node.pages.event_list import Fault, recent_faults
-from exporter.web.node.pages.picture.cells import Bar, BarPart, bar
-from exporter.web.node.pages.scene import Figure, Scene, answers, hundredths, number_of
+from exporter.web.node.pages.scene import Scene, answers, number_of
 from exporter.wording import UNKNOWN, gibibytes, held_of_node, plural, total_text
 
 _WORDING = {
@@ -22,30 +21,6 @@ _WORDING = {
 _MOST_NAMED = 2
 _UNREAD = "this exporter reads no device of this node"
 Sizes = Sequence[Number | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that needs attention."""
-
-    look: str  # of its state
-    text: str
-    href: str  # its place on the page
-    holders: tuple[ContainerRef, ...] = ()  # the first ones affected
-    more: int = 0  # number of the others
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """A total."""
-
-    name: str
-    figure: Figure  # in large letters
-    of: str = ""  # next to the figure
-    waste: str = ""  # what is held but not used
-    detail: str = ""
-    bars: tuple[tuple[Bar, str], ...] = ()
-    findings: tuple[Finding, ...] = ()
 
 
 def cards(scene: Scene) -> list[Card]:

@@ -156,11 +156,10 @@ _LEAST = 5 * _MINUTE
 def shown_from(past: Past) -> float:
     """Return the Unix time at which the shown range begins.
 
-    Time before the first poll is left out, down to five minutes; data from Prometheus is shown for the whole
-    requested range.
+    Time before the first poll is left out, down to five minutes.
     """
     known = first_known(past)
-    if past.source != "memory" or known is None:
+    if known is None:
         return past.start
     begin = min(past.start + known * past.step, past.end - _LEAST)
     return max(past.start, begin // _MINUTE * _MINUTE)

@@ -1,24 +1,23 @@
 """The routes of history for programs, and of figures for the timelines of pages."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.history import Ask, NotKeptError, Past, Track, Wanted
+from exporter.history.ring import History
 from exporter.metrics import IDENTITY_LABELS
 from exporter.model import Snapshot
 from exporter.web.kit.http.responses import CONTENT_TYPES, reply
+from exporter.web.kit.parameters import require_json
 from exporter.web.kit.render_queue import BodyCache
-from exporter.web.node.parameters import BadValueError, asked_span, read_ask, require_json
+from exporter.web.node.parameters import BadValueError, asked_span, read_ask
 from exporter.web.node.timelines.stacks import first_known
-
-if TYPE_CHECKING:
-    from exporter.web.node.app import Site
 
 FIGURE_POINTS = 120
 _HISTORY_SECONDS = 1.0
@@ -28,9 +27,9 @@ _DIGITS: Mapping[str, int | None] = {"bytes": None, "ratio": 6}
 _STACKED = frozenset({"container", "gpu"})
 
 
-def routes(site: "Site") -> list[web.RouteDef]:
-    """Return the routes of history."""
-    past = _Past(site)
+def routes(history: History, current: Callable[[], Snapshot]) -> list[web.RouteDef]:
+    """Return the routes of history; ``current`` returns the newest snapshot."""
+    past = _Past(history, current)
     return [
         web.get("/api/v1/history", past.history),
         web.get("/figures/node", past.node),
@@ -40,23 +39,23 @@ def routes(site: "Site") -> list[web.RouteDef]:
 
 
 class _Past:
-    def __init__(self, site: "Site") -> None:
-        self._reader = site.past
-        self._pages = site.pages
+    def __init__(self, history: History, current: Callable[[], Snapshot]) -> None:
+        self._history = history
+        self._current = current
         self._kept = BodyCache()
 
     async def history(self, request: web.Request) -> web.Response:
         """Return history as columns, one number or null for each step.
 
         ``{"start", "end", "step", "count", "source", "note", "series": [...]}``: ``count`` steps of ``step``
-        seconds from Unix time ``start`` to ``end``; the last may not be over. ``source`` is ``memory`` or
-        ``prometheus``, ``note`` a text for readers or "". Each series has its ``level``, the labels of the
-        level (null if it has none), and ``count`` values for each field of ``exporter.history.FIELDS``.
-        A value is the mean of the known values in its step.
+        seconds from Unix time ``start`` to ``end``; the last may not be over. ``source`` is ``memory``,
+        ``note`` a text for readers or "". Each series has its ``level``, the labels of the level (null if it
+        has none), and ``count`` values for each field of ``exporter.history.FIELDS``. A value is the mean of
+        the known values in its step.
         """
 
         async def make() -> bytes:
-            past = await self._reader.read(ask)
+            past = await self._history.read(ask)
             return await in_thread(history_json, past)
 
         require_json(request)
@@ -85,8 +84,8 @@ class _Past:
 
     async def _figures(self, request: web.Request, wanted: Wanted, kind: str) -> web.Response:
         async def make() -> bytes:
-            past = await self._reader.read(ask)
-            return await in_thread(figures_json, past, self._pages.snapshot, kind)
+            past = await self._history.read(ask)
+            return await in_thread(figures_json, past, self._current(), kind)
 
         require_json(request)
         try:
@@ -105,7 +104,7 @@ def history_json(past: Past) -> bytes:
         "end": past.end,
         "step": past.step,
         "count": past.count,
-        "source": past.source,
+        "source": "memory",
         "note": past.note,
     }
     # One series at a time: encoding a large answer in one call would block the other threads.
@@ -140,7 +139,7 @@ def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
         "start": past.start,
         "end": past.end,
         "step": past.step,
-        "source": past.source,
+        "source": "memory",
         "note": past.note,
         "begins": None if known is None else past.start + known * past.step,
         "config": CONFIG,

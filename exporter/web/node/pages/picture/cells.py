@@ -1,28 +1,15 @@
 """The records of a GPU's picture: one cell per device, with its bars, marks and list of holders."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceCount
-from exporter.web.node.pages.scene import Pair, Scene, compute_pair, memory_pair
+from exporter.web.kit.elements import Bar, BarPart, Key, Mark, Pair, bar, compute_pair, memory_pair
+from exporter.web.node.pages.scene import Scene
 from exporter.wording import duration
 
 UNATTRIBUTED = "used by no known container"
-# A small use stays visible.
-_LEAST_WIDTH = 0.6
-_FULL = 100.0
-
-
-class BarPart(NamedTuple):
-    """A part of a bar."""
-
-    look: str  # a state, ``unattributed``, ``held`` or ``unmeasured``
-    size: Number
-    title: str
-    label: str = ""  # a short mark
-    name: str = ""  # a longer one, if the part is wide enough
 
 
 class Amounts(NamedTuple):
@@ -31,50 +18,6 @@ class Amounts(NamedTuple):
     whole: Number | None
     used: Number | None
     rest: Number | None
-
-
-class Segment(NamedTuple):
-    """A part at its place; ``x`` and ``width`` are percent of the track."""
-
-    part: BarPart
-    x: float
-    width: float
-
-
-class Bar(NamedTuple):
-    """A track with segments."""
-
-    text: str  # all of it in words
-    segments: tuple[Segment, ...]
-    tick: float | None = None  # the entitlement, if the use exceeds it
-    dashed: bool = False  # whether the track is the device's size, not an entitlement
-
-
-def bar(
-    text: str,
-    parts: Iterable[BarPart],
-    track: Number | None,
-    *,
-    known: bool = True,
-    dashed: bool = False,
-) -> Bar:
-    """Return a bar of ``parts`` stacked on a track of size ``track``.
-
-    Parts beyond the track's end shrink it, and the tick marks its end. What is not ``known`` of the
-    track is hatched, all of it if its size is unknown.
-    """
-    shown = [part for part in parts if part.size > 0]
-    used = sum(part.size for part in shown)
-    if not track:
-        return Bar(text, (_unmeasured(0.0, text),), dashed=dashed)
-    full = max(track, used)
-    segments, end = [], 0.0
-    for part in shown:
-        x, end = end, end + _FULL * part.size / full
-        segments.append(_segment(part, x, end))
-    if not known and end < _FULL:
-        segments.append(_unmeasured(end, text))
-    return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed)
 
 
 def use_bar(text: str, state: str, used: Number | None, entitled: Number | None, size: Amounts) -> Bar:
@@ -86,15 +29,6 @@ def use_bar(text: str, state: str, used: Number | None, entitled: Number | None,
     parts = () if used is None else (BarPart(state, used, text), rest)
     track = size.whole if entitled is None else entitled
     return bar(text, parts, track, known=used is not None, dashed=entitled is None)
-
-
-def _segment(part: BarPart, x: float, end: float) -> Segment:
-    # Sums of floats may exceed the track by rounding.
-    return Segment(part, min(x, _FULL - _LEAST_WIDTH), min(max(end - x, _LEAST_WIDTH), _FULL))
-
-
-def _unmeasured(x: float, text: str) -> Segment:
-    return _segment(BarPart("unmeasured", 0, text), x, _FULL)
 
 
 _SILENT = "not reported by the driver"
@@ -133,34 +67,12 @@ class Device:
         )
 
 
-class Mark(NamedTuple):
-    """A replica, or a run of them; ``width`` is relative to that of the other marks."""
-
-    look: str
-    label: str
-    name: str
-    title: str
-    width: int
-
-
 class Gauge(NamedTuple):
     """One bar with its numbers."""
 
     name: str
     bar: Bar
     pair: Pair
-
-
-class Key(NamedTuple):
-    """A line of the list under a pool."""
-
-    number: int  # of the holder, as on marks and bars
-    holder: ContainerRef
-    named: bool  # whether to show the container: its pod has another one here
-    state: str
-    held: str
-    memory: Pair
-    compute: Pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

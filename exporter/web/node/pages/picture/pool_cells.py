@@ -12,20 +12,10 @@ from typing import NamedTuple
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.states import HolderState
-from exporter.web.node.pages.markup import URGENCY, is_of_one_kind
-from exporter.web.node.pages.picture.cells import (
-    UNATTRIBUTED,
-    Amounts,
-    BarPart,
-    Cell,
-    Device,
-    Gauge,
-    Key,
-    Mark,
-    bar,
-    percent,
-)
-from exporter.web.node.pages.scene import Pair, Scene
+from exporter.web.kit.elements import BarPart, Key, Mark, Pair, bar
+from exporter.web.node.pages.picture.cells import UNATTRIBUTED, Amounts, Cell, Device, Gauge, percent
+from exporter.web.node.pages.scene import Scene
+from exporter.web.node.pages.slice_words import URGENCY, is_of_one_kind
 from exporter.wording import TIMES, gibibytes, held_of_each, plural, total_text, unavailable
 
 # More marks than this are drawn as one run for each holder.

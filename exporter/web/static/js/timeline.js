@@ -154,7 +154,7 @@ function fail(error) {
   const parent = document.getElementById("timeline-figures");
   if (!parent) return;
   for (const plot of parent.querySelectorAll(".plot")) window.Plotly?.purge(plot);
-  const text = `The timeline could not be loaded: ${error.message}.`;
+  const text = `The timeline could not be loaded: ${error.message}.`.replace(/\.\.$/, ".");
   // Unchanged text is not set again, or screen readers would repeat it.
   if (parent.querySelector(".timeline-problem")?.firstChild.data === text) return;
   const problem = document.createElement("p");

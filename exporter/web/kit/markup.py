@@ -1,16 +1,13 @@
 """Elements that pages repeat, written by hand since a large page has thousands of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from exporter.model import ContainerRef, ContainerRow
-from exporter.model.states import HolderState
-from exporter.web.node.pages.picture.cells import Bar, Key, Mark, Segment
-from exporter.web.node.pages.scene import Figure, Pair, Scene, answers
-from exporter.wording import TIMES, UNKNOWN, plural
+from exporter.model import ContainerRef
+from exporter.web.kit.elements import Bar, Figure, Key, Mark, Pair, Segment
 
 __all__ = ["bar_svg", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
@@ -110,73 +107,3 @@ def _labelled(drawn: Segment) -> str:
 def _fill(look: str) -> str:
     """Return the end of an attribute ``class``, with a pattern where the look has one."""
     return f'fill f-{look}" fill="url(#p-{look})"' if look in _PATTERNED else f'fill f-{look}"'
-
-
-URGENCY: Sequence[HolderState] = (
-    "over-share",
-    "unheld",
-    "over-notional",
-    "idle-memory",
-    "idle",
-    "quiet",
-    "active",
-    "unknown",
-)
-"""The states of holders, the most urgent first."""
-
-ISOLATION = {
-    "hard": "hardware, kernel or driver keeps its part from others",
-    "soft": "software limits each holder; they share the hardware",
-    "none": "nothing separates the holders of this device; the entitlement is not enforced",
-    "": "not known: no source reports what separates the holders of this device",
-}
-
-
-def isolation_word(isolation: str) -> str:
-    """Return the name of an isolation."""
-    return isolation or UNKNOWN
-
-
-def is_of_one_kind(row: ContainerRow) -> bool:
-    """Return whether the slices of a container are of one resource, not a sum over several."""
-    return "," not in row.resource
-
-
-_WHOLE = "whole GPU"
-
-
-def slice_of(scene: Scene, row: ContainerRow) -> Figure:
-    """Return what a container holds, such as ``1g.5gb`` or ``3 of 10``."""
-    if row.slices is None:
-        return Figure(UNKNOWN, scene.why_entitled(row))
-    if row.slices == 0:
-        return Figure("holds nothing")
-    profile = _profile(scene, row)
-    by_itself = row.isolation == "hard" or (is_of_one_kind(row) and _offered(scene, row) == 1)
-    if by_itself and (profile != _WHOLE or row.sharing == "exclusive"):
-        return Figure(profile if row.slices == 1 else f"{row.slices} {TIMES} {profile}")
-    share = _share(scene, row, row.slices)
-    return Figure(share if profile == _WHOLE else f"{share} of {profile}")
-
-
-def _share(scene: Scene, row: ContainerRow, slices: int) -> str:
-    if not is_of_one_kind(row):
-        return plural(slices, "unit")
-    offered = _offered(scene, row)
-    return plural(slices, "slice") if offered is None else f"{slices} of {offered}"
-
-
-def _profile(scene: Scene, row: ContainerRow) -> str:
-    if row.sharing == "vgpu":
-        return f"vGPU {row.resource.rpartition('/')[2].replace('_', ' ').removeprefix('NVIDIA ')}"
-    if not row.device.mig_uuid:
-        return _WHOLE
-    mig = scene.migs.get(row.device)
-    return (mig and mig.reading.profile) or "MIG device"
-
-
-def _offered(scene: Scene, row: ContainerRow) -> int | None:
-    mig = scene.migs.get(row.device) if row.device.mig_uuid else None
-    gpu = scene.gpus.get(row.device.uuid)
-    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.unread) else ()
-    return next((count.offered for count in counts if count.resource == row.resource), None)

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import get_args
 
 from exporter.advice.model import Confidence, Reason, Verdict
-from exporter.web.node.openapi.describe import Schema, choice, flag, listed, number, text, whole
+from exporter.web.kit.openapi.describe import Schema, choice, flag, listed, number, text, whole
 
 
 def advice_schema(more: Mapping[str, Schema] = MappingProxyType({})) -> Schema:

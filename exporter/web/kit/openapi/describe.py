@@ -1,11 +1,10 @@
-"""Descriptions of routes as OpenAPI 3.1: their parameters, and all statuses that they can return.
+"""Descriptions of routes for programs as OpenAPI 3.1: their parameters, and the statuses they can return.
 
 Format: https://spec.openapis.org/oas/v3.1.0
 """
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -14,20 +13,17 @@ from aiohttp import web
 
 from exporter import __version__
 from exporter.web.kit.http.responses import CONTENT_TYPES, reply
-from exporter.web.kit.live.broadcaster import LONGEST_ID
-from exporter.web.node.parameters import require_json
+from exporter.web.kit.parameters import require_json
 
 Schema: TypeAlias = dict[str, Any]
-JSON, TEXT, CSV, HTML, EVENTS = "application/json", "text/plain", "text/csv", "text/html", "text/event-stream"
+JSON, TEXT, CSV, HTML = "application/json", "text/plain", "text/csv", "text/html"
 PATH = "/api/v1/openapi.json"
-FILES = "/static/{hash}/{name}"
 # Requests may be refused before routing: for their syntax, body, or Expect header.
 _ALWAYS = (400, 413, 417, 500, 505)
 _GUARDED = (401, 429)
 _MEANINGS = {
     400: "The request is invalid; the text has the reason.",
     401: "The web configuration requires a user name and password.",
-    404: "Not found.",
     413: "Requests with a body are not allowed.",
     417: "The Expect header is not supported.",
     429: "Too many requests or wrong passwords.",
@@ -40,7 +36,6 @@ _HEADERS: Mapping[int, Mapping[str, Schema]] = {
     429: {"Retry-After": {"description": "Seconds to wait.", "required": True}},
     503: {"Retry-After": {"description": "Seconds to wait, if known."}},
 }
-_IN_PATH = re.compile(r"\{([a-z]+)\}")
 
 
 def whole(properties: Mapping[str, Schema], meaning: str = "") -> Schema:
@@ -81,22 +76,10 @@ def reference(name: str) -> Schema:
 
 
 class Parameter(NamedTuple):
-    """A parameter in the query, or in another ``place`` such as "header"."""
+    """A parameter in the query."""
 
     meaning: str
     schema: Schema
-    place: str = "query"
-
-
-IF_NONE_MATCH = Parameter("ETags of responses that the client has.", {"type": "string"}, "header")
-FOLLOWING: Mapping[str, Parameter] = {
-    "since": Parameter(
-        "Id of the last event that the client has.",
-        {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
-    ),
-    "Last-Event-ID": Parameter("The same; overrides since.", {"type": "string"}, "header"),
-}
-"""The parameters of every stream."""
 
 
 def format_of(formats: Iterable[str]) -> Mapping[str, Parameter]:
@@ -123,12 +106,6 @@ Operations = Mapping[str, Operation]
 ONLY_JSON = format_of(("json",))
 """The same of a path with one format."""
 DESCRIBE = Operation("describe", "This description.", {JSON: "Description"}, parameters=ONLY_JSON)
-FILE = Operation(
-    "file",
-    "A static file of the pages; its name may contain folders.",
-    {"text/css": "", "text/javascript": "", "image/svg+xml": ""},
-    refusals=(404,),
-)
 probe = partial(Operation, answers={TEXT: ""}, guarded=False, tagged=False)
 """Return the description of a health check, which needs no password."""
 
@@ -145,7 +122,7 @@ def description(about: str, operations: Operations, schemas: Mapping[str, Schema
         },
         # Relative to this document, so that it works behind any proxy.
         "servers": [{"url": "../.."}],
-        "paths": {path: {"get": _described(path, operation)} for path, operation in operations.items()},
+        "paths": {path: {"get": _described(operation)} for path, operation in operations.items()},
         "components": {
             "schemas": {
                 **schemas,
@@ -181,7 +158,7 @@ def _refusal(status: int) -> Schema:
     }
 
 
-def _described(path: str, operation: Operation) -> Schema:
+def _described(operation: Operation) -> Schema:
     content = {
         kind: {"schema": reference(schema) if schema else {"type": "string"}}
         for kind, schema in operation.answers.items()
@@ -196,7 +173,7 @@ def _described(path: str, operation: Operation) -> Schema:
         **({"description": operation.words} if operation.words else {}),
         # Two alternatives: passwords are optional in the web configuration.
         **({"security": [{}, {"password": []}]} if operation.guarded else {}),
-        "parameters": list(_parameters(path, operation)),
+        "parameters": list(_parameters(operation)),
         "responses": {
             "200": {"description": "The response.", "content": content},
             **not_modified,
@@ -205,10 +182,13 @@ def _described(path: str, operation: Operation) -> Schema:
     }
 
 
-def _parameters(path: str, operation: Operation) -> Iterable[Schema]:
-    for name in _IN_PATH.findall(path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    tags = {"If-None-Match": IF_NONE_MATCH} if operation.tagged else {}
-    for name, parameter in {**operation.parameters, **tags}.items():
-        meaning, schema, place = parameter
-        yield {"name": name, "in": place, "description": meaning, "schema": schema}
+def _parameters(operation: Operation) -> Iterator[Schema]:
+    for name, parameter in operation.parameters.items():
+        yield _parameter(name, "query", parameter)
+    if operation.tagged:
+        known = Parameter("ETags of responses that the client has.", {"type": "string"})
+        yield _parameter("If-None-Match", "header", known)
+
+
+def _parameter(name: str, place: str, parameter: Parameter) -> Schema:
+    return {"name": name, "in": place, "description": parameter.meaning, "schema": parameter.schema}
