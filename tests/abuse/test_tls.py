@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from exporter.web.http.handler import Limits
+from exporter.web.http.limits import Limits
 from tests.tools import tool
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.access import Site, serving

@@ -13,7 +13,7 @@ from exporter.config import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
 from exporter.web.auth.access import WebAccess
-from exporter.web.http.handler import Limits
+from exporter.web.http.limits import Limits
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.certificates import PASSWORD
 

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 from exporter.config import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
-from exporter.web.http.handler import Limits
+from exporter.web.http.limits import Limits
 from exporter.web.live.broadcaster import Broadcaster, Message, Ticker, event, text
 from tests.waiting import LIMIT_SECONDS
 from tests.waiting import wait_until_async as until

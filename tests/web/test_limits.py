@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from exporter.web.app import build_app
-from exporter.web.http.handler import Limits, client_of, max_connections
+from exporter.web.http.limits import Limits, client_of, max_connections
 from exporter.web.http.responses import PORTION, security_headers
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 from tests.web.access import serving, small_app

@@ -21,7 +21,6 @@ from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.exposition import accepts_gzip
-from exporter.web.http.connections import CONNECTION
 from exporter.web.parameters import short_text
 
 HEADERS = {
@@ -229,8 +228,6 @@ class Broadcaster:
         response = web.StreamResponse(headers=HEADERS | ({"Content-Encoding": "gzip"} if zipped else {}))
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="streams")
-        if (connection := request.get(CONNECTION)) is not None:
-            connection.streams = True
         send = self._sender(request, response, zipped)
         try:
             await response.prepare(request)
