@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 # Bytes that may follow the start of a request until the next one starts, without its body: heads of requests.
 MAX_HEAD = 64 * 1024
+# Bytes of an answer that are buffered until the client reads, besides the part that is being written.
+WRITE_BUFFER = 16 * 1024
 # Seconds that the rest of a refused body is read and discarded, so that the client reads its answer.
 LINGER_SECONDS = 0.5
 # A client that closes its half of the connection still gets an answer that is ready within these seconds.
@@ -60,12 +62,14 @@ class Connection(Handler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request, unless the client is not allowed."""
+        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - for mypy
         if self._lets_in(transport.get_extra_info("peercert")):
+            # asyncio's default with TLS is half a megabyte.
+            transport.set_write_buffer_limits(high=WRITE_BUFFER)
             super().connection_made(transport)
             self._start_timer()
         else:
             log.debug("the client certificate of %s has no allowed name", self.client)
-            assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - for mypy
             transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:

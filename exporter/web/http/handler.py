@@ -1,7 +1,7 @@
 """aiohttp's request handler with our error texts."""
 
-import io
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import HttpVersion10, HttpVersion11, StreamReader, web
@@ -11,7 +11,7 @@ from exporter.web.http.responses import Headers
 
 log = logging.getLogger(__name__)
 
-# Bytes of a body that is written in one go: usually a compressed page of metrics.
+# Bytes of a body that are written in one go: usually a compressed page of metrics.
 SENT_AT_ONCE = 96 * 1024
 # Bytes of the longest request line and of the longest header.
 MAX_LINE_BYTES = 8190
@@ -50,10 +50,16 @@ def prepare(server: web.Server, headers: Headers) -> None:
         if isinstance(response, web.Response):
             body = response.body
             if isinstance(body, bytes) and len(body) > SENT_AT_ONCE:
-                response.body = io.BytesIO(body)
+                response.headers["Content-Length"] = str(len(body))
+                response.body = _parts(body)
         return response
 
     server.request_handler, server.request_factory = respond, make_supported
+
+
+async def _parts(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), SENT_AT_ONCE):
+        yield body[start : start + SENT_AT_ONCE]
 
 
 class Handler(web.RequestHandler):

@@ -4,8 +4,8 @@ import ipaddress
 import resource
 from dataclasses import dataclass
 
-# With TLS, asyncio has a buffer of 256 KiB for each, and a client that does not read another 256 KiB.
-MAX_CONNECTIONS = 400
+# With TLS and a client that does not read, each takes half a megabyte, most of it asyncio's TLS buffer.
+MAX_CONNECTIONS = 300
 # File descriptors for the rest of the program: drivers, kubelet, /proc.
 RESERVED_FILES = 256
 _MIN_CONNECTIONS = 64

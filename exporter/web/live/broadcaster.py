@@ -180,7 +180,7 @@ class Broadcaster:
 
     ticker: Ticker
     _: KW_ONLY
-    most: int = 500
+    most: int = 200
     subjects: int = 100  # each is drawn with each snapshot
     # Seconds of silence until a stream gets a message: proxies close silent connections, some after 30 s.
     beat: float = 15.0
