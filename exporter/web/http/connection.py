@@ -81,7 +81,7 @@ class Connection(Handler):
     def data_received(self, data: bytes) -> None:
         """Parse data unless it is too large."""
         # The body of a refused request is discarded.
-        if self._body.is_eof():
+        if data and self._body.is_eof():
             self._received += len(data)
             if not self._answering and self._timer is None:
                 self._start_timer()
