@@ -57,7 +57,7 @@ NO_DECODER = {
     "exporter.sharing.base.holdings": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,
-    "exporter.web.auth.passwords": "counts requests",
+    "exporter.web.auth.passwords": "hands passwords to bcrypt",
     "exporter.web.auth.access": "hands files to OpenSSL",
     "podresources.channel": CALLS,
     "podresources.client": CALLS,

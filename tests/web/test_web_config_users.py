@@ -250,7 +250,7 @@ async def test_few_checks_wait_and_one_runs(checker, monkeypatch):
 
 
 async def test_a_check_does_not_hold_up_other_requests(config, monkeypatch):
-    """Those with a known password are answered; too many others get 503."""
+    """Those with a known password are answered; too many others get 429."""
     async with serving(config(USERS)) as site:
         assert (await site.get(headers=RIGHT))[0] == 200
         slow = Slow(monkeypatch)
@@ -262,7 +262,7 @@ async def test_a_check_does_not_hold_up_other_requests(config, monkeypatch):
         assert (await site.get(headers=RIGHT))[0] == 200
         (refused,) = [each for each in checking if each.done()]
         status, headers, _ = await refused
-        assert status == 503
+        assert status == 429
         assert int(headers["Retry-After"]) > 0
         slow.release.set()
         assert {(await each)[0] for each in checking if each is not refused} == {401}

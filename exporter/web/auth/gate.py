@@ -16,7 +16,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CHALLENGE = 'Basic realm="gpuslice-exporter", charset="UTF-8"'
 # The kubelet has no password; these return nothing but the health of the process.
 PROBES = ("/-/healthy", "/-/ready")
-RETRY_AFTER_SECONDS = 2
+# Seconds until a client may try again whose password was not checked.
+RETRY_SECONDS = 2.0
 
 
 class TokenBucket:
@@ -75,8 +76,7 @@ class Gate:
             self._requests = TokenBucket(interval, burst)
         seconds = self._requests.take()
         if seconds:
-            headers = {"Retry-After": str(max(1, math.ceil(seconds))), "Cache-Control": "no-store"}
-            raise web.HTTPTooManyRequests(text="Too many requests: rate_limit is exceeded.", headers=headers)
+            raise _too_many("Too many requests: rate_limit is exceeded.", seconds)
 
     async def _ask_for_password(self, request: web.Request) -> None:
         users = self._access.config.users
@@ -87,10 +87,7 @@ class Gate:
             if credentials and await self._passwords.are_right(users, *credentials, request.remote or ""):
                 return
         except TooManyChecksError:
-            raise web.HTTPServiceUnavailable(
-                text="Too many passwords wait to be checked; try again.",
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"},
-            ) from None
+            raise _too_many("Too many passwords wait to be checked.", RETRY_SECONDS) from None
         sentence = (
             "The user name or password is wrong." if credentials else "A user name and password are required."
         )
@@ -109,3 +106,8 @@ def _credentials(header: str) -> tuple[bytes, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     return (user, password) if colon else None
+
+
+def _too_many(sentence: str, seconds: float) -> web.HTTPTooManyRequests:
+    retry = {"Retry-After": str(max(1, math.ceil(seconds))), "Cache-Control": "no-store"}
+    return web.HTTPTooManyRequests(text=sentence, headers=retry)
