@@ -163,6 +163,20 @@ def large_app(size=LARGE):
     return build_app([web.get("/", whole), web.get("/stream", stream)])
 
 
+async def test_retired_connections_end():
+    """At once without a request, and a stream after the time that a request has to arrive."""
+    async with serving(limits=PATIENT) as site:
+        idle, stream = open_socket(site), open_socket(site)
+        assert await asyncio.to_thread(answer, idle)
+        stream.sendall(ENDLESS)
+        assert await asyncio.to_thread(stream.recv, 1)
+        for connection in connections_of(site):
+            connection._limits = replace(PATIENT, head=SOON)
+        site.server._connections.retire()
+        assert await ended(idle) == b""
+        assert b"still here" in await ended(stream)
+
+
 @pytest.mark.parametrize("path", [b"/", b"/stream"])
 @pytest.mark.parametrize("closing", [b"", b"Connection: close\r\n"])
 @pytest.mark.parametrize("size", [SENT_AT_ONCE - 4096, LARGE])

@@ -49,7 +49,7 @@ class Gate:
         self._requests = TokenBucket(0, 0)
 
     def guard(self, app: web.Application) -> None:
-        """Guard all routes of an application; call it after ``answer_errors``, which renders refusals."""
+        """Guard all routes of an application, within the middlewares that it has."""
 
         @web.middleware
         async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -160,7 +160,4 @@ def add_headers(app: web.Application, headers: Headers) -> None:
 
 def headers_of(app: web.Application) -> Mapping[str, str]:
     """Return the current headers of every response of an application."""
-    first, *others = app.get(_HEADERS) or (dict,)
-    if not others:
-        return first()
-    return {name: value for headers in (first, *others) for name, value in headers().items()}
+    return {name: value for headers in app.get(_HEADERS, ()) for name, value in headers().items()}
