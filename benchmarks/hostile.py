@@ -23,7 +23,7 @@ from tests.page.abuse.victim import Vitals, victim
 from tests.together.faults.harness import scenario_fault, watched
 from tests.together.faults.nvml_nodes import new
 
-CLIENTS, SECONDS = 10_000, 10.0
+CLIENTS, SECONDS = 1000, 10.0
 # Files of this process beside those of a crowd.
 _OURS = 200
 _AT_REST, _IN_PROCESS = 20, 100
@@ -67,7 +67,7 @@ def beside(attack: Attack, clients: int, seconds: float) -> Scrapes:
     with victim() as served:
         at_rest = [_timed(served.scrape) for _ in range(_AT_REST)]
         times, missed, most = [], 0, served.vitals()
-        with crowd(served.port, clients, attack.peers, small=attack.small) as attackers:
+        with crowd(served.port, clients, small=attack.small) as attackers:
             attack.begin(attackers)
             end = time.monotonic() + seconds
             while not (times or missed) or time.monotonic() < end:

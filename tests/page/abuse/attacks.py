@@ -21,13 +21,16 @@ def _nothing(_clients: Clients) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """How each client of a crowd begins, and what all repeat; ``small``: with small windows."""
+    """How each client of a crowd begins, and what all repeat.
+
+    ``small``: with small windows; ``busy``: answering takes seconds.
+    """
 
     name: str
     begin: Callable[[Clients], object]
     again: Callable[[Clients], object] = _nothing
     small: bool = False
-    peers: int = 1
+    busy: bool = False
 
 
 def _sends(what: bytes) -> Callable[[Clients], object]:
@@ -43,26 +46,24 @@ def _pages(path: bytes) -> Callable[[Clients], object]:
 _LEFT = _pages(b"/?q=x%d")
 
 ATTACKS = (
-    Attack(name="idle, from one address", begin=_nothing),
-    Attack(name="idle, from 50 addresses", begin=_nothing, peers=50),
-    Attack(name="heads byte by byte", begin=_sends(HEAD), again=_sends(b"x"), peers=4),
-    Attack(name="bodies that never come", begin=_sends(BODY), peers=4),
-    Attack(name="bodies byte by byte", begin=_sends(BODY), again=_sends(b"x"), peers=4),
-    Attack(name="pages never read", begin=_sends(METRICS * 20), small=True, peers=4),
+    Attack(name="idle", begin=_nothing),
+    Attack(name="heads byte by byte", begin=_sends(HEAD), again=_sends(b"x")),
+    Attack(name="bodies that never come", begin=_sends(BODY)),
+    Attack(name="bodies byte by byte", begin=_sends(BODY), again=_sends(b"x")),
+    Attack(name="pages never read", begin=_sends(METRICS * 20), small=True),
     Attack(
         name="pages read byte by byte",
         begin=_sends(METRICS),
         again=lambda clients: pull(clients, 1),
         small=True,
-        peers=4,
     ),
     Attack(
         name="requests sent on and on, answers never read",
         begin=_sends(HEALTHY * 500),
         again=_sends(HEALTHY * 500),
         small=True,
-        peers=4,
+        busy=True,
     ),
-    Attack(name="streams never read", begin=_sends(STREAM), again=_sends(HEALTHY), small=True, peers=4),
-    Attack(name="pages of their own, left at once", begin=_LEFT, again=_LEFT, peers=4),
+    Attack(name="streams never read", begin=_sends(STREAM), again=_sends(HEALTHY), small=True),
+    Attack(name="pages of their own, left at once", begin=_LEFT, again=_LEFT, busy=True),
 )

@@ -35,8 +35,8 @@ def reset(client: socket.socket) -> None:
 
 @contextmanager
 def crowd(port: int, number: int, peers: int = 1, *, small: bool = False) -> Iterator[list[socket.socket]]:
-    """Connect many clients that do not block, from ``peers`` addresses."""
-    clients = [connect(port, f"127.0.0.{place % peers + 1}", small=small) for place in range(number)]
+    """Connect many clients that do not block, from ``peers`` addresses, none of them that of a scraper."""
+    clients = [connect(port, f"127.0.0.{place % peers + 2}", small=small) for place in range(number)]
     for client in clients:
         client.setblocking(False)
     try:

@@ -1,34 +1,23 @@
 """Crowds of clients that take connections, time and memory: caps hold, and other clients are answered."""
 
 import gzip
-import resource
 import selectors
 import socket
-from collections.abc import Iterator
 
 import pytest
 
-from exporter.web.kit.http.connections import WIDE
-from exporter.web.kit.http.handler import max_connections
-from exporter.web.kit.http.responses import ROOM
+from exporter.web.kit.http.limits import MAX_CONNECTIONS
 from exporter.web.kit.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.page.abuse.attacks import ATTACKS, HEALTHY, Attack
-from tests.page.abuse.clients import connect, crowd
+from tests.page.abuse.clients import answer_to, connect, crowd, push
 from tests.page.abuse.victim import FILES, Victim, Vitals, victim
-from tests.tools import lacks
 from tests.waiting import LIMIT_SECONDS
 
 # The limit of a pod, in MiB, of which the kernel has this much for the sockets of as many as there may be.
 MEMORY = 384
-KERNELS = (max_connections((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) + WIDE * 2 * ROOM) / 2**20
-CROWD, LARGE_CROWD = 800, 10_000
-# Those that keep the exporter busiest are tried with ten thousand clients only, beside one that does not.
-BUSIEST = [attack for attack in ATTACKS if attack.name.startswith(("requests sent on", "pages of their own"))]
-LARGE = [ATTACKS[0], *BUSIEST]
-# Open files of this process beside those of a crowd.
-OURS = 200
+KERNELS = MAX_CONNECTIONS * 2 * (SEND_BUFFER + RECEIVE_BUFFER) / 2**20
 ROUNDS = 3
-SCRAPERS = 600
+SCRAPERS = 200
 PIPELINED = 1000
 
 
@@ -39,52 +28,39 @@ def served():
         yield found
 
 
-def attack_and_scrape(served: Victim, attack: Attack, number: int) -> None:
-    """Scrape beside a crowd; the caps on files and memory hold, and nothing stays behind."""
-    # With the connection of the scrapes, which the crowd before may have closed.
-    served.scrape_in_the_end()
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, marks=[pytest.mark.slow] if attack.busy else [], id=attack.name)
+        for attack in ATTACKS
+    ],
+)
+def test_clients_are_answered_beside_a_crowd_of_one_address(served: Victim, attack: Attack):
+    """Also new ones. Caps on files and memory hold, nothing stays behind, and there are few log lines."""
+    served.scrape()
     before = most = served.vitals()
-    with crowd(served.port, number, attack.peers, small=attack.small) as clients:
+    lines = len(served.lines)
+    with crowd(served.port, MAX_CONNECTIONS, small=attack.small) as clients:
         attack.begin(clients)
         for _ in range(ROUNDS):
             most = Vitals(*map(max, most, served.vitals()))
             attack.again(clients)
-            served.scrape_in_the_end()
+            served.scrape()
             most = Vitals(*map(max, most, served.vitals()))
     assert most.files < FILES - 100
     assert most.memory < MEMORY - KERNELS
     served.settle(before)
-
-
-@pytest.mark.parametrize(
-    "attack", [attack for attack in ATTACKS if attack not in BUSIEST], ids=lambda attack: attack.name
-)
-def test_clients_are_answered_beside_a_crowd(served, attack):
-    """More connections than there are files, from the scraper's own address; none is worth many log lines."""
-    lines = len(served.lines)
-    attack_and_scrape(served, attack, CROWD)
     assert len(served.lines) - lines <= 3, served.lines[lines:]
 
 
-@pytest.fixture
-def _many_files() -> Iterator[None]:
-    """Let this process open as many files as a large crowd has connections."""
-    wanted = LARGE_CROWD + OURS
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, before[1])))
-    except (ValueError, PermissionError):
-        lacks(f"{wanted} open files are needed, and {before[1]} are allowed (ulimit -Hn)")
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_many_files")
-@pytest.mark.parametrize("attack", LARGE, ids=lambda attack: attack.name)
-def test_clients_are_answered_in_the_end_beside_ten_thousand(served, attack):
-    """Ten times as many connections as there are files."""
-    attack_and_scrape(served, attack, LARGE_CROWD)
+def test_a_crowd_of_many_addresses_keeps_new_clients_out_until_it_leaves(served: Victim):
+    """A Prometheus that is connected already is still answered."""
+    served.scrape()
+    with crowd(served.port, MAX_CONNECTIONS, 4) as clients:
+        push(clients, HEALTHY)
+        assert answer_to(served.port, HEALTHY) == b""
+        served.scrape_page()
+    served.scrape_in_the_end()
 
 
 def test_many_scrapers_at_once_get_the_same_page(served):

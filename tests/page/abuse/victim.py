@@ -62,14 +62,18 @@ class Victim:
 
     def scrape(self) -> None:
         """Scrape as Prometheus does, and probe as the kubelet does; both must be answered whole."""
-        page = gzip.decompress(self._scraped())
-        assert b"gpuslice_build_info{" in page
-        assert page.endswith(b"# EOF\n")
+        self.scrape_page()
         probe = HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
         probe.request("GET", "/-/healthy")
         answer = probe.getresponse()
         assert (answer.status, answer.read()) == (200, b"ok\n")
         probe.close()
+
+    def scrape_page(self) -> None:
+        """Scrape over the connection that Prometheus keeps open."""
+        page = gzip.decompress(self._scraped())
+        assert b"gpuslice_build_info{" in page
+        assert page.endswith(b"# EOF\n")
 
     def scrape_in_the_end(self) -> None:
         """Scrape again for as long as the connection is closed without an answer."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import ClientSession, web
@@ -10,7 +10,6 @@ from aiohttp import ClientSession, web
 from exporter.config import ListenAddress
 from exporter.web.kit.application import build_app
 from exporter.web.kit.html import Drawing
-from exporter.web.kit.http.handler import Limits
 from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import Broadcaster, Ticker
 from tests.page.web.following import following
@@ -52,7 +51,7 @@ WHOLE, CHANGE = {"count", "more", "rest"}, {"count", "more"}
 class Served:
     """A hub on a server at ``url``, with a stream for a page of each of two counters."""
 
-    def __init__(self, limits=None, **options) -> None:
+    def __init__(self, **options) -> None:
         self.ticker = Ticker()
         self.hub = Broadcaster(self.ticker, **options)
         self.one, self.other = Counter(), Counter()
@@ -60,7 +59,7 @@ class Served:
             [web.get("/one", self._stream(self.one)), web.get("/other", self._stream(self.other))]
         )
         app.on_shutdown.append(self.hub.close)
-        self.server = Server(app, ListenAddress("127.0.0.1", 0), limits=limits)
+        self.server = Server(app, ListenAddress("127.0.0.1", 0))
         self.url = ""
 
     def _stream(self, pages):
@@ -78,9 +77,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(limits=None, **options):
+async def serving(**options):
     """Serve a hub."""
-    served = Served(limits, **options)
+    served = Served(**options)
     served.url = (await served.server.start()).removesuffix("/")
     try:
         async with ClientSession(auto_decompress=False, skip_auto_headers=("Accept-Encoding",)) as client:
@@ -239,24 +238,6 @@ async def test_a_failing_subject_does_not_affect_others() -> None:
 
         missed_one = await bad.change()
         assert (missed_one.id, missed_one.data["pieces"].keys()) == ("2", CHANGE)
-
-
-async def test_streams_make_room_for_new_clients() -> None:
-    """Each new client replaces a stream, not another new client."""
-    places, limits = 4, Limits(connections=4, share=1.0)
-    async with serving(limits) as (served, client), AsyncExitStack() as kept:
-        opened = (following(client, f"{served.url}/one") for _ in range(places))
-        streams = [await kept.enter_async_context(stream) for stream in opened]
-        for stream in streams:
-            await stream.change()
-        port = int(served.url.rpartition(":")[2])
-        scraper, *others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(places)]
-        await until(lambda: served.hub.streams == 0)
-        scraper[1].write(b"HEAD /other HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(LIMIT_SECONDS):
-            assert await scraper[0].readline() == b"HTTP/1.1 200 OK\r\n"
-        for _, writer in (scraper, *others):
-            writer.transport.abort()
 
 
 async def test_the_headers_keep_proxies_from_storing_events() -> None:

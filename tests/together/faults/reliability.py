@@ -102,16 +102,17 @@ Further tests, which are not cells:
 Misbehaving clients are part of the tests; the limits for clients are in
 [web-config.md](web-config.md#limits-with-and-without-a-file).
 
-- With 1024 open files there are 768 connections at most, 576 of them of one address. For a new client, the
-  connection that has waited longest is closed.
-- During crowds that are idle, send byte by byte, do not read, send without end, or request many pages and
-  disconnect, whole pages are scraped in the end, open files and memory stay within their caps, and no file or
-  thread of the crowd is left. A crowd is 800 connections, more than the limit; each night also 10,000.
-- Whether a scrape comes in time beside a crowd is not tested but measured: `python -m benchmarks.hostile`. In
-  one run with 10,000 clients, on two cores with other work, every scrape was answered, the slowest in 3.5 s.
-- **Ten thousand clients that sent without end, on an overloaded machine, made some scrapes fail.**
-  [`rate_limit`](web-config.md#what-each-key-does-here) is the remedy, or a
-  [NetworkPolicy](security.md#the-port).
+- There are 300 connections at most, 225 of them of one address. A new one beyond that is closed at once, with
+  a log line at most once a minute.
+- During a crowd of one address that is idle, sends byte by byte, does not read, sends without end, or
+  requests many pages and disconnects, every scrape is answered, also over a new connection. Open files and
+  memory stay within their caps, and no file or thread of the crowd is left.
+- **A crowd of two or more addresses can take all connections.** A Prometheus that is connected is still
+  answered. New clients are closed, the kubelet's probe among them, so that the pod is restarted. A connection
+  without a request ends after 10 s, one that does not read after 30 s, and one that is idle after an answer
+  after 180 s; but a crowd connects again. The remedy is a [NetworkPolicy](security.md#the-port), such as
+  `deploy/components/network-policy`, which lets only the namespace of Prometheus in.
+- How long a scrape takes beside a crowd is not tested but measured: `python -m benchmarks.hostile`.
 - A malformed request gets one refusal or none, and no log line.
 - Whether a pod stays below its memory limit under all this was computed, and not tested in a cgroup.
 

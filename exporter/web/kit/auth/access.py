@@ -1,7 +1,6 @@
 """The current web configuration with its certificates, reloaded when its file changes."""
 
 import asyncio
-import hashlib
 import ipaddress
 import logging
 import os
@@ -37,9 +36,9 @@ class _EncryptedKeyError(Exception):
 
 
 class _Read(NamedTuple):
+    content: bytes
     config: WebConfig
     material: Material
-    digest: bytes
 
 
 class WebAccess:
@@ -90,7 +89,7 @@ class WebAccess:
     def _reload(self) -> bool:
         """Read the file, and return whether it has changed; raises DocumentError if it is rejected."""
         new = _read(self._path)
-        if new.digest == self._read.digest:
+        if new == self._read:
             self._rejected = ""
             return False
         _refuse_less(self._read.config, new.config)
@@ -108,10 +107,7 @@ def _read(path: Path) -> _Read:
     content = read_file(path)
     config = parse_web_config(content, path.parent)
     material = read_material(config.tls) if config.tls is not None else Material(b"", b"", b"")
-    together = hashlib.sha256()
-    for part in (content, *material):
-        together.update(hashlib.sha256(part).digest())
-    return _Read(config, material, together.digest())
+    return _Read(content, config, material)
 
 
 def _context(read: _Read) -> ssl.SSLContext | None:

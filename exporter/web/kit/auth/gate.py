@@ -9,14 +9,35 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from exporter.web.kit.auth.access import WebAccess
-from exporter.web.kit.auth.passwords import Passwords, TokenBucket, TooManyGuessesError
-from exporter.web.kit.http.handler import client_of
+from exporter.web.kit.auth.passwords import Passwords, TooManyChecksError
 from exporter.web.kit.http.responses import add_headers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CHALLENGE = 'Basic realm="gpuslice-exporter", charset="UTF-8"'
 # The kubelet has no password; these return nothing but the health of the process.
 PROBES = ("/-/healthy", "/-/ready")
+# Seconds until a client may try again whose password was not checked.
+RETRY_SECONDS = 2.0
+
+
+class TokenBucket:
+    """``burst`` tokens at most, and a new one every ``interval`` seconds."""
+
+    def __init__(self, interval: float, burst: int) -> None:
+        self.interval = interval
+        self.burst = burst
+        # When all tokens are there again.
+        self._full_at = -math.inf
+
+    def take(self) -> float:
+        """Take a token, and return 0; if there is none, return the seconds until there is."""
+        now = time.monotonic()
+        full_at = max(self._full_at, now) + self.interval
+        wait = full_at - now - self.burst * self.interval
+        if wait > 0:
+            return wait
+        self._full_at = full_at
+        return 0.0
 
 
 class Gate:
@@ -25,12 +46,10 @@ class Gate:
     def __init__(self, access: WebAccess) -> None:
         self._access = access
         self._passwords = Passwords()
-        # The limit of requests; it restarts if the file changes the rate.
-        self._rate: tuple[float, int] | None = None
-        self._requests: TokenBucket | None = None
+        self._requests = TokenBucket(0, 0)
 
     def guard(self, app: web.Application) -> None:
-        """Guard all routes of an application; call it after ``answer_errors``, which renders refusals."""
+        """Guard all routes of an application, within the middlewares that it has."""
 
         @web.middleware
         async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -50,30 +69,25 @@ class Gate:
         self._passwords.close()
 
     def _keep_to_rate(self) -> None:
-        config = self._access.config
-        if not config.interval:
+        interval, burst = self._access.config.interval, self._access.config.burst
+        if not interval:
             return
-        requests = self._bucket(config.interval, config.burst)
-        if requests.left < 1:
-            raise _too_many("Too many requests: rate_limit is exceeded.", requests.seconds_until(1))
-        requests.take()
-
-    def _bucket(self, interval: float, burst: int) -> TokenBucket:
-        if self._requests is None or self._rate != (interval, burst):
-            self._rate, self._requests = (interval, burst), TokenBucket(burst, 1 / interval, time.monotonic)
-        return self._requests
+        if (self._requests.interval, self._requests.burst) != (interval, burst):
+            self._requests = TokenBucket(interval, burst)
+        seconds = self._requests.take()
+        if seconds:
+            raise _too_many("Too many requests: rate_limit is exceeded.", seconds)
 
     async def _ask_for_password(self, request: web.Request) -> None:
         users = self._access.config.users
         if not users:
             return
         credentials = _credentials(request.headers.get("Authorization", ""))
-        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         try:
-            if credentials and await self._passwords.are_right(users, *credentials, client_of(peer)):
+            if credentials and await self._passwords.are_right(users, *credentials, request.remote or ""):
                 return
-        except TooManyGuessesError as error:
-            raise _too_many("Too many wrong passwords.", error.retry) from None
+        except TooManyChecksError:
+            raise _too_many("Too many passwords wait to be checked.", RETRY_SECONDS) from None
         sentence = (
             "The user name or password is wrong." if credentials else "A user name and password are required."
         )

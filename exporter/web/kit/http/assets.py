@@ -18,7 +18,7 @@ from aiohttp import web
 from exporter import __version__
 from exporter.concurrency import in_thread
 from exporter.exposition.negotiation import accepts_gzip
-from exporter.web.kit.http.responses import FilePortions, compress, digest, reply
+from exporter.web.kit.http.responses import compress, digest, reply
 
 STATIC = Path(__file__).parents[2] / "static"
 PLOTLY = "plotly.min.js"
@@ -120,8 +120,8 @@ def routes() -> list[web.RouteDef]:
 class _Static:
     def __init__(self) -> None:
         self._bundle = bundle()
-        self._zipping = asyncio.Lock()
-        self._zipped = b""
+        self._reading = asyncio.Lock()
+        self._plain = self._zipped = b""
 
     async def file(self, request: web.Request) -> web.StreamResponse:
         name, requested_hash = request.match_info["name"], request.match_info["hash"]
@@ -140,24 +140,22 @@ class _Static:
         )
 
     async def _plotly(self, request: web.Request, requested_hash: str) -> web.StreamResponse:
-        """Return 5 MB of JavaScript; only a compressed copy is kept, from the first request for it."""
+        """Return 5 MB of JavaScript; they are kept as they were requested, usually compressed."""
         plotly = await in_thread(library)
         if plotly is None:
             raise web.HTTPNotFound(text="The installed plotly package has no plotly.min.js.")
-        cache_control = FOREVER if requested_hash == plotly.hash else "no-cache"
-        content_type = _TYPES[".js"]
-        if not accepts_gzip(request.headers.get("Accept-Encoding", "")):
-            headers = {
-                "Content-Type": content_type,
-                "Cache-Control": cache_control,
-                "Vary": "Accept-Encoding",
-            }
-            size = (await in_thread(plotly.path.stat)).st_size
-            return web.Response(body=FilePortions(plotly.path, size), headers=headers)
-        async with self._zipping:
-            self._zipped = self._zipped or await in_thread(lambda: compress(plotly.path.read_bytes()))
+        async with self._reading:
+            if accepts_gzip(request.headers.get("Accept-Encoding", "")):
+                self._zipped = self._zipped or await in_thread(lambda: compress(plotly.path.read_bytes()))
+            else:
+                self._plain = self._plain or await in_thread(plotly.path.read_bytes)
         return await reply(
-            request, b"", content_type, zipped=self._zipped, tag=plotly.hash, cache=cache_control
+            request,
+            self._plain,
+            _TYPES[".js"],
+            zipped=self._zipped,
+            tag=plotly.hash,
+            cache=FOREVER if requested_hash == plotly.hash else "no-cache",
         )
 
 

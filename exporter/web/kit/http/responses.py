@@ -4,11 +4,8 @@ import gzip
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from aiohttp import Payload, web
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp import web
 
 from exporter.concurrency import in_thread
 from exporter.exposition.negotiation import accepts_gzip
@@ -100,62 +97,6 @@ async def reply(  # noqa: PLR0913 - by keyword: what differs between responses
     return web.Response(body=body, headers=all_headers)
 
 
-PORTION = 32 * 1024
-"""Bytes passed to a connection at a time; the next portion follows when the client has read them."""
-ROOM = 96 * 1024
-"""Bytes that may be passed to one of the first connections at once: usually a compressed page of metrics."""
-
-
-class Portions(Payload):
-    """A body of bytes, shared by all its readers."""
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(self._value)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return it as text."""
-        return bytes(self._value).decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> Any:
-        """Write it in portions, each when the client has read the previous ones."""
-        for start in range(0, len(self._value), PORTION):
-            await writer.write(self._value[start : start + PORTION])
-            await writer.drain()
-
-
-class FilePortions(Payload):
-    """A body of ``size`` bytes, read from a file in a thread and not kept in memory."""
-
-    def __init__(self, path: Path, size: int) -> None:
-        super().__init__(path)
-        self._size = size
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return it as text."""
-        return Path(self._value).read_text(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> Any:
-        """Write it in portions, each when the client has read the previous ones."""
-        file = await in_thread(Path(self._value).open, "rb")
-        try:
-            while part := await in_thread(file.read, PORTION):
-                await writer.write(part)
-                await writer.drain()
-        finally:
-            file.close()
-
-
-def portioned(response: web.StreamResponse, room: int) -> None:
-    """Send the body of a response in portions if it is larger than ``room`` bytes."""
-    if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > room:
-        response.body = Portions(response.body)
-
-
 # Plotly adds an empty style element; this is the hash of empty content.
 _EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 _POLICY = {
@@ -219,7 +160,4 @@ def add_headers(app: web.Application, headers: Headers) -> None:
 
 def headers_of(app: web.Application) -> Mapping[str, str]:
     """Return the current headers of every response of an application."""
-    first, *others = app.get(_HEADERS) or (dict,)
-    if not others:
-        return first()
-    return {name: value for headers in (first, *others) for name, value in headers().items()}
+    return {name: value for headers in app.get(_HEADERS, ()) for name, value in headers().items()}

@@ -1,10 +1,9 @@
 """Start and stop the HTTP server."""
 
 import asyncio
-import logging
 import os
 import socket
-from asyncio.sslproto import SSLProtocol
+import ssl
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -12,38 +11,22 @@ from aiohttp import web
 
 from exporter.config import ListenAddress, SettingsError
 from exporter.web.kit.http.connection import Connection
-from exporter.web.kit.http.connections import Connections, limit_accept_errors
-from exporter.web.kit.http.handler import (
-    MAX_HEADERS,
-    MAX_LINE_BYTES,
-    Handler,
-    Limits,
-    max_connections,
-    refuse_unsupported,
-)
+from exporter.web.kit.http.connections import Connections
+from exporter.web.kit.http.handler import SENT_AT_ONCE, prepare
+from exporter.web.kit.http.limits import Limits, max_connections
 from exporter.web.kit.http.responses import headers_of
 
 if TYPE_CHECKING:
     from exporter.web.kit.auth.access import WebAccess
 
-log = logging.getLogger(__name__)
-
 # Seconds that requests under way have at shutdown.
 SHUTDOWN_SECONDS = 0.5
-# Seconds that the rest of a refused body is read and discarded, so that the client reads its answer.
-LINGER_SECONDS = 0.5
 # Connections that wait in the kernel to be accepted; a client that finds it full retries after a second.
 BACKLOG = 1024
-# Connections accepted at once. Those that they replace keep their sockets for some moments, and all of them
-# together must fit into the reserved file descriptors.
-ACCEPTED_AT_ONCE = 16
 # Kernel buffers of a connection in bytes. The kernel takes twice as much memory, which counts as the
 # program's; by default it takes megabytes for clients that do not read or do not stop sending.
-SEND_BUFFER = 32 * 1024
+SEND_BUFFER = SENT_AT_ONCE
 RECEIVE_BUFFER = 16 * 1024
-# Bytes that asyncio reserves for each TLS connection from its first byte on, even before the handshake. Its
-# default of 256 KiB adds up to more than the program's memory limit. A TLS record has 16 KiB.
-TLS_BUFFER = 16 * 1024
 
 
 class ListenError(SettingsError):
@@ -70,14 +53,14 @@ class Server:
         self._limits = limits or Limits(connections=max_connections())
         # The handler of a client that is gone is cancelled.
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS, handler_cancellation=True)
-        self._connections: Connections | None = None
+        self._connections = Connections(self._limits, self._connection, self._tls)
         # Ends what was started, the latest first.
         self._started = AsyncExitStack()
 
     @property
     def connections(self) -> int:
         """The number of open connections."""
-        return len(self._connections or ())
+        return len(self._connections)
 
     async def start(self) -> str:
         """Start to listen and return the URL of the page; raises ListenError."""
@@ -87,73 +70,66 @@ class Server:
             gate = Gate(self._access)
             self._started.callback(gate.close)
             gate.guard(self._app)
-        self._connections = Connections(self._limits)
-        self._started.callback(self._connections.close)
-        self._app.middlewares.insert(0, self._connections.middleware)
+        self._started.push_async_callback(self._connections.close)
         self._started.push_async_callback(self._runner.cleanup)
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - for mypy: it is set up
-        refuse_unsupported(self._runner.server, lambda: headers_of(self._app))
+        prepare(self._runner.server, lambda: headers_of(self._app))
+        listeners = await self._listeners()
+        for listener in listeners:
+            self._started.enter_context(listener)
+        running = [self._connections.accept(listener) for listener in listeners]
         if self._access is not None:
-            SSLProtocol.max_size = TLS_BUFFER
-        listener = await self._listening()
-        self._started.callback(listener.close)
-        if self._access is not None:
-            following = asyncio.create_task(self._access.follow(self._connections.retire), name="web-config")
-            self._started.callback(following.cancel)
-        host, port = listener.sockets[0].getsockname()[:2]
+            running.append(self._access.follow(self._connections.retire))
+        for each in running:
+            self._started.callback(asyncio.create_task(each).cancel)
+        host, port = listeners[0].getsockname()[:2]
         shown = "localhost" if host in ("0.0.0.0", "::") else host
-        scheme = "https" if self._access is not None and self._access.context is not None else "http"
+        scheme = "http" if self._tls() is None else "https"
         return f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
-    async def _listening(self) -> asyncio.Server:
+    async def stop(self) -> None:
+        """Close the listeners and all connections."""
+        await self._started.aclose()
+
+    async def _listeners(self) -> list[socket.socket]:
+        """Return a socket for each address of the host; raises ListenError."""
         listen, loop = self._listen, asyncio.get_running_loop()
-        limit_accept_errors(loop)
         try:
-            listener = await loop.create_server(
-                self._connection, listen.host or None, listen.port, backlog=ACCEPTED_AT_ONCE
+            bound = await loop.create_server(
+                asyncio.Protocol, listen.host or None, listen.port, start_serving=False
             )
+            listeners = [each.dup() for each in bound.sockets]
+            bound.close()
+            for listener in listeners:
+                self._open(listener)
         except OSError as error:
             await self.stop()
             # Numbers below 0 are errors of name resolution, which os.strerror does not know.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror
             raise ListenError(f"cannot listen on {listen}: {reason}; choose another with --listen") from None
-        for listening in listener.sockets:
-            # Accepted sockets inherit these.
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                # For answers that are wholly in the kernel's buffer: asyncio no longer waits for them.
-                milliseconds = int(self._limits.behind * 1000)
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-            # asyncio uses one number for the queue and for the connections accepted at once.
-            with listening.dup() as duplicate:
-                duplicate.listen(BACKLOG)
-        return listener
+        return listeners
 
-    async def stop(self) -> None:
-        """Close the listener and all connections."""
-        await self._started.aclose()
+    def _open(self, listener: socket.socket) -> None:
+        """Listen; accepted sockets inherit the options."""
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        # The kernel closes connections whose clients do not read.
+        milliseconds = int(self._limits.behind * 1000)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        listener.listen(BACKLOG)
 
-    def _connection(self) -> Connection:
-        """Return the protocol of a new connection."""
+    def _connection(self, client: str) -> Connection:
         server = self._runner.server
-        assert server is not None  # noqa: S101 - for mypy: who calls this listens
-        assert self._connections is not None  # noqa: S101
-        loop = asyncio.get_running_loop()
-        handler = Handler(
+        assert server is not None  # noqa: S101 - for mypy: it is set up
+        return Connection(
             server,
+            client,
+            self._limits,
             lambda: headers_of(self._app),
-            loop=loop,
-            access_log=None,
-            logger=log.getChild("requests"),
-            keepalive_timeout=self._limits.idle,
-            lingering_time=LINGER_SECONDS,
-            max_line_size=MAX_LINE_BYTES,
-            max_field_size=MAX_LINE_BYTES,
-            max_headers=MAX_HEADERS,
-            # No request body is read, so none is decompressed: it may be a bomb, or fill the log.
-            auto_decompress=False,
+            self._access.lets_in if self._access is not None else lambda _certificate: True,
         )
-        return Connection(handler, self._connections, self._limits, self._access, loop.time)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        return self._access.context if self._access is not None else None

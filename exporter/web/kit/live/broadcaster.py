@@ -15,7 +15,6 @@ from aiohttp import web
 from exporter.concurrency import in_thread
 from exporter.exposition.negotiation import accepts_gzip
 from exporter.web.kit.html import Drawing
-from exporter.web.kit.http.connections import CONNECTION
 from exporter.web.kit.live.events import BEAT, GONE, START, Drawn, Message, change, hello
 from exporter.web.kit.parameters import short_text
 
@@ -143,7 +142,7 @@ class Broadcaster:
 
     ticker: Ticker
     _: KW_ONLY
-    most: int = 500
+    most: int = 200
     subjects: int = 100  # each is drawn with each snapshot
     # Seconds of silence until a stream gets a message: proxies close silent connections, some after 30 s.
     beat: float = 15.0
@@ -192,8 +191,6 @@ class Broadcaster:
         response = web.StreamResponse(headers=HEADERS | ({"Content-Encoding": "gzip"} if zipped else {}))
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="streams")
-        if (connection := request.get(CONNECTION)) is not None:
-            connection.streams = True
         send = self._sender(request, response, zipped)
         try:
             await response.prepare(request)
