@@ -107,7 +107,7 @@ _Answer = TypeVar("_Answer")
 FileVersion = tuple[int, int, int]
 
 
-class Connection:
+class KubeletConnection:
     """An open channel to the socket ``path``, with the file that the socket has; calls end by a deadline."""
 
     def __init__(self, path: Path, within: float) -> None:
@@ -245,13 +245,13 @@ class Dialer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept: Connection | None = None
+        self._kept: KubeletConnection | None = None
 
     @asynccontextmanager
-    async def connect(self, *, within: float) -> AsyncIterator[Connection]:
+    async def connect(self, *, within: float) -> AsyncIterator[KubeletConnection]:
         """Yield a connection for calls that end ``within`` this many seconds; raises KubeletError."""
         deadline = asyncio.get_running_loop().time() + within
-        connection = await self._take() or Connection(self._path, within)
+        connection = await self._take() or KubeletConnection(self._path, within)
         connection.deadline = deadline
         try:
             yield connection
@@ -270,7 +270,7 @@ class Dialer:
         if kept is not None:
             await kept.close()
 
-    async def _take(self) -> Connection | None:
+    async def _take(self) -> KubeletConnection | None:
         """Return the connection that is kept; None if it is lost, or the socket has another file."""
         if self._kept is not None and self._kept.is_current():
             kept, self._kept = self._kept, None

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from exporter.model import Allocations, OfferedDevice
-from podresources.channel import Connection, Dialer, FileVersion, KubeletError, probe, version_of
+from podresources.channel import Dialer, FileVersion, KubeletConnection, KubeletError, probe, version_of
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1, Listed, Lists, offered
 
-KEPT: Final = 300.0  # seconds for which the last good response replaces one that fails
+KEEP_SECONDS: Final = 300.0  # seconds for which the last good response replaces one that fails
 _PERMANENT: Final = frozenset({"unimplemented", "internal"})
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Offers:
         if error.reason != self._failure:
             _log.warning("could not refresh allocatable devices: %s", error)
         self._failure = error.reason
-        if error.reason in _PERMANENT or self._clock() - self._read_at > KEPT:
+        if error.reason in _PERMANENT or self._clock() - self._read_at > KEEP_SECONDS:
             self.forget()
         return Offer() if self._last is None else self._shown(self._last)
 
@@ -110,7 +110,7 @@ SHORT_TIMEOUT: Final = 1.0
 FULL_TIMEOUT_EVERY: Final = 10
 
 
-class PodResources:
+class PodResourcesApi:
     """Reads the kubelet's device accounting from ``socket``, in at most ``timeout`` seconds.
 
     Each start of the kubelet creates a new socket file, which shows the restart. A starting kubelet lists its
@@ -193,7 +193,7 @@ class PodResources:
             kubelet_start=start,
         )
 
-    async def _list(self, kubelet: Connection) -> tuple[str, Listed]:
+    async def _list(self, kubelet: KubeletConnection) -> tuple[str, Listed]:
         # v1 is tried each time, so that an upgraded kubelet is noticed at once.
         try:
             return "v1", await kubelet.call(LIST_V1, self._lists.listed)
@@ -202,7 +202,7 @@ class PodResources:
                 raise
         return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
-    async def _offered(self, kubelet: Connection, version: str, in_use: set[str]) -> Offer:
+    async def _offered(self, kubelet: KubeletConnection, version: str, in_use: set[str]) -> Offer:
         if version != "v1":
             self._offers.forget()
             return Offer()

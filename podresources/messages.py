@@ -206,7 +206,7 @@ class Listed(NamedTuple):
     containers: frozenset[ContainerRef]
 
 
-class _Pod(NamedTuple):
+class _PodDevices(NamedTuple):
     """The devices of one pod's containers, sorted, and all of its containers."""
 
     names: tuple[str, str]  # namespace and name
@@ -224,7 +224,7 @@ class Lists:
     def listed(self, answer: bytes) -> Listed:
         """Return a decoded response; raises DECODE_ERRORS if it is malformed."""
         payloads = EncodedPods.FromString(answer).pod_resources
-        by_names: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
+        by_names: dict[tuple[str, str], list[tuple[_PodDevices, bytes]]] = {}
         for pod, payload in zip(self._pods.of(payloads), payloads, strict=True):
             by_names.setdefault(pod.names, []).append((pod, payload))
         # Encoded messages that follow each other are one message.
@@ -239,7 +239,7 @@ class Lists:
         )
 
 
-def _pod(payload: bytes) -> _Pod:
+def _pod(payload: bytes) -> _PodDevices:
     held: dict[str, set[tuple[str, str]]] = {}
     claimed: dict[str, dict[_Claimed, set[str]]] = {}
     pod = PodResources.FromString(payload)
@@ -263,7 +263,7 @@ def _pod(payload: bytes) -> _Pod:
     )
     names = ("", *(container.name for container in pod.containers))
     containers = tuple(ContainerRef(pod.namespace, pod.name, name) for name in names)
-    return _Pod((pod.namespace, pod.name), allocated, claims, containers)
+    return _PodDevices((pod.namespace, pod.name), allocated, claims, containers)
 
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from exporter.attribution.owners import Owned
-from exporter.attribution.use import Device, Use
+from exporter.attribution.use import DeviceReading, Use
 from exporter.model import ContainerRef, DeviceProcess, ProcessPlace, Workloads
 
 # Source of a figure that is the sum over processes.
@@ -37,7 +37,7 @@ class Closure(NamedTuple):
         return use
 
 
-def closure_of(device: Device, owned: Owned, workloads: Workloads) -> Closure:
+def closure_of(device: DeviceReading, owned: Owned, workloads: Workloads) -> Closure:
     """Return what is proven of a device whose processes have these owners."""
     computed = {pid for pid, percent in (device.utilization or {}).items() if percent != 0}
     return Closure(
@@ -53,7 +53,7 @@ def related(owned: Owned, places: Mapping[int, ProcessPlace]) -> set[ContainerRe
     return {owner for owner, uid in owned.pod_uids.items() if uid in kin}
 
 
-def with_unlisted(device: Device, workloads: Workloads) -> Device:
+def with_unlisted(device: DeviceReading, workloads: Workloads) -> DeviceReading:
     """Return a device with the processes that computed and are in no list of it, apart from the others.
 
     A process that has ended has no memory. One that ended between the list and the reading of its place is

@@ -12,7 +12,7 @@ from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.use import (
     NOTHING_KNOWN,
-    Device,
+    DeviceReading,
     Use,
     percent_by_pid,
     use_by_process,
@@ -32,7 +32,7 @@ from exporter.model.snapshot import ProcessWhere
 
 
 def process_rows(
-    device: Device, percents: Mapping[int, float | None], owned: Owned, workloads: Workloads
+    device: DeviceReading, percents: Mapping[int, float | None], owned: Owned, workloads: Workloads
 ) -> Iterator[ProcessRow]:
     """Yield a row for each process; an owner's rows add up to its use unless that is metered (rule 3)."""
     without_owner = (*owned.outside, *owned.unknown)
@@ -81,7 +81,7 @@ class DeviceJoin:
     def __post_init__(self) -> None:
         self._uids = _uids_by_name(self.workloads)
 
-    def rows(self, device: Device) -> list[ContainerRow]:
+    def rows(self, device: DeviceReading) -> list[ContainerRow]:
         """Return one row for each container that holds or uses the device."""
         held = self.held.on(device.key)
         owned = Owned()
@@ -101,7 +101,7 @@ class DeviceJoin:
         return rows
 
     def _uses_by_process(
-        self, device: Device, holders: Collection[ContainerRef], owned: Owned
+        self, device: DeviceReading, holders: Collection[ContainerRef], owned: Owned
     ) -> dict[ContainerRef, Use]:
         """Return what each container uses, without what is not proven; collect the rows of processes."""
         percents = percent_by_pid(device)
@@ -118,7 +118,7 @@ class DeviceJoin:
             if ref in holders or use.processes
         }
 
-    def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
+    def _row(self, device: DeviceReading, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self.held.entitlement(device.key, device.sharing, ref)
         slices_known = self.confirmed or ref in self.held.on(device.key)
         return ContainerRow(

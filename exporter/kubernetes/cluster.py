@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from exporter.concurrency import NoThreadError, Worker
 from exporter.kubernetes.access import Configure, library
-from exporter.kubernetes.collection import Query, mapping, objects, text, texts
+from exporter.kubernetes.collection import ObjectQuery, mapping, objects, text, texts
 from exporter.kubernetes.follower import PACE, Client, Follower, Pace
 from exporter.model import ContainerSpec, NamedRequest, NodeObject, PodDetails, PodIdentity, ResourceHealth
-from exporter.model.kubelet import extended_resources, kept_annotations
+from exporter.model.kubelet import bounded_annotations, extended_resources
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 HASH: Final = "kubernetes.io/config.hash"
@@ -28,9 +28,9 @@ class WatchedPods(NamedTuple):
     """Whether a watch is open, so that they are current."""
 
 
-def pods_of(node: str) -> Query:
+def pods_of(node: str) -> ObjectQuery:
     """Return the query for the pods of a node."""
-    return Query(
+    return ObjectQuery(
         about=f"the pods of node {node}",
         call="list_pod_for_all_namespaces",
         selector=f"spec.nodeName={node}",
@@ -61,7 +61,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodIdentity | None:
         },
         details=PodDetails(
             labels=texts(metadata, "labels"),
-            annotations=kept_annotations(annotations),
+            annotations=bounded_annotations(annotations),
             containers=_specs(mapping(pod, "spec")),
             phase=text(status, "phase"),
             health=_health(status),
@@ -123,9 +123,9 @@ NODE_RIGHT: Final = (
 )
 
 
-def object_of(node: str) -> Query:
+def object_of(node: str) -> ObjectQuery:
     """Return the query for a node."""
-    return Query(
+    return ObjectQuery(
         about=f"the labels, annotations and devices of node {node}",
         call="list_node",
         selector=f"metadata.name={node}",
@@ -138,7 +138,7 @@ def read_node(node: Mapping[str, Any]) -> NodeObject:
     metadata, status = mapping(node, "metadata"), mapping(node, "status")
     return NodeObject(
         labels=texts(metadata, "labels"),
-        annotations=kept_annotations(texts(metadata, "annotations")),
+        annotations=bounded_annotations(texts(metadata, "annotations")),
         capacity=extended_resources(texts(status, "capacity")),
         allocatable=extended_resources(texts(status, "allocatable")),
     )

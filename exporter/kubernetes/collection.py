@@ -43,7 +43,7 @@ _OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOT
 _INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 
 
-class Listing:
+class ListParser:
     """Parses a list in pieces of any size; keeps one object and the text around the objects in memory.
 
     Only brackets and strings are parsed here: any other error in an object affects that object alone.
@@ -169,7 +169,7 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class ObjectQuery:
     """A request for objects of one kind."""
 
     about: str
@@ -187,7 +187,7 @@ class Query:
 class Collection:
     """The objects of a query, through the client's ``api`` for core objects."""
 
-    def __init__(self, api: Any, query: Query) -> None:
+    def __init__(self, api: Any, query: ObjectQuery) -> None:
         self._api = api
         self._query = query
 
@@ -200,7 +200,7 @@ class Collection:
         cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
         async with await self._ask(LIST_SECONDS, **cached) as answer:
             self._check(answer.status)
-            listing, length = Listing(), 0
+            listing, length = ListParser(), 0
             async for piece in answer.content.iter_any():
                 length += len(piece)
                 if length > LONGEST_LIST:

@@ -15,7 +15,7 @@ from exporter.kubernetes.collection import (
     Collection,
     Event,
     ExpiredError,
-    Query,
+    ObjectQuery,
     mapping,
     text,
 )
@@ -56,7 +56,7 @@ class Follower(Generic[T]):
 
     def __init__(
         self,
-        query: Query,
+        query: ObjectQuery,
         read: Callable[[Mapping[str, Any]], T | None],
         changed: Callable[[Mapping[str, T] | None], None] = lambda _objects: None,
         pace: Pace = PACE,

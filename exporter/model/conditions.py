@@ -12,7 +12,7 @@ from exporter.model import condition_signs
 from exporter.model.condition_signs import Inputs, Sign
 from exporter.model.snapshot import Condition
 
-Look = Literal["bad", "note"]
+Severity = Literal["bad", "note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ConditionRow:
 
     title: str
     """What the GPU does or needs, after its name: ``GPU 2 needs a reset``."""
-    look: Look
+    severity: Severity
     """``bad`` if work on the GPU is in danger, else ``note``."""
     remedy: str
     """What to do, as one sentence."""
@@ -119,7 +119,7 @@ class Verdict(NamedTuple):
     signs: tuple[Sign, ...] = ()
 
 
-def judge(condition: Condition, inputs: Inputs) -> Verdict:
+def judge_condition(condition: Condition, inputs: Inputs) -> Verdict:
     """Return whether a GPU has a condition."""
     signs = tuple(TABLE[condition].signs(inputs))
     raising = tuple(sign for sign in signs if sign.raises)

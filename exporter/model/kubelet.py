@@ -265,7 +265,7 @@ def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
-def kept_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+def bounded_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the shortest annotations that fit into MOST_ANNOTATIONS, names included.
 
     The limit bounds memory: users who create pods can fill the annotations of each.

@@ -52,7 +52,7 @@ class Judgement(NamedTuple):
         return self.not_computed_for if self.activity in ("quiet", "idle") else None
 
 
-def judge(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement:
+def judge_holder(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement:
     """Return the state of a holder at Unix time ``now``.
 
     It is active while it computes and for ACTIVE_SECONDS after that, then quiet, and idle after

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, Totals
-from exporter.poll.energy import ROUNDING, AccountKey, Meters, Step, account_key
+from exporter.poll.energy import ROUNDING, AccountKey, EnergyMeters, Step, account_key
 
 # While holdings are unknown, a container without a row for this long counts as gone.
 MISSED_SECONDS = 3600.0
@@ -137,7 +137,7 @@ class Ledger:
     def __init__(self, longest_gap: float) -> None:
         self._longest_gap = longest_gap
         self._accounts: dict[AccountKey, Account] = {}
-        self._meters = Meters()
+        self._meters = EnergyMeters()
         self._time = 0.0
         self._wall: float | None = None
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
 from exporter.model.condition_signs import UNKNOWN, Inputs, PendingXid
-from exporter.model.conditions import TABLE, judge
+from exporter.model.conditions import TABLE, judge_condition
 from exporter.model.xids import branch_of
-from exporter.poll.gpu_counters import Counters, GpuCounters
-from exporter.poll.several_readings import Links, Throttling, behind_switches, switched_links
+from exporter.poll.gpu_counters import GpuCounters, NodeCounters
+from exporter.poll.several_readings import DegradedLinks, Throttling, behind_switches, switched_links
 
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
 """How long an XID counts on a GPU without a counter that would show a restart."""
@@ -24,7 +24,7 @@ def is_recovered(earlier: GpuReading, later: GpuReading) -> bool:
 
 
 @dataclass(slots=True)
-class _Gpu:
+class _GpuState:
     """The state of one GPU."""
 
     counters: GpuCounters
@@ -37,7 +37,7 @@ class _Gpu:
     # Whether it has answered "reset required" and nothing else since.
     refused: bool = False
     throttling: Throttling = field(default_factory=Throttling)
-    links: Links = field(default_factory=Links)
+    links: DegradedLinks = field(default_factory=DegradedLinks)
     raised: dict[Condition, Raised] = field(default_factory=dict)
 
     def advance(self, row: GpuRow, *, unloaded: bool) -> None:
@@ -101,11 +101,11 @@ class ConditionTracker:
     ``counters`` are those of the same poll; without them no restart is noticed by counters.
     """
 
-    def __init__(self, counters: Counters | None = None) -> None:
-        self._counters = counters or Counters()
+    def __init__(self, counters: NodeCounters | None = None) -> None:
+        self._counters = counters or NodeCounters()
         # Whether the file of the kernel module was there: on some systems it never is.
         self._module_seen = False
-        self._gpus: dict[str, _Gpu] = {}
+        self._gpus: dict[str, _GpuState] = {}
         self._errors: Errors = {}
 
     def advance(
@@ -141,11 +141,11 @@ class ConditionTracker:
             gpu.refused = gpu.refused or row.identity.uuid in refusing
             gpu.advance(row, unloaded=unloaded and row.identity.vendor == "nvidia")
 
-    def _state(self, row: GpuRow) -> _Gpu:
+    def _state(self, row: GpuRow) -> _GpuState:
         """Return the state of a GPU. One that is new, or back, was initialized: its XIDs are of before."""
         state = self._gpus.get(row.identity.uuid)
         if state is None:
-            state = _Gpu(self._counters.of_gpu(row.identity.uuid))
+            state = _GpuState(self._counters.of_gpu(row.identity.uuid))
             state.repair(row, row.reading.read_at if row.reading is not None else 0.0)
         return state
 
@@ -174,7 +174,7 @@ class ConditionTracker:
         conditions: dict[Condition, bool] = {}
         raised: dict[Condition, Raised] = {}
         for name in TABLE:
-            verdict = judge(name, inputs)
+            verdict = judge_condition(name, inputs)
             if verdict.state is not None:
                 conditions[name] = verdict.state
             if verdict.state:

@@ -40,7 +40,7 @@ class _Point(NamedTuple):
         return 0 <= later.value - self.value <= self.most(later.at, per_second)
 
 
-class Counter:
+class GpuCounter:
     """One counter: its last reading that is believed, and the later ones that contradict that one.
 
     ``rises``: whether it always rises, as energy does. If it does not, it is not read correctly.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
-from exporter.poll.counter import Counter, most_millijoules
+from exporter.poll.counter import GpuCounter, most_millijoules
 
 # Seconds by which sums of floats may differ.
 ROUNDING = 1e-6
@@ -54,7 +54,7 @@ class Estimate:
 
 
 @dataclass(slots=True)
-class Meter:
+class EnergyMeter:
     """The energy counter of one GPU, and the estimates since its last reading. Times are the ledger's."""
 
     watts: float | None
@@ -63,7 +63,7 @@ class Meter:
     """Since that reading."""
     doubted: Estimate | None = None
     """Since the last reading that is not believed, if it is later."""
-    counter: Counter = field(default_factory=lambda: Counter(rises=True))
+    counter: GpuCounter = field(default_factory=lambda: GpuCounter(rises=True))
     unattributed: float = 0.0
     """Joules that no container was charged with."""
 
@@ -120,11 +120,11 @@ class Step(NamedTuple):
     """When each account was opened that the poll continues."""
 
 
-class Meters:
+class EnergyMeters:
     """The energy counters of all GPUs, by uuid."""
 
     def __init__(self) -> None:
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, EnergyMeter] = {}
 
     def advance(self, attribution: Attribution, step: Step) -> dict[AccountKey, float]:
         """Enter one poll; return the joules to add to each container with a known use.
@@ -155,7 +155,7 @@ class Meters:
         if meter is None:
             if counted is None:
                 return {}
-            meter = self._meters[uuid] = Meter(_watts(reading), Estimate(step.time))
+            meter = self._meters[uuid] = EnergyMeter(_watts(reading), Estimate(step.time))
         else:
             begin = step.time - step.covered[uuid] + ROUNDING
             there = {key for key in continued if step.opened[key] <= begin}

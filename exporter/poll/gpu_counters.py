@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from exporter.model import GpuReading, MigReading
-from exporter.poll.counter import OVERSHOOT, Counter, most_millijoules
+from exporter.poll.counter import OVERSHOOT, GpuCounter, most_millijoules
 
 # Bounds per second, wide enough for the next generations of GPUs.
 _LINK_BYTES: Final = 1e13
@@ -16,7 +16,7 @@ _PACKETS: Final = 1e9
 _CYCLES: Final = 1e14
 
 
-class _Kind(NamedTuple):
+class _CounterField(NamedTuple):
     """The counters in one field of a reading."""
 
     path: tuple[str, ...]
@@ -30,26 +30,26 @@ class _Kind(NamedTuple):
     cleared: bool = False
 
 
-_ENERGY: Final = _Kind(("energy_millijoules",), 0.0, restarts=True)
+_ENERGY: Final = _CounterField(("energy_millijoules",), 0.0, restarts=True)
 _KINDS: Final = (
     _ENERGY,
-    _Kind(("violations_nanoseconds",), _NANOSECONDS, quick=True, restarts=True),
-    _Kind(("pcie_replays",), _ERRORS, restarts=True),
-    _Kind(("traffic_bytes",), _LINK_BYTES, quick=True),
-    _Kind(("profiling", "cycles"), _CYCLES, quick=True),
-    _Kind(("profiling", "bytes_total"), _PCIE_BYTES, quick=True),
-    _Kind(("nvlink", "errors"), _PACKETS, restarts=True, cleared=True),
-    _Kind(("nvlink", "packet_errors"), _PACKETS),
-    _Kind(("nvlink", "recoveries"), _ERRORS),
-    _Kind(("c2c", "errors"), _PACKETS),
-    _Kind(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
-    _Kind(("ecc", "by_location"), _ERRORS),
+    _CounterField(("violations_nanoseconds",), _NANOSECONDS, quick=True, restarts=True),
+    _CounterField(("pcie_replays",), _ERRORS, restarts=True),
+    _CounterField(("traffic_bytes",), _LINK_BYTES, quick=True),
+    _CounterField(("profiling", "cycles"), _CYCLES, quick=True),
+    _CounterField(("profiling", "bytes_total"), _PCIE_BYTES, quick=True),
+    _CounterField(("nvlink", "errors"), _PACKETS, restarts=True, cleared=True),
+    _CounterField(("nvlink", "packet_errors"), _PACKETS),
+    _CounterField(("nvlink", "recoveries"), _ERRORS),
+    _CounterField(("c2c", "errors"), _PACKETS),
+    _CounterField(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
+    _CounterField(("ecc", "by_location"), _ERRORS),
 )
 _GPU: Final = ""
 """Stands for the GPU where its MIG devices have their uuid."""
-_Key = tuple[str, tuple[str, ...], Any]
+_CounterKey = tuple[str, tuple[str, ...], Any]
 """A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
-_ENERGY_KEY: Final[_Key] = (_GPU, _ENERGY.path, None)
+_ENERGY_KEY: Final[_CounterKey] = (_GPU, _ENERGY.path, None)
 Record = TypeVar("Record", GpuReading, MigReading)
 
 
@@ -59,7 +59,7 @@ class GpuCounters:
     def __init__(self) -> None:
         self.restarted: float | None = None
         """If the last reading shows a restart, the Unix time of the first reading after it."""
-        self._counters: dict[_Key, Counter] = {}
+        self._counters: dict[_CounterKey, GpuCounter] = {}
         self._read_at: float | None = None
         self._slow_read_at: float | None = None
         # Whether the GPU did not answer since the reading before; with energy, since that was read.
@@ -96,17 +96,19 @@ class GpuCounters:
         self._silent = self._silent and _ENERGY_KEY in self._counters and _ENERGY not in read
         return self._believed(reading)
 
-    def _take_all(self, reading: GpuReading, read: Collection[_Kind]) -> tuple[set[_Kind], set[_Kind]]:
+    def _take_all(
+        self, reading: GpuReading, read: Collection[_CounterField]
+    ) -> tuple[set[_CounterField], set[_CounterField]]:
         """Take all values, of which those of the kinds in ``read`` are new.
 
         Return the kinds with a low counter: those that may have begun again, and those that have.
         """
-        low: set[_Kind] = set()
-        again: set[_Kind] = set()
+        low: set[_CounterField] = set()
+        again: set[_CounterField] = set()
         at, most_energy = reading.read_monotonic, most_millijoules(reading)
         for (owner, kind, key), value in _counts(reading):
             rises = kind is _ENERGY
-            counter = self._counters.setdefault((owner, kind.path, key), Counter(rises=rises))
+            counter = self._counters.setdefault((owner, kind.path, key), GpuCounter(rises=rises))
             taken = kind in read or not counter.knows(value)
             if taken:
                 per_second = most_energy if rises else kind.per_second
@@ -116,7 +118,7 @@ class GpuCounters:
                 again |= {kind} if taken and counter.began_again else set()
         return low, again
 
-    def _is_restart(self, low: set[_Kind], again: set[_Kind]) -> bool:
+    def _is_restart(self, low: set[_CounterField], again: set[_CounterField]) -> bool:
         """Return whether the GPU was restarted, which takes two signs.
 
         A counter is low, and it goes on from there, another kind is low, or the GPU did not answer meanwhile.
@@ -148,7 +150,7 @@ class GpuCounters:
         return record
 
 
-class Counters:
+class NodeCounters:
     """The counters of all GPUs of the node."""
 
     def __init__(self) -> None:
@@ -168,10 +170,10 @@ class Counters:
         return self._gpus.get(uuid) or GpuCounters()
 
 
-_KIND_OF: Final[Mapping[tuple[str, ...], _Kind]] = {kind.path: kind for kind in _KINDS}
+_KIND_OF: Final[Mapping[tuple[str, ...], _CounterField]] = {kind.path: kind for kind in _KINDS}
 
 
-def _counts(reading: GpuReading) -> Iterator[tuple[tuple[str, _Kind, Any], int]]:
+def _counts(reading: GpuReading) -> Iterator[tuple[tuple[str, _CounterField, Any], int]]:
     """Yield all values of counters, each with its owner, its kind and its key."""
     records: list[tuple[str, GpuReading | MigReading]] = [(_GPU, reading)]
     records += [(mig.uuid, mig) for mig in reading.mig or ()]

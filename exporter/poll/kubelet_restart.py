@@ -21,7 +21,7 @@ from exporter.formats.wording import plural
 from exporter.model import Allocations, ContainerRef, PodIdentity, PodName
 from exporter.poll.collector import Collector
 from exporter.poll.file_readers import ABSENT, FileVersion, SocketFileReader
-from exporter.workloads.places import Running
+from exporter.workloads.places import RunningContainers
 
 log = logging.getLogger(__name__)
 # A kubelet that may answer is asked again at this pace, whatever the polling interval.
@@ -45,7 +45,7 @@ class RunningPods:
 
 
 def running_pods(
-    pods: Mapping[str, PodIdentity] | None, running: Running | None, own_uid: str, *, starting: bool
+    pods: Mapping[str, PodIdentity] | None, running: RunningContainers | None, own_uid: str, *, starting: bool
 ) -> RunningPods:
     """Return the pods that run, by name."""
     named = pods or {}

@@ -12,7 +12,7 @@ from exporter.kubernetes import WatchedPods
 from exporter.model import Allocations, PodIdentity, ProcessPlace
 from exporter.workloads.pod_log_dirs import PodLogs, index_pods, read_pod_logs
 from podresources.channel import KubeletError
-from podresources.pods import Pods
+from podresources.pods import PodsApi
 
 PODS_API: Final = "the kubelet's Pods API"
 KUBERNETES_API: Final = "the Kubernetes API"
@@ -66,7 +66,7 @@ class PodNames:
         self._live_at = -math.inf
         self._cause: Hashable = None
         self._changed_at = self._clock()
-        self._pods = Pods(socket, timeout=timeout)
+        self._pods = PodsApi(socket, timeout=timeout)
         self._worker = Worker("pod-logs")
 
     async def read(self, cause: Hashable = None) -> Mapping[str, PodIdentity]:

@@ -27,7 +27,7 @@ _THROTTLING = _BITS["hardware_thermal"] | _BITS["power_brake"] | _BITS["software
 _IDLE = _BITS["idle"]
 
 
-class Window:
+class StateWindow:
     """The time that a state held within the last ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
@@ -62,7 +62,7 @@ class Throttling:
     """Whether heat or a power brake limits the clocks of a GPU; the power cap does not count."""
 
     def __init__(self) -> None:
-        self._window = Window(THROTTLE_SECONDS)
+        self._window = StateWindow(THROTTLE_SECONDS)
         self._raised = False
 
     def note(self, earlier: GpuReading, later: GpuReading) -> None:
@@ -110,7 +110,7 @@ class Below:
         return Sign(self._verdict, text.format(value, best))
 
 
-class Links:
+class DegradedLinks:
     """The links of one GPU compared with their best."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Links:
         self._width, self._nvlinks = Below(LINK_SECONDS), Below(LINK_SECONDS)
         self._c2c = Below(LINK_SECONDS)
         self._generation = Below(GENERATION_SECONDS)
-        self._work = Window(GENERATION_SECONDS)
+        self._work = StateWindow(GENERATION_SECONDS)
 
     def note(self, earlier: GpuReading, later: GpuReading) -> None:
         """Add the time between two successive readings."""

@@ -30,7 +30,7 @@ from exporter.poll.release_window import Release
 from exporter.sharing.base import Roots
 from exporter.workloads.pid_namespace import counts_machine_pids
 from exporter.workloads.processes import boot_seconds
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 
 if TYPE_CHECKING:
     from exporter.dcgm_scrape.client import DcgmScrape
@@ -76,7 +76,9 @@ class Sources:
             )
         )
         self.dcgm = _dcgm(settings, self.budget.request_timeout)
-        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.request_timeout)
+        self.pod_resources = PodResourcesApi(
+            settings.pod_resources_socket, timeout=self.budget.request_timeout
+        )
         self.kubelet_socket = SocketFileReader(settings.pod_resources_socket)
         self.names = PodNames(
             settings.pods_api_socket,

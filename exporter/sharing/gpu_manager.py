@@ -37,24 +37,24 @@ _CARD = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _BUS_ID = re.compile(r"[0-9A-Fa-f:.]{0,32}")
 _PID = struct.Struct("<i")
 
-Given = Mapping[tuple[str, str], tuple[DeviceUse, ...]]
+CardsByContainer = Mapping[tuple[str, str], tuple[DeviceUse, ...]]
 
 
-class _Layout(NamedTuple):
+class _ConfigLayout(NamedTuple):
     """Part of the layout of ``vcuda.config`` that differs between builds, in bytes."""
 
     bus_id: int  # size of the card's PCI address
     limits: int  # offset of the limits
 
 
-_LAYOUTS = {8240: _Layout(16, 8208), 8256: _Layout(32, 8224)}
+_LAYOUTS = {8240: _ConfigLayout(16, 8208), 8256: _ConfigLayout(32, 8224)}
 _NAME = slice(4096, 8192)
 _ADDRESS = 8192
 # Bytes of memory, percent of compute, three numbers for the strictness of enforcement, enforcement on or off.
 _LIMITS = struct.Struct("<Qi12xi")
 
 
-class Config(NamedTuple):
+class VcudaConfig(NamedTuple):
     """The content of ``vcuda.config``."""
 
     container: str  # "" if the file has no name
@@ -89,7 +89,7 @@ def read_vcuda(roots: Roots) -> SystemFiles:
     return SystemFiles(containers=(*with_folder, *alone), problems=tuple(problems))
 
 
-def decode_config(pread: Pread, size: int) -> Config:
+def decode_config(pread: Pread, size: int) -> VcudaConfig:
     """Return the content of a ``vcuda.config`` of ``size`` bytes.
 
     Raises UnusableError if it has no known layout, OSError if it cannot be read.
@@ -109,7 +109,7 @@ def decode_config(pread: Pread, size: int) -> Config:
         memory_limit=memory or None if enabled else None,
         compute_limit=percent / FULL or None if enabled else None,
     )
-    return Config(container=named[1] if named else "", use=use)
+    return VcudaConfig(container=named[1] if named else "", use=use)
 
 
 def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[DeviceUse, ...]], list[str]]:
@@ -136,8 +136,8 @@ def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[De
     return given, wrong
 
 
-def _given(path: Path, problems: list[Problem]) -> Given:
-    given: Given = {}
+def _given(path: Path, problems: list[Problem]) -> CardsByContainer:
+    given: CardsByContainer = {}
     with noted(path, problems), opened(path) as (size, pread):
         given, wrong = decode_checkpoint(pread(min(size, LONGEST_CHECKPOINT), 0))
         problems += (problem(f"{path}: {entry}", "has no cards") for entry in wrong)

@@ -23,7 +23,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing
-from exporter.sharing.base import Claim, Grant, Granted, Offer, System, not_counted, whole_keys, words_of
+from exporter.sharing.base import (
+    Grant,
+    Granted,
+    Meaning,
+    OfferedSlices,
+    System,
+    not_counted,
+    whole_keys,
+    words_of,
+)
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import parsed
 
@@ -39,7 +48,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 Shares = dict[int, dict[int, int]]
 
 
-class Allocation(NamedTuple):
+class AnnotatedUnits(NamedTuple):
     """The units by container and minor."""
 
     shares: Shares
@@ -58,7 +67,7 @@ def parse_index(text: str) -> int | None:
     return None if text == NO_GPU else parse_number(text)
 
 
-def parse_allocation(text: str) -> Allocation:
+def parse_units(text: str) -> AnnotatedUnits:
     """Return the shares in ``{container: {minor: units}}``; raises ValueError."""
     shares: Shares = {}
     faults = []
@@ -67,7 +76,7 @@ def parse_allocation(text: str) -> Allocation:
             shares[parse_number(container)] = _counts(given)
         except ValueError as error:
             faults.append(f"container {container[:40]!r}: {error}")
-    return Allocation(shares, tuple(faults))
+    return AnnotatedUnits(shares, tuple(faults))
 
 
 def parse_counts(text: str) -> dict[int, int]:
@@ -178,13 +187,13 @@ class Gpushare(System):
         """Return True if annotations are not readable and the node has several GPUs."""
         return self._only is None and super().blind()
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU on which a unit is allocatable; its holder may have another."""
         if (match := ID.fullmatch(device_id)) is not None:
-            return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
-        return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
+            return Meaning(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
+        return Meaning(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
-    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the mode; units are unknown if models differ: the plugin offers the first GPU's for each."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
         counted = not_counted(offer.slices) if len(models) > 1 else offer.slices
@@ -290,7 +299,7 @@ class Gpushare(System):
         text, names = self.view.annotations(holder).get(key), self.view.main_containers(holder)
         if text is None or holder.container not in names:
             return {}
-        allocation = self.read_note(holder, key, text, parse_allocation)
+        allocation = self.read_note(holder, key, text, parse_units)
         if allocation is None:
             return {}
         for fault in allocation.faults:

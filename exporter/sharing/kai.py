@@ -41,7 +41,7 @@ class Reservation(NamedTuple):
     gpu: str  # UUID or index in the pod's annotation, "" if it has none
 
 
-class Share(NamedTuple):
+class FractionSize(NamedTuple):
     """The size of a fraction on each of its GPUs; None if not stated."""
 
     memory: int | None = None  # bytes
@@ -62,7 +62,7 @@ class Reservations(System):
     """Fractions of reserved GPUs."""
 
     of_runai: ClassVar[bool]  # whether the class is for run:ai's reservations, or KAI's
-    cuts = False
+    ids_are_slices = False
     notes: ClassVar[tuple[re.Pattern[str], ...]] = (
         whole_keys(RESERVED, FRACTION, MEMORY, COUNT, CONTAINER, RECEIVED),
         re.compile(f"{GROUP}(?:/(?P<name>.+))?"),
@@ -94,18 +94,18 @@ class Reservations(System):
         """Return True if a GPU is reserved here for unknown pods."""
         return any(self._reserves_for_unknown(holder) for holder in self.view.held)
 
-    def share(self, pod: PodIdentity, details: PodDetails, _devices: int) -> Share:
-        """Return a pod's share of each of its devices: its request."""
+    def size(self, pod: PodIdentity, details: PodDetails, _devices: int) -> FractionSize:
+        """Return the size of a pod's fraction of each of its devices: its request."""
         asked = details.annotations
         if named := gpu_fractions.asking(asked):
-            return self._named_share(pod, details, named[0])
+            return self._named_size(pod, details, named[0])
         part = gpu_fractions.fraction(asked.get(FRACTION, ""))
         memory = gpu_fractions.mebibytes(asked.get(MEMORY, ""))
         if part is None and FRACTION in asked:
             self.object_to(pod, FRACTION, f"{asked[FRACTION][:100]!r} is not a fraction of a GPU")
         if memory is None and MEMORY in asked:
             self.object_to(pod, MEMORY, f"{asked[MEMORY][:100]!r} is not a number of MiB")
-        return Share(memory=memory if part is None else None, part=part)
+        return FractionSize(memory=memory if part is None else None, part=part)
 
     def meter(self, _pod: PodIdentity, _holder: ContainerRef, _device: Device) -> Meter | None:
         """Return the system's own figures for a fraction."""
@@ -126,8 +126,8 @@ class Reservations(System):
         """Return True if the fraction of a container belongs to this class."""
         return True
 
-    def _named_share(self, pod: PodIdentity, details: PodDetails, name: str) -> Share:
-        """Return the share in a container's annotations, which replace those of the pod."""
+    def _named_size(self, pod: PodIdentity, details: PodDetails, name: str) -> FractionSize:
+        """Return the size in a container's annotations, which replace those of the pod."""
         asked, portion = details.annotations, gpu_fractions.portion_key(name)
         if len(gpu_fractions.asking(asked)) > 1:
             text = f"several containers request GPUs; {name[:100]!r} counts"
@@ -137,10 +137,10 @@ class Reservations(System):
         part = gpu_fractions.fraction(asked.get(portion, ""))
         if memory is None:
             self.object_to(pod, key, f"{asked[key][:100]!r} is not an amount of memory")
-            return Share()
+            return FractionSize()
         if part is None and portion in asked:
             self.object_to(pod, portion, f"{asked[portion][:100]!r} is not a fraction of a GPU")
-        return Share(memory, part)
+        return FractionSize(memory, part)
 
     def of_fractions(self) -> Iterator[Grant]:
         """Yield the grants of this class's fractions, of the GPUs of their groups."""
@@ -152,10 +152,10 @@ class Reservations(System):
             holder = self.container(pod, details)
             if not self.has(holder, details):
                 continue
-            share = self.share(pod, details, len(groups))
+            size = self.size(pod, details, len(groups))
             for group in groups:
                 device = self._device_of(group)
-                memory, compute = share.on(device) if device is not None else (None, None)
+                memory, compute = size.on(device) if device is not None else (None, None)
                 yield Grant(
                     holder=holder,
                     resource=RESOURCE,

@@ -82,8 +82,8 @@ class Strategies:
             self._object("label", name, f"{text!r} is not a number of replicas")
             return None
         allocated = self._view.allocations.allocated
-        places = {_place(device_id) for _, other, device_id in allocated if other == resource}
-        if any(place is None or place >= int(text) for place in places):
+        replicas = {_replica(device_id) for _, other, device_id in allocated if other == resource}
+        if any(replica is None or replica >= int(text) for replica in replicas):
             self._object("label", name, f"not every id of {resource} is one of {text} replicas")
             return None
         return int(text)
@@ -124,7 +124,7 @@ def _by_default(device: Device) -> Strategy:
     return "time-slicing" if informative else ""
 
 
-def _place(device_id: str) -> int | None:
+def _replica(device_id: str) -> int | None:
     """Return the number of a replica, None if the id has no replica."""
     parsed = parse_device_id(device_id)
     return int(parsed.replica) if parsed is not None and NUMBER.fullmatch(parsed.replica) else None

@@ -7,12 +7,12 @@ from itertools import chain
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing
 from exporter.sharing.base import (
     GIBIBYTE,
-    Claim,
     Entitled,
     Grant,
     Granted,
     HeldSlices,
-    Offer,
+    Meaning,
+    OfferedSlices,
     System,
     not_counted,
     unread_device,
@@ -42,7 +42,7 @@ class Amd(System):
         """Return True if a resource belongs to the plugin."""
         return AMD.fullmatch(resource) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the partition or whole GPU of an id."""
         if not self.knows(resource):
             return None
@@ -53,8 +53,8 @@ class Amd(System):
             identity, mig = device.gpu.identity, device.mig
             named = identity.pci_bus_id == bus_id if mig is None else _plain(mig.uuid) == _plain(device_id)
             if identity.vendor == self.vendor and named:
-                return Claim(device)
-        return Claim()
+                return Meaning(device)
+        return Meaning()
 
     def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
         """Return the partitions without a name, which an id of no known partition may mean."""
@@ -62,7 +62,7 @@ class Amd(System):
         nameless = frozenset(device.key for device in amd if "/" in device.key.mig_uuid)
         return super().may_be(device_id) if PCI_ADDRESS.fullmatch(device_id) else nameless
 
-    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the mode of a whole GPU or partition, which have at most one holder."""
         if device.mig is not None or offer.slices:
             mode = "exclusive" if device.mig is None else "amd-partition"
@@ -120,12 +120,12 @@ class Intel(System):
                     granted.settle(holder, [resource])
         return granted
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the card of an id."""
         match = INTEL_ID.fullmatch(device_id) if self.knows(resource) else None
-        return Claim(_card(int(match[1])), replica=True) if match is not None else None
+        return Meaning(_card(int(match[1])), replica=True) if match is not None else None
 
-    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the mode: exclusive for a card with one slice."""
         if [count.offered for count in offer.slices] == [1]:
             return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=offer.slices)
@@ -174,15 +174,15 @@ class Nos(System):
         """Return True if an id has three parts, which only ids of this plugin have."""
         return device_id.startswith("GPU-") and device_id.count(REPLICA_MARK) == 2
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU of a slice."""
         if not self.owns(resource, device_id):
             return None
         match = _NOS_ID.fullmatch(device_id)
         if match is None:
             self.view.object_to(self.name, "id", resource, f"{device_id[:100]!r} is not UUID::GB::number")
-            return Claim()
-        return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
+            return Meaning()
+        return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return the memory of the holder's slices."""
@@ -222,15 +222,15 @@ class Nvshare(System):
         """Settle the ids that the plugin holds for others."""
         return Granted(settled=self._of_plugin())
 
-    def claim(self, _resource: str, device_id: str) -> Claim | None:
+    def meaning(self, _resource: str, device_id: str) -> Meaning | None:
         """Return the GPU of an id, also of an id of NVIDIA's plugin for a GPU that nvshare shares."""
         if (match := _NVSHARE_ID.fullmatch(device_id)) is not None:
-            return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
+            return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
         if not self._shared or (uuid := _uuid(device_id)) not in self._shared:
             return None
-        return Claim(self.view.inventory.by_uuid(uuid))
+        return Meaning(self.view.inventory.by_uuid(uuid))
 
-    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the mode; slices of the resource that the plugin itself holds are not counted."""
         counted = not_counted(offer.slices, {resource for _, resource in self._of_plugin()})
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)

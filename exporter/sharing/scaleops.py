@@ -31,7 +31,7 @@ class ScaleOps(System):
 
     name = "scaleops"
     isolation = ""
-    cuts = False
+    ids_are_slices = False
     blind_without_pods = "which containers share the GPUs that ScaleOps' capacity pods hold"
     notes = (whole_keys(COMPUTE, MEMORY),)
     words = frozenset({NAMESPACE})

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing
 from exporter.model.kubelet import PodName, quantity
-from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, OfferedSlices, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.reading import parsed
 from exporter.sharing.base.view import View
@@ -48,7 +48,7 @@ T = TypeVar("T")
 _PERCENT = re.compile(r"([0-9]{1,6})(\.[0-9]{1,9})?(m?)")
 
 
-class Places(NamedTuple):
+class WorkerGpus(NamedTuple):
     """The GPUs of one holder, as ids of the annotations."""
 
     holder: ContainerRef
@@ -80,7 +80,7 @@ class TensorFusion(System):
     """Workers with GPUs; the isolation is that of the GPU, on which all workers have the same mode."""
 
     name = "tensor-fusion"
-    cuts = False
+    ids_are_slices = False
     blind_without_pods = "which GPUs TensorFusion's workers have, and how much of them"
     notes = (whole_keys(GPUS, CONTAINER_GPUS, PARTITIONS, ISOLATION, HARD_PERCENT, *VRAM, *PERCENT, *TFLOPS),)
     words = words_of("soft hard shared partitioned") | {WORKER}
@@ -101,21 +101,21 @@ class TensorFusion(System):
                 pods[ref.pod_name].append(ref)
         granted = Granted()
         for holders in pods.values():
-            for places in self._places(holders):
-                for device_id in places.ids:
-                    device = self._device(places.holder, device_id)
-                    granted.grants.append(self._grant(places.holder, device, device_id))
+            for worker in self._gpus(holders):
+                for device_id in worker.ids:
+                    device = self._device(worker.holder, device_id)
+                    granted.grants.append(self._grant(worker.holder, device, device_id))
                 for ref in holders:
                     granted.settle(ref, filter(_is_index, self.view.held[ref]))
         return granted
 
-    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the mode, with the isolation of the workers on a device; "" if they differ."""
         found = self._isolations.get(device.key, set())
         isolation = next(iter(found)) if len(found) == 1 else ""
         return replace(super().sharing(device, offer), isolation=isolation)
 
-    def _places(self, holders: Sequence[ContainerRef]) -> list[Places]:
+    def _gpus(self, holders: Sequence[ContainerRef]) -> list[WorkerGpus]:
         """Return the GPUs of a pod by container; of the whole pod if its containers share them."""
         asked = self.view.annotations(holders[0])
         by_name: dict[str, tuple[str, ...]] = {}
@@ -123,12 +123,14 @@ class TensorFusion(System):
         if CONTAINER_GPUS in asked and not partitions:
             text = asked[CONTAINER_GPUS]
             by_name = self.read_note(holders[0], CONTAINER_GPUS, text, by_container) or {}
-        if named := [Places(ref, by_name[ref.container]) for ref in holders if by_name.get(ref.container)]:
+        if named := [
+            WorkerGpus(ref, by_name[ref.container]) for ref in holders if by_name.get(ref.container)
+        ]:
             return named
         ids = partitions or split_ids(asked.get(GPUS, ""))
         worker = next((ref for ref in holders if ref.container == WORKER), None)
         alone = holders[0] if len(holders) == 1 else holders[0]._replace(container="")
-        return [Places(worker or alone, ids)] if ids else []
+        return [WorkerGpus(worker or alone, ids)] if ids else []
 
     def _device(self, holder: ContainerRef, device_id: str) -> Device | None:
         device = self.view.inventory.by_uuid(_of_driver(device_id.partition(":")[0]))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerFile, ContainerRef, DeviceUse, Problem, SystemFiles
-from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, Read, Roots, System, by_device
+from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Read, Roots, System, by_device
 from exporter.sharing.base.reading import Pread, UnusableError, of_containers, opened, problem
 
 NAME = "config/vgpu.config"
@@ -80,9 +80,9 @@ def _devices(path: str) -> Iterator[DeviceUse]:
         magic, layout, region, count = _HEAD.unpack(pread(_HEAD.size, 0))
         if (magic, layout, region, count) != (MAGIC, LAYOUT, REGION, DEVICES):
             raise UnusableError(f"has unknown layout {layout} for {count} devices under {magic:#x}")
-        for place in range(DEVICES):
+        for number in range(DEVICES):
             for _ in range(TRIES):
-                device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + place * DEVICE_SIZE))
+                device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + number * DEVICE_SIZE))
                 if device[0] % 2 == 0:
                     break
             else:
@@ -134,12 +134,12 @@ class VgpuManager(System):
         """Return True if an id is a slice of a GPU, under the resource that counts them."""
         return self.knows(resource) and ID.fullmatch(device_id) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU on which a slice is allocatable; its holder may have another."""
         match = ID.fullmatch(device_id) if self.knows(resource) else None
         if match is None:
             return None
-        return Claim(self.view.inventory.by_uuid(match["uuid"]), replica=True, nominal=True)
+        return Meaning(self.view.inventory.by_uuid(match["uuid"]), replica=True, nominal=True)
 
     def grants(self) -> Granted:
         """Return the grants by annotations, else by files."""
@@ -170,7 +170,7 @@ class VgpuManager(System):
 
     def _shares(self, holder: ContainerRef, key: str, file: ContainerFile | None) -> Collection[DeviceUse]:
         """Return a container's shares. Only its file has whether a share of compute is a limit."""
-        annotated = self.read_note(holder, key, self.view.annotations(holder).get(key), parse_claims) or {}
+        annotated = self.read_note(holder, key, self.view.annotations(holder).get(key), parse_shares) or {}
         filed = {use.device: use for use in file.devices} if file is not None else {}
         if not (shares := annotated.get(holder.container, ())):
             return filed.values()
@@ -180,7 +180,7 @@ class VgpuManager(System):
         ]
 
 
-def parse_claims(text: str) -> Mapping[str, tuple[DeviceUse, ...]]:
+def parse_shares(text: str) -> Mapping[str, tuple[DeviceUse, ...]]:
     """Return the shares in an annotation by container; raises ValueError for a malformed entry."""
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are more than an annotation can have")

@@ -21,7 +21,7 @@ class Placed(NamedTuple):
     """The places of processes by pid, and optionally all pods and containers with processes."""
 
     places: Mapping[int, ProcessPlace]
-    running: "Running | None" = None  # None if it was not read
+    running: "RunningContainers | None" = None  # None if it was not read
     gone: frozenset[int] = frozenset()  # as in Workloads
 
     @property
@@ -31,14 +31,14 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningContainers:
     """The pods and containers with processes."""
 
     pods: frozenset[str]  # uids
     containers: Mapping[str, frozenset[str]]  # container ids by pod uid, without sandboxes
 
 
-def read_running(proc_root: Path) -> Running:
+def read_running(proc_root: Path) -> RunningContainers:
     """Return the pods and containers of all processes under ``proc_root``; OSError if it cannot be listed.
 
     Of nested pods the outermost counts: it is the one that the node's kubelet knows.
@@ -58,7 +58,9 @@ def read_running(proc_root: Path) -> Running:
     for (uid, container_id), members in pids.items():
         if container_id and not _is_sandbox(proc_root, members):
             containers[uid].add(container_id)
-    return Running(pods=frozenset(pods), containers={uid: frozenset(ids) for uid, ids in containers.items()})
+    return RunningContainers(
+        pods=frozenset(pods), containers={uid: frozenset(ids) for uid, ids in containers.items()}
+    )
 
 
 def is_container_unclear(places: Iterable[ProcessPlace], pods: Mapping[str, PodIdentity]) -> bool:

@@ -13,7 +13,7 @@ from exporter.sharing.hami.annotations import (
     MigAllocation,
     parse_allocation,
     parse_mig_allocations,
-    places_of,
+    segment_by_container,
 )
 
 GPU_1 = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
@@ -194,7 +194,7 @@ def test_segments_find_their_containers(text, containers, expected):
     """Each release leaves out other containers; those in capitals have requests."""
     written = re.sub("[A-Za-z]", lambda match: f"{match[0]},NVIDIA,1,1:", text)
     segments = parse_allocation(written)
-    found = places_of(segments, containers, lambda each: each.name.isupper())
+    found = segment_by_container(segments, containers, lambda each: each.name.isupper())
     assert {name: segments[place][0].uuid for name, place in found.items()} == expected
 
 
@@ -271,7 +271,9 @@ def test_any_text_is_read_or_refused(text, inits):
     assert strict in (None, lenient)
     for devices in lenient:
         assert all(each.uuid and each.memory >= 0 and each.cores >= 0 for each in devices)
-    assert set(places_of(lenient, containers, lambda _: True)) <= {file.name for file in containers}
+    assert set(segment_by_container(lenient, containers, lambda _: True)) <= {
+        file.name for file in containers
+    }
 
 
 @given(st.one_of(TEXTS, VALUES.map(json.dumps)))

@@ -21,7 +21,7 @@ from exporter.model import (
 )
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts, Objections
-from exporter.sharing.koordinator import Amount, Given, asking, parse_allocated, split
+from exporter.sharing.koordinator import AllocatedGpu, GpuAmount, asking, parse_allocated, split
 from tests.attribution.build import (
     GIB,
     MIG,
@@ -428,20 +428,22 @@ def test_entitlements_and_use_add_up():
 
 def test_annotations_are_read():
     """pkg/koordlet/runtimehooks/hooks/gpu/gpu_test.go, apis/extension/device_share.go: texts or numbers."""
-    assert parse_allocated(SHARED) == (Given(1, "", Amount(50, 16 * GIB, 50)),)
+    assert parse_allocated(SHARED) == (AllocatedGpu(1, "", GpuAmount(50, 16 * GIB, 50)),)
     numbers = given_gpus((0, {CORE: 100, RATIO: 100}))
-    assert parse_allocated(numbers) == (Given(0, "", Amount(100, None, 100)),)
+    assert parse_allocated(numbers) == (AllocatedGpu(0, "", GpuAmount(100, None, 100)),)
     assert parse_allocated('{"gpu":null,"rdma":[{"minor":0}]}') == ()
 
 
 def test_older_names_are_read():
     """apis/extension/deprecated.go."""
     text = given_gpus((0, {"kubernetes.io/gpu-core": "50", "kubernetes.io/gpu-memory": "8Gi"}))
-    assert parse_allocated(text) == (Given(0, "", Amount(50, 8 * GIB, None)),)
+    assert parse_allocated(text) == (AllocatedGpu(0, "", GpuAmount(50, 8 * GIB, None)),)
 
 
 def test_resources_of_others_are_passed_over():
-    assert parse_allocated(given_gpus((0, {"huawei.com/npu-core": "x"}))) == (Given(0, "", Amount()),)
+    assert parse_allocated(given_gpus((0, {"huawei.com/npu-core": "x"}))) == (
+        AllocatedGpu(0, "", GpuAmount()),
+    )
 
 
 def test_all_resources_for_requests_are_known():
@@ -449,7 +451,10 @@ def test_all_resources_for_requests_are_known():
     ways = {"koordinator.sh/gpu": 50, "nvidia.com/gpu": 2, "cpu.example/gpu": 1}
     specs = [ContainerSpec(name=name, limits={name: amount}) for name, amount in ways.items()]
     assert [each.name for each in asking(specs)] == ["koordinator.sh/gpu", "nvidia.com/gpu"]
-    assert split(Amount(250, None, 250), asking(specs)) == [Amount(50, None, 50), Amount(200, None, 200)]
+    assert split(GpuAmount(250, None, 250), asking(specs)) == [
+        GpuAmount(50, None, 50),
+        GpuAmount(200, None, 200),
+    ]
 
 
 def test_a_pod_with_a_malformed_annotation_keeps_its_ids():

@@ -43,7 +43,7 @@ UNKNOWN_INDEX = -1
 MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 
 
-class Claim(NamedTuple):
+class Meaning(NamedTuple):
     """The meaning of a device id that belongs to a system."""
 
     device: Device | None = None  # the device that the id names; None if it is not on this node
@@ -53,7 +53,7 @@ class Claim(NamedTuple):
     nominal: bool = False
 
 
-class Offer(NamedTuple):
+class OfferedSlices(NamedTuple):
     """The allocatable slices of a device by the resources of one system."""
 
     slices: tuple[SliceCount, ...]
@@ -201,7 +201,7 @@ class System:
     isolation: ClassVar[str] = "none"  # of holders from each other: hard, soft, none, or "" if unknown
     # What is unknown without the pods' annotations, "" if they are not needed.
     blind_without_pods: ClassVar[str] = ""
-    cuts: ClassVar[bool] = True  # the number of allocatable ids is the number of slices of a device
+    ids_are_slices: ClassVar[bool] = True  # a device has as many slices as allocatable ids
     # Reads the system's files on the node; runs in a thread, results are in ``View.file``.
     read: ClassVar[Read | None] = None
     # For recordings: keys of annotations and labels, and names of limits, that the system reads. What a group
@@ -242,22 +242,22 @@ class System:
 
         Each annotation is read once. ``read`` raises ValueError for a malformed text, which adds a problem.
         """
-        place = of.uid if isinstance(of, PodIdentity) else of.pod_name, name
-        if place not in self._notes:
+        key = of.uid if isinstance(of, PodIdentity) else of.pod_name, name
+        if key not in self._notes:
             try:
-                self._notes[place] = read(text) if text is not None else None
+                self._notes[key] = read(text) if text is not None else None
             except ValueError as error:
                 self.object_to(of, name, error)
-                self._notes[place] = None
-        known: T | None = self._notes[place]
+                self._notes[key] = None
+        known: T | None = self._notes[key]
         return known
 
     def knows(self, resource: str) -> bool:
-        """Return False if no id of a resource can belong to this system; then ``claim`` is not called."""
+        """Return False if no id of a resource can belong to this system; then ``meaning`` is not called."""
         if self.own is not None:
             return self.own.fullmatch(resource) is not None
         kind = type(self)
-        return kind.claim is not System.claim or kind.owns is not System.owns
+        return kind.meaning is not System.meaning or kind.owns is not System.owns
 
     def owns(self, resource: str, _device_id: str) -> bool:
         """Return True if an id can only belong to this system."""
@@ -267,17 +267,17 @@ class System:
         """Return the grants from annotations, claims or files."""
         return Granted()
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the meaning of an id of the kubelet, None if it does not belong to this system."""
-        return Claim(nominal=True) if self.owns(resource, device_id) else None
+        return Meaning(nominal=True) if self.owns(resource, device_id) else None
 
     def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
         """Return the devices that an id without a known device may mean; None if it may be any."""
         return self.view.inventory.meant_by_id(device_id)
 
-    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the sharing mode of a device and the isolation of its holders."""
-        counted = offer.slices if self.cuts else not_counted(offer.slices)
+        counted = offer.slices if self.ids_are_slices else not_counted(offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def entitlement(self, _device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:

@@ -25,7 +25,7 @@ from exporter.model import (
     MigReading,
 )
 from exporter.model.kubelet import worst_health
-from exporter.sharing.base import Entitled, Grant, HeldSlices, Offer, System, guarded
+from exporter.sharing.base import Entitled, Grant, HeldSlices, OfferedSlices, System, guarded
 from exporter.sharing.base.contested import find_contested
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.resolve import Resolved, resolve, slice_counts
@@ -39,7 +39,7 @@ def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
 
 def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> Holdings:
     """Return every holding of the node, given the resolved answers of the systems."""
-    node = _Node(view, systems, resolved)
+    node = _HeldDevices(view, systems, resolved)
     unresolved = Counter({resource: len(ids) for resource, ids in resolved.unresolved.items()})
     return Holdings(
         known=True,
@@ -62,7 +62,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
     )
 
 
-class _Node:
+class _HeldDevices:
     """The devices of the node and the systems that share them."""
 
     def __init__(self, view: View, systems: Sequence[System], resolved: Resolved) -> None:
@@ -162,7 +162,7 @@ class _Node:
                 for count in self._slices.get(key, ())
                 if system in owners.get((key, count.resource), ())
             )
-            offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
+            offer = OfferedSlices(slices, (key, system) in self._resolved.replicated, self._offered_known)
             ask = partial(system.sharing, self.devices[key], offer)
             sharing = guarded(system, ask, DeviceSharing(slices=slices))
             self._shared[key, system] = replace(

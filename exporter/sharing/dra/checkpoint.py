@@ -1,7 +1,7 @@
 """Parser of the checkpoints of DRA drivers: NVIDIA's and its forks, which are HAMi's and vgpu-manager's.
 
 The file is internal to the driver. It has the data in two versions, of which v2 counts. The checksum depends
-on the driver's release and is not verified. Drivers with a checkpoint of their own have a ``Form`` of it.
+on the driver's release and is not verified. Drivers with a checkpoint of their own have a form of it.
 """
 
 import json
@@ -49,10 +49,9 @@ class Checkpoint(SystemFiles):
         if self.missing:
             return {}
         held = {
-            place: tuple(share for share in shares if not share.admin)
-            for place, shares in self.prepared.items()
+            key: tuple(share for share in shares if not share.admin) for key, shares in self.prepared.items()
         }
-        return {place: shares for place, shares in held.items() if shares}
+        return {key: shares for key, shares in held.items() if shares}
 
     def find(self, claim_uid: str, device: str, share_id: str) -> tuple[Prepared, ...]:
         """Return a claim's shares of a device: the one with ``share_id``, or all if it is "".
@@ -172,7 +171,7 @@ def _part(parent: Any, name: str, nothing: Any) -> Any:
     return nothing if value is None else value
 
 
-class Form(NamedTuple):
+class CheckpointForm(NamedTuple):
     """The form in which a driver writes its checkpoint. Both functions raise ShapeError."""
 
     file: str
@@ -182,10 +181,10 @@ class Form(NamedTuple):
     ]  # a claim's devices of a driver, by name
 
 
-NVIDIA = Form("checkpoint.json", _claims, _devices)
+NVIDIA = CheckpointForm("checkpoint.json", _claims, _devices)
 
 
-def read_checkpoint(roots: Roots, driver: str, form: Form = NVIDIA) -> Checkpoint:
+def read_checkpoint(roots: Roots, driver: str, form: CheckpointForm = NVIDIA) -> Checkpoint:
     """Return the checkpoint of a driver; one that is missing or unusable is empty; blocks, never raises."""
     path = roots.kubelet / "plugins" / driver / form.file
     try:
@@ -196,7 +195,7 @@ def read_checkpoint(roots: Roots, driver: str, form: Form = NVIDIA) -> Checkpoin
         return Checkpoint(problems=(problem(path, error),))
 
 
-def decode(encoded: bytes, driver: str, path: Path, form: Form = NVIDIA) -> Checkpoint:
+def decode(encoded: bytes, driver: str, path: Path, form: CheckpointForm = NVIDIA) -> Checkpoint:
     """Return the content of a checkpoint; raises UnusableError. A malformed claim is a problem."""
     try:
         document = json.loads(encoded)

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
-from exporter.sharing.base import MEBIBYTE, Offer, Read, only_size, whole_keys, words_of
+from exporter.sharing.base import MEBIBYTE, OfferedSlices, Read, only_size, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -96,7 +96,7 @@ class Hami(LibvgpuSystem):
     words = WORDS
     read: ClassVar[Read | None] = staticmethod(read_hami)
 
-    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
+    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
         """Return the mode; slices are those in the node's annotation if the kubelet reports none."""
         gpu = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
         if gpu is not None and len(offer.slices) == 1:
@@ -128,19 +128,19 @@ class Hami(LibvgpuSystem):
         """Return True for all resources without Volcano's prefix."""
         return not resource.startswith(VOLCANO_PREFIX)
 
-    def device(self, holder: ContainerRef, place: int, device: HamiDevice) -> Device | None:
+    def device(self, holder: ContainerRef, position: int, device: HamiDevice) -> Device | None:
         """Return the MIG device that was created for the container, else the device of the annotation."""
-        allocation = self._mig_allocation(holder, place)
+        allocation = self._mig_allocation(holder, position)
         if allocation is None:
-            return super().device(holder, place, device)
+            return super().device(holder, position, device)
         if not allocation.mig_uuid:
             return None
         inventory = self.view.inventory
         by_place = DeviceId(parent=allocation.gpu, gi=allocation.gi, ci=allocation.ci)
         return inventory.by_uuid(allocation.mig_uuid) or inventory.find(by_place)
 
-    def _mig_allocation(self, holder: ContainerRef, place: int) -> MigAllocation | None:
+    def _mig_allocation(self, holder: ContainerRef, position: int) -> MigAllocation | None:
         text = self.view.annotations(holder).get(MIG_KEY) or None
         allocations = self.read_note(holder, MIG_KEY, text, parse_mig_allocations) or ()
-        wanted = self._annotation(holder).places.get(holder.container, -1), place
+        wanted = self._annotation(holder).segments.get(holder.container, -1), position
         return next((mig for mig in allocations if (mig.container, mig.device) == wanted), None)

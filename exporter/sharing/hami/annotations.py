@@ -1,10 +1,8 @@
 """Parsers of the annotations of HAMi, 4paradigm's scheduler and Volcano: devices of pods and of nodes.
 
 A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
-``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers. ``libvgpu.py``,
-``vendor_system.py`` (also nodes) and ``__init__.py`` (MIG allocations, nodes) call these. Elsewhere: the
-templates of Ascend (``ascend.py``), annotations of one word (there and in ``vendors.py``), and the node's
-annotation of Volcano (``VolcanoVgpu`` in ``__init__.py``).
+``:``. ``parse_allocation`` parses it, ``segment_by_container`` assigns segments to containers. Not parsed here:
+the templates of Ascend, annotations of one word, and the node's annotation of Volcano.
 """
 
 import re
@@ -60,7 +58,7 @@ def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
     return tuple(tuple(_devices(piece, lenient)) for piece in pieces)
 
 
-def places_of(
+def segment_by_container(
     segments: Segments, containers: Sequence[ContainerSpec], asks: Callable[[ContainerSpec], bool]
 ) -> dict[str, int]:
     """Return the segment of each container with devices, by name; ``containers`` have init containers first.
@@ -74,14 +72,14 @@ def places_of(
 
     Otherwise the containers of the segments are unknown: {}.
     """
-    given = [place for place, devices in enumerate(segments) if devices]
+    given = [number for number, devices in enumerate(segments) if devices]
     all_asking = [container.name for container in containers if asks(container)]
     if len(all_asking) == len(given):
         return dict(zip(all_asking, given, strict=True))
     main = [container for container in containers if not container.init]
     for meant in (containers, main):
         if len(meant) == len(segments):
-            aligned = {meant[place].name: place for place in given}
+            aligned = {meant[number].name: number for number in given}
             asking = {container.name for container in meant if asks(container)}
             if aligned.keys() <= asking or asking <= aligned.keys():
                 return aligned
@@ -117,15 +115,15 @@ def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
 def _mig_allocation(item: Any) -> MigAllocation:
     if not isinstance(item, dict):
         raise ValueError(f"{str(item)[:100]!r} is not an allocation")  # noqa: TRY004 - as above
-    place = _number(item, "containerIndex"), _number(item, "deviceIndex")
+    container, device = _number(item, "containerIndex"), _number(item, "deviceIndex")
     gi, ci = _number(item, "gpuInstanceID"), _number(item, "computeInstanceID")
     mig_fields = (_text(item, "migUUID") or None, gi, ci)
     gpu, profile = _text(item, "gpuUUID"), _text(item, "profile")
-    if None in place or not gpu or not profile:
+    if container is None or device is None or not gpu or not profile:
         raise ValueError(f"an allocation of {gpu or 'no GPU'} is incomplete")
     if len({part is None for part in mig_fields}) > 1:
         raise ValueError(f"an allocation of {gpu} names its MIG device only in part")
-    return MigAllocation(place[0] or 0, place[1] or 0, gpu, profile, mig_fields[0] or "", gi, ci)
+    return MigAllocation(container, device, gpu, profile, mig_fields[0] or "", gi, ci)
 
 
 def _number(item: dict[str, Any], name: str) -> int | None:
@@ -194,11 +192,11 @@ def _of_text(text: str) -> dict[str, Registered]:
     records = [record.split(",") for record in text[:LONGEST].split(":")[:MOST_DEVICES]]
     return {
         record[0]: Registered(
-            number=_number_at(record[7:8], place),
+            number=_number_at(record[7:8], position),
             cores=_number_at(record[3:4], 0) or None,
             slices=_number_at(record[1:2], 0) or None,
         )
-        for place, record in enumerate(records)
+        for position, record in enumerate(records)
         if len(record) in {7, 8, 9}
     }
 

@@ -14,7 +14,7 @@ from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import HolderState, Judgement, judge
+from exporter.model.states import HolderState, Judgement, judge_holder
 from exporter.web.parameters import Query
 
 # Sharing modes that serve all holders by MPS.
@@ -143,7 +143,7 @@ class Scene:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
         # Judged once, for several parts of a page. Rows live as long as the snapshot, so ids are stable.
         self._judged = {
-            id(row): judge(row, snapshot.timestamp, self.idle_after) for row in snapshot.containers
+            id(row): judge_holder(row, snapshot.timestamp, self.idle_after) for row in snapshot.containers
         }
 
     def in_full(self) -> "Scene":
