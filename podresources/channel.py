@@ -64,21 +64,6 @@ _REASONS: Final[dict[Any, Reason]] = {
 # large".
 _TOO_LARGE = re.compile(r"larger than max|exceeds maximum|too large", re.IGNORECASE)
 _LONGEST_DETAIL = 200
-
-
-class KubeletError(Exception):
-    """The kubelet gave no usable response; the message has the socket and the remedy.
-
-    ``reason`` is one of a few stable words, usable as a label value. ``unreachable``: no process can be
-    reached by the socket's file until it is replaced or its permissions are changed.
-    """
-
-    def __init__(self, reason: Reason, socket: Path, detail: str, *, unreachable: bool = False) -> None:
-        super().__init__(f"{socket}: {detail} ({reason}): {REMEDIES[reason]}")
-        self.reason: Reason = reason
-        self.unreachable = unreachable
-
-
 _LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
 _PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
 # Bytes; decoding less takes no longer than handing it to a thread.
@@ -105,6 +90,19 @@ _OS_REASONS: Final[dict[int | None, Reason]] = {
 _DECODER: Final = ThreadPoolExecutor(1, thread_name_prefix="decode")
 _Answer = TypeVar("_Answer")
 FileVersion = tuple[int, int, int]
+
+
+class KubeletError(Exception):
+    """The kubelet gave no usable response; the message has the socket and the remedy.
+
+    ``reason`` is one of a few stable words, usable as a label value. ``unreachable``: no process can be
+    reached by the socket's file until it is replaced or its permissions are changed.
+    """
+
+    def __init__(self, reason: Reason, socket: Path, detail: str, *, unreachable: bool = False) -> None:
+        super().__init__(f"{socket}: {detail} ({reason}): {REMEDIES[reason]}")
+        self.reason: Reason = reason
+        self.unreachable = unreachable
 
 
 class KubeletConnection:

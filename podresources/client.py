@@ -20,6 +20,9 @@ from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1, Listed
 KEEP_SECONDS: Final = 300.0  # seconds for which the last good response replaces one that fails
 _PERMANENT: Final = frozenset({"unimplemented", "internal"})
 _log = logging.getLogger(__name__)
+# Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
+SHORT_TIMEOUT: Final = 1.0
+FULL_TIMEOUT_EVERY: Final = 10
 
 
 class Offer(NamedTuple):
@@ -105,17 +108,12 @@ class Offers:
         )
 
 
-# Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
-SHORT_TIMEOUT: Final = 1.0
-FULL_TIMEOUT_EVERY: Final = 10
-
-
 class PodResourcesApi:
     """Reads the kubelet's device accounting from ``socket``, in at most ``timeout`` seconds.
 
     Each start of the kubelet creates a new socket file, which shows the restart. A starting kubelet lists its
-    pods one by one: ``exporter.poll.kubelet_restart`` decides if a list is complete. Resources with a plugin
-    that has not registered again stay allocatable for ``register_grace`` seconds.
+    pods one by one, so that its list may be incomplete. Resources with a plugin that has not registered again
+    stay allocatable for ``register_grace`` seconds.
     """
 
     def __init__(

@@ -120,6 +120,10 @@ _PODS: _Table = {
 }
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {"string": _FIELD.TYPE_STRING, "bytes": _FIELD.TYPE_BYTES, "int64": _FIELD.TYPE_INT64}
+T = TypeVar("T")
+_Print = tuple[int, int]
+# The key of a claimed device: driver, pool, device, namespace and name of the claim, share.
+_Claimed = tuple[str, str, str, str, str, str]
 
 
 def _declare(message: descriptor_pb2.DescriptorProto, package: str, field: _Field) -> None:
@@ -165,10 +169,6 @@ Pod: Any = _pods["Pod"]
 ListPodsResponse: Any = _pods["ListPodsResponse"]
 
 
-T = TypeVar("T")
-_Print = tuple[int, int]
-
-
 class Unchanged(Generic[T]):
     """Makes a value of each payload, reusing the values of payloads that the previous read had too.
 
@@ -186,15 +186,11 @@ class Unchanged(Generic[T]):
         values = []
         for payload in payloads:
             key = len(payload), hash(payload)
-            value = now[key] if key in now else previous[key] if key in previous else self._make(payload)
-            now[key] = value
-            values.append(value)
+            if key not in now:
+                now[key] = previous[key] if key in previous else self._make(payload)
+            values.append(now[key])
         self._made = now
         return values
-
-
-# The key of a claimed device: driver, pool, device, namespace and name of the claim, share.
-_Claimed = tuple[str, str, str, str, str, str]
 
 
 class Listed(NamedTuple):

@@ -192,7 +192,9 @@ def _metered(use: Use, meter: Meter) -> Use:
     memory, compute = meter.memory, meter.compute
     # The meter has no memory although the driver lists some for the container: its zeros were not observed.
     if meter.memory == 0 and use.memory_source == "process" and use.memory:
-        memory, compute = None, compute or None
+        memory = None
+        if compute == 0:
+            compute = None
     use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
     if meter.memory_only:
         return use

@@ -19,6 +19,9 @@ from exporter.model import (
     Workloads,
 )
 
+# The driver's own memory: a fixed part, and tables that grow with the memory of the device.
+OVERHEAD_BYTES, OVERHEAD_SHARE = 1 << 30, 1 / 32
+
 
 @dataclass(slots=True)
 class Owned:
@@ -163,10 +166,6 @@ def _devices(gpu: GpuReading) -> list[tuple[DeviceKey, GpuReading | MigReading]]
     if not gpu.mig_enabled:
         return [(DeviceKey(gpu.identity.uuid), gpu)]
     return [(DeviceKey(gpu.identity.uuid, mig.uuid), mig) for mig in gpu.mig or ()]
-
-
-# The driver's own memory: a fixed part, and tables that grow with the memory of the device.
-OVERHEAD_BYTES, OVERHEAD_SHARE = 1 << 30, 1 / 32
 
 
 def lists_users(processes: Sequence[DeviceProcess] | None, memory: Memory | None) -> bool:

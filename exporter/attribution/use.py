@@ -21,6 +21,11 @@ from exporter.model import (
     total,
 )
 
+# Below this share, utilization of a device does not contradict idle processes: the periods differ.
+BUSY = 0.1
+# Systems that always serve holders through MPS; with others, MPS clients among the processes show it.
+BY_MPS = frozenset({"mps", "nos"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReading:
@@ -61,10 +66,6 @@ class Use:
 
 
 NOTHING_KNOWN = Use()
-# Below this share, utilization of a device does not contradict idle processes: the periods differ.
-BUSY = 0.1
-# Systems that always serve holders through MPS; with others, MPS clients among the processes show it.
-BY_MPS = frozenset({"mps", "nos"})
 
 
 def use_without_processes(device: DeviceReading, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
@@ -137,7 +138,8 @@ def percent_by_pid(device: DeviceReading) -> dict[int, float | None]:
     if _booked_on_server(device):
         clients, _ = _mps_clients(device)
         for process in clients or device.processes or ():
-            percents[process.pid] = percents[process.pid] or None
+            if percents[process.pid] == 0:
+                percents[process.pid] = None
     return percents
 
 

@@ -17,6 +17,19 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 HASH: Final = "kubernetes.io/config.hash"
 PODS_RIGHT: Final = "let the service account list and watch pods: deploy/components/kubernetes-api"
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+NODE_RIGHT: Final = (
+    "let the service account list and watch nodes: deploy/components/kubernetes-api, or node-labels"
+)
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+# The first poll waits this long for labels, which may request the release of the driver, and for pod names.
+FIRST_SECONDS: Final = 5.0
+# Pause before another attempt to start a thread.
+THREAD_SECONDS: Final = 5.0
+MISSING: Final = (
+    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
+    " --kubernetes-api off"
+)
 
 
 class WatchedPods(NamedTuple):
@@ -118,11 +131,6 @@ def _health(status: Mapping[str, Any]) -> tuple[ResourceHealth, ...]:
     )
 
 
-NODE_RIGHT: Final = (
-    "let the service account list and watch nodes: deploy/components/kubernetes-api, or node-labels"
-)
-
-
 def object_of(node: str) -> ObjectQuery:
     """Return the query for a node."""
     return ObjectQuery(
@@ -142,18 +150,6 @@ def read_node(node: Mapping[str, Any]) -> NodeObject:
         capacity=extended_resources(texts(status, "capacity")),
         allocatable=extended_resources(texts(status, "allocatable")),
     )
-
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-# The first poll waits this long for labels, which may request the release of the driver, and for pod names.
-FIRST_SECONDS: Final = 5.0
-# Pause before another attempt to start a thread.
-THREAD_SECONDS: Final = 5.0
-MISSING: Final = (
-    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
-    " --kubernetes-api off"
-)
 
 
 class Cluster:

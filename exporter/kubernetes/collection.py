@@ -12,6 +12,22 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 _REFUSED = "the service account's token is refused; it is read again for the next attempt"
+# etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
+LONGEST_OBJECT: Final = 4 << 20
+# The text around the objects takes some hundred bytes.
+LONGEST_FRAME: Final = 1 << 16
+# Nesting of the objects: in the list, which is in the answer.
+_DEPTH: Final = 2
+_ITEMS: Final = re.compile(rb'"items"\s*:\s*\Z')
+_OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+WATCH_SECONDS: Final = 240
+LIST_SECONDS: Final = 10.0
+# The text of an event around its object takes some bytes.
+LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
+# A pod may have annotations of 256 KiB.
+LONGEST_LIST: Final = 256 << 20
+_GRACE_SECONDS: Final = 10
 
 
 class ApiError(Exception):
@@ -30,17 +46,6 @@ class ExpiredError(Exception):
 
 class NoListError(Exception):
     """The server's answer is not a complete list of objects, or longer than that of any node can be."""
-
-
-# etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
-LONGEST_OBJECT: Final = 4 << 20
-# The text around the objects takes some hundred bytes.
-LONGEST_FRAME: Final = 1 << 16
-# Nesting of the objects: in the list, which is in the answer.
-_DEPTH: Final = 2
-_ITEMS: Final = re.compile(rb'"items"\s*:\s*\Z')
-_OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 
 
 class ListParser:
@@ -146,15 +151,6 @@ def objects(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the objects of a list; other values are left out."""
     items = parent.get(name)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-WATCH_SECONDS: Final = 240
-LIST_SECONDS: Final = 10.0
-# The text of an event around its object takes some bytes.
-LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
-# A pod may have annotations of 256 KiB.
-LONGEST_LIST: Final = 256 << 20
-_GRACE_SECONDS: Final = 10
 
 
 class Event(NamedTuple):

@@ -116,7 +116,9 @@ class Follower(Generic[T]):
 
         It may need a file system or a program that hangs: a pending one is waited for, not started again.
         """
-        pending = self._configuring = self._configuring or asyncio.ensure_future(client.configure())
+        if self._configuring is None:
+            self._configuring = asyncio.ensure_future(client.configure())
+        pending = self._configuring
         await asyncio.wait({pending}, timeout=LIST_SECONDS)
         if not pending.done():
             raise TimeoutError

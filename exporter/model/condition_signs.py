@@ -1,6 +1,6 @@
 """The inputs of conditions, and the rule of each: what the inputs say about it.
 
-The rules are pure; ``exporter.poll.condition_tracker`` keeps the state that some inputs need.
+The rules are pure: the state that some inputs need is kept elsewhere.
 """
 
 from collections.abc import Iterator, Mapping
@@ -122,10 +122,13 @@ def _actions(inputs: Inputs, actions: frozenset[RecoveryAction]) -> Iterator[Sig
     elif reading.recovery_action in actions:
         yield Sign(True, f"recovery action {reading.recovery_action.replace('_', ' ')}")
     elif reading.recovery_action is None:
-        yield from () if _lacks(reading, "repairs") else (UNKNOWN,)
+        if not _lacks(reading, "repairs"):
+            yield UNKNOWN
+    elif reading.recovery_action in DECISIVE:
+        yield Sign(False)
     else:
         # After drain_p2p and the like the driver reports another action, so the need is not known yet.
-        yield Sign(False) if reading.recovery_action in DECISIVE else UNKNOWN
+        yield UNKNOWN
 
 
 def _repair(reading: GpuReading) -> Iterator[Sign]:
@@ -211,9 +214,8 @@ def _fabric(reading: GpuReading) -> Iterator[Sign]:
     """Yield the problems that the driver reports; unknown if it failed to, on a GPU with NVLinks."""
     fabric, links = reading.fabric, reading.nvlink.links if reading.nvlink is not None else None
     if fabric is None:
-        yield from (
-            (UNKNOWN,) if links and "nvlink" in reading.withheld and not _lacks(reading, "nvlink") else ()
-        )
+        if links and "nvlink" in reading.withheld and not _lacks(reading, "nvlink"):
+            yield UNKNOWN
         return
     details = f": {fabric.misconfiguration.replace('_', ' ')}" if fabric.misconfiguration else ""
     for problem, cause in FABRIC_CAUSES.items():

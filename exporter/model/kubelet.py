@@ -5,6 +5,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+_SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
+# kubectl's copy of the whole object.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Characters kept of one object's annotations; Kubernetes allows 256 KiB.
+MOST_ANNOTATIONS = 1 << 16
+# Extended resources are whole numbers; large ones may have a suffix.
+_QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+_SUFFIXES: dict[str, int] = {"": 1} | {
+    suffix: base**power
+    for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
+    for power, suffix in enumerate(suffixes.split(), start=1)
+}
+
 
 class PodName(NamedTuple):
     """A pod by namespace and name."""
@@ -222,9 +235,6 @@ class Workloads:
     gone: frozenset[int] = frozenset()
 
 
-_SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
-
-
 def worst_health(reported: Iterable[str]) -> str:
     """Return the worst of some healths; "" if none is known. A word other than these three is the worst."""
     return max(reported, key=lambda health: (_SEVERITY.get(health, len(_SEVERITY)), health), default="")
@@ -233,19 +243,6 @@ def worst_health(reported: Iterable[str]) -> str:
 def is_unhealthy(health: str) -> bool:
     """Return whether the kubelet reports a device as bad: neither healthy nor unknown, nor unreported."""
     return _SEVERITY.get(health, len(_SEVERITY)) > _SEVERITY["Unknown"]
-
-
-# kubectl's copy of the whole object.
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# Characters kept of one object's annotations; Kubernetes allows 256 KiB.
-MOST_ANNOTATIONS = 1 << 16
-# Extended resources are whole numbers; large ones may have a suffix.
-_QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
-_SUFFIXES: dict[str, int] = {"": 1} | {
-    suffix: base**power
-    for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
-    for power, suffix in enumerate(suffixes.split(), start=1)
-}
 
 
 def quantity(text: str) -> int | None:

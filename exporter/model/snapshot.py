@@ -34,6 +34,12 @@ Condition = Literal[
     "driver_released",
 ]
 """What can be wrong with a GPU: see ``exporter.model.conditions``."""
+READ_VENDORS = frozenset({"nvidia", "amd"})
+"""Vendors with GPUs that the exporter reads."""
+ADVICE_LABEL = "gpuslice-exporter/advice"
+"""Label of a pod; with the value ``off`` there is no advice on it."""
+ProcessWhere = Literal["pod", "host", "unknown"]
+MOST_PROCESSES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +50,6 @@ class Raised:
     since: float
     # One phrase for each input that raises it.
     causes: tuple[str, ...]
-
-
-READ_VENDORS = frozenset({"nvidia", "amd"})
-"""Vendors with GPUs that the exporter reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +149,6 @@ class VgpuRow:
     holder: ContainerRef | None = None
 
 
-ADVICE_LABEL = "gpuslice-exporter/advice"
-"""Label of a pod; with the value ``off`` there is no advice on it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRow:
     """A pod that holds or uses a device, with its selected labels and that of advice, by name."""
@@ -159,9 +157,6 @@ class PodRow:
     name: str
     uid: str
     labels: tuple[tuple[str, str], ...]
-
-
-ProcessWhere = Literal["pod", "host", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,18 +177,14 @@ class ProcessRow:
     place: ProcessWhere = "unknown"
 
 
-MOST_PROCESSES = 2000
-
-
 def largest_processes(
     rows: Iterable[ProcessRow], most: int = MOST_PROCESSES
 ) -> tuple[tuple[ProcessRow, ...], int]:
     """Return up to ``most`` rows, the largest ones, by device and pid; and the number of rows left out."""
-    every = kept = list(rows)
-    if len(every) > most:
-        # The pid decides between equals, so that the same rows stay from poll to poll.
-        kept = nlargest(most, every, key=lambda row: (row.memory or 0, row.compute or 0.0, -row.pid))
-    return tuple(sorted(kept, key=lambda row: (*row.device, row.pid))), len(every) - len(kept)
+    every = list(rows)
+    # The pid decides between equals, so that the same rows stay from poll to poll.
+    largest = nlargest(most, every, key=lambda row: (row.memory or 0, row.compute or 0.0, -row.pid))
+    return tuple(sorted(largest, key=lambda row: (*row.device, row.pid))), len(every) - len(largest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

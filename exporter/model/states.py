@@ -1,4 +1,4 @@
-"""States of holders, as the page, the text format and the filters name them."""
+"""States of holders, and the words for them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias

@@ -51,7 +51,7 @@ class Account:
         changes.
         """
         totals = self.totals
-        seconds = interval.lived * self.held
+        seconds = interval.lived if self.held else 0.0
         gpu_seconds = interval.lived * (row.compute_entitled or 0.0)
         held = integrate(totals.held_seconds, 1.0 if self.held else None, seconds)
         entitled = integrate(totals.entitled_gpu_seconds, row.compute_entitled, interval.lived)

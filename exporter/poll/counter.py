@@ -71,7 +71,7 @@ class GpuCounter:
         is believed because it continues others counts from the last of these.
         """
         point, base, first, last = _Point(value, at), self._base, self._first, self._last
-        self.began_again = self.continues = False
+        self.began_again, self.continues = False, False
         if base is None:
             self._rebase(point)
             return 0
@@ -87,7 +87,7 @@ class GpuCounter:
             self._rebase(point)
             return value - last.value if last is not None and continued else 0
         if first is None or last is None or not continued:
-            self._first = self._last = point
+            self._first, self._last = point, point
             return None
         self._last = point
         rises = value > first.value or not self._rises

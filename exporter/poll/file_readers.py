@@ -21,7 +21,7 @@ from exporter.workloads.processes import ProcessTable
 
 # The pid namespace of a running process does not change, but a procfs may be mounted later.
 RECHECK_VIEW_SECONDS = 60.0
-# The pace of looks at a socket's file.
+# Pause between two checks of a socket's file.
 CHECK_SECONDS = 1.0
 FileVersion = tuple[int, int, int]
 """Device, inode and time of change of a file: what is new when it is created or made accessible."""
@@ -113,8 +113,9 @@ class SocketFileReader(_FileReader):
             given_up.set()
 
     def _watch(self, seen: FileVersion | None, given_up: threading.Event) -> FileVersion:
-        while (found := self._version()) == seen and not given_up.wait(CHECK_SECONDS):
-            pass
+        found = self._version()
+        while found == seen and not given_up.wait(CHECK_SECONDS):
+            found = self._version()
         return found
 
     def _version(self) -> FileVersion:

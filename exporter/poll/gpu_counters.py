@@ -14,6 +14,11 @@ _NANOSECONDS: Final = OVERSHOOT * 1e9
 _ERRORS: Final = 1e6
 _PACKETS: Final = 1e9
 _CYCLES: Final = 1e14
+_GPU: Final = ""
+"""Stands for the GPU where its MIG devices have their uuid."""
+_CounterKey = tuple[str, tuple[str, ...], Any]
+"""A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
+Record = TypeVar("Record", GpuReading, MigReading)
 
 
 class _CounterField(NamedTuple):
@@ -45,12 +50,7 @@ _KINDS: Final = (
     _CounterField(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
     _CounterField(("ecc", "by_location"), _ERRORS),
 )
-_GPU: Final = ""
-"""Stands for the GPU where its MIG devices have their uuid."""
-_CounterKey = tuple[str, tuple[str, ...], Any]
-"""A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
 _ENERGY_KEY: Final[_CounterKey] = (_GPU, _ENERGY.path, None)
-Record = TypeVar("Record", GpuReading, MigReading)
 
 
 class GpuCounters:

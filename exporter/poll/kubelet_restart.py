@@ -49,10 +49,11 @@ def running_pods(
 ) -> RunningPods:
     """Return the pods that run, by name."""
     named = pods or {}
+    with_processes = None
+    if running is not None and pods is not None:
+        with_processes = frozenset(pods[uid].pod_name for uid in running.pods if uid in pods)
     return RunningPods(
-        running=None
-        if running is None or pods is None
-        else frozenset(named[uid].pod_name for uid in running.pods if uid in named),
+        running=with_processes,
         expected=frozenset(
             pod.pod_name
             for pod in named.values()

@@ -138,7 +138,8 @@ class Release:
             self._ends[requester] = loop.call_later(longest, self._expire, requester, longest)
         old = self.reason()
         self._reasons[requester] = reason
-        if (new := self.reason()) != old:
+        new = self.reason()
+        if new != old:
             self.changed.set()
             log.info("driver %s", f"released: {new}" if new else "opened again")
 

@@ -241,5 +241,6 @@ class ClockEvents:
         begun = mask & ~self._masks.get(uuid, mask)
         counts = self._counts.setdefault(uuid, dict.fromkeys(CLOCK_EVENT_BITS.values(), 0))
         for bit, reason in CLOCK_EVENT_BITS.items():
-            counts[reason] += int(bool(begun & bit))
+            if begun & bit:
+                counts[reason] += 1
         self._masks[uuid] = mask

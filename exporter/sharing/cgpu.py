@@ -137,7 +137,8 @@ class Cgpu(Gpushare):
     def _of(self, part: HeldUnits) -> tuple[Grant, ...]:
         file = self.view.file(self.name, part.holder)
         uses = file.devices if file is not None else ()
-        units_by_minor = next((units for key, _ in ALLOCATIONS if (units := self._units(part, key))), {})
+        annotated = (self._units(part, key) for key, _ in ALLOCATIONS)
+        units_by_minor = next(filter(None, annotated), {})
         # Without an annotation, a container has the same share of each of its GPUs.
         equal_units = max(1, part.units // max(1, len(uses)))
         return tuple(

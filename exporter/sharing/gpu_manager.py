@@ -38,6 +38,13 @@ _BUS_ID = re.compile(r"[0-9A-Fa-f:.]{0,32}")
 _PID = struct.Struct("<i")
 
 CardsByContainer = Mapping[tuple[str, str], tuple[DeviceUse, ...]]
+_NAME = slice(4096, 8192)
+_ADDRESS = 8192
+# Bytes of memory, percent of compute, three numbers for the strictness of enforcement, enforcement on or off.
+_LIMITS = struct.Struct("<Qi12xi")
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+CARDS, ASSIGNED = "tencent.com/predicate-gpu-idx-", "tencent.com/gpu-assigned"
+BLOCK = 1 << 28
 
 
 class _ConfigLayout(NamedTuple):
@@ -48,10 +55,6 @@ class _ConfigLayout(NamedTuple):
 
 
 _LAYOUTS = {8240: _ConfigLayout(16, 8208), 8256: _ConfigLayout(32, 8224)}
-_NAME = slice(4096, 8192)
-_ADDRESS = 8192
-# Bytes of memory, percent of compute, three numbers for the strictness of enforcement, enforcement on or off.
-_LIMITS = struct.Struct("<Qi12xi")
 
 
 class VcudaConfig(NamedTuple):
@@ -104,11 +107,9 @@ def decode_config(pread: Pread, size: int) -> VcudaConfig:
     if not plausible or enabled not in {0, 1}:
         raise UnusableError("has implausible values")
     named = _CONTAINER.fullmatch(_text(content[_NAME]))
-    use = DeviceUse(
-        device=bus_id,
-        memory_limit=memory or None if enabled else None,
-        compute_limit=percent / FULL or None if enabled else None,
-    )
+    use = DeviceUse(device=bus_id)
+    if enabled:
+        use = replace(use, memory_limit=memory or None, compute_limit=percent / FULL or None)
     return VcudaConfig(container=named[1] if named else "", use=use)
 
 
@@ -208,11 +209,6 @@ def _text(content: bytes) -> str:
         return content.partition(b"\0")[0].decode("ascii")
     except UnicodeDecodeError:
         raise UnusableError("has implausible values") from None
-
-
-CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
-CARDS, ASSIGNED = "tencent.com/predicate-gpu-idx-", "tencent.com/gpu-assigned"
-BLOCK = 1 << 28
 
 
 class GpuManager(CardSystem):

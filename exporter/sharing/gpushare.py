@@ -46,6 +46,21 @@ INDEX_SUFFIX = "_GPU_MEM_IDX"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 Shares = dict[int, dict[int, int]]
+MEMORY = "aliyun.com/gpu-mem"
+COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
+ID = re.compile(r"(GPU-[^/:]{1,64})-_-[0-9]{1,9}")
+# Annotations of allocations with the annotation that confirms each, in order of precedence.
+ALLOCATIONS = (
+    ("scheduler.framework.gpushare.allocation", "scheduler.framework.gpushare.assigned"),
+    ("gpushare.alibabacloud.com/gpumemory", "gpushare.alibabacloud.com/assigned"),
+)
+CORES = "gpushare.alibabacloud.com/core-percentage"
+UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
+UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
+# The label of ACK's nodes with the mode.
+MODE, MPS = "ack.node.gpu.schedule", "mps"
+BY_MODULE, NO_LIMITS = frozenset({"cgpu", "core_mem"}), frozenset({"share", "default", "topology"})
+MODULE = "cgpu"
 
 
 class AnnotatedUnits(NamedTuple):
@@ -113,23 +128,6 @@ def _counts(given: object) -> dict[int, int]:
     if not all(0 <= count < MOST for count in given.values()):
         raise ValueError("has a number out of bounds")
     return {parse_number(minor): units for minor, units in given.items()}
-
-
-MEMORY = "aliyun.com/gpu-mem"
-COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
-ID = re.compile(r"(GPU-[^/:]{1,64})-_-[0-9]{1,9}")
-# Annotations of allocations with the annotation that confirms each, in order of precedence.
-ALLOCATIONS = (
-    ("scheduler.framework.gpushare.allocation", "scheduler.framework.gpushare.assigned"),
-    ("gpushare.alibabacloud.com/gpumemory", "gpushare.alibabacloud.com/assigned"),
-)
-CORES = "gpushare.alibabacloud.com/core-percentage"
-UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
-UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
-# The label of ACK's nodes with the mode.
-MODE, MPS = "ack.node.gpu.schedule", "mps"
-BY_MODULE, NO_LIMITS = frozenset({"cgpu", "core_mem"}), frozenset({"share", "default", "topology"})
-MODULE = "cgpu"
 
 
 class HeldUnits(NamedTuple):
@@ -220,9 +218,11 @@ class Gpushare(System):
         granted = Granted()
         for holder, held in self.view.held.items():
             for resource, ids in held.items():
-                owned = any(self.owns(resource, device_id) for device_id in ids)
-                if owned and (grants := self._of(HeldUnits(holder, resource, len(ids)))):
-                    granted.grants += grants
+                if not any(self.owns(resource, device_id) for device_id in ids):
+                    continue
+                grants = self._of(HeldUnits(holder, resource, len(ids)))
+                granted.grants += grants
+                if grants:
                     granted.settle(holder, [resource, *filter(COMPUTE.fullmatch, held)])
         return granted
 
@@ -282,8 +282,8 @@ class Gpushare(System):
 
     def _percent(self, holder: ContainerRef, device: Device) -> int | None:
         """Return the allocated percent of a GPU's compute; None if only memory was allocated."""
-        shares = self._shares(holder, CORES)
-        return shares.get(minor) or None if (minor := device.gpu.identity.minor) is not None else None
+        shares, minor = self._shares(holder, CORES), device.gpu.identity.minor
+        return None if minor is None else shares.get(minor) or None
 
     def _unit(self, part: HeldUnits, device: Device, key: str) -> int | None:
         """Return the bytes of a unit, by the number of units of a GPU in annotations, else by its ids."""

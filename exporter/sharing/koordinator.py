@@ -32,6 +32,10 @@ LIMITS = (
 )
 ALL = 100
 MOST = 1 << 62
+RESOURCE = "koordinator.sh/gpu"
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+PROVIDER, HAMI_CORE = "koordinator.sh/gpu-isolation-provider", "HAMi-core"
+VENDOR = "node.koordinator.sh/gpu-vendor"
 
 
 class GpuAmount(NamedTuple):
@@ -133,12 +137,6 @@ def _amount(name: str, value: Any) -> int:
     return amount
 
 
-RESOURCE = "koordinator.sh/gpu"
-ALLOCATED = "scheduling.koordinator.sh/device-allocated"
-PROVIDER, HAMI_CORE = "koordinator.sh/gpu-isolation-provider", "HAMi-core"
-VENDOR = "node.koordinator.sh/gpu-vendor"
-
-
 class Koordinator(System):
     """Pods without isolation."""
 
@@ -181,7 +179,8 @@ class Koordinator(System):
             text = details.annotations.get(ALLOCATED) or None
             given = self.read_note(pod, ALLOCATED, text, parse_allocated) or ()
             # koordlet decides about the library by the memory of the pod's first GPU alone.
-            if self.libvgpu == (asked and (not given or (given[0].amount.ratio or 0) < ALL)):
+            isolated = asked and (not given or (given[0].amount.ratio or 0) < ALL)
+            if isolated == self.libvgpu:
                 yield pod, details, given
 
     def _by_ids(self, pod: PodIdentity, details: PodDetails, given: Sequence[AllocatedGpu]) -> set[str]:

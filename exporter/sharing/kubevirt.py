@@ -42,6 +42,7 @@ PREFIX = "nvidia.com/"
 IOMMU_GROUP = re.compile(r"[0-9]{1,9}")
 NVIDIA = "0x10de"
 PASSED_THROUGH = frozenset({"vfio-pci", "nvgrace_gpu_vfio_pci"})
+METER = "vgpu"
 
 
 def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices:
@@ -138,9 +139,6 @@ def _content(path: Path) -> str:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-METER = "vgpu"
 
 
 class NamedVgpu(NamedTuple):

@@ -45,6 +45,13 @@ from exporter.sharing.nvidia_strategy import LABELS, Strategies, Strategy, read_
 NUMBER = re.compile(r"[0-9]{1,9}")
 # The number of an id of a whole device.
 WHOLE = -1
+RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
+MODES: Mapping[Strategy, tuple[str, str]] = {
+    "mps": ("mps", "soft"),
+    "time-slicing": ("time-slicing", "none"),
+    "": ("unknown", ""),
+}
+"""Mode and isolation of a GPU with replicas."""
 
 
 class DeviceSlices(NamedTuple):
@@ -60,7 +67,7 @@ UNKNOWN = DeviceSlices(None, None, None)
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of a device's ids of one resource; see podresources.client.Offer."""
+    """The numbers of a device's ids of one resource, by the fields of Allocations."""
 
     offered: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
@@ -165,15 +172,6 @@ def _by_ids(devices: Collection[Numbers]) -> int | None:
 
 def _top(numbers: set[int]) -> int:
     return max(numbers, default=-1) + 1
-
-
-RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
-MODES: Mapping[Strategy, tuple[str, str]] = {
-    "mps": ("mps", "soft"),
-    "time-slicing": ("time-slicing", "none"),
-    "": ("unknown", ""),
-}
-"""Mode and isolation of a GPU with replicas."""
 
 
 def is_named(resource: str, patterns: Iterable[re.Pattern[str]] = ()) -> bool:

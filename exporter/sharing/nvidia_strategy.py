@@ -33,6 +33,9 @@ LABELS = (
     whole_keys(GKE_STRATEGY, GKE_REPLICAS),
     re.compile(r"nvidia\.com/[A-Za-z0-9._-]+\.(?:sharing-strategy|replicas)"),
 )
+STARTED = ".started"
+# A node has a handful of resources; the folder also has sockets and logs of the daemons.
+MOST = 64
 
 
 class Strategies:
@@ -128,11 +131,6 @@ def _replica(device_id: str) -> int | None:
     """Return the number of a replica, None if the id has no replica."""
     parsed = parse_device_id(device_id)
     return int(parsed.replica) if parsed is not None and NUMBER.fullmatch(parsed.replica) else None
-
-
-STARTED = ".started"
-# A node has a handful of resources; the folder also has sockets and logs of the daemons.
-MOST = 64
 
 
 def read_daemons(roots: Roots) -> SystemFiles:

@@ -44,6 +44,19 @@ _UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
 
 MigPosition = tuple[int, int]
 """GPU index and position on the GPU."""
+PODS = Path("proc/pod")
+METRICS = Path("metrics/gpu")
+COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
+# More pods and GPUs than any node has.
+MOST_PODS, MOST_GPUS = 4096, 64
+LONGEST_NUMBER = 32
+ALL = 100
+_POD = re.compile(r"[0-9a-f-]{32,36}")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_FILE_NUMBER = re.compile(r"[0-9]{1,18}")
+ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
+ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
+MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
 
 
 class AnnotatedMig(NamedTuple):
@@ -106,19 +119,6 @@ def _number(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 10000 else None
 
 
-PODS = Path("proc/pod")
-METRICS = Path("metrics/gpu")
-COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
-# More pods and GPUs than any node has.
-MOST_PODS, MOST_GPUS = 4096, 64
-LONGEST_NUMBER = 32
-ALL = 100
-
-_POD = re.compile(r"[0-9a-f-]{32,36}")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
-_FILE_NUMBER = re.compile(r"[0-9]{1,18}")
-
-
 def read_runai(roots: Roots) -> SystemFiles:
     """Return the use of every pod; ``device`` is a GPU index; blocks, never raises."""
     root, problems = roots.run, list[Problem]()
@@ -147,11 +147,6 @@ def _file_number(path: Path, most: int | None, problems: list[Problem]) -> int |
         if text:
             problems.append(problem(path, f"{text!r} is not a valid number"))
     return None
-
-
-ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
-ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
-MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
 
 
 class Runai(Reservations):

@@ -28,6 +28,15 @@ TRIES = 4
 _HEAD = struct.Struct("<IIII")
 # Seqlock, padding, uuid, memory limit, physical part of it; then percent and switches.
 _DEVICE = struct.Struct("<II48sQQ7i28x")
+_OLD_BEGIN = 248
+_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
+# The domain of resources and annotations is nvidia.com unless the installation has another.
+RESOURCE = re.compile(r"([a-z0-9.-]{1,253})/vgpu-number")
+ID = re.compile(r"([0-9]{1,4}:)?(?P<uuid>GPU-[0-9A-Za-z-]{1,64})(?(1):|::)[0-9]{1,6}")
+CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
+DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
+GIVEN = "real-allocated"
+LONGEST = 256 * 1024
 
 
 class _Old(NamedTuple):
@@ -37,13 +46,11 @@ class _Old(NamedTuple):
     percent: int  # offset of the percent
 
 
-_OLD_BEGIN = 248
 _OLD = {
     1536: _Old(80, 56),
     **dict.fromkeys((1664, 1672, 2440), _Old(88, 64)),
     **dict.fromkeys((1800, 1848), _Old(96, 64)),
 }
-_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
 
 
 def read_vgpu_manager(roots: Roots) -> SystemFiles:
@@ -104,21 +111,10 @@ def _use(name: bytes, memory: int, percent: int, limited: int) -> DeviceUse:
     uuid = name.partition(b"\0")[0]
     if not _UUID.fullmatch(uuid) or memory > MOST_BYTES:
         raise UnusableError(f"has a device {uuid!r} of {memory} bytes")
-    whole = percent >= 100
-    return DeviceUse(
-        device=uuid.decode(),
-        memory_limit=memory or None,
-        compute_limit=1.0 if whole else percent / 100 if limited and percent > 0 else None,
-    )
-
-
-# The domain of resources and annotations is nvidia.com unless the installation has another.
-RESOURCE = re.compile(r"([a-z0-9.-]{1,253})/vgpu-number")
-ID = re.compile(r"([0-9]{1,4}:)?(?P<uuid>GPU-[0-9A-Za-z-]{1,64})(?(1):|::)[0-9]{1,6}")
-CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
-DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
-GIVEN = "real-allocated"
-LONGEST = 256 * 1024
+    compute = percent / 100 if limited and percent > 0 else None
+    if percent >= 100:
+        compute = 1.0
+    return DeviceUse(device=uuid.decode(), memory_limit=memory or None, compute_limit=compute)
 
 
 class VgpuManager(System):
@@ -172,7 +168,8 @@ class VgpuManager(System):
         """Return a container's shares. Only its file has whether a share of compute is a limit."""
         annotated = self.read_note(holder, key, self.view.annotations(holder).get(key), parse_shares) or {}
         filed = {use.device: use for use in file.devices} if file is not None else {}
-        if not (shares := annotated.get(holder.container, ())):
+        shares = annotated.get(holder.container, ())
+        if not shares:
             return filed.values()
         limits = {uuid: use.compute_limit for uuid, use in filed.items()}
         return [

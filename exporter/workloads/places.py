@@ -15,6 +15,7 @@ from exporter.workloads.processes import pids_in, read_cgroup, read_stat
 
 # The only process of a pod's sandbox, which keeps the pod's namespaces; "pod" on OpenShift.
 SANDBOX_COMMANDS = frozenset({"pause", "pod"})
+CONTAINER_ID_LENGTH = 64
 
 
 class Placed(NamedTuple):
@@ -84,9 +85,6 @@ def _place(text: bytes) -> tuple[str, str] | None:
 def _is_sandbox(proc_root: Path, pids: list[str]) -> bool:
     stat = read_stat(str(proc_root), int(pids[0])) if len(pids) == 1 else None
     return stat is not None and stat.command in SANDBOX_COMMANDS
-
-
-CONTAINER_ID_LENGTH = 64
 
 
 def place_by_pods(workloads: Workloads, own_uid: str) -> Workloads:

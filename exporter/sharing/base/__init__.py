@@ -22,6 +22,10 @@ from exporter.model import (
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
+T = TypeVar("T")
+UNKNOWN_INDEX = -1
+MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roots:
@@ -38,9 +42,6 @@ class Roots:
 
 
 Read = Callable[[Roots], SystemFiles]
-T = TypeVar("T")
-UNKNOWN_INDEX = -1
-MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 
 
 class Meaning(NamedTuple):
@@ -176,7 +177,7 @@ def by_device(grants: Iterable[Grant]) -> list[Grant]:
             memory_entitled=total([grant.memory_entitled for grant in same]),
             compute_entitled=total([grant.compute_entitled for grant in same]),
         )
-        for same in grouped(grants, lambda grant: grant.device and grant.device.key)
+        for same in grouped(grants, lambda grant: None if grant.device is None else grant.device.key)
     ]
 
 

@@ -107,10 +107,10 @@ class _Meanings:
 
     def of(self, resource: str, device_id: str) -> OwnedId:
         """Return the first system with a device or a nominal meaning for an id, else the first with any."""
-        known = self._known.get((resource, device_id))
-        if known is None:
-            known = self._known[resource, device_id] = self._meaning(resource, device_id)
-        return known
+        key = resource, device_id
+        if key not in self._known:
+            self._known[key] = self._meaning(resource, device_id)
+        return self._known[key]
 
     def _meaning(self, resource: str, device_id: str) -> OwnedId:
         weak = WITHOUT_OWNER

@@ -31,6 +31,8 @@ NVIDIA_DRIVER = "gpu.nvidia.com"
 GPU = re.compile(rf"gpu-({NUMBER})")
 MIG = re.compile(rf"gpu-({NUMBER})-mig-(.+)-({NUMBER})-({NUMBER})")
 NAMES = re.compile(rf"{GPU.pattern}|{MIG.pattern}|gpu-vfio-{NUMBER}")
+HAMI_DRIVER = "hami-core-gpu.project-hami.io"
+PREFIX = "hami-gpu-"
 
 
 class DeviceName(NamedTuple):
@@ -84,10 +86,6 @@ def _lies_at(device: Device, parsed: DeviceName) -> bool:
         return False
     same_placement = (mig.gi_profile, mig.gi_start) == (parsed.profile, parsed.start)
     return same_placement and parsed.size in (None, mig.gi_size)
-
-
-HAMI_DRIVER = "hami-core-gpu.project-hami.io"
-PREFIX = "hami-gpu-"
 
 
 class HamiDra(ClaimSystem):

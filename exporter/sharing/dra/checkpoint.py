@@ -21,6 +21,8 @@ from exporter.sharing.base.reading import UnusableError, content, problem
 # A claim takes a few kilobytes, and a node has at most a few hundred claims.
 MOST_BYTES = 4 << 20
 UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+# What a device of a claim has besides its kind, in vgpu-manager's fork.
+TEXTS = frozenset({"request", "cdiDeviceID"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,6 @@ def with_known(now: SystemFiles, previous: SystemFiles | None) -> SystemFiles:
 
 class ShapeError(ValueError):
     """A part of a checkpoint with the wrong type."""
-
-
-# What a device of a claim has besides its kind, in vgpu-manager's fork.
-TEXTS = frozenset({"request", "cdiDeviceID"})
 
 
 def _claims(document: Any) -> dict[str, Any]:

@@ -35,6 +35,13 @@ VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
 NUMBER = re.compile(r"[0-9]{1,10}")
 # The field of a GPU's record with its memory.
 MEMORY = 2
+MIG_KEY = "hami.io/vgpu-mig-allocations"
+HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
+# Of a node: GPUs that get no new containers. Those that run there keep their shares.
+CORDON = "hami.io/device-cordon"
+WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
+    "gpuInstanceID computeInstanceID"
+)
 
 
 class VolcanoVgpu(LibvgpuSystem):
@@ -75,15 +82,6 @@ class VolcanoVgpu(LibvgpuSystem):
         if not units:
             self.view.object_to(self.name, "node", f"{VOLCANO_REGISTER}: {uuid}", "has no memory size")
         return units or None
-
-
-MIG_KEY = "hami.io/vgpu-mig-allocations"
-HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
-# Of a node: GPUs that get no new containers. Those that run there keep their shares.
-CORDON = "hami.io/device-cordon"
-WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
-    "gpuInstanceID computeInstanceID"
-)
 
 
 class Hami(LibvgpuSystem):

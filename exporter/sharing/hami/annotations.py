@@ -1,8 +1,8 @@
 """Parsers of the annotations of HAMi, 4paradigm's scheduler and Volcano: devices of pods and of nodes.
 
 A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
-``:``. ``parse_allocation`` parses it, ``segment_by_container`` assigns segments to containers. Not parsed here:
-the templates of Ascend, annotations of one word, and the node's annotation of Volcano.
+``:``. ``parse_allocation`` parses it, ``segment_by_container`` assigns segments to containers. Not parsed
+here: the templates of Ascend, annotations of one word, and the node's annotation of Volcano.
 """
 
 import re
@@ -20,6 +20,9 @@ DEVICE = re.compile(
     re.DOTALL,
 )
 PLACEHOLDER = ",,0,0"
+MOST_DEVICES = 1024
+MOST_OF_NODE = 1 << 20
+NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class HamiDevice(NamedTuple):
@@ -146,11 +149,6 @@ def cordoned(text: str) -> frozenset[str]:
     Source: cordonedDevices of pkg/device/nvidia/device.go, https://github.com/Project-HAMi/HAMi/pull/2298.
     """
     return frozenset(filter(None, map(str.strip, text[:LONGEST].split(","))))
-
-
-MOST_DEVICES = 1024
-MOST_OF_NODE = 1 << 20
-NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class Registered(NamedTuple):

@@ -49,6 +49,14 @@ MOST_BYTES = 1 << 50
 _LIMIT = struct.Struct("<Q")
 # Two pids (both in the container's pid namespace), bytes on eight NPUs, whether the process is alive.
 _SLOT = struct.Struct("<ii8QIi")
+MODE = "huawei.com/vnpu-mode"
+SOFT = "hami-core"
+NODE_SOFT = "hami-vnpu-core"
+LONGEST = 64 * 1024
+METER = "hami-vnpu"
+TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
+# Huawei's own plugin has ids like Ascend910-3.
+ID = re.compile(r"(?!Ascend)(.{8,128})-[0-9]{1,4}")
 
 
 def read_vnpu(roots: Roots) -> SystemFiles:
@@ -90,16 +98,6 @@ def _devices(path: str) -> tuple[DeviceUse, ...]:
     if max(limit, used) > MOST_BYTES:
         raise UnusableError("has more bytes than any device")
     return (DeviceUse(device="", memory_limit=limit or None, memory_used=used),)
-
-
-MODE = "huawei.com/vnpu-mode"
-SOFT = "hami-core"
-NODE_SOFT = "hami-vnpu-core"
-LONGEST = 64 * 1024
-METER = "hami-vnpu"
-TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
-# Huawei's own plugin has ids like Ascend910-3.
-ID = re.compile(r"(?!Ascend)(.{8,128})-[0-9]{1,4}")
 
 
 class HamiAscend(HamiVendor):

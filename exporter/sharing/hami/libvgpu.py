@@ -93,7 +93,7 @@ class LibvgpuSystem(System):
         granted = Granted()
         for holder, resources, ids in self._holders:
             parts = list(self._parts(holder, ids))
-            for same_device in grouped(parts, key=lambda part: part.device and part.device.key):
+            for same_device in grouped(parts, lambda part: None if part.device is None else part.device.key):
                 meter = meter_of(self._file(holder), same_device[0].device)
                 granted.grants.append(_grant(holder, resources[0], same_device, meter))
             if parts:

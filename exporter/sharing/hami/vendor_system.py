@@ -115,9 +115,11 @@ class HamiVendor(System):
         uuid = part.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
             return None
-        number = NUMBERED.fullmatch(uuid)
-        listed = self.registered.get(uuid)
-        index = listed.number if listed is not None else int(number[1]) if number is not None else None
+        if uuid in self.registered:
+            index = self.registered[uuid].number
+        else:
+            number = NUMBERED.fullmatch(uuid)
+            index = int(number[1]) if number is not None else None
         return unread_device(self.maker, uuid, part.device.type, index)
 
     def memory(self, part: AnnotatedShare) -> int | None:
