@@ -39,11 +39,10 @@ class Resolved:
     # The systems that have a resource on a device, ordered by their first id or grant.
     owners: dict[tuple[DeviceKey, str], dict[System, None]] = field(default_factory=lambda: defaultdict(dict))
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
-    # Devices with unknown holders, and resources that such holders may have on them.
+    # Devices with unknown holders.
     unplaced: set[DeviceKey] = field(default_factory=set)
-    unplaced_resources: set[str] = field(default_factory=set)
-    # What grants and ids without a known device may mean: a resource, and devices.
-    doubts: list[tuple[str, frozenset[DeviceKey]]] = field(default_factory=list)
+    # What grants and ids without a known device may mean: a resource, and devices; None: of a nominal id, any.
+    doubts: set[tuple[str, frozenset[DeviceKey] | None]] = field(default_factory=set)
     # (device, resource) of which unknown containers hold an unknown number.
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
 
@@ -76,12 +75,12 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
     _take_strays(resolved, strays)
     taken = {device.key for _, device, grant in resolved.grants if grant.exclusive}
     cards = {gpu.key for gpu in view.inventory.whole()}
-    for resource in resolved.unplaced_resources:
-        offering = {device for device, offered in resolved.offered if offered == resource}
-        resolved.unplaced |= (offering or cards) - taken
     for resource, devices in resolved.doubts:
         offering = {device for device, offered in resolved.offered if offered == resource}
-        doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
+        if devices is None:
+            doubted = (offering or cards) - taken
+        else:
+            doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
         resolved.unplaced |= doubted
         resolved.uncounted |= {(device, resource) for device in doubted}
     return resolved
@@ -145,9 +144,7 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
         counted = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if counted else None
-        doubtful = (device, resource) in resolved.uncounted or (
-            resource in resolved.unplaced_resources and device in resolved.unplaced
-        )
+        doubtful = (device, resource) in resolved.uncounted
         held_here = None if doubtful else allocated.get((device, resource), 0)
         count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)
@@ -175,7 +172,7 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         resolved.unresolved_holders.add(grant.holder)
         if device is None:
             may_be = _of_maker(system) if grant.may_be is None else grant.may_be
-            resolved.doubts.append((grant.resource, may_be))
+            resolved.doubts.add((grant.resource, may_be))
         else:
             resolved.unplaced.add(device.key)
             resolved.uncounted.add((device.key, grant.resource))
@@ -208,7 +205,7 @@ def _take_strays(resolved: Resolved, strays: Iterable[Allocation]) -> None:
         if resource in devices:
             resolved.unresolved[resource].add(device_id)
             resolved.unresolved_holders.add(holder)
-            resolved.doubts.append((resource, frozenset(devices[resource])))
+            resolved.doubts.add((resource, frozenset(devices[resource])))
 
 
 def _resolve_allocation(resolved: Resolved, meanings: _Meanings, allocation: Allocation) -> list[Allocation]:
@@ -219,12 +216,12 @@ def _resolve_allocation(resolved: Resolved, meanings: _Meanings, allocation: All
     if meaning.device is None or meaning.nominal:
         resolved.unresolved[allocation.resource].add(allocation.device_id)
         resolved.unresolved_holders.add(allocation.holder)
-        if meaning.nominal:
-            resolved.unplaced_resources.add(allocation.resource)
-        else:
+        may_be = None
+        if not meaning.nominal:
             # A plugin that ignores MIG gives out the whole GPU: its holder may use any MIG device of it.
             may_be = system.may_be(allocation.device_id)
-            resolved.doubts.append((allocation.resource, _of_maker(system) if may_be is None else may_be))
+            may_be = _of_maker(system) if may_be is None else may_be
+        resolved.doubts.add((allocation.resource, may_be))
         return []
     held = meaning.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)
