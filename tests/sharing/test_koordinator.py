@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from exporter.model import (
     Allocation,
-    ContainerFile,
     ContainerRef,
     ContainerSpec,
     DeviceKey,
@@ -17,7 +16,6 @@ from exporter.model import (
     NodeObject,
     OfferedDevice,
     SliceCount,
-    SystemFiles,
 )
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts, Objections
@@ -49,7 +47,7 @@ from tests.sharing.build import (
     rows,
     where,
 )
-from tests.sharing.cases import Case
+from tests.sharing.cases import JSON_VALUES, Case, cached
 
 KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
 ANNOTATION = "scheduling.koordinator.sh/device-allocated"
@@ -76,11 +74,6 @@ def on(name, *gpus, text=None, **more):
 def seen(*found, gpus=None, allocated=(), offered=(), objections=None, **facts):
     """Return the holdings of a node with one GPU of 16 GiB, which is minor 0, and these pods."""
     return resolve(gpus or gpu(), allocated, offered, objections, pods=pods(*found), **facts)
-
-
-def cached(*uses, name="main") -> dict[str, SystemFiles]:
-    """Return the cache that HAMi's library keeps of a container of pod a."""
-    return {"hami": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container=name, devices=uses),))}
 
 
 MINORS = ('"0"', "true", "-1", "0.0", "99999999999", "9" * 5000, '0,"id":7', '0,"resources":["x"]')
@@ -461,21 +454,16 @@ def test_a_pod_with_a_malformed_annotation_keeps_its_ids():
     assert where(seen(on("a", text="x"), allocated=held("a", UUID), offered=whole())) == {"a": [KEY]}
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
-    max_leaves=8,
-)
 entries = st.fixed_dictionaries(
     {},
     optional={
-        "minor": json_values,
-        "id": json_values,
-        "resources": st.dictionaries(st.sampled_from([CORE, MEMORY]), json_values),
+        "minor": JSON_VALUES,
+        "id": JSON_VALUES,
+        "resources": st.dictionaries(st.sampled_from([CORE, MEMORY]), JSON_VALUES),
     },
 )
 texts = st.text(max_size=60) | (
-    json_values | st.fixed_dictionaries({"gpu": st.lists(entries, max_size=3)})
+    JSON_VALUES | st.fixed_dictionaries({"gpu": st.lists(entries, max_size=3)})
 ).map(json.dumps)
 
 

@@ -46,6 +46,7 @@ from tests.sharing.build import (
     rows,
     where,
 )
+from tests.sharing.cases import JSON_VALUES
 from tests.sharing.reservations import KAI, OTHER_GROUP, RUNAI, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -339,15 +340,10 @@ def test_a_mapping_that_cannot_be_read_is_objected_to(text, objections):
     assert objections.counts == {"runai_node": 1}
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
-    max_leaves=8,
-)
 fields = st.sampled_from(["name", "deviceUUID", "instanceid", "position", "gpuindex", "0", "device_uuid"])
 
 
-@given(st.text(max_size=60) | (json_values | st.dictionaries(fields, json_values)).map(json.dumps))
+@given(st.text(max_size=60) | (JSON_VALUES | st.dictionaries(fields, JSON_VALUES)).map(json.dumps))
 def test_any_text_is_read_or_refused(text):
     """Nothing else than ValueError comes of a hostile annotation."""
     for read, given_text in (
