@@ -25,7 +25,7 @@ SHORT_TIMEOUT: Final = 1.0
 FULL_TIMEOUT_EVERY: Final = 10
 
 
-class Offer(NamedTuple):
+class Allocatable(NamedTuple):
     """Allocatable devices, None if they are unknown."""
 
     devices: tuple[OfferedDevice, ...] | None = None
@@ -37,7 +37,7 @@ class Offer(NamedTuple):
     earlier: tuple[OfferedDevice, ...] = ()
 
 
-class Offers:
+class KeptDevices:
     """Keeps the last good response by resource."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -49,7 +49,9 @@ class Offers:
         self._read_at = 0.0
         self._failure = ""
 
-    def answered(self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool) -> Offer:
+    def answered(
+        self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool
+    ) -> Allocatable:
         """Store a sorted response and return the allocatable devices.
 
         A resource missing from it is kept while the kubelet is ``settling`` after a restart, and while it is
@@ -82,14 +84,14 @@ class Offers:
                 self._seen[resource] = fresh
                 self._earlier[resource] = known - fresh if fresh <= known else frozenset()
 
-    def failed(self, error: KubeletError) -> Offer:
+    def failed(self, error: KubeletError) -> Allocatable:
         """Return the devices that replace a failed response."""
         if error.reason != self._failure:
             _log.warning("could not refresh allocatable devices: %s", error)
         self._failure = error.reason
         if error.reason in _PERMANENT or self._clock() - self._read_at > KEEP_SECONDS:
             self.forget()
-        return Offer() if self._last is None else self._shown(self._last)
+        return Allocatable() if self._last is None else self._shown(self._last)
 
     def forget(self) -> None:
         """Drop the last good response: the kubelet no longer reports allocatable devices."""
@@ -98,9 +100,9 @@ class Offers:
         self._seen = {}
         self._earlier = {}
 
-    def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Offer:
+    def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Allocatable:
         withdrawn = (device for name, seen in self._seen.items() for device in seen.difference(offers[name]))
-        return Offer(
+        return Allocatable(
             devices=tuple(device for resource in sorted(offers) for device in offers[resource]),
             withdrawn=tuple(sorted(withdrawn)),
             kept=self._kept,
@@ -132,7 +134,7 @@ class PodResourcesApi:
         self._clock = clock
         self._wall = wall
         self._lists = Lists()
-        self._offers = Offers(clock)
+        self._offers = KeptDevices(clock)
         self._unanswered = 0
         self.unreachable = False
         """Whether the last read failed because no process can be reached by the socket's file."""
@@ -200,10 +202,10 @@ class PodResourcesApi:
                 raise
         return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
-    async def _offered(self, kubelet: KubeletConnection, version: str, in_use: set[str]) -> Offer:
+    async def _offered(self, kubelet: KubeletConnection, version: str, in_use: set[str]) -> Allocatable:
         if version != "v1":
             self._offers.forget()
-            return Offer()
+            return Allocatable()
         try:
             fresh = await kubelet.call(ALLOCATABLE_V1, offered)
         except KubeletError as error:

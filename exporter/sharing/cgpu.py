@@ -12,13 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import ClassVar
 
-from exporter.model import (
-    ContainerFile,
-    DeviceUse,
-    Meter,
-    Problem,
-    SystemFiles,
-)
+from exporter.model import ContainerFile, DeviceUse, Meter, Problem, SystemFiles
 from exporter.sharing.base import Grant, Read, Roots
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, content, names_or_problem, problem

@@ -23,16 +23,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing
-from exporter.sharing.base import (
-    Grant,
-    Granted,
-    Meaning,
-    OfferedSlices,
-    System,
-    not_counted,
-    whole_keys,
-    words_of,
-)
+from exporter.sharing.base import Grant, Granted, Meaning, Offer, System, not_counted, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import parsed
 
@@ -191,7 +182,7 @@ class Gpushare(System):
             return Meaning(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
         return Meaning(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; units are unknown if models differ: the plugin offers the first GPU's for each."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
         counted = not_counted(offer.slices) if len(models) > 1 else offer.slices

@@ -33,7 +33,7 @@ from exporter.model import (
     VgpuRow,
     total,
 )
-from exporter.sharing.base import Entitled, HeldSlices, Meaning, OfferedSlices, System, not_counted
+from exporter.sharing.base import Entitled, HeldSlices, Meaning, Offer, System, not_counted
 from exporter.sharing.base.inventory import ANY_UUID, PCI_ADDRESS, Device, Inventory, only, pci_address
 from exporter.sharing.base.view import View
 
@@ -190,7 +190,7 @@ class Vgpu(System):
         gpu = self._host.vgpus.get(key)
         return None if gpu is None else self.view.inventory.meant_by_bus_id(gpu)
 
-    def sharing(self, _device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: vGPUs share the device, each with its own frame buffer."""
         counted = not_counted(offer.slices, self._uncounted)
         return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)

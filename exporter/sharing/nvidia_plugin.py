@@ -32,7 +32,7 @@ from exporter.sharing.base import (
     Entitled,
     HeldSlices,
     Meaning,
-    OfferedSlices,
+    Offer,
     Read,
     System,
     first_match,
@@ -205,7 +205,7 @@ class Nvidia(System):
             return Meaning(device, bool(parsed.replica))
         return Meaning() if named else None
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: time-slicing, MPS, MIG, exclusive or none."""
         offer = offer._replace(slices=tuple(self._counted(device, count) for count in offer.slices))
         mode, isolation = self._mode(device, offer)
@@ -237,7 +237,7 @@ class Nvidia(System):
             self._slices[resource] = {device.key: slices for device, slices in devices if device is not None}
         return self._slices[resource]
 
-    def _mode(self, device: Device, offer: OfferedSlices) -> tuple[str, str]:
+    def _mode(self, device: Device, offer: Offer) -> tuple[str, str]:
         strategies = {self._strategies.of(device, count.resource) for count in offer.slices}
         strategy: Strategy = min(strategies - {""}, default="") if offer.replicated else ""
         if device.mig is not None and strategy != "mps":

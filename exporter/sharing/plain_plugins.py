@@ -12,7 +12,7 @@ from exporter.sharing.base import (
     Granted,
     HeldSlices,
     Meaning,
-    OfferedSlices,
+    Offer,
     System,
     not_counted,
     unread_device,
@@ -62,7 +62,7 @@ class Amd(System):
         nameless = frozenset(device.key for device in amd if "/" in device.key.mig_uuid)
         return super().may_be(device_id) if PCI_ADDRESS.fullmatch(device_id) else nameless
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode of a whole GPU or partition, which have at most one holder."""
         if device.mig is not None or offer.slices:
             mode = "exclusive" if device.mig is None else "amd-partition"
@@ -125,7 +125,7 @@ class Intel(System):
         match = INTEL_ID.fullmatch(device_id) if self.knows(resource) else None
         return Meaning(_card(int(match[1])), replica=True) if match is not None else None
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: exclusive for a card with one slice."""
         if [count.offered for count in offer.slices] == [1]:
             return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=offer.slices)
@@ -230,7 +230,7 @@ class Nvshare(System):
             return None
         return Meaning(self.view.inventory.by_uuid(uuid))
 
-    def sharing(self, _device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; slices of the resource that the plugin itself holds are not counted."""
         counted = not_counted(offer.slices, {resource for _, resource in self._of_plugin()})
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)

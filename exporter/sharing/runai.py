@@ -27,7 +27,7 @@ from exporter.model import (
     Problem,
     SystemFiles,
 )
-from exporter.sharing.base import Grant, Granted, OfferedSlices, Read, Roots, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.base.reading import content, names_or_problem, noted, parsed, problem
 from exporter.sharing.base.view import View
@@ -174,7 +174,7 @@ class Runai(Reservations):
         granted.grants += self._of_mig()
         return granted
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: MIG with hard isolation, or fractions, hard if the driver limits all of them."""
         if device.mig is not None:
             return DeviceSharing(sharing="mig", isolation="hard", slices=offer.slices)

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing
 from exporter.model.kubelet import PodName, quantity
-from exporter.sharing.base import Grant, Granted, OfferedSlices, System, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.reading import parsed
 from exporter.sharing.base.view import View
@@ -109,7 +109,7 @@ class TensorFusion(System):
                     granted.settle(ref, filter(_is_index, self.view.held[ref]))
         return granted
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode, with the isolation of the workers on a device; "" if they differ."""
         found = self._isolations.get(device.key, set())
         isolation = next(iter(found)) if len(found) == 1 else ""

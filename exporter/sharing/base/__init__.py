@@ -54,7 +54,7 @@ class Meaning(NamedTuple):
     nominal: bool = False
 
 
-class OfferedSlices(NamedTuple):
+class Offer(NamedTuple):
     """The allocatable slices of a device by the resources of one system."""
 
     slices: tuple[SliceCount, ...]
@@ -276,7 +276,7 @@ class System:
         """Return the devices that an id without a known device may mean; None if it may be any."""
         return self.view.inventory.meant_by_id(device_id)
 
-    def sharing(self, _device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the sharing mode of a device and the isolation of its holders."""
         counted = offer.slices if self.ids_are_slices else not_counted(offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)

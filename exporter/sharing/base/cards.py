@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing
-from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, OfferedSlices, System, weakest
+from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Offer, System, weakest
 from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.base.view import View
 
@@ -81,7 +81,7 @@ class CardSystem(System):
                 granted.settle(holder, amounts.ids)
         return granted
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode, with the weakest isolation of the holders."""
         isolations = self._isolations.get(device.key)
         isolation = weakest(isolations) if isolations else self.isolation

@@ -25,7 +25,7 @@ from exporter.model import (
     MigReading,
 )
 from exporter.model.kubelet import worst_health
-from exporter.sharing.base import Entitled, Grant, HeldSlices, OfferedSlices, System, guarded
+from exporter.sharing.base import Entitled, Grant, HeldSlices, Offer, System, guarded
 from exporter.sharing.base.contested import find_contested
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.resolve import Resolved, resolve, slice_counts
@@ -165,7 +165,7 @@ class _HeldDevices:
                 for count in self._slices.get(key, ())
                 if system in owners.get((key, count.resource), ())
             )
-            offer = OfferedSlices(slices, (key, system) in self._resolved.replicated, self._offered_known)
+            offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
             ask = partial(system.sharing, self.devices[key], offer)
             sharing = guarded(system, ask, DeviceSharing(slices=slices))
             self._shared[key, system] = replace(

@@ -41,7 +41,7 @@ class Resolved:
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
     # Devices with unknown holders.
     unplaced: set[DeviceKey] = field(default_factory=set)
-    # What grants and ids without a known device may mean: a resource, and devices; None: of a nominal id, any.
+    # What grants and ids without a known device may mean: a resource, and devices, None for a nominal id.
     doubts: set[tuple[str, frozenset[DeviceKey] | None]] = field(default_factory=set)
     # (device, resource) of which unknown containers hold an unknown number.
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)

@@ -20,15 +20,7 @@ from typing import Any, ClassVar
 from exporter.model import DeviceKey
 from exporter.sharing.base import Read, words_of
 from exporter.sharing.base.inventory import Device, only
-from exporter.sharing.dra.checkpoint import (
-    CheckpointForm,
-    Prepared,
-    read_checkpoint,
-    record,
-    records,
-    request_of,
-    text,
-)
+from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
 
 AMD_DRIVER = "gpu.amd.com"
@@ -57,7 +49,7 @@ def _devices(claim: Any, _driver: str) -> dict[str, tuple[Prepared, ...]]:
     return {device: tuple(shares) for device, shares in devices.items()}
 
 
-FORM = CheckpointForm("checkpoint.json", _claims, _devices)
+FORM = Form("checkpoint.json", _claims, _devices)
 
 
 class AmdDra(ClaimSystem):

@@ -1,7 +1,7 @@
 """Parser of the checkpoints of DRA drivers: NVIDIA's and its forks, which are HAMi's and vgpu-manager's.
 
 The file is internal to the driver. It has the data in two versions, of which v2 counts. The checksum depends
-on the driver's release and is not verified. Drivers with a checkpoint of their own have a form of it.
+on the driver's release and is not verified. Drivers with a checkpoint of their own have a ``Form`` of it.
 """
 
 import json
@@ -169,7 +169,7 @@ def _part(parent: Any, name: str, nothing: Any) -> Any:
     return nothing if value is None else value
 
 
-class CheckpointForm(NamedTuple):
+class Form(NamedTuple):
     """The form in which a driver writes its checkpoint. Both functions raise ShapeError."""
 
     file: str
@@ -179,10 +179,10 @@ class CheckpointForm(NamedTuple):
     ]  # a claim's devices of a driver, by name
 
 
-NVIDIA = CheckpointForm("checkpoint.json", _claims, _devices)
+NVIDIA = Form("checkpoint.json", _claims, _devices)
 
 
-def read_checkpoint(roots: Roots, driver: str, form: CheckpointForm = NVIDIA) -> Checkpoint:
+def read_checkpoint(roots: Roots, driver: str, form: Form = NVIDIA) -> Checkpoint:
     """Return the checkpoint of a driver; one that is missing or unusable is empty; blocks, never raises."""
     path = roots.kubelet / "plugins" / driver / form.file
     try:
@@ -193,7 +193,7 @@ def read_checkpoint(roots: Roots, driver: str, form: CheckpointForm = NVIDIA) ->
         return Checkpoint(problems=(problem(path, error),))
 
 
-def decode(encoded: bytes, driver: str, path: Path, form: CheckpointForm = NVIDIA) -> Checkpoint:
+def decode(encoded: bytes, driver: str, path: Path, form: Form = NVIDIA) -> Checkpoint:
     """Return the content of a checkpoint; raises UnusableError. A malformed claim is a problem."""
     try:
         document = json.loads(encoded)

@@ -16,21 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from exporter.model import (
-    ClaimedDevice,
-    ContainerRef,
-    DeviceKey,
-    DeviceSharing,
-    HeldClaim,
-    Meter,
-    total,
-)
+from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceSharing, HeldClaim, Meter, total
 from exporter.model.kubelet import worst_health
-from exporter.sharing.base import Entitled, Grant, Granted, OfferedSlices, System, not_counted, words_of
+from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.cdi import claim_uid, is_health_of
-from exporter.sharing.dra.checkpoint import NVIDIA, Checkpoint, CheckpointForm, Prepared
+from exporter.sharing.dra.checkpoint import NVIDIA, Checkpoint, Form, Prepared
 from exporter.sharing.dra.parts import ClaimedPart, share_key
 from exporter.sharing.dra.requests import has_device, remedy
 
@@ -43,7 +35,7 @@ class ClaimSystem(System):
     driver: ClassVar[str] = ""
     words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
-    form: ClassVar[CheckpointForm] = NVIDIA  # of the driver's checkpoint
+    form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
     divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own
     marks_admin: ClassVar[bool] = True  # the checkpoint has which claims have admin access
 
@@ -139,7 +131,7 @@ class ClaimSystem(System):
         """Return the devices that a name without a device may mean; None if it may be any of the maker's."""
         return None
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode by the number of holders; the number of possible shares is unknown on the node."""
         part = self._parts.get(device.key)
         counted = not_counted(offer.slices)

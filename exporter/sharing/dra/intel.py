@@ -22,15 +22,7 @@ from exporter.model import ClaimedDevice, DeviceKey
 from exporter.sharing.base import Read, unread_device, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
-from exporter.sharing.dra.checkpoint import (
-    CheckpointForm,
-    Prepared,
-    read_checkpoint,
-    record,
-    records,
-    request_of,
-    text,
-)
+from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
 
 INTEL_DRIVER = "gpu.intel.com"
@@ -56,7 +48,7 @@ def _devices(claim: Any, _driver: str) -> dict[str, tuple[Prepared, ...]]:
     return devices
 
 
-FORM = CheckpointForm("preparedClaims.json", _claims, _devices)
+FORM = Form("preparedClaims.json", _claims, _devices)
 
 
 class IntelDra(ClaimSystem):

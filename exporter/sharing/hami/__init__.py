@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
-from exporter.sharing.base import MEBIBYTE, OfferedSlices, Read, only_size, whole_keys, words_of
+from exporter.sharing.base import MEBIBYTE, Offer, Read, only_size, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -94,7 +94,7 @@ class Hami(LibvgpuSystem):
     words = WORDS
     read: ClassVar[Read | None] = staticmethod(read_hami)
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; slices are those in the node's annotation if the kubelet reports none."""
         gpu = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
         if gpu is not None and len(offer.slices) == 1:

@@ -16,25 +16,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from exporter.model import (
-    ContainerFile,
-    ContainerRef,
-    DeviceSharing,
-    DeviceUse,
-    Meter,
-    Problem,
-    SystemFiles,
-)
-from exporter.sharing.base import (
-    Meaning,
-    OfferedSlices,
-    Read,
-    Roots,
-    unread_device,
-    weakest,
-    whole_keys,
-    words_of,
-)
+from exporter.model import ContainerFile, ContainerRef, DeviceSharing, DeviceUse, Meter, Problem, SystemFiles
+from exporter.sharing.base import Meaning, Offer, Read, Roots, unread_device, weakest, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, of_containers, opened, parsed, problem
 from exporter.sharing.base.view import View
@@ -142,7 +125,7 @@ class HamiAscend(HamiVendor):
         device = unread_device(self.maker, match[1], resource.partition("/")[2], index)
         return Meaning(device, replica=True, nominal=True)
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard by the driver's templates."""
         isolation = weakest(self._isolations[device.key.uuid])
         return replace(super().sharing(device, offer), isolation=isolation)

@@ -11,14 +11,7 @@ from collections.abc import Set as AbstractSet
 from exporter.model import ContainerFile, ContainerSpec, Meter, Problem, SystemFiles
 from exporter.sharing.base import Roots
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import (
-    MOST_CONTAINERS,
-    listed,
-    noted,
-    of_containers,
-    opened,
-    problem,
-)
+from exporter.sharing.base.reading import MOST_CONTAINERS, listed, noted, of_containers, opened, problem
 from exporter.sharing.base.view import View, main_containers
 from exporter.sharing.hami.cache import decode
 

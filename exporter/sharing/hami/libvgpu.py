@@ -12,17 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import (
-    ContainerFile,
-    ContainerRef,
-    ContainerSpec,
-    DeviceKey,
-    DeviceSharing,
-    Meter,
-    total,
-)
+from exporter.model import ContainerFile, ContainerRef, ContainerSpec, DeviceKey, DeviceSharing, Meter, total
 from exporter.model.kubelet import PodName
-from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, OfferedSlices, System, grouped
+from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Offer, System, grouped
 from exporter.sharing.base.inventory import Device, only, parse_device_id
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, segment_by_container
@@ -80,7 +72,7 @@ class LibvgpuSystem(System):
             return None
         return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
 
-    def sharing(self, device: Device, offer: OfferedSlices) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard on MIG devices."""
         if device.mig is None:
             return super().sharing(device, offer)
