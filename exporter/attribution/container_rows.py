@@ -3,7 +3,6 @@
 Figures of a sharing system that meters its containers itself replace sums (rule 9 of ``docs/join.md``).
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,9 +23,11 @@ from exporter.model import (
     DeviceKey,
     Holding,
     Meter,
+    PodName,
     ProcessPlace,
     ProcessRow,
     Workloads,
+    unambiguous,
 )
 from exporter.model.snapshot import ProcessWhere
 
@@ -76,10 +77,12 @@ class DeviceJoin:
     processes: list[ProcessRow] = field(default_factory=list)
     # Devices on which a container without a row has no process.
     proven: set[DeviceKey] = field(default_factory=set)
-    _uids: dict[tuple[str, str], str] = field(init=False)
+    # Of pods, by name; without names that two pods have had.
+    _uids: dict[PodName, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._uids = _uids_by_name(self.workloads)
+        pods = (self.workloads.pods or {}).values()
+        self._uids = unambiguous((pod.pod_name, pod.uid) for pod in pods)
 
     def rows(self, device: DeviceReading) -> list[ContainerRow]:
         """Return one row for each container that holds or uses the device."""
@@ -127,7 +130,7 @@ class DeviceJoin:
             resource=has.resource,
             sharing=has.sharing,
             isolation=has.isolation,
-            pod_uid=uid or self._uids.get((ref.namespace, ref.pod), ""),
+            pod_uid=uid or self._uids.get(ref.pod_name, ""),
             model=device.model,
             slices=has.slices if slices_known else None,
             memory_entitled=has.memory,
@@ -199,11 +202,3 @@ def _metered(use: Use, meter: Meter) -> Use:
     if meter.memory_only:
         return use
     return replace(use, compute=compute, compute_source="none" if compute is None else meter.source)
-
-
-def _uids_by_name(workloads: Workloads) -> dict[tuple[str, str], str]:
-    """Return pod uids by (namespace, name), without names that two pods have had."""
-    uids: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for pod in (workloads.pods or {}).values():
-        uids[pod.namespace, pod.name].add(pod.uid)
-    return {name: next(iter(known)) for name, known in uids.items() if len(known) == 1}

@@ -17,6 +17,7 @@ from exporter.model import (
     MigReading,
     PodIdentity,
     Workloads,
+    only,
 )
 
 # The driver's own memory: a fixed part, and tables that grow with the memory of the device.
@@ -134,7 +135,7 @@ def _only_holder(
 def _container(pod: PodIdentity, container_id: str) -> str:
     if container_id in pod.container_ids:
         return pod.container_ids[container_id]
-    return pod.containers[0] if len(pod.containers) == 1 else ""
+    return only(pod.containers) or ""
 
 
 def ambiguous(gpus: Iterable[GpuReading], held: HoldingsIndex, workloads: Workloads) -> frozenset[str]:

@@ -18,6 +18,7 @@ from exporter.model import (
     Memory,
     MigReading,
     Profile,
+    only,
     total,
 )
 
@@ -181,7 +182,7 @@ def _with_server_compute(
         return uses
     homes = {process.pid: ref for ref, processes in owned.by_owner.items() for process in processes}
     served, server = {homes.get(client.pid) for client in clients}, homes.get(others[0].pid)
-    user = next(iter(served)) if len(served) == 1 else None
+    user = only(served)
     alone = holders == [user] and user in device.holders_then
     figures = [device.utilization.get(process.pid, 0) for process in (*clients, *others)]
     percent = total(figures) if alone or user == server else None

@@ -1,19 +1,37 @@
 """Holdings: allocations resolved to devices, with their entitlements, and the files of sharing systems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from exporter.model.hardware import GpuIdentity
 from exporter.model.kubelet import ContainerRef, HeldClaim
 
 Number = TypeVar("Number", int, float)
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 def total(figures: Sequence[Number | None]) -> Number | None:
     """Return the sum, or None if one of the figures is unknown."""
     known = [figure for figure in figures if figure is not None]
     return sum(known) if len(known) == len(figures) else None
+
+
+def only(candidates: Iterable[T]) -> T | None:
+    """Return the only candidate, None if there is none or more than one."""
+    first_two = list(islice(candidates, 2))
+    return first_two[0] if len(first_two) == 1 else None
+
+
+def unambiguous(values: Iterable[tuple[K | None, T]]) -> dict[K, T]:
+    """Return values by key, without keys that several values have, or None."""
+    by_key: dict[K, list[T]] = {}
+    for key, value in values:
+        if key is not None:
+            by_key.setdefault(key, []).append(value)
+    return {key: alike[0] for key, alike in by_key.items() if len(alike) == 1}
 
 
 class DeviceKey(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
+from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised, only
 from exporter.model.condition_signs import UNKNOWN, Inputs, PendingXid
 from exporter.model.conditions import TABLE, judge_condition
 from exporter.model.xids import branch_of
@@ -92,7 +92,7 @@ def _refusing(rows: Iterable[GpuRow], before: Errors, errors: Errors) -> Iterato
     for key, count in errors.items():
         uuid, _, error = key
         if error == RESET_REQUIRED and count > before.get(key, 0):
-            yield uuid or (silent[0] if len(silent) == 1 else "")
+            yield uuid or only(silent) or ""
 
 
 class ConditionTracker:

@@ -16,8 +16,6 @@ _PACKETS: Final = 1e9
 _CYCLES: Final = 1e14
 _GPU: Final = ""
 """Stands for the GPU where its MIG devices have their uuid."""
-_CounterKey = tuple[str, tuple[str, ...], Any]
-"""A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
 Record = TypeVar("Record", GpuReading, MigReading)
 
 
@@ -50,7 +48,9 @@ _KINDS: Final = (
     _CounterField(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
     _CounterField(("ecc", "by_location"), _ERRORS),
 )
-_ENERGY_KEY: Final[_CounterKey] = (_GPU, _ENERGY.path, None)
+_CounterKey = tuple[str, _CounterField, Any]
+"""A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
+_ENERGY_KEY: Final[_CounterKey] = (_GPU, _ENERGY, None)
 
 
 class GpuCounters:
@@ -70,7 +70,7 @@ class GpuCounters:
     @property
     def shows_restarts(self) -> bool:
         """Whether the GPU has a counter that only a restart sets back."""
-        return any(_KIND_OF[path].restarts and not _KIND_OF[path].cleared for _, path, _ in self._counters)
+        return any(kind.restarts and not kind.cleared for _, kind, _ in self._counters)
 
     def take(self, reading: GpuReading) -> GpuReading:
         """Return the reading without the counters that are not believed."""
@@ -106,16 +106,19 @@ class GpuCounters:
         low: set[_CounterField] = set()
         again: set[_CounterField] = set()
         at, most_energy = reading.read_monotonic, most_millijoules(reading)
-        for (owner, kind, key), value in _counts(reading):
+        for counter_key, value in _counts(reading):
+            _, kind, key = counter_key
             rises = kind is _ENERGY
-            counter = self._counters.setdefault((owner, kind.path, key), GpuCounter(rises=rises))
+            counter = self._counters.setdefault(counter_key, GpuCounter(rises=rises))
             taken = kind in read or not counter.knows(value)
             if taken:
                 per_second = most_energy if rises else kind.per_second
                 counter.take(value, at, per_second, outage=self._silent)
             if kind.restarts and not _is_aggregate(key):
-                low |= {kind} if counter.low else set()
-                again |= {kind} if taken and counter.began_again else set()
+                if counter.low:
+                    low.add(kind)
+                if taken and counter.began_again:
+                    again.add(kind)
         return low, again
 
     def _is_restart(self, low: set[_CounterField], again: set[_CounterField]) -> bool:
@@ -141,9 +144,7 @@ class GpuCounters:
         for kind in _KINDS:
             values = _values(record, kind.path)
             doubted = {
-                key
-                for key, value in values.items()
-                if not self._counters[owner, kind.path, key].believes(value)
+                key for key, value in values.items() if not self._counters[owner, kind, key].believes(value)
             }
             if doubted:
                 record = _without(record, kind.path, doubted)
@@ -170,10 +171,7 @@ class NodeCounters:
         return self._gpus.get(uuid) or GpuCounters()
 
 
-_KIND_OF: Final[Mapping[tuple[str, ...], _CounterField]] = {kind.path: kind for kind in _KINDS}
-
-
-def _counts(reading: GpuReading) -> Iterator[tuple[tuple[str, _CounterField, Any], int]]:
+def _counts(reading: GpuReading) -> Iterator[tuple[_CounterKey, int]]:
     """Yield all values of counters, each with its owner, its kind and its key."""
     records: list[tuple[str, GpuReading | MigReading]] = [(_GPU, reading)]
     records += [(mig.uuid, mig) for mig in reading.mig or ()]

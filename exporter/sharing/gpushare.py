@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, DeviceSharing
+from exporter.model import ContainerRef, DeviceSharing, only
 from exporter.sharing.base import Grant, Granted, Meaning, Offer, System, not_counted, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import parsed
@@ -110,7 +110,7 @@ def index_key(annotations: Iterable[str], resource: str) -> str | None:
     keys = [key for key in annotations if key.endswith(INDEX_SUFFIX)]
     if wanted in keys:
         return wanted
-    return keys[0] if len(keys) == 1 else None
+    return only(keys)
 
 
 def _counts(given: object) -> dict[int, int]:

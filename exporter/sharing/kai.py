@@ -11,10 +11,10 @@ from fractions import Fraction
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity
+from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity, only
 from exporter.sharing import gpu_fractions
 from exporter.sharing.base import Grant, Granted, System, whole_keys
-from exporter.sharing.base.inventory import Device, only, parse_device_id
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.cache_files import CACHE, meter_of
 
@@ -99,12 +99,8 @@ class Reservations(System):
         asked = details.annotations
         if named := gpu_fractions.asking(asked):
             return self._named_size(pod, details, named[0])
-        part = gpu_fractions.fraction(asked.get(FRACTION, ""))
-        memory = gpu_fractions.mebibytes(asked.get(MEMORY, ""))
-        if part is None and FRACTION in asked:
-            self.object_to(pod, FRACTION, f"{asked[FRACTION][:100]!r} is not a fraction of a GPU")
-        if memory is None and MEMORY in asked:
-            self.object_to(pod, MEMORY, f"{asked[MEMORY][:100]!r} is not a number of MiB")
+        part = self.parsed_note(pod, asked, FRACTION, gpu_fractions.fraction, "a fraction of a GPU")
+        memory = self.parsed_note(pod, asked, MEMORY, gpu_fractions.mebibytes, "a number of MiB")
         return FractionSize(memory=memory if part is None else None, part=part)
 
     def meter(self, _pod: PodIdentity, _holder: ContainerRef, _device: Device) -> Meter | None:
@@ -133,13 +129,10 @@ class Reservations(System):
             text = f"several containers request GPUs; {name[:100]!r} counts"
             self.object_to(pod, gpu_fractions.PREFIX, text)
         key = gpu_fractions.memory_key(asked, name)
-        memory = gpu_fractions.memory(asked[key])
-        part = gpu_fractions.fraction(asked.get(portion, ""))
+        memory = self.parsed_note(pod, asked, key, gpu_fractions.memory, "an amount of memory")
         if memory is None:
-            self.object_to(pod, key, f"{asked[key][:100]!r} is not an amount of memory")
             return FractionSize()
-        if part is None and portion in asked:
-            self.object_to(pod, portion, f"{asked[portion][:100]!r} is not a fraction of a GPU")
+        part = self.parsed_note(pod, asked, portion, gpu_fractions.fraction, "a fraction of a GPU")
         return FractionSize(memory, part)
 
     def of_fractions(self) -> Iterator[Grant]:

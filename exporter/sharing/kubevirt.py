@@ -31,10 +31,11 @@ from exporter.model import (
     Meter,
     VgpuReading,
     VgpuRow,
+    only,
     total,
 )
 from exporter.sharing.base import Entitled, HeldSlices, Meaning, Offer, System, not_counted
-from exporter.sharing.base.inventory import ANY_UUID, PCI_ADDRESS, Device, Inventory, only, pci_address
+from exporter.sharing.base.inventory import ANY_UUID, PCI_ADDRESS, Device, Inventory, pci_address
 from exporter.sharing.base.view import View
 
 PREFIX = "nvidia.com/"

@@ -26,9 +26,10 @@ from exporter.model import (
     PodIdentity,
     Problem,
     SystemFiles,
+    only,
 )
 from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import content, names_or_problem, noted, parsed, problem
 from exporter.sharing.base.view import View
 from exporter.sharing.gpu_fractions import fraction, is_limited, mebibytes

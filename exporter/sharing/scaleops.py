@@ -15,9 +15,9 @@ https://scaleops.glowstick.me/gpu-optimization/overview.
 
 from collections.abc import Iterator
 
-from exporter.model import ContainerRef, PodDetails, PodIdentity
+from exporter.model import ContainerRef, PodDetails, PodIdentity, only
 from exporter.sharing.base import Grant, Granted, System, whole_keys
-from exporter.sharing.base.inventory import Device, only, parse_device_id
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import main_containers
 from exporter.sharing.gpu_fractions import fraction, memory
 from exporter.sharing.kai import RESOURCE
@@ -74,19 +74,16 @@ class ScaleOps(System):
 
     def _grant(self, pod: PodIdentity, details: PodDetails, device: Device | None) -> Grant:
         names = main_containers(details.containers)
-        compute, vram = details.annotations.get(COMPUTE), details.annotations.get(MEMORY)
-        part = None if compute is None else fraction(compute)
-        size = None if vram is None else memory(vram)
-        if compute is not None and part is None:
-            self.object_to(pod, COMPUTE, f"{compute[:100]!r} is not a fraction of a GPU")
-        if vram is not None and size is None:
-            self.object_to(pod, MEMORY, f"{vram[:100]!r} is not an amount of memory")
+        part = self.parsed_note(pod, details.annotations, COMPUTE, fraction, "a fraction of a GPU")
+        size = self.parsed_note(pod, details.annotations, MEMORY, memory, "an amount of memory")
+        # The unit of a bare number is not known.
+        has_unit = not details.annotations.get(MEMORY, "").isdecimal()
         return Grant(
-            holder=ContainerRef(pod.namespace, pod.name, names[0] if len(names) == 1 else ""),
+            holder=ContainerRef(pod.namespace, pod.name, only(names) or ""),
             # Without a GPU it is no missing device of the plugin.
             resource=COMPUTE if device is None else RESOURCE,
             device=device,
-            memory_entitled=None if vram is None or vram.isdecimal() else size,
+            memory_entitled=size if has_unit else None,
             compute_entitled=None if part is None else float(part),
             # Tenants write these annotations: without a capacity pod they are about no GPU.
             may_be=frozenset(),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, only
 from exporter.model.kubelet import PodName, quantity
 from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, DeviceId
@@ -111,8 +111,7 @@ class TensorFusion(System):
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode, with the isolation of the workers on a device; "" if they differ."""
-        found = self._isolations.get(device.key, set())
-        isolation = next(iter(found)) if len(found) == 1 else ""
+        isolation = only(self._isolations.get(device.key, ())) or ""
         return replace(super().sharing(device, offer), isolation=isolation)
 
     def _gpus(self, holders: Sequence[ContainerRef]) -> list[WorkerGpus]:
@@ -179,12 +178,7 @@ class TensorFusion(System):
         """Return the first amount that is set; TensorFusion writes 0 for one that is not."""
         asked = self.view.annotations(holder)
         key = next((key for key in keys if quantity(asked.get(key, "0")) != 0), None)
-        if key is None:
-            return None
-        amount = read(asked[key])
-        if amount is None:
-            self.object_to(holder, key, f"{asked[key][:100]!r} is not {noun}")
-        return amount
+        return None if key is None else self.parsed_note(holder, asked, key, read, noun)
 
 
 def _of_driver(uuid: str) -> str:

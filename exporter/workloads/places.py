@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads
+from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads, only
 from exporter.workloads.cgroups import parse_cgroup
 from exporter.workloads.processes import pids_in, read_cgroup, read_stat
 
@@ -160,9 +160,8 @@ def _container_id(file: ContainerFile, pod: PodIdentity) -> str | None:
         return file.container_id
     if not (file.container or file.container_id):
         return None
-    fitting = [
+    return only(
         container_id
         for container_id, name in pod.container_ids.items()
         if container_id.startswith(file.container_id) and file.container in ("", name)
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    )

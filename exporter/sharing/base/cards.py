@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, only
 from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Offer, System, weakest
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
 # Percent of one card.

@@ -51,29 +51,21 @@ def of_containers(folder: str | Path, problems: list[Problem]) -> Iterator[tuple
             yield f"{folder}/{name}", pod, container
 
 
-def names(folder: str | Path, most: int) -> list[str]:
-    """Return up to ``most`` names in a folder, sorted; [] if there is no folder; raises OSError."""
+def names_or_problem(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
+    """Return up to ``most`` names in a folder, sorted; [] if there is no folder, or it is unreadable."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in islice(entries, most))
     except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def names_or_problem(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
-    """Return ``names``; if the folder is unreadable, add a problem and return []."""
-    try:
-        return names(folder, most)
+        pass
     except OSError as error:
         problems.append(problem(folder, error.strerror))
-        return []
+    return []
 
 
 def listed(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
-    """Return ``names``; if the folder has more, or is unreadable, add a problem."""
-    entries: list[str] = []
-    with noted(folder, problems):
-        entries = names(folder, most + 1)
+    """Return the same; also add a problem if the folder has more names."""
+    entries = names_or_problem(folder, most + 1, problems)
     if len(entries) > most:
         problems.append(problem(folder, f"has more than {most} names; the rest is not read"))
     return entries[:most]

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
@@ -78,7 +79,7 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
     for resource, devices in resolved.doubts:
         offering = {device for device, offered in resolved.offered if offered == resource}
         if devices is None:
-            doubted = (offering or cards) - taken
+            doubted = frozenset((offering or cards) - taken)
         else:
             doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
         resolved.unplaced |= doubted
@@ -101,7 +102,12 @@ class _Meanings:
     def __init__(self, allocations: Allocations, systems: Sequence[System]) -> None:
         resources = {device.resource for device in allocations.offered or ()}
         resources |= {allocation.resource for allocation in allocations.allocated}
-        self._asked = {name: [system for system in systems if _knows(system, name)] for name in resources}
+        self._asked = {
+            name: [
+                system for system in systems if guarded(system, partial(system.knows, name), otherwise=False)
+            ]
+            for name in resources
+        }
         self._known: dict[tuple[str, str], OwnedId] = {}
 
     def of(self, resource: str, device_id: str) -> OwnedId:
@@ -229,10 +235,6 @@ def _resolve_allocation(resolved: Resolved, meanings: _Meanings, allocation: All
     resolved.devices[meaning.device.key] = meaning.device
     _add_owner(resolved, meaning.device, allocation.resource, system, meaning)
     return []
-
-
-def _knows(system: System, resource: str) -> bool:
-    return guarded(system, lambda: system.knows(resource), otherwise=False)
 
 
 def _add_owner(resolved: Resolved, device: Device, resource: str, system: System, meaning: Meaning) -> None:

@@ -20,9 +20,11 @@ from exporter.model import (
     Problem,
     ResourceHealth,
     SystemFiles,
+    only,
+    unambiguous,
 )
 from exporter.model.kubelet import PodName
-from exporter.sharing.base.inventory import Inventory, only, unambiguous
+from exporter.sharing.base.inventory import Inventory
 
 log = logging.getLogger(__name__)
 # Anyone who may annotate pods could fill the log.

@@ -18,9 +18,9 @@ import re
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceUse, Meter, total
+from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceUse, Meter, only, total
 from exporter.sharing.base import Entitled, Read
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.dra.cdi import claim_uid
 from exporter.sharing.dra.checkpoint import read_checkpoint
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem

@@ -17,9 +17,9 @@ from collections import defaultdict
 from functools import partial
 from typing import Any, ClassVar
 
-from exporter.model import DeviceKey
+from exporter.model import DeviceKey, only
 from exporter.sharing.base import Read, words_of
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.model import Problem, SystemFiles
+from exporter.model import Problem, SystemFiles, only
 from exporter.model.kubelet import quantity
 from exporter.sharing.base import Roots
-from exporter.sharing.base.inventory import only
 from exporter.sharing.base.reading import UnusableError, content, problem
 
 # A claim takes a few kilobytes, and a node has at most a few hundred claims.

@@ -176,10 +176,6 @@ class ClaimSystem(System):
         """Return the figures of the driver's own meter for a container."""
         return None
 
-    def _exclusive(self, part: ClaimedPart) -> bool:
-        """Return True if no other container can have a part of the device."""
-        return part.alone and not self.limited(part.device)
-
     def _grant(self, part: ClaimedPart, holder: ContainerRef) -> Grant:
         unsure = self._may_be_shared(part, holder)
         entitled = Entitled() if unsure else self.entitled(part, holder)
@@ -191,7 +187,7 @@ class ClaimSystem(System):
             memory_entitled=entitled.memory,
             compute_entitled=entitled.compute,
             meter=None if unsure else self.meter(part, holder),
-            exclusive=self._exclusive(part) and not unsure,
+            exclusive=part.alone and not self.limited(part.device) and not unsure,
             claims=tuple(sorted({self._held_claim(claim) for claim in part.of(holder)})),
             health=worst_health(
                 entry.health

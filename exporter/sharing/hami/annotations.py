@@ -15,8 +15,9 @@ from exporter.sharing.base.reading import parsed
 # Kubernetes rejects objects with larger annotations.
 LONGEST = 256 * 1024
 MOST_OF_POD = (1 << 31) - 1
+# A template may follow the UUID in brackets.
 DEVICE = re.compile(
-    r"(?P<uuid>[^,\[\]]*)(?:\[(?P<template>[^\[\]]*)\])?,(?P<type>[^,]*),(?P<memory>[0-9]{1,10}),(?P<cores>[0-9]{1,10})(?:,.*)?",
+    r"(?P<uuid>[^,\[\]]*)(?:\[[^\[\]]*\])?,(?P<type>[^,]*),(?P<memory>[0-9]{1,10}),(?P<cores>[0-9]{1,10})(?:,.*)?",
     re.DOTALL,
 )
 PLACEHOLDER = ",,0,0"
@@ -32,7 +33,6 @@ class HamiDevice(NamedTuple):
     type: str
     memory: int  # MiB; 0 is no limit
     cores: int  # percent; 0 is no limit
-    template: str = ""  # in brackets after the UUID
 
 
 class MigAllocation(NamedTuple):
@@ -41,7 +41,6 @@ class MigAllocation(NamedTuple):
     container: int  # segment in the pod's annotation, in which some releases leave out containers
     device: int
     gpu: str
-    profile: str
     mig_uuid: str = ""  # "" until the device is created
     gi: int | None = None  # None until the device is created
     ci: int | None = None
@@ -110,7 +109,7 @@ def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
         match = DEVICE.fullmatch(text)
         memory, cores = (int(match["memory"]), int(match["cores"])) if match is not None else (0, 0)
         if match is not None and match["uuid"] and max(memory, cores) <= MOST_OF_POD:
-            yield HamiDevice(match["uuid"], match["type"], memory, cores, match["template"] or "")
+            yield HamiDevice(match["uuid"], match["type"], memory, cores)
         elif not lenient:
             raise ValueError(f"{text[:100]!r} is not UUID,type,MiB,percent")
 
@@ -121,12 +120,12 @@ def _mig_allocation(item: Any) -> MigAllocation:
     container, device = _number(item, "containerIndex"), _number(item, "deviceIndex")
     gi, ci = _number(item, "gpuInstanceID"), _number(item, "computeInstanceID")
     mig_fields = (_text(item, "migUUID") or None, gi, ci)
-    gpu, profile = _text(item, "gpuUUID"), _text(item, "profile")
-    if container is None or device is None or not gpu or not profile:
+    gpu = _text(item, "gpuUUID")
+    if container is None or device is None or not gpu or not _text(item, "profile"):
         raise ValueError(f"an allocation of {gpu or 'no GPU'} is incomplete")
     if len({part is None for part in mig_fields}) > 1:
         raise ValueError(f"an allocation of {gpu} names its MIG device only in part")
-    return MigAllocation(container, device, gpu, profile, mig_fields[0] or "", gi, ci)
+    return MigAllocation(container, device, gpu, mig_fields[0] or "", gi, ci)
 
 
 def _number(item: dict[str, Any], name: str) -> int | None:

@@ -12,10 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerFile, ContainerRef, ContainerSpec, DeviceKey, DeviceSharing, Meter, total
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    ContainerSpec,
+    DeviceKey,
+    DeviceSharing,
+    Meter,
+    only,
+    total,
+)
 from exporter.model.kubelet import PodName
 from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Offer, System, grouped
-from exporter.sharing.base.inventory import Device, only, parse_device_id
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, segment_by_container
 from exporter.sharing.hami.cache_files import CACHE, filed, in_common, meter_of, names_by_pod
