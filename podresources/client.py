@@ -136,8 +136,8 @@ class PodResourcesApi:
         self._lists = Lists()
         self._offers = KeptDevices(clock)
         self._unanswered = 0
+        # Whether the last read failed because no process can be reached by the socket's file.
         self.unreachable = False
-        """Whether the last read failed because no process can be reached by the socket's file."""
         self._inode: FileVersion | None = None
         self._start = 0
         self._registered_at = 0.0

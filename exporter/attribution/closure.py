@@ -19,8 +19,7 @@ PROCESS: Final = "process"
 class Closure(NamedTuple):
     """Whether the processes on a device are known, so that a container without use there has none."""
 
-    # The lists of this poll have all processes, and pods have names.
-    listed: bool
+    listed: bool  # the lists of this poll have all processes, and pods have names
     # Every process with memory has a known place, and so has every one that computed since the last poll.
     memory: bool
     compute: bool

@@ -67,8 +67,7 @@ class DeviceJoin:
 
     held: HoldingsIndex
     workloads: Workloads
-    # Uids of pods that are not named by elimination.
-    unnamed: Collection[str]
+    unnamed: Collection[str]  # uids of pods that are not named by elimination
     # Without holdings of this poll, a container without one has an unknown number of slices, not 0.
     confirmed: bool
     # Rows of the containers on the devices joined so far.
@@ -77,8 +76,7 @@ class DeviceJoin:
     processes: list[ProcessRow] = field(default_factory=list)
     # Devices on which a container without a row has no process.
     proven: set[DeviceKey] = field(default_factory=set)
-    # Of pods, by name; without names that two pods have had.
-    _uids: dict[PodName, str] = field(init=False)
+    _uids: dict[PodName, str] = field(init=False)  # of pods, by name; without names that two pods have had
 
     def __post_init__(self) -> None:
         pods = (self.workloads.pods or {}).values()

@@ -31,8 +31,7 @@ class Owned:
     # An empty ``container`` means a pod with processes whose container is unknown.
     by_owner: dict[ContainerRef, list[DeviceProcess]] = field(default_factory=lambda: defaultdict(list))
     pod_uids: dict[ContainerRef, str] = field(default_factory=dict)
-    # Processes that run in no pod.
-    outside: list[DeviceProcess] = field(default_factory=list)
+    outside: list[DeviceProcess] = field(default_factory=list)  # processes that run in no pod
     # Processes with an unreadable place, or in a pod without a known name: any container may own them.
     unknown: list[DeviceProcess] = field(default_factory=list)
 

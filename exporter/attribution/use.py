@@ -36,14 +36,12 @@ class DeviceReading:
     model: str
     sharing: DeviceSharing
     source: str  # memory_source of a holder that takes the device's figure: device or instance
-    # Read in this poll: an older process list proves nothing about containers that came since.
-    fresh: bool
+    fresh: bool  # read in this poll: an older process list proves nothing about containers that came since
     holders_then: Collection[ContainerRef]  # holders when the device was read
     memory: Memory | None
     compute: float | None  # used share of the whole physical GPU
     compute_source: str  # the meter behind ``compute``
-    # The process list has all users of the device; KFD lists only ROCm compute processes.
-    lists_all: bool
+    lists_all: bool  # the process list has all users of the device; KFD lists only ROCm compute processes
     processes: tuple[DeviceProcess, ...] | None  # None without a view of processes
     utilization: Mapping[int, float | None] | None  # pid → percent of the physical GPU
     # Processes that computed since the last poll and that no list has: they have no kind.

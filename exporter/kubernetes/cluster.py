@@ -35,10 +35,8 @@ MISSING: Final = (
 class WatchedPods(NamedTuple):
     """The watched pods of a node."""
 
-    pods: Mapping[str, PodIdentity]
-    """By the uid under which a pod runs."""
-    live: bool
-    """Whether a watch is open, so that they are current."""
+    pods: Mapping[str, PodIdentity]  # by the uid under which a pod runs
+    live: bool  # whether a watch is open, so that they are current
 
 
 def pods_of(node: str) -> ObjectQuery:

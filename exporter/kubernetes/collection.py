@@ -156,28 +156,21 @@ def objects(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 class Event(NamedTuple):
     """A change in a collection."""
 
-    kind: str
-    """ADDED, MODIFIED, DELETED or BOOKMARK."""
-    version: str
-    """Version of the collection after the change."""
-    about: Mapping[str, Any]
-    """The object."""
+    kind: str  # ADDED, MODIFIED, DELETED or BOOKMARK
+    version: str  # version of the collection after the change
+    about: Mapping[str, Any]  # the object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectQuery:
     """A request for objects of one kind."""
 
-    about: str
-    """The objects, as in messages."""
-    call: str
-    """Method of the client."""
-    selector: str
-    """Field selector."""
-    right: str
-    """Remedy for a missing permission."""
+    about: str  # the objects, as in messages
+    call: str  # method of the client
+    selector: str  # field selector
+    right: str  # remedy for a missing permission
+    # Whether the first list may come from the API server's cache; the watch brings later changes.
     cached: bool = False
-    """Whether the first list may come from the API server's cache; the watch brings later changes."""
 
 
 class Collection:

@@ -19,19 +19,15 @@ Severity = Literal["bad", "note"]
 class ConditionRow:
     """One condition: its texts, and the signs that decide it."""
 
-    title: str
-    """What the GPU does or needs, after its name: ``GPU 2 needs a reset``."""
-    severity: Severity
-    """``bad`` if work on the GPU is in danger, else ``note``."""
-    remedy: str
-    """What to do, as one sentence."""
-    raised: str
-    """What raises it, as Markdown."""
-    cleared: str
-    """What clears it, as Markdown."""
+    title: str  # what the GPU does or needs, after its name: ``GPU 2 needs a reset``
+    severity: Severity  # ``bad`` if work on the GPU is in danger, else ``note``
+    remedy: str  # what to do, as one sentence
+    raised: str  # what raises it, as Markdown
+    cleared: str  # what clears it, as Markdown
     signs: Callable[[Inputs], Iterable[Sign]]
 
 
+# Every condition with its texts and rule.
 TABLE: Mapping[Condition, ConditionRow] = {
     "lost": ConditionRow(
         "does not answer",
@@ -109,7 +105,6 @@ TABLE: Mapping[Condition, ConditionRow] = {
         condition_signs.released,
     ),
 }
-"""Every condition with its texts and rule."""
 
 
 class Verdict(NamedTuple):

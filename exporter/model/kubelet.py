@@ -31,8 +31,7 @@ class ContainerRef(NamedTuple):
 
     namespace: str
     pod: str
-    # "" if only the pod is known.
-    container: str
+    container: str  # "" if only the pod is known
 
     @property
     def pod_name(self) -> PodName:
@@ -58,8 +57,7 @@ class ClaimedDevice:
     device: str
     claim_namespace: str = ""
     claim: str = ""
-    # Distinguishes several shares of one device; "" if it has none.
-    share_id: str = ""
+    share_id: str = ""  # distinguishes several shares of one device; "" if it has none
     # CDI device names; the kubelet may also list those of other devices of the claim.
     cdi: tuple[str, ...] = ()
 
@@ -69,8 +67,7 @@ class HeldClaim(NamedTuple):
 
     namespace: str
     name: str
-    # Name of the request in the claim; "" if unknown.
-    request: str
+    request: str  # name of the request in the claim; "" if unknown
     driver: str
     pool: str
     device: str
@@ -98,12 +95,10 @@ class Allocations:
     withdrawn: tuple[OfferedDevice, ...] = ()
     # Resources that the kubelet does not offer now; ``offered`` has their last offer.
     kept: frozenset[str] = frozenset()
-    # Offered before their plugin restarted, and not since.
-    earlier: tuple[OfferedDevice, ...] = ()
+    earlier: tuple[OfferedDevice, ...] = ()  # offered before their plugin restarted, and not since
     # Containers in the kubelet's list, with or without devices, and its pods, with container "".
     listed: frozenset[ContainerRef] = frozenset()
-    # Changes with each start of the kubelet.
-    kubelet_start: int = 0
+    kubelet_start: int = 0  # changes with each start of the kubelet
 
     @property
     def pods(self) -> frozenset[PodName]:
@@ -117,8 +112,7 @@ class ContainerSpec:
 
     name: str
     init: bool = False
-    # Extended resources.
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)  # extended resources
 
 
 class ResourceHealth(NamedTuple):
@@ -131,20 +125,16 @@ class ResourceHealth(NamedTuple):
     container: str
     # The extended resource, or ``claim:<name in the pod>``, with ``/<request>`` if the container names one.
     resource: str
-    # The device plugin's id; for a claim a CDI name, or driver/pool/device.
-    device_id: str
-    # Healthy, Unhealthy or Unknown.
-    health: str
+    device_id: str  # the device plugin's id; for a claim a CDI name, or driver/pool/device
+    health: str  # Healthy, Unhealthy or Unknown
 
 
 class NamedRequest(NamedTuple):
     """A request of a resource claim that a container names in its pod's object, and so has the devices of."""
 
     container: str
-    # The ResourceClaim in the pod's namespace.
-    claim: str
-    # "" means all requests of the claim.
-    request: str
+    claim: str  # the ResourceClaim in the pod's namespace
+    request: str  # "" means all requests of the claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +143,8 @@ class PodDetails:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    # In the order of the object, init containers first.
-    containers: tuple[ContainerSpec, ...] = ()
-    # Pending, Running, Succeeded, Failed or Unknown.
-    phase: str = ""
+    containers: tuple[ContainerSpec, ...] = ()  # in the order of the object, init containers first
+    phase: str = ""  # Pending, Running, Succeeded, Failed or Unknown
     # () if the kubelet does not report it: before Kubernetes 1.36 it is off by default.
     health: tuple[ResourceHealth, ...] = ()
     requests: tuple[NamedRequest, ...] = ()
@@ -180,12 +168,10 @@ class PodIdentity:
     uid: str
     namespace: str
     name: str
-    # Names of its containers; () if unknown.
-    containers: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()  # names of its containers; () if unknown
     # Container names by the runtime's id of 64 hex digits.
     container_ids: Mapping[str, str] = field(default_factory=dict)
-    # None if the source of the name does not have the pod's object.
-    details: PodDetails | None = None
+    details: PodDetails | None = None  # None if the source of the name does not have the pod's object
 
     @property
     def pod_name(self) -> PodName:
@@ -198,12 +184,9 @@ class ProcessPlace:
     """The pod and container of a process."""
 
     pid: int
-    # False if the place is unknown: the process is gone or unreadable, or its pid was reused.
-    known: bool
-    # None with ``known`` True: it runs in no pod.
-    pod_uid: str | None = None
-    # 64 hex digits; may be known without the pod.
-    container_id: str | None = None
+    known: bool  # False if the place is unknown: the process is gone or unreadable, or its pid was reused
+    pod_uid: str | None = None  # None with ``known`` True: it runs in no pod
+    container_id: str | None = None  # 64 hex digits; may be known without the pod
     # The kernel's short name of the process, which the process can choose; None if unreadable.
     command: str | None = None
     # Pod UID and container id of the pods around its pod, innermost first: a kubelet can run in a pod.
@@ -218,17 +201,14 @@ class ProcessPlace:
 class Workloads:
     """Processes and pods of the node."""
 
-    # By pid.
-    places: Mapping[int, ProcessPlace]
-    # By UID; None if no source of pod names answers.
-    pods: Mapping[str, PodIdentity] | None
+    places: Mapping[int, ProcessPlace]  # by pid
+    pods: Mapping[str, PodIdentity] | None  # by UID; None if no source of pod names answers
     # Whether pids mean the same to the driver, in ``--proc-root`` and to the exporter. Otherwise the use of
     # processes cannot be attributed, and the reason is given in words and as a code.
     process_view: bool
     process_view_reason: str = ""
     process_view_code: str = ""
-    # UIDs of pods that were replaced by a pod with the same name.
-    superseded: frozenset[str] = frozenset()
+    superseded: frozenset[str] = frozenset()  # UIDs of pods that were replaced by a pod with the same name
     # By pod UID, ids of the containers with processes, without sandboxes; None if not searched in this poll.
     running: Mapping[str, frozenset[str]] | None = None
     # Pids in a process list of this poll that a second list lacks: they ended before their place was read.

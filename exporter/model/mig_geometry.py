@@ -22,8 +22,7 @@ class MemorySlices(NamedTuple):
 
     used: int | None = None
     free: int | None = None
-    # Length of the longest free span.
-    adjacent: int | None = None
+    adjacent: int | None = None  # length of the longest free span
 
 
 def memory_slices(gpu: GpuReading) -> MemorySlices:

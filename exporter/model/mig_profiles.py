@@ -15,13 +15,10 @@ MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 class MigProfile:
     """What a GPU instance of one MIG profile has; None is unknown."""
 
-    # Such as ``1g.10gb`` or ``1g.10gb+me``.
-    name: str
-    # Bytes that a process can use.
-    memory: int | None = None
+    name: str  # such as ``1g.10gb`` or ``1g.10gb+me``
+    memory: int | None = None  # bytes that a process can use
     multiprocessors: int | None = None
-    # Most instances of the profile on one GPU.
-    instances: int | None = None
+    instances: int | None = None  # most instances of the profile on one GPU
 
 
 class MigProfiles(NamedTuple):
@@ -34,10 +31,8 @@ class MigProfiles(NamedTuple):
 class ProfileListing(NamedTuple):
     """A published listing of the profiles of some models."""
 
-    # Names in NVML, without ``NVIDIA``.
-    models: tuple[str, ...]
-    # Memory of the GPU in GiB, rounded up; profile names follow from it.
-    gibibytes: int
+    models: tuple[str, ...]  # names in NVML, without ``NVIDIA``
+    gibibytes: int  # memory of the GPU in GiB, rounded up; profile names follow from it
     source: str
 
 
@@ -47,6 +42,8 @@ _GKE = f"{_GITHUB}GoogleCloudPlatform/container-engine-accelerators/pull/564"
 _RTX_PRO_6000 = tuple(
     f"RTX PRO 6000 Blackwell {edition} Edition" for edition in ("Server", "Workstation", "Max-Q Workstation")
 )
+# Rows of name, usable MiB, multiprocessors and instances.
+# The usable memory is a multiple of 64 MiB; ``nvidia-smi mig -lgip`` prints it in GiB with two digits.
 LISTINGS: Mapping[ProfileListing, tuple[tuple[str, int, int, int], ...]] = {
     ProfileListing(("A30",), 24, f"{_GITHUB}Summer-Lo/Docker_configuration/blob/main/000-MIG/README.md"): (
         ("1g.6gb", 5952, 14, 4),
@@ -145,10 +142,6 @@ LISTINGS: Mapping[ProfileListing, tuple[tuple[str, int, int, int], ...]] = {
         ("2g.48gb-me", 48512, 94, 2),
     ),
 }
-"""Rows of name, usable MiB, multiprocessors and instances.
-
-The usable memory is a multiple of 64 MiB; ``nvidia-smi mig -lgip`` prints it in GiB with two digits.
-"""
 
 
 def listed_profiles(model: str, memory: int | None) -> MigProfiles | None:

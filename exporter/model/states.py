@@ -5,13 +5,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.model import ContainerRow
 
+# Compute activity of a holder; unknown if its compute is not measured.
 HolderActivity: TypeAlias = Literal["active", "quiet", "idle", "unknown"]
-"""Compute activity of a holder; unknown if its compute is not measured."""
 
 HolderState: TypeAlias = Literal[
     "active", "quiet", "idle", "idle-memory", "over-share", "over-notional", "unheld", "unknown"
 ]
 
+# Words for each state on pages.
 STATE_WORDS: Mapping[HolderState, str] = {
     "active": "active",
     "quiet": "quiet",
@@ -22,10 +23,8 @@ STATE_WORDS: Mapping[HolderState, str] = {
     "unheld": "uses without holding",
     "unknown": "unknown",
 }
-"""Words for each state on pages."""
 
-ACTIVE_SECONDS = 60.0
-"""Time after its last compute use for which a holder is still active."""
+ACTIVE_SECONDS = 60.0  # time after its last compute use for which a holder is still active
 
 # The driver reports use in whole percents, so use within one percent is not above the share.
 _COMPUTE_RESOLUTION = 0.01
@@ -38,8 +37,7 @@ class Judgement(NamedTuple):
     activity: HolderActivity
     # Seconds since its last compute use or the start of monitoring; 0 while it computes, None if unmeasured.
     not_computed_for: float | None
-    # Other states that it is in, which ``state`` takes precedence over.
-    also: tuple[HolderState, ...] = ()
+    also: tuple[HolderState, ...] = ()  # other states that it is in, which ``state`` takes precedence over
 
     @property
     def states(self) -> tuple[HolderState, ...]:

@@ -20,8 +20,7 @@ class Interval(NamedTuple):
     """The time between two polls, in seconds."""
 
     elapsed: float
-    # The part of it in which the container existed.
-    lived: float
+    lived: float  # the part of it in which the container existed
     # Seconds that a new reading covers; None without one, 0 if nothing is known of them.
     covered: float | None
 
@@ -30,18 +29,15 @@ class Interval(NamedTuple):
 class Account:
     """The sums of one container on one device. Times are the ledger's, in seconds."""
 
-    uid: str
-    """Uid of the pod, "" while unknown."""
+    uid: str  # uid of the pod, "" while unknown
     opened: float
     totals: Totals
-    seen: float
-    """Last time with a row."""
-    measured: float
-    """Last time with a known compute use."""
+    seen: float  # last time with a row
+    measured: float  # last time with a known compute use
+    # Whether the container holds slices; False for use without an allocation and for use by a whole pod.
     held: bool = False
-    """Whether the container holds slices; False for use without an allocation and for use by a whole pod."""
+    # Held since the last reading of the GPU: seconds, and GPU-seconds of the entitlement.
     waiting: tuple[float, float] = (0.0, 0.0)
-    """Held since the last reading of the GPU: seconds, and GPU-seconds of the entitlement."""
 
     def with_held(self, row: ContainerRow, interval: Interval) -> Totals:
         """Return the totals with the holding of one interval added.
@@ -96,8 +92,7 @@ class Poll(NamedTuple):
     elapsed: float
     covered: Mapping[str, float]
     now: float
-    energy: Mapping[AccountKey, float]
-    """Joules by account."""
+    energy: Mapping[AccountKey, float]  # joules by account
 
 
 class Coverage:

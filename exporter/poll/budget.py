@@ -49,23 +49,15 @@ CARD_SECONDS = 5.0
 class Budget(NamedTuple):
     """Limits of a poll in seconds; ends of stages count from the start of the poll."""
 
-    devices: float
-    """End of the stage of devices, the kubelet and pod names."""
-    dependents: float
-    """End of the stage of sources that depend on those."""
-    join: float
-    """End of the join."""
-    call_timeout: float
-    """A driver call about one device is abandoned after this."""
-    request_timeout: float
-    """Timeout of a request to another program."""
+    devices: float  # end of the stage of devices, the kubelet and pod names
+    dependents: float  # end of the stage of sources that depend on those
+    join: float  # end of the join
+    call_timeout: float  # a driver call about one device is abandoned after this
+    request_timeout: float  # timeout of a request to another program
+    # Time to read one NVIDIA GPU, so that a slow one does not delay the others.
+    # It may exceed the stage: the poll then goes on without the source, and the sweep ends later.
     gpu: float = GPU_SECONDS
-    """Time to read one NVIDIA GPU, so that a slow one does not delay the others.
-
-    It may exceed the stage: the poll then goes on without the source, and the sweep ends later.
-    """
-    card: float = CARD_SECONDS
-    """The same for one AMD GPU."""
+    card: float = CARD_SECONDS  # the same for one AMD GPU
 
     @classmethod
     def of_interval(cls, interval: float) -> "Budget":

@@ -10,8 +10,8 @@ from exporter.model.xids import branch_of
 from exporter.poll.gpu_counters import GpuCounters, NodeCounters
 from exporter.poll.several_readings import DegradedLinks, Throttling, behind_switches, switched_links
 
+# How long an XID counts on a GPU without a counter that would show a restart.
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
-"""How long an XID counts on a GPU without a counter that would show a restart."""
 RESET_REQUIRED = "ResetRequired"
 
 Errors = Mapping[tuple[str, str, str], int]
@@ -28,14 +28,11 @@ class _GpuState:
     """The state of one GPU."""
 
     counters: GpuCounters
-    # The last reading with values.
-    last: GpuReading | None = None
+    last: GpuReading | None = None  # the last reading with values
     # How often each XID had occurred when the GPU was last restarted.
     repaired: dict[_XidKey, int] = field(default_factory=dict)
-    # Whether the driver has been unloaded since ``last``.
-    unloaded: bool = False
-    # Whether it has answered "reset required" and nothing else since.
-    refused: bool = False
+    unloaded: bool = False  # whether the driver has been unloaded since ``last``
+    refused: bool = False  # whether it has answered "reset required" and nothing else since
     throttling: Throttling = field(default_factory=Throttling)
     links: DegradedLinks = field(default_factory=DegradedLinks)
     raised: dict[Condition, Raised] = field(default_factory=dict)

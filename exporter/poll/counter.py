@@ -9,14 +9,13 @@ from typing import Final, NamedTuple
 
 from exporter.model import GpuReading
 
+# Added to the time between two readings: a counter is read before or after the moment that dates it.
 SLACK_SECONDS: Final = 10.0
-"""Added to the time between two readings: a counter is read before or after the moment that dates it."""
+# A value that is no restart becomes the base if the counter continues it for this time.
 LASTS_SECONDS: Final = 180.0
-"""A value that is no restart becomes the base if the counter continues it for this time."""
+# The limit of a GPU that does not report one; also of a GPU that reports a higher one.
 HIGHEST_MILLIWATTS: Final = 10_000_000
-"""The limit of a GPU that does not report one; also of a GPU that reports a higher one."""
-OVERSHOOT: Final = 2.0
-"""Factor by which energy and times may exceed their limit."""
+OVERSHOOT: Final = 2.0  # factor by which energy and times may exceed their limit
 
 
 def most_millijoules(reading: GpuReading) -> float:
@@ -49,12 +48,12 @@ class GpuCounter:
     __slots__ = ("_base", "_first", "_last", "_rises", "_sure", "began_again", "continues", "low")
 
     def __init__(self, *, rises: bool = False) -> None:
+        # Whether the last reading is not believed yet, and may be that of a counter that began again.
         self.low = False
-        """Whether the last reading is not believed yet, and may be that of a counter that began again."""
+        # Whether the last reading shows that the counter began again, and rises or stays low since.
         self.began_again = False
-        """Whether the last reading shows that the counter began again, and rises or stays low since."""
+        # Whether the last reading is believed because it continues others that contradicted the base.
         self.continues = False
-        """Whether the last reading is believed because it continues others that contradicted the base."""
         self._rises = rises
         self._base: _Point | None = None
         # Whether another reading has confirmed the base.

@@ -25,14 +25,10 @@ AccountKey = tuple[ContainerRef, DeviceKey]
 class Estimate:
     """The estimated energy since a reading of the counter."""
 
-    since: float
-    """Time of that reading, in seconds."""
-    covered: float = 0.0
-    """Seconds since then that polls cover with a reading of the GPU."""
-    joules: float = 0.0
-    """Estimated joules of those seconds."""
-    parts: dict[AccountKey, float] = field(default_factory=dict)
-    """Parts of the joules by container."""
+    since: float  # time of that reading, in seconds
+    covered: float = 0.0  # seconds since then that polls cover with a reading of the GPU
+    joules: float = 0.0  # estimated joules of those seconds
+    parts: dict[AccountKey, float] = field(default_factory=dict)  # parts of the joules by container
 
     def add(self, seconds: float, joules: float, parts: Mapping[AccountKey, float]) -> None:
         """Add the estimate of a poll."""
@@ -57,15 +53,11 @@ class Estimate:
 class EnergyMeter:
     """The energy counter of one GPU, and the estimates since its last reading. Times are the ledger's."""
 
-    watts: float | None
-    """Power at the last poll that reported it; None before the first."""
-    estimate: Estimate
-    """Since that reading."""
-    doubted: Estimate | None = None
-    """Since the last reading that is not believed, if it is later."""
+    watts: float | None  # power at the last poll that reported it; None before the first
+    estimate: Estimate  # since that reading
+    doubted: Estimate | None = None  # since the last reading that is not believed, if it is later
     counter: GpuCounter = field(default_factory=lambda: GpuCounter(rises=True))
-    unattributed: float = 0.0
-    """Joules that no container was charged with."""
+    unattributed: float = 0.0  # joules that no container was charged with
 
     def add(
         self, gpu: GpuRow, rows: Sequence[ContainerRow], seconds: float, there: Collection[AccountKey]
@@ -114,10 +106,9 @@ class Step(NamedTuple):
     """One poll, by the ledger's time in seconds."""
 
     time: float
+    # Seconds that each GPU's new reading covers, by uuid; 0 after a gap that is too long.
     covered: Mapping[str, float]
-    """Seconds that each GPU's new reading covers, by uuid; 0 after a gap that is too long."""
-    opened: Mapping[AccountKey, float]
-    """When each account was opened that the poll continues."""
+    opened: Mapping[AccountKey, float]  # when each account was opened that the poll continues
 
 
 class EnergyMeters:

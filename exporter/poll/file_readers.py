@@ -23,8 +23,8 @@ from exporter.workloads.processes import ProcessTable
 RECHECK_VIEW_SECONDS = 60.0
 # Pause between two checks of a socket's file.
 CHECK_SECONDS = 1.0
+# Device, inode and time of change of a file: what is new when it is created or made accessible.
 FileVersion = tuple[int, int, int]
-"""Device, inode and time of change of a file: what is new when it is created or made accessible."""
 ABSENT: Final[FileVersion] = (0, 0, 0)
 
 

@@ -14,8 +14,7 @@ _NANOSECONDS: Final = OVERSHOOT * 1e9
 _ERRORS: Final = 1e6
 _PACKETS: Final = 1e9
 _CYCLES: Final = 1e14
-_GPU: Final = ""
-"""Stands for the GPU where its MIG devices have their uuid."""
+_GPU: Final = ""  # stands for the GPU where its MIG devices have their uuid
 Record = TypeVar("Record", GpuReading, MigReading)
 
 
@@ -23,14 +22,10 @@ class _CounterField(NamedTuple):
     """The counters in one field of a reading."""
 
     path: tuple[str, ...]
-    # The most that one may rise by in a second.
-    per_second: float
-    # Whether they are read in every sweep; the others are kept between two reads.
-    quick: bool = False
-    # Whether they begin again when the GPU is initialized.
-    restarts: bool = False
-    # Whether an administrator can clear them, too.
-    cleared: bool = False
+    per_second: float  # the most that one may rise by in a second
+    quick: bool = False  # whether they are read in every sweep; the others are kept between two reads
+    restarts: bool = False  # whether they begin again when the GPU is initialized
+    cleared: bool = False  # whether an administrator can clear them, too
 
 
 _ENERGY: Final = _CounterField(("energy_millijoules",), 0.0, restarts=True)
@@ -48,8 +43,8 @@ _KINDS: Final = (
     _CounterField(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
     _CounterField(("ecc", "by_location"), _ERRORS),
 )
+# A counter: uuid of the MIG device, or _GPU; field; and key in that field.
 _CounterKey = tuple[str, _CounterField, Any]
-"""A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
 _ENERGY_KEY: Final[_CounterKey] = (_GPU, _ENERGY, None)
 
 
@@ -57,8 +52,8 @@ class GpuCounters:
     """The counters of one GPU and of its MIG devices."""
 
     def __init__(self) -> None:
+        # If the last reading shows a restart, the Unix time of the first reading after it.
         self.restarted: float | None = None
-        """If the last reading shows a restart, the Unix time of the first reading after it."""
         self._counters: dict[_CounterKey, GpuCounter] = {}
         self._read_at: float | None = None
         self._slow_read_at: float | None = None

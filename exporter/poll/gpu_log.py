@@ -31,10 +31,8 @@ class _DeviceXid(NamedTuple):
 class _Logged:
     """The last line of an XID."""
 
-    count: int
-    """Number of times that the XID had occurred."""
-    at: float
-    """Unix time of the line."""
+    count: int  # number of times that the XID had occurred
+    at: float  # Unix time of the line
 
 
 class NodeLog:

@@ -49,12 +49,10 @@ class PodNames:
         keep: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.objects_from = ""
-        """The source of the labels and annotations of the last reading, "" if none."""
-        self.superseded: frozenset[str] = frozenset()
-        """Uids of pods whose name a newer pod has."""
+        self.objects_from = ""  # the source of the labels and annotations of the last reading, "" if none
+        self.superseded: frozenset[str] = frozenset()  # uids of pods whose name a newer pod has
+        # Whether the Pods API last reported that the kubelet does not know its pods yet.
         self.starting = False
-        """Whether the Pods API last reported that the kubelet does not know its pods yet."""
         self._socket = socket
         self._logs = logs
         self._watched = watched

@@ -12,15 +12,13 @@ from exporter.model.condition_signs import UNKNOWN, Sign
 from exporter.model.readings import CLOCK_EVENT_BITS, ClockEvent
 
 THROTTLE_SECONDS = 300.0
+# Throttling counts above the first share of the window, until it is below the second.
 RAISED_SHARE, CLEARED_SHARE = 0.5, 0.25
-"""Throttling counts above the first share of the window, until it is below the second."""
+# A PCIe width or number of NVLinks counts after this time: links are trained again after a reset.
 LINK_SECONDS = 120.0
-"""A PCIe width or number of NVLinks counts after this time: links are trained again after a reset."""
-GENERATION_SECONDS = 900.0
-WORKING_SHARE = 0.5
-"""A PCIe generation counts after this time, if the GPU worked for more than this share of it."""
-LONGEST_GAP = 60.0
-"""Readings that are further apart say nothing about the time between them."""
+# A PCIe generation counts after this time, if the GPU worked for more than this share of it.
+GENERATION_SECONDS, WORKING_SHARE = 900.0, 0.5
+LONGEST_GAP = 60.0  # readings that are further apart say nothing about the time between them
 
 _BITS = {reason: bit for bit, reason in CLOCK_EVENT_BITS.items()}
 _THROTTLING = _BITS["hardware_thermal"] | _BITS["power_brake"] | _BITS["software_thermal"]

@@ -23,8 +23,8 @@ from exporter.sharing.base.reading import parsed
 from exporter.sharing.hami.cache_files import CACHE, meter_of
 
 LONGEST = 1 << 16
+# Of Koordinator's resources; the last one is from before it had its own domain.
 PREFIXES = ("koordinator.sh/", "kubernetes.io/")
-"""Of Koordinator's resources; the last one is from before it had its own domain."""
 WHOLE = "nvidia.com/gpu"
 LIMITS = (
     WHOLE,

@@ -46,12 +46,12 @@ NUMBER = re.compile(r"[0-9]{1,9}")
 # The number of an id of a whole device.
 WHOLE = -1
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
+# Mode and isolation of a GPU with replicas.
 MODES: Mapping[Strategy, tuple[str, str]] = {
     "mps": ("mps", "soft"),
     "time-slicing": ("time-slicing", "none"),
     "": ("unknown", ""),
 }
-"""Mode and isolation of a GPU with replicas."""
 
 
 class DeviceSlices(NamedTuple):

@@ -43,8 +43,7 @@ _RESOURCE = re.compile(r"nvidia\.com/mig-[a-z0-9.+-]{1,60}")
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
 
-MigPosition = tuple[int, int]
-"""GPU index and position on the GPU."""
+MigPosition = tuple[int, int]  # GPU index and position on the GPU
 PODS = Path("proc/pod")
 METRICS = Path("metrics/gpu")
 COMPUTE, MEMORY = "utilization.sm", "memory.allocated"

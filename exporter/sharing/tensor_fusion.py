@@ -41,8 +41,8 @@ HARD_PERCENT = f"{DOMAIN}effective-hard-sm-percent"
 # The container that computes for the others of its pod, or for clients.
 WORKER = "tensorfusion-worker"
 SHARED, PARTITIONED = "shared", "partitioned"
+# The label ``isolation`` of TensorFusion's modes: its *hard* is a limiter in the worker's process.
 ISOLATIONS: Mapping[str, str] = {"soft": "soft", "hard": "soft", SHARED: "none", PARTITIONED: "hard"}
-"""The label ``isolation`` of TensorFusion's modes: its *hard* is a limiter in the worker's process."""
 LONGEST, MOST_GPUS = 1 << 16, 128
 T = TypeVar("T")
 _PERCENT = re.compile(r"([0-9]{1,6})(\.[0-9]{1,9})?(m?)")

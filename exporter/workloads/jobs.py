@@ -22,8 +22,8 @@ MOST_JOBS = 100
 LONGEST_ID = 256
 # A batch system numbers the NVIDIA GPUs only, as dcgm-exporter does.
 VENDOR = "nvidia"
+# Ids of jobs by GPU index and GPU instance, None for the whole GPU.
 Jobs = Mapping[tuple[int, int | None], tuple[str, ...]]
-"""Ids of jobs by GPU index and GPU instance, None for the whole GPU."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 

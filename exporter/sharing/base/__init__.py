@@ -109,8 +109,7 @@ class Granted:
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
     # (device, resource) with holders that are unknown.
     unplaced: list[tuple[DeviceKey, str]] = field(default_factory=list)
-    # DRA drivers with claims that no system knows.
-    unknown_drivers: frozenset[str] = frozenset()
+    unknown_drivers: frozenset[str] = frozenset()  # DRA drivers with claims that no system knows
 
     def settle(self, holder: ContainerRef, resources: Iterable[str]) -> None:
         """Note that a container's ids of these resources must not be resolved."""

@@ -16,8 +16,7 @@ from typing import TypeVar
 from exporter.model import Problem
 
 T = TypeVar("T")
-Pread = Callable[[int, int], bytes]
-"""(length, offset) → bytes; raises UnusableError if the file is shorter."""
+Pread = Callable[[int, int], bytes]  # (length, offset) → bytes; raises UnusableError if the file is shorter
 
 MOST_CONTAINERS = 4096
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -27,8 +27,7 @@ class Resolved:
     # Held ids, and the system that each belongs to.
     held: dict[HeldKey, set[str]] = field(default_factory=lambda: defaultdict(set))
     system_of: dict[HeldKey, System] = field(default_factory=dict)
-    # The held devices.
-    devices: dict[DeviceKey, Device] = field(default_factory=dict)
+    devices: dict[DeviceKey, Device] = field(default_factory=dict)  # the held devices
     grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
     # Devices of which a system gives out several ids.
     replicated: set[tuple[DeviceKey, System]] = field(default_factory=set)
@@ -40,8 +39,7 @@ class Resolved:
     # The systems that have a resource on a device, ordered by their first id or grant.
     owners: dict[tuple[DeviceKey, str], dict[System, None]] = field(default_factory=lambda: defaultdict(dict))
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
-    # Devices with unknown holders.
-    unplaced: set[DeviceKey] = field(default_factory=set)
+    unplaced: set[DeviceKey] = field(default_factory=set)  # devices with unknown holders
     # What grants and ids without a known device may mean: a resource, and devices, None for a nominal id.
     doubts: set[tuple[str, frozenset[DeviceKey] | None]] = field(default_factory=set)
     # (device, resource) of which unknown containers hold an unknown number.

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from exporter.model import ClaimedDevice, ContainerRef
 from exporter.sharing.base.inventory import Device
 
+# A share of a claim, which several containers may have.
 share_key = attrgetter("claim_namespace", "claim", "share_id")
-"""A share of a claim, which several containers may have."""
 
 
 class ClaimedPart(NamedTuple):

@@ -62,8 +62,7 @@ class AnnotatedShare(NamedTuple):
     segment: int  # its number in the annotation
 
 
-AnnotatedShares = Mapping[str, tuple[AnnotatedShare, ...]]
-"""The shares in a pod's annotations, by container."""
+AnnotatedShares = Mapping[str, tuple[AnnotatedShare, ...]]  # the shares in a pod's annotations, by container
 
 
 class HamiVendor(System):
