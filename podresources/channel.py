@@ -127,7 +127,6 @@ class KubeletConnection:
         return connected and current is not None and current == self._version
 
     async def close(self) -> None:
-        """Close the channel."""
         await self._channel.close()
         self._address.close()
 

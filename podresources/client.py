@@ -168,7 +168,6 @@ class PodResourcesApi:
         return allocations
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._dialer.close()
 
     async def _read(self, within: float) -> Allocations:

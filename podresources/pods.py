@@ -38,7 +38,6 @@ class PodsApi:
         return tuple(sorted(filter(None, identities), key=lambda pod: pod.uid))
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._dialer.close()
 
     def _decoded(self, answer: bytes) -> list[PodIdentity | None]:

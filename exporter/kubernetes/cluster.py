@@ -40,7 +40,6 @@ class WatchedPods(NamedTuple):
 
 
 def pods_of(node: str) -> ObjectQuery:
-    """Return the query for the pods of a node."""
     return ObjectQuery(
         about=f"the pods of node {node}",
         call="list_pod_for_all_namespaces",
@@ -130,7 +129,6 @@ def _health(status: Mapping[str, Any]) -> tuple[ResourceHealth, ...]:
 
 
 def object_of(node: str) -> ObjectQuery:
-    """Return the query for a node."""
     return ObjectQuery(
         about=f"the labels, annotations and devices of node {node}",
         call="list_node",
@@ -200,7 +198,6 @@ class Cluster:
             await asyncio.gather(answers, return_exceptions=True)
 
     async def close(self) -> None:
-        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

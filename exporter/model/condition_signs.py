@@ -66,7 +66,6 @@ class Inputs:
 
     @property
     def nvidia(self) -> bool:
-        """Whether it is an NVIDIA GPU."""
         return self.vendor == "nvidia"
 
 

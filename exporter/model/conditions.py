@@ -115,7 +115,6 @@ class Verdict(NamedTuple):
 
 
 def judge_condition(condition: Condition, inputs: Inputs) -> Verdict:
-    """Return whether a GPU has a condition."""
     signs = tuple(TABLE[condition].signs(inputs))
     raising = tuple(sign for sign in signs if sign.raises)
     if raising:

@@ -35,7 +35,6 @@ class ContainerRef(NamedTuple):
 
     @property
     def pod_name(self) -> PodName:
-        """Namespace and name of the container's pod."""
         return PodName(self.namespace, self.pod)
 
 
@@ -175,7 +174,6 @@ class PodIdentity:
 
     @property
     def pod_name(self) -> PodName:
-        """Namespace and name."""
         return PodName(self.namespace, self.name)
 
 

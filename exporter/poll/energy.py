@@ -31,7 +31,6 @@ class Estimate:
     parts: dict[AccountKey, float] = field(default_factory=dict)  # parts of the joules by container
 
     def add(self, seconds: float, joules: float, parts: Mapping[AccountKey, float]) -> None:
-        """Add the estimate of a poll."""
         self.covered += seconds
         self.joules += joules
         for key, part in parts.items():

@@ -35,7 +35,6 @@ class _FileReader:
         self._worker = Worker(thread)
 
     def close(self) -> None:
-        """Stop the thread."""
         self._worker.stop()
 
 

@@ -162,7 +162,6 @@ class NodeCounters:
         return {uuid: self._gpus[uuid].take(reading) for uuid, reading in readings.items()}
 
     def of_gpu(self, uuid: str) -> GpuCounters:
-        """Return the counters of one GPU."""
         return self._gpus.get(uuid) or GpuCounters()
 
 

@@ -86,7 +86,6 @@ class Release:
             await wait_for(self._looked, FIRST_SECONDS)
 
     async def close(self) -> None:
-        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

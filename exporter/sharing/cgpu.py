@@ -118,7 +118,6 @@ class Cgpu(Gpushare):
     read: ClassVar[Read | None] = staticmethod(read_instances)
 
     def knows(self, _resource: str) -> bool:
-        """Return True if the kernel module is loaded."""
         return bool(self.view.files(self.name).names)
 
     def isolation_on(self, device: Device) -> str:

@@ -225,7 +225,6 @@ class GpuManager(CardSystem):
     read: ClassVar[Read | None] = staticmethod(read_vcuda)
 
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
-        """Return the key with the container's number."""
         return (f"{CARDS}{self.number_of(holder)}",)
 
     def unannotated(self, holder: ContainerRef) -> Cards:

@@ -169,7 +169,6 @@ class Vgpu(System):
         }
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource may be a vGPU type."""
         return resource.startswith(PREFIX)
 
     def meaning(self, resource: str, device_id: str) -> Meaning | None:

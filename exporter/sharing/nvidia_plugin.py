@@ -251,7 +251,6 @@ class Nvidia(System):
         return ("none", "none") if known else ("unknown", "")
 
     def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
-        """Return the number of replicas of a shared device."""
         if self.view.allocations.offered is None:
             return self._strategies.replicas(resource)
         return next((count.offered for count in sharing.slices if count.resource == resource), None)

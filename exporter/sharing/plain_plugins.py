@@ -39,11 +39,9 @@ class Amd(System):
     maker = "amd"
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource belongs to the plugin."""
         return AMD.fullmatch(resource) is not None
 
     def meaning(self, resource: str, device_id: str) -> Meaning | None:
-        """Return the partition or whole GPU of an id."""
         if not self.knows(resource):
             return None
         # A PCI address in the form that readings have.
@@ -110,7 +108,6 @@ class Intel(System):
         )
 
     def grants(self) -> Granted:
-        """Return the grants of the cards that ids name."""
         granted = Granted()
         for holder, by_resource in self.view.held.items():
             for resource, ids in by_resource.items():
@@ -121,7 +118,6 @@ class Intel(System):
         return granted
 
     def meaning(self, resource: str, device_id: str) -> Meaning | None:
-        """Return the card of an id."""
         match = INTEL_ID.fullmatch(device_id) if self.knows(resource) else None
         return Meaning(_card(int(match[1])), replica=True) if match is not None else None
 
@@ -175,7 +171,6 @@ class Nos(System):
         return device_id.startswith("GPU-") and device_id.count(REPLICA_MARK) == 2
 
     def meaning(self, resource: str, device_id: str) -> Meaning | None:
-        """Return the GPU of a slice."""
         if not self.owns(resource, device_id):
             return None
         match = _NOS_ID.fullmatch(device_id)
@@ -185,7 +180,6 @@ class Nos(System):
         return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
-        """Return the memory of the holder's slices."""
         matches = map(_NOS_ID.fullmatch, self.view.held[held.holder][held.resource])
         sizes = (int(match[2]) for match in matches if match and match[1] == device.key.uuid)
         return Entitled(sum(sizes) * GIBIBYTE)
@@ -215,7 +209,6 @@ class Nvshare(System):
         self._shared = {match[1] for device_id in own if (match := _NVSHARE_ID.fullmatch(device_id))}
 
     def owns(self, _resource: str, device_id: str) -> bool:
-        """Return True if an id has the form of this system."""
         return _NVSHARE_ID.fullmatch(device_id) is not None
 
     def grants(self) -> Granted:

@@ -68,7 +68,6 @@ class AnnotatedMig(NamedTuple):
 
 
 def is_mig(resource: str) -> bool:
-    """Return True if a resource is of MIG devices."""
     return _RESOURCE.fullmatch(resource) is not None
 
 
@@ -165,7 +164,6 @@ class Runai(Reservations):
         self._limits: dict[DeviceKey, list[bool]] = defaultdict(list)
 
     def grants(self) -> Granted:
-        """Return the grants of fractions and of MIG devices."""
         granted = super().grants()
         for grant in granted.grants:
             if grant.device is not None:

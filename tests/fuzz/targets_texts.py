@@ -12,8 +12,8 @@ from exporter.sharing.base.inventory import parse_device_id
 from exporter.sharing.gpu_fractions import fraction, mebibytes
 from exporter.sharing.gpushare import parse_counts, parse_index, unit_bytes
 from exporter.sharing.gpushare import parse_units as parse_gpushare
-from exporter.sharing.hami.annotations import parse_mig_allocations, registered, segment_by_container
 from exporter.sharing.hami.annotations import parse_allocation as parse_hami
+from exporter.sharing.hami.annotations import parse_mig_allocations, registered, segment_by_container
 from exporter.sharing.koordinator import asking, parse_allocated, split
 from exporter.sharing.runai import parse_mig_device, parse_mig_mapping
 from tests.fuzz.seeds import encoded

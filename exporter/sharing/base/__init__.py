@@ -122,7 +122,6 @@ def whole_keys(*names: str) -> re.Pattern[str]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -221,7 +220,6 @@ class System:
         self._notes: dict[tuple[Hashable, str], Any] = {}
 
     def fails(self, error: Exception) -> None:
-        """Add a problem: this system failed."""
         self.view.object_to(self.name, "failure", f"all of {self.name}", repr(error))
 
     def object_to(self, of: PodIdentity | ContainerRef, name: str, text: object) -> None:

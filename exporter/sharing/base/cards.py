@@ -53,7 +53,6 @@ class CardSystem(System):
         self._isolations: dict[DeviceKey, set[str]] = defaultdict(set)
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource belongs to this system."""
         return resource in self._resources
 
     def owns(self, resource: str, _device_id: str) -> bool:

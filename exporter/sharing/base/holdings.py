@@ -194,7 +194,6 @@ class KeptHoldings:
         self._holdings = Holdings(known=False)
 
     def of(self, gpus: Iterable[GpuReading], allocations: Allocations | None, facts: NodeFacts) -> Holdings:
-        """Return the holdings of the node."""
         fixed = tuple(map(fixed_part, gpus))
         undated = None if allocations is None else replace(allocations, read_at=0.0)
         inputs = (fixed, undated, facts)

@@ -109,7 +109,6 @@ class Inventory:
         self._by_index = unambiguous((device.gpu.identity.index, device) for device in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
-        """Return the device with this UUID."""
         return self._by_uuid.get(with_prefix(uuid))
 
     def by_minor(self, minor: int) -> Device | None:

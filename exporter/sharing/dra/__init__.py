@@ -98,7 +98,6 @@ class HamiDra(ClaimSystem):
     read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=HAMI_DRIVER))
 
     def find(self, name: str) -> Device | None:
-        """Return the GPU with a name."""
         return self.view.inventory.by_minor(int(name.removeprefix(PREFIX)))
 
     def limited(self, _device: Device) -> bool:
@@ -130,7 +129,6 @@ class HamiDra(ClaimSystem):
         )
 
     def _use(self, part: ClaimedPart, claim: ClaimedDevice) -> DeviceUse | None:
-        """Return the use in the claim's cache."""
         uid = claim_uid(claim)
         if not uid:
             return None

@@ -87,7 +87,6 @@ class AmdDra(ClaimSystem):
         return frozenset(device.key for device in mine if match["render"] and _render_minor(device) is None)
 
     def mode_alone(self, device: Device) -> str:
-        """Return the mode of a device that one container has."""
         return "exclusive" if device.mig is None else "amd-partition"
 
     def _by_render_minor(self, minor: int) -> Device | None:

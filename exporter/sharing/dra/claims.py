@@ -66,7 +66,6 @@ class ClaimSystem(System):
         return claim_uid(claim)
 
     def grants(self) -> Granted:
-        """Return the grants by claims."""
         lost: list[ClaimedDevice] = []
         unknown: list[tuple[ClaimedDevice, Device | None]] = []
         for claim in dict.fromkeys(self._claims()):

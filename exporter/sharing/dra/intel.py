@@ -39,7 +39,6 @@ def _claims(document: Any) -> dict[str, Any]:
 
 
 def _devices(claim: Any, _driver: str) -> dict[str, tuple[Prepared, ...]]:
-    """Return the devices of one claim."""
     devices: dict[str, tuple[Prepared, ...]] = {}
     for entry in records(claim, "PreparedDevices"):
         device = record(entry, "KubeletpluginDevice")

@@ -33,7 +33,6 @@ class ClaimedPart(NamedTuple):
         return len(self.holders) == 1 and not self.in_shares
 
     def of(self, holder: ContainerRef) -> list[ClaimedDevice]:
-        """Return the claims of one container."""
         return [claim for claim in self.claims if claim.holder == holder]
 
     def may_be_of(self, lost: ClaimedDevice) -> bool:

@@ -55,7 +55,6 @@ class VolcanoVgpu(LibvgpuSystem):
     lenient = True
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource has Volcano's prefix."""
         return resource.startswith(VOLCANO_PREFIX)
 
     def memory(self, device: HamiDevice) -> int | None:
@@ -109,7 +108,6 @@ class Hami(LibvgpuSystem):
 
     @cached_property
     def _cordoned(self) -> frozenset[str]:
-        """The UUIDs of the cordoned GPUs."""
         uuids = cordoned(self.view.node_annotations.get(CORDON, ""))
         for uuid in sorted(uuids - self.view.inventory.gpu_uuids):
             self.view.object_to(self.name, "node", f"{CORDON}: {uuid[:100]}", "is not a GPU of this node")
@@ -123,7 +121,6 @@ class Hami(LibvgpuSystem):
         return devices
 
     def knows(self, resource: str) -> bool:
-        """Return True for all resources without Volcano's prefix."""
         return not resource.startswith(VOLCANO_PREFIX)
 
     def device(self, holder: ContainerRef, position: int, device: HamiDevice) -> Device | None:

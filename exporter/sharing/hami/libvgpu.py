@@ -74,7 +74,6 @@ class LibvgpuSystem(System):
         return self.knows(resource) and SLICE.fullmatch(device_id) is not None
 
     def meaning(self, resource: str, device_id: str) -> Meaning | None:
-        """Return the GPU of a slice's id."""
         # First the id: other plugins have tens of thousands of ids.
         match = SLICE.fullmatch(device_id)
         if match is None or not self.knows(resource):

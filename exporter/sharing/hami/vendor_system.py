@@ -93,7 +93,6 @@ class HamiVendor(System):
         return Meaning() if self.owns(resource, device_id) else None
 
     def grants(self) -> Granted:
-        """Return the grants by the annotations of pods."""
         granted = Granted()
         for holder, held in self.view.held.items():
             mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
