@@ -12,12 +12,8 @@ stages. Each may take what those before it have left, up to the moment at which 
 With long intervals a stage takes 10 s at most.
 
 The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py``
-passes on what a stage has left and holds to the head start, ``sources.py`` passes on the limits inside the
-sources. Who holds to the limits: ``collector.py`` (a source, the join), ``nvml/driver/calls.py`` (an NVIDIA
-GPU), ``amd/sysfs_file.py`` (an AMD card), ``concurrency.py`` (a call), ``podresources/channel.py`` (a request
-to the kubelet) and ``dcgm_scrape/client.py``. The time of a device is set in ``nvml/sweep.py`` and
-``amd/amd_source.py``. Shorter limits of one client alone are in ``podresources/client.py`` (attempts
-after one that was too late) and ``nvml/event_wait.py`` (the thread of events, when the driver is closed).
+passes on what a stage has left and holds to the head start, ``collector.py`` holds a source and the join to
+it, and ``sources.py`` passes on the limits inside the sources, which hold to these themselves.
 """
 
 import time

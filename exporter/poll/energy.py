@@ -145,7 +145,8 @@ class EnergyMeters:
         if meter is None:
             if counted is None:
                 return {}
-            meter = self._meters[uuid] = EnergyMeter(_watts(reading), Estimate(step.time))
+            meter = EnergyMeter(_watts(reading), Estimate(step.time))
+            self._meters[uuid] = meter
         else:
             begin = step.time - step.covered[uuid] + ROUNDING
             there = {key for key in continued if step.opened[key] <= begin}

@@ -48,11 +48,13 @@ def read_instances(roots: Roots) -> SystemFiles:
         for container in filter(CONTAINER.fullmatch, containers):
             devices[container].append(reading.instance(root / gpu / container, gpu, share))
     version = reading.text(root / "version").strip()
+    if gpus:
+        names = {"version": version if VERSION.fullmatch(version) else "", **names}
     return SystemFiles(
         containers=tuple(
             ContainerFile(container_id=key, devices=tuple(uses)) for key, uses in sorted(devices.items())
         ),
-        names={"version": version if VERSION.fullmatch(version) else "", **names} if gpus else {},
+        names=names,
         problems=tuple(reading.problems),
     )
 

@@ -20,7 +20,7 @@ from exporter.model import ContainerFile, ContainerRef, DeviceUse, Problem, Syst
 from exporter.sharing.base import Read, Roots
 from exporter.sharing.base.cards import TRUE, Cards, CardSystem
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import Pread, UnusableError, names_or_problem, noted, opened, problem
+from exporter.sharing.base.reading import Pread, UnusableError, names_or_problem, opened, problem, reported
 
 MOST_PODS, MOST_FOLDERS, MOST_PIDS, MOST_CARDS = 2048, 64, 4096, 64
 MOST_BYTES = 1 << 50
@@ -139,7 +139,7 @@ def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[De
 
 def _given(path: Path, problems: list[Problem]) -> CardsByContainer:
     given: CardsByContainer = {}
-    with noted(path, problems), opened(path) as (size, pread):
+    with reported(path, problems), opened(path) as (size, pread):
         given, wrong = decode_checkpoint(pread(min(size, LONGEST_CHECKPOINT), 0))
         problems += (problem(f"{path}: {entry}", "has no cards") for entry in wrong)
     return given
@@ -171,7 +171,7 @@ def _folders(root: Path, problems: list[Problem]) -> Iterator[_Folder]:
     for uid in filter(_POD.fullmatch, names_or_problem(root, MOST_PODS, problems)):
         for name in names_or_problem(root / uid, MOST_FOLDERS, problems):
             path = root / uid / name
-            with noted(path, problems):
+            with reported(path, problems):
                 yield from _folder(path, uid, name)
 
 

@@ -200,11 +200,11 @@ class Vgpu(System):
         ids = {key.lower() for key in self.view.held[held.holder][held.resource]}
         named = [self._vgpus[key] for key in ids if key in self._vgpus]
         vgpus = [found.vgpu for found in named if found.device.key == device.key]
-        return Entitled(
-            total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,
-            _compute_entitled(device, len(vgpus)),
-            _meter(vgpus) if vgpus else None,
-        )
+        compute = _compute_entitled(device, len(vgpus))
+        if not vgpus:
+            return Entitled(compute=compute)
+        memory = total([vgpu.memory_total if vgpu else None for vgpu in vgpus])
+        return Entitled(memory, compute, _meter(vgpus))
 
 
 def vgpu_rows(

@@ -30,7 +30,7 @@ from exporter.model import (
 )
 from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import content, names_or_problem, noted, parsed, problem
+from exporter.sharing.base.reading import content, names_or_problem, parsed, problem, reported
 from exporter.sharing.base.view import View
 from exporter.sharing.gpu_fractions import fraction, is_limited, mebibytes
 from exporter.sharing.kai import FractionSize, Reservations, detailed
@@ -139,7 +139,7 @@ def _devices(folder: Path, problems: list[Problem]) -> Iterator[DeviceUse]:
 
 
 def _file_number(path: Path, most: int | None, problems: list[Problem]) -> int | None:
-    with noted(path, problems):
+    with reported(path, problems):
         text = content(path, LONGEST_NUMBER).decode("ascii", "backslashreplace").strip()
         if _FILE_NUMBER.fullmatch(text) and (most is None or int(text) <= most):
             return int(text)

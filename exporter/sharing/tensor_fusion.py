@@ -72,7 +72,9 @@ def by_container(text: str) -> dict[str, tuple[str, ...]]:
 def percent(text: str) -> float | None:
     """Return a percentage (``30``, ``12.5``, ``12500m``) as a share up to 1; None for any other text."""
     match = _PERCENT.fullmatch(text)
-    value = float(match[1] + (match[2] or "")) / (100_000 if match[3] else 100) if match is not None else 0.0
+    if match is None:
+        return None
+    value = float(match[1] + (match[2] or "")) / (100_000 if match[3] else 100)
     return value if 0 < value <= 1 else None
 
 

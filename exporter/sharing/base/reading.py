@@ -32,7 +32,7 @@ def problem(about: str | Path, text: object) -> Problem:
 
 
 @contextmanager
-def noted(path: str | Path, problems: list[Problem]) -> Iterator[None]:
+def reported(path: str | Path, problems: list[Problem]) -> Iterator[None]:
     """Leave the block if it finds no file; if it finds one that cannot be used, also add a problem."""
     try:
         yield

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from exporter.model import ContainerFile, ContainerSpec, Meter, Problem, SystemFiles
 from exporter.sharing.base import Roots
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import MOST_CONTAINERS, listed, noted, of_containers, opened, problem
+from exporter.sharing.base.reading import MOST_CONTAINERS, listed, of_containers, opened, problem, reported
 from exporter.sharing.base.view import View, main_containers
 from exporter.sharing.hami.cache import decode
 
@@ -45,7 +45,7 @@ def _in_folder(folder: str, problems: list[Problem], **owner: str) -> Iterator[C
         problems.append(problem(folder, f"has {len(caches)} caches instead of one"))
     elif caches:
         path = f"{folder}/{caches[0]}"
-        with noted(path, problems), opened(path) as (size, pread):
+        with reported(path, problems), opened(path) as (size, pread):
             content = decode(pread, size)
             problems += (problem(path, text) for text in content.problems)
             yield ContainerFile(devices=content.devices, pids=content.pids, **owner)

@@ -26,7 +26,8 @@ class HamiAmd(HamiVendor):
     maker = "amd"
     kinds = (DeviceKind(re.compile(r"hami\.io/amd-devices-allocated")),)
     resources = re.compile(r"amd\.com/gpu(mem|cores)?")
-    counting = own = re.compile(r"amd\.com/gpu")
+    own = re.compile(r"amd\.com/gpu")
+    counting = own
     registers = re.compile(r"hami\.io/node-amd-register")
 
     def __init__(self, view: View) -> None:
@@ -100,7 +101,8 @@ class HamiHygon(HamiVendor):
     maker = "hygon"
     kinds = (DeviceKind(_key("dcu-devices-allocated")),)
     resources = re.compile(r"hygon\.com/dcu.*")
-    counting = own = re.compile(r"hygon\.com/dcunum")
+    own = re.compile(r"hygon\.com/dcunum")
+    counting = own
     registers = _key("node-dcu-register")
 
 
@@ -111,7 +113,8 @@ class HamiIluvatar(HamiVendor):
     maker = "iluvatar"
     kinds = (DeviceKind(_key("(?:(?:MR|BI)-[^/]+|iluvatar-vgpu)-devices-allocated")),)
     resources = re.compile(r"iluvatar\.ai/.+")
-    counting = own = re.compile(r"iluvatar\.ai/.*vgpu")
+    own = re.compile(r"iluvatar\.ai/.*vgpu")
+    counting = own
     registers = _key("node-(?:MR|BI)-[^/]+-register")
 
 
@@ -191,7 +194,8 @@ class HamiBiren(HamiVendor):
     name = "hami-biren"
     maker = "biren"
     kinds = (DeviceKind(_key("Biren-devices-allocated")),)
-    resources = counting = re.compile(r"birentech\.com/gpu")
+    resources = re.compile(r"birentech\.com/gpu")
+    counting = resources
     registers = _key("node-biren-register")
 
 
@@ -201,7 +205,8 @@ class HamiVastai(HamiVendor):
     name = "hami-vastai"
     maker = "vastai"
     kinds = (DeviceKind(_key("Vastai-devices-allocated")),)
-    resources = counting = re.compile(r"vastaitech\.com/va")
+    resources = re.compile(r"vastaitech\.com/va")
+    counting = resources
     registers = _key("node-va-register")
 
 
@@ -215,7 +220,8 @@ class HamiNeuron(HamiVendor):
     name = "hami-neuron"
     maker = "aws"
     kinds = (DeviceKind(_key("aws-neuron-devices-allocated")),)
-    resources = counting = re.compile(r"aws\.amazon\.com/neuron(core|device)?")
+    resources = re.compile(r"aws\.amazon\.com/neuron(core|device)?")
+    counting = resources
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
