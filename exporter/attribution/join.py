@@ -23,7 +23,7 @@ from exporter.model import (
     Workloads,
     total,
 )
-from exporter.model.mig_geometry import free_compute, memory_slices
+from exporter.model.mig_geometry import compute_part, free_compute, memory_slices
 
 NVIDIA, AMD = "nvidia", "amd"
 WHOLE_GPU = 1.0
@@ -147,7 +147,7 @@ class _Join:
             unattributed_utilization=_utilization_rest(device.compute, rows),
         )
         self.migs.append(row)
-        part = use.part_of(gpu, mig)
+        part = compute_part(gpu, mig)
         if part is not None:
             self._check_compute(key, rows, part)
         return rows

@@ -21,6 +21,7 @@ from exporter.model import (
     only,
     total,
 )
+from exporter.model.mig_geometry import compute_part
 
 # Below this share, utilization of a device does not contradict idle processes: the periods differ.
 BUSY = 0.1
@@ -240,7 +241,7 @@ def of_mig(gpu: GpuReading, mig: MigReading) -> UsedShare:
     The graphics engine's active time of a profiling metric corresponds to a GPU's utilization; SM activity is
     another quantity and is not used instead.
     """
-    own, part = own_of(mig), part_of(gpu, mig)
+    own, part = own_of(mig), compute_part(gpu, mig)
     share = None if own is None or part is None else own * part
     return UsedShare(share, _source(mig.profiling, "instance"))
 
@@ -251,13 +252,6 @@ def own_of(mig: MigReading) -> float | None:
     if own is None and mig.utilization_percent is not None:
         return mig.utilization_percent / 100
     return own
-
-
-def part_of(gpu: GpuReading, mig: MigReading) -> float | None:
-    """Return a MIG device's part of the GPU's compute slices."""
-    if mig.compute_slices is None or not gpu.mig_slices:
-        return None
-    return mig.compute_slices / gpu.mig_slices
 
 
 def of_all(gpu: GpuReading, devices: Sequence[UsedShare]) -> float | None:

@@ -65,6 +65,13 @@ def compute_in(span: Span, compute_slices: int) -> int:
     return max(min(span.start + span.size, compute_slices) - span.start, 0)
 
 
+def compute_part(gpu: GpuReading, mig: MigReading) -> float | None:
+    """Return a MIG device's part of the GPU's compute slices, None if unknown."""
+    if mig.compute_slices is None or not gpu.mig_slices:
+        return None
+    return mig.compute_slices / gpu.mig_slices
+
+
 def free_beside(gpu: GpuReading, mig: MigReading) -> int | None:
     """Return the free memory slices next to those of a MIG device; None if placements are unknown."""
     slices = memory_slices(gpu)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from exporter.model import DeviceKey, DeviceProcess, GpuReading, MigReading, only, unambiguous
+from exporter.model.mig_geometry import compute_part
 
 REPLICA_MARK = "::"
 # Device numbers have at most nine digits; Python refuses to parse very long ones.
@@ -88,10 +89,7 @@ class Device:
     @property
     def compute(self) -> float | None:
         """The device's share of the physical GPU's compute, None if it is unknown."""
-        if self.mig is None:
-            return 1.0
-        slices, total = self.mig.compute_slices, self.gpu.mig_slices
-        return slices / total if slices is not None and total else None
+        return 1.0 if self.mig is None else compute_part(self.gpu, self.mig)
 
 
 class Inventory:
