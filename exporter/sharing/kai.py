@@ -27,6 +27,9 @@ NOT_FOUND = "-1"
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 COUNT, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
 RECEIVED = "received-resource-type"
+READ_FRACTION = gpu_fractions.expected(gpu_fractions.fraction, "a fraction of a GPU")
+READ_MEBIBYTES = gpu_fractions.expected(gpu_fractions.mebibytes, "a number of MiB")
+READ_MEMORY = gpu_fractions.expected(gpu_fractions.memory, "an amount of memory")
 RUNAI = "runai-reservation"
 KAI_NAMESPACE, KAI_CONTAINER = "kai-resource-reservation", "resource-reservation"
 CONTAINERS = frozenset({KAI_CONTAINER, RUNAI})
@@ -99,8 +102,8 @@ class Reservations(System):
         asked = details.annotations
         if named := gpu_fractions.asking(asked):
             return self._named_size(pod, details, named[0])
-        part = self.parsed_note(pod, asked, FRACTION, gpu_fractions.fraction, "a fraction of a GPU")
-        memory = self.parsed_note(pod, asked, MEMORY, gpu_fractions.mebibytes, "a number of MiB")
+        part = self.read_note(pod, FRACTION, asked.get(FRACTION), READ_FRACTION)
+        memory = self.read_note(pod, MEMORY, asked.get(MEMORY), READ_MEBIBYTES)
         return FractionSize(memory=memory if part is None else None, part=part)
 
     def meter(self, _pod: PodIdentity, _holder: ContainerRef, _device: Device) -> Meter | None:
@@ -129,10 +132,10 @@ class Reservations(System):
             text = f"several containers request GPUs; {name[:100]!r} counts"
             self.object_to(pod, gpu_fractions.PREFIX, text)
         key = gpu_fractions.memory_key(asked, name)
-        memory = self.parsed_note(pod, asked, key, gpu_fractions.memory, "an amount of memory")
+        memory = self.read_note(pod, key, asked[key], READ_MEMORY)
         if memory is None:
             return FractionSize()
-        part = self.parsed_note(pod, asked, portion, gpu_fractions.fraction, "a fraction of a GPU")
+        part = self.read_note(pod, portion, asked.get(portion), READ_FRACTION)
         return FractionSize(memory, part)
 
     def of_fractions(self) -> Iterator[Grant]:

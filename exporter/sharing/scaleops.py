@@ -19,8 +19,7 @@ from exporter.model import ContainerRef, PodDetails, PodIdentity, only
 from exporter.sharing.base import Grant, Granted, System, whole_keys
 from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import main_containers
-from exporter.sharing.gpu_fractions import fraction, memory
-from exporter.sharing.kai import RESOURCE
+from exporter.sharing.kai import READ_FRACTION, READ_MEMORY, RESOURCE
 
 NAMESPACE = "scaleops-system"
 COMPUTE, MEMORY = "scaleops.sh/gpu-compute-fraction", "scaleops.sh/gpu-memory"
@@ -74,16 +73,15 @@ class ScaleOps(System):
 
     def _grant(self, pod: PodIdentity, details: PodDetails, device: Device | None) -> Grant:
         names = main_containers(details.containers)
-        part = self.parsed_note(pod, details.annotations, COMPUTE, fraction, "a fraction of a GPU")
-        size = self.parsed_note(pod, details.annotations, MEMORY, memory, "an amount of memory")
-        # The unit of a bare number is not known.
-        has_unit = not details.annotations.get(MEMORY, "").isdecimal()
+        compute, vram = details.annotations.get(COMPUTE), details.annotations.get(MEMORY)
+        part = self.read_note(pod, COMPUTE, compute, READ_FRACTION)
+        size = self.read_note(pod, MEMORY, vram, READ_MEMORY)
         return Grant(
             holder=ContainerRef(pod.namespace, pod.name, only(names) or ""),
             # Without a GPU it is no missing device of the plugin.
             resource=COMPUTE if device is None else RESOURCE,
             device=device,
-            memory_entitled=size if has_unit else None,
+            memory_entitled=None if vram is None or vram.isdecimal() else size,
             compute_entitled=None if part is None else float(part),
             # Tenants write these annotations: without a capacity pod they are about no GPU.
             may_be=frozenset(),

@@ -25,7 +25,8 @@ from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys, wor
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.reading import parsed
 from exporter.sharing.base.view import View
-from exporter.sharing.gpu_fractions import memory
+from exporter.sharing.gpu_fractions import expected
+from exporter.sharing.kai import READ_MEMORY
 
 DOMAIN = "tensor-fusion.ai/"
 # Also the resource of the first major release.
@@ -152,7 +153,7 @@ class TensorFusion(System):
         whole = mode == SHARED or (mode == PARTITIONED and device is not None and device.mig is not None)
         if device is not None:
             self._isolations[device.key].add(ISOLATIONS.get(mode, ""))
-        vram = None if whole else self._amount(holder, VRAM, memory, "an amount of memory")
+        vram = None if whole else self._amount(holder, VRAM, READ_MEMORY)
         compute = None if whole else self._compute(holder)
         if whole and device is not None:
             vram, compute = device.memory, device.compute
@@ -172,15 +173,13 @@ class TensorFusion(System):
         request, limit = (asked.get(key, "") for key in TFLOPS)
         in_tflops = limit and request in ("", limit) and not any(key in asked for key in PERCENT)
         keys = (HARD_PERCENT,) if in_tflops else PERCENT
-        return self._amount(holder, keys, percent, "a percentage of a GPU")
+        return self._amount(holder, keys, expected(percent, "a percentage of a GPU"))
 
-    def _amount(
-        self, holder: ContainerRef, keys: Sequence[str], read: Callable[[str], T | None], noun: str
-    ) -> T | None:
+    def _amount(self, holder: ContainerRef, keys: Sequence[str], read: Callable[[str], T]) -> T | None:
         """Return the first amount that is set; TensorFusion writes 0 for one that is not."""
         asked = self.view.annotations(holder)
         key = next((key for key in keys if quantity(asked.get(key, "0")) != 0), None)
-        return None if key is None else self.parsed_note(holder, asked, key, read, noun)
+        return None if key is None else self.read_note(holder, key, asked[key], read)
 
 
 def _of_driver(uuid: str) -> str:

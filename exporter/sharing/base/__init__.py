@@ -1,7 +1,7 @@
 """The base class of sharing systems: each container's share of each device, and the isolation of holders."""
 
 import re
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -248,22 +248,6 @@ class System:
                 self.object_to(of, name, error)
                 self._notes[key] = None
         known: T | None = self._notes[key]
-        return known
-
-    def parsed_note(
-        self,
-        of: PodIdentity | ContainerRef,
-        notes: Mapping[str, str],
-        key: str,
-        parse: Callable[[str], T | None],
-        noun: str,
-    ) -> T | None:
-        """Return what an annotation of a pod says; None if it is missing or, with a problem, not ``noun``."""
-        if key not in notes:
-            return None
-        known = parse(notes[key])
-        if known is None:
-            self.object_to(of, key, f"{notes[key][:100]!r} is not {noun}")
         return known
 
     def knows(self, resource: str) -> bool:
