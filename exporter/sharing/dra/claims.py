@@ -36,6 +36,7 @@ class ClaimSystem(System):
     words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
     form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
+    partition_mode: ClassVar[str] = "mig"  # the mode of a MIG device or partition that one container has
     divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own
     marks_admin: ClassVar[bool] = True  # the checkpoint has which claims have admin access
 
@@ -141,14 +142,11 @@ class ClaimSystem(System):
         if part is None:
             return DeviceSharing(slices=counted)
         if part.alone:
-            return DeviceSharing(sharing=self.mode_alone(device), isolation="hard", slices=counted)
+            mode = "exclusive" if device.mig is None else self.partition_mode
+            return DeviceSharing(sharing=mode, isolation="hard", slices=counted)
         serves_mps = device.mig is None and device.gpu.compute_mode == "exclusive_process"
         mode, isolation = ("mps", "soft") if serves_mps or device.has_mps_clients else ("dra", "none")
         return DeviceSharing(sharing=mode, isolation=isolation, slices=counted)
-
-    def mode_alone(self, device: Device) -> str:
-        """Return the mode of a device that one container has."""
-        return "exclusive" if device.mig is None else "mig"
 
     def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return what a container is entitled to: the device, an equal part, or the sum of its shares."""

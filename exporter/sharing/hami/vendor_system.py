@@ -73,7 +73,7 @@ class HamiVendor(System):
     maker: ClassVar[str] = ""  # vendor of its devices
     kinds: ClassVar[tuple[DeviceKind, ...]] = ()
     resources: ClassVar[re.Pattern[str]] = NEVER
-    counting: ClassVar[re.Pattern[str]] = NEVER  # resources that count devices
+    counting: ClassVar[re.Pattern[str] | None] = None  # resources that count devices, None for all
     own: ClassVar[re.Pattern[str]] = NEVER
     registers: ClassVar[re.Pattern[str]] = NEVER  # annotations of nodes that list devices
     words = WORDS
@@ -140,7 +140,8 @@ class HamiVendor(System):
         self, holder: ContainerRef, details: PodDetails, mine: Mapping[str, frozenset[str]]
     ) -> Iterator[Grant]:
         """Yield a container's grants; with a malformed annotation, one of unknown devices."""
-        resource = min(mine, key=lambda name: (not self.counting.fullmatch(name), name))
+        counting = self.counting or self.resources
+        resource = min(mine, key=lambda name: (not counting.fullmatch(name), name))
         parts_by_container = self._parts(holder, details)
         parts = parts_by_container.get(holder.container, ()) if parts_by_container is not None else ()
         ids = mine[resource]

@@ -195,7 +195,6 @@ class HamiBiren(HamiVendor):
     maker = "biren"
     kinds = (DeviceKind(_key("Biren-devices-allocated")),)
     resources = re.compile(r"birentech\.com/gpu")
-    counting = resources
     registers = _key("node-biren-register")
 
 
@@ -206,7 +205,6 @@ class HamiVastai(HamiVendor):
     maker = "vastai"
     kinds = (DeviceKind(_key("Vastai-devices-allocated")),)
     resources = re.compile(r"vastaitech\.com/va")
-    counting = resources
     registers = _key("node-va-register")
 
 
@@ -221,7 +219,6 @@ class HamiNeuron(HamiVendor):
     maker = "aws"
     kinds = (DeviceKind(_key("aws-neuron-devices-allocated")),)
     resources = re.compile(r"aws\.amazon\.com/neuron(core|device)?")
-    counting = resources
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
