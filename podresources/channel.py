@@ -64,21 +64,6 @@ _REASONS: Final[dict[Any, Reason]] = {
 # large".
 _TOO_LARGE = re.compile(r"larger than max|exceeds maximum|too large", re.IGNORECASE)
 _LONGEST_DETAIL = 200
-
-
-class KubeletError(Exception):
-    """The kubelet gave no usable response; the message has the socket and the remedy.
-
-    ``reason`` is one of a few stable words, usable as a label value. ``unreachable``: no process can be
-    reached by the socket's file until it is replaced or its permissions are changed.
-    """
-
-    def __init__(self, reason: Reason, socket: Path, detail: str, *, unreachable: bool = False) -> None:
-        super().__init__(f"{socket}: {detail} ({reason}): {REMEDIES[reason]}")
-        self.reason: Reason = reason
-        self.unreachable = unreachable
-
-
 _LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
 _PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
 # Bytes; decoding less takes no longer than handing it to a thread.
@@ -107,7 +92,20 @@ _Answer = TypeVar("_Answer")
 FileVersion = tuple[int, int, int]
 
 
-class Connection:
+class KubeletError(Exception):
+    """The kubelet gave no usable response; the message has the socket and the remedy.
+
+    ``reason`` is one of a few stable words, usable as a label value. ``unreachable``: no process can be
+    reached by the socket's file until it is replaced or its permissions are changed.
+    """
+
+    def __init__(self, reason: Reason, socket: Path, detail: str, *, unreachable: bool = False) -> None:
+        super().__init__(f"{socket}: {detail} ({reason}): {REMEDIES[reason]}")
+        self.reason: Reason = reason
+        self.unreachable = unreachable
+
+
+class KubeletConnection:
     """An open channel to the socket ``path``, with the file that the socket has; calls end by a deadline."""
 
     def __init__(self, path: Path, within: float) -> None:
@@ -129,7 +127,6 @@ class Connection:
         return connected and current is not None and current == self._version
 
     async def close(self) -> None:
-        """Close the channel."""
         await self._channel.close()
         self._address.close()
 
@@ -245,13 +242,13 @@ class Dialer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept: Connection | None = None
+        self._kept: KubeletConnection | None = None
 
     @asynccontextmanager
-    async def connect(self, *, within: float) -> AsyncIterator[Connection]:
+    async def connect(self, *, within: float) -> AsyncIterator[KubeletConnection]:
         """Yield a connection for calls that end ``within`` this many seconds; raises KubeletError."""
         deadline = asyncio.get_running_loop().time() + within
-        connection = await self._take() or Connection(self._path, within)
+        connection = await self._take() or KubeletConnection(self._path, within)
         connection.deadline = deadline
         try:
             yield connection
@@ -270,7 +267,7 @@ class Dialer:
         if kept is not None:
             await kept.close()
 
-    async def _take(self) -> Connection | None:
+    async def _take(self) -> KubeletConnection | None:
         """Return the connection that is kept; None if it is lost, or the socket has another file."""
         if self._kept is not None and self._kept.is_current():
             kept, self._kept = self._kept, None

@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from exporter.model import Allocations, OfferedDevice
-from podresources.channel import Connection, Dialer, FileVersion, KubeletError, probe, version_of
+from podresources.channel import Dialer, FileVersion, KubeletConnection, KubeletError, probe, version_of
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1, Listed, Lists, offered
 
-KEPT: Final = 300.0  # seconds for which the last good response replaces one that fails
+KEEP_SECONDS: Final = 300.0  # seconds for which the last good response replaces one that fails
 _PERMANENT: Final = frozenset({"unimplemented", "internal"})
 _log = logging.getLogger(__name__)
+# Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
+SHORT_TIMEOUT: Final = 1.0
+FULL_TIMEOUT_EVERY: Final = 10
 
 
-class Offer(NamedTuple):
+class Allocatable(NamedTuple):
     """Allocatable devices, None if they are unknown."""
 
     devices: tuple[OfferedDevice, ...] | None = None
@@ -34,7 +37,7 @@ class Offer(NamedTuple):
     earlier: tuple[OfferedDevice, ...] = ()
 
 
-class Offers:
+class KeptDevices:
     """Keeps the last good response by resource."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -46,7 +49,9 @@ class Offers:
         self._read_at = 0.0
         self._failure = ""
 
-    def answered(self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool) -> Offer:
+    def answered(
+        self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool
+    ) -> Allocatable:
         """Store a sorted response and return the allocatable devices.
 
         A resource missing from it is kept while the kubelet is ``settling`` after a restart, and while it is
@@ -79,14 +84,14 @@ class Offers:
                 self._seen[resource] = fresh
                 self._earlier[resource] = known - fresh if fresh <= known else frozenset()
 
-    def failed(self, error: KubeletError) -> Offer:
+    def failed(self, error: KubeletError) -> Allocatable:
         """Return the devices that replace a failed response."""
         if error.reason != self._failure:
             _log.warning("could not refresh allocatable devices: %s", error)
         self._failure = error.reason
-        if error.reason in _PERMANENT or self._clock() - self._read_at > KEPT:
+        if error.reason in _PERMANENT or self._clock() - self._read_at > KEEP_SECONDS:
             self.forget()
-        return Offer() if self._last is None else self._shown(self._last)
+        return Allocatable() if self._last is None else self._shown(self._last)
 
     def forget(self) -> None:
         """Drop the last good response: the kubelet no longer reports allocatable devices."""
@@ -95,9 +100,9 @@ class Offers:
         self._seen = {}
         self._earlier = {}
 
-    def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Offer:
+    def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Allocatable:
         withdrawn = (device for name, seen in self._seen.items() for device in seen.difference(offers[name]))
-        return Offer(
+        return Allocatable(
             devices=tuple(device for resource in sorted(offers) for device in offers[resource]),
             withdrawn=tuple(sorted(withdrawn)),
             kept=self._kept,
@@ -105,17 +110,12 @@ class Offers:
         )
 
 
-# Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
-SHORT_TIMEOUT: Final = 1.0
-FULL_TIMEOUT_EVERY: Final = 10
-
-
-class PodResources:
+class PodResourcesApi:
     """Reads the kubelet's device accounting from ``socket``, in at most ``timeout`` seconds.
 
     Each start of the kubelet creates a new socket file, which shows the restart. A starting kubelet lists its
-    pods one by one: ``exporter.poll.kubelet_restart`` decides if a list is complete. Resources with a plugin
-    that has not registered again stay allocatable for ``register_grace`` seconds.
+    pods one by one, so that its list may be incomplete. Resources with a plugin that has not registered again
+    stay allocatable for ``register_grace`` seconds.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class PodResources:
         self._clock = clock
         self._wall = wall
         self._lists = Lists()
-        self._offers = Offers(clock)
+        self._offers = KeptDevices(clock)
         self._unanswered = 0
+        # Whether the last read failed because no process can be reached by the socket's file.
         self.unreachable = False
-        """Whether the last read failed because no process can be reached by the socket's file."""
         self._inode: FileVersion | None = None
         self._start = 0
         self._registered_at = 0.0
@@ -168,7 +168,6 @@ class PodResources:
         return allocations
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._dialer.close()
 
     async def _read(self, within: float) -> Allocations:
@@ -193,7 +192,7 @@ class PodResources:
             kubelet_start=start,
         )
 
-    async def _list(self, kubelet: Connection) -> tuple[str, Listed]:
+    async def _list(self, kubelet: KubeletConnection) -> tuple[str, Listed]:
         # v1 is tried each time, so that an upgraded kubelet is noticed at once.
         try:
             return "v1", await kubelet.call(LIST_V1, self._lists.listed)
@@ -202,10 +201,10 @@ class PodResources:
                 raise
         return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
-    async def _offered(self, kubelet: Connection, version: str, in_use: set[str]) -> Offer:
+    async def _offered(self, kubelet: KubeletConnection, version: str, in_use: set[str]) -> Allocatable:
         if version != "v1":
             self._offers.forget()
-            return Offer()
+            return Allocatable()
         try:
             fresh = await kubelet.call(ALLOCATABLE_V1, offered)
         except KubeletError as error:

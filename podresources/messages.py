@@ -120,6 +120,10 @@ _PODS: _Table = {
 }
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {"string": _FIELD.TYPE_STRING, "bytes": _FIELD.TYPE_BYTES, "int64": _FIELD.TYPE_INT64}
+T = TypeVar("T")
+_Print = tuple[int, int]
+# The key of a claimed device: driver, pool, device, namespace and name of the claim, share.
+_Claimed = tuple[str, str, str, str, str, str]
 
 
 def _declare(message: descriptor_pb2.DescriptorProto, package: str, field: _Field) -> None:
@@ -165,10 +169,6 @@ Pod: Any = _pods["Pod"]
 ListPodsResponse: Any = _pods["ListPodsResponse"]
 
 
-T = TypeVar("T")
-_Print = tuple[int, int]
-
-
 class Unchanged(Generic[T]):
     """Makes a value of each payload, reusing the values of payloads that the previous read had too.
 
@@ -186,15 +186,11 @@ class Unchanged(Generic[T]):
         values = []
         for payload in payloads:
             key = len(payload), hash(payload)
-            value = now[key] if key in now else previous[key] if key in previous else self._make(payload)
-            now[key] = value
-            values.append(value)
+            if key not in now:
+                now[key] = previous[key] if key in previous else self._make(payload)
+            values.append(now[key])
         self._made = now
         return values
-
-
-# The key of a claimed device: driver, pool, device, namespace and name of the claim, share.
-_Claimed = tuple[str, str, str, str, str, str]
 
 
 class Listed(NamedTuple):
@@ -206,7 +202,7 @@ class Listed(NamedTuple):
     containers: frozenset[ContainerRef]
 
 
-class _Pod(NamedTuple):
+class _PodDevices(NamedTuple):
     """The devices of one pod's containers, sorted, and all of its containers."""
 
     names: tuple[str, str]  # namespace and name
@@ -224,7 +220,7 @@ class Lists:
     def listed(self, answer: bytes) -> Listed:
         """Return a decoded response; raises DECODE_ERRORS if it is malformed."""
         payloads = EncodedPods.FromString(answer).pod_resources
-        by_names: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
+        by_names: dict[tuple[str, str], list[tuple[_PodDevices, bytes]]] = {}
         for pod, payload in zip(self._pods.of(payloads), payloads, strict=True):
             by_names.setdefault(pod.names, []).append((pod, payload))
         # Encoded messages that follow each other are one message.
@@ -239,7 +235,7 @@ class Lists:
         )
 
 
-def _pod(payload: bytes) -> _Pod:
+def _pod(payload: bytes) -> _PodDevices:
     held: dict[str, set[tuple[str, str]]] = {}
     claimed: dict[str, dict[_Claimed, set[str]]] = {}
     pod = PodResources.FromString(payload)
@@ -263,7 +259,7 @@ def _pod(payload: bytes) -> _Pod:
     )
     names = ("", *(container.name for container in pod.containers))
     containers = tuple(ContainerRef(pod.namespace, pod.name, name) for name in names)
-    return _Pod((pod.namespace, pod.name), allocated, claims, containers)
+    return _PodDevices((pod.namespace, pod.name), allocated, claims, containers)
 
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:

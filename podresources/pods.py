@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import ContainerSpec, NamedRequest, PodDetails, PodIdentity, ResourceHealth
-from exporter.model.kubelet import extended_resources, kept_annotations
+from exporter.model.kubelet import bounded_annotations, extended_resources
 from podresources.channel import Dialer
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod, Unchanged
 
 _log = logging.getLogger(__name__)
 
 
-class Pods:
+class PodsApi:
     """Reads the pods of the node from ``socket``, in at most ``timeout`` seconds."""
 
     def __init__(self, socket: Path, *, timeout: float = 10.0) -> None:
@@ -38,7 +38,6 @@ class Pods:
         return tuple(sorted(filter(None, identities), key=lambda pod: pod.uid))
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._dialer.close()
 
     def _decoded(self, answer: bytes) -> list[PodIdentity | None]:
@@ -78,7 +77,7 @@ def _details(pod: Any) -> PodDetails:
     init = [_spec(container, init=True) for container in pod.spec.initContainers]
     return PodDetails(
         labels={entry.key: entry.value for entry in pod.metadata.labels},
-        annotations=kept_annotations({entry.key: entry.value for entry in pod.metadata.annotations}),
+        annotations=bounded_annotations({entry.key: entry.value for entry in pod.metadata.annotations}),
         containers=(*init, *(_spec(container, init=False) for container in pod.spec.containers)),
         phase=pod.status.phase,
         # The kubelet reports it of ordinary containers only.

@@ -12,7 +12,7 @@ _SUBJECT = "cluster, node, uuid"
 _HEALTH = "gpuslice_container_device_health_info"
 # Conditions in which work on the GPU is in danger, and those of them in which a pod should not get it at all.
 # A pending repair alone needs a reset too, and until then the GPU works.
-_BAD = "|".join(name for name, row in TABLE.items() if row.look == "bad")
+_BAD = "|".join(name for name, row in TABLE.items() if row.severity == "bad")
 _UNUSABLE = "lost|needs_reboot|replace_board"
 _RESET, _REBOOT = (f'class="{name}"' for name in ("reset", "reboot"))
 _UNCORRECTED = f'xid=~"{"|".join(map(str, sorted(UNCORRECTED_XIDS)))}"'

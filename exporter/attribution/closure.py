@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from exporter.attribution.owners import Owned
-from exporter.attribution.use import Device, Use
+from exporter.attribution.use import DeviceReading, Use
 from exporter.model import ContainerRef, DeviceProcess, ProcessPlace, Workloads
 
 # Source of a figure that is the sum over processes.
@@ -19,8 +19,7 @@ PROCESS: Final = "process"
 class Closure(NamedTuple):
     """Whether the processes on a device are known, so that a container without use there has none."""
 
-    # The lists of this poll have all processes, and pods have names.
-    listed: bool
+    listed: bool  # the lists of this poll have all processes, and pods have names
     # Every process with memory has a known place, and so has every one that computed since the last poll.
     memory: bool
     compute: bool
@@ -37,7 +36,7 @@ class Closure(NamedTuple):
         return use
 
 
-def closure_of(device: Device, owned: Owned, workloads: Workloads) -> Closure:
+def closure_of(device: DeviceReading, owned: Owned, workloads: Workloads) -> Closure:
     """Return what is proven of a device whose processes have these owners."""
     computed = {pid for pid, percent in (device.utilization or {}).items() if percent != 0}
     return Closure(
@@ -53,7 +52,7 @@ def related(owned: Owned, places: Mapping[int, ProcessPlace]) -> set[ContainerRe
     return {owner for owner, uid in owned.pod_uids.items() if uid in kin}
 
 
-def with_unlisted(device: Device, workloads: Workloads) -> Device:
+def with_unlisted(device: DeviceReading, workloads: Workloads) -> DeviceReading:
     """Return a device with the processes that computed and are in no list of it, apart from the others.
 
     A process that has ended has no memory. One that ended between the list and the reading of its place is

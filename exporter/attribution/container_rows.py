@@ -3,7 +3,6 @@
 Figures of a sharing system that meters its containers itself replace sums (rule 9 of ``docs/join.md``).
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +11,7 @@ from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.use import (
     NOTHING_KNOWN,
-    Device,
+    DeviceReading,
     Use,
     percent_by_pid,
     use_by_process,
@@ -24,15 +23,17 @@ from exporter.model import (
     DeviceKey,
     Holding,
     Meter,
+    PodName,
     ProcessPlace,
     ProcessRow,
     Workloads,
+    unambiguous,
 )
 from exporter.model.snapshot import ProcessWhere
 
 
 def process_rows(
-    device: Device, percents: Mapping[int, float | None], owned: Owned, workloads: Workloads
+    device: DeviceReading, percents: Mapping[int, float | None], owned: Owned, workloads: Workloads
 ) -> Iterator[ProcessRow]:
     """Yield a row for each process; an owner's rows add up to its use unless that is metered (rule 3)."""
     without_owner = (*owned.outside, *owned.unknown)
@@ -66,8 +67,7 @@ class DeviceJoin:
 
     held: HoldingsIndex
     workloads: Workloads
-    # Uids of pods that are not named by elimination.
-    unnamed: Collection[str]
+    unnamed: Collection[str]  # uids of pods that are not named by elimination
     # Without holdings of this poll, a container without one has an unknown number of slices, not 0.
     confirmed: bool
     # Rows of the containers on the devices joined so far.
@@ -76,12 +76,13 @@ class DeviceJoin:
     processes: list[ProcessRow] = field(default_factory=list)
     # Devices on which a container without a row has no process.
     proven: set[DeviceKey] = field(default_factory=set)
-    _uids: dict[tuple[str, str], str] = field(init=False)
+    _uids: dict[PodName, str] = field(init=False)  # of pods, by name; without names that two pods have had
 
     def __post_init__(self) -> None:
-        self._uids = _uids_by_name(self.workloads)
+        pods = (self.workloads.pods or {}).values()
+        self._uids = unambiguous((pod.pod_name, pod.uid) for pod in pods)
 
-    def rows(self, device: Device) -> list[ContainerRow]:
+    def rows(self, device: DeviceReading) -> list[ContainerRow]:
         """Return one row for each container that holds or uses the device."""
         held = self.held.on(device.key)
         owned = Owned()
@@ -101,7 +102,7 @@ class DeviceJoin:
         return rows
 
     def _uses_by_process(
-        self, device: Device, holders: Collection[ContainerRef], owned: Owned
+        self, device: DeviceReading, holders: Collection[ContainerRef], owned: Owned
     ) -> dict[ContainerRef, Use]:
         """Return what each container uses, without what is not proven; collect the rows of processes."""
         percents = percent_by_pid(device)
@@ -118,7 +119,7 @@ class DeviceJoin:
             if ref in holders or use.processes
         }
 
-    def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
+    def _row(self, device: DeviceReading, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self.held.entitlement(device.key, device.sharing, ref)
         slices_known = self.confirmed or ref in self.held.on(device.key)
         return ContainerRow(
@@ -127,7 +128,7 @@ class DeviceJoin:
             resource=has.resource,
             sharing=has.sharing,
             isolation=has.isolation,
-            pod_uid=uid or self._uids.get((ref.namespace, ref.pod), ""),
+            pod_uid=uid or self._uids.get(ref.pod_name, ""),
             model=device.model,
             slices=has.slices if slices_known else None,
             memory_entitled=has.memory,
@@ -192,16 +193,10 @@ def _metered(use: Use, meter: Meter) -> Use:
     memory, compute = meter.memory, meter.compute
     # The meter has no memory although the driver lists some for the container: its zeros were not observed.
     if meter.memory == 0 and use.memory_source == "process" and use.memory:
-        memory, compute = None, compute or None
+        memory = None
+        if compute == 0:
+            compute = None
     use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
     if meter.memory_only:
         return use
     return replace(use, compute=compute, compute_source="none" if compute is None else meter.source)
-
-
-def _uids_by_name(workloads: Workloads) -> dict[tuple[str, str], str]:
-    """Return pod uids by (namespace, name), without names that two pods have had."""
-    uids: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for pod in (workloads.pods or {}).values():
-        uids[pod.namespace, pod.name].add(pod.uid)
-    return {name: next(iter(known)) for name, known in uids.items() if len(known) == 1}

@@ -34,7 +34,6 @@ class HoldingsIndex:
         self._entitled: dict[tuple[DeviceKey, ContainerRef], tuple[DeviceSharing, Entitlement]] = {}
 
     def on(self, key: DeviceKey) -> dict[ContainerRef, list[Holding]]:
-        """Return the holdings of one device by container."""
         return self._held.get(key, {})
 
     def entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:

@@ -7,7 +7,7 @@ from exporter.attribution import use
 from exporter.attribution.container_rows import DeviceJoin
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
 from exporter.attribution.owners import ambiguous, lists_users, lists_users_of
-from exporter.attribution.use import Device
+from exporter.attribution.use import DeviceReading
 from exporter.model import (
     ContainerRef,
     ContainerRow,
@@ -23,7 +23,7 @@ from exporter.model import (
     Workloads,
     total,
 )
-from exporter.model.mig_geometry import free_compute, memory_slices
+from exporter.model.mig_geometry import compute_part, free_compute, memory_slices
 
 NVIDIA, AMD = "nvidia", "amd"
 WHOLE_GPU = 1.0
@@ -106,7 +106,7 @@ class _Join:
         rows = self.devices.rows(device)
         return self._gpu_row(gpu, device.sharing.sharing, [device.key], rows, device.compute)
 
-    def _device(self, gpu: GpuReading, mig: MigReading | None = None) -> Device:
+    def _device(self, gpu: GpuReading, mig: MigReading | None = None) -> DeviceReading:
         """Return one of the GPU's MIG devices, or the GPU as a whole."""
         key = DeviceKey(gpu.identity.uuid, "" if mig is None else mig.uuid)
         reading = gpu if mig is None else mig
@@ -117,7 +117,7 @@ class _Join:
             # GPUs with partitions have no graphics processes, which the driver might not list.
             listed = lists_users_of(gpu, mig)
         own = metered.share if mig is None else use.own_of(mig)
-        return Device(
+        return DeviceReading(
             key=key,
             model=gpu.identity.model,
             sharing=self._sharing(key),
@@ -147,7 +147,7 @@ class _Join:
             unattributed_utilization=_utilization_rest(device.compute, rows),
         )
         self.migs.append(row)
-        part = use.part_of(gpu, mig)
+        part = compute_part(gpu, mig)
         if part is not None:
             self._check_compute(key, rows, part)
         return rows

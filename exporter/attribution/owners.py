@@ -17,7 +17,11 @@ from exporter.model import (
     MigReading,
     PodIdentity,
     Workloads,
+    only,
 )
+
+# The driver's own memory: a fixed part, and tables that grow with the memory of the device.
+OVERHEAD_BYTES, OVERHEAD_SHARE = 1 << 30, 1 / 32
 
 
 @dataclass(slots=True)
@@ -27,8 +31,7 @@ class Owned:
     # An empty ``container`` means a pod with processes whose container is unknown.
     by_owner: dict[ContainerRef, list[DeviceProcess]] = field(default_factory=lambda: defaultdict(list))
     pod_uids: dict[ContainerRef, str] = field(default_factory=dict)
-    # Processes that run in no pod.
-    outside: list[DeviceProcess] = field(default_factory=list)
+    outside: list[DeviceProcess] = field(default_factory=list)  # processes that run in no pod
     # Processes with an unreadable place, or in a pod without a known name: any container may own them.
     unknown: list[DeviceProcess] = field(default_factory=list)
 
@@ -131,7 +134,7 @@ def _only_holder(
 def _container(pod: PodIdentity, container_id: str) -> str:
     if container_id in pod.container_ids:
         return pod.container_ids[container_id]
-    return pod.containers[0] if len(pod.containers) == 1 else ""
+    return only(pod.containers) or ""
 
 
 def ambiguous(gpus: Iterable[GpuReading], held: HoldingsIndex, workloads: Workloads) -> frozenset[str]:
@@ -163,10 +166,6 @@ def _devices(gpu: GpuReading) -> list[tuple[DeviceKey, GpuReading | MigReading]]
     if not gpu.mig_enabled:
         return [(DeviceKey(gpu.identity.uuid), gpu)]
     return [(DeviceKey(gpu.identity.uuid, mig.uuid), mig) for mig in gpu.mig or ()]
-
-
-# The driver's own memory: a fixed part, and tables that grow with the memory of the device.
-OVERHEAD_BYTES, OVERHEAD_SHARE = 1 << 30, 1 / 32
 
 
 def lists_users(processes: Sequence[DeviceProcess] | None, memory: Memory | None) -> bool:

@@ -18,26 +18,31 @@ from exporter.model import (
     Memory,
     MigReading,
     Profile,
+    only,
     total,
 )
+from exporter.model.mig_geometry import compute_part
+
+# Below this share, utilization of a device does not contradict idle processes: the periods differ.
+BUSY = 0.1
+# Systems that always serve holders through MPS; with others, MPS clients among the processes show it.
+BY_MPS = frozenset({"mps", "nos"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class DeviceReading:
     """One device and its readings."""
 
     key: DeviceKey
     model: str
     sharing: DeviceSharing
     source: str  # memory_source of a holder that takes the device's figure: device or instance
-    # Read in this poll: an older process list proves nothing about containers that came since.
-    fresh: bool
+    fresh: bool  # read in this poll: an older process list proves nothing about containers that came since
     holders_then: Collection[ContainerRef]  # holders when the device was read
     memory: Memory | None
     compute: float | None  # used share of the whole physical GPU
     compute_source: str  # the meter behind ``compute``
-    # The process list has all users of the device; KFD lists only ROCm compute processes.
-    lists_all: bool
+    lists_all: bool  # the process list has all users of the device; KFD lists only ROCm compute processes
     processes: tuple[DeviceProcess, ...] | None  # None without a view of processes
     utilization: Mapping[int, float | None] | None  # pid → percent of the physical GPU
     # Processes that computed since the last poll and that no list has: they have no kind.
@@ -61,13 +66,9 @@ class Use:
 
 
 NOTHING_KNOWN = Use()
-# Below this share, utilization of a device does not contradict idle processes: the periods differ.
-BUSY = 0.1
-# Systems that always serve holders through MPS; with others, MPS clients among the processes show it.
-BY_MPS = frozenset({"mps", "nos"})
 
 
-def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
+def use_without_processes(device: DeviceReading, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
     """Return the device's figures for the only holder of an exclusive device, else unknown (rule 5)."""
     refs = list(holders)
     if len(refs) != 1 or not device.sharing.exclusive or refs[0] not in device.holders_then:
@@ -83,7 +84,7 @@ def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> di
 
 
 def use_by_process(
-    device: Device,
+    device: DeviceReading,
     percents: Mapping[int, float | None],
     holders: Iterable[ContainerRef],
     owned: Owned,
@@ -125,7 +126,7 @@ def _sum(percents: Mapping[int, float | None], processes: list[DeviceProcess]) -
     )
 
 
-def percent_by_pid(device: Device) -> dict[int, float | None]:
+def percent_by_pid(device: DeviceReading) -> dict[int, float | None]:
     """Return the percent of the physical GPU that each process of a device uses.
 
     0 for a process without an entry, None if it is unknown or not proven to be 0.
@@ -137,11 +138,12 @@ def percent_by_pid(device: Device) -> dict[int, float | None]:
     if _booked_on_server(device):
         clients, _ = _mps_clients(device)
         for process in clients or device.processes or ():
-            percents[process.pid] = percents[process.pid] or None
+            if percents[process.pid] == 0:
+                percents[process.pid] = None
     return percents
 
 
-def _idle(device: Device) -> Use:
+def _idle(device: DeviceReading) -> Use:
     measured = device.utilization is not None
     return Use(
         memory=0,
@@ -152,7 +154,7 @@ def _idle(device: Device) -> Use:
     )
 
 
-def _booked_on_server(device: Device) -> bool:
+def _booked_on_server(device: DeviceReading) -> bool:
     """Return True if the driver may book the compute of MPS clients on the MPS server."""
     clients, others = _mps_clients(device)
     if not (clients or device.sharing.sharing in BY_MPS) or device.utilization is None:
@@ -160,14 +162,14 @@ def _booked_on_server(device: Device) -> bool:
     return any(device.utilization.get(process.pid, 0) != 0 for process in others)
 
 
-def _mps_clients(device: Device) -> tuple[list[DeviceProcess], list[DeviceProcess]]:
+def _mps_clients(device: DeviceReading) -> tuple[list[DeviceProcess], list[DeviceProcess]]:
     """Return the MPS clients on a device, and its other processes; the MPS server is one of these."""
     clients = [process for process in device.all_processes if "mps" in process.kinds]
     return clients, [process for process in device.all_processes if "mps" not in process.kinds]
 
 
 def _with_server_compute(
-    device: Device, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
+    device: DeviceReading, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
 ) -> dict[ContainerRef, Use]:
     """Move the MPS server's compute from the container it runs in to that of its clients, or to none.
 
@@ -179,7 +181,7 @@ def _with_server_compute(
         return uses
     homes = {process.pid: ref for ref, processes in owned.by_owner.items() for process in processes}
     served, server = {homes.get(client.pid) for client in clients}, homes.get(others[0].pid)
-    user = next(iter(served)) if len(served) == 1 else None
+    user = only(served)
     alone = holders == [user] and user in device.holders_then
     figures = [device.utilization.get(process.pid, 0) for process in (*clients, *others)]
     percent = total(figures) if alone or user == server else None
@@ -196,7 +198,7 @@ def _of_server(use: Use, compute: float | None) -> Use:
 
 
 def _with_device_compute(
-    device: Device, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
+    device: DeviceReading, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
 ) -> dict[ContainerRef, Use]:
     """Use the device's compute for its only user, if the device is exclusive and no process has a figure.
 
@@ -219,29 +221,29 @@ def plausible_utilization(
     return None if all_idle and compute is not None and compute >= BUSY else utilization
 
 
-class Metered(NamedTuple):
+class UsedShare(NamedTuple):
     """The used share of the whole physical GPU."""
 
     share: float | None  # None if nothing meters it
     source: str  # name of the meter
 
 
-def of_gpu(gpu: GpuReading) -> Metered:
+def of_gpu(gpu: GpuReading) -> UsedShare:
     """Return the share of time with a kernel running, by the driver, else by a profiling metric."""
     if gpu.utilization_percent is not None:
-        return Metered(gpu.utilization_percent / 100, "device")
-    return Metered(_busy(gpu.profiling), _source(gpu.profiling, "device"))
+        return UsedShare(gpu.utilization_percent / 100, "device")
+    return UsedShare(_busy(gpu.profiling), _source(gpu.profiling, "device"))
 
 
-def of_mig(gpu: GpuReading, mig: MigReading) -> Metered:
+def of_mig(gpu: GpuReading, mig: MigReading) -> UsedShare:
     """Return a MIG device's use as a share of the physical GPU (rule 6).
 
     The graphics engine's active time of a profiling metric corresponds to a GPU's utilization; SM activity is
     another quantity and is not used instead.
     """
-    own, part = own_of(mig), part_of(gpu, mig)
+    own, part = own_of(mig), compute_part(gpu, mig)
     share = None if own is None or part is None else own * part
-    return Metered(share, _source(mig.profiling, "instance"))
+    return UsedShare(share, _source(mig.profiling, "instance"))
 
 
 def own_of(mig: MigReading) -> float | None:
@@ -252,14 +254,7 @@ def own_of(mig: MigReading) -> float | None:
     return own
 
 
-def part_of(gpu: GpuReading, mig: MigReading) -> float | None:
-    """Return a MIG device's part of the GPU's compute slices."""
-    if mig.compute_slices is None or not gpu.mig_slices:
-        return None
-    return mig.compute_slices / gpu.mig_slices
-
-
-def of_all(gpu: GpuReading, devices: Sequence[Metered]) -> float | None:
+def of_all(gpu: GpuReading, devices: Sequence[UsedShare]) -> float | None:
     """Return the used share of a partitioned GPU: the sum of its MIG devices if each is metered.
 
     A profiling metric of the whole GPU is not used: what its engine's time means under MIG is not documented.

@@ -145,7 +145,7 @@ def _answering(row: GpuRow, reading: GpuReading) -> Check:
 
 def _unhealthy(row: GpuRow) -> Iterator[Check]:
     """Yield a check if an answering GPU has conditions that endanger work on it."""
-    bad = {name: raised for name, raised in row.raised.items() if TABLE[name].look == "bad"}
+    bad = {name: raised for name, raised in row.raised.items() if TABLE[name].severity == "bad"}
     if bad:
         found = "; ".join(f"{TABLE[name].title}: {', '.join(raised.causes)}" for name, raised in bad.items())
         remedy = " ".join(TABLE[name].remedy for name in bad)

@@ -9,7 +9,7 @@ from exporter.fleet.amounts import total_amount
 from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers, of
 from exporter.fleet.targets import Targets, holder_key, holder_of
-from exporter.model.conditions import TABLE, Look
+from exporter.model.conditions import TABLE, Severity
 from exporter.model.xids import explain
 from exporter.wording import duration
 
@@ -17,7 +17,7 @@ from exporter.wording import duration
 SICK_LISTED = 200
 _HARMLESS = frozenset({"notice", "application"})
 
-_Reason = tuple[Look, str]
+_Reason = tuple[Severity, str]
 
 
 class _Sign(NamedTuple):
@@ -30,7 +30,7 @@ class _Sign(NamedTuple):
 def _condition(sample: Sample) -> _Reason | None:
     # A newer exporter may have conditions that this program does not know.
     rows = (row for name, row in TABLE.items() if name == sample.labels.get("condition"))
-    return next(((row.look, row.title) for row in rows), None)
+    return next(((row.severity, row.title) for row in rows), None)
 
 
 def _xid(sample: Sample) -> _Reason | None:
@@ -109,7 +109,7 @@ def read_sick(answers: Answers, details: Answers, targets: Targets) -> Iterator[
             uuid=case.uuid,
             gpu=case.gpu,
             model=models.get(case.uuid, ""),
-            severity=min(look for look, _ in reasons),
+            severity=min(severity for severity, _ in reasons),
             reasons=tuple(text for _, text in sorted(reasons, key=lambda reason: reason[0])),
         )
         for case, reasons in cases.items()

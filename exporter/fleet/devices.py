@@ -19,7 +19,7 @@ from exporter.fleet.queries import Answers, some, target_of
 from exporter.fleet.targets import holder_key, holder_of
 from exporter.model import Condition, ContainerRow, DeviceKey, HeldClaim, Totals
 from exporter.model.conditions import TABLE
-from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
+from exporter.model.states import ACTIVE_SECONDS, Judgement, judge_holder
 from exporter.wording import is_system
 
 _UP, _INFO, _CONDITIONS = "GPUs", "names of GPUs", "conditions of GPUs"
@@ -256,7 +256,7 @@ def _holders(series: _Series, at: float, idle_after: float) -> Iterator[Holder]:
             health=healths.get(key, ""),
         )
         unknown = series.failed(*_FOR_STATES) or key not in named
-        judged = _STATE_UNKNOWN if unknown else judge(row, at, idle_after)
+        judged = _STATE_UNKNOWN if unknown else judge_holder(row, at, idle_after)
         yield Holder(row=row, judged=judged)
 
 

@@ -28,7 +28,7 @@ from exporter.metrics import (
 )
 from exporter.metrics.gpu_parts import VGPU
 from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
-from exporter.model.states import judge
+from exporter.model.states import judge_holder
 from exporter.model.xids import explain
 from exporter.wording import encodable
 
@@ -73,7 +73,7 @@ def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any
     """Yield containers with their states at the time of the poll."""
     records = _records("container", CONTAINER, snapshot)
     for record, row in zip(records, snapshot.containers, strict=True):
-        judged = judge(row, snapshot.timestamp, idle_after)
+        judged = judge_holder(row, snapshot.timestamp, idle_after)
         states = (list(judged.also), judged.state, judged.quiet_for)
         yield record | dict(zip(_STATE, states, strict=True))
 

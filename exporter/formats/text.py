@@ -10,7 +10,7 @@ from exporter.metrics import Number, scaled
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
 from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import STATE_WORDS, Judgement, judge
+from exporter.model.states import STATE_WORDS, Judgement, judge_holder
 from exporter.wording import (
     CUT,
     TIMES,
@@ -278,7 +278,7 @@ class _Drawing:
                 used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
                 used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
                 # The state at the time of the poll; later activity is unknown.
-                state_words(judge(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
+                state_words(judge_holder(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
             )
 
     def _failures(self) -> Iterator[_Line]:

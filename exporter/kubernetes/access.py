@@ -21,8 +21,8 @@ CLIENT: Final = "kubernetes_asyncio"
 TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 ADDRESS: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
+# Returns the client's configuration, for each connection again: a pod's token is replaced while it runs.
 Configure = Callable[[], "Awaitable[Configuration]"]
-"""Returns the client's configuration, for each connection again: a pod's token is replaced while it runs."""
 
 
 def access(

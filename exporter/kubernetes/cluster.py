@@ -8,29 +8,39 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from exporter.concurrency import NoThreadError, Worker
 from exporter.kubernetes.access import Configure, library
-from exporter.kubernetes.collection import Query, mapping, objects, text, texts
+from exporter.kubernetes.collection import ObjectQuery, mapping, objects, text, texts
 from exporter.kubernetes.follower import PACE, Client, Follower, Pace
 from exporter.model import ContainerSpec, NamedRequest, NodeObject, PodDetails, PodIdentity, ResourceHealth
-from exporter.model.kubelet import extended_resources, kept_annotations
+from exporter.model.kubelet import bounded_annotations, extended_resources
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 HASH: Final = "kubernetes.io/config.hash"
 PODS_RIGHT: Final = "let the service account list and watch pods: deploy/components/kubernetes-api"
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+NODE_RIGHT: Final = (
+    "let the service account list and watch nodes: deploy/components/kubernetes-api, or node-labels"
+)
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+# The first poll waits this long for labels, which may request the release of the driver, and for pod names.
+FIRST_SECONDS: Final = 5.0
+# Pause before another attempt to start a thread.
+THREAD_SECONDS: Final = 5.0
+MISSING: Final = (
+    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
+    " --kubernetes-api off"
+)
 
 
 class WatchedPods(NamedTuple):
     """The watched pods of a node."""
 
-    pods: Mapping[str, PodIdentity]
-    """By the uid under which a pod runs."""
-    live: bool
-    """Whether a watch is open, so that they are current."""
+    pods: Mapping[str, PodIdentity]  # by the uid under which a pod runs
+    live: bool  # whether a watch is open, so that they are current
 
 
-def pods_of(node: str) -> Query:
-    """Return the query for the pods of a node."""
-    return Query(
+def pods_of(node: str) -> ObjectQuery:
+    return ObjectQuery(
         about=f"the pods of node {node}",
         call="list_pod_for_all_namespaces",
         selector=f"spec.nodeName={node}",
@@ -61,7 +71,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodIdentity | None:
         },
         details=PodDetails(
             labels=texts(metadata, "labels"),
-            annotations=kept_annotations(annotations),
+            annotations=bounded_annotations(annotations),
             containers=_specs(mapping(pod, "spec")),
             phase=text(status, "phase"),
             health=_health(status),
@@ -118,14 +128,8 @@ def _health(status: Mapping[str, Any]) -> tuple[ResourceHealth, ...]:
     )
 
 
-NODE_RIGHT: Final = (
-    "let the service account list and watch nodes: deploy/components/kubernetes-api, or node-labels"
-)
-
-
-def object_of(node: str) -> Query:
-    """Return the query for a node."""
-    return Query(
+def object_of(node: str) -> ObjectQuery:
+    return ObjectQuery(
         about=f"the labels, annotations and devices of node {node}",
         call="list_node",
         selector=f"metadata.name={node}",
@@ -138,22 +142,10 @@ def read_node(node: Mapping[str, Any]) -> NodeObject:
     metadata, status = mapping(node, "metadata"), mapping(node, "status")
     return NodeObject(
         labels=texts(metadata, "labels"),
-        annotations=kept_annotations(texts(metadata, "annotations")),
+        annotations=bounded_annotations(texts(metadata, "annotations")),
         capacity=extended_resources(texts(status, "capacity")),
         allocatable=extended_resources(texts(status, "allocatable")),
     )
-
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-# The first poll waits this long for labels, which may request the release of the driver, and for pod names.
-FIRST_SECONDS: Final = 5.0
-# Pause before another attempt to start a thread.
-THREAD_SECONDS: Final = 5.0
-MISSING: Final = (
-    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
-    " --kubernetes-api off"
-)
 
 
 class Cluster:
@@ -206,7 +198,6 @@ class Cluster:
             await asyncio.gather(answers, return_exceptions=True)
 
     async def close(self) -> None:
-        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -12,6 +12,22 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 _REFUSED = "the service account's token is refused; it is read again for the next attempt"
+# etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
+LONGEST_OBJECT: Final = 4 << 20
+# The text around the objects takes some hundred bytes.
+LONGEST_FRAME: Final = 1 << 16
+# Nesting of the objects: in the list, which is in the answer.
+_DEPTH: Final = 2
+_ITEMS: Final = re.compile(rb'"items"\s*:\s*\Z')
+_OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+WATCH_SECONDS: Final = 240
+LIST_SECONDS: Final = 10.0
+# The text of an event around its object takes some bytes.
+LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
+# A pod may have annotations of 256 KiB.
+LONGEST_LIST: Final = 256 << 20
+_GRACE_SECONDS: Final = 10
 
 
 class ApiError(Exception):
@@ -32,18 +48,7 @@ class NoListError(Exception):
     """The server's answer is not a complete list of objects, or longer than that of any node can be."""
 
 
-# etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
-LONGEST_OBJECT: Final = 4 << 20
-# The text around the objects takes some hundred bytes.
-LONGEST_FRAME: Final = 1 << 16
-# Nesting of the objects: in the list, which is in the answer.
-_DEPTH: Final = 2
-_ITEMS: Final = re.compile(rb'"items"\s*:\s*\Z')
-_OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-
-
-class Listing:
+class ListParser:
     """Parses a list in pieces of any size; keeps one object and the text around the objects in memory.
 
     Only brackets and strings are parsed here: any other error in an object affects that object alone.
@@ -148,46 +153,30 @@ def objects(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-WATCH_SECONDS: Final = 240
-LIST_SECONDS: Final = 10.0
-# The text of an event around its object takes some bytes.
-LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
-# A pod may have annotations of 256 KiB.
-LONGEST_LIST: Final = 256 << 20
-_GRACE_SECONDS: Final = 10
-
-
 class Event(NamedTuple):
     """A change in a collection."""
 
-    kind: str
-    """ADDED, MODIFIED, DELETED or BOOKMARK."""
-    version: str
-    """Version of the collection after the change."""
-    about: Mapping[str, Any]
-    """The object."""
+    kind: str  # ADDED, MODIFIED, DELETED or BOOKMARK
+    version: str  # version of the collection after the change
+    about: Mapping[str, Any]  # the object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class ObjectQuery:
     """A request for objects of one kind."""
 
-    about: str
-    """The objects, as in messages."""
-    call: str
-    """Method of the client."""
-    selector: str
-    """Field selector."""
-    right: str
-    """Remedy for a missing permission."""
+    about: str  # the objects, as in messages
+    call: str  # method of the client
+    selector: str  # field selector
+    right: str  # remedy for a missing permission
+    # Whether the first list may come from the API server's cache; the watch brings later changes.
     cached: bool = False
-    """Whether the first list may come from the API server's cache; the watch brings later changes."""
 
 
 class Collection:
     """The objects of a query, through the client's ``api`` for core objects."""
 
-    def __init__(self, api: Any, query: Query) -> None:
+    def __init__(self, api: Any, query: ObjectQuery) -> None:
         self._api = api
         self._query = query
 
@@ -200,7 +189,7 @@ class Collection:
         cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
         async with await self._ask(LIST_SECONDS, **cached) as answer:
             self._check(answer.status)
-            listing, length = Listing(), 0
+            listing, length = ListParser(), 0
             async for piece in answer.content.iter_any():
                 length += len(piece)
                 if length > LONGEST_LIST:

@@ -15,7 +15,7 @@ from exporter.kubernetes.collection import (
     Collection,
     Event,
     ExpiredError,
-    Query,
+    ObjectQuery,
     mapping,
     text,
 )
@@ -39,10 +39,9 @@ class Client(NamedTuple):
 class Pace(NamedTuple):
     """Times of a follower in seconds."""
 
-    first_pause: float = 1.0
-    """Pause after the first error; it doubles with each further one."""
+    first_pause: float = 1.0  # pause after the first error; it doubles with each further one
+    # Objects are dropped this long after the last answer. A healthy watch is renewed earlier.
     forget_after: float = 300.0
-    """Objects are dropped this long after the last answer. A healthy watch is renewed earlier."""
 
 
 PACE: Final = Pace()
@@ -56,19 +55,15 @@ class Follower(Generic[T]):
 
     def __init__(
         self,
-        query: Query,
+        query: ObjectQuery,
         read: Callable[[Mapping[str, Any]], T | None],
         changed: Callable[[Mapping[str, T] | None], None] = lambda _objects: None,
         pace: Pace = PACE,
     ) -> None:
-        self.objects: dict[str, T] | None = None
-        """Records by uid of the API's object, None while unknown."""
-        self.live = False
-        """Whether a watch is open, so that the records are current."""
-        self.failure = ""
-        """Why no watch is open, "" if one is."""
-        self.answered = asyncio.Event()
-        """Set once the server has listed objects, or has refused to."""
+        self.objects: dict[str, T] | None = None  # records by uid of the API's object, None while unknown
+        self.live = False  # whether a watch is open, so that the records are current
+        self.failure = ""  # why no watch is open, "" if one is
+        self.answered = asyncio.Event()  # set once the server has listed objects, or has refused to
         self._query = query
         self._read = read
         self._changed = changed
@@ -116,7 +111,9 @@ class Follower(Generic[T]):
 
         It may need a file system or a program that hangs: a pending one is waited for, not started again.
         """
-        pending = self._configuring = self._configuring or asyncio.ensure_future(client.configure())
+        if self._configuring is None:
+            self._configuring = asyncio.ensure_future(client.configure())
+        pending = self._configuring
         await asyncio.wait({pending}, timeout=LIST_SECONDS)
         if not pending.done():
             raise TimeoutError

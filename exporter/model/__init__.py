@@ -32,7 +32,9 @@ from exporter.model.holdings import (
     SliceCount,
     SystemFiles,
     Totals,
+    only,
     total,
+    unambiguous,
 )
 from exporter.model.kubelet import (
     Allocation,

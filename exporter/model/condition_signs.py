@@ -1,6 +1,6 @@
 """The inputs of conditions, and the rule of each: what the inputs say about it.
 
-The rules are pure; ``exporter.poll.condition_tracker`` keeps the state that some inputs need.
+The rules are pure: the state that some inputs need is kept elsewhere.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,21 +11,19 @@ from exporter.model.hardware import GpuReading
 from exporter.model.readings import FabricProblem, RecoveryAction, Repairs
 from exporter.model.xids import RECOVERY_SINCE, XidClass, explain
 
+# Recovery actions of the driver that are a reset of the GPU, and a reboot of the node.
+# The other actions are a first step, after which the driver reports the next one.
 RESETS: frozenset[RecoveryAction] = frozenset({"reset", "drain_and_reset", "bus_reset"})
 REBOOTS: frozenset[RecoveryAction] = frozenset({"reboot", "system_reboot"})
-"""Recovery actions of the driver that are a reset of the GPU, and a reboot of the node.
-
-The other actions are a first step, after which the driver reports the next one.
-"""
 DECISIVE: frozenset[RecoveryAction] = RESETS | REBOOTS | {"none"}
+# Problems of a fabric that raise a condition; the others pass by themselves, or may be intended.
 FABRIC_CAUSES: Mapping[FabricProblem, str] = {
     "degraded_bandwidth": "its NVLink fabric has less bandwidth",
     "route_unhealthy": "a route of its NVLink fabric is unhealthy",
     "incorrect_configuration": "its NVLink fabric is configured incorrectly",
 }
-"""Problems of a fabric that raise a condition; the others pass by themselves, or may be intended."""
+# Codes of uncorrected memory errors: in MIG mode the driver has no counter of them.
 UNCORRECTED_XIDS = frozenset({48, 94, 95, 140, 171, 172})
-"""Codes of uncorrected memory errors: in MIG mode the driver has no counter of them."""
 
 
 class PendingXid(NamedTuple):
@@ -40,8 +38,7 @@ class Sign(NamedTuple):
 
     raises: bool | None
     cause: str = ""
-    # Unix time at which it began; None: when it was first observed.
-    at: float | None = None
+    at: float | None = None  # Unix time at which it began; None: when it was first observed
 
 
 UNKNOWN = Sign(None)
@@ -52,20 +49,13 @@ class Inputs:
     """The inputs of the rules for one GPU at one poll."""
 
     vendor: str
-    # None if only the identity is known.
-    reading: GpuReading | None
-    # Why the NVIDIA driver is released; "" while it is in use.
-    released: str = ""
-    # Whether the exporter is subscribed to XIDs.
-    watched: bool = False
-    # XIDs since the GPU was last restarted.
-    xids: tuple[PendingXid, ...] = ()
-    # Branch of the NVIDIA driver, such as 580; None if unknown.
-    driver_branch: int | None = None
-    # Whether the driver refuses calls until the GPU is reset.
-    reset_required: bool = False
-    # Whether heat or a power brake limited the clocks for most of the last minutes.
-    throttled: Sign = UNKNOWN
+    reading: GpuReading | None  # None if only the identity is known
+    released: str = ""  # why the NVIDIA driver is released; "" while it is in use
+    watched: bool = False  # whether the exporter is subscribed to XIDs
+    xids: tuple[PendingXid, ...] = ()  # XIDs since the GPU was last restarted
+    driver_branch: int | None = None  # branch of the NVIDIA driver, such as 580; None if unknown
+    reset_required: bool = False  # whether the driver refuses calls until the GPU is reset
+    throttled: Sign = UNKNOWN  # whether heat or a power brake limited the clocks for most of the last minutes
     # Whether each link of the GPU has been degraded for long; links that it does not have are left out.
     links: tuple[Sign, ...] = ()
 
@@ -76,7 +66,6 @@ class Inputs:
 
     @property
     def nvidia(self) -> bool:
-        """Whether it is an NVIDIA GPU."""
         return self.vendor == "nvidia"
 
 
@@ -122,10 +111,13 @@ def _actions(inputs: Inputs, actions: frozenset[RecoveryAction]) -> Iterator[Sig
     elif reading.recovery_action in actions:
         yield Sign(True, f"recovery action {reading.recovery_action.replace('_', ' ')}")
     elif reading.recovery_action is None:
-        yield from () if _lacks(reading, "repairs") else (UNKNOWN,)
+        if not _lacks(reading, "repairs"):
+            yield UNKNOWN
+    elif reading.recovery_action in DECISIVE:
+        yield Sign(False)
     else:
         # After drain_p2p and the like the driver reports another action, so the need is not known yet.
-        yield Sign(False) if reading.recovery_action in DECISIVE else UNKNOWN
+        yield UNKNOWN
 
 
 def _repair(reading: GpuReading) -> Iterator[Sign]:
@@ -211,9 +203,8 @@ def _fabric(reading: GpuReading) -> Iterator[Sign]:
     """Yield the problems that the driver reports; unknown if it failed to, on a GPU with NVLinks."""
     fabric, links = reading.fabric, reading.nvlink.links if reading.nvlink is not None else None
     if fabric is None:
-        yield from (
-            (UNKNOWN,) if links and "nvlink" in reading.withheld and not _lacks(reading, "nvlink") else ()
-        )
+        if links and "nvlink" in reading.withheld and not _lacks(reading, "nvlink"):
+            yield UNKNOWN
         return
     details = f": {fabric.misconfiguration.replace('_', ' ')}" if fabric.misconfiguration else ""
     for problem, cause in FABRIC_CAUSES.items():

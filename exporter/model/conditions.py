@@ -12,26 +12,22 @@ from exporter.model import condition_signs
 from exporter.model.condition_signs import Inputs, Sign
 from exporter.model.snapshot import Condition
 
-Look = Literal["bad", "note"]
+Severity = Literal["bad", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
     """One condition: its texts, and the signs that decide it."""
 
-    title: str
-    """What the GPU does or needs, after its name: ``GPU 2 needs a reset``."""
-    look: Look
-    """``bad`` if work on the GPU is in danger, else ``note``."""
-    remedy: str
-    """What to do, as one sentence."""
-    raised: str
-    """What raises it, as Markdown."""
-    cleared: str
-    """What clears it, as Markdown."""
+    title: str  # what the GPU does or needs, after its name: ``GPU 2 needs a reset``
+    severity: Severity  # ``bad`` if work on the GPU is in danger, else ``note``
+    remedy: str  # what to do, as one sentence
+    raised: str  # what raises it, as Markdown
+    cleared: str  # what clears it, as Markdown
     signs: Callable[[Inputs], Iterable[Sign]]
 
 
+# Every condition with its texts and rule.
 TABLE: Mapping[Condition, ConditionRow] = {
     "lost": ConditionRow(
         "does not answer",
@@ -109,7 +105,6 @@ TABLE: Mapping[Condition, ConditionRow] = {
         condition_signs.released,
     ),
 }
-"""Every condition with its texts and rule."""
 
 
 class Verdict(NamedTuple):
@@ -119,8 +114,7 @@ class Verdict(NamedTuple):
     signs: tuple[Sign, ...] = ()
 
 
-def judge(condition: Condition, inputs: Inputs) -> Verdict:
-    """Return whether a GPU has a condition."""
+def judge_condition(condition: Condition, inputs: Inputs) -> Verdict:
     signs = tuple(TABLE[condition].signs(inputs))
     raising = tuple(sign for sign in signs if sign.raises)
     if raising:

@@ -43,12 +43,9 @@ class ConfidentialComputing:
     """The mode in which the host and other machines cannot read what a machine's GPUs compute."""
 
     enabled: bool | None = None
-    # production, simulation or unavailable.
-    environment: str = ""
-    # Whether developer tools may read counters.
-    developer_tools: bool | None = None
-    # Protection of links between GPUs: none, protected_pcie or nvlink_encryption.
-    multi_gpu: str = ""
+    environment: str = ""  # production, simulation or unavailable
+    developer_tools: bool | None = None  # whether developer tools may read counters
+    multi_gpu: str = ""  # protection of links between GPUs: none, protected_pcie or nvlink_encryption
     # Whether the GPUs accept work, after attestation; None without confidential computing.
     ready: bool | None = None
 
@@ -60,8 +57,7 @@ class DriverInfo:
     driver_version: str | None = None
     nvml_version: str | None = None
     cuda_version: str | None = None
-    # None if the driver does not report it.
-    confidential: ConfidentialComputing | None = None
+    confidential: ConfidentialComputing | None = None  # None if the driver does not report it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +65,7 @@ class DeviceProcess:
     """A process with a context on a device."""
 
     pid: int
-    # Bytes; None if the driver does not report it.
-    memory: int | None
+    memory: int | None  # bytes; None if the driver does not report it
     # The driver's lists that contain it: MPS clients are ``mps``, the MPS server is ``compute``.
     kinds: frozenset[ProcessKind]
 
@@ -79,12 +74,9 @@ class DeviceProcess:
 class GpuIdentity:
     """Facts about a physical GPU that do not change while the driver is loaded."""
 
-    # For an AMD GPU, ``GPU-`` and its unique id, as in ROCm.
-    uuid: str
-    # Position in NVML, or among the AMD cards; negative if unknown.
-    index: int
-    # N of /dev/nvidiaN; on some nodes it differs from ``index``.
-    minor: int | None = None
+    uuid: str  # for an AMD GPU, ``GPU-`` and its unique id, as in ROCm
+    index: int  # position in NVML, or among the AMD cards; negative if unknown
+    minor: int | None = None  # N of /dev/nvidiaN; on some nodes it differs from ``index``
     model: str = ""
     pci_bus_id: str = ""
     vendor: str = "nvidia"
@@ -95,8 +87,7 @@ class GpuIdentity:
     inforom: str | None = None
     gsp_firmware: str | None = None
     compute_capability: str | None = None
-    # N of /dev/dri/renderDN of an AMD GPU.
-    render_minor: int | None = None
+    render_minor: int | None = None  # N of /dev/dri/renderDN of an AMD GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +97,11 @@ class MigReading:
     A partition of an AMD GPU has the same form.
     """
 
-    # For an AMD partition, its device name: ``amdgpu_xcp_1``, or the PCI address for the first one.
-    uuid: str
+    uuid: str  # for an AMD partition, its device name: ``amdgpu_xcp_1``, or the PCI address for the first one
     gi: int
     ci: int
-    # For an AMD partition, its mode, such as ``cpx_nps1``.
-    profile: str | None = None
-    # Memory of the GPU instance.
-    memory: Memory | None = None
+    profile: str | None = None  # for an AMD partition, its mode, such as ``cpx_nps1``
+    memory: Memory | None = None  # memory of the GPU instance
     # Whether several compute instances share the memory, so that it must not be added up.
     memory_shared: bool = False
     # Compute slices of the compute instance, then compute and memory slices of its GPU instance.
@@ -124,20 +112,16 @@ class MigReading:
     processes: tuple[DeviceProcess, ...] | None = None
     # By pid, percent of the whole physical GPU; None if not metered.
     process_utilization: Mapping[int, float | None] | None = None
-    # Of AMD partitions only.
-    utilization_percent: int | None = None
-    # Shares are of the MIG device.
-    profiling: Profile | None = None
+    utilization_percent: int | None = None  # of AMD partitions only
+    profiling: Profile | None = None  # shares are of the MIG device
     bar1: Bar1 | None = None
     # Engines of the GPU instance: copy, decoder, encoder, jpeg, ofa.
     engines: Mapping[str, int] = field(default_factory=dict)
-    # NVML's id of the GPU instance profile.
-    gi_profile: int | None = None
+    gi_profile: int | None = None  # NVML's id of the GPU instance profile
     # Placement of the GPU instance in memory slices; None if the driver reports it to administrators only.
     gi_start: int | None = None
     gi_size: int | None = None
-    # N of /dev/dri/renderDN of an AMD partition.
-    render_minor: int | None = None
+    render_minor: int | None = None  # N of /dev/dri/renderDN of an AMD partition
 
     @property
     def fills_instance(self) -> bool:
@@ -152,18 +136,15 @@ class GpuReading:
     identity: GpuIdentity
     # False for a GPU that is lost or failed: only identity, partitioning and compute mode are then known.
     up: bool = True
-    # Number of the sweep: between consecutive numbers no reading was missed.
-    sweep: int = 0
-    # Time of the reading: Unix time, and the monotonic clock.
-    read_at: float = 0.0
+    sweep: int = 0  # number of the sweep: between consecutive numbers no reading was missed
+    read_at: float = 0.0  # Unix time of the reading
     # Unix time of the oldest of the readings that are read once a minute; None without any.
     slow_read_at: float | None = None
-    read_monotonic: float = 0.0
+    read_monotonic: float = 0.0  # time of the reading on the monotonic clock
     # Boot clock before the processes were listed: a process that started later is not one of them.
     boot_seconds: float | None = None
     memory: Memory | None = None
-    # Of the memory, the part that confidential computing protects.
-    protected_memory: Memory | None = None
+    protected_memory: Memory | None = None  # of the memory, the part that confidential computing protects
     bar1: Bar1 | None = None
     utilization_percent: int | None = None
     memory_copy_percent: int | None = None
@@ -178,16 +159,14 @@ class GpuReading:
     energy_kept: bool = False
     temperature_celsius: int | None = None
     memory_temperature_celsius: int | None = None
-    # Distance to the nearest slowdown threshold.
-    temperature_margin_celsius: int | None = None
+    temperature_margin_celsius: int | None = None  # distance to the nearest slowdown threshold
     # The thresholds as margins, and as temperatures.
     temperature_limits_celsius: Mapping[Threshold, int] = field(default_factory=dict)
     temperature_thresholds_celsius: Mapping[Threshold, int] = field(default_factory=dict)
     clocks_megahertz: Mapping[Clock, int] = field(default_factory=dict)
     clocks_max_megahertz: Mapping[Clock, int] = field(default_factory=dict)
     clocks_application_megahertz: Mapping[Clock, int] = field(default_factory=dict)
-    # Bitmask of CLOCK_EVENT_BITS.
-    clock_events: int | None = None
+    clock_events: int | None = None  # bitmask of CLOCK_EVENT_BITS
     # Time since the driver was loaded.
     violations_nanoseconds: Mapping[Violation, int] = field(default_factory=dict)
     fan_percent: int | None = None
@@ -198,10 +177,8 @@ class GpuReading:
     # Counters that start at an unspecified time.
     traffic_bytes: Mapping[Traffic, int] = field(default_factory=dict)
     nvlink: Nvlink | None = None
-    # None for a GPU without a fabric.
-    fabric: Fabric | None = None
-    # None for a GPU without links to a processor.
-    c2c: C2c | None = None
+    fabric: Fabric | None = None  # None for a GPU without a fabric
+    c2c: C2c | None = None  # None for a GPU without links to a processor
     ecc: Ecc | None = None
     repairs: Repairs | None = None
     recovery_action: RecoveryAction | None = None
@@ -212,25 +189,19 @@ class GpuReading:
     compute_mode: ComputeMode | None = None
     virtualization: Virtualization | None = None
     license: License | None = None
-    # None if this GPU cannot host vGPUs, or if they are unknown.
-    vgpus: tuple[VgpuReading, ...] | None = None
+    vgpus: tuple[VgpuReading, ...] | None = None  # None if this GPU cannot host vGPUs, or if they are unknown
     topology: Topology | None = None
     mig_enabled: bool | None = None
-    # Whether MIG mode will be enabled after the next GPU reset.
-    mig_pending: bool | None = None
+    mig_pending: bool | None = None  # whether MIG mode will be enabled after the next GPU reset
     # Compute slices of the whole GPU: 7 on an A100, 4 on an A30. Partitions, for an AMD GPU.
     mig_slices: int | None = None
     mig: tuple[MigReading, ...] | None = ()
-    # False if there may be more MIG devices than in ``mig``.
-    mig_complete: bool = True
-    # None without MIG mode, or if they are unknown.
-    mig_profiles: MigProfiles | None = None
-    # None if unknown, empty if there are none.
-    processes: tuple[DeviceProcess, ...] | None = None
+    mig_complete: bool = True  # False if there may be more MIG devices than in ``mig``
+    mig_profiles: MigProfiles | None = None  # None without MIG mode, or if they are unknown
+    processes: tuple[DeviceProcess, ...] | None = None  # None if unknown, empty if there are none
     # By pid, percent of time with a kernel running; None for implausible samples. Absent pids did not run.
     process_utilization: Mapping[int, float | None] | None = None
-    # Calls that this GPU or its driver does not have.
-    unsupported: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()  # calls that this GPU or its driver does not have
     # Readings that were not read, as no chosen series needs them: dotted paths of this record.
     skipped: frozenset[str] = frozenset()
     # By group of readings, why some of them are missing.
@@ -241,15 +212,11 @@ class GpuReading:
 class DeviceEvent:
     """An event reported by a GPU."""
 
-    # Unix time.
-    at: float
+    at: float  # Unix time
     uuid: str
-    # ``xid``, ``double_bit_ecc``, ``mig_config``, ...
-    kind: str
-    # "" for the whole GPU.
-    mig_uuid: str = ""
-    # Only with kind ``xid``.
-    xid: int | None = None
+    kind: str  # ``xid``, ``double_bit_ecc``, ``mig_config``, ...
+    mig_uuid: str = ""  # "" for the whole GPU
+    xid: int | None = None  # only with kind ``xid``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +228,7 @@ class EventCount:
     kind: str
     xid: int | None
     count: int
-    # Unix time of the last one.
-    last: float
+    last: float  # Unix time of the last one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,16 +247,11 @@ class HardwareReading:
 
     driver: DriverInfo = field(default_factory=DriverInfo)
     gpus: tuple[GpuReading, ...] = ()
-    # The driver's count, including lost GPUs; None while unknown.
-    gpu_count: int | None = None
+    gpu_count: int | None = None  # the driver's count, including lost GPUs; None while unknown
     # Failed calls since start by (device uuid or "", call, error name).
     errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    # By group of readings.
-    costs: Mapping[str, Cost] = field(default_factory=dict)
-    # UUIDs of the GPUs with a subscription to their events.
-    watched: frozenset[str] = frozenset()
-    # Event counts since start, and the newest events, oldest first.
-    events: tuple[EventCount, ...] = ()
-    recent: tuple[DeviceEvent, ...] = ()
-    # Why the driver is released; "" while it is in use.
-    released: str = ""
+    costs: Mapping[str, Cost] = field(default_factory=dict)  # by group of readings
+    watched: frozenset[str] = frozenset()  # UUIDs of the GPUs with a subscription to their events
+    events: tuple[EventCount, ...] = ()  # since start
+    recent: tuple[DeviceEvent, ...] = ()  # the newest events, oldest first
+    released: str = ""  # why the driver is released; "" while it is in use

@@ -1,19 +1,37 @@
 """Holdings: allocations resolved to devices, with their entitlements, and the files of sharing systems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from exporter.model.hardware import GpuIdentity
 from exporter.model.kubelet import ContainerRef, HeldClaim
 
 Number = TypeVar("Number", int, float)
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 def total(figures: Sequence[Number | None]) -> Number | None:
     """Return the sum, or None if one of the figures is unknown."""
     known = [figure for figure in figures if figure is not None]
     return sum(known) if len(known) == len(figures) else None
+
+
+def only(candidates: Iterable[T]) -> T | None:
+    """Return the only candidate, None if there is none or more than one."""
+    first_two = list(islice(candidates, 2))
+    return first_two[0] if len(first_two) == 1 else None
+
+
+def unambiguous(values: Iterable[tuple[K | None, T]]) -> dict[K, T]:
+    """Return values by key, without keys that several values have, or None."""
+    by_key: dict[K, list[T]] = {}
+    for key, value in values:
+        if key is not None:
+            by_key.setdefault(key, []).append(value)
+    return {key: alike[0] for key, alike in by_key.items() if len(alike) == 1}
 
 
 class DeviceKey(NamedTuple):
@@ -27,10 +45,8 @@ class SliceCount(NamedTuple):
     """Slices of one resource on a device; None is unknown."""
 
     resource: str
-    # Offered by the device plugin, healthy or not.
-    offered: int | None
-    # None if a container holds some of the resource on an unknown device.
-    allocated: int | None
+    offered: int | None  # offered by the device plugin, healthy or not
+    allocated: int | None  # None if a container holds some of the resource on an unknown device
     # Unhealthy slices are not allocated to pods; ``lost`` are those of them that no container holds.
     unhealthy: int | None = None
     lost: int | None = None
@@ -58,12 +74,9 @@ class Meter:
     None was not metered, and the use is then unknown.
     """
 
-    # Name of the meter.
-    source: str
-    # Bytes.
-    memory: int | None = None
-    # Share of the whole physical GPU.
-    compute: float | None = None
+    source: str  # name of the meter
+    memory: int | None = None  # bytes
+    compute: float | None = None  # share of the whole physical GPU
     # Whether the system never meters compute, so that compute is the sum over processes.
     memory_only: bool = False
 
@@ -75,22 +88,17 @@ class Holding:
     holder: ContainerRef
     device: DeviceKey
     resource: str
-    # Distinct device ids.
-    slices: int
-    # Bytes; None if unknown.
-    memory_entitled: int | None
-    # Share of the whole physical GPU; None if unknown.
-    compute_entitled: float | None
+    slices: int  # distinct device ids
+    memory_entitled: int | None  # bytes; None if unknown
+    compute_entitled: float | None  # share of the whole physical GPU; None if unknown
     meter: Meter | None = None
     # Those of the system that granted it; "" for those of the device.
     sharing: str = ""
     isolation: str = ""
     # Whether another holding of the container already counts its slices of the device, in another unit.
     counted_elsewhere: bool = False
-    # The resource claims that it is by.
-    claims: tuple[HeldClaim, ...] = ()
-    # The worst health that the kubelet reports of its slices; "" if unknown.
-    health: str = ""
+    claims: tuple[HeldClaim, ...] = ()  # the resource claims that it is by
+    health: str = ""  # the worst health that the kubelet reports of its slices; "" if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +106,8 @@ class DeviceSharing:
     """The sharing mode of one device."""
 
     sharing: str = "unknown"
-    # ``hard``, ``soft`` or ``none``; "" if unknown.
-    isolation: str = ""
-    # Whether at most one container should hold it.
-    exclusive: bool = False
+    isolation: str = ""  # ``hard``, ``soft`` or ``none``; "" if unknown
+    exclusive: bool = False  # whether at most one container should hold it
     slices: tuple[SliceCount, ...] = ()
 
 
@@ -129,8 +135,7 @@ class Holdings:
     blind: Mapping[str, str] = field(default_factory=dict)
     # Containers in the kubelet's list, with or without devices, and their pods, with container "".
     listed: frozenset[ContainerRef] = frozenset()
-    # False if a running pod is not in the kubelet's list; it may hold any device.
-    all_listed: bool = True
+    all_listed: bool = True  # False if a running pod is not in the kubelet's list; it may hold any device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +147,7 @@ class Totals:
     """
 
     first_seen: float
-    # Bytes; the largest memory use of all polls.
-    memory_peak: int | None = None
+    memory_peak: int | None = None  # bytes; the largest memory use of all polls
     # Time of the allocation, and the part of it in which memory use was known.
     held_seconds: float | None = None
     memory_measured_seconds: float | None = None
@@ -155,8 +159,7 @@ class Totals:
     energy_joules: float | None = None
     # Unix time of the last compute use; until the first one, when monitoring began.
     last_active: float | None = None
-    # Whether ``last_active`` is the time of a use.
-    seen_computing: bool = False
+    seen_computing: bool = False  # whether ``last_active`` is the time of a use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,14 +181,12 @@ class DeviceUse:
     Memory is in bytes, compute in shares of the physical device. A limit of None is no limit, or unknown.
     """
 
-    # Its name in the file: a UUID, a PCI bus id, or a minor in digits.
-    device: str
+    device: str  # its name in the file: a UUID, a PCI bus id, or a minor in digits
     memory_limit: int | None = None
     compute_limit: float | None = None
     memory_used: int | None = None
     compute_used: float | None = None
-    # Whether the compute use in the file is never plausible, and must be ignored.
-    memory_only: bool = False
+    memory_only: bool = False  # whether the compute use in the file is never plausible, and must be ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +195,8 @@ class ContainerFile:
 
     pod_uid: str = ""
     container: str = ""
-    # The runtime's 64 hex digits, or only the first of them.
-    container_id: str = ""
-    # UID of a resource claim.
-    claim_uid: str = ""
+    container_id: str = ""  # the runtime's 64 hex digits, or only the first of them
+    claim_uid: str = ""  # UID of a resource claim
     devices: tuple[DeviceUse, ...] = ()
     # Processes in the host's pid namespace; None if the file does not list them.
     pids: tuple[int, ...] | None = None

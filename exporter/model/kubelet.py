@@ -5,6 +5,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+_SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
+# kubectl's copy of the whole object.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Characters kept of one object's annotations; Kubernetes allows 256 KiB.
+MOST_ANNOTATIONS = 1 << 16
+# Extended resources are whole numbers; large ones may have a suffix.
+_QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+_SUFFIXES: dict[str, int] = {"": 1} | {
+    suffix: base**power
+    for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
+    for power, suffix in enumerate(suffixes.split(), start=1)
+}
+
 
 class PodName(NamedTuple):
     """A pod by namespace and name."""
@@ -18,12 +31,10 @@ class ContainerRef(NamedTuple):
 
     namespace: str
     pod: str
-    # "" if only the pod is known.
-    container: str
+    container: str  # "" if only the pod is known
 
     @property
     def pod_name(self) -> PodName:
-        """Namespace and name of the container's pod."""
         return PodName(self.namespace, self.pod)
 
 
@@ -45,8 +56,7 @@ class ClaimedDevice:
     device: str
     claim_namespace: str = ""
     claim: str = ""
-    # Distinguishes several shares of one device; "" if it has none.
-    share_id: str = ""
+    share_id: str = ""  # distinguishes several shares of one device; "" if it has none
     # CDI device names; the kubelet may also list those of other devices of the claim.
     cdi: tuple[str, ...] = ()
 
@@ -56,8 +66,7 @@ class HeldClaim(NamedTuple):
 
     namespace: str
     name: str
-    # Name of the request in the claim; "" if unknown.
-    request: str
+    request: str  # name of the request in the claim; "" if unknown
     driver: str
     pool: str
     device: str
@@ -85,12 +94,10 @@ class Allocations:
     withdrawn: tuple[OfferedDevice, ...] = ()
     # Resources that the kubelet does not offer now; ``offered`` has their last offer.
     kept: frozenset[str] = frozenset()
-    # Offered before their plugin restarted, and not since.
-    earlier: tuple[OfferedDevice, ...] = ()
+    earlier: tuple[OfferedDevice, ...] = ()  # offered before their plugin restarted, and not since
     # Containers in the kubelet's list, with or without devices, and its pods, with container "".
     listed: frozenset[ContainerRef] = frozenset()
-    # Changes with each start of the kubelet.
-    kubelet_start: int = 0
+    kubelet_start: int = 0  # changes with each start of the kubelet
 
     @property
     def pods(self) -> frozenset[PodName]:
@@ -104,8 +111,7 @@ class ContainerSpec:
 
     name: str
     init: bool = False
-    # Extended resources.
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)  # extended resources
 
 
 class ResourceHealth(NamedTuple):
@@ -118,20 +124,16 @@ class ResourceHealth(NamedTuple):
     container: str
     # The extended resource, or ``claim:<name in the pod>``, with ``/<request>`` if the container names one.
     resource: str
-    # The device plugin's id; for a claim a CDI name, or driver/pool/device.
-    device_id: str
-    # Healthy, Unhealthy or Unknown.
-    health: str
+    device_id: str  # the device plugin's id; for a claim a CDI name, or driver/pool/device
+    health: str  # Healthy, Unhealthy or Unknown
 
 
 class NamedRequest(NamedTuple):
     """A request of a resource claim that a container names in its pod's object, and so has the devices of."""
 
     container: str
-    # The ResourceClaim in the pod's namespace.
-    claim: str
-    # "" means all requests of the claim.
-    request: str
+    claim: str  # the ResourceClaim in the pod's namespace
+    request: str  # "" means all requests of the claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +142,8 @@ class PodDetails:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    # In the order of the object, init containers first.
-    containers: tuple[ContainerSpec, ...] = ()
-    # Pending, Running, Succeeded, Failed or Unknown.
-    phase: str = ""
+    containers: tuple[ContainerSpec, ...] = ()  # in the order of the object, init containers first
+    phase: str = ""  # Pending, Running, Succeeded, Failed or Unknown
     # () if the kubelet does not report it: before Kubernetes 1.36 it is off by default.
     health: tuple[ResourceHealth, ...] = ()
     requests: tuple[NamedRequest, ...] = ()
@@ -167,16 +167,13 @@ class PodIdentity:
     uid: str
     namespace: str
     name: str
-    # Names of its containers; () if unknown.
-    containers: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()  # names of its containers; () if unknown
     # Container names by the runtime's id of 64 hex digits.
     container_ids: Mapping[str, str] = field(default_factory=dict)
-    # None if the source of the name does not have the pod's object.
-    details: PodDetails | None = None
+    details: PodDetails | None = None  # None if the source of the name does not have the pod's object
 
     @property
     def pod_name(self) -> PodName:
-        """Namespace and name."""
         return PodName(self.namespace, self.name)
 
 
@@ -185,12 +182,9 @@ class ProcessPlace:
     """The pod and container of a process."""
 
     pid: int
-    # False if the place is unknown: the process is gone or unreadable, or its pid was reused.
-    known: bool
-    # None with ``known`` True: it runs in no pod.
-    pod_uid: str | None = None
-    # 64 hex digits; may be known without the pod.
-    container_id: str | None = None
+    known: bool  # False if the place is unknown: the process is gone or unreadable, or its pid was reused
+    pod_uid: str | None = None  # None with ``known`` True: it runs in no pod
+    container_id: str | None = None  # 64 hex digits; may be known without the pod
     # The kernel's short name of the process, which the process can choose; None if unreadable.
     command: str | None = None
     # Pod UID and container id of the pods around its pod, innermost first: a kubelet can run in a pod.
@@ -205,24 +199,18 @@ class ProcessPlace:
 class Workloads:
     """Processes and pods of the node."""
 
-    # By pid.
-    places: Mapping[int, ProcessPlace]
-    # By UID; None if no source of pod names answers.
-    pods: Mapping[str, PodIdentity] | None
+    places: Mapping[int, ProcessPlace]  # by pid
+    pods: Mapping[str, PodIdentity] | None  # by UID; None if no source of pod names answers
     # Whether pids mean the same to the driver, in ``--proc-root`` and to the exporter. Otherwise the use of
     # processes cannot be attributed, and the reason is given in words and as a code.
     process_view: bool
     process_view_reason: str = ""
     process_view_code: str = ""
-    # UIDs of pods that were replaced by a pod with the same name.
-    superseded: frozenset[str] = frozenset()
+    superseded: frozenset[str] = frozenset()  # UIDs of pods that were replaced by a pod with the same name
     # By pod UID, ids of the containers with processes, without sandboxes; None if not searched in this poll.
     running: Mapping[str, frozenset[str]] | None = None
     # Pids in a process list of this poll that a second list lacks: they ended before their place was read.
     gone: frozenset[int] = frozenset()
-
-
-_SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
 
 
 def worst_health(reported: Iterable[str]) -> str:
@@ -233,19 +221,6 @@ def worst_health(reported: Iterable[str]) -> str:
 def is_unhealthy(health: str) -> bool:
     """Return whether the kubelet reports a device as bad: neither healthy nor unknown, nor unreported."""
     return _SEVERITY.get(health, len(_SEVERITY)) > _SEVERITY["Unknown"]
-
-
-# kubectl's copy of the whole object.
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# Characters kept of one object's annotations; Kubernetes allows 256 KiB.
-MOST_ANNOTATIONS = 1 << 16
-# Extended resources are whole numbers; large ones may have a suffix.
-_QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
-_SUFFIXES: dict[str, int] = {"": 1} | {
-    suffix: base**power
-    for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
-    for power, suffix in enumerate(suffixes.split(), start=1)
-}
 
 
 def quantity(text: str) -> int | None:
@@ -265,7 +240,7 @@ def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
-def kept_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+def bounded_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the shortest annotations that fit into MOST_ANNOTATIONS, names included.
 
     The limit bounds memory: users who create pods can fill the annotations of each.

@@ -22,8 +22,7 @@ class MemorySlices(NamedTuple):
 
     used: int | None = None
     free: int | None = None
-    # Length of the longest free span.
-    adjacent: int | None = None
+    adjacent: int | None = None  # length of the longest free span
 
 
 def memory_slices(gpu: GpuReading) -> MemorySlices:
@@ -64,6 +63,13 @@ def free_compute(gpu: GpuReading, used: int | None) -> int | None:
 def compute_in(span: Span, compute_slices: int) -> int:
     """Return the compute slices that fit into a free span of a GPU with ``compute_slices``."""
     return max(min(span.start + span.size, compute_slices) - span.start, 0)
+
+
+def compute_part(gpu: GpuReading, mig: MigReading) -> float | None:
+    """Return a MIG device's part of the GPU's compute slices, None if unknown."""
+    if mig.compute_slices is None or not gpu.mig_slices:
+        return None
+    return mig.compute_slices / gpu.mig_slices
 
 
 def free_beside(gpu: GpuReading, mig: MigReading) -> int | None:

@@ -15,13 +15,10 @@ MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 class MigProfile:
     """What a GPU instance of one MIG profile has; None is unknown."""
 
-    # Such as ``1g.10gb`` or ``1g.10gb+me``.
-    name: str
-    # Bytes that a process can use.
-    memory: int | None = None
+    name: str  # such as ``1g.10gb`` or ``1g.10gb+me``
+    memory: int | None = None  # bytes that a process can use
     multiprocessors: int | None = None
-    # Most instances of the profile on one GPU.
-    instances: int | None = None
+    instances: int | None = None  # most instances of the profile on one GPU
 
 
 class MigProfiles(NamedTuple):
@@ -31,13 +28,11 @@ class MigProfiles(NamedTuple):
     profiles: tuple[MigProfile, ...]
 
 
-class Listing(NamedTuple):
+class ProfileListing(NamedTuple):
     """A published listing of the profiles of some models."""
 
-    # Names in NVML, without ``NVIDIA``.
-    models: tuple[str, ...]
-    # Memory of the GPU in GiB, rounded up; profile names follow from it.
-    gibibytes: int
+    models: tuple[str, ...]  # names in NVML, without ``NVIDIA``
+    gibibytes: int  # memory of the GPU in GiB, rounded up; profile names follow from it
     source: str
 
 
@@ -47,14 +42,16 @@ _GKE = f"{_GITHUB}GoogleCloudPlatform/container-engine-accelerators/pull/564"
 _RTX_PRO_6000 = tuple(
     f"RTX PRO 6000 Blackwell {edition} Edition" for edition in ("Server", "Workstation", "Max-Q Workstation")
 )
-LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
-    Listing(("A30",), 24, f"{_GITHUB}Summer-Lo/Docker_configuration/blob/main/000-MIG/README.md"): (
+# Rows of name, usable MiB, multiprocessors and instances.
+# The usable memory is a multiple of 64 MiB; ``nvidia-smi mig -lgip`` prints it in GiB with two digits.
+LISTINGS: Mapping[ProfileListing, tuple[tuple[str, int, int, int], ...]] = {
+    ProfileListing(("A30",), 24, f"{_GITHUB}Summer-Lo/Docker_configuration/blob/main/000-MIG/README.md"): (
         ("1g.6gb", 5952, 14, 4),
         ("1g.6gb+me", 5952, 14, 1),
         ("2g.12gb", 11968, 28, 2),
         ("4g.24gb", 24064, 56, 1),
     ),
-    Listing(("A100-SXM4-40GB", "A100-PCIE-40GB"), 40, _A100): (
+    ProfileListing(("A100-SXM4-40GB", "A100-PCIE-40GB"), 40, _A100): (
         ("1g.5gb", 4864, 14, 7),
         ("1g.5gb+me", 4864, 14, 1),
         ("1g.10gb", 9856, 14, 4),
@@ -63,7 +60,7 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("4g.20gb", 19968, 56, 1),
         ("7g.40gb", 40192, 98, 1),
     ),
-    Listing(("A100-SXM4-80GB", "A100 80GB PCIe"), 80, _A100): (
+    ProfileListing(("A100-SXM4-80GB", "A100 80GB PCIe"), 80, _A100): (
         ("1g.10gb", 9856, 14, 7),
         ("1g.10gb+me", 9856, 14, 1),
         ("1g.20gb", 19968, 14, 4),
@@ -72,7 +69,9 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("4g.40gb", 40192, 56, 1),
         ("7g.80gb", 80384, 98, 1),
     ),
-    Listing(("H100 80GB HBM3",), 80, f"{_GITHUB}stackhpc/ansible-slurm-appliance/blob/main/docs/mig.md"): (
+    ProfileListing(
+        ("H100 80GB HBM3",), 80, f"{_GITHUB}stackhpc/ansible-slurm-appliance/blob/main/docs/mig.md"
+    ): (
         ("1g.10gb", 9984, 16, 7),
         ("1g.10gb+me", 9984, 16, 1),
         ("1g.20gb", 20096, 26, 4),
@@ -81,7 +80,7 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("4g.40gb", 40448, 64, 1),
         ("7g.80gb", 81152, 132, 1),
     ),
-    Listing(("H100 NVL",), 94, f"{_GITHUB}NVIDIA/gpu-operator/pull/903"): (
+    ProfileListing(("H100 NVL",), 94, f"{_GITHUB}NVIDIA/gpu-operator/pull/903"): (
         ("1g.12gb", 11008, 16, 7),
         ("1g.12gb+me", 11008, 16, 1),
         ("1g.24gb", 22144, 26, 4),
@@ -90,7 +89,7 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("4g.47gb", 47488, 64, 1),
         ("7g.94gb", 95360, 132, 1),
     ),
-    Listing(("GH200 480GB",), 96, f"{_GITHUB}kf-cuanschutz/NVIDIA_Grace_Hopper_benchmarking_logs_"): (
+    ProfileListing(("GH200 480GB",), 96, f"{_GITHUB}kf-cuanschutz/NVIDIA_Grace_Hopper_benchmarking_logs_"): (
         ("1g.12gb", 11264, 16, 7),
         ("1g.12gb+me", 11264, 16, 1),
         ("1g.24gb", 23552, 26, 4),
@@ -99,13 +98,13 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("4g.48gb", 47616, 64, 1),
         ("7g.96gb", 95232, 132, 1),
     ),
-    Listing(("GH200 144G HBM3e",), 144, f"{_GITHUB}NVIDIA/mig-parted/pull/139"): (
+    ProfileListing(("GH200 144G HBM3e",), 144, f"{_GITHUB}NVIDIA/mig-parted/pull/139"): (
         ("1g.18gb", 17920, 16, 7),
         ("1g.18gb+me", 17920, 16, 1),
         ("1g.36gb", 36096, 26, 4),
         ("2g.36gb", 36096, 32, 3),
     ),
-    Listing(("H200",), 141, f"{_GITHUB}NVIDIA/mig-parted/issues/120"): (
+    ProfileListing(("H200",), 141, f"{_GITHUB}NVIDIA/mig-parted/issues/120"): (
         ("1g.18gb", 16384, 16, 7),
         ("1g.18gb+me", 16384, 16, 1),
         ("1g.35gb", 33024, 26, 4),
@@ -113,25 +112,25 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("3g.71gb", 71168, 60, 2),
         ("4g.71gb", 71168, 64, 1),
     ),
-    Listing(("B200",), 180, f"{_GITHUB}NVIDIA/mig-parted/pull/187"): (
+    ProfileListing(("B200",), 180, f"{_GITHUB}NVIDIA/mig-parted/pull/187"): (
         ("1g.23gb", 20992, 18, 7),
         ("1g.23gb+me", 20992, 18, 1),
         ("1g.45gb", 45312, 30, 4),
         ("2g.45gb", 45312, 36, 3),
     ),
-    Listing(("GB200",), 186, f"{_GITHUB}NVIDIA/mig-parted/issues/227"): (
+    ProfileListing(("GB200",), 186, f"{_GITHUB}NVIDIA/mig-parted/issues/227"): (
         ("1g.23gb", 22528, 18, 7),
         ("1g.23gb+me", 22528, 18, 1),
         ("1g.47gb", 46592, 32, 4),
         ("2g.47gb", 46592, 38, 3),
     ),
-    Listing(("GB200",), 189, f"{_GITHUB}NVIDIA/gpu-operator/pull/1303"): (
+    ProfileListing(("GB200",), 189, f"{_GITHUB}NVIDIA/gpu-operator/pull/1303"): (
         ("1g.24gb", 20480, 18, 7),
         ("1g.24gb+me", 20480, 18, 1),
         ("1g.47gb", 46592, 32, 4),
         ("2g.47gb", 46592, 38, 3),
     ),
-    Listing(_RTX_PRO_6000, 96, _GKE): (
+    ProfileListing(_RTX_PRO_6000, 96, _GKE): (
         ("1g.24gb", 24192, 46, 4),
         ("1g.24gb+me", 24192, 46, 1),
         ("1g.24gb+gfx", 24192, 46, 4),
@@ -143,10 +142,6 @@ LISTINGS: Mapping[Listing, tuple[tuple[str, int, int, int], ...]] = {
         ("2g.48gb-me", 48512, 94, 2),
     ),
 }
-"""Rows of name, usable MiB, multiprocessors and instances.
-
-The usable memory is a multiple of 64 MiB; ``nvidia-smi mig -lgip`` prints it in GiB with two digits.
-"""
 
 
 def listed_profiles(model: str, memory: int | None) -> MigProfiles | None:

@@ -95,10 +95,10 @@ RecoveryAction = Literal[
     "system_reboot",
 ]
 
+# Reasons by bit, as in ``nvmlClocksEventReasons`` of nvml.h.
 CLOCK_EVENT_BITS: Mapping[int, ClockEvent] = {
     1 << place: reason for place, reason in enumerate(get_args(ClockEvent))
 }
-"""Reasons by bit, as in ``nvmlClocksEventReasons`` of nvml.h."""
 RECOVERY_ACTIONS: tuple[RecoveryAction, ...] = get_args(RecoveryAction)
 
 
@@ -109,8 +109,7 @@ class Memory:
     total: int
     used: int
     free: int
-    # None if the driver does not report it; ``used`` then includes it.
-    reserved: int | None = None
+    reserved: int | None = None  # None if the driver does not report it; ``used`` then includes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +146,7 @@ class Nvlink:
 
     links: int | None = None
     active: int | None = None
-    # Speed of one link.
-    megabytes_per_second: int | None = None
+    megabytes_per_second: int | None = None  # speed of one link
     # Summed over all links since the driver was loaded.
     errors: Mapping[NvlinkError, int] = field(default_factory=dict)
     # From Blackwell on, of all links: packets with errors, recoveries (``successful``, ``failed``), and bit
@@ -162,12 +160,10 @@ class Nvlink:
 class C2c:
     """The links of a GPU to the processor on its module (NVLink-C2C)."""
 
-    # Whether C2C mode is on.
-    enabled: bool | None = None
+    enabled: bool | None = None  # whether C2C mode is on
     links: int | None = None
-    # By link: whether it is active, and MB/s.
-    states: Mapping[int, bool] = field(default_factory=dict)
-    speeds: Mapping[int, int] = field(default_factory=dict)
+    states: Mapping[int, bool] = field(default_factory=dict)  # by link, whether it is active
+    speeds: Mapping[int, int] = field(default_factory=dict)  # by link, MB/s
     errors: Mapping[C2cError, int] = field(default_factory=dict)
 
     @property
@@ -180,16 +176,13 @@ class C2c:
 class Fabric:
     """The registration of a GPU with its NVLink fabric: NVSwitches of the node, or an NVLink domain."""
 
-    # not_started, in_progress, completed or failed.
-    state: str | None = None
+    state: str | None = None  # not_started, in_progress, completed or failed
     # UUID of the NVLink domain; "" if the fabric does not leave the node, or before registration.
     cluster: str = ""
-    # The GPUs of one clique of a domain reach each other; None without a domain.
-    clique: int | None = None
+    clique: int | None = None  # the GPUs of one clique of a domain reach each other; None without a domain
     # Whether the GPU has a problem; those that its driver does not report are absent.
     problems: Mapping[FabricProblem, bool] = field(default_factory=dict)
-    # What is incorrect in the configuration, such as ``insufficient_nvlinks``.
-    misconfiguration: str = ""
+    misconfiguration: str = ""  # what is incorrect in the configuration, such as ``insufficient_nvlinks``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +190,7 @@ class Ecc:
     """ECC mode and error counts."""
 
     enabled: bool | None = None
-    # The mode after the next reboot.
-    pending: bool | None = None
+    pending: bool | None = None  # the mode after the next reboot
     errors: Mapping[tuple[EccSeverity, EccScope], int] = field(default_factory=dict)
     # By (severity, scope, location), such as ``("corrected", "volatile", "dram")``.
     by_location: Mapping[tuple[EccSeverity, EccScope, str], int] = field(default_factory=dict)
@@ -208,14 +200,12 @@ class Ecc:
 class Repairs:
     """Memory repair: rows remapped (from Ampere on) or pages retired (before)."""
 
-    # By severity of the ECC error.
-    remapped_rows: Mapping[EccSeverity, int] = field(default_factory=dict)
+    remapped_rows: Mapping[EccSeverity, int] = field(default_factory=dict)  # by severity of the ECC error
     row_remap_pending: bool | None = None
     row_remap_failure: bool | None = None
     # Banks by availability of spare rows: max, high, partial, low, none.
     row_banks: Mapping[str, int] = field(default_factory=dict)
-    # By cause: ``single_bit``, ``double_bit``.
-    retired_pages: Mapping[str, int] = field(default_factory=dict)
+    retired_pages: Mapping[str, int] = field(default_factory=dict)  # by cause: ``single_bit``, ``double_bit``
     retired_pages_pending: bool | None = None
     # Repairs of a memory channel or of a texture processing cluster (TPC) that wait for a reset.
     channel_repair_pending: bool | None = None
@@ -226,13 +216,11 @@ class Repairs:
 class Profile:
     """Profiling metrics of a GPU or MIG device over the last interval."""
 
-    # ``gpm`` (NVML) or ``dcgm`` (a dcgm-exporter on the node).
-    source: Literal["gpm", "dcgm"]
+    source: Literal["gpm", "dcgm"]  # ``gpm`` (NVML) or ``dcgm`` (a dcgm-exporter on the node)
     # Shares of time or of the peak, 0 to 1.
     active: Mapping[Activity, float] = field(default_factory=dict)
     engines: Mapping[Engine, float] = field(default_factory=dict)
-    # Bytes per second.
-    rates: Mapping[Traffic, float] = field(default_factory=dict)
+    rates: Mapping[Traffic, float] = field(default_factory=dict)  # bytes per second
     # Counters since the node booted.
     cycles: Mapping[Cycles, int] = field(default_factory=dict)
     bytes_total: Mapping[Traffic, int] = field(default_factory=dict)
@@ -244,10 +232,8 @@ class License:
 
     product: str
     licensed: bool
-    # ``licensed`` or ``unlicensed``.
-    state: str = ""
-    # Unix time; None if it does not expire.
-    expires: float | None = None
+    state: str = ""  # ``licensed`` or ``unlicensed``
+    expires: float | None = None  # Unix time; None if it does not expire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,12 +241,10 @@ class VgpuReading:
     """One vGPU that runs on a host's GPU."""
 
     uuid: str
-    # UUID of the mediated device.
-    mdev_uuid: str | None = None
+    mdev_uuid: str | None = None  # UUID of the mediated device
     vm_id: str | None = None
     type_name: str | None = None
-    # The GPU instance that backs it.
-    gi: int | None = None
+    gi: int | None = None  # the GPU instance that backs it
     # Bytes.
     memory_total: int | None = None
     memory_used: int | None = None
@@ -278,8 +262,7 @@ class PeerLink:
 
     # PCIe path as in ``nvidia-smi topo -m``: PIX, PXB, PHB, NODE or SYS; PSB for GPUs of one board.
     pcie: str | None = None
-    # Active NVLinks, direct or through switches.
-    nvlinks: int | None = None
+    nvlinks: int | None = None  # active NVLinks, direct or through switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +270,5 @@ class Topology:
     """The place of a GPU in the machine."""
 
     numa_node: int | None = None
-    # Nearest CPUs, in the kernel's list format: ``0-31,64-95``.
-    cpus: str = ""
-    # By UUID of the other GPU.
-    peers: Mapping[str, PeerLink] = field(default_factory=dict)
+    cpus: str = ""  # nearest CPUs, in the kernel's list format: ``0-31,64-95``
+    peers: Mapping[str, PeerLink] = field(default_factory=dict)  # by UUID of the other GPU

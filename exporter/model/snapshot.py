@@ -23,6 +23,7 @@ from exporter.model.kubelet import ContainerRef, HeldClaim
 from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import ClockEvent, VgpuReading
 
+# What can be wrong with a GPU: see ``exporter.model.conditions``.
 Condition = Literal[
     "lost",
     "needs_reset",
@@ -33,29 +34,25 @@ Condition = Literal[
     "link_degraded",
     "driver_released",
 ]
-"""What can be wrong with a GPU: see ``exporter.model.conditions``."""
+READ_VENDORS = frozenset({"nvidia", "amd"})  # vendors with GPUs that the exporter reads
+ADVICE_LABEL = "gpuslice-exporter/advice"  # label of a pod; with the value ``off`` there is no advice on it
+ProcessWhere = Literal["pod", "host", "unknown"]
+MOST_PROCESSES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
     """A condition that a GPU has."""
 
-    # Unix time at which it began, or was first observed.
-    since: float
-    # One phrase for each input that raises it.
-    causes: tuple[str, ...]
-
-
-READ_VENDORS = frozenset({"nvidia", "amd"})
-"""Vendors with GPUs that the exporter reads."""
+    since: float  # Unix time at which it began, or was first observed
+    causes: tuple[str, ...]  # one phrase for each input that raises it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRow:
     """A container on a device that it holds, uses, or both."""
 
-    # Without ``container`` if the containers of the pod cannot be distinguished.
-    holder: ContainerRef
+    holder: ContainerRef  # without ``container`` if the containers of the pod cannot be distinguished
     device: DeviceKey
     resource: str = ""
     sharing: str = ""
@@ -71,8 +68,7 @@ class ContainerRow:
     processes: int | None = None
     memory_source: str = "none"
     compute_source: str = "none"
-    # The resource claims by which it holds the device, sorted.
-    claims: tuple[HeldClaim, ...] = ()
+    claims: tuple[HeldClaim, ...] = ()  # the resource claims by which it holds the device, sorted
     # The worst health of its slices of the device, in the kubelet's words; "" if the kubelet reports none.
     health: str = ""
     totals: Totals | None = None
@@ -90,8 +86,7 @@ class MigRow:
     # Shares of the whole physical GPU; None if not metered.
     compute_used: float | None = None
     unattributed_utilization: float | None = None
-    # Jobs of a batch system on the device.
-    jobs: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()  # jobs of a batch system on the device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +94,14 @@ class GpuRow:
     """A physical GPU with its slices, holders and use, including its MIG devices."""
 
     identity: GpuIdentity
-    # None if only the identity is known.
-    reading: GpuReading | None
+    reading: GpuReading | None  # None if only the identity is known
     sharing: str = "unknown"
     slices: tuple[SliceCount, ...] = ()
     holders: int | None = None
     memory_entitled: int | None = None
     unattributed_memory: int | None = None
     unattributed_utilization: float | None = None
-    # A counter.
-    unattributed_energy_joules: float | None = None
+    unattributed_energy_joules: float | None = None  # a counter
     # Compute slices.
     mig_slices_used: int | None = None
     mig_slices_free: int | None = None
@@ -123,12 +116,10 @@ class GpuRow:
     clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)
     # What is wrong with it, and what is not; an absent condition is unknown.
     conditions: Mapping[Condition, bool] = field(default_factory=dict)
-    # Those that are true.
-    raised: Mapping[Condition, Raised] = field(default_factory=dict)
+    raised: Mapping[Condition, Raised] = field(default_factory=dict)  # those that are true
     # Over all NVLinks and both directions, between the last two sweeps.
     nvlink_bytes_per_second: float | None = None
-    # Jobs of a batch system on the GPU as a whole.
-    jobs: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()  # jobs of a batch system on the GPU as a whole
 
     @property
     def unread(self) -> bool:
@@ -140,15 +131,9 @@ class GpuRow:
 class VgpuRow:
     """A vGPU that runs on a GPU of this host."""
 
-    # UUID of the physical GPU.
-    uuid: str
+    uuid: str  # UUID of the physical GPU
     reading: VgpuReading
-    # The pod of its virtual machine.
-    holder: ContainerRef | None = None
-
-
-ADVICE_LABEL = "gpuslice-exporter/advice"
-"""Label of a pod; with the value ``off`` there is no advice on it."""
+    holder: ContainerRef | None = None  # the pod of its virtual machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +144,6 @@ class PodRow:
     name: str
     uid: str
     labels: tuple[tuple[str, str], ...]
-
-
-ProcessWhere = Literal["pod", "host", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,24 +158,18 @@ class ProcessRow:
     # None if the pod's name is unknown; without ``container`` if its containers cannot be distinguished.
     holder: ContainerRef | None = None
     memory: int | None = None
-    # Share of the whole physical GPU.
-    compute: float | None = None
-    # Whether it runs in a pod, in none, or unknown.
-    place: ProcessWhere = "unknown"
-
-
-MOST_PROCESSES = 2000
+    compute: float | None = None  # share of the whole physical GPU
+    place: ProcessWhere = "unknown"  # whether it runs in a pod, in none, or unknown
 
 
 def largest_processes(
     rows: Iterable[ProcessRow], most: int = MOST_PROCESSES
 ) -> tuple[tuple[ProcessRow, ...], int]:
     """Return up to ``most`` rows, the largest ones, by device and pid; and the number of rows left out."""
-    every = kept = list(rows)
-    if len(every) > most:
-        # The pid decides between equals, so that the same rows stay from poll to poll.
-        kept = nlargest(most, every, key=lambda row: (row.memory or 0, row.compute or 0.0, -row.pid))
-    return tuple(sorted(kept, key=lambda row: (*row.device, row.pid))), len(every) - len(kept)
+    every = list(rows)
+    # The pid decides between equals, so that the same rows stay from poll to poll.
+    largest = nlargest(most, every, key=lambda row: (row.memory or 0, row.compute or 0.0, -row.pid))
+    return tuple(sorted(largest, key=lambda row: (*row.device, row.pid))), len(every) - len(largest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,10 +187,8 @@ class CollectorHealth:
     name: str
     success: bool
     duration: float | None = None
-    # Unix time.
-    last_success: float | None = None
-    # Failures since start, by reason.
-    errors: Mapping[str, int] = field(default_factory=dict)
+    last_success: float | None = None  # Unix time
+    errors: Mapping[str, int] = field(default_factory=dict)  # failures since start, by reason
     # The current problem and its remedy in one sentence, with its key in ``errors``; "" if there is none.
     message: str = ""
     reason: str = ""
@@ -226,21 +200,16 @@ class NodeRow:
 
     name: str
     driver: DriverInfo | None = None
-    # None while the driver does not answer.
-    gpu_count: int | None = None
+    gpu_count: int | None = None  # None while the driver does not answer
     # Whether per-process use can be attributed, and why not.
     process_view: bool = False
     process_view_reason: str = ""
-    # Unix time.
-    allocations_read_at: float | None = None
+    allocations_read_at: float | None = None  # Unix time
     # Running pods that the kubelet has not listed since its start; None if it does not answer.
     unlisted_pods: int | None = None
-    # By model of GPUs with a MIG mode.
-    mig_profiles: Mapping[str, MigProfiles] = field(default_factory=dict)
-    # By group of readings.
-    costs: Mapping[str, Cost] = field(default_factory=dict)
-    # Why the driver is released; "" while it is in use.
-    released: str = ""
+    mig_profiles: Mapping[str, MigProfiles] = field(default_factory=dict)  # by model of GPUs with a MIG mode
+    costs: Mapping[str, Cost] = field(default_factory=dict)  # by group of readings
+    released: str = ""  # why the driver is released; "" while it is in use
     # Allocated device ids that match no visible device, by resource.
     unresolved: Mapping[str, int] = field(default_factory=dict)
     # DRA drivers that are not known here, and whose claims may be for GPUs; these count as unresolved.
@@ -249,8 +218,7 @@ class NodeRow:
     contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)
     # By sharing system, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
-    # By (uuid, call, error).
-    nvml_errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    nvml_errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)  # by (uuid, call, error)
     # By (uuid, mig_uuid, quantity).
     inconsistent: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 
@@ -259,21 +227,17 @@ class NodeRow:
 class Snapshot:
     """The state of the node after one poll, in stable order."""
 
-    # Unix time.
-    timestamp: float
-    # Number of the poll; 0 before the first one.
-    sequence: int
+    timestamp: float  # Unix time
+    sequence: int  # number of the poll; 0 before the first one
     node: NodeRow
     gpus: tuple[GpuRow, ...] = ()
     migs: tuple[MigRow, ...] = ()
     vgpus: tuple[VgpuRow, ...] = ()
     containers: tuple[ContainerRow, ...] = ()
-    # Pods with selected labels.
-    pods: tuple[PodRow, ...] = ()
+    pods: tuple[PodRow, ...] = ()  # pods with selected labels
     # The largest processes of the devices, and the number of those left out.
     processes: tuple[ProcessRow, ...] = ()
     processes_left_out: int = 0
-    # The newest events, oldest first.
-    events: tuple[EventRow, ...] = ()
+    events: tuple[EventRow, ...] = ()  # the newest events, oldest first
     collectors: tuple[CollectorHealth, ...] = ()
     demo: bool = False

@@ -1,17 +1,18 @@
-"""States of holders, as the page, the text format and the filters name them."""
+"""States of holders, and the words for them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.model import ContainerRow
 
+# Compute activity of a holder; unknown if its compute is not measured.
 HolderActivity: TypeAlias = Literal["active", "quiet", "idle", "unknown"]
-"""Compute activity of a holder; unknown if its compute is not measured."""
 
 HolderState: TypeAlias = Literal[
     "active", "quiet", "idle", "idle-memory", "over-share", "over-notional", "unheld", "unknown"
 ]
 
+# Words for each state on pages.
 STATE_WORDS: Mapping[HolderState, str] = {
     "active": "active",
     "quiet": "quiet",
@@ -22,10 +23,8 @@ STATE_WORDS: Mapping[HolderState, str] = {
     "unheld": "uses without holding",
     "unknown": "unknown",
 }
-"""Words for each state on pages."""
 
-ACTIVE_SECONDS = 60.0
-"""Time after its last compute use for which a holder is still active."""
+ACTIVE_SECONDS = 60.0  # time after its last compute use for which a holder is still active
 
 # The driver reports use in whole percents, so use within one percent is not above the share.
 _COMPUTE_RESOLUTION = 0.01
@@ -38,8 +37,7 @@ class Judgement(NamedTuple):
     activity: HolderActivity
     # Seconds since its last compute use or the start of monitoring; 0 while it computes, None if unmeasured.
     not_computed_for: float | None
-    # Other states that it is in, which ``state`` takes precedence over.
-    also: tuple[HolderState, ...] = ()
+    also: tuple[HolderState, ...] = ()  # other states that it is in, which ``state`` takes precedence over
 
     @property
     def states(self) -> tuple[HolderState, ...]:
@@ -52,7 +50,7 @@ class Judgement(NamedTuple):
         return self.not_computed_for if self.activity in ("quiet", "idle") else None
 
 
-def judge(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement:
+def judge_holder(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement:
     """Return the state of a holder at Unix time ``now``.
 
     It is active while it computes and for ACTIVE_SECONDS after that, then quiet, and idle after

@@ -17,18 +17,14 @@ class Xid:
     """One XID code."""
 
     code: int
-    kind: XidClass
-    """What to check first."""
-    meaning: str
-    """One sentence."""
-    action: str
-    """What to do first, as one sentence."""
-    alert: bool = False
-    """The GPU is unreliable until the action is taken."""
-    unit: int | None = None
-    """Number in the meaning by which codes of units of one kind differ."""
+    kind: XidClass  # what to check first
+    meaning: str  # one sentence
+    action: str  # what to do first, as one sentence
+    alert: bool = False  # the GPU is unreliable until the action is taken
+    unit: int | None = None  # number in the meaning by which codes of units of one kind differ
 
 
+# Meaning of each class, as one phrase.
 CLASSES: Mapping[XidClass, str] = {
     "application": "a fault of a process, or one that ended it; the GPU itself works",
     "driver": "the driver, its firmware or other software of the node",
@@ -38,7 +34,6 @@ CLASSES: Mapping[XidClass, str] = {
     "notice": "this code alone indicates no fault",
     "unknown": "not in the catalogue",
 }
-"""Meaning of each class, as one phrase."""
 
 _RESTART = "Restart the application."
 _LINK = "Restart the application; check the PCIe link if it recurs."
@@ -201,18 +196,15 @@ _COVERED_SINCE: Mapping[int, Iterable[int]] = {
     570: (109,),
     575: (143, 160, 161),
 }
+# By code, the driver branch from which the recovery action of a GPU covers it.
+# These are the codes that the catalogue links to code 154. For the others, the class decides.
 RECOVERY_SINCE: Mapping[int, int] = {
     code: branch for branch, codes in _COVERED_SINCE.items() for code in codes
 }
-"""By code, the driver branch from which the recovery action of a GPU covers it.
+REVOKED_BY: Mapping[int, int] = {163: 162}  # codes after which another one reports that all is well again
 
-These are the codes that the catalogue links to code 154. For the others, the class decides.
-"""
-REVOKED_BY: Mapping[int, int] = {163: 162}
-"""Codes after which another one reports that all is well again."""
-
+# The codes with an explanation, in ascending order.
 XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), key=lambda xid: xid.code)}
-"""The codes with an explanation, in ascending order."""
 
 
 def explain(code: int) -> Xid:

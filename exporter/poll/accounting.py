@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, Totals
-from exporter.poll.energy import ROUNDING, AccountKey, Meters, Step, account_key
+from exporter.poll.energy import ROUNDING, AccountKey, EnergyMeters, Step, account_key
 
 # While holdings are unknown, a container without a row for this long counts as gone.
 MISSED_SECONDS = 3600.0
@@ -20,8 +20,7 @@ class Interval(NamedTuple):
     """The time between two polls, in seconds."""
 
     elapsed: float
-    # The part of it in which the container existed.
-    lived: float
+    lived: float  # the part of it in which the container existed
     # Seconds that a new reading covers; None without one, 0 if nothing is known of them.
     covered: float | None
 
@@ -30,18 +29,15 @@ class Interval(NamedTuple):
 class Account:
     """The sums of one container on one device. Times are the ledger's, in seconds."""
 
-    uid: str
-    """Uid of the pod, "" while unknown."""
+    uid: str  # uid of the pod, "" while unknown
     opened: float
     totals: Totals
-    seen: float
-    """Last time with a row."""
-    measured: float
-    """Last time with a known compute use."""
+    seen: float  # last time with a row
+    measured: float  # last time with a known compute use
+    # Whether the container holds slices; False for use without an allocation and for use by a whole pod.
     held: bool = False
-    """Whether the container holds slices; False for use without an allocation and for use by a whole pod."""
+    # Held since the last reading of the GPU: seconds, and GPU-seconds of the entitlement.
     waiting: tuple[float, float] = (0.0, 0.0)
-    """Held since the last reading of the GPU: seconds, and GPU-seconds of the entitlement."""
 
     def with_held(self, row: ContainerRow, interval: Interval) -> Totals:
         """Return the totals with the holding of one interval added.
@@ -51,7 +47,7 @@ class Account:
         changes.
         """
         totals = self.totals
-        seconds = interval.lived * self.held
+        seconds = interval.lived if self.held else 0.0
         gpu_seconds = interval.lived * (row.compute_entitled or 0.0)
         held = integrate(totals.held_seconds, 1.0 if self.held else None, seconds)
         entitled = integrate(totals.entitled_gpu_seconds, row.compute_entitled, interval.lived)
@@ -96,8 +92,7 @@ class Poll(NamedTuple):
     elapsed: float
     covered: Mapping[str, float]
     now: float
-    energy: Mapping[AccountKey, float]
-    """Joules by account."""
+    energy: Mapping[AccountKey, float]  # joules by account
 
 
 class Coverage:
@@ -137,7 +132,7 @@ class Ledger:
     def __init__(self, longest_gap: float) -> None:
         self._longest_gap = longest_gap
         self._accounts: dict[AccountKey, Account] = {}
-        self._meters = Meters()
+        self._meters = EnergyMeters()
         self._time = 0.0
         self._wall: float | None = None
 

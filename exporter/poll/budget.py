@@ -12,12 +12,8 @@ stages. Each may take what those before it have left, up to the moment at which 
 With long intervals a stage takes 10 s at most.
 
 The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py``
-passes on what a stage has left and holds to the head start, ``sources.py`` passes on the limits inside the
-sources. Who holds to the limits: ``collector.py`` (a source, the join), ``nvml/driver/calls.py`` (an NVIDIA
-GPU), ``amd/sysfs_file.py`` (an AMD card), ``concurrency.py`` (a call), ``podresources/channel.py`` (a request
-to the kubelet) and ``dcgm_scrape/client.py``. The time of a device is set in ``nvml/sweep.py`` and
-``amd/amd_source.py``. Shorter limits of one client alone are in ``podresources/client.py`` (attempts
-after one that was too late) and ``nvml/event_wait.py`` (the thread of events, when the driver is closed).
+passes on what a stage has left and holds to the head start, ``collector.py`` holds a source and the join to
+it, and ``sources.py`` passes on the limits inside the sources, which hold to these themselves.
 """
 
 import time
@@ -49,23 +45,15 @@ CARD_SECONDS = 5.0
 class Budget(NamedTuple):
     """Limits of a poll in seconds; ends of stages count from the start of the poll."""
 
-    devices: float
-    """End of the stage of devices, the kubelet and pod names."""
-    dependents: float
-    """End of the stage of sources that depend on those."""
-    join: float
-    """End of the join."""
-    call_timeout: float
-    """A driver call about one device is abandoned after this."""
-    request_timeout: float
-    """Timeout of a request to another program."""
+    devices: float  # end of the stage of devices, the kubelet and pod names
+    dependents: float  # end of the stage of sources that depend on those
+    join: float  # end of the join
+    call_timeout: float  # a driver call about one device is abandoned after this
+    request_timeout: float  # timeout of a request to another program
+    # Time to read one NVIDIA GPU, so that a slow one does not delay the others.
+    # It may exceed the stage: the poll then goes on without the source, and the sweep ends later.
     gpu: float = GPU_SECONDS
-    """Time to read one NVIDIA GPU, so that a slow one does not delay the others.
-
-    It may exceed the stage: the poll then goes on without the source, and the sweep ends later.
-    """
-    card: float = CARD_SECONDS
-    """The same for one AMD GPU."""
+    card: float = CARD_SECONDS  # the same for one AMD GPU
 
     @classmethod
     def of_interval(cls, interval: float) -> "Budget":

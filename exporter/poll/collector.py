@@ -40,10 +40,8 @@ class Collector(Generic[T]):
         accept_late: bool = True,
     ) -> None:
         self.name = name
-        self.value: T | None = None
-        """The last good answer."""
-        self.late = False
-        """Whether that answer came after the poll that asked for it."""
+        self.value: T | None = None  # the last good answer
+        self.late = False  # whether that answer came after the poll that asked for it
         self._accept_late = accept_late
         self._read = read
         self._clock = clock
@@ -51,8 +49,8 @@ class Collector(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._started = 0.0
         self._succeeded_at: float | None = None
+        # The health of the source after its last read.
         self.health = CollectorHealth(name=name, success=False, message="has not answered yet")
-        """The health of the source after its last read."""
         self._errors: Counter[str] = Counter()
         self._failing = False
 

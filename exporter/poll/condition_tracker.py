@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised
+from exporter.model import Condition, EventCount, GpuReading, GpuRow, HardwareReading, Raised, only
 from exporter.model.condition_signs import UNKNOWN, Inputs, PendingXid
-from exporter.model.conditions import TABLE, judge
+from exporter.model.conditions import TABLE, judge_condition
 from exporter.model.xids import branch_of
-from exporter.poll.gpu_counters import Counters, GpuCounters
-from exporter.poll.several_readings import Links, Throttling, behind_switches, switched_links
+from exporter.poll.gpu_counters import GpuCounters, NodeCounters
+from exporter.poll.several_readings import DegradedLinks, Throttling, behind_switches, switched_links
 
+# How long an XID counts on a GPU without a counter that would show a restart.
 UNSEEN_RESTART_SECONDS = 6 * 3600.0
-"""How long an XID counts on a GPU without a counter that would show a restart."""
 RESET_REQUIRED = "ResetRequired"
 
 Errors = Mapping[tuple[str, str, str], int]
@@ -24,20 +24,17 @@ def is_recovered(earlier: GpuReading, later: GpuReading) -> bool:
 
 
 @dataclass(slots=True)
-class _Gpu:
+class _GpuState:
     """The state of one GPU."""
 
     counters: GpuCounters
-    # The last reading with values.
-    last: GpuReading | None = None
+    last: GpuReading | None = None  # the last reading with values
     # How often each XID had occurred when the GPU was last restarted.
     repaired: dict[_XidKey, int] = field(default_factory=dict)
-    # Whether the driver has been unloaded since ``last``.
-    unloaded: bool = False
-    # Whether it has answered "reset required" and nothing else since.
-    refused: bool = False
+    unloaded: bool = False  # whether the driver has been unloaded since ``last``
+    refused: bool = False  # whether it has answered "reset required" and nothing else since
     throttling: Throttling = field(default_factory=Throttling)
-    links: Links = field(default_factory=Links)
+    links: DegradedLinks = field(default_factory=DegradedLinks)
     raised: dict[Condition, Raised] = field(default_factory=dict)
 
     def advance(self, row: GpuRow, *, unloaded: bool) -> None:
@@ -92,7 +89,7 @@ def _refusing(rows: Iterable[GpuRow], before: Errors, errors: Errors) -> Iterato
     for key, count in errors.items():
         uuid, _, error = key
         if error == RESET_REQUIRED and count > before.get(key, 0):
-            yield uuid or (silent[0] if len(silent) == 1 else "")
+            yield uuid or only(silent) or ""
 
 
 class ConditionTracker:
@@ -101,11 +98,11 @@ class ConditionTracker:
     ``counters`` are those of the same poll; without them no restart is noticed by counters.
     """
 
-    def __init__(self, counters: Counters | None = None) -> None:
-        self._counters = counters or Counters()
+    def __init__(self, counters: NodeCounters | None = None) -> None:
+        self._counters = counters or NodeCounters()
         # Whether the file of the kernel module was there: on some systems it never is.
         self._module_seen = False
-        self._gpus: dict[str, _Gpu] = {}
+        self._gpus: dict[str, _GpuState] = {}
         self._errors: Errors = {}
 
     def advance(
@@ -141,11 +138,11 @@ class ConditionTracker:
             gpu.refused = gpu.refused or row.identity.uuid in refusing
             gpu.advance(row, unloaded=unloaded and row.identity.vendor == "nvidia")
 
-    def _state(self, row: GpuRow) -> _Gpu:
+    def _state(self, row: GpuRow) -> _GpuState:
         """Return the state of a GPU. One that is new, or back, was initialized: its XIDs are of before."""
         state = self._gpus.get(row.identity.uuid)
         if state is None:
-            state = _Gpu(self._counters.of_gpu(row.identity.uuid))
+            state = _GpuState(self._counters.of_gpu(row.identity.uuid))
             state.repair(row, row.reading.read_at if row.reading is not None else 0.0)
         return state
 
@@ -174,7 +171,7 @@ class ConditionTracker:
         conditions: dict[Condition, bool] = {}
         raised: dict[Condition, Raised] = {}
         for name in TABLE:
-            verdict = judge(name, inputs)
+            verdict = judge_condition(name, inputs)
             if verdict.state is not None:
                 conditions[name] = verdict.state
             if verdict.state:

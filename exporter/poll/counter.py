@@ -9,14 +9,13 @@ from typing import Final, NamedTuple
 
 from exporter.model import GpuReading
 
+# Added to the time between two readings: a counter is read before or after the moment that dates it.
 SLACK_SECONDS: Final = 10.0
-"""Added to the time between two readings: a counter is read before or after the moment that dates it."""
+# A value that is no restart becomes the base if the counter continues it for this time.
 LASTS_SECONDS: Final = 180.0
-"""A value that is no restart becomes the base if the counter continues it for this time."""
+# The limit of a GPU that does not report one; also of a GPU that reports a higher one.
 HIGHEST_MILLIWATTS: Final = 10_000_000
-"""The limit of a GPU that does not report one; also of a GPU that reports a higher one."""
-OVERSHOOT: Final = 2.0
-"""Factor by which energy and times may exceed their limit."""
+OVERSHOOT: Final = 2.0  # factor by which energy and times may exceed their limit
 
 
 def most_millijoules(reading: GpuReading) -> float:
@@ -40,7 +39,7 @@ class _Point(NamedTuple):
         return 0 <= later.value - self.value <= self.most(later.at, per_second)
 
 
-class Counter:
+class GpuCounter:
     """One counter: its last reading that is believed, and the later ones that contradict that one.
 
     ``rises``: whether it always rises, as energy does. If it does not, it is not read correctly.
@@ -49,12 +48,12 @@ class Counter:
     __slots__ = ("_base", "_first", "_last", "_rises", "_sure", "began_again", "continues", "low")
 
     def __init__(self, *, rises: bool = False) -> None:
+        # Whether the last reading is not believed yet, and may be that of a counter that began again.
         self.low = False
-        """Whether the last reading is not believed yet, and may be that of a counter that began again."""
+        # Whether the last reading shows that the counter began again, and rises or stays low since.
         self.began_again = False
-        """Whether the last reading shows that the counter began again, and rises or stays low since."""
+        # Whether the last reading is believed because it continues others that contradicted the base.
         self.continues = False
-        """Whether the last reading is believed because it continues others that contradicted the base."""
         self._rises = rises
         self._base: _Point | None = None
         # Whether another reading has confirmed the base.
@@ -71,7 +70,7 @@ class Counter:
         is believed because it continues others counts from the last of these.
         """
         point, base, first, last = _Point(value, at), self._base, self._first, self._last
-        self.began_again = self.continues = False
+        self.began_again, self.continues = False, False
         if base is None:
             self._rebase(point)
             return 0
@@ -87,7 +86,7 @@ class Counter:
             self._rebase(point)
             return value - last.value if last is not None and continued else 0
         if first is None or last is None or not continued:
-            self._first = self._last = point
+            self._first, self._last = point, point
             return None
         self._last = point
         rises = value > first.value or not self._rises

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
-from exporter.poll.counter import Counter, most_millijoules
+from exporter.poll.counter import GpuCounter, most_millijoules
 
 # Seconds by which sums of floats may differ.
 ROUNDING = 1e-6
@@ -25,17 +25,12 @@ AccountKey = tuple[ContainerRef, DeviceKey]
 class Estimate:
     """The estimated energy since a reading of the counter."""
 
-    since: float
-    """Time of that reading, in seconds."""
-    covered: float = 0.0
-    """Seconds since then that polls cover with a reading of the GPU."""
-    joules: float = 0.0
-    """Estimated joules of those seconds."""
-    parts: dict[AccountKey, float] = field(default_factory=dict)
-    """Parts of the joules by container."""
+    since: float  # time of that reading, in seconds
+    covered: float = 0.0  # seconds since then that polls cover with a reading of the GPU
+    joules: float = 0.0  # estimated joules of those seconds
+    parts: dict[AccountKey, float] = field(default_factory=dict)  # parts of the joules by container
 
     def add(self, seconds: float, joules: float, parts: Mapping[AccountKey, float]) -> None:
-        """Add the estimate of a poll."""
         self.covered += seconds
         self.joules += joules
         for key, part in parts.items():
@@ -54,18 +49,14 @@ class Estimate:
 
 
 @dataclass(slots=True)
-class Meter:
+class EnergyMeter:
     """The energy counter of one GPU, and the estimates since its last reading. Times are the ledger's."""
 
-    watts: float | None
-    """Power at the last poll that reported it; None before the first."""
-    estimate: Estimate
-    """Since that reading."""
-    doubted: Estimate | None = None
-    """Since the last reading that is not believed, if it is later."""
-    counter: Counter = field(default_factory=lambda: Counter(rises=True))
-    unattributed: float = 0.0
-    """Joules that no container was charged with."""
+    watts: float | None  # power at the last poll that reported it; None before the first
+    estimate: Estimate  # since that reading
+    doubted: Estimate | None = None  # since the last reading that is not believed, if it is later
+    counter: GpuCounter = field(default_factory=lambda: GpuCounter(rises=True))
+    unattributed: float = 0.0  # joules that no container was charged with
 
     def add(
         self, gpu: GpuRow, rows: Sequence[ContainerRow], seconds: float, there: Collection[AccountKey]
@@ -114,17 +105,16 @@ class Step(NamedTuple):
     """One poll, by the ledger's time in seconds."""
 
     time: float
+    # Seconds that each GPU's new reading covers, by uuid; 0 after a gap that is too long.
     covered: Mapping[str, float]
-    """Seconds that each GPU's new reading covers, by uuid; 0 after a gap that is too long."""
-    opened: Mapping[AccountKey, float]
-    """When each account was opened that the poll continues."""
+    opened: Mapping[AccountKey, float]  # when each account was opened that the poll continues
 
 
-class Meters:
+class EnergyMeters:
     """The energy counters of all GPUs, by uuid."""
 
     def __init__(self) -> None:
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, EnergyMeter] = {}
 
     def advance(self, attribution: Attribution, step: Step) -> dict[AccountKey, float]:
         """Enter one poll; return the joules to add to each container with a known use.
@@ -155,7 +145,8 @@ class Meters:
         if meter is None:
             if counted is None:
                 return {}
-            meter = self._meters[uuid] = Meter(_watts(reading), Estimate(step.time))
+            meter = EnergyMeter(_watts(reading), Estimate(step.time))
+            self._meters[uuid] = meter
         else:
             begin = step.time - step.covered[uuid] + ROUNDING
             there = {key for key in continued if step.opened[key] <= begin}

@@ -21,21 +21,20 @@ from exporter.workloads.processes import ProcessTable
 
 # The pid namespace of a running process does not change, but a procfs may be mounted later.
 RECHECK_VIEW_SECONDS = 60.0
-# The pace of looks at a socket's file.
-LOOK_SECONDS = 1.0
+# Pause between two checks of a socket's file.
+CHECK_SECONDS = 1.0
+# Device, inode and time of change of a file: what is new when it is created or made accessible.
 FileVersion = tuple[int, int, int]
-"""Device, inode and time of change of a file: what is new when it is created or made accessible."""
 ABSENT: Final[FileVersion] = (0, 0, 0)
 
 
-class _Reader:
+class _FileReader:
     """Has a worker thread, because a file system may hang."""
 
     def __init__(self, thread: str) -> None:
         self._worker = Worker(thread)
 
     def close(self) -> None:
-        """Stop the thread."""
         self._worker.stop()
 
 
@@ -45,7 +44,7 @@ class NoProcessViewError(Exception):
     reason = "no_process_view"
 
 
-class ProcessReader(_Reader):
+class ProcessReader(_FileReader):
     """Reads the node's process table, if the driver's pids mean the same processes to us.
 
     ``own_uid`` is the uid of our own pod, "" outside a pod.
@@ -81,7 +80,7 @@ class ProcessReader(_Reader):
         return Placed(places, read_running(self._proc_root) if search(places) else None)
 
 
-class HostDeviceReader(_Reader):
+class HostDeviceReader(_FileReader):
     """Reads from sysfs the devices for virtual machines, and whether NVIDIA's kernel module is loaded."""
 
     def __init__(self, sys_root: Path) -> None:
@@ -97,7 +96,7 @@ class HostDeviceReader(_Reader):
         return await self._worker.run((self._sys_root / NVIDIA_MODULE).exists)
 
 
-class SocketFileReader(_Reader):
+class SocketFileReader(_FileReader):
     """Watches the file of a socket, from a thread: that wakes the event loop for changes only."""
 
     def __init__(self, socket: Path) -> None:
@@ -113,8 +112,9 @@ class SocketFileReader(_Reader):
             given_up.set()
 
     def _watch(self, seen: FileVersion | None, given_up: threading.Event) -> FileVersion:
-        while (found := self._version()) == seen and not given_up.wait(LOOK_SECONDS):
-            pass
+        found = self._version()
+        while found == seen and not given_up.wait(CHECK_SECONDS):
+            found = self._version()
         return found
 
     def _version(self) -> FileVersion:
@@ -125,7 +125,7 @@ class SocketFileReader(_Reader):
         return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-class SharingFileReader(_Reader):
+class SharingFileReader(_FileReader):
     """Reads the files that sharing systems keep on the node."""
 
     def __init__(self, roots: Roots) -> None:
@@ -144,7 +144,7 @@ class SharingFileReader(_Reader):
         return self._files
 
 
-class JobFileReader(_Reader):
+class JobFileReader(_FileReader):
     """Reads the files in which a batch system lists the jobs of each GPU."""
 
     def __init__(self, directory: Path) -> None:

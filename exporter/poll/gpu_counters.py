@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from exporter.model import GpuReading, MigReading
-from exporter.poll.counter import OVERSHOOT, Counter, most_millijoules
+from exporter.poll.counter import OVERSHOOT, GpuCounter, most_millijoules
 
 # Bounds per second, wide enough for the next generations of GPUs.
 _LINK_BYTES: Final = 1e13
@@ -14,52 +14,47 @@ _NANOSECONDS: Final = OVERSHOOT * 1e9
 _ERRORS: Final = 1e6
 _PACKETS: Final = 1e9
 _CYCLES: Final = 1e14
+_GPU: Final = ""  # stands for the GPU where its MIG devices have their uuid
+Record = TypeVar("Record", GpuReading, MigReading)
 
 
-class _Kind(NamedTuple):
+class _CounterField(NamedTuple):
     """The counters in one field of a reading."""
 
     path: tuple[str, ...]
-    # The most that one may rise by in a second.
-    per_second: float
-    # Whether they are read in every sweep; the others are kept between two reads.
-    quick: bool = False
-    # Whether they begin again when the GPU is initialized.
-    restarts: bool = False
-    # Whether an administrator can clear them, too.
-    cleared: bool = False
+    per_second: float  # the most that one may rise by in a second
+    quick: bool = False  # whether they are read in every sweep; the others are kept between two reads
+    restarts: bool = False  # whether they begin again when the GPU is initialized
+    cleared: bool = False  # whether an administrator can clear them, too
 
 
-_ENERGY: Final = _Kind(("energy_millijoules",), 0.0, restarts=True)
+_ENERGY: Final = _CounterField(("energy_millijoules",), 0.0, restarts=True)
 _KINDS: Final = (
     _ENERGY,
-    _Kind(("violations_nanoseconds",), _NANOSECONDS, quick=True, restarts=True),
-    _Kind(("pcie_replays",), _ERRORS, restarts=True),
-    _Kind(("traffic_bytes",), _LINK_BYTES, quick=True),
-    _Kind(("profiling", "cycles"), _CYCLES, quick=True),
-    _Kind(("profiling", "bytes_total"), _PCIE_BYTES, quick=True),
-    _Kind(("nvlink", "errors"), _PACKETS, restarts=True, cleared=True),
-    _Kind(("nvlink", "packet_errors"), _PACKETS),
-    _Kind(("nvlink", "recoveries"), _ERRORS),
-    _Kind(("c2c", "errors"), _PACKETS),
-    _Kind(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
-    _Kind(("ecc", "by_location"), _ERRORS),
+    _CounterField(("violations_nanoseconds",), _NANOSECONDS, quick=True, restarts=True),
+    _CounterField(("pcie_replays",), _ERRORS, restarts=True),
+    _CounterField(("traffic_bytes",), _LINK_BYTES, quick=True),
+    _CounterField(("profiling", "cycles"), _CYCLES, quick=True),
+    _CounterField(("profiling", "bytes_total"), _PCIE_BYTES, quick=True),
+    _CounterField(("nvlink", "errors"), _PACKETS, restarts=True, cleared=True),
+    _CounterField(("nvlink", "packet_errors"), _PACKETS),
+    _CounterField(("nvlink", "recoveries"), _ERRORS),
+    _CounterField(("c2c", "errors"), _PACKETS),
+    _CounterField(("ecc", "errors"), _ERRORS, restarts=True, cleared=True),
+    _CounterField(("ecc", "by_location"), _ERRORS),
 )
-_GPU: Final = ""
-"""Stands for the GPU where its MIG devices have their uuid."""
-_Key = tuple[str, tuple[str, ...], Any]
-"""A counter: uuid of the MIG device, or _GPU; field; and key in that field."""
-_ENERGY_KEY: Final[_Key] = (_GPU, _ENERGY.path, None)
-Record = TypeVar("Record", GpuReading, MigReading)
+# A counter: uuid of the MIG device, or _GPU; field; and key in that field.
+_CounterKey = tuple[str, _CounterField, Any]
+_ENERGY_KEY: Final[_CounterKey] = (_GPU, _ENERGY, None)
 
 
 class GpuCounters:
     """The counters of one GPU and of its MIG devices."""
 
     def __init__(self) -> None:
+        # If the last reading shows a restart, the Unix time of the first reading after it.
         self.restarted: float | None = None
-        """If the last reading shows a restart, the Unix time of the first reading after it."""
-        self._counters: dict[_Key, Counter] = {}
+        self._counters: dict[_CounterKey, GpuCounter] = {}
         self._read_at: float | None = None
         self._slow_read_at: float | None = None
         # Whether the GPU did not answer since the reading before; with energy, since that was read.
@@ -70,7 +65,7 @@ class GpuCounters:
     @property
     def shows_restarts(self) -> bool:
         """Whether the GPU has a counter that only a restart sets back."""
-        return any(_KIND_OF[path].restarts and not _KIND_OF[path].cleared for _, path, _ in self._counters)
+        return any(kind.restarts and not kind.cleared for _, kind, _ in self._counters)
 
     def take(self, reading: GpuReading) -> GpuReading:
         """Return the reading without the counters that are not believed."""
@@ -96,27 +91,32 @@ class GpuCounters:
         self._silent = self._silent and _ENERGY_KEY in self._counters and _ENERGY not in read
         return self._believed(reading)
 
-    def _take_all(self, reading: GpuReading, read: Collection[_Kind]) -> tuple[set[_Kind], set[_Kind]]:
+    def _take_all(
+        self, reading: GpuReading, read: Collection[_CounterField]
+    ) -> tuple[set[_CounterField], set[_CounterField]]:
         """Take all values, of which those of the kinds in ``read`` are new.
 
         Return the kinds with a low counter: those that may have begun again, and those that have.
         """
-        low: set[_Kind] = set()
-        again: set[_Kind] = set()
+        low: set[_CounterField] = set()
+        again: set[_CounterField] = set()
         at, most_energy = reading.read_monotonic, most_millijoules(reading)
-        for (owner, kind, key), value in _counts(reading):
+        for counter_key, value in _counts(reading):
+            _, kind, key = counter_key
             rises = kind is _ENERGY
-            counter = self._counters.setdefault((owner, kind.path, key), Counter(rises=rises))
+            counter = self._counters.setdefault(counter_key, GpuCounter(rises=rises))
             taken = kind in read or not counter.knows(value)
             if taken:
                 per_second = most_energy if rises else kind.per_second
                 counter.take(value, at, per_second, outage=self._silent)
             if kind.restarts and not _is_aggregate(key):
-                low |= {kind} if counter.low else set()
-                again |= {kind} if taken and counter.began_again else set()
+                if counter.low:
+                    low.add(kind)
+                if taken and counter.began_again:
+                    again.add(kind)
         return low, again
 
-    def _is_restart(self, low: set[_Kind], again: set[_Kind]) -> bool:
+    def _is_restart(self, low: set[_CounterField], again: set[_CounterField]) -> bool:
         """Return whether the GPU was restarted, which takes two signs.
 
         A counter is low, and it goes on from there, another kind is low, or the GPU did not answer meanwhile.
@@ -139,16 +139,14 @@ class GpuCounters:
         for kind in _KINDS:
             values = _values(record, kind.path)
             doubted = {
-                key
-                for key, value in values.items()
-                if not self._counters[owner, kind.path, key].believes(value)
+                key for key, value in values.items() if not self._counters[owner, kind, key].believes(value)
             }
             if doubted:
                 record = _without(record, kind.path, doubted)
         return record
 
 
-class Counters:
+class NodeCounters:
     """The counters of all GPUs of the node."""
 
     def __init__(self) -> None:
@@ -164,14 +162,10 @@ class Counters:
         return {uuid: self._gpus[uuid].take(reading) for uuid, reading in readings.items()}
 
     def of_gpu(self, uuid: str) -> GpuCounters:
-        """Return the counters of one GPU."""
         return self._gpus.get(uuid) or GpuCounters()
 
 
-_KIND_OF: Final[Mapping[tuple[str, ...], _Kind]] = {kind.path: kind for kind in _KINDS}
-
-
-def _counts(reading: GpuReading) -> Iterator[tuple[tuple[str, _Kind, Any], int]]:
+def _counts(reading: GpuReading) -> Iterator[tuple[_CounterKey, int]]:
     """Yield all values of counters, each with its owner, its kind and its key."""
     records: list[tuple[str, GpuReading | MigReading]] = [(_GPU, reading)]
     records += [(mig.uuid, mig) for mig in reading.mig or ()]

@@ -19,7 +19,7 @@ REPEAT_SECONDS = 60.0
 NAMED = 5
 
 
-class _Key(NamedTuple):
+class _DeviceXid(NamedTuple):
     """An XID on a device; ``mig_uuid`` is "" for the whole GPU."""
 
     uuid: str
@@ -31,10 +31,8 @@ class _Key(NamedTuple):
 class _Logged:
     """The last line of an XID."""
 
-    count: int
-    """Number of times that the XID had occurred."""
-    at: float
-    """Unix time of the line."""
+    count: int  # number of times that the XID had occurred
+    at: float  # Unix time of the line
 
 
 class NodeLog:
@@ -43,7 +41,7 @@ class NodeLog:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._lost: dict[str, float] = {}
-        self._xids: dict[_Key, _Logged] = {}
+        self._xids: dict[_DeviceXid, _Logged] = {}
 
     def record(self, snapshot: Snapshot) -> None:
         """Log GPUs that are lost or have returned, and new XIDs."""
@@ -81,7 +79,7 @@ class NodeLog:
 
     def _record_xids(self, snapshot: Snapshot) -> None:
         newest = {
-            _Key(row.event.uuid, row.event.mig_uuid, row.event.xid): row
+            _DeviceXid(row.event.uuid, row.event.mig_uuid, row.event.xid): row
             for row in snapshot.events
             if row.event.xid is not None
         }
@@ -93,7 +91,7 @@ class NodeLog:
                 self._log_xid(key, count - logged.count, newest.get(key))
                 self._xids[key] = _Logged(count, snapshot.timestamp)
 
-    def _log_xid(self, key: _Key, times: int, row: EventRow | None) -> None:
+    def _log_xid(self, key: _DeviceXid, times: int, row: EventRow | None) -> None:
         mig = f", MIG device {printable(key.mig_uuid)}" if key.mig_uuid else ""
         log.warning(
             "%s%s reported XID %d%s: %s%s",
@@ -121,9 +119,9 @@ def _held(holders: Iterable[ContainerRef]) -> str:
     return f"; held by {', '.join(names[:NAMED])}{more}"
 
 
-def _counts(snapshot: Snapshot) -> Iterator[tuple[_Key, int]]:
+def _counts(snapshot: Snapshot) -> Iterator[tuple[_DeviceXid, int]]:
     """Yield the number of times that each XID has occurred since start. XID 0 is not an error."""
     for gpu in snapshot.gpus:
         for event in gpu.events:
             if event.xid:
-                yield _Key(event.uuid, event.mig_uuid, event.xid), event.count
+                yield _DeviceXid(event.uuid, event.mig_uuid, event.xid), event.count

@@ -21,7 +21,7 @@ from exporter.model import Allocations, ContainerRef, PodIdentity, PodName
 from exporter.poll.collector import Collector
 from exporter.poll.file_readers import ABSENT, FileVersion, SocketFileReader
 from exporter.wording import plural
-from exporter.workloads.places import Running
+from exporter.workloads.places import RunningContainers
 
 log = logging.getLogger(__name__)
 # A kubelet that may answer is asked again at this pace, whatever the polling interval.
@@ -36,23 +36,21 @@ NAMED = 3
 class RunningPods:
     """The pods that run, by evidence other than the kubelet's list."""
 
-    running: frozenset[PodName] | None
-    """Pods with processes, None if the process table cannot be searched."""
-    expected: frozenset[PodName] = frozenset()
-    """Our own pod, and pods whose status is Running."""
-    starting: bool = False
-    """Whether the Pods API reports that the kubelet does not know its pods yet."""
+    running: frozenset[PodName] | None  # pods with processes, None if the process table cannot be searched
+    expected: frozenset[PodName] = frozenset()  # our own pod, and pods whose status is Running
+    starting: bool = False  # whether the Pods API reports that the kubelet does not know its pods yet
 
 
 def running_pods(
-    pods: Mapping[str, PodIdentity] | None, running: Running | None, own_uid: str, *, starting: bool
+    pods: Mapping[str, PodIdentity] | None, running: RunningContainers | None, own_uid: str, *, starting: bool
 ) -> RunningPods:
     """Return the pods that run, by name."""
     named = pods or {}
+    with_processes = None
+    if running is not None and pods is not None:
+        with_processes = frozenset(pods[uid].pod_name for uid in running.pods if uid in pods)
     return RunningPods(
-        running=None
-        if running is None or pods is None
-        else frozenset(named[uid].pod_name for uid in running.pods if uid in named),
+        running=with_processes,
         expected=frozenset(
             pod.pod_name
             for pod in named.values()
@@ -67,12 +65,10 @@ class Judged:
     """The allocations to use, and their completeness."""
 
     allocations: Allocations | None
-    unlisted: frozenset[PodName] = frozenset()
-    """Running pods that the kubelet has not listed since its start."""
-    complete: bool = True
-    """False while pods are unlisted, or while it is unknown which pods run."""
+    unlisted: frozenset[PodName] = frozenset()  # running pods that the kubelet has not listed since its start
+    complete: bool = True  # False while pods are unlisted, or while it is unknown which pods run
+    # False if a running pod is neither in this list nor in the last complete one: it may hold any device.
     covered: bool = True
-    """False if a running pod is neither in this list nor in the last complete one: it may hold any device."""
 
 
 class KubeletRestart:
@@ -189,8 +185,8 @@ class KubeletRetry:
 
     allocations: Collector[Allocations]
     socket: SocketFileReader
+    # Returns whether the last read failed because no process can be reached by the file of ``socket``.
     unreachable: Callable[[], bool]
-    """Returns whether the last read failed because no process can be reached by the file of ``socket``."""
     clock: Callable[[], float] = time.monotonic
     _watch: asyncio.Task[FileVersion] | None = field(default=None, init=False)
     _seen: FileVersion | None = field(default=None, init=False)

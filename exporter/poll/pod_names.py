@@ -12,7 +12,7 @@ from exporter.kubernetes import WatchedPods
 from exporter.model import Allocations, PodIdentity, ProcessPlace
 from exporter.workloads.pod_log_dirs import PodLogs, index_pods, read_pod_logs
 from podresources.channel import KubeletError
-from podresources.pods import Pods
+from podresources.pods import PodsApi
 
 PODS_API: Final = "the kubelet's Pods API"
 KUBERNETES_API: Final = "the Kubernetes API"
@@ -49,12 +49,10 @@ class PodNames:
         keep: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.objects_from = ""
-        """The source of the labels and annotations of the last reading, "" if none."""
-        self.superseded: frozenset[str] = frozenset()
-        """Uids of pods whose name a newer pod has."""
+        self.objects_from = ""  # the source of the labels and annotations of the last reading, "" if none
+        self.superseded: frozenset[str] = frozenset()  # uids of pods whose name a newer pod has
+        # Whether the Pods API last reported that the kubelet does not know its pods yet.
         self.starting = False
-        """Whether the Pods API last reported that the kubelet does not know its pods yet."""
         self._socket = socket
         self._logs = logs
         self._watched = watched
@@ -66,7 +64,7 @@ class PodNames:
         self._live_at = -math.inf
         self._cause: Hashable = None
         self._changed_at = self._clock()
-        self._pods = Pods(socket, timeout=timeout)
+        self._pods = PodsApi(socket, timeout=timeout)
         self._worker = Worker("pod-logs")
 
     async def read(self, cause: Hashable = None) -> Mapping[str, PodIdentity]:

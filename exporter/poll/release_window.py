@@ -18,7 +18,7 @@ _PAUSED: Final = "paused-for-"
 # part of the operator, which is not a request to us.
 _CLIENT: Final = f"{_DEPLOY}client"
 log = logging.getLogger(__name__)
-LOOK_SECONDS: Final = 0.5
+CHECK_SECONDS: Final = 0.5
 # Before the first poll, and outside of its budget: how long the start waits for a file system that hangs.
 FIRST_SECONDS: Final = 5.0
 # The sender of a signal may forget the second one, and the writer of a label may die. A file has no limit: it
@@ -86,7 +86,6 @@ class Release:
             await wait_for(self._looked, FIRST_SECONDS)
 
     async def close(self) -> None:
-        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -119,7 +118,7 @@ class Release:
             if exists is not None:
                 self._ask("file", f"the file {file} exists" if exists else "")
                 self._looked.set()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """Take the labels of the node, {} while they are unknown."""
@@ -138,7 +137,8 @@ class Release:
             self._ends[requester] = loop.call_later(longest, self._expire, requester, longest)
         old = self.reason()
         self._reasons[requester] = reason
-        if (new := self.reason()) != old:
+        new = self.reason()
+        if new != old:
             self.changed.set()
             log.info("driver %s", f"released: {new}" if new else "opened again")
 

@@ -12,22 +12,20 @@ from exporter.model.condition_signs import UNKNOWN, Sign
 from exporter.model.readings import CLOCK_EVENT_BITS, ClockEvent
 
 THROTTLE_SECONDS = 300.0
+# Throttling counts above the first share of the window, until it is below the second.
 RAISED_SHARE, CLEARED_SHARE = 0.5, 0.25
-"""Throttling counts above the first share of the window, until it is below the second."""
+# A PCIe width or number of NVLinks counts after this time: links are trained again after a reset.
 LINK_SECONDS = 120.0
-"""A PCIe width or number of NVLinks counts after this time: links are trained again after a reset."""
-GENERATION_SECONDS = 900.0
-WORKING_SHARE = 0.5
-"""A PCIe generation counts after this time, if the GPU worked for more than this share of it."""
-LONGEST_GAP = 60.0
-"""Readings that are further apart say nothing about the time between them."""
+# A PCIe generation counts after this time, if the GPU worked for more than this share of it.
+GENERATION_SECONDS, WORKING_SHARE = 900.0, 0.5
+LONGEST_GAP = 60.0  # readings that are further apart say nothing about the time between them
 
 _BITS = {reason: bit for bit, reason in CLOCK_EVENT_BITS.items()}
 _THROTTLING = _BITS["hardware_thermal"] | _BITS["power_brake"] | _BITS["software_thermal"]
 _IDLE = _BITS["idle"]
 
 
-class Window:
+class StateWindow:
     """The time that a state held within the last ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
@@ -62,7 +60,7 @@ class Throttling:
     """Whether heat or a power brake limits the clocks of a GPU; the power cap does not count."""
 
     def __init__(self) -> None:
-        self._window = Window(THROTTLE_SECONDS)
+        self._window = StateWindow(THROTTLE_SECONDS)
         self._raised = False
 
     def note(self, earlier: GpuReading, later: GpuReading) -> None:
@@ -110,7 +108,7 @@ class Below:
         return Sign(self._verdict, text.format(value, best))
 
 
-class Links:
+class DegradedLinks:
     """The links of one GPU compared with their best."""
 
     def __init__(self) -> None:
@@ -123,7 +121,7 @@ class Links:
         self._width, self._nvlinks = Below(LINK_SECONDS), Below(LINK_SECONDS)
         self._c2c = Below(LINK_SECONDS)
         self._generation = Below(GENERATION_SECONDS)
-        self._work = Window(GENERATION_SECONDS)
+        self._work = StateWindow(GENERATION_SECONDS)
 
     def note(self, earlier: GpuReading, later: GpuReading) -> None:
         """Add the time between two successive readings."""
@@ -241,5 +239,6 @@ class ClockEvents:
         begun = mask & ~self._masks.get(uuid, mask)
         counts = self._counts.setdefault(uuid, dict.fromkeys(CLOCK_EVENT_BITS.values(), 0))
         for bit, reason in CLOCK_EVENT_BITS.items():
-            counts[reason] += int(bool(begun & bit))
+            if begun & bit:
+                counts[reason] += 1
         self._masks[uuid] = mask

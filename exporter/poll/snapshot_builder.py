@@ -34,7 +34,7 @@ from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.model.snapshot import largest_processes
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.condition_tracker import ConditionTracker
-from exporter.poll.gpu_counters import Counters
+from exporter.poll.gpu_counters import NodeCounters
 from exporter.poll.several_readings import ClockEvents, NvlinkRates
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.holdings import KeptHoldings
@@ -95,7 +95,7 @@ class SnapshotBuilder:
         self._held_at_reading: dict[str, HoldingsIndex] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
-        self._counters = Counters()
+        self._counters = NodeCounters()
         self._conditions = ConditionTracker(self._counters)
         self._events: tuple[EventRow, ...] = ()
         self._containers: tuple[ContainerRow, ...] = ()

@@ -30,7 +30,7 @@ from exporter.poll.release_window import Release
 from exporter.sharing.base import Roots
 from exporter.workloads.pid_namespace import counts_machine_pids
 from exporter.workloads.processes import boot_seconds
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 
 if TYPE_CHECKING:
     from exporter.dcgm_scrape.client import DcgmScrape
@@ -58,8 +58,7 @@ class Sources:
     ) -> None:
         self.clock = clock
         self.budget = budget or Budget.of_interval(settings.poll_interval)
-        self.wake = asyncio.Event()
-        """Set when the next poll should start at once."""
+        self.wake = asyncio.Event()  # set when the next poll should start at once
         self.release = Release(settings.driver_release_file, changed=self.wake)
         self.cluster = Cluster(
             settings.node_name, access(settings.kubernetes_api, settings.kubeconfig), self.release.set_labels
@@ -76,7 +75,9 @@ class Sources:
             )
         )
         self.dcgm = _dcgm(settings, self.budget.request_timeout)
-        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.request_timeout)
+        self.pod_resources = PodResourcesApi(
+            settings.pod_resources_socket, timeout=self.budget.request_timeout
+        )
         self.kubelet_socket = SocketFileReader(settings.pod_resources_socket)
         self.names = PodNames(
             settings.pods_api_socket,
@@ -86,8 +87,7 @@ class Sources:
             keep=settings.stale_after,
             clock=clock,
         )
-        self.own_uid = os.environ.get("POD_UID") or ""
-        """Uid of our own pod, "" outside a pod."""
+        self.own_uid = os.environ.get("POD_UID") or ""  # uid of our own pod, "" outside a pod
         self.processes = ProcessReader(settings.proc_root, self.own_uid)
         self.host_devices = HostDeviceReader(settings.sys_root)
         self.files = SharingFileReader(_roots(settings))

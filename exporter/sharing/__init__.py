@@ -34,6 +34,7 @@ from exporter.sharing.scaleops import ScaleOps
 from exporter.sharing.tensor_fusion import TensorFusion
 from exporter.sharing.vgpu_manager import VgpuManager
 
+# Every system. If several know the same container or id, it belongs to the first.
 SYSTEMS: tuple[type[System], ...] = (
     Dra,
     HamiDra,
@@ -67,7 +68,6 @@ SYSTEMS: tuple[type[System], ...] = (
     Amd,
     Vgpu,
 )
-"""Every system. If several know the same container or id, it belongs to the first."""
 OtherClaims.known |= frozenset(system.driver for system in SYSTEMS if issubclass(system, ClaimSystem))
 
 

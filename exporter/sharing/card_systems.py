@@ -44,7 +44,6 @@ class Mgpu(CardSystem):
     confirmed = MGPU_ASSUMED
 
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
-        """Return the keys with the container's name and with its number."""
         return f"{MGPU_CARDS}{holder.container}", f"{MGPU_CARDS}{self.number_of(holder)}"
 
     def isolation_of(self, holder: ContainerRef, core: int) -> str:
@@ -59,7 +58,6 @@ class Mgpu(CardSystem):
         return super().is_card(item) or _UUID.fullmatch(item) is not None
 
     def card(self, item: str) -> Device | None:
-        """Return the card with this index or UUID."""
         return self.view.inventory.by_uuid(item) if item.startswith("GPU-") else super().card(item)
 
 
@@ -77,7 +75,6 @@ class ElasticGpu(CardSystem):
     confirmed = ELASTIC_ASSUMED
 
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
-        """Return the key with the container's name."""
         return (f"{ELASTIC_CARDS}{holder.container}",)
 
     def offered_on(self, _resource: str, device_id: str) -> Device | None:
@@ -115,7 +112,6 @@ class Qgpu(CardSystem):
     unit = GIBIBYTE
 
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
-        """Return the key with the container's name."""
         return (f"{ELASTIC_CARDS}{holder.container}",)
 
     def isolation_of(self, _holder: ContainerRef, core: int) -> str:
@@ -155,7 +151,6 @@ class VolcanoGpushare(CardSystem):
         self.unit = self._computed_unit()
 
     def keys(self, _holder: ContainerRef) -> tuple[str, ...]:
-        """Return the key of the pod's cards."""
         return (VOLCANO_CARDS,)
 
     def offered_on(self, resource: str, device_id: str) -> Device | None:

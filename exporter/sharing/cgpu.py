@@ -12,13 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import ClassVar
 
-from exporter.model import (
-    ContainerFile,
-    DeviceUse,
-    Meter,
-    Problem,
-    SystemFiles,
-)
+from exporter.model import ContainerFile, DeviceUse, Meter, Problem, SystemFiles
 from exporter.sharing.base import Grant, Read, Roots
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, content, names_or_problem, problem
@@ -54,11 +48,13 @@ def read_instances(roots: Roots) -> SystemFiles:
         for container in filter(CONTAINER.fullmatch, containers):
             devices[container].append(reading.instance(root / gpu / container, gpu, share))
     version = reading.text(root / "version").strip()
+    if gpus:
+        names = {"version": version if VERSION.fullmatch(version) else "", **names}
     return SystemFiles(
         containers=tuple(
             ContainerFile(container_id=key, devices=tuple(uses)) for key, uses in sorted(devices.items())
         ),
-        names={"version": version if VERSION.fullmatch(version) else "", **names} if gpus else {},
+        names=names,
         problems=tuple(reading.problems),
     )
 
@@ -124,7 +120,6 @@ class Cgpu(Gpushare):
     read: ClassVar[Read | None] = staticmethod(read_instances)
 
     def knows(self, _resource: str) -> bool:
-        """Return True if the kernel module is loaded."""
         return bool(self.view.files(self.name).names)
 
     def isolation_on(self, device: Device) -> str:
@@ -137,7 +132,8 @@ class Cgpu(Gpushare):
     def _of(self, part: HeldUnits) -> tuple[Grant, ...]:
         file = self.view.file(self.name, part.holder)
         uses = file.devices if file is not None else ()
-        units_by_minor = next((units for key, _ in ALLOCATIONS if (units := self._units(part, key))), {})
+        annotated = (self._units(part, key) for key, _ in ALLOCATIONS)
+        units_by_minor = next(filter(None, annotated), {})
         # Without an annotation, a container has the same share of each of its GPUs.
         equal_units = max(1, part.units // max(1, len(uses)))
         return tuple(

@@ -7,8 +7,9 @@ memory limits, and ``.gpu-compute.portion``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import TypeVar
 
 from exporter.model.kubelet import quantity
 from exporter.sharing.base import MEBIBYTE
@@ -17,10 +18,23 @@ PREFIX = "nvidia.com/container."
 MEMORY_KEY = re.compile(r"nvidia\.com/container\.(?P<name>.+)\.gpu-memory\.(?:request|limit)")
 BINDERS_KEY = re.compile(r"nvidia\.com/container\.(?P<name>.+)\.(?:gpus\.devices|gpu-compute\.portion)")
 MOST = 1 << 62
+T = TypeVar("T")
 
 _FRACTION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,2})?")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _DECIMAL = re.compile(r"([0-9]{0,9})\.([0-9]{1,9})((?![0-9]).{0,3})")
+
+
+def expected(parse: Callable[[str], T | None], noun: str) -> Callable[[str], T]:
+    """Return ``parse`` with a ValueError in place of None, for a text that is not ``noun``."""
+
+    def read(text: str) -> T:
+        value = parse(text)
+        if value is None:
+            raise ValueError(f"{text[:100]!r} is not {noun}")
+        return value
+
+    return read
 
 
 def fraction(text: str) -> Fraction | None:

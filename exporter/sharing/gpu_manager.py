@@ -20,7 +20,7 @@ from exporter.model import ContainerFile, ContainerRef, DeviceUse, Problem, Syst
 from exporter.sharing.base import Read, Roots
 from exporter.sharing.base.cards import TRUE, Cards, CardSystem
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import Pread, UnusableError, names_or_problem, noted, opened, problem
+from exporter.sharing.base.reading import Pread, UnusableError, names_or_problem, opened, problem, reported
 
 MOST_PODS, MOST_FOLDERS, MOST_PIDS, MOST_CARDS = 2048, 64, 4096, 64
 MOST_BYTES = 1 << 50
@@ -37,24 +37,27 @@ _CARD = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _BUS_ID = re.compile(r"[0-9A-Fa-f:.]{0,32}")
 _PID = struct.Struct("<i")
 
-Given = Mapping[tuple[str, str], tuple[DeviceUse, ...]]
+CardsByContainer = Mapping[tuple[str, str], tuple[DeviceUse, ...]]
+_NAME = slice(4096, 8192)
+_ADDRESS = 8192
+# Bytes of memory, percent of compute, three numbers for the strictness of enforcement, enforcement on or off.
+_LIMITS = struct.Struct("<Qi12xi")
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+CARDS, ASSIGNED = "tencent.com/predicate-gpu-idx-", "tencent.com/gpu-assigned"
+BLOCK = 1 << 28
 
 
-class _Layout(NamedTuple):
+class _ConfigLayout(NamedTuple):
     """Part of the layout of ``vcuda.config`` that differs between builds, in bytes."""
 
     bus_id: int  # size of the card's PCI address
     limits: int  # offset of the limits
 
 
-_LAYOUTS = {8240: _Layout(16, 8208), 8256: _Layout(32, 8224)}
-_NAME = slice(4096, 8192)
-_ADDRESS = 8192
-# Bytes of memory, percent of compute, three numbers for the strictness of enforcement, enforcement on or off.
-_LIMITS = struct.Struct("<Qi12xi")
+_LAYOUTS = {8240: _ConfigLayout(16, 8208), 8256: _ConfigLayout(32, 8224)}
 
 
-class Config(NamedTuple):
+class VcudaConfig(NamedTuple):
     """The content of ``vcuda.config``."""
 
     container: str  # "" if the file has no name
@@ -89,7 +92,7 @@ def read_vcuda(roots: Roots) -> SystemFiles:
     return SystemFiles(containers=(*with_folder, *alone), problems=tuple(problems))
 
 
-def decode_config(pread: Pread, size: int) -> Config:
+def decode_config(pread: Pread, size: int) -> VcudaConfig:
     """Return the content of a ``vcuda.config`` of ``size`` bytes.
 
     Raises UnusableError if it has no known layout, OSError if it cannot be read.
@@ -104,12 +107,10 @@ def decode_config(pread: Pread, size: int) -> Config:
     if not plausible or enabled not in {0, 1}:
         raise UnusableError("has implausible values")
     named = _CONTAINER.fullmatch(_text(content[_NAME]))
-    use = DeviceUse(
-        device=bus_id,
-        memory_limit=memory or None if enabled else None,
-        compute_limit=percent / FULL or None if enabled else None,
-    )
-    return Config(container=named[1] if named else "", use=use)
+    use = DeviceUse(device=bus_id)
+    if enabled:
+        use = replace(use, memory_limit=memory or None, compute_limit=percent / FULL or None)
+    return VcudaConfig(container=named[1] if named else "", use=use)
 
 
 def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[DeviceUse, ...]], list[str]]:
@@ -136,9 +137,9 @@ def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[De
     return given, wrong
 
 
-def _given(path: Path, problems: list[Problem]) -> Given:
-    given: Given = {}
-    with noted(path, problems), opened(path) as (size, pread):
+def _given(path: Path, problems: list[Problem]) -> CardsByContainer:
+    given: CardsByContainer = {}
+    with reported(path, problems), opened(path) as (size, pread):
         given, wrong = decode_checkpoint(pread(min(size, LONGEST_CHECKPOINT), 0))
         problems += (problem(f"{path}: {entry}", "has no cards") for entry in wrong)
     return given
@@ -170,7 +171,7 @@ def _folders(root: Path, problems: list[Problem]) -> Iterator[_Folder]:
     for uid in filter(_POD.fullmatch, names_or_problem(root, MOST_PODS, problems)):
         for name in names_or_problem(root / uid, MOST_FOLDERS, problems):
             path = root / uid / name
-            with noted(path, problems):
+            with reported(path, problems):
                 yield from _folder(path, uid, name)
 
 
@@ -210,11 +211,6 @@ def _text(content: bytes) -> str:
         raise UnusableError("has implausible values") from None
 
 
-CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
-CARDS, ASSIGNED = "tencent.com/predicate-gpu-idx-", "tencent.com/gpu-assigned"
-BLOCK = 1 << 28
-
-
 class GpuManager(CardSystem):
     """Holders by annotation, else by file. From 100 percent on, cards are whole, with all their memory."""
 
@@ -229,7 +225,6 @@ class GpuManager(CardSystem):
     read: ClassVar[Read | None] = staticmethod(read_vcuda)
 
     def keys(self, holder: ContainerRef) -> tuple[str, ...]:
-        """Return the key with the container's number."""
         return (f"{CARDS}{self.number_of(holder)}",)
 
     def unannotated(self, holder: ContainerRef) -> Cards:

@@ -22,8 +22,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, DeviceSharing
-from exporter.sharing.base import Claim, Grant, Granted, Offer, System, not_counted, whole_keys, words_of
+from exporter.model import ContainerRef, DeviceSharing, only
+from exporter.sharing.base import Grant, Granted, Meaning, Offer, System, not_counted, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import parsed
 
@@ -37,9 +37,24 @@ INDEX_SUFFIX = "_GPU_MEM_IDX"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 Shares = dict[int, dict[int, int]]
+MEMORY = "aliyun.com/gpu-mem"
+COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
+ID = re.compile(r"(GPU-[^/:]{1,64})-_-[0-9]{1,9}")
+# Annotations of allocations with the annotation that confirms each, in order of precedence.
+ALLOCATIONS = (
+    ("scheduler.framework.gpushare.allocation", "scheduler.framework.gpushare.assigned"),
+    ("gpushare.alibabacloud.com/gpumemory", "gpushare.alibabacloud.com/assigned"),
+)
+CORES = "gpushare.alibabacloud.com/core-percentage"
+UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
+UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
+# The label of ACK's nodes with the mode.
+MODE, MPS = "ack.node.gpu.schedule", "mps"
+BY_MODULE, NO_LIMITS = frozenset({"cgpu", "core_mem"}), frozenset({"share", "default", "topology"})
+MODULE = "cgpu"
 
 
-class Allocation(NamedTuple):
+class AnnotatedUnits(NamedTuple):
     """The units by container and minor."""
 
     shares: Shares
@@ -58,7 +73,7 @@ def parse_index(text: str) -> int | None:
     return None if text == NO_GPU else parse_number(text)
 
 
-def parse_allocation(text: str) -> Allocation:
+def parse_units(text: str) -> AnnotatedUnits:
     """Return the shares in ``{container: {minor: units}}``; raises ValueError."""
     shares: Shares = {}
     faults = []
@@ -67,7 +82,7 @@ def parse_allocation(text: str) -> Allocation:
             shares[parse_number(container)] = _counts(given)
         except ValueError as error:
             faults.append(f"container {container[:40]!r}: {error}")
-    return Allocation(shares, tuple(faults))
+    return AnnotatedUnits(shares, tuple(faults))
 
 
 def parse_counts(text: str) -> dict[int, int]:
@@ -95,7 +110,7 @@ def index_key(annotations: Iterable[str], resource: str) -> str | None:
     keys = [key for key in annotations if key.endswith(INDEX_SUFFIX)]
     if wanted in keys:
         return wanted
-    return keys[0] if len(keys) == 1 else None
+    return only(keys)
 
 
 def _counts(given: object) -> dict[int, int]:
@@ -104,23 +119,6 @@ def _counts(given: object) -> dict[int, int]:
     if not all(0 <= count < MOST for count in given.values()):
         raise ValueError("has a number out of bounds")
     return {parse_number(minor): units for minor, units in given.items()}
-
-
-MEMORY = "aliyun.com/gpu-mem"
-COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
-ID = re.compile(r"(GPU-[^/:]{1,64})-_-[0-9]{1,9}")
-# Annotations of allocations with the annotation that confirms each, in order of precedence.
-ALLOCATIONS = (
-    ("scheduler.framework.gpushare.allocation", "scheduler.framework.gpushare.assigned"),
-    ("gpushare.alibabacloud.com/gpumemory", "gpushare.alibabacloud.com/assigned"),
-)
-CORES = "gpushare.alibabacloud.com/core-percentage"
-UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
-UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
-# The label of ACK's nodes with the mode.
-MODE, MPS = "ack.node.gpu.schedule", "mps"
-BY_MODULE, NO_LIMITS = frozenset({"cgpu", "core_mem"}), frozenset({"share", "default", "topology"})
-MODULE = "cgpu"
 
 
 class HeldUnits(NamedTuple):
@@ -178,11 +176,11 @@ class Gpushare(System):
         """Return True if annotations are not readable and the node has several GPUs."""
         return self._only is None and super().blind()
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU on which a unit is allocatable; its holder may have another."""
         if (match := ID.fullmatch(device_id)) is not None:
-            return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
-        return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
+            return Meaning(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
+        return Meaning(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; units are unknown if models differ: the plugin offers the first GPU's for each."""
@@ -211,9 +209,11 @@ class Gpushare(System):
         granted = Granted()
         for holder, held in self.view.held.items():
             for resource, ids in held.items():
-                owned = any(self.owns(resource, device_id) for device_id in ids)
-                if owned and (grants := self._of(HeldUnits(holder, resource, len(ids)))):
-                    granted.grants += grants
+                if not any(self.owns(resource, device_id) for device_id in ids):
+                    continue
+                grants = self._of(HeldUnits(holder, resource, len(ids)))
+                granted.grants += grants
+                if grants:
                     granted.settle(holder, [resource, *filter(COMPUTE.fullmatch, held)])
         return granted
 
@@ -273,8 +273,8 @@ class Gpushare(System):
 
     def _percent(self, holder: ContainerRef, device: Device) -> int | None:
         """Return the allocated percent of a GPU's compute; None if only memory was allocated."""
-        shares = self._shares(holder, CORES)
-        return shares.get(minor) or None if (minor := device.gpu.identity.minor) is not None else None
+        shares, minor = self._shares(holder, CORES), device.gpu.identity.minor
+        return None if minor is None else shares.get(minor) or None
 
     def _unit(self, part: HeldUnits, device: Device, key: str) -> int | None:
         """Return the bytes of a unit, by the number of units of a GPU in annotations, else by its ids."""
@@ -290,7 +290,7 @@ class Gpushare(System):
         text, names = self.view.annotations(holder).get(key), self.view.main_containers(holder)
         if text is None or holder.container not in names:
             return {}
-        allocation = self.read_note(holder, key, text, parse_allocation)
+        allocation = self.read_note(holder, key, text, parse_units)
         if allocation is None:
             return {}
         for fault in allocation.faults:

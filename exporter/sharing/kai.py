@@ -11,10 +11,10 @@ from fractions import Fraction
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity
+from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity, only
 from exporter.sharing import gpu_fractions
 from exporter.sharing.base import Grant, Granted, System, whole_keys
-from exporter.sharing.base.inventory import Device, only, parse_device_id
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.cache_files import CACHE, meter_of
 
@@ -27,6 +27,9 @@ NOT_FOUND = "-1"
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 COUNT, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
 RECEIVED = "received-resource-type"
+READ_FRACTION = gpu_fractions.expected(gpu_fractions.fraction, "a fraction of a GPU")
+READ_MEBIBYTES = gpu_fractions.expected(gpu_fractions.mebibytes, "a number of MiB")
+READ_MEMORY = gpu_fractions.expected(gpu_fractions.memory, "an amount of memory")
 RUNAI = "runai-reservation"
 KAI_NAMESPACE, KAI_CONTAINER = "kai-resource-reservation", "resource-reservation"
 CONTAINERS = frozenset({KAI_CONTAINER, RUNAI})
@@ -41,7 +44,7 @@ class Reservation(NamedTuple):
     gpu: str  # UUID or index in the pod's annotation, "" if it has none
 
 
-class Share(NamedTuple):
+class FractionSize(NamedTuple):
     """The size of a fraction on each of its GPUs; None if not stated."""
 
     memory: int | None = None  # bytes
@@ -62,7 +65,7 @@ class Reservations(System):
     """Fractions of reserved GPUs."""
 
     of_runai: ClassVar[bool]  # whether the class is for run:ai's reservations, or KAI's
-    cuts = False
+    ids_are_slices = False
     notes: ClassVar[tuple[re.Pattern[str], ...]] = (
         whole_keys(RESERVED, FRACTION, MEMORY, COUNT, CONTAINER, RECEIVED),
         re.compile(f"{GROUP}(?:/(?P<name>.+))?"),
@@ -94,18 +97,14 @@ class Reservations(System):
         """Return True if a GPU is reserved here for unknown pods."""
         return any(self._reserves_for_unknown(holder) for holder in self.view.held)
 
-    def share(self, pod: PodIdentity, details: PodDetails, _devices: int) -> Share:
-        """Return a pod's share of each of its devices: its request."""
+    def size(self, pod: PodIdentity, details: PodDetails, _devices: int) -> FractionSize:
+        """Return the size of a pod's fraction of each of its devices: its request."""
         asked = details.annotations
         if named := gpu_fractions.asking(asked):
-            return self._named_share(pod, details, named[0])
-        part = gpu_fractions.fraction(asked.get(FRACTION, ""))
-        memory = gpu_fractions.mebibytes(asked.get(MEMORY, ""))
-        if part is None and FRACTION in asked:
-            self.object_to(pod, FRACTION, f"{asked[FRACTION][:100]!r} is not a fraction of a GPU")
-        if memory is None and MEMORY in asked:
-            self.object_to(pod, MEMORY, f"{asked[MEMORY][:100]!r} is not a number of MiB")
-        return Share(memory=memory if part is None else None, part=part)
+            return self._named_size(pod, details, named[0])
+        part = self.read_note(pod, FRACTION, asked.get(FRACTION), READ_FRACTION)
+        memory = self.read_note(pod, MEMORY, asked.get(MEMORY), READ_MEBIBYTES)
+        return FractionSize(memory=memory if part is None else None, part=part)
 
     def meter(self, _pod: PodIdentity, _holder: ContainerRef, _device: Device) -> Meter | None:
         """Return the system's own figures for a fraction."""
@@ -126,21 +125,18 @@ class Reservations(System):
         """Return True if the fraction of a container belongs to this class."""
         return True
 
-    def _named_share(self, pod: PodIdentity, details: PodDetails, name: str) -> Share:
-        """Return the share in a container's annotations, which replace those of the pod."""
+    def _named_size(self, pod: PodIdentity, details: PodDetails, name: str) -> FractionSize:
+        """Return the size in a container's annotations, which replace those of the pod."""
         asked, portion = details.annotations, gpu_fractions.portion_key(name)
         if len(gpu_fractions.asking(asked)) > 1:
             text = f"several containers request GPUs; {name[:100]!r} counts"
             self.object_to(pod, gpu_fractions.PREFIX, text)
         key = gpu_fractions.memory_key(asked, name)
-        memory = gpu_fractions.memory(asked[key])
-        part = gpu_fractions.fraction(asked.get(portion, ""))
+        memory = self.read_note(pod, key, asked[key], READ_MEMORY)
         if memory is None:
-            self.object_to(pod, key, f"{asked[key][:100]!r} is not an amount of memory")
-            return Share()
-        if part is None and portion in asked:
-            self.object_to(pod, portion, f"{asked[portion][:100]!r} is not a fraction of a GPU")
-        return Share(memory, part)
+            return FractionSize()
+        part = self.read_note(pod, portion, asked.get(portion), READ_FRACTION)
+        return FractionSize(memory, part)
 
     def of_fractions(self) -> Iterator[Grant]:
         """Yield the grants of this class's fractions, of the GPUs of their groups."""
@@ -152,10 +148,10 @@ class Reservations(System):
             holder = self.container(pod, details)
             if not self.has(holder, details):
                 continue
-            share = self.share(pod, details, len(groups))
+            size = self.size(pod, details, len(groups))
             for group in groups:
                 device = self._device_of(group)
-                memory, compute = share.on(device) if device is not None else (None, None)
+                memory, compute = size.on(device) if device is not None else (None, None)
                 yield Grant(
                     holder=holder,
                     resource=RESOURCE,

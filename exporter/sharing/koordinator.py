@@ -23,8 +23,8 @@ from exporter.sharing.base.reading import parsed
 from exporter.sharing.hami.cache_files import CACHE, meter_of
 
 LONGEST = 1 << 16
+# Of Koordinator's resources; the last one is from before it had its own domain.
 PREFIXES = ("koordinator.sh/", "kubernetes.io/")
-"""Of Koordinator's resources; the last one is from before it had its own domain."""
 WHOLE = "nvidia.com/gpu"
 LIMITS = (
     WHOLE,
@@ -32,9 +32,13 @@ LIMITS = (
 )
 ALL = 100
 MOST = 1 << 62
+RESOURCE = "koordinator.sh/gpu"
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+PROVIDER, HAMI_CORE = "koordinator.sh/gpu-isolation-provider", "HAMi-core"
+VENDOR = "node.koordinator.sh/gpu-vendor"
 
 
-class Amount(NamedTuple):
+class GpuAmount(NamedTuple):
     """An amount of a GPU; None if not stated."""
 
     cores: int | None = None  # percent
@@ -42,15 +46,15 @@ class Amount(NamedTuple):
     ratio: int | None = None  # percent of memory
 
 
-class Given(NamedTuple):
+class AllocatedGpu(NamedTuple):
     """One GPU of a pod."""
 
     minor: int
     uuid: str  # "" if the annotation has only the minor
-    amount: Amount
+    amount: GpuAmount
 
 
-def parse_allocated(text: str) -> tuple[Given, ...]:
+def parse_allocated(text: str) -> tuple[AllocatedGpu, ...]:
     """Return the GPUs of a pod, () if it has other devices only; raises ValueError."""
     gpus = parsed(text, dict, LONGEST).get("gpu")
     if not isinstance(gpus, list | None):
@@ -63,7 +67,7 @@ def parse_allocated(text: str) -> tuple[Given, ...]:
 
 def asking(containers: Sequence[ContainerSpec]) -> list[ContainerSpec]:
     """Return the containers that request a GPU; init containers only if no other container does."""
-    requesting = [container for container in containers if _asked(container.limits) != Amount()]
+    requesting = [container for container in containers if _asked(container.limits) != GpuAmount()]
     return [container for container in requesting if not container.init] or requesting
 
 
@@ -73,7 +77,7 @@ def asks_for_parts(containers: Iterable[ContainerSpec]) -> bool:
     return any(own & container.limits.keys() for container in containers)
 
 
-def split(given: Amount, containers: Sequence[ContainerSpec]) -> list[Amount] | None:
+def split(given: GpuAmount, containers: Sequence[ContainerSpec]) -> list[GpuAmount] | None:
     """Return the containers' requested amounts of a pod's only GPU; None if their sum is not ``given``."""
     asked = [_asked(container.limits) for container in containers]
     cores = _sum(amount.cores for amount in asked)
@@ -82,19 +86,19 @@ def split(given: Amount, containers: Sequence[ContainerSpec]) -> list[Amount] | 
     by_memory = memory is not None and memory == given.memory
     if cores != given.cores or not (by_ratio or by_memory):
         return None
-    return [Amount(amount.cores, amount.memory if by_memory else None, amount.ratio) for amount in asked]
+    return [GpuAmount(amount.cores, amount.memory if by_memory else None, amount.ratio) for amount in asked]
 
 
-def _asked(limits: Mapping[str, int]) -> Amount:
+def _asked(limits: Mapping[str, int]) -> GpuAmount:
     whole = [limits[name] for name in _named("gpu") if name in limits]
     if not whole and WHOLE in limits:
         whole = [limits[WHOLE] * ALL]
     return _amount_of(limits, whole[0] if whole else None)
 
 
-def _amount_of(amounts: Mapping[str, int], both: int | None = None) -> Amount:
+def _amount_of(amounts: Mapping[str, int], both: int | None = None) -> GpuAmount:
     """Return the amount by its resources; ``both`` is of cores and memory without resources of their own."""
-    return Amount(
+    return GpuAmount(
         cores=_first(amounts, "gpu-core", both),
         memory=_first(amounts, "gpu-memory", None),
         ratio=_first(amounts, "gpu-memory-ratio", both),
@@ -114,7 +118,7 @@ def _sum(parts: Iterator[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _given(item: Any) -> Given:
+def _given(item: Any) -> AllocatedGpu:
     minor = item.get("minor") if isinstance(item, dict) else None
     if type(minor) is not int or not 0 <= minor <= 1 << 31:
         raise ValueError(f"has no minor: {str(item)[:100]!r}")
@@ -123,7 +127,7 @@ def _given(item: Any) -> Given:
         raise ValueError(f"id or resources of minor {minor} have the wrong type")  # noqa: TRY004 - as above
     ours = {name: value for name, value in (resources or {}).items() if name.startswith(PREFIXES)}
     amounts = {name: _amount(name, value) for name, value in ours.items()}
-    return Given(minor, uuid if uuid and uuid.startswith("GPU-") else "", _amount_of(amounts))
+    return AllocatedGpu(minor, uuid if uuid and uuid.startswith("GPU-") else "", _amount_of(amounts))
 
 
 def _amount(name: str, value: Any) -> int:
@@ -133,18 +137,12 @@ def _amount(name: str, value: Any) -> int:
     return amount
 
 
-RESOURCE = "koordinator.sh/gpu"
-ALLOCATED = "scheduling.koordinator.sh/device-allocated"
-PROVIDER, HAMI_CORE = "koordinator.sh/gpu-isolation-provider", "HAMi-core"
-VENDOR = "node.koordinator.sh/gpu-vendor"
-
-
 class Koordinator(System):
     """Pods without isolation."""
 
     name = "koordinator"
     isolation = "none"
-    cuts = False
+    ids_are_slices = False
     notes = (whole_keys(ALLOCATED, PROVIDER, VENDOR, *LIMITS),)
     words = words_of("gpu minor resources koordinator sh kubernetes io core memory ratio id rdma HAMi nvidia")
     blind_without_pods = "which containers have GPUs by Koordinator"
@@ -171,7 +169,7 @@ class Koordinator(System):
         """Return True if the node has Koordinator's label, and pod annotations are not readable."""
         return not self.view.details_known and VENDOR in self.view.node_labels
 
-    def _annotated(self) -> Iterator[tuple[PodIdentity, PodDetails, tuple[Given, ...]]]:
+    def _annotated(self) -> Iterator[tuple[PodIdentity, PodDetails, tuple[AllocatedGpu, ...]]]:
         """Yield the pods of this class with their GPUs."""
         for pod in self.view.pods:
             details = pod.details
@@ -181,10 +179,11 @@ class Koordinator(System):
             text = details.annotations.get(ALLOCATED) or None
             given = self.read_note(pod, ALLOCATED, text, parse_allocated) or ()
             # koordlet decides about the library by the memory of the pod's first GPU alone.
-            if self.libvgpu == (asked and (not given or (given[0].amount.ratio or 0) < ALL)):
+            isolated = asked and (not given or (given[0].amount.ratio or 0) < ALL)
+            if isolated == self.libvgpu:
                 yield pod, details, given
 
-    def _by_ids(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> set[str]:
+    def _by_ids(self, pod: PodIdentity, details: PodDetails, given: Sequence[AllocatedGpu]) -> set[str]:
         """Return the containers for which the kubelet's ids count, and not the annotation.
 
         Koordinator's own proxy of pod-resources lists only GPUs of the annotation, under any container.
@@ -200,13 +199,15 @@ class Koordinator(System):
         wanting = {container.name for container in details.containers if WHOLE in container.limits}
         return wanting.union(others) if wanting else set(names)
 
-    def _has_another(self, pod: PodIdentity, name: str, given: Sequence[Given]) -> bool:
+    def _has_another(self, pod: PodIdentity, name: str, given: Sequence[AllocatedGpu]) -> bool:
         """Return True if the kubelet gave a container a device that is not of the GPUs in ``given``."""
         ids = self.view.held.get(ContainerRef(pod.namespace, pod.name, name), {}).get(WHOLE, ())
         devices = (self.view.inventory.find(parse_device_id(device_id)) for device_id in ids)
         return any(not any(_may_be(gpu, device) for gpu in given) for device in devices if device is not None)
 
-    def _of_pod(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> Iterator[Grant]:
+    def _of_pod(
+        self, pod: PodIdentity, details: PodDetails, given: Sequence[AllocatedGpu]
+    ) -> Iterator[Grant]:
         containers = asking(details.containers) or details.containers
         parts = split(given[0].amount, containers) if len(given) == 1 < len(containers) else None
         for gpu in given:
@@ -220,7 +221,7 @@ class Koordinator(System):
                 yield self._grant(holder, device, amount, may_be)
 
     def _grant(
-        self, holder: ContainerRef, device: Device | None, amount: Amount, may_be: frozenset[DeviceKey]
+        self, holder: ContainerRef, device: Device | None, amount: GpuAmount, may_be: frozenset[DeviceKey]
     ) -> Grant:
         memory = amount.memory
         whole = device.memory if device is not None else None
@@ -237,7 +238,7 @@ class Koordinator(System):
             may_be=may_be,
         )
 
-    def _may_be(self, given: Given) -> frozenset[DeviceKey]:
+    def _may_be(self, given: AllocatedGpu) -> frozenset[DeviceKey]:
         """Return the devices that a GPU in an annotation may mean if none has its UUID or minor."""
         if given.uuid:
             return self.view.inventory.meant_by_uuid(given.uuid)
@@ -248,13 +249,13 @@ class Koordinator(System):
         """Whether minors are of NVIDIA GPUs; Koordinator's minor of an NPU is not one of these."""
         return self.view.node_labels.get(VENDOR, "nvidia") == "nvidia"
 
-    def _device(self, given: Given) -> Device | None:
+    def _device(self, given: AllocatedGpu) -> Device | None:
         if given.uuid:
             return self.view.inventory.by_uuid(given.uuid)
         return self.view.inventory.by_minor(given.minor) if self._nvidia else None
 
 
-def _may_be(given: Given, device: Device) -> bool:
+def _may_be(given: AllocatedGpu, device: Device) -> bool:
     """Return True if a device may be, or be a part of, the given GPU; a lost GPU has no minor."""
     if given.uuid:
         return device.key.uuid == given.uuid

@@ -31,10 +31,11 @@ from exporter.model import (
     Meter,
     VgpuReading,
     VgpuRow,
+    only,
     total,
 )
-from exporter.sharing.base import Claim, Entitled, HeldSlices, Offer, System, not_counted
-from exporter.sharing.base.inventory import ANY_UUID, PCI_ADDRESS, Device, Inventory, only, pci_address
+from exporter.sharing.base import Entitled, HeldSlices, Meaning, Offer, System, not_counted
+from exporter.sharing.base.inventory import ANY_UUID, PCI_ADDRESS, Device, Inventory, pci_address
 from exporter.sharing.base.view import View
 
 PREFIX = "nvidia.com/"
@@ -42,6 +43,7 @@ PREFIX = "nvidia.com/"
 IOMMU_GROUP = re.compile(r"[0-9]{1,9}")
 NVIDIA = "0x10de"
 PASSED_THROUGH = frozenset({"vfio-pci", "nvgrace_gpu_vfio_pci"})
+METER = "vgpu"
 
 
 def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices:
@@ -140,10 +142,7 @@ def _content(path: Path) -> str:
         return ""
 
 
-METER = "vgpu"
-
-
-class Place(NamedTuple):
+class NamedVgpu(NamedTuple):
     """The device of an id, and its vGPU."""
 
     device: Device
@@ -158,31 +157,30 @@ class Vgpu(System):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._host = view.facts.host
-        self._places = _places(view.inventory, self._host)
+        self._vgpus = _vgpus_by_id(view.inventory, self._host)
         # If an id of a resource has no known device, the number of slices of each GPU is unknown.
         self._uncounted = {
             resource
             for resource, ids in view.offered.items()
             if self.knows(resource)
             and any(
-                ANY_UUID.fullmatch(device_id) and device_id.lower() not in self._places for device_id in ids
+                ANY_UUID.fullmatch(device_id) and device_id.lower() not in self._vgpus for device_id in ids
             )
         }
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource may be a vGPU type."""
         return resource.startswith(PREFIX)
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU or MIG device of a vGPU; no device for a GPU that is passed through."""
         key = device_id.lower()
         if not resource.startswith(PREFIX):
             return None
-        if key in self._places:
-            return Claim(self._places[key].device)
+        if key in self._vgpus:
+            return Meaning(self._vgpus[key].device)
         host = self._host
         ours = ANY_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
-        return Claim() if ours else None
+        return Meaning() if ours else None
 
     def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
         """Return the devices on the GPU of a vGPU; NVML does not list a GPU that is passed through."""
@@ -200,13 +198,13 @@ class Vgpu(System):
     def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return the frame buffer of the holder's vGPUs, and NVML's figures of their use."""
         ids = {key.lower() for key in self.view.held[held.holder][held.resource]}
-        places = [self._places[key] for key in ids if key in self._places]
-        vgpus = [place.vgpu for place in places if place.device.key == device.key]
-        return Entitled(
-            total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,
-            _compute_entitled(device, len(vgpus)),
-            _meter(vgpus) if vgpus else None,
-        )
+        named = [self._vgpus[key] for key in ids if key in self._vgpus]
+        vgpus = [found.vgpu for found in named if found.device.key == device.key]
+        compute = _compute_entitled(device, len(vgpus))
+        if not vgpus:
+            return Entitled(compute=compute)
+        memory = total([vgpu.memory_total if vgpu else None for vgpu in vgpus])
+        return Entitled(memory, compute, _meter(vgpus))
 
 
 def vgpu_rows(
@@ -230,23 +228,23 @@ def vgpu_rows(
     return tuple(rows)
 
 
-def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
+def _vgpus_by_id(inventory: Inventory, host: HostDevices) -> dict[str, NamedVgpu]:
     """Return the device of every id, by NVML, or by sysfs until its virtual machine runs."""
-    candidates: dict[str, list[Place]] = defaultdict(list)
+    candidates: dict[str, list[NamedVgpu]] = defaultdict(list)
     for device in inventory.devices:
         for vgpu in device.gpu.vgpus or ():
             if device.mig is None or device.mig.gi == vgpu.gi:
                 for name in _names(vgpu):
-                    candidates[name].append(Place(device, vgpu))
+                    candidates[name].append(NamedVgpu(device, vgpu))
     # If compute instances share a GPU instance, it is unknown which of them backs the vGPU.
-    running = {name: places[0] for name, places in candidates.items() if len(places) == 1}
+    running = {name: found[0] for name, found in candidates.items() if len(found) == 1}
     by_address = {
         pci_address(device.gpu.identity.pci_bus_id): device
         for device in inventory.devices
         if device.mig is None
     }
     waiting = {
-        name: Place(by_address[gpu], None)
+        name: NamedVgpu(by_address[gpu], None)
         for name, gpu in host.vgpus.items()
         if gpu in by_address and host.mdevs.get(name, name) not in candidates
     }

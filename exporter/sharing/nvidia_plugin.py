@@ -29,9 +29,9 @@ from typing import ClassVar, NamedTuple
 from exporter.model import Allocations, DeviceKey, DeviceSharing, NodeObject, SliceCount
 from exporter.sharing.base import (
     MEBIBYTE,
-    Claim,
     Entitled,
     HeldSlices,
+    Meaning,
     Offer,
     Read,
     System,
@@ -45,9 +45,16 @@ from exporter.sharing.nvidia_strategy import LABELS, Strategies, Strategy, read_
 NUMBER = re.compile(r"[0-9]{1,9}")
 # The number of an id of a whole device.
 WHOLE = -1
+RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
+# Mode and isolation of a GPU with replicas.
+MODES: Mapping[Strategy, tuple[str, str]] = {
+    "mps": ("mps", "soft"),
+    "time-slicing": ("time-slicing", "none"),
+    "": ("unknown", ""),
+}
 
 
-class Cut(NamedTuple):
+class DeviceSlices(NamedTuple):
     """The slices of a device. The last two are None while the kubelet lists no id of the resource."""
 
     slices: int | None
@@ -55,12 +62,12 @@ class Cut(NamedTuple):
     lost: int | None  # neither allocatable nor held
 
 
-UNKNOWN = Cut(None, None, None)
+UNKNOWN = DeviceSlices(None, None, None)
 
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of a device's ids of one resource; see podresources.client.Offer."""
+    """The numbers of a device's ids of one resource, by the fields of Allocations."""
 
     offered: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
@@ -73,19 +80,21 @@ class Numbers:
         return self.offered | self.held | self.withdrawn
 
 
-def cuts(resource: str, allocations: Allocations, node: NodeObject | None) -> Mapping[DeviceId, Cut]:
+def slices_by_device(
+    resource: str, allocations: Allocations, node: NodeObject | None
+) -> Mapping[DeviceId, DeviceSlices]:
     """Return the slices of each device for a resource, without devices with an unknown number."""
     devices = _numbers(resource, allocations)
     offered = sum(len(numbers.offered) for numbers in devices.values())
     if not offered:
         return {}
     whole = {device: numbers for device, numbers in devices.items() if numbers.known == {WHOLE}}
-    cut = {device: numbers for device, numbers in devices.items() if WHOLE not in numbers.known}
-    alike = len(devices) in (len(whole), len(cut))
+    replicated = {device: numbers for device, numbers in devices.items() if WHOLE not in numbers.known}
+    alike = len(devices) in (len(whole), len(replicated))
     capacity = _capacity(resource, node, offered) if alike else None
-    counted = _of_whole(whole, capacity) | _of_replicas(cut, capacity)
+    counted = _of_whole(whole, capacity) | _of_replicas(replicated, capacity)
     if resource in allocations.kept:
-        return {device: cut._replace(unhealthy=None, lost=None) for device, cut in counted.items()}
+        return {device: slices._replace(unhealthy=None, lost=None) for device, slices in counted.items()}
     return counted
 
 
@@ -115,16 +124,16 @@ def _capacity(resource: str, node: NodeObject | None, offered: int) -> int | Non
     return node.capacity.get(resource)
 
 
-def _of_whole(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, Cut]:
+def _of_whole(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, DeviceSlices]:
     """Return the slices of whole devices: not allocatable is unhealthy, unless the capacity excludes it."""
-    offered = {device: Cut(1, 0, 0) for device, numbers in devices.items() if numbers.offered}
+    offered = {device: DeviceSlices(1, 0, 0) for device, numbers in devices.items() if numbers.offered}
     if capacity is not None and capacity != len(devices):
         return offered
-    missing = {device: Cut(1, 1, 0 if numbers.held else 1) for device, numbers in devices.items()}
+    missing = {device: DeviceSlices(1, 1, 0 if numbers.held else 1) for device, numbers in devices.items()}
     return missing | offered
 
 
-def _of_replicas(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, Cut]:
+def _of_replicas(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, DeviceSlices]:
     if not devices:
         return {}
     slices = _by_ids(devices.values()) if capacity is None else _by_capacity(devices.values(), capacity)
@@ -136,7 +145,9 @@ def _of_replicas(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> d
         if max(numbers.offered | numbers.held, default=0) < slices
     }
     return {
-        device: Cut(slices, slices - len(numbers.offered), slices - len(numbers.offered | numbers.held))
+        device: DeviceSlices(
+            slices, slices - len(numbers.offered), slices - len(numbers.offered | numbers.held)
+        )
         for device, numbers in fitting.items()
     }
 
@@ -163,15 +174,6 @@ def _top(numbers: set[int]) -> int:
     return max(numbers, default=-1) + 1
 
 
-RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
-MODES: Mapping[Strategy, tuple[str, str]] = {
-    "mps": ("mps", "soft"),
-    "time-slicing": ("time-slicing", "none"),
-    "": ("unknown", ""),
-}
-"""Mode and isolation of a GPU with replicas."""
-
-
 def is_named(resource: str, patterns: Iterable[re.Pattern[str]] = ()) -> bool:
     """Return True if a resource has an NVIDIA name: one of the plugin's, or one of the extra ``patterns``."""
     return first_match((RESOURCES, *patterns), resource) is not None
@@ -192,16 +194,16 @@ class Nvidia(System):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._strategies = Strategies(view)
-        self._cuts: dict[str, Mapping[DeviceKey, Cut]] = {}
+        self._slices: dict[str, Mapping[DeviceKey, DeviceSlices]] = {}
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the device of an id in any form of these plugins."""
         named = is_named(resource, self.view.facts.patterns)
         parsed = parse_device_id(device_id)
         device = self.view.inventory.find(parsed) if parsed is not None and (named or parsed.uuid) else None
         if device is not None and parsed is not None:
-            return Claim(device, bool(parsed.replica))
-        return Claim() if named else None
+            return Meaning(device, bool(parsed.replica))
+        return Meaning() if named else None
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: time-slicing, MPS, MIG, exclusive or none."""
@@ -225,15 +227,15 @@ class Nvidia(System):
         """Return the slices that the plugin made of a device, healthy or not."""
         if count.offered is None:
             return count
-        cut = self._cuts_of(count.resource).get(device.key, UNKNOWN)
-        return count._replace(offered=cut.slices, unhealthy=cut.unhealthy, lost=cut.lost)
+        slices = self._slices_of(count.resource).get(device.key, UNKNOWN)
+        return count._replace(offered=slices.slices, unhealthy=slices.unhealthy, lost=slices.lost)
 
-    def _cuts_of(self, resource: str) -> Mapping[DeviceKey, Cut]:
-        if resource not in self._cuts:
-            cuts_by_id = cuts(resource, self.view.allocations, self.view.facts.node)
-            devices = ((self.view.inventory.find(name), cut) for name, cut in cuts_by_id.items())
-            self._cuts[resource] = {device.key: cut for device, cut in devices if device is not None}
-        return self._cuts[resource]
+    def _slices_of(self, resource: str) -> Mapping[DeviceKey, DeviceSlices]:
+        if resource not in self._slices:
+            by_id = slices_by_device(resource, self.view.allocations, self.view.facts.node)
+            devices = ((self.view.inventory.find(name), slices) for name, slices in by_id.items())
+            self._slices[resource] = {device.key: slices for device, slices in devices if device is not None}
+        return self._slices[resource]
 
     def _mode(self, device: Device, offer: Offer) -> tuple[str, str]:
         strategies = {self._strategies.of(device, count.resource) for count in offer.slices}
@@ -249,7 +251,6 @@ class Nvidia(System):
         return ("none", "none") if known else ("unknown", "")
 
     def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
-        """Return the number of replicas of a shared device."""
         if self.view.allocations.offered is None:
             return self._strategies.replicas(resource)
         return next((count.offered for count in sharing.slices if count.resource == resource), None)

@@ -33,6 +33,9 @@ LABELS = (
     whole_keys(GKE_STRATEGY, GKE_REPLICAS),
     re.compile(r"nvidia\.com/[A-Za-z0-9._-]+\.(?:sharing-strategy|replicas)"),
 )
+STARTED = ".started"
+# A node has a handful of resources; the folder also has sockets and logs of the daemons.
+MOST = 64
 
 
 class Strategies:
@@ -82,8 +85,8 @@ class Strategies:
             self._object("label", name, f"{text!r} is not a number of replicas")
             return None
         allocated = self._view.allocations.allocated
-        places = {_place(device_id) for _, other, device_id in allocated if other == resource}
-        if any(place is None or place >= int(text) for place in places):
+        replicas = {_replica(device_id) for _, other, device_id in allocated if other == resource}
+        if any(replica is None or replica >= int(text) for replica in replicas):
             self._object("label", name, f"not every id of {resource} is one of {text} replicas")
             return None
         return int(text)
@@ -124,15 +127,10 @@ def _by_default(device: Device) -> Strategy:
     return "time-slicing" if informative else ""
 
 
-def _place(device_id: str) -> int | None:
+def _replica(device_id: str) -> int | None:
     """Return the number of a replica, None if the id has no replica."""
     parsed = parse_device_id(device_id)
     return int(parsed.replica) if parsed is not None and NUMBER.fullmatch(parsed.replica) else None
-
-
-STARTED = ".started"
-# A node has a handful of resources; the folder also has sockets and logs of the daemons.
-MOST = 64
 
 
 def read_daemons(roots: Roots) -> SystemFiles:

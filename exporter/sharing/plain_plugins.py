@@ -7,11 +7,11 @@ from itertools import chain
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing
 from exporter.sharing.base import (
     GIBIBYTE,
-    Claim,
     Entitled,
     Grant,
     Granted,
     HeldSlices,
+    Meaning,
     Offer,
     System,
     not_counted,
@@ -39,11 +39,9 @@ class Amd(System):
     maker = "amd"
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource belongs to the plugin."""
         return AMD.fullmatch(resource) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return the partition or whole GPU of an id."""
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         if not self.knows(resource):
             return None
         # A PCI address in the form that readings have.
@@ -53,8 +51,8 @@ class Amd(System):
             identity, mig = device.gpu.identity, device.mig
             named = identity.pci_bus_id == bus_id if mig is None else _plain(mig.uuid) == _plain(device_id)
             if identity.vendor == self.vendor and named:
-                return Claim(device)
-        return Claim()
+                return Meaning(device)
+        return Meaning()
 
     def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
         """Return the partitions without a name, which an id of no known partition may mean."""
@@ -110,7 +108,6 @@ class Intel(System):
         )
 
     def grants(self) -> Granted:
-        """Return the grants of the cards that ids name."""
         granted = Granted()
         for holder, by_resource in self.view.held.items():
             for resource, ids in by_resource.items():
@@ -120,10 +117,9 @@ class Intel(System):
                     granted.settle(holder, [resource])
         return granted
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return the card of an id."""
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         match = INTEL_ID.fullmatch(device_id) if self.knows(resource) else None
-        return Claim(_card(int(match[1])), replica=True) if match is not None else None
+        return Meaning(_card(int(match[1])), replica=True) if match is not None else None
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: exclusive for a card with one slice."""
@@ -174,18 +170,16 @@ class Nos(System):
         """Return True if an id has three parts, which only ids of this plugin have."""
         return device_id.startswith("GPU-") and device_id.count(REPLICA_MARK) == 2
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return the GPU of a slice."""
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         if not self.owns(resource, device_id):
             return None
         match = _NOS_ID.fullmatch(device_id)
         if match is None:
             self.view.object_to(self.name, "id", resource, f"{device_id[:100]!r} is not UUID::GB::number")
-            return Claim()
-        return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
+            return Meaning()
+        return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
-        """Return the memory of the holder's slices."""
         matches = map(_NOS_ID.fullmatch, self.view.held[held.holder][held.resource])
         sizes = (int(match[2]) for match in matches if match and match[1] == device.key.uuid)
         return Entitled(sum(sizes) * GIBIBYTE)
@@ -215,20 +209,19 @@ class Nvshare(System):
         self._shared = {match[1] for device_id in own if (match := _NVSHARE_ID.fullmatch(device_id))}
 
     def owns(self, _resource: str, device_id: str) -> bool:
-        """Return True if an id has the form of this system."""
         return _NVSHARE_ID.fullmatch(device_id) is not None
 
     def grants(self) -> Granted:
         """Settle the ids that the plugin holds for others."""
         return Granted(settled=self._of_plugin())
 
-    def claim(self, _resource: str, device_id: str) -> Claim | None:
+    def meaning(self, _resource: str, device_id: str) -> Meaning | None:
         """Return the GPU of an id, also of an id of NVIDIA's plugin for a GPU that nvshare shares."""
         if (match := _NVSHARE_ID.fullmatch(device_id)) is not None:
-            return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
+            return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
         if not self._shared or (uuid := _uuid(device_id)) not in self._shared:
             return None
-        return Claim(self.view.inventory.by_uuid(uuid))
+        return Meaning(self.view.inventory.by_uuid(uuid))
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; slices of the resource that the plugin itself holds are not counted."""

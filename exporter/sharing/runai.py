@@ -26,13 +26,14 @@ from exporter.model import (
     PodIdentity,
     Problem,
     SystemFiles,
+    only,
 )
 from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
-from exporter.sharing.base.inventory import Device, only
-from exporter.sharing.base.reading import content, names_or_problem, noted, parsed, problem
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.reading import content, names_or_problem, parsed, problem, reported
 from exporter.sharing.base.view import View
 from exporter.sharing.gpu_fractions import fraction, is_limited, mebibytes
-from exporter.sharing.kai import Reservations, Share, detailed
+from exporter.sharing.kai import FractionSize, Reservations, detailed
 
 LONGEST_NOTE = 1 << 16
 WORDS = words_of("name position deviceUUID device uuid instanceid gpuinstanceid gpuindex") | words_of(
@@ -42,24 +43,35 @@ _RESOURCE = re.compile(r"nvidia\.com/mig-[a-z0-9.+-]{1,60}")
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
 
-Place = tuple[int, int]
-"""GPU index and position on the GPU."""
+MigPosition = tuple[int, int]  # GPU index and position on the GPU
+PODS = Path("proc/pod")
+METRICS = Path("metrics/gpu")
+COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
+# More pods and GPUs than any node has.
+MOST_PODS, MOST_GPUS = 4096, 64
+LONGEST_NUMBER = 32
+ALL = 100
+_POD = re.compile(r"[0-9a-f-]{32,36}")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_FILE_NUMBER = re.compile(r"[0-9]{1,18}")
+ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
+ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
+MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
 
 
-class MigDevice(NamedTuple):
-    """The MIG device of a pod, by uuid, place, or both."""
+class AnnotatedMig(NamedTuple):
+    """The MIG device of a pod, by uuid, position, or both."""
 
     resource: str
     uuid: str  # "" if unknown
-    place: Place | None
+    position: MigPosition | None
 
 
 def is_mig(resource: str) -> bool:
-    """Return True if a resource is of MIG devices."""
     return _RESOURCE.fullmatch(resource) is not None
 
 
-def mig_device(text: str) -> MigDevice:
+def parse_mig_device(text: str) -> AnnotatedMig:
     """Return the MIG device in a pod's annotation; raises ValueError."""
     document = parsed(text, dict, LONGEST_NOTE)
     resource, uuid = document.get("name"), document.get("deviceUUID", document.get("instanceid", ""))
@@ -67,27 +79,27 @@ def mig_device(text: str) -> MigDevice:
         raise ValueError(f"name is not a resource of MIG devices: {str(resource)[:100]!r}")
     if not isinstance(uuid, str) or (uuid and not _UUID.fullmatch(uuid)):
         raise ValueError(f"not a UUID of a MIG device: {str(uuid)[:100]!r}")
-    gpu, position = _number(document.get("gpuindex")), _number(document.get("position"))
-    place = (gpu, position) if gpu is not None and position is not None else None
-    if not uuid and place is None:
+    gpu, number = _number(document.get("gpuindex")), _number(document.get("position"))
+    position = (gpu, number) if gpu is not None and number is not None else None
+    if not uuid and position is None:
         raise ValueError("has neither a UUID nor a place")
-    return MigDevice(resource, uuid, place)
+    return AnnotatedMig(resource, uuid, position)
 
 
-def mig_mapping(text: str) -> dict[Place, str]:
-    """Return the UUIDs by place in a node's annotation; raises ValueError."""
+def parse_mig_mapping(text: str) -> dict[MigPosition, str]:
+    """Return the UUIDs by position in a node's annotation; raises ValueError."""
     decoded = base64.b64decode(text.encode(), validate=True) if len(text) <= LONGEST_NOTE else b""
     return dict(_mapped(parsed(decoded.decode(), dict, LONGEST_NOTE)))
 
 
-def _mapped(document: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+def _mapped(document: Mapping[str, Any]) -> Iterator[tuple[MigPosition, str]]:
     for index, devices in document.items():
         gpu = _number(index)
         for position, uuid in _listed(devices):
-            place = _number(position)
-            if gpu is None or place is None or not isinstance(uuid, str) or not _UUID.fullmatch(uuid):
+            number = _number(position)
+            if gpu is None or number is None or not isinstance(uuid, str) or not _UUID.fullmatch(uuid):
                 raise ValueError(f"GPU {index[:20]!r} has {str(uuid)[:100]!r} at {str(position)[:20]!r}")
-            yield (gpu, place), uuid
+            yield (gpu, number), uuid
 
 
 def _listed(devices: Any) -> Iterator[tuple[Any, Any]]:
@@ -104,19 +116,6 @@ def _number(value: Any) -> int | None:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value)
     return value if type(value) is int and 0 <= value < 10000 else None
-
-
-PODS = Path("proc/pod")
-METRICS = Path("metrics/gpu")
-COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
-# More pods and GPUs than any node has.
-MOST_PODS, MOST_GPUS = 4096, 64
-LONGEST_NUMBER = 32
-ALL = 100
-
-_POD = re.compile(r"[0-9a-f-]{32,36}")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
-_FILE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def read_runai(roots: Roots) -> SystemFiles:
@@ -140,18 +139,13 @@ def _devices(folder: Path, problems: list[Problem]) -> Iterator[DeviceUse]:
 
 
 def _file_number(path: Path, most: int | None, problems: list[Problem]) -> int | None:
-    with noted(path, problems):
+    with reported(path, problems):
         text = content(path, LONGEST_NUMBER).decode("ascii", "backslashreplace").strip()
         if _FILE_NUMBER.fullmatch(text) and (most is None or int(text) <= most):
             return int(text)
         if text:
             problems.append(problem(path, f"{text!r} is not a valid number"))
     return None
-
-
-ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
-ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
-MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
 
 
 class Runai(Reservations):
@@ -170,7 +164,6 @@ class Runai(Reservations):
         self._limits: dict[DeviceKey, list[bool]] = defaultdict(list)
 
     def grants(self) -> Granted:
-        """Return the grants of fractions and of MIG devices."""
         granted = super().grants()
         for grant in granted.grants:
             if grant.device is not None:
@@ -187,14 +180,14 @@ class Runai(Reservations):
         isolation = "hard" if limits and all(limits) else self.isolation
         return replace(super().sharing(device, offer), isolation=isolation)
 
-    def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
-        """Return the allocated share; for several GPUs the annotation has a total, and the request counts."""
+    def size(self, pod: PodIdentity, details: PodDetails, devices: int) -> FractionSize:
+        """Return the allocated size; for several GPUs the annotation has a total, and the request counts."""
         annotations = details.annotations
         memory = mebibytes(annotations.get(ALLOCATED_MEMORY, ""))
         part = fraction(annotations.get(ALLOCATED, ""))
         if devices == 1 and memory is not None and part is not None:
-            return Share(memory, part)
-        return super().share(pod, details, devices)
+            return FractionSize(memory, part)
+        return super().size(pod, details, devices)
 
     def meter(self, pod: PodIdentity, _holder: ContainerRef, device: Device) -> Meter | None:
         """Return run:ai's figures for the pod, whose fractions are of one container."""
@@ -209,7 +202,7 @@ class Runai(Reservations):
         """Yield the grants of MIG devices, except to containers with MIG ids of the kubelet."""
         for pod, details in detailed(self.view):
             text = details.annotations.get(MIG_DEVICE) or None
-            mig = self.read_note(pod, MIG_DEVICE, text, mig_device)
+            mig = self.read_note(pod, MIG_DEVICE, text, parse_mig_device)
             if mig is None:
                 continue
             holder, device = self.container(pod, details), self._device(mig)
@@ -224,16 +217,16 @@ class Runai(Reservations):
                 exclusive=True,
             )
 
-    def _device(self, mig: MigDevice) -> Device | None:
-        uuid = mig.uuid or (self._mapping.get(mig.place, "") if mig.place is not None else "")
+    def _device(self, mig: AnnotatedMig) -> Device | None:
+        uuid = mig.uuid or (self._mapping.get(mig.position, "") if mig.position is not None else "")
         device = self.view.inventory.by_uuid(uuid)
         return device if device is not None and device.mig is not None else None
 
     @cached_property
-    def _mapping(self) -> dict[Place, str]:
+    def _mapping(self) -> dict[MigPosition, str]:
         text = self.view.node_annotations.get(MIG_MAPPING, "")
         try:
-            return mig_mapping(text) if text else {}
+            return parse_mig_mapping(text) if text else {}
         except ValueError as error:
             self.view.object_to(self.name, "node", MIG_MAPPING, str(error))
             return {}

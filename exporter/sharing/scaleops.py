@@ -15,12 +15,11 @@ https://scaleops.glowstick.me/gpu-optimization/overview.
 
 from collections.abc import Iterator
 
-from exporter.model import ContainerRef, PodDetails, PodIdentity
+from exporter.model import ContainerRef, PodDetails, PodIdentity, only
 from exporter.sharing.base import Grant, Granted, System, whole_keys
-from exporter.sharing.base.inventory import Device, only, parse_device_id
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import main_containers
-from exporter.sharing.gpu_fractions import fraction, memory
-from exporter.sharing.kai import RESOURCE
+from exporter.sharing.kai import READ_FRACTION, READ_MEMORY, RESOURCE
 
 NAMESPACE = "scaleops-system"
 COMPUTE, MEMORY = "scaleops.sh/gpu-compute-fraction", "scaleops.sh/gpu-memory"
@@ -31,7 +30,7 @@ class ScaleOps(System):
 
     name = "scaleops"
     isolation = ""
-    cuts = False
+    ids_are_slices = False
     blind_without_pods = "which containers share the GPUs that ScaleOps' capacity pods hold"
     notes = (whole_keys(COMPUTE, MEMORY),)
     words = frozenset({NAMESPACE})
@@ -75,14 +74,10 @@ class ScaleOps(System):
     def _grant(self, pod: PodIdentity, details: PodDetails, device: Device | None) -> Grant:
         names = main_containers(details.containers)
         compute, vram = details.annotations.get(COMPUTE), details.annotations.get(MEMORY)
-        part = None if compute is None else fraction(compute)
-        size = None if vram is None else memory(vram)
-        if compute is not None and part is None:
-            self.object_to(pod, COMPUTE, f"{compute[:100]!r} is not a fraction of a GPU")
-        if vram is not None and size is None:
-            self.object_to(pod, MEMORY, f"{vram[:100]!r} is not an amount of memory")
+        part = self.read_note(pod, COMPUTE, compute, READ_FRACTION)
+        size = self.read_note(pod, MEMORY, vram, READ_MEMORY)
         return Grant(
-            holder=ContainerRef(pod.namespace, pod.name, names[0] if len(names) == 1 else ""),
+            holder=ContainerRef(pod.namespace, pod.name, only(names) or ""),
             # Without a GPU it is no missing device of the plugin.
             resource=COMPUTE if device is None else RESOURCE,
             device=device,

@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, only
 from exporter.model.kubelet import PodName, quantity
 from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.reading import parsed
 from exporter.sharing.base.view import View
-from exporter.sharing.gpu_fractions import memory
+from exporter.sharing.gpu_fractions import expected
+from exporter.sharing.kai import READ_MEMORY
 
 DOMAIN = "tensor-fusion.ai/"
 # Also the resource of the first major release.
@@ -41,14 +42,14 @@ HARD_PERCENT = f"{DOMAIN}effective-hard-sm-percent"
 # The container that computes for the others of its pod, or for clients.
 WORKER = "tensorfusion-worker"
 SHARED, PARTITIONED = "shared", "partitioned"
+# The label ``isolation`` of TensorFusion's modes: its *hard* is a limiter in the worker's process.
 ISOLATIONS: Mapping[str, str] = {"soft": "soft", "hard": "soft", SHARED: "none", PARTITIONED: "hard"}
-"""The label ``isolation`` of TensorFusion's modes: its *hard* is a limiter in the worker's process."""
 LONGEST, MOST_GPUS = 1 << 16, 128
 T = TypeVar("T")
 _PERCENT = re.compile(r"([0-9]{1,6})(\.[0-9]{1,9})?(m?)")
 
 
-class Places(NamedTuple):
+class WorkerGpus(NamedTuple):
     """The GPUs of one holder, as ids of the annotations."""
 
     holder: ContainerRef
@@ -72,7 +73,9 @@ def by_container(text: str) -> dict[str, tuple[str, ...]]:
 def percent(text: str) -> float | None:
     """Return a percentage (``30``, ``12.5``, ``12500m``) as a share up to 1; None for any other text."""
     match = _PERCENT.fullmatch(text)
-    value = float(match[1] + (match[2] or "")) / (100_000 if match[3] else 100) if match is not None else 0.0
+    if match is None:
+        return None
+    value = float(match[1] + (match[2] or "")) / (100_000 if match[3] else 100)
     return value if 0 < value <= 1 else None
 
 
@@ -80,7 +83,7 @@ class TensorFusion(System):
     """Workers with GPUs; the isolation is that of the GPU, on which all workers have the same mode."""
 
     name = "tensor-fusion"
-    cuts = False
+    ids_are_slices = False
     blind_without_pods = "which GPUs TensorFusion's workers have, and how much of them"
     notes = (whole_keys(GPUS, CONTAINER_GPUS, PARTITIONS, ISOLATION, HARD_PERCENT, *VRAM, *PERCENT, *TFLOPS),)
     words = words_of("soft hard shared partitioned") | {WORKER}
@@ -101,21 +104,20 @@ class TensorFusion(System):
                 pods[ref.pod_name].append(ref)
         granted = Granted()
         for holders in pods.values():
-            for places in self._places(holders):
-                for device_id in places.ids:
-                    device = self._device(places.holder, device_id)
-                    granted.grants.append(self._grant(places.holder, device, device_id))
+            for worker in self._gpus(holders):
+                for device_id in worker.ids:
+                    device = self._device(worker.holder, device_id)
+                    granted.grants.append(self._grant(worker.holder, device, device_id))
                 for ref in holders:
                     granted.settle(ref, filter(_is_index, self.view.held[ref]))
         return granted
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode, with the isolation of the workers on a device; "" if they differ."""
-        found = self._isolations.get(device.key, set())
-        isolation = next(iter(found)) if len(found) == 1 else ""
+        isolation = only(self._isolations.get(device.key, ())) or ""
         return replace(super().sharing(device, offer), isolation=isolation)
 
-    def _places(self, holders: Sequence[ContainerRef]) -> list[Places]:
+    def _gpus(self, holders: Sequence[ContainerRef]) -> list[WorkerGpus]:
         """Return the GPUs of a pod by container; of the whole pod if its containers share them."""
         asked = self.view.annotations(holders[0])
         by_name: dict[str, tuple[str, ...]] = {}
@@ -123,12 +125,14 @@ class TensorFusion(System):
         if CONTAINER_GPUS in asked and not partitions:
             text = asked[CONTAINER_GPUS]
             by_name = self.read_note(holders[0], CONTAINER_GPUS, text, by_container) or {}
-        if named := [Places(ref, by_name[ref.container]) for ref in holders if by_name.get(ref.container)]:
+        if named := [
+            WorkerGpus(ref, by_name[ref.container]) for ref in holders if by_name.get(ref.container)
+        ]:
             return named
         ids = partitions or split_ids(asked.get(GPUS, ""))
         worker = next((ref for ref in holders if ref.container == WORKER), None)
         alone = holders[0] if len(holders) == 1 else holders[0]._replace(container="")
-        return [Places(worker or alone, ids)] if ids else []
+        return [WorkerGpus(worker or alone, ids)] if ids else []
 
     def _device(self, holder: ContainerRef, device_id: str) -> Device | None:
         device = self.view.inventory.by_uuid(_of_driver(device_id.partition(":")[0]))
@@ -149,7 +153,7 @@ class TensorFusion(System):
         whole = mode == SHARED or (mode == PARTITIONED and device is not None and device.mig is not None)
         if device is not None:
             self._isolations[device.key].add(ISOLATIONS.get(mode, ""))
-        vram = None if whole else self._amount(holder, VRAM, memory, "an amount of memory")
+        vram = None if whole else self._amount(holder, VRAM, READ_MEMORY)
         compute = None if whole else self._compute(holder)
         if whole and device is not None:
             vram, compute = device.memory, device.compute
@@ -169,20 +173,13 @@ class TensorFusion(System):
         request, limit = (asked.get(key, "") for key in TFLOPS)
         in_tflops = limit and request in ("", limit) and not any(key in asked for key in PERCENT)
         keys = (HARD_PERCENT,) if in_tflops else PERCENT
-        return self._amount(holder, keys, percent, "a percentage of a GPU")
+        return self._amount(holder, keys, expected(percent, "a percentage of a GPU"))
 
-    def _amount(
-        self, holder: ContainerRef, keys: Sequence[str], read: Callable[[str], T | None], noun: str
-    ) -> T | None:
+    def _amount(self, holder: ContainerRef, keys: Sequence[str], read: Callable[[str], T]) -> T | None:
         """Return the first amount that is set; TensorFusion writes 0 for one that is not."""
         asked = self.view.annotations(holder)
         key = next((key for key in keys if quantity(asked.get(key, "0")) != 0), None)
-        if key is None:
-            return None
-        amount = read(asked[key])
-        if amount is None:
-            self.object_to(holder, key, f"{asked[key][:100]!r} is not {noun}")
-        return amount
+        return None if key is None else self.read_note(holder, key, asked[key], read)
 
 
 def _of_driver(uuid: str) -> str:

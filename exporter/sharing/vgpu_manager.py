@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerFile, ContainerRef, DeviceUse, Problem, SystemFiles
-from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, Read, Roots, System, by_device
+from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Read, Roots, System, by_device
 from exporter.sharing.base.reading import Pread, UnusableError, of_containers, opened, problem
 
 NAME = "config/vgpu.config"
@@ -28,6 +28,15 @@ TRIES = 4
 _HEAD = struct.Struct("<IIII")
 # Seqlock, padding, uuid, memory limit, physical part of it; then percent and switches.
 _DEVICE = struct.Struct("<II48sQQ7i28x")
+_OLD_BEGIN = 248
+_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
+# The domain of resources and annotations is nvidia.com unless the installation has another.
+RESOURCE = re.compile(r"([a-z0-9.-]{1,253})/vgpu-number")
+ID = re.compile(r"([0-9]{1,4}:)?(?P<uuid>GPU-[0-9A-Za-z-]{1,64})(?(1):|::)[0-9]{1,6}")
+CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
+DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
+GIVEN = "real-allocated"
+LONGEST = 256 * 1024
 
 
 class _Old(NamedTuple):
@@ -37,13 +46,11 @@ class _Old(NamedTuple):
     percent: int  # offset of the percent
 
 
-_OLD_BEGIN = 248
 _OLD = {
     1536: _Old(80, 56),
     **dict.fromkeys((1664, 1672, 2440), _Old(88, 64)),
     **dict.fromkeys((1800, 1848), _Old(96, 64)),
 }
-_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
 
 
 def read_vgpu_manager(roots: Roots) -> SystemFiles:
@@ -80,9 +87,9 @@ def _devices(path: str) -> Iterator[DeviceUse]:
         magic, layout, region, count = _HEAD.unpack(pread(_HEAD.size, 0))
         if (magic, layout, region, count) != (MAGIC, LAYOUT, REGION, DEVICES):
             raise UnusableError(f"has unknown layout {layout} for {count} devices under {magic:#x}")
-        for place in range(DEVICES):
+        for number in range(DEVICES):
             for _ in range(TRIES):
-                device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + place * DEVICE_SIZE))
+                device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + number * DEVICE_SIZE))
                 if device[0] % 2 == 0:
                     break
             else:
@@ -104,21 +111,10 @@ def _use(name: bytes, memory: int, percent: int, limited: int) -> DeviceUse:
     uuid = name.partition(b"\0")[0]
     if not _UUID.fullmatch(uuid) or memory > MOST_BYTES:
         raise UnusableError(f"has a device {uuid!r} of {memory} bytes")
-    whole = percent >= 100
-    return DeviceUse(
-        device=uuid.decode(),
-        memory_limit=memory or None,
-        compute_limit=1.0 if whole else percent / 100 if limited and percent > 0 else None,
-    )
-
-
-# The domain of resources and annotations is nvidia.com unless the installation has another.
-RESOURCE = re.compile(r"([a-z0-9.-]{1,253})/vgpu-number")
-ID = re.compile(r"([0-9]{1,4}:)?(?P<uuid>GPU-[0-9A-Za-z-]{1,64})(?(1):|::)[0-9]{1,6}")
-CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
-DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
-GIVEN = "real-allocated"
-LONGEST = 256 * 1024
+    compute = percent / 100 if limited and percent > 0 else None
+    if percent >= 100:
+        compute = 1.0
+    return DeviceUse(device=uuid.decode(), memory_limit=memory or None, compute_limit=compute)
 
 
 class VgpuManager(System):
@@ -134,12 +130,12 @@ class VgpuManager(System):
         """Return True if an id is a slice of a GPU, under the resource that counts them."""
         return self.knows(resource) and ID.fullmatch(device_id) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU on which a slice is allocatable; its holder may have another."""
         match = ID.fullmatch(device_id) if self.knows(resource) else None
         if match is None:
             return None
-        return Claim(self.view.inventory.by_uuid(match["uuid"]), replica=True, nominal=True)
+        return Meaning(self.view.inventory.by_uuid(match["uuid"]), replica=True, nominal=True)
 
     def grants(self) -> Granted:
         """Return the grants by annotations, else by files."""
@@ -170,9 +166,10 @@ class VgpuManager(System):
 
     def _shares(self, holder: ContainerRef, key: str, file: ContainerFile | None) -> Collection[DeviceUse]:
         """Return a container's shares. Only its file has whether a share of compute is a limit."""
-        annotated = self.read_note(holder, key, self.view.annotations(holder).get(key), parse_claims) or {}
+        annotated = self.read_note(holder, key, self.view.annotations(holder).get(key), parse_shares) or {}
         filed = {use.device: use for use in file.devices} if file is not None else {}
-        if not (shares := annotated.get(holder.container, ())):
+        shares = annotated.get(holder.container, ())
+        if not shares:
             return filed.values()
         limits = {uuid: use.compute_limit for uuid, use in filed.items()}
         return [
@@ -180,7 +177,7 @@ class VgpuManager(System):
         ]
 
 
-def parse_claims(text: str) -> Mapping[str, tuple[DeviceUse, ...]]:
+def parse_shares(text: str) -> Mapping[str, tuple[DeviceUse, ...]]:
     """Return the shares in an annotation by container; raises ValueError for a malformed entry."""
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are more than an annotation can have")

@@ -22,8 +22,8 @@ MOST_JOBS = 100
 LONGEST_ID = 256
 # A batch system numbers the NVIDIA GPUs only, as dcgm-exporter does.
 VENDOR = "nvidia"
+# Ids of jobs by GPU index and GPU instance, None for the whole GPU.
 Jobs = Mapping[tuple[int, int | None], tuple[str, ...]]
-"""Ids of jobs by GPU index and GPU instance, None for the whole GPU."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -33,7 +33,7 @@ class JobFilesError(Exception):
     reason = "directory"
 
 
-class _UnusableError(Exception):
+class _JobFileError(Exception):
     """A file that cannot be used; the message has the cause."""
 
 
@@ -57,7 +57,7 @@ def read_jobs(directory: Path) -> JobFiles:
             jobs[int(gpu), None if instance is None else int(instance)] = _jobs(directory / name)
         except FileNotFoundError:
             continue
-        except (OSError, _UnusableError) as error:
+        except (OSError, _JobFileError) as error:
             text = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(Problem(reason="file", about=str(directory / name), text=text or "unreadable"))
     return JobFiles(jobs=jobs, problems=tuple(problems))
@@ -68,9 +68,9 @@ def _jobs(path: Path) -> tuple[str, ...]:
     lines = _content(path).decode(errors="replace").split("\n")
     ids = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if len(ids) > MOST_JOBS:
-        raise _UnusableError(f"has more than {MOST_JOBS} jobs")
+        raise _JobFileError(f"has more than {MOST_JOBS} jobs")
     if any(len(job) > LONGEST_ID or not job.isprintable() for job in ids):
-        raise _UnusableError("has lines that are not job ids")
+        raise _JobFileError("has lines that are not job ids")
     return ids
 
 
@@ -78,12 +78,12 @@ def _content(path: Path) -> bytes:
     descriptor = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _UnusableError("is not a regular file")
+            raise _JobFileError("is not a regular file")
         content = os.pread(descriptor, MOST_BYTES + 1, 0)
     finally:
         os.close(descriptor)
     if len(content) > MOST_BYTES:
-        raise _UnusableError(f"is larger than {MOST_BYTES} bytes")
+        raise _JobFileError(f"is larger than {MOST_BYTES} bytes")
     return content
 
 

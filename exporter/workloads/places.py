@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads
+from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads, only
 from exporter.workloads.cgroups import parse_cgroup
 from exporter.workloads.processes import pids_in, read_cgroup, read_stat
 
 # The only process of a pod's sandbox, which keeps the pod's namespaces; "pod" on OpenShift.
 SANDBOX_COMMANDS = frozenset({"pause", "pod"})
+CONTAINER_ID_LENGTH = 64
 
 
 class Placed(NamedTuple):
     """The places of processes by pid, and optionally all pods and containers with processes."""
 
     places: Mapping[int, ProcessPlace]
-    running: "Running | None" = None  # None if it was not read
+    running: "RunningContainers | None" = None  # None if it was not read
     gone: frozenset[int] = frozenset()  # as in Workloads
 
     @property
@@ -31,14 +32,14 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningContainers:
     """The pods and containers with processes."""
 
     pods: frozenset[str]  # uids
     containers: Mapping[str, frozenset[str]]  # container ids by pod uid, without sandboxes
 
 
-def read_running(proc_root: Path) -> Running:
+def read_running(proc_root: Path) -> RunningContainers:
     """Return the pods and containers of all processes under ``proc_root``; OSError if it cannot be listed.
 
     Of nested pods the outermost counts: it is the one that the node's kubelet knows.
@@ -58,7 +59,9 @@ def read_running(proc_root: Path) -> Running:
     for (uid, container_id), members in pids.items():
         if container_id and not _is_sandbox(proc_root, members):
             containers[uid].add(container_id)
-    return Running(pods=frozenset(pods), containers={uid: frozenset(ids) for uid, ids in containers.items()})
+    return RunningContainers(
+        pods=frozenset(pods), containers={uid: frozenset(ids) for uid, ids in containers.items()}
+    )
 
 
 def is_container_unclear(places: Iterable[ProcessPlace], pods: Mapping[str, PodIdentity]) -> bool:
@@ -82,9 +85,6 @@ def _place(text: bytes) -> tuple[str, str] | None:
 def _is_sandbox(proc_root: Path, pids: list[str]) -> bool:
     stat = read_stat(str(proc_root), int(pids[0])) if len(pids) == 1 else None
     return stat is not None and stat.command in SANDBOX_COMMANDS
-
-
-CONTAINER_ID_LENGTH = 64
 
 
 def place_by_pods(workloads: Workloads, own_uid: str) -> Workloads:
@@ -160,9 +160,8 @@ def _container_id(file: ContainerFile, pod: PodIdentity) -> str | None:
         return file.container_id
     if not (file.container or file.container_id):
         return None
-    fitting = [
+    return only(
         container_id
         for container_id, name in pod.container_ids.items()
         if container_id.startswith(file.container_id) and file.container in ("", name)
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    )

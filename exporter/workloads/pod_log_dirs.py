@@ -45,7 +45,6 @@ def read_pod_logs(path: Path, known: Collection[str] = ()) -> PodLogs:
 
 
 def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
-    """Return the pods by uid."""
     return {pod.uid: pod for pod in pods}
 
 

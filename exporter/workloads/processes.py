@@ -235,7 +235,8 @@ def read_file(path: str) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         # The kernel generates each of these files at once (single_open): a short read is the end of the file.
-        text = portion = os.read(file, _PORTION)
+        portion = os.read(file, _PORTION)
+        text = portion
         while len(portion) == _PORTION:
             portion = os.read(file, _PORTION)
             text += portion

@@ -22,6 +22,10 @@ from exporter.model import (
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
+T = TypeVar("T")
+UNKNOWN_INDEX = -1
+MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roots:
@@ -38,12 +42,9 @@ class Roots:
 
 
 Read = Callable[[Roots], SystemFiles]
-T = TypeVar("T")
-UNKNOWN_INDEX = -1
-MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 
 
-class Claim(NamedTuple):
+class Meaning(NamedTuple):
     """The meaning of a device id that belongs to a system."""
 
     device: Device | None = None  # the device that the id names; None if it is not on this node
@@ -108,8 +109,7 @@ class Granted:
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
     # (device, resource) with holders that are unknown.
     unplaced: list[tuple[DeviceKey, str]] = field(default_factory=list)
-    # DRA drivers with claims that no system knows.
-    unknown_drivers: frozenset[str] = frozenset()
+    unknown_drivers: frozenset[str] = frozenset()  # DRA drivers with claims that no system knows
 
     def settle(self, holder: ContainerRef, resources: Iterable[str]) -> None:
         """Note that a container's ids of these resources must not be resolved."""
@@ -122,7 +122,6 @@ def whole_keys(*names: str) -> re.Pattern[str]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -176,7 +175,7 @@ def by_device(grants: Iterable[Grant]) -> list[Grant]:
             memory_entitled=total([grant.memory_entitled for grant in same]),
             compute_entitled=total([grant.compute_entitled for grant in same]),
         )
-        for same in grouped(grants, lambda grant: grant.device and grant.device.key)
+        for same in grouped(grants, lambda grant: None if grant.device is None else grant.device.key)
     ]
 
 
@@ -201,7 +200,7 @@ class System:
     isolation: ClassVar[str] = "none"  # of holders from each other: hard, soft, none, or "" if unknown
     # What is unknown without the pods' annotations, "" if they are not needed.
     blind_without_pods: ClassVar[str] = ""
-    cuts: ClassVar[bool] = True  # the number of allocatable ids is the number of slices of a device
+    ids_are_slices: ClassVar[bool] = True  # a device has as many slices as allocatable ids
     # Reads the system's files on the node; runs in a thread, results are in ``View.file``.
     read: ClassVar[Read | None] = None
     # For recordings: keys of annotations and labels, and names of limits, that the system reads. What a group
@@ -221,7 +220,6 @@ class System:
         self._notes: dict[tuple[Hashable, str], Any] = {}
 
     def fails(self, error: Exception) -> None:
-        """Add a problem: this system failed."""
         self.view.object_to(self.name, "failure", f"all of {self.name}", repr(error))
 
     def object_to(self, of: PodIdentity | ContainerRef, name: str, text: object) -> None:
@@ -242,22 +240,22 @@ class System:
 
         Each annotation is read once. ``read`` raises ValueError for a malformed text, which adds a problem.
         """
-        place = of.uid if isinstance(of, PodIdentity) else of.pod_name, name
-        if place not in self._notes:
+        key = of.uid if isinstance(of, PodIdentity) else of.pod_name, name
+        if key not in self._notes:
             try:
-                self._notes[place] = read(text) if text is not None else None
+                self._notes[key] = read(text) if text is not None else None
             except ValueError as error:
                 self.object_to(of, name, error)
-                self._notes[place] = None
-        known: T | None = self._notes[place]
+                self._notes[key] = None
+        known: T | None = self._notes[key]
         return known
 
     def knows(self, resource: str) -> bool:
-        """Return False if no id of a resource can belong to this system; then ``claim`` is not called."""
+        """Return False if no id of a resource can belong to this system; then ``meaning`` is not called."""
         if self.own is not None:
             return self.own.fullmatch(resource) is not None
         kind = type(self)
-        return kind.claim is not System.claim or kind.owns is not System.owns
+        return kind.meaning is not System.meaning or kind.owns is not System.owns
 
     def owns(self, resource: str, _device_id: str) -> bool:
         """Return True if an id can only belong to this system."""
@@ -267,9 +265,9 @@ class System:
         """Return the grants from annotations, claims or files."""
         return Granted()
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the meaning of an id of the kubelet, None if it does not belong to this system."""
-        return Claim(nominal=True) if self.owns(resource, device_id) else None
+        return Meaning(nominal=True) if self.owns(resource, device_id) else None
 
     def may_be(self, device_id: str) -> frozenset[DeviceKey] | None:
         """Return the devices that an id without a known device may mean; None if it may be any."""
@@ -277,7 +275,7 @@ class System:
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the sharing mode of a device and the isolation of its holders."""
-        counted = offer.slices if self.cuts else not_counted(offer.slices)
+        counted = offer.slices if self.ids_are_slices else not_counted(offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def entitlement(self, _device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:

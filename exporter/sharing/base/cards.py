@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing
-from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, Offer, System, weakest
-from exporter.sharing.base.inventory import Device, only
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, only
+from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Offer, System, weakest
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
 # Percent of one card.
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[0-9]{1,4}")
 Cards = tuple[Device | None, ...]
 
 
-class Amounts(NamedTuple):
+class HeldAmounts(NamedTuple):
     """The total amounts of a container."""
 
     ids: Mapping[str, int]  # number of ids by resource, compute first
@@ -53,18 +53,17 @@ class CardSystem(System):
         self._isolations: dict[DeviceKey, set[str]] = defaultdict(set)
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource belongs to this system."""
         return resource in self._resources
 
     def owns(self, resource: str, _device_id: str) -> bool:
         """Return True if a resource belongs to this system: no other system uses its names."""
         return resource in self._resources
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the card on which an id is allocatable; its holder may have another card."""
         if not self.owns(resource, device_id):
             return None
-        return Claim(self.offered_on(resource, device_id), replica=True, nominal=True)
+        return Meaning(self.offered_on(resource, device_id), replica=True, nominal=True)
 
     def grants(self) -> Granted:
         """Return the grants to containers with known cards."""
@@ -144,7 +143,7 @@ class CardSystem(System):
         ids = sorted({device_id for name in self.cores for device_id in self.view.offered.get(name, ())})
         if len(ids) != FULL * len(cards):
             return {}
-        return {device_id: cards[place // FULL] for place, device_id in enumerate(ids)}
+        return {device_id: cards[position // FULL] for position, device_id in enumerate(ids)}
 
     def _listed(self, holder: ContainerRef, name: str, text: str) -> Cards:
         """Return the cards in the text of annotation ``name``; () and a problem if it is malformed."""
@@ -154,12 +153,12 @@ class CardSystem(System):
         self.object_to_container(holder, name, f"is not a list of cards: {text[:LONGEST]!r}")
         return ()
 
-    def _amounts(self, held: Mapping[str, frozenset[str]]) -> Amounts | None:
+    def _amounts(self, held: Mapping[str, frozenset[str]]) -> HeldAmounts | None:
         ids = {name: len(held[name]) for name in self._resources if name in held}
         core, memory = (sum(ids.get(name, 0) for name in names) for names in (self.cores, self.memories))
-        return Amounts(ids, core * self.percent, memory) if ids else None
+        return HeldAmounts(ids, core * self.percent, memory) if ids else None
 
-    def _fits(self, holder: ContainerRef, amounts: Amounts, count: int) -> bool:
+    def _fits(self, holder: ContainerRef, amounts: HeldAmounts, count: int) -> bool:
         """Return True if these amounts can be of ``count`` cards."""
         wanted = max(1, -(-amounts.core // FULL) if self.spreads else amounts.core // FULL)
         if count == wanted or (self.spreads and wanted < count <= min(amounts.ids.values())):
@@ -169,7 +168,7 @@ class CardSystem(System):
         return False
 
     def _of_card(
-        self, holder: ContainerRef, amounts: Amounts, count: int, card: Device | None
+        self, holder: ContainerRef, amounts: HeldAmounts, count: int, card: Device | None
     ) -> Iterator[Grant]:
         """Yield the grants of one of ``count`` cards: equal amounts of each, rounded down as the systems do.
 
@@ -182,18 +181,18 @@ class CardSystem(System):
         if whole:
             memory = total_memory(card)
         compute = 1.0 if whole else core / FULL or None
-        for place, (resource, number) in enumerate(amounts.ids.items()):
-            if place and whole:
+        for position, (resource, number) in enumerate(amounts.ids.items()):
+            if position and whole:
                 break
             yield Grant(
                 holder=holder,
                 resource=resource,
                 device=card,
                 slices=number // count,
-                memory_entitled=0 if place else memory,
-                compute_entitled=0.0 if place else compute,
+                memory_entitled=0 if position else memory,
+                compute_entitled=0.0 if position else compute,
                 exclusive=whole,
-                counted_elsewhere=place > 0,
+                counted_elsewhere=position > 0,
             )
 
 

@@ -31,6 +31,9 @@ from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.resolve import Resolved, resolve, slice_counts
 from exporter.sharing.base.view import NodeFacts, View
 
+Resolve = Callable[[tuple[GpuReading, ...], Allocations | None, NodeFacts], Holdings]
+MPS = "mps"
+
 
 def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
     """Return every holding of the node; ``systems`` come in order of precedence."""
@@ -39,7 +42,7 @@ def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
 
 def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> Holdings:
     """Return every holding of the node, given the resolved answers of the systems."""
-    node = _Node(view, systems, resolved)
+    node = _HeldDevices(view, systems, resolved)
     unresolved = Counter({resource: len(ids) for resource, ids in resolved.unresolved.items()})
     return Holdings(
         known=True,
@@ -62,7 +65,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
     )
 
 
-class _Node:
+class _HeldDevices:
     """The devices of the node and the systems that share them."""
 
     def __init__(self, view: View, systems: Sequence[System], resolved: Resolved) -> None:
@@ -179,10 +182,6 @@ class _Node:
         return not by_ids and len(on_device) == 1 and on_device[0].exclusive
 
 
-Resolve = Callable[[tuple[GpuReading, ...], Allocations | None, NodeFacts], Holdings]
-MPS = "mps"
-
-
 class KeptHoldings:
     """Calls ``resolve`` if devices, ids, pods or files differ from those of the last call.
 
@@ -195,9 +194,9 @@ class KeptHoldings:
         self._holdings = Holdings(known=False)
 
     def of(self, gpus: Iterable[GpuReading], allocations: Allocations | None, facts: NodeFacts) -> Holdings:
-        """Return the holdings of the node."""
         fixed = tuple(map(fixed_part, gpus))
-        inputs = (fixed, allocations and replace(allocations, read_at=0.0), facts)
+        undated = None if allocations is None else replace(allocations, read_at=0.0)
+        inputs = (fixed, undated, facts)
         if inputs != self._inputs:
             # A failed call is repeated at the next poll.
             self._inputs = None
@@ -237,7 +236,7 @@ def _fixed_part(mig: MigReading) -> MigReading:
 
 def _size(memory: Memory | None) -> Memory | None:
     # Holdings do not depend on the memory in use.
-    return memory and Memory(total=memory.total, used=0, free=memory.total)
+    return None if memory is None else Memory(total=memory.total, used=0, free=memory.total)
 
 
 def _clients(processes: tuple[DeviceProcess, ...] | None) -> tuple[DeviceProcess, ...] | None:

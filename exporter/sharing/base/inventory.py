@@ -3,13 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TypeVar
 
-from exporter.model import DeviceKey, DeviceProcess, GpuReading, MigReading
+from exporter.model import DeviceKey, DeviceProcess, GpuReading, MigReading, only, unambiguous
+from exporter.model.mig_geometry import compute_part
 
-K = TypeVar("K")
-T = TypeVar("T")
 REPLICA_MARK = "::"
 # Device numbers have at most nine digits; Python refuses to parse very long ones.
 LEGACY_MIG = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/([0-9]{1,9})")
@@ -92,10 +89,7 @@ class Device:
     @property
     def compute(self) -> float | None:
         """The device's share of the physical GPU's compute, None if it is unknown."""
-        if self.mig is None:
-            return 1.0
-        slices, total = self.mig.compute_slices, self.gpu.mig_slices
-        return slices / total if slices is not None and total else None
+        return 1.0 if self.mig is None else compute_part(self.gpu, self.mig)
 
 
 class Inventory:
@@ -113,7 +107,6 @@ class Inventory:
         self._by_index = unambiguous((device.gpu.identity.index, device) for device in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
-        """Return the device with this UUID."""
         return self._by_uuid.get(with_prefix(uuid))
 
     def by_minor(self, minor: int) -> Device | None:
@@ -188,25 +181,10 @@ class Inventory:
         return only(device for device in self.devices if _fits(device, device_id))
 
 
-def only(candidates: Iterable[T]) -> T | None:
-    """Return the only candidate, None if there is none or more than one."""
-    first_two = list(islice(candidates, 2))
-    return first_two[0] if len(first_two) == 1 else None
-
-
 def pci_address(text: str) -> str:
     """Return a PCI address as in sysfs (``0000:3b:00.0``); the driver's domain has eight digits."""
     domain, _, rest = text.lower().partition(":")
     return f"{domain.lstrip('0'):0>4}:{rest}"
-
-
-def unambiguous(values: Iterable[tuple[K | None, T]]) -> dict[K, T]:
-    """Return values by key, without keys that several values have, or None."""
-    by_key: dict[K, list[T]] = {}
-    for key, value in values:
-        if key is not None:
-            by_key.setdefault(key, []).append(value)
-    return {key: alike[0] for key, alike in by_key.items() if len(alike) == 1}
 
 
 def _devices(gpu: GpuReading) -> list[Device]:

@@ -16,8 +16,7 @@ from typing import TypeVar
 from exporter.model import Problem
 
 T = TypeVar("T")
-Pread = Callable[[int, int], bytes]
-"""(length, offset) → bytes; raises UnusableError if the file is shorter."""
+Pread = Callable[[int, int], bytes]  # (length, offset) → bytes; raises UnusableError if the file is shorter
 
 MOST_CONTAINERS = 4096
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -33,7 +32,7 @@ def problem(about: str | Path, text: object) -> Problem:
 
 
 @contextmanager
-def noted(path: str | Path, problems: list[Problem]) -> Iterator[None]:
+def reported(path: str | Path, problems: list[Problem]) -> Iterator[None]:
     """Leave the block if it finds no file; if it finds one that cannot be used, also add a problem."""
     try:
         yield
@@ -51,29 +50,21 @@ def of_containers(folder: str | Path, problems: list[Problem]) -> Iterator[tuple
             yield f"{folder}/{name}", pod, container
 
 
-def names(folder: str | Path, most: int) -> list[str]:
-    """Return up to ``most`` names in a folder, sorted; [] if there is no folder; raises OSError."""
+def names_or_problem(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
+    """Return up to ``most`` names in a folder, sorted; [] if there is no folder, or it is unreadable."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in islice(entries, most))
     except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def names_or_problem(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
-    """Return ``names``; if the folder is unreadable, add a problem and return []."""
-    try:
-        return names(folder, most)
+        pass
     except OSError as error:
         problems.append(problem(folder, error.strerror))
-        return []
+    return []
 
 
 def listed(folder: str | Path, most: int, problems: list[Problem]) -> list[str]:
-    """Return ``names``; if the folder has more, or is unreadable, add a problem."""
-    entries: list[str] = []
-    with noted(folder, problems):
-        entries = names(folder, most + 1)
+    """Return the same; also add a problem if the folder has more names."""
+    entries = names_or_problem(folder, most + 1, problems)
     if len(entries) > most:
         problems.append(problem(folder, f"has more than {most} names; the rest is not read"))
     return entries[:most]

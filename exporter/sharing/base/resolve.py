@@ -3,16 +3,17 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
-from exporter.sharing.base import Claim, Grant, Granted, System, guarded
+from exporter.sharing.base import Grant, Granted, Meaning, System, guarded
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 
-# The system that an id belongs to, and its claim.
-Owned = tuple[System | None, Claim]
-WITHOUT_OWNER: Owned = None, Claim()
+# The system that an id belongs to, and the meaning of the id.
+OwnedId = tuple[System | None, Meaning]
+WITHOUT_OWNER: OwnedId = None, Meaning()
 # Device, resource, holder.
 HeldKey = tuple[DeviceKey, str, ContainerRef]
 
@@ -26,8 +27,7 @@ class Resolved:
     # Held ids, and the system that each belongs to.
     held: dict[HeldKey, set[str]] = field(default_factory=lambda: defaultdict(set))
     system_of: dict[HeldKey, System] = field(default_factory=dict)
-    # The held devices.
-    devices: dict[DeviceKey, Device] = field(default_factory=dict)
+    devices: dict[DeviceKey, Device] = field(default_factory=dict)  # the held devices
     grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
     # Devices of which a system gives out several ids.
     replicated: set[tuple[DeviceKey, System]] = field(default_factory=set)
@@ -36,19 +36,17 @@ class Resolved:
     missing: Counter[str] = field(default_factory=Counter)
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
     unknown_drivers: set[str] = field(default_factory=set)
-    # The systems that have a resource on a device, ordered by their first claim or grant.
+    # The systems that have a resource on a device, ordered by their first id or grant.
     owners: dict[tuple[DeviceKey, str], dict[System, None]] = field(default_factory=lambda: defaultdict(dict))
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
-    # Devices with unknown holders, and resources that such holders may have on them.
-    unplaced: set[DeviceKey] = field(default_factory=set)
-    unplaced_resources: set[str] = field(default_factory=set)
-    # What grants and ids without a known device may mean: a resource, and devices.
-    doubts: list[tuple[str, frozenset[DeviceKey]]] = field(default_factory=list)
+    unplaced: set[DeviceKey] = field(default_factory=set)  # devices with unknown holders
+    # What grants and ids without a known device may mean: a resource, and devices, None for a nominal id.
+    doubts: set[tuple[str, frozenset[DeviceKey] | None]] = field(default_factory=set)
     # (device, resource) of which unknown containers hold an unknown number.
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
 
     def systems(self, device: DeviceKey) -> list[System]:
-        """Return the systems that have a part in a device, ordered by their first claim or grant."""
+        """Return the systems that have a part in a device, ordered by their first id or grant."""
         owners = (systems for (key, _), systems in self.owners.items() if key == device)
         return list(dict.fromkeys(chain.from_iterable(owners)))
 
@@ -62,26 +60,26 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
     resolved, allocations = Resolved(), view.allocations
     for system in systems:
         _take_grants(resolved, system)
-    claims = _Claims(allocations, systems)
+    meanings = _Meanings(allocations, systems)
     # Sorted, because the first of several systems decides on the sharing of a device.
     for resource, device_id in sorted(allocations.offered or ()):
-        owner, claim = claims.of(resource, device_id)
-        if owner is not None and claim.device is not None:
-            resolved.offered[claim.device.key, resource].add(device_id)
-            _add_owner(resolved, claim.device, resource, owner, claim)
+        owner, meaning = meanings.of(resource, device_id)
+        if owner is not None and meaning.device is not None:
+            resolved.offered[meaning.device.key, resource].add(device_id)
+            _add_owner(resolved, meaning.device, resource, owner, meaning)
     strays: list[Allocation] = []
     for allocation in sorted(allocations.allocated):
         if (allocation.holder, allocation.resource) not in resolved.settled:
-            strays += _resolve_allocation(resolved, claims, allocation)
+            strays += _resolve_allocation(resolved, meanings, allocation)
     _take_strays(resolved, strays)
     taken = {device.key for _, device, grant in resolved.grants if grant.exclusive}
     cards = {gpu.key for gpu in view.inventory.whole()}
-    for resource in resolved.unplaced_resources:
-        offering = {device for device, offered in resolved.offered if offered == resource}
-        resolved.unplaced |= (offering or cards) - taken
     for resource, devices in resolved.doubts:
         offering = {device for device, offered in resolved.offered if offered == resource}
-        doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
+        if devices is None:
+            doubted = frozenset((offering or cards) - taken)
+        else:
+            doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
         resolved.unplaced |= doubted
         resolved.uncounted |= {(device, resource) for device in doubted}
     return resolved
@@ -96,36 +94,41 @@ def _held_whole(resolved: Resolved, but: str) -> set[DeviceKey]:
     }
 
 
-class _Claims:
+class _Meanings:
     """The owners of ids, cached: a plugin may have tens of thousands of ids."""
 
     def __init__(self, allocations: Allocations, systems: Sequence[System]) -> None:
         resources = {device.resource for device in allocations.offered or ()}
         resources |= {allocation.resource for allocation in allocations.allocated}
-        self._asked = {name: [system for system in systems if _knows(system, name)] for name in resources}
-        self._known: dict[tuple[str, str], Owned] = {}
+        self._asked = {
+            name: [
+                system for system in systems if guarded(system, partial(system.knows, name), otherwise=False)
+            ]
+            for name in resources
+        }
+        self._known: dict[tuple[str, str], OwnedId] = {}
 
-    def of(self, resource: str, device_id: str) -> Owned:
-        """Return the first system with a device or a nominal claim for an id, else the first with a claim."""
-        known = self._known.get((resource, device_id))
-        if known is None:
-            known = self._known[resource, device_id] = self._claim(resource, device_id)
-        return known
+    def of(self, resource: str, device_id: str) -> OwnedId:
+        """Return the first system with a device or a nominal meaning for an id, else the first with any."""
+        key = resource, device_id
+        if key not in self._known:
+            self._known[key] = self._meaning(resource, device_id)
+        return self._known[key]
 
-    def _claim(self, resource: str, device_id: str) -> Owned:
+    def _meaning(self, resource: str, device_id: str) -> OwnedId:
         weak = WITHOUT_OWNER
         for system in self._asked[resource]:
             try:
-                claim = system.claim(resource, device_id)
+                meaning = system.meaning(resource, device_id)
             except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
                 system.fails(error)
                 continue
-            if claim is None:
+            if meaning is None:
                 continue
-            if claim.device is not None or claim.nominal:
-                return system, claim
+            if meaning.device is not None or meaning.nominal:
+                return system, meaning
             if weak is WITHOUT_OWNER:
-                weak = system, claim
+                weak = system, meaning
         return weak
 
 
@@ -137,7 +140,7 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     held: dict[tuple[DeviceKey, str], set[str]] = defaultdict(set)
     for (device, resource, _), ids in resolved.held.items():
         held[device, resource] |= ids
-    allocated = defaultdict(int, {place: len(ids) for place, ids in held.items()})
+    allocated = defaultdict(int, {key: len(ids) for key, ids in held.items()})
     for _, of, grant in resolved.grants:
         allocated[of.key, grant.resource] += grant.slices
     in_slices = {resource for _, resource in (*resolved.offered, *held)}
@@ -145,9 +148,7 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
         counted = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if counted else None
-        doubtful = (device, resource) in resolved.uncounted or (
-            resource in resolved.unplaced_resources and device in resolved.unplaced
-        )
+        doubtful = (device, resource) in resolved.uncounted
         held_here = None if doubtful else allocated.get((device, resource), 0)
         count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)
@@ -175,7 +176,7 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         resolved.unresolved_holders.add(grant.holder)
         if device is None:
             may_be = _of_maker(system) if grant.may_be is None else grant.may_be
-            resolved.doubts.append((grant.resource, may_be))
+            resolved.doubts.add((grant.resource, may_be))
         else:
             resolved.unplaced.add(device.key)
             resolved.uncounted.add((device.key, grant.resource))
@@ -208,37 +209,33 @@ def _take_strays(resolved: Resolved, strays: Iterable[Allocation]) -> None:
         if resource in devices:
             resolved.unresolved[resource].add(device_id)
             resolved.unresolved_holders.add(holder)
-            resolved.doubts.append((resource, frozenset(devices[resource])))
+            resolved.doubts.add((resource, frozenset(devices[resource])))
 
 
-def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocation) -> list[Allocation]:
+def _resolve_allocation(resolved: Resolved, meanings: _Meanings, allocation: Allocation) -> list[Allocation]:
     """Add an id and its holder; return it if no system knows it."""
-    system, claim = claims.of(allocation.resource, allocation.device_id)
+    system, meaning = meanings.of(allocation.resource, allocation.device_id)
     if system is None:
         return [allocation]
-    if claim.device is None or claim.nominal:
+    if meaning.device is None or meaning.nominal:
         resolved.unresolved[allocation.resource].add(allocation.device_id)
         resolved.unresolved_holders.add(allocation.holder)
-        if claim.nominal:
-            resolved.unplaced_resources.add(allocation.resource)
-        else:
+        may_be = None
+        if not meaning.nominal:
             # A plugin that ignores MIG gives out the whole GPU: its holder may use any MIG device of it.
             may_be = system.may_be(allocation.device_id)
-            resolved.doubts.append((allocation.resource, _of_maker(system) if may_be is None else may_be))
+            may_be = _of_maker(system) if may_be is None else may_be
+        resolved.doubts.add((allocation.resource, may_be))
         return []
-    held = claim.device.key, allocation.resource, allocation.holder
+    held = meaning.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)
     resolved.system_of[held] = system
-    resolved.devices[claim.device.key] = claim.device
-    _add_owner(resolved, claim.device, allocation.resource, system, claim)
+    resolved.devices[meaning.device.key] = meaning.device
+    _add_owner(resolved, meaning.device, allocation.resource, system, meaning)
     return []
 
 
-def _knows(system: System, resource: str) -> bool:
-    return guarded(system, lambda: system.knows(resource), otherwise=False)
-
-
-def _add_owner(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:
+def _add_owner(resolved: Resolved, device: Device, resource: str, system: System, meaning: Meaning) -> None:
     resolved.owners[device.key, resource][system] = None
-    if claim.replica:
+    if meaning.replica:
         resolved.replicated.add((device.key, system))

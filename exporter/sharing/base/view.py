@@ -20,13 +20,17 @@ from exporter.model import (
     Problem,
     ResourceHealth,
     SystemFiles,
+    only,
+    unambiguous,
 )
 from exporter.model.kubelet import PodName
-from exporter.sharing.base.inventory import Inventory, only, unambiguous
+from exporter.sharing.base.inventory import Inventory
 
 log = logging.getLogger(__name__)
 # Anyone who may annotate pods could fill the log.
 MOST_LINES = 100
+OVER = frozenset({"Succeeded", "Failed"})
+NO_FILES = SystemFiles()
 
 
 class Objections:
@@ -49,10 +53,6 @@ class Objections:
         if len(fresh) > MOST_LINES:
             log.warning("skipped %d more unreadable entries", len(fresh) - MOST_LINES)
         self._standing = frozenset((problem.reason, problem.about) for problem in current)
-
-
-OVER = frozenset({"Succeeded", "Failed"})
-NO_FILES = SystemFiles()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

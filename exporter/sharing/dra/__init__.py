@@ -18,9 +18,9 @@ import re
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceUse, Meter, total
+from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceUse, Meter, only, total
 from exporter.sharing.base import Entitled, Read
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.dra.cdi import claim_uid
 from exporter.sharing.dra.checkpoint import read_checkpoint
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
@@ -31,9 +31,11 @@ NVIDIA_DRIVER = "gpu.nvidia.com"
 GPU = re.compile(rf"gpu-({NUMBER})")
 MIG = re.compile(rf"gpu-({NUMBER})-mig-(.+)-({NUMBER})-({NUMBER})")
 NAMES = re.compile(rf"{GPU.pattern}|{MIG.pattern}|gpu-vfio-{NUMBER}")
+HAMI_DRIVER = "hami-core-gpu.project-hami.io"
+PREFIX = "hami-gpu-"
 
 
-class Place(NamedTuple):
+class DeviceName(NamedTuple):
     """A parsed device name; all but ``minor`` are for MIG devices."""
 
     minor: int
@@ -52,42 +54,38 @@ class Dra(ClaimSystem):
 
     def find(self, name: str) -> Device | None:
         """Return the device with a name, by minor and MIG placement."""
-        place = parse_name(name)
-        if place is None:
+        parsed = parse_name(name)
+        if parsed is None:
             return None
-        if place.profile is None:
-            return self.view.inventory.by_minor(place.minor)
-        return only(device for device in self.view.inventory.devices if _lies_at(device, place))
+        if parsed.profile is None:
+            return self.view.inventory.by_minor(parsed.minor)
+        return only(device for device in self.view.inventory.devices if _lies_at(device, parsed))
 
     def meant_by_name(self, name: str) -> frozenset[DeviceKey]:
         """Return the parts of the GPU in a name; the driver does not list a GPU that is passed through."""
-        place = parse_name(name)
-        return self.view.inventory.meant_by_minor(place.minor) if place is not None else frozenset()
+        parsed = parse_name(name)
+        return self.view.inventory.meant_by_minor(parsed.minor) if parsed is not None else frozenset()
 
 
-def parse_name(name: str) -> Place | None:
+def parse_name(name: str) -> DeviceName | None:
     """Return the parsed name of a device; None for one that is passed through."""
     if (gpu := GPU.fullmatch(name)) is not None:
-        return Place(int(gpu[1]))
+        return DeviceName(int(gpu[1]))
     if (mig := MIG.fullmatch(name)) is None:
         return None
     minor, middle, last_but_one, last = mig.groups()
     # In the old form the profile's number comes first; no profile's name is all digits.
     if re.fullmatch(NUMBER, middle):
-        return Place(int(minor), int(middle), int(last_but_one), int(last))
-    return Place(int(minor), int(last_but_one), int(last))
+        return DeviceName(int(minor), int(middle), int(last_but_one), int(last))
+    return DeviceName(int(minor), int(last_but_one), int(last))
 
 
-def _lies_at(device: Device, place: Place) -> bool:
+def _lies_at(device: Device, parsed: DeviceName) -> bool:
     mig, identity = device.mig, device.gpu.identity
-    if mig is None or identity.vendor != "nvidia" or identity.minor != place.minor:
+    if mig is None or identity.vendor != "nvidia" or identity.minor != parsed.minor:
         return False
-    same_place = (mig.gi_profile, mig.gi_start) == (place.profile, place.start)
-    return same_place and place.size in (None, mig.gi_size)
-
-
-HAMI_DRIVER = "hami-core-gpu.project-hami.io"
-PREFIX = "hami-gpu-"
+    same_placement = (mig.gi_profile, mig.gi_start) == (parsed.profile, parsed.start)
+    return same_placement and parsed.size in (None, mig.gi_size)
 
 
 class HamiDra(ClaimSystem):
@@ -100,7 +98,6 @@ class HamiDra(ClaimSystem):
     read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=HAMI_DRIVER))
 
     def find(self, name: str) -> Device | None:
-        """Return the GPU with a name."""
         return self.view.inventory.by_minor(int(name.removeprefix(PREFIX)))
 
     def limited(self, _device: Device) -> bool:
@@ -132,7 +129,6 @@ class HamiDra(ClaimSystem):
         )
 
     def _use(self, part: ClaimedPart, claim: ClaimedDevice) -> DeviceUse | None:
-        """Return the use in the claim's cache."""
         uid = claim_uid(claim)
         if not uid:
             return None

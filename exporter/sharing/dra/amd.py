@@ -17,9 +17,9 @@ from collections import defaultdict
 from functools import partial
 from typing import Any, ClassVar
 
-from exporter.model import DeviceKey
+from exporter.model import DeviceKey, only
 from exporter.sharing.base import Read, words_of
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
 
@@ -65,6 +65,7 @@ class AmdDra(ClaimSystem):
     )
     form = FORM
     divides = False
+    partition_mode = "amd-partition"
     read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=AMD_DRIVER, form=FORM))
 
     def find(self, name: str) -> Device | None:
@@ -85,10 +86,6 @@ class AmdDra(ClaimSystem):
         if match["mode"]:
             return frozenset(device.key for device in mine if _mode(device) in (match["mode"], ""))
         return frozenset(device.key for device in mine if match["render"] and _render_minor(device) is None)
-
-    def mode_alone(self, device: Device) -> str:
-        """Return the mode of a device that one container has."""
-        return "exclusive" if device.mig is None else "amd-partition"
 
     def _by_render_minor(self, minor: int) -> Device | None:
         return only(device for device in self.view.inventory.devices if _render_minor(device) == minor)

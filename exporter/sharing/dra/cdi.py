@@ -2,7 +2,7 @@
 
 import re
 
-from exporter.model import ClaimedDevice
+from exporter.model import ClaimedDevice, only
 
 UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
@@ -21,7 +21,7 @@ def claim_uid(claim: ClaimedDevice) -> str:
     """
     matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
     uids = {match[2] for match in matches if match[1] == claim.driver and _is_device(claim, match[3])}
-    return uids.pop() if len(uids) == 1 else ""
+    return only(uids) or ""
 
 
 def _is_device(claim: ClaimedDevice, name: str) -> bool:

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.model import Problem, SystemFiles
+from exporter.model import Problem, SystemFiles, only
 from exporter.model.kubelet import quantity
 from exporter.sharing.base import Roots
-from exporter.sharing.base.inventory import only
 from exporter.sharing.base.reading import UnusableError, content, problem
 
 # A claim takes a few kilobytes, and a node has at most a few hundred claims.
 MOST_BYTES = 4 << 20
 UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+# What a device of a claim has besides its kind, in vgpu-manager's fork.
+TEXTS = frozenset({"request", "cdiDeviceID"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +50,9 @@ class Checkpoint(SystemFiles):
         if self.missing:
             return {}
         held = {
-            place: tuple(share for share in shares if not share.admin)
-            for place, shares in self.prepared.items()
+            key: tuple(share for share in shares if not share.admin) for key, shares in self.prepared.items()
         }
-        return {place: shares for place, shares in held.items() if shares}
+        return {key: shares for key, shares in held.items() if shares}
 
     def find(self, claim_uid: str, device: str, share_id: str) -> tuple[Prepared, ...]:
         """Return a claim's shares of a device: the one with ``share_id``, or all if it is "".
@@ -78,10 +78,6 @@ def with_known(now: SystemFiles, previous: SystemFiles | None) -> SystemFiles:
 
 class ShapeError(ValueError):
     """A part of a checkpoint with the wrong type."""
-
-
-# What a device of a claim has besides its kind, in vgpu-manager's fork.
-TEXTS = frozenset({"request", "cdiDeviceID"})
 
 
 def _claims(document: Any) -> dict[str, Any]:

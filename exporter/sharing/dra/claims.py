@@ -16,15 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from exporter.model import (
-    ClaimedDevice,
-    ContainerRef,
-    DeviceKey,
-    DeviceSharing,
-    HeldClaim,
-    Meter,
-    total,
-)
+from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceSharing, HeldClaim, Meter, total
 from exporter.model.kubelet import worst_health
 from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.inventory import Device
@@ -44,6 +36,7 @@ class ClaimSystem(System):
     words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
     form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
+    partition_mode: ClassVar[str] = "mig"  # the mode of a MIG device or partition that one container has
     divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own
     marks_admin: ClassVar[bool] = True  # the checkpoint has which claims have admin access
 
@@ -74,7 +67,6 @@ class ClaimSystem(System):
         return claim_uid(claim)
 
     def grants(self) -> Granted:
-        """Return the grants by claims."""
         lost: list[ClaimedDevice] = []
         unknown: list[tuple[ClaimedDevice, Device | None]] = []
         for claim in dict.fromkeys(self._claims()):
@@ -150,14 +142,11 @@ class ClaimSystem(System):
         if part is None:
             return DeviceSharing(slices=counted)
         if part.alone:
-            return DeviceSharing(sharing=self.mode_alone(device), isolation="hard", slices=counted)
+            mode = "exclusive" if device.mig is None else self.partition_mode
+            return DeviceSharing(sharing=mode, isolation="hard", slices=counted)
         serves_mps = device.mig is None and device.gpu.compute_mode == "exclusive_process"
         mode, isolation = ("mps", "soft") if serves_mps or device.has_mps_clients else ("dra", "none")
         return DeviceSharing(sharing=mode, isolation=isolation, slices=counted)
-
-    def mode_alone(self, device: Device) -> str:
-        """Return the mode of a device that one container has."""
-        return "exclusive" if device.mig is None else "mig"
 
     def entitled(self, part: ClaimedPart, holder: ContainerRef) -> Entitled:
         """Return what a container is entitled to: the device, an equal part, or the sum of its shares."""
@@ -184,10 +173,6 @@ class ClaimSystem(System):
         """Return the figures of the driver's own meter for a container."""
         return None
 
-    def _exclusive(self, part: ClaimedPart) -> bool:
-        """Return True if no other container can have a part of the device."""
-        return part.alone and not self.limited(part.device)
-
     def _grant(self, part: ClaimedPart, holder: ContainerRef) -> Grant:
         unsure = self._may_be_shared(part, holder)
         entitled = Entitled() if unsure else self.entitled(part, holder)
@@ -199,7 +184,7 @@ class ClaimSystem(System):
             memory_entitled=entitled.memory,
             compute_entitled=entitled.compute,
             meter=None if unsure else self.meter(part, holder),
-            exclusive=self._exclusive(part) and not unsure,
+            exclusive=part.alone and not self.limited(part.device) and not unsure,
             claims=tuple(sorted({self._held_claim(claim) for claim in part.of(holder)})),
             health=worst_health(
                 entry.health

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from exporter.model import ClaimedDevice, DeviceKey
 from exporter.sharing.base import Read, unread_device, words_of
-from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
@@ -39,7 +39,6 @@ def _claims(document: Any) -> dict[str, Any]:
 
 
 def _devices(claim: Any, _driver: str) -> dict[str, tuple[Prepared, ...]]:
-    """Return the devices of one claim."""
     devices: dict[str, tuple[Prepared, ...]] = {}
     for entry in records(claim, "PreparedDevices"):
         device = record(entry, "KubeletpluginDevice")
@@ -88,7 +87,8 @@ class IntelDra(ClaimSystem):
             if driver == self.driver
         }
         noted = {uid: admin for uid, admin in self._noted_claims.items() if admin.keys() == devices}
-        return min(noted, default="") if only({frozenset(admin.items()) for admin in noted.values()}) else ""
+        same_access = len({frozenset(admin.items()) for admin in noted.values()}) == 1
+        return min(noted) if same_access else ""
 
     def _claims(self) -> Iterator[ClaimedDevice]:
         for claim in super()._claims():

@@ -90,11 +90,13 @@ class OtherClaims(System):
         """Return the devices that a name has the UUID or PCI address of, else all of the driver's maker."""
         inventory = self.view.inventory
         names = (claimed.device, *_own_cdi(claimed))
-        if named := frozenset().union(*map(inventory.meant_by_uuid, names)):
-            return named
-        if addresses := [match for name in names if (match := PCI_ADDRESS.search(name))]:
-            at = ("{}:{}:{}.{}".format(*match.groups()) for match in addresses)
-            return frozenset().union(*map(inventory.meant_by_bus_id, at))
+        by_uuid = frozenset[DeviceKey]().union(*map(inventory.meant_by_uuid, names))
+        if by_uuid:
+            return by_uuid
+        matches = filter(None, map(PCI_ADDRESS.search, names))
+        addresses = ["{}:{}:{}.{}".format(*match.groups()) for match in matches]
+        if addresses:
+            return frozenset().union(*map(inventory.meant_by_bus_id, addresses))
         if OTHER_MAKERS.fullmatch(claimed.driver):
             return frozenset()
         makers = {maker for maker in ("nvidia", "amd") if claimed.driver.endswith(f".{maker}.com")}

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from exporter.model import ClaimedDevice, ContainerRef
 from exporter.sharing.base.inventory import Device
 
+# A share of a claim, which several containers may have.
 share_key = attrgetter("claim_namespace", "claim", "share_id")
-"""A share of a claim, which several containers may have."""
 
 
 class ClaimedPart(NamedTuple):
@@ -33,7 +33,6 @@ class ClaimedPart(NamedTuple):
         return len(self.holders) == 1 and not self.in_shares
 
     def of(self, holder: ContainerRef) -> list[ClaimedDevice]:
-        """Return the claims of one container."""
         return [claim for claim in self.claims if claim.holder == holder]
 
     def may_be_of(self, lost: ClaimedDevice) -> bool:

@@ -35,6 +35,13 @@ VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
 NUMBER = re.compile(r"[0-9]{1,10}")
 # The field of a GPU's record with its memory.
 MEMORY = 2
+MIG_KEY = "hami.io/vgpu-mig-allocations"
+HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
+# Of a node: GPUs that get no new containers. Those that run there keep their shares.
+CORDON = "hami.io/device-cordon"
+WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
+    "gpuInstanceID computeInstanceID"
+)
 
 
 class VolcanoVgpu(LibvgpuSystem):
@@ -48,7 +55,6 @@ class VolcanoVgpu(LibvgpuSystem):
     lenient = True
 
     def knows(self, resource: str) -> bool:
-        """Return True if a resource has Volcano's prefix."""
         return resource.startswith(VOLCANO_PREFIX)
 
     def memory(self, device: HamiDevice) -> int | None:
@@ -77,15 +83,6 @@ class VolcanoVgpu(LibvgpuSystem):
         return units or None
 
 
-MIG_KEY = "hami.io/vgpu-mig-allocations"
-HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
-# Of a node: GPUs that get no new containers. Those that run there keep their shares.
-CORDON = "hami.io/device-cordon"
-WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
-    "gpuInstanceID computeInstanceID"
-)
-
-
 class Hami(LibvgpuSystem):
     """HAMi on NVIDIA GPUs. Its resources may have any name."""
 
@@ -111,7 +108,6 @@ class Hami(LibvgpuSystem):
 
     @cached_property
     def _cordoned(self) -> frozenset[str]:
-        """The UUIDs of the cordoned GPUs."""
         uuids = cordoned(self.view.node_annotations.get(CORDON, ""))
         for uuid in sorted(uuids - self.view.inventory.gpu_uuids):
             self.view.object_to(self.name, "node", f"{CORDON}: {uuid[:100]}", "is not a GPU of this node")
@@ -125,22 +121,21 @@ class Hami(LibvgpuSystem):
         return devices
 
     def knows(self, resource: str) -> bool:
-        """Return True for all resources without Volcano's prefix."""
         return not resource.startswith(VOLCANO_PREFIX)
 
-    def device(self, holder: ContainerRef, place: int, device: HamiDevice) -> Device | None:
+    def device(self, holder: ContainerRef, position: int, device: HamiDevice) -> Device | None:
         """Return the MIG device that was created for the container, else the device of the annotation."""
-        allocation = self._mig_allocation(holder, place)
+        allocation = self._mig_allocation(holder, position)
         if allocation is None:
-            return super().device(holder, place, device)
+            return super().device(holder, position, device)
         if not allocation.mig_uuid:
             return None
         inventory = self.view.inventory
         by_place = DeviceId(parent=allocation.gpu, gi=allocation.gi, ci=allocation.ci)
         return inventory.by_uuid(allocation.mig_uuid) or inventory.find(by_place)
 
-    def _mig_allocation(self, holder: ContainerRef, place: int) -> MigAllocation | None:
+    def _mig_allocation(self, holder: ContainerRef, position: int) -> MigAllocation | None:
         text = self.view.annotations(holder).get(MIG_KEY) or None
         allocations = self.read_note(holder, MIG_KEY, text, parse_mig_allocations) or ()
-        wanted = self._annotation(holder).places.get(holder.container, -1), place
+        wanted = self._annotation(holder).segments.get(holder.container, -1), position
         return next((mig for mig in allocations if (mig.container, mig.device) == wanted), None)

@@ -1,10 +1,8 @@
 """Parsers of the annotations of HAMi, 4paradigm's scheduler and Volcano: devices of pods and of nodes.
 
 A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
-``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers. ``libvgpu.py``,
-``vendor_system.py`` (also nodes) and ``__init__.py`` (MIG allocations, nodes) call these. Elsewhere: the
-templates of Ascend (``ascend.py``), annotations of one word (there and in ``vendors.py``), and the node's
-annotation of Volcano (``VolcanoVgpu`` in ``__init__.py``).
+``:``. ``parse_allocation`` parses it, ``segment_by_container`` assigns segments to containers. Not parsed
+here: the templates of Ascend, annotations of one word, and the node's annotation of Volcano.
 """
 
 import re
@@ -17,11 +15,15 @@ from exporter.sharing.base.reading import parsed
 # Kubernetes rejects objects with larger annotations.
 LONGEST = 256 * 1024
 MOST_OF_POD = (1 << 31) - 1
+# A template may follow the UUID in brackets.
 DEVICE = re.compile(
-    r"(?P<uuid>[^,\[\]]*)(?:\[(?P<template>[^\[\]]*)\])?,(?P<type>[^,]*),(?P<memory>[0-9]{1,10}),(?P<cores>[0-9]{1,10})(?:,.*)?",
+    r"(?P<uuid>[^,\[\]]*)(?:\[[^\[\]]*\])?,(?P<type>[^,]*),(?P<memory>[0-9]{1,10}),(?P<cores>[0-9]{1,10})(?:,.*)?",
     re.DOTALL,
 )
 PLACEHOLDER = ",,0,0"
+MOST_DEVICES = 1024
+MOST_OF_NODE = 1 << 20
+NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class HamiDevice(NamedTuple):
@@ -31,7 +33,6 @@ class HamiDevice(NamedTuple):
     type: str
     memory: int  # MiB; 0 is no limit
     cores: int  # percent; 0 is no limit
-    template: str = ""  # in brackets after the UUID
 
 
 class MigAllocation(NamedTuple):
@@ -40,7 +41,6 @@ class MigAllocation(NamedTuple):
     container: int  # segment in the pod's annotation, in which some releases leave out containers
     device: int
     gpu: str
-    profile: str
     mig_uuid: str = ""  # "" until the device is created
     gi: int | None = None  # None until the device is created
     ci: int | None = None
@@ -60,7 +60,7 @@ def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
     return tuple(tuple(_devices(piece, lenient)) for piece in pieces)
 
 
-def places_of(
+def segment_by_container(
     segments: Segments, containers: Sequence[ContainerSpec], asks: Callable[[ContainerSpec], bool]
 ) -> dict[str, int]:
     """Return the segment of each container with devices, by name; ``containers`` have init containers first.
@@ -74,14 +74,14 @@ def places_of(
 
     Otherwise the containers of the segments are unknown: {}.
     """
-    given = [place for place, devices in enumerate(segments) if devices]
+    given = [number for number, devices in enumerate(segments) if devices]
     all_asking = [container.name for container in containers if asks(container)]
     if len(all_asking) == len(given):
         return dict(zip(all_asking, given, strict=True))
     main = [container for container in containers if not container.init]
     for meant in (containers, main):
         if len(meant) == len(segments):
-            aligned = {meant[place].name: place for place in given}
+            aligned = {meant[number].name: number for number in given}
             asking = {container.name for container in meant if asks(container)}
             if aligned.keys() <= asking or asking <= aligned.keys():
                 return aligned
@@ -109,7 +109,7 @@ def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
         match = DEVICE.fullmatch(text)
         memory, cores = (int(match["memory"]), int(match["cores"])) if match is not None else (0, 0)
         if match is not None and match["uuid"] and max(memory, cores) <= MOST_OF_POD:
-            yield HamiDevice(match["uuid"], match["type"], memory, cores, match["template"] or "")
+            yield HamiDevice(match["uuid"], match["type"], memory, cores)
         elif not lenient:
             raise ValueError(f"{text[:100]!r} is not UUID,type,MiB,percent")
 
@@ -117,15 +117,15 @@ def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
 def _mig_allocation(item: Any) -> MigAllocation:
     if not isinstance(item, dict):
         raise ValueError(f"{str(item)[:100]!r} is not an allocation")  # noqa: TRY004 - as above
-    place = _number(item, "containerIndex"), _number(item, "deviceIndex")
+    container, device = _number(item, "containerIndex"), _number(item, "deviceIndex")
     gi, ci = _number(item, "gpuInstanceID"), _number(item, "computeInstanceID")
     mig_fields = (_text(item, "migUUID") or None, gi, ci)
-    gpu, profile = _text(item, "gpuUUID"), _text(item, "profile")
-    if None in place or not gpu or not profile:
+    gpu = _text(item, "gpuUUID")
+    if container is None or device is None or not gpu or not _text(item, "profile"):
         raise ValueError(f"an allocation of {gpu or 'no GPU'} is incomplete")
     if len({part is None for part in mig_fields}) > 1:
         raise ValueError(f"an allocation of {gpu} names its MIG device only in part")
-    return MigAllocation(place[0] or 0, place[1] or 0, gpu, profile, mig_fields[0] or "", gi, ci)
+    return MigAllocation(container, device, gpu, mig_fields[0] or "", gi, ci)
 
 
 def _number(item: dict[str, Any], name: str) -> int | None:
@@ -148,11 +148,6 @@ def cordoned(text: str) -> frozenset[str]:
     Source: cordonedDevices of pkg/device/nvidia/device.go, https://github.com/Project-HAMi/HAMi/pull/2298.
     """
     return frozenset(filter(None, map(str.strip, text[:LONGEST].split(","))))
-
-
-MOST_DEVICES = 1024
-MOST_OF_NODE = 1 << 20
-NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class Registered(NamedTuple):
@@ -194,11 +189,11 @@ def _of_text(text: str) -> dict[str, Registered]:
     records = [record.split(",") for record in text[:LONGEST].split(":")[:MOST_DEVICES]]
     return {
         record[0]: Registered(
-            number=_number_at(record[7:8], place),
+            number=_number_at(record[7:8], position),
             cores=_number_at(record[3:4], 0) or None,
             slices=_number_at(record[1:2], 0) or None,
         )
-        for place, record in enumerate(records)
+        for position, record in enumerate(records)
         if len(record) in {7, 8, 9}
     }
 

@@ -16,22 +16,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from exporter.model import (
-    ContainerFile,
-    ContainerRef,
-    DeviceSharing,
-    DeviceUse,
-    Meter,
-    Problem,
-    SystemFiles,
-)
-from exporter.sharing.base import Claim, Offer, Read, Roots, unread_device, weakest, whole_keys, words_of
+from exporter.model import ContainerFile, ContainerRef, DeviceSharing, DeviceUse, Meter, Problem, SystemFiles
+from exporter.sharing.base import Meaning, Offer, Read, Roots, unread_device, weakest, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, of_containers, opened, parsed, problem
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
 from exporter.sharing.hami.cache_files import filed, names_by_pod
-from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, HamiVendor, Kind
+from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, DeviceKind, HamiVendor
 
 NAME = "vnpu_local_shmem"
 SLOTS_BEGIN, SLOT_SIZE, MOST_SLOTS = 1080, 80, 64
@@ -40,6 +32,14 @@ MOST_BYTES = 1 << 50
 _LIMIT = struct.Struct("<Q")
 # Two pids (both in the container's pid namespace), bytes on eight NPUs, whether the process is alive.
 _SLOT = struct.Struct("<ii8QIi")
+MODE = "huawei.com/vnpu-mode"
+SOFT = "hami-core"
+NODE_SOFT = "hami-vnpu-core"
+LONGEST = 64 * 1024
+METER = "hami-vnpu"
+TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
+# Huawei's own plugin has ids like Ascend910-3.
+ID = re.compile(r"(?!Ascend)(.{8,128})-[0-9]{1,4}")
 
 
 def read_vnpu(roots: Roots) -> SystemFiles:
@@ -83,23 +83,13 @@ def _devices(path: str) -> tuple[DeviceUse, ...]:
     return (DeviceUse(device="", memory_limit=limit or None, memory_used=used),)
 
 
-MODE = "huawei.com/vnpu-mode"
-SOFT = "hami-core"
-NODE_SOFT = "hami-vnpu-core"
-LONGEST = 64 * 1024
-METER = "hami-vnpu"
-TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
-# Huawei's own plugin has ids like Ascend910-3.
-ID = re.compile(r"(?!Ascend)(.{8,128})-[0-9]{1,4}")
-
-
 class HamiAscend(HamiVendor):
     """Huawei's NPUs."""
 
     name = "hami-ascend"
     maker = "huawei"
     blind_without_pods = "which containers have which part of which NPU"
-    kinds = (Kind(re.compile(r"hami\.io/(?:Ascend[^/]+|ascend(?:310p)?)-devices-allocated")),)
+    kinds = (DeviceKind(re.compile(r"hami\.io/(?:Ascend[^/]+|ascend(?:310p)?)-devices-allocated")),)
     resources = re.compile(r"huawei\.com/Ascend.+")
     counting = re.compile(r"huawei\.com/Ascend(?!.*-(?:memory|core)$).+")
     own = counting
@@ -116,7 +106,7 @@ class HamiAscend(HamiVendor):
         known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
         uuids = sorted({match[1] for match in known if match is not None})
         # Without registered indexes, the order of the uuids counts.
-        self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | {
+        self.registered = {uuid: Registered(index, None) for index, uuid in enumerate(uuids)} | {
             uuid: npu._replace(cores=None) if self._node_is_soft else npu
             for uuid, npu in self.registered.items()
         }
@@ -125,7 +115,7 @@ class HamiAscend(HamiVendor):
         """Return True if an id is HAMi's of a slice of an NPU."""
         return super().owns(resource, device_id) and ID.fullmatch(device_id) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the NPU on which a slice is allocatable; its holder may have another."""
         match = ID.fullmatch(device_id) if self.owns(resource, device_id) else None
         if match is None:
@@ -133,7 +123,7 @@ class HamiAscend(HamiVendor):
         listed = self.registered.get(match[1])
         index = listed.number if listed is not None else None
         device = unread_device(self.maker, match[1], resource.partition("/")[2], index)
-        return Claim(device, replica=True, nominal=True)
+        return Meaning(device, replica=True, nominal=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard by the driver's templates."""
@@ -178,8 +168,8 @@ class HamiAscend(HamiVendor):
         if pod is None or pod.details is None:
             return None
         parts_by_container = self._parts(holder, pod.details) or {}
-        places = {name: parts[0].place for name, parts in parts_by_container.items()}
-        names = filed(self._names.get(pod.uid, set()), places, pod.details.containers)
+        segments = {name: parts[0].segment for name, parts in parts_by_container.items()}
+        names = filed(self._names.get(pod.uid, set()), segments, pod.details.containers)
         return self.view.file(
             self.name, holder._replace(container=names.get(holder.container, holder.container))
         )

@@ -32,7 +32,7 @@ _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class CacheLayout:
     """One layout of a cache: 64-bit little-endian, offsets in bytes, those in a slot from its beginning."""
 
     name: str
@@ -77,7 +77,7 @@ class Layout:
         return self.slots + SLOTS * self.slot_size
 
 
-_OLDEST = Layout(
+_OLDEST = CacheLayout(
     name="0a",
     file_size=804681,
     minor=None,
@@ -91,7 +91,7 @@ _OLDEST = Layout(
     seqlock=None,
 )
 _UNVERSIONED = replace(_OLDEST, name="v0", file_size=1197897, slot_size=1168, sm=792, status=1160)
-_FIRST = Layout(
+_FIRST = CacheLayout(
     name="1.1",
     file_size=2008953,
     minor=1,
@@ -116,7 +116,7 @@ LAYOUTS = (_OLDEST, _UNVERSIONED, _FIRST, _SHIFTED, _BETWEEN, _SECOND)
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class CacheContent:
     """The content of one cache."""
 
     devices: tuple[DeviceUse, ...] = ()
@@ -124,19 +124,19 @@ class Content:
     problems: tuple[str, ...] = ()
 
 
-def decode(pread: Pread, size: int) -> Content:
+def decode(pread: Pread, size: int) -> CacheContent:
     """Return the content of a cache of ``size`` bytes; it is empty before its first use.
 
     Raises UnusableError if it has no known layout, OSError if it cannot be read.
     """
     if size == 0:
-        return Content()
+        return CacheContent()
     fitting = [layout for layout in LAYOUTS if layout.file_size == size]
     if not fitting:
         raise UnusableError(f"has {size} bytes, like no known layout")
     magic, major, minor = _VERSION.unpack(pread(_VERSION.size, 0))
     if magic == 0:
-        return Content()
+        return CacheContent()
     if magic != MAGIC:
         raise UnusableError(f"begins with {magic}, not with {MAGIC}")
     known = [layout for layout in fitting if layout.minor is None or (major, layout.minor) == (MAJOR, minor)]
@@ -150,7 +150,7 @@ def decode(pread: Pread, size: int) -> Content:
 class _Cache:
     """A cache of a known layout."""
 
-    def __init__(self, pread: Pread, layout: Layout) -> None:
+    def __init__(self, pread: Pread, layout: CacheLayout) -> None:
         self._pread, self._layout = pread, layout
         self._header = pread(layout.slots, 0)
         self._count = min(_COUNT.unpack_from(self._header, layout.device_count)[0], DEVICES)
@@ -162,7 +162,7 @@ class _Cache:
         """Return True if a process has a slot."""
         return bool(self._live)
 
-    def content(self) -> Content:
+    def content(self) -> CacheContent:
         """Return limits, use and pids."""
         live = [self._settled(*slot) for slot in self._live]
         settled = all(self._is_settled(slot) for slot in live)
@@ -173,19 +173,19 @@ class _Cache:
         devices = [
             DeviceUse(
                 device=uuid,
-                memory_limit=self._bytes(memory_limits[place], f"the limit of {uuid}") or None,
-                compute_limit=compute_limits[place] / 100 if 0 < compute_limits[place] < 100 else None,
-                memory_used=self._memory(live, place, uuid) if settled else None,
-                compute_used=self._compute(live, uuid) if watched and not place else None,
+                memory_limit=self._bytes(memory_limits[position], f"the limit of {uuid}") or None,
+                compute_limit=compute_limits[position] / 100 if 0 < compute_limits[position] < 100 else None,
+                memory_used=self._memory(live, position, uuid) if settled else None,
+                compute_used=self._compute(live, uuid) if watched and not position else None,
                 # Up to HAMi 2.9 the library's watcher resets only the first device before it measures:
                 # figures of other devices remain when the process is idle. Later releases have the same
                 # layout.
-                memory_only=place > 0,
+                memory_only=position > 0,
             )
-            for place, uuid in self._uuids()
+            for position, uuid in self._uuids()
         ]
         known = settled and all(pid > 0 for pid in pids)
-        return Content(tuple(devices), tuple(pids) if known else None, tuple(self._problems))
+        return CacheContent(tuple(devices), tuple(pids) if known else None, tuple(self._problems))
 
     def _slots(self) -> Iterator[tuple[bytes, int]]:
         """Yield the slots of live processes with their offsets."""
@@ -194,9 +194,9 @@ class _Cache:
         count = max(0, min(_SIGNED.unpack(self._pread(_SIGNED.size, layout.slot_count))[0], SLOTS))
         block = self._pread(count * size, layout.slots)
         statuses = struct.iter_unpack(f"<{layout.status}xi{size - layout.status - _SIGNED.size}x", block)
-        for place, (status,) in enumerate(statuses):
+        for position, (status,) in enumerate(statuses):
             if status:
-                yield block[place * size : (place + 1) * size], layout.slots + place * size
+                yield block[position * size : (position + 1) * size], layout.slots + position * size
 
     def _settled(self, slot: bytes, offset: int) -> bytes:
         """Return the slot, read again up to TRIES times while it is being written."""
@@ -211,13 +211,13 @@ class _Cache:
 
     def _uuids(self) -> Iterator[tuple[int, str]]:
         """Yield the positions and uuids of devices; a position without a uuid is not in use yet."""
-        for place in range(self._count):
-            begin = self._layout.uuids + place * UUID_SIZE
+        for position in range(self._count):
+            begin = self._layout.uuids + position * UUID_SIZE
             uuid, _, _ = self._header[begin : begin + UUID_SIZE].partition(b"\0")
             if uuid and not _UUID.fullmatch(uuid):
                 self._problems.append(f"names a device {uuid!r}")
             elif uuid:
-                yield place, uuid.decode()
+                yield position, uuid.decode()
 
     def _values(self, offset: int) -> Sequence[int]:
         values: Sequence[int] = _EACH.unpack_from(self._header, offset)
@@ -232,15 +232,15 @@ class _Cache:
         values = self._values(offset)
         return values if len(set(values)) <= 1 else [0] * len(values)
 
-    def _memory(self, live: Sequence[bytes], place: int, uuid: str) -> int | None:
+    def _memory(self, live: Sequence[bytes], position: int, uuid: str) -> int | None:
         """Return the processes' sum, None if the driver sees memory of a process that has counted none.
 
         Layouts without a seqlock are not checked: a slot still has what was seen of its previous process.
         """
         checked = self._layout.seqlock is not None
-        if checked and any(self._seen(slot, place) and not self._total(slot, place) for slot in live):
+        if checked and any(self._seen(slot, position) and not self._total(slot, position) for slot in live):
             return None
-        return self._bytes(sum(self._total(slot, place) for slot in live), f"the use of {uuid}")
+        return self._bytes(sum(self._total(slot, position) for slot in live), f"the use of {uuid}")
 
     def _bytes(self, value: int, what: str) -> int | None:
         if value <= MOST_BYTES:
@@ -271,11 +271,11 @@ class _Cache:
             return measured
         return not self._layout.strays and not self._total(slot, 0)
 
-    def _total(self, slot: bytes, place: int) -> int:
-        offset = self._layout.total + place * self._layout.used_size
+    def _total(self, slot: bytes, position: int) -> int:
+        offset = self._layout.total + position * self._layout.used_size
         value: int = _COUNT.unpack_from(slot, offset)[0]
         return value
 
-    def _seen(self, slot: bytes, place: int) -> int:
-        value: int = _COUNT.unpack_from(slot, self._layout.seen + place * _COUNT.size)[0]
+    def _seen(self, slot: bytes, position: int) -> int:
+        value: int = _COUNT.unpack_from(slot, self._layout.seen + position * _COUNT.size)[0]
         return value

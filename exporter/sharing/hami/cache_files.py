@@ -11,14 +11,7 @@ from collections.abc import Set as AbstractSet
 from exporter.model import ContainerFile, ContainerSpec, Meter, Problem, SystemFiles
 from exporter.sharing.base import Roots
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import (
-    MOST_CONTAINERS,
-    listed,
-    noted,
-    of_containers,
-    opened,
-    problem,
-)
+from exporter.sharing.base.reading import MOST_CONTAINERS, listed, of_containers, opened, problem, reported
 from exporter.sharing.base.view import View, main_containers
 from exporter.sharing.hami.cache import decode
 
@@ -52,7 +45,7 @@ def _in_folder(folder: str, problems: list[Problem], **owner: str) -> Iterator[C
         problems.append(problem(folder, f"has {len(caches)} caches instead of one"))
     elif caches:
         path = f"{folder}/{caches[0]}"
-        with noted(path, problems), opened(path) as (size, pread):
+        with reported(path, problems), opened(path) as (size, pread):
             content = decode(pread, size)
             problems += (problem(path, text) for text in content.problems)
             yield ContainerFile(devices=content.devices, pids=content.pids, **owner)
@@ -69,25 +62,25 @@ def names_by_pod(view: View, system: str) -> dict[str, set[str]]:
 
 
 def filed(
-    here: AbstractSet[str], places: Mapping[str, int], containers: Sequence[ContainerSpec]
+    here: AbstractSet[str], segments: Mapping[str, int], containers: Sequence[ContainerSpec]
 ) -> dict[str, str]:
     """Return the container name of each holder's file; {} if it is its own, or unknown.
 
-    ``here`` are the names of the pod's files, ``places`` the segment of each holder in the annotation,
-    ``containers`` have init containers first.
+    ``here`` are the names of the pod's files, ``segments`` has the number of each holder's segment in the
+    annotation, ``containers`` have init containers first.
 
     Plugins take the position of a segment for that of a container: Volcano's without init containers, HAMi's
     since 2.9 and that of Ascend NPUs with them. HAMi's up to 2.8 do not count empty segments, and empty a
     segment when it is done, so that they take the first container for every segment.
     """
-    if here <= places.keys():
+    if here <= segments.keys():
         return {}
     main = main_containers(containers)
     for order in (main, [container.name for container in containers]):
-        file_names = {name: order[place] for name, place in places.items() if place < len(order)}
-        if file_names.keys() == places.keys() and here <= set(file_names.values()):
+        file_names = {name: order[number] for name, number in segments.items() if number < len(order)}
+        if file_names.keys() == segments.keys() and here <= set(file_names.values()):
             return file_names
-    return dict.fromkeys(places, main[0]) if len(places) == 1 and here == set(main[:1]) else {}
+    return dict.fromkeys(segments, main[0]) if len(segments) == 1 and here == set(main[:1]) else {}
 
 
 def in_common(here: AbstractSet[str], main: Sequence[str]) -> bool:

@@ -19,13 +19,14 @@ from exporter.model import (
     DeviceKey,
     DeviceSharing,
     Meter,
+    only,
     total,
 )
 from exporter.model.kubelet import PodName
-from exporter.sharing.base import MEBIBYTE, Claim, Grant, Granted, Offer, System, grouped
-from exporter.sharing.base.inventory import Device, only, parse_device_id
+from exporter.sharing.base import MEBIBYTE, Grant, Granted, Meaning, Offer, System, grouped
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.view import View
-from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, places_of
+from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, segment_by_container
 from exporter.sharing.hami.cache_files import CACHE, filed, in_common, meter_of, names_by_pod
 
 HAMI_KEYS = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
@@ -47,7 +48,7 @@ class PodAnnotation(NamedTuple):
     """The parsed annotation of a pod, by container."""
 
     devices: Mapping[str, tuple[HamiDevice, ...]]
-    places: Mapping[str, int]  # segment of the annotation
+    segments: Mapping[str, int]  # number of the segment in the annotation
     filed: Mapping[str, str]  # name of the container's cache, if it is another container's
 
 
@@ -72,13 +73,12 @@ class LibvgpuSystem(System):
         """Return True if an id is a slice of a GPU, under a resource of this system."""
         return self.knows(resource) and SLICE.fullmatch(device_id) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return the GPU of a slice's id."""
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         # First the id: other plugins have tens of thousands of ids.
         match = SLICE.fullmatch(device_id)
         if match is None or not self.knows(resource):
             return None
-        return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
+        return Meaning(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard on MIG devices."""
@@ -93,7 +93,7 @@ class LibvgpuSystem(System):
         granted = Granted()
         for holder, resources, ids in self._holders:
             parts = list(self._parts(holder, ids))
-            for same_device in grouped(parts, key=lambda part: part.device and part.device.key):
+            for same_device in grouped(parts, lambda part: None if part.device is None else part.device.key):
                 meter = meter_of(self._file(holder), same_device[0].device)
                 granted.grants.append(_grant(holder, resources[0], same_device, meter))
             if parts:
@@ -104,8 +104,8 @@ class LibvgpuSystem(System):
         """Return the memory limit of an annotation in bytes, None if it has none."""
         return device.memory * MEBIBYTE or None
 
-    def device(self, _holder: ContainerRef, _place: int, device: HamiDevice) -> Device | None:
-        """Return the device of an annotation, at ``place`` in the container's segment.
+    def device(self, _holder: ContainerRef, _position: int, device: HamiDevice) -> Device | None:
+        """Return the device of an annotation, at ``position`` in the container's segment.
 
         Old annotations have the driver's numbers of MIG devices when they were made: the MIG device is known
         only if the GPU has a single one.
@@ -161,8 +161,8 @@ class LibvgpuSystem(System):
                 share = _whole(inventory.find(parse_device_id(device_id)))
                 yield share._replace(may_be=inventory.meant_by_id(device_id) or frozenset())
         elif devices:
-            for place, device in enumerate(_seen(devices, file, ids)):
-                device_here = self.device(holder, place, device)
+            for position, device in enumerate(_seen(devices, file, ids)):
+                device_here = self.device(holder, position, device)
                 if device_here is not None and device_here.mig is not None:
                     yield _whole(device_here)
                 else:
@@ -214,9 +214,9 @@ class LibvgpuSystem(System):
         if segments is None:
             return NO_ANNOTATION
         containers = pod.details.containers
-        places = places_of(segments, containers, partial(self._asks, holder))
-        devices = {name: segments[place] for name, place in places.items()}
-        return PodAnnotation(devices, places, filed(self._caches.get(pod.uid, set()), places, containers))
+        numbers = segment_by_container(segments, containers, partial(self._asks, holder))
+        devices = {name: segments[number] for name, number in numbers.items()}
+        return PodAnnotation(devices, numbers, filed(self._caches.get(pod.uid, set()), numbers, containers))
 
     def _asks(self, holder: ContainerRef, container: ContainerSpec) -> bool:
         held = self.view.held.get(holder._replace(container=container.name), {})

@@ -14,9 +14,9 @@ from typing import ClassVar, NamedTuple
 from exporter.model import ContainerRef, ContainerSpec, Meter, PodDetails
 from exporter.sharing.base import (
     MEBIBYTE,
-    Claim,
     Grant,
     Granted,
+    Meaning,
     System,
     by_device,
     first_match,
@@ -30,8 +30,8 @@ from exporter.sharing.hami.annotations import (
     Registered,
     limited,
     parse_allocation,
-    places_of,
     registered,
+    segment_by_container,
 )
 
 NEVER = re.compile(r"(?!)")
@@ -44,7 +44,7 @@ WORDS = words_of("id index count devmem devcore type numa mode health devicevend
 NUMBERED = re.compile(r".+[-_]([0-9]{1,3})")
 
 
-class Kind(NamedTuple):
+class DeviceKind(NamedTuple):
     """A kind of device."""
 
     key: re.Pattern[str]  # of its annotation
@@ -56,14 +56,13 @@ class Kind(NamedTuple):
 class AnnotatedShare(NamedTuple):
     """A container's share of one device, in an annotation."""
 
-    kind: Kind
+    kind: DeviceKind
     key: str  # of the annotation
     device: HamiDevice
-    place: int  # segment of the annotation
+    segment: int  # its number in the annotation
 
 
-AnnotatedShares = Mapping[str, tuple[AnnotatedShare, ...]]
-"""The shares in a pod's annotations, by container."""
+AnnotatedShares = Mapping[str, tuple[AnnotatedShare, ...]]  # the shares in a pod's annotations, by container
 
 
 class HamiVendor(System):
@@ -72,9 +71,9 @@ class HamiVendor(System):
     isolation = ""
     blind_without_pods = "which containers have which part of which device"
     maker: ClassVar[str] = ""  # vendor of its devices
-    kinds: ClassVar[tuple[Kind, ...]] = ()
+    kinds: ClassVar[tuple[DeviceKind, ...]] = ()
     resources: ClassVar[re.Pattern[str]] = NEVER
-    counting: ClassVar[re.Pattern[str]] = NEVER  # resources that count devices
+    counting: ClassVar[re.Pattern[str] | None] = None  # resources that count devices, None for all
     own: ClassVar[re.Pattern[str]] = NEVER
     registers: ClassVar[re.Pattern[str]] = NEVER  # annotations of nodes that list devices
     words = WORDS
@@ -89,12 +88,11 @@ class HamiVendor(System):
         super().__init__(view)
         self.registered: Mapping[str, Registered] = registered(view.facts.node, self.registers)
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return a claim without a device, which HAMi's ids do not have."""
-        return Claim() if self.owns(resource, device_id) else None
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
+        """Return a meaning without a device, which HAMi's ids do not have."""
+        return Meaning() if self.owns(resource, device_id) else None
 
     def grants(self) -> Granted:
-        """Return the grants by the annotations of pods."""
         granted = Granted()
         for holder, held in self.view.held.items():
             mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
@@ -115,9 +113,11 @@ class HamiVendor(System):
         uuid = part.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
             return None
-        number = NUMBERED.fullmatch(uuid)
-        listed = self.registered.get(uuid)
-        index = listed.number if listed is not None else int(number[1]) if number is not None else None
+        if uuid in self.registered:
+            index = self.registered[uuid].number
+        else:
+            number = NUMBERED.fullmatch(uuid)
+            index = int(number[1]) if number is not None else None
         return unread_device(self.maker, uuid, part.device.type, index)
 
     def memory(self, part: AnnotatedShare) -> int | None:
@@ -140,7 +140,8 @@ class HamiVendor(System):
         self, holder: ContainerRef, details: PodDetails, mine: Mapping[str, frozenset[str]]
     ) -> Iterator[Grant]:
         """Yield a container's grants; with a malformed annotation, one of unknown devices."""
-        resource = min(mine, key=lambda name: (not self.counting.fullmatch(name), name))
+        counting = self.counting or self.resources
+        resource = min(mine, key=lambda name: (not counting.fullmatch(name), name))
         parts_by_container = self._parts(holder, details)
         parts = parts_by_container.get(holder.container, ()) if parts_by_container is not None else ()
         ids = mine[resource]
@@ -181,9 +182,9 @@ class HamiVendor(System):
             if segments is None:
                 return None
             asks = partial(self._asks, holder, kind.asked or self.resources)
-            places = places_of(segments, details.containers, asks)
-            for name, place in places.items():
-                given = (AnnotatedShare(kind, key, device, place) for device in segments[place])
+            numbers = segment_by_container(segments, details.containers, asks)
+            for name, number in numbers.items():
+                given = (AnnotatedShare(kind, key, device, number) for device in segments[number])
                 parts_by_container[name] = (*parts_by_container.get(name, ()), *given)
         return parts_by_container
 

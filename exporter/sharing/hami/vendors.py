@@ -4,11 +4,11 @@ import re
 from typing import ClassVar
 
 from exporter.model import ContainerRef
-from exporter.sharing.base import Claim, System, whole_keys, words_of
+from exporter.sharing.base import Meaning, System, whole_keys, words_of
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.ascend import HamiAscend
-from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, HamiVendor, Kind
+from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, DeviceKind, HamiVendor
 from exporter.sharing.plain_plugins import Amd
 
 GPU = "amd.com/gpu"
@@ -24,9 +24,10 @@ class HamiAmd(HamiVendor):
     name = "hami-amd"
     isolation = "soft"
     maker = "amd"
-    kinds = (Kind(re.compile(r"hami\.io/amd-devices-allocated")),)
+    kinds = (DeviceKind(re.compile(r"hami\.io/amd-devices-allocated")),)
     resources = re.compile(r"amd\.com/gpu(mem|cores)?")
-    counting = own = re.compile(r"amd\.com/gpu")
+    own = re.compile(r"amd\.com/gpu")
+    counting = own
     registers = re.compile(r"hami\.io/node-amd-register")
 
     def __init__(self, view: View) -> None:
@@ -45,10 +46,10 @@ class HamiAmd(HamiVendor):
         """Return True if the ids are slices, and so of HAMi's plugin."""
         return any(SLICE.fullmatch(device_id) for device_id in ids)
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
+    def meaning(self, resource: str, device_id: str) -> Meaning | None:
         """Return the GPU on which a slice is allocatable; its holder may have another."""
         match = SLICE.fullmatch(device_id) if resource == GPU else None
-        return Claim(self._named(match[1]), replica=True, nominal=True) if match is not None else None
+        return Meaning(self._named(match[1]), replica=True, nominal=True) if match is not None else None
 
     def device(self, part: AnnotatedShare) -> Device | None:
         """Return the GPU by its PCI address in the node's annotation, by its name, or as the only one."""
@@ -69,8 +70,8 @@ class HamiAmd(HamiVendor):
         return part.device.cores / listed.cores or None
 
     def _named(self, name: str) -> Device | None:
-        claim = self._plugin.claim(GPU, name)
-        return claim.device if claim is not None else None
+        meaning = self._plugin.meaning(GPU, name)
+        return meaning.device if meaning is not None else None
 
 
 METAX_POLICY = "metax-tech.com/sgpu-qos-policy"
@@ -88,7 +89,7 @@ class HamiCambricon(HamiVendor):
 
     name = "hami-cambricon"
     maker = "cambricon"
-    kinds = (Kind(_key("cambricon-mlu-devices-allocated")),)
+    kinds = (DeviceKind(_key("cambricon-mlu-devices-allocated")),)
     resources = re.compile(r"cambricon\.com/(vmlu|mlu(\..+)?)")
     counting = re.compile(r"cambricon\.com/v?mlu")
 
@@ -98,9 +99,10 @@ class HamiHygon(HamiVendor):
 
     name = "hami-hygon"
     maker = "hygon"
-    kinds = (Kind(_key("dcu-devices-allocated")),)
+    kinds = (DeviceKind(_key("dcu-devices-allocated")),)
     resources = re.compile(r"hygon\.com/dcu.*")
-    counting = own = re.compile(r"hygon\.com/dcunum")
+    own = re.compile(r"hygon\.com/dcunum")
+    counting = own
     registers = _key("node-dcu-register")
 
 
@@ -109,9 +111,10 @@ class HamiIluvatar(HamiVendor):
 
     name = "hami-iluvatar"
     maker = "iluvatar"
-    kinds = (Kind(_key("(?:(?:MR|BI)-[^/]+|iluvatar-vgpu)-devices-allocated")),)
+    kinds = (DeviceKind(_key("(?:(?:MR|BI)-[^/]+|iluvatar-vgpu)-devices-allocated")),)
     resources = re.compile(r"iluvatar\.ai/.+")
-    counting = own = re.compile(r"iluvatar\.ai/.*vgpu")
+    own = re.compile(r"iluvatar\.ai/.*vgpu")
+    counting = own
     registers = _key("node-(?:MR|BI)-[^/]+-register")
 
 
@@ -120,7 +123,7 @@ class HamiMthreads(HamiVendor):
 
     name = "hami-mthreads"
     maker = "mthreads"
-    kinds = (Kind(_key("mthreads-vgpu-devices-allocated"), full=16),)
+    kinds = (DeviceKind(_key("mthreads-vgpu-devices-allocated"), full=16),)
     resources = re.compile(r"mthreads\.com/(vgpu|sgpu-.+)")
     counting = re.compile(r"mthreads\.com/vgpu")
 
@@ -136,8 +139,8 @@ class HamiMetax(HamiVendor):
     notes = (whole_keys(METAX_POLICY),)
     words = WORDS | words_of("best effort")
     kinds = (
-        Kind(_key("metax-gpu-devices-allocated"), whole=True, asked=re.compile(r"metax-tech\.com/gpu")),
-        Kind(_key("metax-sgpu-devices-allocated"), asked=re.compile(r"metax-tech\.com/(?!gpu$).+")),
+        DeviceKind(_key("metax-gpu-devices-allocated"), whole=True, asked=re.compile(r"metax-tech\.com/gpu")),
+        DeviceKind(_key("metax-sgpu-devices-allocated"), asked=re.compile(r"metax-tech\.com/(?!gpu$).+")),
     )
     resources = re.compile(r"metax-tech\.com/(gpu|sgpu|vcore|vmemory)")
     counting = re.compile(r"metax-tech\.com/s?gpu")
@@ -158,8 +161,8 @@ class HamiEnflame(HamiVendor):
     name = "hami-enflame"
     maker = "enflame"
     kinds = (
-        Kind(_key("enflame-gcu-devices-allocated"), whole=True, asked=re.compile(r"enflame\.com/gcu")),
-        Kind(_key("enflame-vgpu-devices-allocated"), asked=re.compile(r"enflame\.com/(?!gcu$).+")),
+        DeviceKind(_key("enflame-gcu-devices-allocated"), whole=True, asked=re.compile(r"enflame\.com/gcu")),
+        DeviceKind(_key("enflame-vgpu-devices-allocated"), asked=re.compile(r"enflame\.com/(?!gcu$).+")),
     )
     resources = re.compile(r"enflame\.com/.+")
     counting = re.compile(r"enflame\.com/((drs|shared)-)?gcu")
@@ -176,8 +179,8 @@ class HamiKunlun(HamiVendor):
     name = "hami-kunlun"
     maker = "kunlunxin"
     kinds = (
-        Kind(_key("kunlun-allocated"), whole=True, asked=re.compile(r"kunlunxin\.com/xpu.*")),
-        Kind(_key("xpu-devices-allocated"), asked=re.compile(r"kunlunxin\.com/vxpu.*")),
+        DeviceKind(_key("kunlun-allocated"), whole=True, asked=re.compile(r"kunlunxin\.com/xpu.*")),
+        DeviceKind(_key("xpu-devices-allocated"), asked=re.compile(r"kunlunxin\.com/vxpu.*")),
     )
     resources = re.compile(r"kunlunxin\.com/v?xpu.*")
     counting = re.compile(r"kunlunxin\.com/v?xpu")
@@ -190,8 +193,8 @@ class HamiBiren(HamiVendor):
 
     name = "hami-biren"
     maker = "biren"
-    kinds = (Kind(_key("Biren-devices-allocated")),)
-    resources = counting = re.compile(r"birentech\.com/gpu")
+    kinds = (DeviceKind(_key("Biren-devices-allocated")),)
+    resources = re.compile(r"birentech\.com/gpu")
     registers = _key("node-biren-register")
 
 
@@ -200,8 +203,8 @@ class HamiVastai(HamiVendor):
 
     name = "hami-vastai"
     maker = "vastai"
-    kinds = (Kind(_key("Vastai-devices-allocated")),)
-    resources = counting = re.compile(r"vastaitech\.com/va")
+    kinds = (DeviceKind(_key("Vastai-devices-allocated")),)
+    resources = re.compile(r"vastaitech\.com/va")
     registers = _key("node-va-register")
 
 
@@ -214,8 +217,8 @@ class HamiNeuron(HamiVendor):
 
     name = "hami-neuron"
     maker = "aws"
-    kinds = (Kind(_key("aws-neuron-devices-allocated")),)
-    resources = counting = re.compile(r"aws\.amazon\.com/neuron(core|device)?")
+    kinds = (DeviceKind(_key("aws-neuron-devices-allocated")),)
+    resources = re.compile(r"aws\.amazon\.com/neuron(core|device)?")
 
     def __init__(self, view: View) -> None:
         super().__init__(view)

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.model import DeviceKey, Totals
-from exporter.model.states import STATE_WORDS, Judgement, judge
+from exporter.model.states import STATE_WORDS, Judgement, judge_holder
 
 NOW = 10_000.0
 DEVICE = DeviceKey("GPU-0")
@@ -63,7 +63,7 @@ IDLE = NOT_COMPUTING | {"totals": _quiet(600)}
 def test_the_state_follows_from_the_numbers(container, state, facts) -> None:
     """Use without a slice goes first, then use beyond the share, then activity, as far as it is measured."""
     row = container("x", DEVICE, **({"isolation": "hard"} | facts))
-    assert judge(row, NOW, idle_after=600).state == state
+    assert judge_holder(row, NOW, idle_after=600).state == state
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_state_follows_from_the_numbers(container, state, facts) -> None:
 )
 def test_a_state_does_not_hide_another_one(container, states, facts) -> None:
     row = container("x", DEVICE, **({"isolation": "hard"} | facts))
-    assert judge(row, NOW, idle_after=600).states == states
+    assert judge_holder(row, NOW, idle_after=600).states == states
 
 
 def test_every_state_has_words() -> None:
@@ -100,7 +100,7 @@ def test_with_idle_after_less_than_a_minute_only_holders_never_seen_computing_ar
     container, totals, judged
 ) -> None:
     row = container("x", DEVICE, compute_used=0.0, memory_used=0, totals=totals)
-    assert judge(row, NOW, idle_after=20) == judged
+    assert judge_holder(row, NOW, idle_after=20) == judged
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_with_idle_after_less_than_a_minute_only_holders_never_seen_computing_ar
     ],
 )
 def test_quiet_and_idle_holders_have_the_time_since_their_last_compute_use(container, facts, seconds) -> None:
-    assert judge(container("x", DEVICE, **facts), NOW, idle_after=600).quiet_for == seconds
+    assert judge_holder(container("x", DEVICE, **facts), NOW, idle_after=600).quiet_for == seconds

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kubernetes.collection import LONGEST_FRAME, LONGEST_OBJECT, Listing, NoListError
+from exporter.kubernetes.collection import LONGEST_FRAME, LONGEST_OBJECT, ListParser, NoListError
 
 TEXTS = st.text(st.sampled_from('ab"\\{}[]:,/\né\U0001f680'), max_size=12)
 VALUES = st.recursive(
@@ -20,7 +20,7 @@ OBJECTS = st.lists(st.dictionaries(TEXTS | st.just("items"), VALUES, max_size=4)
 
 def taken(answer: bytes, *, pieces: int = 1 << 16) -> tuple[list[bytes | None], str]:
     """Feed an answer in pieces of that many bytes; return the objects and the version."""
-    listing = Listing()
+    listing = ListParser()
     found = [each for at in range(0, len(answer), pieces) for each in listing.feed(answer[at : at + pieces])]
     return found, listing.version()
 
@@ -80,7 +80,7 @@ def test_a_broken_object_costs_only_itself() -> None:
 
 def test_an_object_that_is_too_long_is_left_out_and_not_kept() -> None:
     """No more is kept of a list than one object of the greatest length."""
-    listing = Listing()
+    listing = ListParser()
     piece = b"x" * (1 << 16)
     tracemalloc.start()
     assert list(listing.feed(b'{"metadata":{"resourceVersion":"5"},"items":[{"a":"')) == []
@@ -95,4 +95,4 @@ def test_an_object_that_is_too_long_is_left_out_and_not_kept() -> None:
 
 def test_bytes_between_objects_are_bounded() -> None:
     with pytest.raises(NoListError):
-        list(Listing().feed(b'{"kind":"' + b"x" * LONGEST_FRAME))
+        list(ListParser().feed(b'{"kind":"' + b"x" * LONGEST_FRAME))

@@ -17,7 +17,7 @@ from exporter.model.condition_signs import (
     PendingXid,
     Sign,
 )
-from exporter.model.conditions import TABLE, judge
+from exporter.model.conditions import TABLE, judge_condition
 from exporter.model.readings import RECOVERY_ACTIONS, FabricProblem
 from exporter.model.xids import RECOVERY_SINCE, explain
 
@@ -48,7 +48,7 @@ def inputs(watched: bool = True, **values: Any) -> Inputs:
 
 def state(condition: Condition, given_inputs: Inputs) -> bool | None:
     """Return whether the GPU has the condition."""
-    return judge(condition, given_inputs).state
+    return judge_condition(condition, given_inputs).state
 
 
 def test_every_condition_has_a_row():
@@ -107,7 +107,7 @@ def test_an_xid_raises_what_its_class_says(code: int, condition: Condition):
     """The condition began with the XID, and it is raised on a GPU that does not answer too."""
     pending = (PendingXid(code, AT - 30),)
     for up in (True, False):
-        verdict = judge(condition, replace(inputs(up=up), xids=pending))
+        verdict = judge_condition(condition, replace(inputs(up=up), xids=pending))
         assert verdict.state is True
         assert verdict.signs[0].at == AT - 30
 
@@ -134,12 +134,16 @@ def test_the_answer_of_the_driver_counts_for_the_xids_that_it_covers(code: int):
 
 def test_faults_of_applications_raise_nothing():
     now = replace(inputs(), xids=(PendingXid(13, AT), PendingXid(63, AT), PendingXid(154, AT)))
-    assert [name for name in TABLE if judge(name, now).state] == []
+    assert [name for name in TABLE if judge_condition(name, now).state] == []
 
 
 def test_memory_errors_and_failed_repairs():
     errors = inputs(ecc=Ecc(errors={VOLATILE: 2}))
-    assert judge("uncorrected_memory_errors", errors).signs[0].cause.startswith("2 uncorrected memory errors")
+    assert (
+        judge_condition("uncorrected_memory_errors", errors)
+        .signs[0]
+        .cause.startswith("2 uncorrected memory errors")
+    )
     assert state("uncorrected_memory_errors", inputs()) is False
     assert state("uncorrected_memory_errors", inputs(ecc=Ecc(enabled=True))) is None
     assert state("replace_board", inputs(repairs=Repairs(row_remap_failure=True))) is True
@@ -156,7 +160,7 @@ def test_problems_of_a_fabric_degrade_its_links_if_they_last(problem: FabricProb
     """Those that pass by themselves or may be intended do not, and all edges are known."""
     for holds in (True, False):
         now = inputs(fabric=Fabric(state="completed", problems={problem: holds}))
-        verdict = judge("link_degraded", now)
+        verdict = judge_condition("link_degraded", now)
         known = problem in FABRIC_CAUSES
         assert verdict.state is (holds if known else None)
         assert [sign.cause for sign in verdict.signs] == ([FABRIC_CAUSES[problem]] if known and holds else [])
@@ -165,7 +169,7 @@ def test_problems_of_a_fabric_degrade_its_links_if_they_last(problem: FabricProb
 def test_an_incorrect_configuration_is_named_in_the_cause():
     problems: dict[FabricProblem, bool] = {"incorrect_configuration": True}
     fabric = Fabric(state="completed", problems=problems, misconfiguration="insufficient_nvlinks")
-    [sign] = judge("link_degraded", inputs(fabric=fabric)).signs
+    [sign] = judge_condition("link_degraded", inputs(fabric=fabric)).signs
     assert sign.cause == "its NVLink fabric is configured incorrectly: insufficient nvlinks"
 
 
@@ -187,7 +191,7 @@ def test_a_gpu_of_amd_has_no_condition_that_its_driver_cannot_report():
         repairs=None,
         recovery_action=None,
     )
-    known = {name for name in TABLE if judge(name, amd).state is not None}
+    known = {name for name in TABLE if judge_condition(name, amd).state is not None}
     assert known == {"lost", "uncorrected_memory_errors"}
 
 
@@ -256,7 +260,7 @@ def _says(now: Inputs, condition: Condition) -> bool:
 @given(ANY_INPUTS, st.sampled_from(get_args(Condition)))
 def test_a_raised_condition_has_an_input_that_says_so(now: Inputs, condition: Condition):
     """Its cause is not empty, and what is not raised has no raising input, known or not."""
-    verdict = judge(condition, now)
+    verdict = judge_condition(condition, now)
 
     assert not verdict.state or _says(now, condition)
     assert bool(verdict.state) == bool(verdict.signs)
@@ -269,4 +273,4 @@ def test_a_gpu_without_readings_has_no_condition_that_is_known_to_be_absent(
 ):
     """Unknown is not zero: all but the release of the driver needs a reading."""
     silent = replace(now, reading=None, throttled=Sign(None), links=())
-    assert judge(condition, silent).state is not False or condition == "driver_released"
+    assert judge_condition(condition, silent).state is not False or condition == "driver_released"

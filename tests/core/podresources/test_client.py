@@ -13,14 +13,14 @@ import pytest
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Claim, Container, Pod
 from exporter.model import Allocation, Allocations, ClaimedDevice, ContainerRef, OfferedDevice
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 from tests.waiting import wait_until_async
 
 HOLDER = ContainerRef("ml", "train", "main")
 
 
 async def test_a_read_returns_sorted_devices_without_numa_duplicates(kubelet: FakeKubelet) -> None:
-    assert await PodResources(kubelet.socket, wall=lambda: 5.0).read() == Allocations(
+    assert await PodResourcesApi(kubelet.socket, wall=lambda: 5.0).read() == Allocations(
         allocated=tuple(Allocation(HOLDER, "nvidia.com/gpu", f"GPU-1::{n}") for n in (0, 1)),
         offered=tuple(OfferedDevice("nvidia.com/gpu", f"GPU-1::{n}") for n in range(4)),
         api_version="v1",
@@ -34,7 +34,7 @@ async def test_a_kubelet_with_v1alpha1_alone_reports_allocations_only(tmp_path: 
     kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
     kubelet.pods = [pod]
     await kubelet.start()
-    read = await PodResources(kubelet.socket).read()
+    read = await PodResourcesApi(kubelet.socket).read()
     assert (read.api_version, len(read.allocated), read.offered) == ("v1alpha1", 2, None)
     await kubelet.stop()
 
@@ -56,7 +56,7 @@ async def test_claims(kubelet: FakeKubelet, pod: Pod) -> None:
     share = replace(CLAIM, name="share", share_id="s")
     (main,) = pod.containers
     kubelet.pods = [replace(pod, containers=(replace(main, claims=(first, CLAIM, share, CLAIM)),))]
-    read = await PodResources(kubelet.socket).read()
+    read = await PodResourcesApi(kubelet.socket).read()
     assert read.claims == (claimed(first), claimed(CLAIM, first.cdi), claimed(share))
     assert len(read.allocated) == 2
 
@@ -66,14 +66,14 @@ async def test_v1alpha1_has_no_claims(tmp_path: Path, pod: Pod) -> None:
     (main,) = pod.containers
     kubelet.pods = [replace(pod, containers=(replace(main, claims=(CLAIM,)),))]
     await kubelet.start()
-    read = await PodResources(kubelet.socket).read()
+    read = await PodResourcesApi(kubelet.socket).read()
     assert (len(read.allocated), read.claims) == (2, ())
     await kubelet.stop()
 
 
 async def test_upgrade(tmp_path: Path, pod: Pod) -> None:
     """After an upgrade of the kubelet the first read speaks v1, after a downgrade v1alpha1."""
-    client = PodResources(tmp_path / "pod-resources" / "kubelet.sock")
+    client = PodResourcesApi(tmp_path / "pod-resources" / "kubelet.sock")
     seen = []
     for versions in (("v1alpha1",), ("v1", "v1alpha1"), ("v1alpha1",)):
         kubelet = FakeKubelet(tmp_path, api_versions=versions)
@@ -88,12 +88,12 @@ async def test_upgrade(tmp_path: Path, pod: Pod) -> None:
 async def test_pods_without_devices(kubelet: FakeKubelet, pod: Pod) -> None:
     idle = Container(name="idle")
     kubelet.pods = [replace(pod, name="web", containers=(idle,)), replace(pod, containers=(idle,))]
-    assert (await PodResources(kubelet.socket).read()).allocated == ()
+    assert (await PodResourcesApi(kubelet.socket).read()).allocated == ()
 
 
 async def test_an_answer_of_many_megabytes_of_unknown_fields(kubelet: FakeKubelet) -> None:
     kubelet.padding_bytes = 17_800_000
-    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+    assert len((await PodResourcesApi(kubelet.socket).read()).allocated) == 2
 
 
 async def test_a_large_answer_is_read_while_lookups_of_names_hang(kubelet: FakeKubelet) -> None:
@@ -102,7 +102,7 @@ async def test_a_large_answer_is_read_while_lookups_of_names_hang(kubelet: FakeK
     hanging = [loop.run_in_executor(None, release.wait) for _ in range(64)]
     kubelet.padding_bytes = 100_000
     try:
-        assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+        assert len((await PodResourcesApi(kubelet.socket).read()).allocated) == 2
     finally:
         release.set()
         await asyncio.gather(*hanging)
@@ -113,14 +113,14 @@ async def test_odd_paths(tmp_path: Path, pod: Pod, name: str) -> None:
     kubelet = FakeKubelet(tmp_path / name)
     kubelet.pods = [pod]
     await kubelet.start()
-    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+    assert len((await PodResourcesApi(kubelet.socket).read()).allocated) == 2
     await kubelet.stop()
 
 
 async def test_relative_path(kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     relative = kubelet.socket.relative_to(tmp_path)
-    assert len((await PodResources(relative).read()).allocated) == 2
+    assert len((await PodResourcesApi(relative).read()).allocated) == 2
 
 
 async def test_many_devices(kubelet: FakeKubelet) -> None:
@@ -138,7 +138,7 @@ async def test_many_devices(kubelet: FakeKubelet) -> None:
         )
         for pod in range(250)
     ]
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     await client.read()
     read = await client.read()
     assert len(read.allocated) == 250 * 48
@@ -147,7 +147,7 @@ async def test_many_devices(kubelet: FakeKubelet) -> None:
 
 async def test_no_leaks(kubelet: FakeKubelet) -> None:
     """Reads that succeed, fail or are cancelled leave no file, thread or task, even if their errors stay."""
-    client, impatient = PodResources(kubelet.socket), PodResources(kubelet.socket, timeout=0.02)
+    client, impatient = PodResourcesApi(kubelet.socket), PodResourcesApi(kubelet.socket, timeout=0.02)
     kept: list[object] = []
 
     def held() -> tuple[int, int, int]:
@@ -172,7 +172,7 @@ async def test_no_leaks(kubelet: FakeKubelet) -> None:
 
 
 async def test_a_cancelled_read_does_not_harm_the_next_one(kubelet: FakeKubelet) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     kubelet.delay = math.inf
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(client.read(), 0.05)
@@ -181,7 +181,7 @@ async def test_a_cancelled_read_does_not_harm_the_next_one(kubelet: FakeKubelet)
 
 
 async def test_the_first_read_after_many_failures_works(kubelet: FakeKubelet) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     await kubelet.stop()
     for _ in range(120):
         (failure,) = await asyncio.gather(client.read(), return_exceptions=True)
@@ -194,7 +194,7 @@ async def test_the_first_read_after_many_failures_works(kubelet: FakeKubelet) ->
 async def test_without_allocatable_devices_earlier_ones_are_dropped(
     kubelet: FakeKubelet, code: grpc.StatusCode
 ) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     await client.read()
     kubelet.errors = {"GetAllocatableResources": (code, "API GetAllocatableResources disabled")}
     read = await client.read()

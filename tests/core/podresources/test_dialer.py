@@ -10,7 +10,7 @@ import pytest
 
 from exporter.demo.fake_kubelet import FakeKubelet
 from podresources.channel import KubeletError
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 async def test_reads_share_a_connection(kubelet: FakeKubelet, opened: list[str]) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     reads = [await client.read() for _ in range(3)]
     assert reads[0].allocated == reads[2].allocated
     assert len(opened) == 1
@@ -36,7 +36,7 @@ async def test_reads_share_a_connection(kubelet: FakeKubelet, opened: list[str])
 
 
 async def test_a_restart_is_read_at_once(kubelet: FakeKubelet, opened: list[str]) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     before = await client.read()
     await kubelet.stop()
     kubelet.pods = ()
@@ -50,7 +50,7 @@ async def test_a_restart_is_read_at_once(kubelet: FakeKubelet, opened: list[str]
 async def test_a_server_that_closes_its_connections_is_read_again(
     kubelet: FakeKubelet, opened: list[str]
 ) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     await client.read()
     await kubelet.stop()
     with pytest.raises(KubeletError):
@@ -65,7 +65,7 @@ async def test_a_server_that_closes_its_connections_is_read_again(
 async def test_a_call_that_fails_ends_the_connection(
     kubelet: FakeKubelet, opened: list[str], method: str
 ) -> None:
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     kubelet.errors = {method: (grpc.StatusCode.INTERNAL, "failed")}
     with contextlib.suppress(KubeletError):
         await client.read()

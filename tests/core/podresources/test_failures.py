@@ -17,7 +17,7 @@ import pytest
 from exporter.demo.fake_kubelet import FakeKubelet
 from podresources import channel
 from podresources.channel import REMEDIES, KubeletError
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 from tests.core.podresources.support import ByteServer
 from tests.waiting import wait_until_async
 
@@ -25,14 +25,14 @@ SETTINGS = bytes.fromhex("000000040000000000")  # an empty HTTP/2 SETTINGS frame
 READ_AS_NOBODY = """
 import asyncio, os, sys
 from pathlib import Path
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 from podresources.channel import KubeletError
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
 try:
-    asyncio.run(PodResources(Path(sys.argv[1])).read())
+    asyncio.run(PodResourcesApi(Path(sys.argv[1])).read())
 except KubeletError as error:
     print(error.reason)
 """
@@ -41,7 +41,7 @@ except KubeletError as error:
 async def failure(path: Path, *, timeout: float = 100.0) -> KubeletError:  # noqa: ASYNC109 - the client's
     """Read from ``path``, check the message of the error, and return the error."""
     with pytest.raises(KubeletError) as caught:
-        await PodResources(path, timeout=timeout).read()
+        await PodResourcesApi(path, timeout=timeout).read()
     assert str(path) in str(caught.value)
     assert REMEDIES[caught.value.reason] in str(caught.value)
     return caught.value
@@ -73,7 +73,7 @@ async def test_symbolic_links(kubelet: FakeKubelet, tmp_path: Path) -> None:
     link, circle = tmp_path / "link", tmp_path / "circle"
     link.symlink_to(kubelet.socket)
     circle.symlink_to(circle)
-    assert len((await PodResources(link).read()).allocated) == 2
+    assert len((await PodResourcesApi(link).read()).allocated) == 2
     assert (await failure(circle)).reason == "absent"
 
 
@@ -86,7 +86,7 @@ async def test_a_socket_without_a_listener_is_unavailable(kubelet: FakeKubelet) 
 async def test_a_kubelet_that_hangs_is_reachable_and_a_socket_without_a_listener_is_not(
     kubelet: FakeKubelet, tmp_path: Path
 ) -> None:
-    hung, absent = PodResources(kubelet.socket, timeout=0.1), PodResources(tmp_path / "absent.sock")
+    hung, absent = PodResourcesApi(kubelet.socket, timeout=0.1), PodResourcesApi(tmp_path / "absent.sock")
     kubelet.delay = math.inf
     for reader, unreachable in ((hung, False), (absent, True)):
         with pytest.raises(KubeletError):
@@ -94,7 +94,7 @@ async def test_a_kubelet_that_hangs_is_reachable_and_a_socket_without_a_listener
         assert reader.unreachable is unreachable
     kubelet.delay = 0
     await kubelet.stop()
-    client = PodResources(kubelet.socket)
+    client = PodResourcesApi(kubelet.socket)
     # The second read begins without grpc.
     for _ in range(2):
         with pytest.raises(KubeletError) as caught:
@@ -188,7 +188,7 @@ async def test_other_protocol(tmp_path: Path, serve_bytes: ByteServer) -> None:
 async def test_the_authority_is_localhost_and_not_the_path(tmp_path: Path, serve_bytes: ByteServer) -> None:
     path = tmp_path / "strict.sock"
     heard = await serve_bytes(path, SETTINGS)
-    reading = asyncio.ensure_future(PodResources(path).read())
+    reading = asyncio.ensure_future(PodResourcesApi(path).read())
     await wait_until_async(lambda: b"/v1.PodResourcesLister/List" in heard and b"localhost" in heard)
     reading.cancel()
     assert b"strict.sock" not in heard
@@ -209,7 +209,7 @@ async def test_rate_limit_passes(kubelet: FakeKubelet) -> None:
         await misbehave(method, context)
 
     kubelet._misbehave = reject_first
-    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+    assert len((await PodResourcesApi(kubelet.socket).read()).allocated) == 2
     assert kubelet.calls["List"] == 2
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Pod
 from podresources.channel import Dialer
-from podresources.client import PodResources
+from podresources.client import PodResourcesApi
 from podresources.messages import (
     ALLOCATABLE_V1,
     LIST_V1,
     AllocatableResourcesResponse,
     ListPodResourcesResponse,
 )
-from podresources.pods import Pods
+from podresources.pods import PodsApi
 
 
 async def test_each_start_replaces_the_socket(kubelet: FakeKubelet) -> None:
@@ -52,12 +52,12 @@ async def test_init_containers_are_listed_if_they_run_as_long_as_the_pod(
     held = pod.containers[0]
     first, guard = (replace(held, name=name, init=True) for name in ("first", "guard"))
     kubelet.pods, kubelet.sidecars = [replace(pod, containers=(first, guard))], frozenset({"guard"})
-    found = await PodResources(kubelet.socket).read()
+    found = await PodResourcesApi(kubelet.socket).read()
     assert {each.holder.container for each in found.allocated} == {"guard"}
 
 
 async def test_resources_not_listed(kubelet: FakeKubelet, pod: Pod) -> None:
     """A pod may be known to the Pods API alone."""
     kubelet.unlisted = frozenset({pod.uid})
-    assert (await PodResources(kubelet.socket).read()).allocated == ()
-    assert [found.uid for found in await Pods(kubelet.pods_socket).read()] == [pod.uid]
+    assert (await PodResourcesApi(kubelet.socket).read()).allocated == ()
+    assert [found.uid for found in await PodsApi(kubelet.pods_socket).read()] == [pod.uid]

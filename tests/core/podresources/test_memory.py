@@ -12,7 +12,7 @@ import pytest
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.scenario.pods import Pod
 from podresources.channel import KubeletError
-from podresources.client import KEPT, PodResources
+from podresources.client import KEEP_SECONDS, PodResourcesApi
 from tests.core.podresources.support import Clock, answers_wait
 from tests.waiting import wait_until_async
 
@@ -20,9 +20,9 @@ UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "try again")
 
 
 @pytest.fixture
-def client(kubelet: FakeKubelet, clock: Clock) -> PodResources:
+def client(kubelet: FakeKubelet, clock: Clock) -> PodResourcesApi:
     """Return a client whose time stands still."""
-    return PodResources(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
+    return PodResourcesApi(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
 
 
 async def restart(kubelet: FakeKubelet) -> None:
@@ -31,7 +31,7 @@ async def restart(kubelet: FakeKubelet) -> None:
     await kubelet.start()
 
 
-async def outage(client: PodResources, kubelet: FakeKubelet) -> None:
+async def outage(client: PodResourcesApi, kubelet: FakeKubelet) -> None:
     """Restart the kubelet so slowly that a read fails."""
     await kubelet.stop()
     with pytest.raises(KubeletError):
@@ -40,7 +40,7 @@ async def outage(client: PodResources, kubelet: FakeKubelet) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False])
-async def test_a_restart_is_another_start(kubelet: FakeKubelet, client: PodResources, seen: bool) -> None:
+async def test_a_restart_is_another_start(kubelet: FakeKubelet, client: PodResourcesApi, seen: bool) -> None:
     """A restart, noticed by a failed read or not, is another start; other reads are of the same one."""
     first, again = await client.read(), await client.read()
     assert first.kubelet_start == again.kubelet_start
@@ -50,7 +50,7 @@ async def test_a_restart_is_another_start(kubelet: FakeKubelet, client: PodResou
     assert (await client.read()).kubelet_start == after.kubelet_start
 
 
-async def test_a_restart_during_a_read(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_a_restart_during_a_read(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     """An answer that may be of the kubelet before or after a restart is of neither."""
     await client.read()
     fresh = kubelet.socket.with_name("fresh.sock")
@@ -64,7 +64,7 @@ async def test_a_restart_during_a_read(kubelet: FakeKubelet, client: PodResource
             await reading
 
 
-async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     """An incomplete list after a restart is reported as it is: others judge it."""
     pods = kubelet.pods
     await client.read()
@@ -78,7 +78,7 @@ async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodRe
 @pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL])
 async def test_after_a_refusal(kubelet: FakeKubelet, clock: Clock, pod: Pod, code: grpc.StatusCode) -> None:
     """A read that fails is no restart: an answer after it is taken as it is, however often that happens."""
-    client = PodResources(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
+    client = PodResourcesApi(kubelet.socket, timeout=100.0, clock=clock, wall=clock)
     kubelet.pods = [pod]
     offered = (await client.read()).offered
     clock.now += 100
@@ -93,7 +93,7 @@ async def test_after_a_refusal(kubelet: FakeKubelet, clock: Clock, pod: Pod, cod
     assert offered
 
 
-async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
+async def test_after_cancelled(kubelet: FakeKubelet, client: PodResourcesApi, clock: Clock) -> None:
     await client.read()
     clock.now += 100
     kubelet.delay = 60
@@ -104,7 +104,7 @@ async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock
 
 
 async def test_without_a_restart_the_last_holder_leaves_at_the_next_read(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock
+    kubelet: FakeKubelet, client: PodResourcesApi, clock: Clock
 ) -> None:
     await client.read()
     clock.now += 100
@@ -112,7 +112,7 @@ async def test_without_a_restart_the_last_holder_leaves_at_the_next_read(
     assert (await client.read()).allocated == ()
 
 
-async def test_empty_at_first(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_empty_at_first(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     kubelet.pods = []
     assert (await client.read()).allocated == ()
 
@@ -127,7 +127,7 @@ async def test_empty_at_first(kubelet: FakeKubelet, client: PodResources) -> Non
     ],
 )
 async def test_failed_offers_are_replaced_by_the_last_good_ones(
-    kubelet: FakeKubelet, client: PodResources, fault: dict[str, object]
+    kubelet: FakeKubelet, client: PodResourcesApi, fault: dict[str, object]
 ) -> None:
     good = await client.read()
     for attribute, value in fault.items():
@@ -137,11 +137,11 @@ async def test_failed_offers_are_replaced_by_the_last_good_ones(
 
 
 async def test_the_last_good_offers_expire_and_their_failure_is_logged_once(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock, caplog: pytest.LogCaptureFixture
+    kubelet: FakeKubelet, client: PodResourcesApi, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = await client.read()
     kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
-    clock.now += KEPT
+    clock.now += KEEP_SECONDS
     assert (await client.read()).offered == good.offered
     clock.now += 1
     assert (await client.read()).offered is None
@@ -150,14 +150,14 @@ async def test_the_last_good_offers_expire_and_their_failure_is_logged_once(
     assert len(caplog.records) == 1
 
 
-async def test_offers_never_known(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_offers_never_known(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
     read = await client.read()
     assert (len(read.allocated), read.offered) == (2, None)
 
 
 async def test_offers_of_a_silent_plugin_stay_while_they_are_held(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock
+    kubelet: FakeKubelet, client: PodResourcesApi, clock: Clock
 ) -> None:
     kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]
     await client.read()
@@ -170,7 +170,7 @@ async def test_offers_of_a_silent_plugin_stay_while_they_are_held(
 
 
 async def test_offers_after_restart(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: Pod
+    kubelet: FakeKubelet, client: PodResourcesApi, clock: Clock, pod: Pod
 ) -> None:
     kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]
     good = await client.read()
@@ -182,7 +182,7 @@ async def test_offers_after_restart(
     assert (await client.read()).offered == ()
 
 
-async def test_offers_replaced(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_offers_replaced(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     await client.read()
     kubelet.offered = [("nvidia.com/gpu", "GPU-2")]
     read = await client.read()
@@ -194,12 +194,12 @@ def offer(kubelet: FakeKubelet, *numbers: int, resource: str = "nvidia.com/gpu")
     kubelet.offered = [(resource, f"GPU-1::{number}") for number in numbers]
 
 
-async def withdrawn(client: PodResources) -> list[str]:
+async def withdrawn(client: PodResourcesApi) -> list[str]:
     """Read, and return the ids that were offered before and are not now."""
     return [device.device_id for device in (await client.read()).withdrawn]
 
 
-async def test_devices_that_are_offered_no_more(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_devices_that_are_offered_no_more(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     """An unhealthy device is remembered as long as its plugin runs, and returns."""
     offer(kubelet, 0, 1, 2, 3)
     assert await withdrawn(client) == []
@@ -214,7 +214,7 @@ async def test_devices_that_are_offered_no_more(kubelet: FakeKubelet, client: Po
     assert await withdrawn(client) == []
 
 
-async def test_a_reconfigured_plugin_withdraws_nothing(kubelet: FakeKubelet, client: PodResources) -> None:
+async def test_a_reconfigured_plugin_withdraws_nothing(kubelet: FakeKubelet, client: PodResourcesApi) -> None:
     """Its resource was away for a moment, or it has devices that were never offered."""
     offer(kubelet, 0, 1, 2, 3)
     await client.read()
@@ -229,7 +229,7 @@ async def test_a_reconfigured_plugin_withdraws_nothing(kubelet: FakeKubelet, cli
 
 
 async def test_what_was_offered_before_its_plugin_was_away(
-    kubelet: FakeKubelet, client: PodResources
+    kubelet: FakeKubelet, client: PodResourcesApi
 ) -> None:
     """It is reported apart until it is offered again, however often the plugin is restarted."""
     offered = kubelet.offered
@@ -244,7 +244,7 @@ async def test_what_was_offered_before_its_plugin_was_away(
 
 
 async def test_allocations_of_a_renamed_resource_do_not_keep_its_old_offers(
-    kubelet: FakeKubelet, client: PodResources
+    kubelet: FakeKubelet, client: PodResourcesApi
 ) -> None:
     offer(kubelet, 0, 1, 2, 3)
     await client.read()
@@ -255,7 +255,9 @@ async def test_allocations_of_a_renamed_resource_do_not_keep_its_old_offers(
     assert (read.kept, read.withdrawn) == (frozenset(), ())
 
 
-async def test_socket_unlinked_while_read(kubelet: FakeKubelet, client: PodResources, tmp_path: Path) -> None:
+async def test_socket_unlinked_while_read(
+    kubelet: FakeKubelet, client: PodResourcesApi, tmp_path: Path
+) -> None:
     with answers_wait(kubelet):
         reading = asyncio.create_task(client.read())
         await wait_until_async(lambda: kubelet.calls["List"])

@@ -11,7 +11,7 @@ from exporter.demo.scenario.pods import Pod as HeldPod
 from exporter.model import ContainerSpec, NamedRequest, PodDetails, PodIdentity, ResourceHealth
 from podresources.channel import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod
-from podresources.pods import Pods
+from podresources.pods import PodsApi
 from tests.core.podresources.support import RawServer
 
 SECRET = b"correct horse"
@@ -31,7 +31,7 @@ async def test_read(kubelet: FakeKubelet, pod: HeldPod) -> None:
         containers=(Container(name="nginx"),),
     )
     kubelet.pods, kubelet.unlisted = [pod, waiting], frozenset({waiting.uid})
-    assert await Pods(kubelet.pods_socket).read() == (
+    assert await PodsApi(kubelet.pods_socket).read() == (
         PodIdentity(
             uid="uid-0",
             namespace="web",
@@ -65,7 +65,7 @@ async def test_objects(tmp_path: Path, serve_raw: RawServer) -> None:
     pod.spec.containers.add(name="main", resources={"limits": entries})
     answer = ListPodsResponse(pods=[pod.SerializeToString()]).SerializeToString()
     await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer)
-    (identity,) = await Pods(tmp_path / "pods.sock").read()
+    (identity,) = await PodsApi(tmp_path / "pods.sock").read()
     assert identity.details == PodDetails(
         labels={"app": "train"},
         annotations={"hami.io/bind-phase": "success"},
@@ -91,7 +91,7 @@ async def test_requests_of_claims(tmp_path: Path, serve_raw: RawServer) -> None:
     pod.status.extendedResourceClaimStatus.requestMappings.add(**mapping)
     answer = ListPodsResponse(pods=[pod.SerializeToString()]).SerializeToString()
     await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer)
-    (identity,) = await Pods(tmp_path / "pods.sock").read()
+    (identity,) = await PodsApi(tmp_path / "pods.sock").read()
     assert identity.details.requests == (
         NamedRequest("load", "shared", ""),
         NamedRequest("main", "train-made-x1", "gpu"),
@@ -107,7 +107,7 @@ async def test_all_kinds_of_containers(tmp_path: Path, serve_raw: RawServer) -> 
     pod.status.ephemeralContainerStatuses.add(name="debug", containerID="containerd://" + "c" * 64)
     answer = ListPodsResponse(pods=[pod.SerializeToString()]).SerializeToString()
     await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer)
-    (identity,) = await Pods(tmp_path / "pods.sock").read()
+    (identity,) = await PodsApi(tmp_path / "pods.sock").read()
     assert identity.containers == ("main", "load", "debug")
     assert identity.container_ids == {"a" * 64: "main", "b" * 64: "load", "c" * 64: "debug"}
 
@@ -120,7 +120,7 @@ async def test_health_of_devices(kubelet: FakeKubelet) -> None:
     main = Container(name="main", devices=devices, claims=(claim,), health=healths)
     load = Container(name="load", init=True, devices=devices, health=healths)
     kubelet.pods = [HeldPod(namespace="ml", name="train", uid="uid-1", containers=(load, main))]
-    (identity,) = await Pods(kubelet.pods_socket).read()
+    (identity,) = await PodsApi(kubelet.pods_socket).read()
     assert identity.details is not None
     assert sorted(identity.details.health) == [
         ResourceHealth("main", "claim:ml-gpu", claim.cdi, "Unknown"),
@@ -146,7 +146,7 @@ async def test_a_broken_pod_costs_only_itself_and_is_logged_once(
     """Its bytes, which may have secrets, are not logged."""
     answer = ListPodsResponse(pods=[payload("uid-2"), broken, payload("uid-1")])
     await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer.SerializeToString())
-    client = Pods(tmp_path / "pods.sock")
+    client = PodsApi(tmp_path / "pods.sock")
     for _ in range(2):
         assert [pod.uid for pod in await client.read()] == ["uid-1", "uid-2"]
     assert len(caplog.records) == 1
@@ -156,7 +156,7 @@ async def test_a_broken_pod_costs_only_itself_and_is_logged_once(
 async def test_not_ready(kubelet: FakeKubelet) -> None:
     kubelet.errors = {"ListPods": (grpc.StatusCode.FAILED_PRECONDITION, "pods not synced")}
     with pytest.raises(KubeletError) as caught:
-        await Pods(kubelet.pods_socket).read()
+        await PodsApi(kubelet.pods_socket).read()
     assert caught.value.reason == "not_ready"
 
 
@@ -164,7 +164,7 @@ async def test_old_kubelet(tmp_path: Path) -> None:
     kubelet = FakeKubelet(tmp_path)
     await kubelet.start()
     with pytest.raises(KubeletError) as caught:
-        await Pods(kubelet.pods_socket).read()
+        await PodsApi(kubelet.pods_socket).read()
     await kubelet.stop()
     assert caught.value.reason == "absent"
 
@@ -172,12 +172,12 @@ async def test_old_kubelet(tmp_path: Path) -> None:
 async def test_garbage(kubelet: FakeKubelet) -> None:
     kubelet.garbage = frozenset({"ListPods"})
     with pytest.raises(KubeletError) as caught:
-        await Pods(kubelet.pods_socket).read()
+        await PodsApi(kubelet.pods_socket).read()
     assert caught.value.reason == "malformed"
 
 
 async def test_hang(kubelet: FakeKubelet) -> None:
     kubelet.delay = 60.0
     with pytest.raises(KubeletError) as caught:
-        await Pods(kubelet.pods_socket, timeout=0.1).read()
+        await PodsApi(kubelet.pods_socket, timeout=0.1).read()
     assert caught.value.reason == "deadline"

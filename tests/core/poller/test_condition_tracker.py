@@ -22,8 +22,8 @@ from exporter.model import (
     Topology,
 )
 from exporter.poll.condition_tracker import UNSEEN_RESTART_SECONDS, ConditionTracker
-from exporter.poll.gpu_counters import Counters
-from exporter.poll.several_readings import GENERATION_SECONDS, LINK_SECONDS, THROTTLE_SECONDS, Window
+from exporter.poll.gpu_counters import NodeCounters
+from exporter.poll.several_readings import GENERATION_SECONDS, LINK_SECONDS, THROTTLE_SECONDS, StateWindow
 
 AT = 1_700_000_000.0
 PERIOD = 10.0
@@ -39,7 +39,7 @@ class Bench:
         self.module: bool | None = True
         # Unix time of each XID, by code and count.
         self._xids: dict[tuple[int, int], float] = {}
-        self._counters = Counters()
+        self._counters = NodeCounters()
         self._tracker = ConditionTracker(self._counters)
 
     def poll(self, *gpus: dict[str, Any], xids: tuple[tuple[int, int], ...] = ()) -> tuple[GpuRow, ...]:
@@ -332,7 +332,7 @@ def test_gpus_behind_switches_have_equally_many_nvlinks(switched: bool):
 
 
 def test_gaps_in_a_window_are_unknown_and_old_parts_are_dropped():
-    window = Window(100)
+    window = StateWindow(100)
     window.add(0, 50, holds=True)
     window.add(50, 60, holds=True)
     window.add(80, 100, holds=False)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from exporter.model import C2c, Ecc, GpuIdentity, GpuReading, MigReading, Nvlink
 from exporter.model.readings import Profile
-from exporter.poll.counter import LASTS_SECONDS, SLACK_SECONDS, Counter, most_millijoules
-from exporter.poll.gpu_counters import Counters
+from exporter.poll.counter import LASTS_SECONDS, SLACK_SECONDS, GpuCounter, most_millijoules
+from exporter.poll.gpu_counters import NodeCounters
 
 PERIOD, MOST = 15.0, 1000
 """Seconds between two readings, and what the counter may rise by in each."""
@@ -21,7 +21,7 @@ TRUE_RISES = st.lists(st.integers(1, MOST * int(PERIOD)), min_size=2, max_size=3
 
 def rises(values: list[int], *, energy: bool = True) -> list[int | None]:
     """Return what each reading adds, at PERIOD."""
-    counter = Counter(rises=energy)
+    counter = GpuCounter(rises=energy)
     return [counter.take(value, place * PERIOD, MOST) for place, value in enumerate(values)]
 
 
@@ -49,7 +49,7 @@ def test_single_bad_readings_add_nothing(start: int, steps: list[int], data: st.
 
 @given(st.lists(GARBAGE, max_size=30), st.booleans())
 def test_no_reading_adds_more_than_the_counter_may_rise_by(values: list[int], energy: bool):
-    at, counter = 0.0, Counter(rises=energy)
+    at, counter = 0.0, GpuCounter(rises=energy)
     total = 0
     for value in values:
         rise = counter.take(value, at, MOST)
@@ -68,7 +68,7 @@ def test_a_counter_that_begins_again_counts_from_its_first_reading_on():
 
 def test_a_counter_that_is_lower_after_an_outage_began_again():
     """It counts nothing; one that is higher than it can be by then did not."""
-    counter = Counter(rises=True)
+    counter = GpuCounter(rises=True)
     values = {0.0: 10**4, 30.0: 9_999, 60.0: 10**9, 90.0: 10**9 + 5, 120.0: 10**9}
     assert [counter.take(value, at, MOST, outage=True) for at, value in values.items()] == [
         0,
@@ -80,7 +80,7 @@ def test_a_counter_that_is_lower_after_an_outage_began_again():
 
 
 def test_what_a_counter_rises_by_after_it_began_again_at_zero_in_an_outage_counts():
-    counter = Counter(rises=True)
+    counter = GpuCounter(rises=True)
     values = {0.0: 10**4, 30.0: 0, 35.0: 40, 40.0: 60}
     assert [counter.take(value, at, MOST, outage=at < 40) for at, value in values.items()] == [
         0,
@@ -168,7 +168,7 @@ WITHOUT_COUNTERS: dict[str, Any] = {
 @pytest.mark.parametrize("bad", [7, 2**63])
 def test_no_counter_shows_a_bad_reading(bad: int):
     """It is absent, and what follows is as before. Other values of the reading are shown."""
-    counters = Counters()
+    counters = NodeCounters()
     good = [gpu(PERIOD * place, 10**9 + place) for place in range(4)]
     for reading in good[:2]:
         assert counters.advance([reading]) == {"GPU-a": reading}
@@ -181,7 +181,7 @@ def test_no_counter_shows_a_bad_reading(bad: int):
 
 def test_values_that_are_kept_are_no_further_readings():
     """Slow values and energy are shown again until they are read again."""
-    counters, start = Counters(), 10**9
+    counters, start = NodeCounters(), 10**9
     counters.advance([gpu(0, start, slow_read_at=1.0)])
     counters.advance([gpu(PERIOD, start, slow_read_at=2.0)])
     for place in range(2, 6):
@@ -194,7 +194,7 @@ def test_values_that_are_kept_are_no_further_readings():
 
 
 def test_after_a_restart_all_counters_are_shown_at_once():
-    counters = Counters()
+    counters = NodeCounters()
     counters.advance([gpu(0, 10**9)])
     counters.advance([gpu(PERIOD, 10**9)])
     begun = gpu(PERIOD * 2, 20)

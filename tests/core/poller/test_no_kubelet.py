@@ -29,7 +29,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the poller look at the socket often, and not ask the kubelet for long after a change."""
     monkeypatch.setattr(kubelet_restart, "SETTLE_SECONDS", 0.1)
     monkeypatch.setattr(kubelet_restart, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(file_readers, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(file_readers, "CHECK_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -1,12 +1,29 @@
-"""Systems whose annotations place the ids of a container: one example of each, for test_common.py."""
+"""Systems whose annotations place the ids of a container: one example of each, for test_common.py.
+
+Also what the tests of several systems share: the cache of a library, and any JSON.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from exporter.model import Allocation, OfferedDevice, SliceCount
+from hypothesis import strategies as st
+
+from exporter.model import Allocation, ContainerFile, OfferedDevice, SliceCount, SystemFiles
 from tests.core.sharing.build import OTHER_UUID
 from tests.core.sharing.cards import has
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def cached(*uses, uid="uid-a", name="main") -> dict[str, SystemFiles]:
+    """Return the cache that HAMi's library keeps of a container."""
+    file = ContainerFile(pod_uid=uid, container=name, devices=uses)
+    return {"hami": SystemFiles(containers=(file,))}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -20,8 +20,8 @@ from exporter.sharing import vgpu_manager
 from exporter.sharing.base import reading
 from exporter.sharing.base.reading import listed
 from exporter.sharing.hami import ascend, cache_files
-from exporter.sharing.hami.annotations import parse_allocation, places_of
-from exporter.sharing.hami.cache import Content, decode
+from exporter.sharing.hami.annotations import parse_allocation, segment_by_container
+from exporter.sharing.hami.cache import CacheContent, decode
 from tests.core.attribution.build import UUID, gpu, held
 from tests.core.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 from tests.core.sharing.hami_regions import begun, content, join
@@ -32,7 +32,7 @@ ASKS = {"nvidia.com/gpu": 1}
 GIB, MIB = 1 << 30, 1 << 20
 
 
-def of(data: bytes) -> Content:
+def of(data: bytes) -> CacheContent:
     """Return the content of a cache in memory."""
     return decode(lambda length, offset: data[offset : offset + length], len(data))
 
@@ -161,7 +161,7 @@ def test_segments_of_every_release_find_their_containers(release, init, main):
         for name, asks in (*early, *own)
     ]
     segments = parse_allocation(text)
-    found = places_of(segments, specs, lambda each: bool(each.limits))
+    found = segment_by_container(segments, specs, lambda each: bool(each.limits))
     asking = {name for name, asks in (*early, *own) if asks}
     assert {name: [each.uuid for each in segments[place]] for name, place in found.items()} == {
         name: [name] for name in asking

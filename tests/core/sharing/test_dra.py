@@ -21,7 +21,7 @@ from exporter.model import (
 )
 from exporter.sharing.base.view import Objections
 from exporter.sharing.dra import HAMI_DRIVER as HAMI
-from exporter.sharing.dra import NVIDIA_DRIVER, Place, parse_name
+from exporter.sharing.dra import NVIDIA_DRIVER, DeviceName, parse_name
 from exporter.sharing.dra.amd import AMD_DRIVER as AMD
 from exporter.sharing.dra.cdi import claim_uid
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
@@ -77,15 +77,17 @@ def holders(found: Holdings) -> dict[str, tuple[int | None, float | None, str, s
 
 # Where not said otherwise: kubernetes-sigs/dra-driver-nvidia-gpu, at the place or release that is named.
 NAMES = [
-    pytest.param("gpu-0", Place(0), id="device_state_test.go"),
-    pytest.param("gpu-15", Place(15), id="deviceinfo.go GpuInfo.CanonicalName"),
-    pytest.param("gpu-1-mig-1g6gb-14-0", Place(1, 14, 0), id="mig.go, A30"),
-    pytest.param("gpu-2-mig-1g24gb-19-0", Place(2, 19, 0), id="partitions.go"),
-    pytest.param("gpu-1-mig-2g47gb-14-0", Place(1, 14, 0), id="device_state.go"),
-    pytest.param("gpu-0-mig-1g12gb-me-20-6", Place(0, 20, 6), id="mig.go toRFC1123Compliant of 1g.12gb+me"),
-    pytest.param("gpu-0-mig-1g12gb-me-all-21-6", Place(0, 21, 6), id="a profile of more words"),
-    pytest.param("gpu-1-mig-19-4-1", Place(1, 19, 4, 1), id="demo/specs/extended-resources, v25.8.1"),
-    pytest.param("gpu-0-mig-9-4-4", Place(0, 9, 4, 4), id="v25.3.0 deviceinfo.go"),
+    pytest.param("gpu-0", DeviceName(0), id="device_state_test.go"),
+    pytest.param("gpu-15", DeviceName(15), id="deviceinfo.go GpuInfo.CanonicalName"),
+    pytest.param("gpu-1-mig-1g6gb-14-0", DeviceName(1, 14, 0), id="mig.go, A30"),
+    pytest.param("gpu-2-mig-1g24gb-19-0", DeviceName(2, 19, 0), id="partitions.go"),
+    pytest.param("gpu-1-mig-2g47gb-14-0", DeviceName(1, 14, 0), id="device_state.go"),
+    pytest.param(
+        "gpu-0-mig-1g12gb-me-20-6", DeviceName(0, 20, 6), id="mig.go toRFC1123Compliant of 1g.12gb+me"
+    ),
+    pytest.param("gpu-0-mig-1g12gb-me-all-21-6", DeviceName(0, 21, 6), id="a profile of more words"),
+    pytest.param("gpu-1-mig-19-4-1", DeviceName(1, 19, 4, 1), id="demo/specs/extended-resources, v25.8.1"),
+    pytest.param("gpu-0-mig-9-4-4", DeviceName(0, 9, 4, 4), id="v25.3.0 deviceinfo.go"),
     pytest.param("gpu-vfio-0", None, id="deviceinfo.go VfioDeviceInfo"),
     pytest.param("gpu-0-mig-1g.5gb-0", None, id="no name of a release"),
     pytest.param("gpu-٣", None, id="other digits"),

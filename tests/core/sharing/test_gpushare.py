@@ -264,7 +264,7 @@ def test_an_allocation_that_is_not_an_object_costs_only_its_pod(text: str, objec
     ],
 )
 def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
-    parsed = gpushare.parse_allocation(f'{{"0": {entry}, "1": {{"0": 4}}}}')
+    parsed = gpushare.parse_units(f'{{"0": {entry}, "1": {{"0": 4}}}}')
     assert parsed.shares == {1: {0: 4}}
     assert len(parsed.faults) == 1
 

@@ -14,9 +14,9 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.model.kubelet import LAST_APPLIED, extended_resources, kept_annotations, quantity
+from exporter.model.kubelet import LAST_APPLIED, bounded_annotations, extended_resources, quantity
 from exporter.sharing import made, without_use
-from exporter.sharing.base import Claim, Grant, Granted, System, unread_device
+from exporter.sharing.base import Grant, Granted, Meaning, System, unread_device
 from exporter.sharing.base.holdings import holdings_of
 from exporter.sharing.base.view import MOST_LINES, NodeFacts, View
 from exporter.sharing.nvidia_plugin import Nvidia
@@ -138,14 +138,16 @@ def test_a_system_that_fails_takes_no_other_down():
     assert [problem.reason for problem in view.problems] == ["example_failure"]
 
 
-@pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "entitlement", "blind"])
+@pytest.mark.parametrize(
+    "method", ["__init__", "knows", "owns", "meaning", "sharing", "entitlement", "blind"]
+)
 def test_a_failing_method_costs_only_its_system(method: str, objections):
     def fails(*_: object) -> None:
         raise ValueError("x")
 
     broken = type("Broken", (System,), {"name": "broken", method: fails})
     if method in ("sharing", "entitlement"):
-        broken.claim = lambda self, _resource, device_id: Claim(self.view.inventory.by_uuid(device_id))
+        broken.meaning = lambda self, _resource, device_id: Meaning(self.view.inventory.by_uuid(device_id))
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
     holdings = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
     objections.turn(view.problems)
@@ -170,8 +172,8 @@ def test_an_id_of_an_unread_device_is_held_without_a_grant():
     class Cards(System):
         name = "cards"
 
-        def claim(self, resource: str, device_id: str) -> Claim | None:
-            return Claim(unread_device("maker", device_id, "Card")) if resource == "x.io/card" else None
+        def meaning(self, resource: str, device_id: str) -> Meaning | None:
+            return Meaning(unread_device("maker", device_id, "Card")) if resource == "x.io/card" else None
 
     holdings, _ = resolved(Cards, allocated=held("a", "card0", resource="x.io/card"))
     assert [identity.uuid for identity in holdings.unread] == ["card0"]
@@ -222,8 +224,8 @@ def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
     class Nominal(System):
         name = "nominal"
 
-        def claim(self, _resource: str, device_id: str) -> Claim | None:
-            return Claim(self.view.inventory.by_uuid(device_id.partition("#")[0]), True, True)
+        def meaning(self, _resource: str, device_id: str) -> Meaning | None:
+            return Meaning(self.view.inventory.by_uuid(device_id.partition("#")[0]), True, True)
 
     offered = [OfferedDevice("x.io/mem", f"{UUID}#{n}") for n in range(3)]
     holdings, _ = resolved(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
@@ -238,9 +240,9 @@ def test_an_unplaced_holding_leaves_the_counts_unknown(offered: list[str], unkno
     class Nominal(System):
         name = "nominal"
 
-        def claim(self, _resource: str, device_id: str) -> Claim | None:
+        def meaning(self, _resource: str, device_id: str) -> Meaning | None:
             found = self.view.inventory.by_uuid(device_id.partition("#")[0])
-            return Claim(found, replica=True, nominal=True)
+            return Meaning(found, replica=True, nominal=True)
 
     offers = [OfferedDevice("x.io/mem", device_id) for device_id in offered]
     holdings, _ = resolved(Nominal, allocated=held("a", "part-1", resource="x.io/mem"), offered=offers)
@@ -352,7 +354,7 @@ def test_only_extended_resources_are_kept():
 
 
 def test_annotations_that_are_far_too_long_are_left_out():
-    assert kept_annotations({LAST_APPLIED: "{}", "long": "x" * 70_000, "a": "b"}) == {"a": "b"}
+    assert bounded_annotations({LAST_APPLIED: "{}", "long": "x" * 70_000, "a": "b"}) == {"a": "b"}
 
 
 def test_a_container_of_another_namespace_is_another():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.model import DeviceUse
 from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
-from exporter.sharing.hami.cache import LAYOUTS, Content, decode
+from exporter.sharing.hami.cache import LAYOUTS, CacheContent, decode
 from exporter.sharing.hami.cache_files import read_hami
 from tests.core.sharing.build import roots_at
 from tests.core.sharing.hami_regions import MAGIC, NAMES, begun, content, join, region
@@ -24,7 +24,7 @@ UUID = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
 OTHER = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
 
 
-def of(data: bytes) -> Content:
+def of(data: bytes) -> CacheContent:
     """Return the content of a cache in memory."""
 
     def pread(length, offset):
@@ -222,8 +222,8 @@ def test_a_slot_that_was_being_written_is_read_again():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_cache_has_no_devices(name):
-    assert of(bytes(SIZES[name])) == Content()
-    assert of(b"") == Content()
+    assert of(bytes(SIZES[name])) == CacheContent()
+    assert of(b"") == CacheContent()
     made = begun(name, [])
     assert of(content(made)).devices == ()
 

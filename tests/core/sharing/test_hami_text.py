@@ -13,7 +13,7 @@ from exporter.sharing.hami.annotations import (
     MigAllocation,
     parse_allocation,
     parse_mig_allocations,
-    places_of,
+    segment_by_container,
 )
 
 GPU_1 = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
@@ -31,9 +31,9 @@ MADE = {
 }
 
 
-def nvidia(uuid, memory, cores, template=""):
+def nvidia(uuid, memory, cores):
     """Return a part of a GPU."""
-    return HamiDevice(uuid, "NVIDIA", memory, cores, template)
+    return HamiDevice(uuid, "NVIDIA", memory, cores)
 
 
 ALLOCATIONS = [
@@ -49,7 +49,7 @@ ALLOCATIONS = [
     ),
     pytest.param(
         "GPU-936619fc-f6a1-74a8-0bc6-ecf6b3269313[7-9],NVIDIA,10240,0:;",
-        ((nvidia("GPU-936619fc-f6a1-74a8-0bc6-ecf6b3269313", 10240, 0, "7-9"),),),
+        ((nvidia("GPU-936619fc-f6a1-74a8-0bc6-ecf6b3269313", 10240, 0),),),
         id="Project-HAMi/HAMi pkg/device/devices_test.go: a slot of a template",
     ),
     pytest.param(
@@ -127,7 +127,7 @@ def test_a_bad_device_is_refused(text):
 def test_the_bracket_of_volcano_may_have_a_comma():
     text = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448[group2,3],NVIDIA,80,0:"
     ((found,),) = parse_allocation(text, lenient=True)
-    assert found == nvidia("GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448", 80, 0, "group2,3")
+    assert found == nvidia("GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448", 80, 0)
 
 
 def test_a_text_longer_than_an_annotation_can_be_is_not_read():
@@ -194,7 +194,7 @@ def test_segments_find_their_containers(text, containers, expected):
     """Each release leaves out other containers; those in capitals have requests."""
     written = re.sub("[A-Za-z]", lambda match: f"{match[0]},NVIDIA,1,1:", text)
     segments = parse_allocation(written)
-    found = places_of(segments, containers, lambda each: each.name.isupper())
+    found = segment_by_container(segments, containers, lambda each: each.name.isupper())
     assert {name: segments[place][0].uuid for name, place in found.items()} == expected
 
 
@@ -203,8 +203,8 @@ def test_mig_devices_are_read():
     waiting["deviceIndex"] = 1
     parsed = parse_mig_allocations(json.dumps([MADE, waiting]))
     assert parsed == (
-        MigAllocation(0, 0, "GPU-a", "2g.10gb", "MIG-a", 4, 0),
-        MigAllocation(0, 1, "GPU-a", "2g.10gb"),
+        MigAllocation(0, 0, "GPU-a", "MIG-a", 4, 0),
+        MigAllocation(0, 1, "GPU-a"),
     )
 
 
@@ -271,7 +271,9 @@ def test_any_text_is_read_or_refused(text, inits):
     assert strict in (None, lenient)
     for devices in lenient:
         assert all(each.uuid and each.memory >= 0 and each.cores >= 0 for each in devices)
-    assert set(places_of(lenient, containers, lambda _: True)) <= {file.name for file in containers}
+    assert set(segment_by_container(lenient, containers, lambda _: True)) <= {
+        file.name for file in containers
+    }
 
 
 @given(st.one_of(TEXTS, VALUES.map(json.dumps)))

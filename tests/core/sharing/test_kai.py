@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import ContainerFile, DeviceKey, DeviceUse, Holding, Meter, SliceCount, SystemFiles
+from exporter.model import DeviceKey, DeviceUse, Holding, Meter, SliceCount
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts
 from exporter.sharing.gpu_fractions import memory as read_memory
@@ -26,6 +26,7 @@ from tests.core.sharing.build import (
     rows,
     where,
 )
+from tests.core.sharing.cases import cached
 from tests.core.sharing.reservations import GROUP, OTHER_GROUP, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -233,12 +234,6 @@ def test_a_gpu_with_an_unlimited_fraction_is_not_isolated():
     assert by(holdings, "holder.pod", "isolation") == {"a": "soft", "b": "none"}
     assert holdings.devices[KEY].isolation == "none"
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
-
-
-def cached(*uses, uid="uid-a", name="main") -> dict[str, SystemFiles]:
-    """Return the cache that HAMi's library keeps of a container."""
-    file = ContainerFile(pod_uid=uid, container=name, devices=uses)
-    return {"hami": SystemFiles(containers=(file,))}
 
 
 def test_the_library_of_hami_limits_and_meters_its_containers():

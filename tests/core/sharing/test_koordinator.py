@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from exporter.model import (
     Allocation,
-    ContainerFile,
     ContainerRef,
     ContainerSpec,
     DeviceKey,
@@ -17,11 +16,10 @@ from exporter.model import (
     NodeObject,
     OfferedDevice,
     SliceCount,
-    SystemFiles,
 )
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts, Objections
-from exporter.sharing.koordinator import Amount, Given, asking, parse_allocated, split
+from exporter.sharing.koordinator import AllocatedGpu, GpuAmount, asking, parse_allocated, split
 from tests.core.attribution.build import (
     GIB,
     MIG,
@@ -49,7 +47,7 @@ from tests.core.sharing.build import (
     rows,
     where,
 )
-from tests.core.sharing.cases import Case
+from tests.core.sharing.cases import JSON_VALUES, Case, cached
 
 KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
 ANNOTATION = "scheduling.koordinator.sh/device-allocated"
@@ -76,11 +74,6 @@ def on(name, *gpus, text=None, **more):
 def seen(*found, gpus=None, allocated=(), offered=(), objections=None, **facts):
     """Return the holdings of a node with one GPU of 16 GiB, which is minor 0, and these pods."""
     return resolve(gpus or gpu(), allocated, offered, objections, pods=pods(*found), **facts)
-
-
-def cached(*uses, name="main") -> dict[str, SystemFiles]:
-    """Return the cache that HAMi's library keeps of a container of pod a."""
-    return {"hami": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container=name, devices=uses),))}
 
 
 MINORS = ('"0"', "true", "-1", "0.0", "99999999999", "9" * 5000, '0,"id":7', '0,"resources":["x"]')
@@ -428,20 +421,22 @@ def test_entitlements_and_use_add_up():
 
 def test_annotations_are_read():
     """pkg/koordlet/runtimehooks/hooks/gpu/gpu_test.go, apis/extension/device_share.go: texts or numbers."""
-    assert parse_allocated(SHARED) == (Given(1, "", Amount(50, 16 * GIB, 50)),)
+    assert parse_allocated(SHARED) == (AllocatedGpu(1, "", GpuAmount(50, 16 * GIB, 50)),)
     numbers = given_gpus((0, {CORE: 100, RATIO: 100}))
-    assert parse_allocated(numbers) == (Given(0, "", Amount(100, None, 100)),)
+    assert parse_allocated(numbers) == (AllocatedGpu(0, "", GpuAmount(100, None, 100)),)
     assert parse_allocated('{"gpu":null,"rdma":[{"minor":0}]}') == ()
 
 
 def test_older_names_are_read():
     """apis/extension/deprecated.go."""
     text = given_gpus((0, {"kubernetes.io/gpu-core": "50", "kubernetes.io/gpu-memory": "8Gi"}))
-    assert parse_allocated(text) == (Given(0, "", Amount(50, 8 * GIB, None)),)
+    assert parse_allocated(text) == (AllocatedGpu(0, "", GpuAmount(50, 8 * GIB, None)),)
 
 
 def test_resources_of_others_are_passed_over():
-    assert parse_allocated(given_gpus((0, {"huawei.com/npu-core": "x"}))) == (Given(0, "", Amount()),)
+    assert parse_allocated(given_gpus((0, {"huawei.com/npu-core": "x"}))) == (
+        AllocatedGpu(0, "", GpuAmount()),
+    )
 
 
 def test_all_resources_for_requests_are_known():
@@ -449,28 +444,26 @@ def test_all_resources_for_requests_are_known():
     ways = {"koordinator.sh/gpu": 50, "nvidia.com/gpu": 2, "cpu.example/gpu": 1}
     specs = [ContainerSpec(name=name, limits={name: amount}) for name, amount in ways.items()]
     assert [each.name for each in asking(specs)] == ["koordinator.sh/gpu", "nvidia.com/gpu"]
-    assert split(Amount(250, None, 250), asking(specs)) == [Amount(50, None, 50), Amount(200, None, 200)]
+    assert split(GpuAmount(250, None, 250), asking(specs)) == [
+        GpuAmount(50, None, 50),
+        GpuAmount(200, None, 200),
+    ]
 
 
 def test_a_pod_with_a_malformed_annotation_keeps_its_ids():
     assert where(seen(on("a", text="x"), allocated=held("a", UUID), offered=whole())) == {"a": [KEY]}
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
-    max_leaves=8,
-)
 entries = st.fixed_dictionaries(
     {},
     optional={
-        "minor": json_values,
-        "id": json_values,
-        "resources": st.dictionaries(st.sampled_from([CORE, MEMORY]), json_values),
+        "minor": JSON_VALUES,
+        "id": JSON_VALUES,
+        "resources": st.dictionaries(st.sampled_from([CORE, MEMORY]), JSON_VALUES),
     },
 )
 texts = st.text(max_size=60) | (
-    json_values | st.fixed_dictionaries({"gpu": st.lists(entries, max_size=3)})
+    JSON_VALUES | st.fixed_dictionaries({"gpu": st.lists(entries, max_size=3)})
 ).map(json.dumps)
 
 

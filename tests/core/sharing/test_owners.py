@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sharing.base import Claim
+from exporter.sharing.base import Meaning
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia_plugin import Nvidia
 from tests.core.attribution.build import MIG, UUID, held, mig, mig_gpu
@@ -65,19 +65,19 @@ def _cut():
 
 @pytest.mark.parametrize(("resource", "device_id", "device", "replica"), OURS)
 def test_ids_of_these_plugins_name_their_device(view, resource, device_id, device, replica):
-    claim = Nvidia(view).claim(resource, device_id)
-    assert claim is not None
-    assert claim.device is view.inventory.by_uuid(device)
-    assert (claim.replica, claim.nominal) == (replica, False)
+    meaning = Nvidia(view).meaning(resource, device_id)
+    assert meaning is not None
+    assert meaning.device is view.inventory.by_uuid(device)
+    assert (meaning.replica, meaning.nominal) == (replica, False)
 
 
 @pytest.mark.parametrize(("resource", "device_id"), OTHERS)
 def test_ids_of_other_systems_are_left_to_them(view, resource, device_id):
-    """Under its own resource another system's id is no claim; under NVIDIA's it is known to be unresolved."""
+    """Under its own resource another system's id means nothing; under NVIDIA's it is unresolved."""
     nvidia = Nvidia(view)
-    assert nvidia.claim(GPU, device_id) == Claim()
+    assert nvidia.meaning(GPU, device_id) == Meaning()
     if resource != GPU:
-        assert nvidia.claim(resource, device_id) is None
+        assert nvidia.meaning(resource, device_id) is None
 
 
 @pytest.mark.parametrize("device_id", [pytest.param(case.values[1], id=case.id) for case in OTHERS])
@@ -91,7 +91,7 @@ def test_ids_of_other_systems_are_not_taken_for_gpus(device_id):
 def test_only_a_number_behind_the_mark_is_a_replica(prefix, tail):
     view = View((numbered(0, 0, UUID), _cut()), allocations())
     number = tail.removeprefix("::")
-    claim = Nvidia(view).claim(GPU, prefix + tail)
-    assert claim is not None
+    meaning = Nvidia(view).meaning(GPU, prefix + tail)
+    assert meaning is not None
     digits = tail.startswith("::") and number != "" and all(each in "0123456789" for each in number)
-    assert (claim.device is not None) == digits
+    assert (meaning.device is not None) == digits

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity, NodeObject, OfferedDevice, SliceCount
-from exporter.sharing.nvidia_plugin import cuts
+from exporter.sharing.nvidia_plugin import slices_by_device
 from tests.core.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, replicas, whole
 from tests.core.sharing.build import OTHER_UUID, allocations, by, resolve
 
@@ -28,7 +28,7 @@ def found(offered, allocated=(), withdrawn=(), node_object=None, *, kept=(), ear
     """Return slices, unhealthy and lost of each device by uuid."""
     seen = {"withdrawn": tuple(withdrawn), "kept": frozenset(kept), "earlier": tuple(earlier)}
     answer = replace(allocations(list(allocated), offered), **seen)
-    return {device.uuid: tuple(cut) for device, cut in cuts(GPU, answer, node_object).items()}
+    return {device.uuid: tuple(cut) for device, cut in slices_by_device(GPU, answer, node_object).items()}
 
 
 CASES = {

@@ -19,7 +19,7 @@ from exporter.model import (
 )
 from exporter.sharing import resolve_holdings
 from exporter.sharing.base.view import NodeFacts
-from exporter.sharing.runai import MigDevice, mig_device, mig_mapping
+from exporter.sharing.runai import AnnotatedMig, parse_mig_device, parse_mig_mapping
 from tests.core.attribution.build import (
     GIB,
     MIG,
@@ -46,6 +46,7 @@ from tests.core.sharing.build import (
     rows,
     where,
 )
+from tests.core.sharing.cases import JSON_VALUES
 from tests.core.sharing.reservations import KAI, OTHER_GROUP, RUNAI, fraction, reservation, reserved
 
 MIB = 1 << 20
@@ -266,18 +267,18 @@ def test_a_mig_device_that_is_not_here_is_unresolved():
 
 def test_mig_devices_are_read_in_both_forms():
     """design/samples of both releases."""
-    assert mig_device(NEW_MIG) == MigDevice(
+    assert parse_mig_device(NEW_MIG) == AnnotatedMig(
         "nvidia.com/mig-7g.40gb", "MIG-6d9be9db-d376-5991-8c4c-18ab448933ff", (0, 0)
     )
-    assert mig_device(OLD_MIG) == MigDevice(
+    assert parse_mig_device(OLD_MIG) == AnnotatedMig(
         "nvidia.com/mig-1g.5gb", "MIG-28810d46-0180-5139-a975-020bdc7f9cb1", (0, 6)
     )
 
 
 def test_mappings_are_read_in_both_forms():
     """design/samples of both releases."""
-    assert mig_mapping(NEW_MAPPING) == {(0, 0): "MIG-6d9be9db-d376-5991-8c4c-18ab448933ff"}
-    assert mig_mapping(OLD_MAPPING) == {
+    assert parse_mig_mapping(NEW_MAPPING) == {(0, 0): "MIG-6d9be9db-d376-5991-8c4c-18ab448933ff"}
+    assert parse_mig_mapping(OLD_MAPPING) == {
         (0, 0): "MIG-2a53253f-82ad-566e-932f-1645bec72ccb",
         (0, 4): "MIG-10a050a1-4b24-5c6e-a06a-5d9beb3b3988",
         (0, 5): "MIG-b1258e7e-6935-56e4-b9df-990ec06ba906",
@@ -339,23 +340,21 @@ def test_a_mapping_that_cannot_be_read_is_objected_to(text, objections):
     assert objections.counts == {"runai_node": 1}
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
-    max_leaves=8,
-)
 fields = st.sampled_from(["name", "deviceUUID", "instanceid", "position", "gpuindex", "0", "device_uuid"])
 
 
-@given(st.text(max_size=60) | (json_values | st.dictionaries(fields, json_values)).map(json.dumps))
+@given(st.text(max_size=60) | (JSON_VALUES | st.dictionaries(fields, JSON_VALUES)).map(json.dumps))
 def test_any_text_is_read_or_refused(text):
     """Nothing else than ValueError comes of a hostile annotation."""
-    for read, given_text in ((mig_device, text), (mig_mapping, base64.b64encode(text.encode()).decode())):
+    for read, given_text in (
+        (parse_mig_device, text),
+        (parse_mig_mapping, base64.b64encode(text.encode()).decode()),
+    ):
         try:
             files = read(given_text)
         except ValueError:
             continue
-        assert isinstance(files, MigDevice | dict)
+        assert isinstance(files, AnnotatedMig | dict)
 
 
 def test_a_reservation_of_kai_is_not_run_ais():

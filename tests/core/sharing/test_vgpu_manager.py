@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerFile, DeviceUse, OfferedDevice, SliceCount, SystemFiles
-from exporter.sharing.vgpu_manager import parse_claims, read_vgpu_manager
+from exporter.sharing.vgpu_manager import parse_shares, read_vgpu_manager
 from tests.core.attribution.build import GIB, UUID, gpu
 from tests.core.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 from tests.core.sharing.cases import Case
@@ -181,7 +181,7 @@ B = DeviceUse(device=OTHER_UUID, memory_limit=2 * GIB, compute_limit=0.1)
     ],
 )
 def test_an_annotation_is_read(text, expected):
-    assert dict(parse_claims(text)) == expected
+    assert dict(parse_shares(text)) == expected
 
 
 CASE = Case(

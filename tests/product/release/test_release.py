@@ -19,7 +19,7 @@ from tests.waiting import wait_until_async
 
 @pytest.fixture(autouse=True)
 def _looks_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release_window, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(release_window, "CHECK_SECONDS", 0.01)
     # A busy machine must not end the wait for the first look or the first labels.
     monkeypatch.setattr(release_window, "FIRST_SECONDS", 600.0)
     monkeypatch.setattr(cluster_module, "FIRST_SECONDS", 600.0)

@@ -18,7 +18,7 @@ from exporter.config import load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.exposition import Exposition, Format
-from exporter.model.states import judge
+from exporter.model.states import judge_holder
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
@@ -81,7 +81,7 @@ class Scraped:
             page = exposition.page(snapshot).body(Format.OPENMETRICS).decode()
             self.scrapes[time] = read(page)
             now = BEGAN + time
-            self.states[time] = {judge(row, now).state for row in snapshot.containers}
+            self.states[time] = {judge_holder(row, now).state for row in snapshot.containers}
 
     def increase(self, key: tuple[str, frozenset[tuple[str, str]]]) -> float:
         """Return the increase as Prometheus adds it up: a value below the last one is of a counter from 0."""

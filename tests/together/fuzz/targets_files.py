@@ -16,7 +16,7 @@ from exporter.sharing.dra.checkpoint import decode as decode_checkpoint
 from exporter.sharing.gpu_manager import decode_checkpoint as decode_cards
 from exporter.sharing.gpu_manager import decode_config, read_vcuda
 from exporter.sharing.hami.ascend import read_vnpu
-from exporter.sharing.hami.cache import LAYOUTS, Layout
+from exporter.sharing.hami.cache import LAYOUTS, CacheLayout
 from exporter.sharing.hami.cache import decode as decode_cache
 from exporter.sharing.nvidia_strategy import read_daemons
 from exporter.sharing.runai import read_runai
@@ -49,7 +49,7 @@ def _images() -> dict[str, bytes]:
     return {layout.name: hami.image(layout.name, [GPU, MIG], [8 * GIB] * 2, 30, slots) for layout in LAYOUTS}
 
 
-def _folded(place: int, layout: Layout, image: bytes) -> bytes:
+def _folded(place: int, layout: CacheLayout, image: bytes) -> bytes:
     """Keep of a cache what says something: its head, the first slots and how many there are."""
     table = image[layout.slots : layout.slots + SLOTS * layout.slot_size]
     count = image[layout.slot_count : layout.slot_count + 4]
@@ -61,7 +61,7 @@ def _cache_seeds() -> Sequence[bytes]:
     return [_folded(place, layout, images[layout.name]) for place, layout in enumerate(LAYOUTS)]
 
 
-def _unfolded(content: bytes) -> tuple[bytes, bytes, Layout]:
+def _unfolded(content: bytes) -> tuple[bytes, bytes, CacheLayout]:
     layout = LAYOUTS[(content[:1] or b"\0")[0] % len(LAYOUTS)]
     # Of as many processes as fit into an input; more are read in the same way.
     (count,) = struct.unpack("<i", content[1:5].ljust(4, b"\0"))

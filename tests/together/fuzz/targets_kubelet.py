@@ -8,10 +8,10 @@ from typing import Any
 
 from exporter.demo.node import FakeNode
 from exporter.kubernetes.cluster import by_uid, read_node, read_pod
-from exporter.kubernetes.collection import Listing, NoListError, _json
+from exporter.kubernetes.collection import ListParser, NoListError, _json
 from podresources import messages
 from podresources.messages import DECODE_ERRORS
-from podresources.pods import Pods
+from podresources.pods import PodsApi
 from tests.together.fuzz.promises import BrokenPromiseError
 from tests.together.fuzz.seeds import walk_node
 from tests.together.fuzz.target import Target
@@ -65,7 +65,7 @@ POD = {
 
 def _objects(content: bytes) -> Any:
     """Read a list as it comes in, and all objects of it as pods and as nodes."""
-    listing = Listing()
+    listing = ListParser()
     pieces = (content[place : place + PIECE] for place in range(0, len(content), PIECE))
     found = [_json(each or b"") for piece in pieces for each in listing.feed(piece)]
     pods = [pod for pod in map(read_pod, found) if pod is not None]
@@ -97,7 +97,7 @@ TARGETS = (
         name="kubelet-pods",
         covers=("podresources.pods", "podresources.messages", "exporter.model.kubelet"),
         seeds=lambda: _answers("_list_pods"),
-        decode=lambda content: Pods(Path(), timeout=0)._decoded(content),
+        decode=lambda content: PodsApi(Path(), timeout=0)._decoded(content),
         refuses=DECODE_ERRORS,
     ),
     Target(

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.model import ContainerSpec, NodeObject
-from exporter.model.kubelet import extended_resources, kept_annotations, quantity
+from exporter.model.kubelet import bounded_annotations, extended_resources, quantity
 from exporter.sharing import gpu_fractions
 from exporter.sharing.base.inventory import parse_device_id
 from exporter.sharing.gpu_fractions import fraction, mebibytes
-from exporter.sharing.gpushare import parse_allocation as parse_gpushare
 from exporter.sharing.gpushare import parse_counts, parse_index, unit_bytes
+from exporter.sharing.gpushare import parse_units as parse_gpushare
 from exporter.sharing.hami.annotations import parse_allocation as parse_hami
-from exporter.sharing.hami.annotations import parse_mig_allocations, places_of, registered
+from exporter.sharing.hami.annotations import parse_mig_allocations, registered, segment_by_container
 from exporter.sharing.koordinator import asking, parse_allocated, split
-from exporter.sharing.runai import mig_device, mig_mapping
+from exporter.sharing.runai import parse_mig_device, parse_mig_mapping
 from tests.together.fuzz.seeds import encoded
 from tests.together.fuzz.target import Target
 
@@ -35,7 +35,7 @@ def _text(read: Callable[[str], Any]) -> Callable[[bytes], Any]:
 def _hami(text: str) -> Any:
     lenient = parse_hami(text, lenient=True) if len(text) < 1 << 16 else ()
     segments = parse_hami(text)
-    return lenient, segments, places_of(segments, CONTAINERS, lambda each: bool(each.limits))
+    return lenient, segments, segment_by_container(segments, CONTAINERS, lambda each: bool(each.limits))
 
 
 def _gpushare(text: str) -> Any:
@@ -56,7 +56,7 @@ def _koordinator(text: str) -> Any:
 
 def _quantities(text: str) -> Any:
     name, _, amount = text.partition("\x1e")
-    return quantity(amount), extended_resources({name: amount}), kept_annotations({name: amount})
+    return quantity(amount), extended_resources({name: amount}), bounded_annotations({name: amount})
 
 
 def _reservation(text: str) -> Any:
@@ -79,7 +79,7 @@ def _registered(text: str) -> Any:
 
 def _runai_mig(text: str) -> Any:
     device, _, mapping = text.partition("\x1e")
-    return mig_mapping(b64encode(mapping.encode()).decode()), mig_device(device)
+    return parse_mig_mapping(b64encode(mapping.encode()).decode()), parse_mig_device(device)
 
 
 TARGETS = (

@@ -95,7 +95,7 @@ def condition_notices(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
             rows = scene.rows_of(gpu.identity.uuid)
             pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
             why = f"Held by {', '.join(pods)}." if pods else "No known holder."
-        yield Notice(row.look, f"{name} {row.title}", f"{since}. {capitalized(why)} {row.remedy}")
+        yield Notice(row.severity, f"{name} {row.title}", f"{since}. {capitalized(why)} {row.remedy}")
     action = gpu.reading.recovery_action if gpu.reading is not None else None
     if action is not None and action not in {"none", *RESETS, *REBOOTS}:
         # A first step: no condition, because what must follow is not known yet.
@@ -106,7 +106,7 @@ def condition_notices(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
 def _reported(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:
     """Yield what the kubelet reports in the status of pods, next to what the driver does."""
     for health, pods in scene.unhealthy_pods(gpu.identity.uuid).items():
-        bad = [name for name in gpu.raised if TABLE[name].look == "bad"]
+        bad = [name for name in gpu.raised if TABLE[name].severity == "bad"]
         known = gpu.reading is not None and gpu.reading.up
         driver = "" if bad or not known else " The driver reports no problem."
         title = f"Kubernetes reports GPU {gpu.identity.index} as {health}"

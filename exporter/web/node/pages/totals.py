@@ -199,7 +199,7 @@ def _unhealthy(scene: Scene) -> list[GpuRow]:
         for gpu in _read(scene)
         if answers(gpu)
         and (
-            any(TABLE[condition].look == "bad" for condition in gpu.raised)
+            any(TABLE[condition].severity == "bad" for condition in gpu.raised)
             or scene.unhealthy_pods(gpu.identity.uuid)
         )
     ]

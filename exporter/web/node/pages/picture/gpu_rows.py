@@ -102,7 +102,7 @@ def _wrong(scene: Scene, gpu: GpuRow) -> Iterator[Wrong]:
         if condition not in _DRAWN:
             row = TABLE[condition]
             passed = duration(max(scene.now - raised.since, 0))
-            yield Wrong(row.look, f"{row.title}, {passed}", "; ".join(raised.causes))
+            yield Wrong(row.severity, f"{row.title}, {passed}", "; ".join(raised.causes))
     for health, pods in scene.unhealthy_pods(gpu.identity.uuid).items():
         yield Wrong("bad", f"{health} in Kubernetes", f"by the status of {', '.join(pods)}")
 
