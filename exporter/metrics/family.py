@@ -43,6 +43,8 @@ class Family(Generic[Row]):
     flag: bool = False
     # The smallest set that has it.
     of_set: MetricSet = "core"
+    # Readings that only series need, as in ``Rows.reading``.
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class LabelledFamily(Generic[Row]):
     # The smallest set that has it, and the label values that core has of it; None for all.
     of_set: MetricSet = "core"
     in_core: frozenset[tuple[str, ...]] | None = None
+    # Readings that only series need, as in ``Rows.reading``; core does not need those of ``in_core``.
+    reads: tuple[str, ...] = ()
 
 
 AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]
@@ -83,6 +87,7 @@ class Rows(Generic[Row, Part]):
     part: Callable[[Row], Part | None]
     group: str = ""
     of_set: MetricSet = "core"
+    reads: tuple[str, ...] = ()
 
     @property
     def standard(self) -> "Rows[Row, Part]":
@@ -96,11 +101,20 @@ class Rows(Generic[Row, Part]):
 
     def of(self, inner: Callable[[Part], Inner | None], group: str = "") -> "Rows[Row, Inner]":
         """Return a builder for a part of this builder's part."""
-        return Rows(self.prefix, self.level, self._applied(inner, None), group or self.group, self.of_set)
+        part = self._applied(inner, None)
+        return Rows(self.prefix, self.level, part, group or self.group, self.of_set, self.reads)
 
     def grouped(self, group: str) -> "Rows[Row, Part]":
         """Return the same builder for another group."""
         return replace(self, group=group)
+
+    def reading(self, *names: str) -> "Rows[Row, Part]":
+        """Return the same builder for families that need these readings, which are skipped without them.
+
+        ``names`` are dotted paths of GpuReading with driver calls of their own. Nothing but series may use
+        them: neither the join of devices to pods, nor the conditions, nor the picture of the node.
+        """
+        return replace(self, reads=names)
 
     def gauge(self, name: str, text: str, value: _Value[Part] | None = None) -> Family[Row]:
         """Return a gauge with one sample for each entity."""
@@ -150,7 +164,8 @@ class Rows(Generic[Row, Part]):
 
     def _plain(self, kind: FamilyType, name: str, text: str, value: _Value[Part]) -> Family[Row]:
         read = self._applied(value, None)
-        return Family(self.prefix + name, kind, self.level, text, read, group=self.group, of_set=self.of_set)
+        family = Family(self.prefix + name, kind, self.level, text, read, group=self.group)
+        return replace(family, of_set=self.of_set, reads=self.reads)
 
     def _labelled(
         self, kind: FamilyType, series: str, text: str, samples: _Samples[Part]
@@ -159,7 +174,7 @@ class Rows(Generic[Row, Part]):
         absent: Iterable[Labelled] = ()
         read, names = self._applied(samples, absent), tuple(labels.split(", "))
         family = LabelledFamily(self.prefix + name, kind, self.level, text, names, read, self.group)
-        return replace(family, of_set=self.of_set)
+        return replace(family, of_set=self.of_set, reads=self.reads)
 
     def _applied(self, function: Callable[[Part], Inner], absent: Inner) -> Callable[[Row], Inner]:
         """Return the function of the record that applies ``function`` to its part."""

@@ -42,7 +42,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         ("corrected", "volatile"),
         ("uncorrected", "volatile"),
     ),
-    _ECC.standard.counter_by(
+    _ECC.standard.reading("ecc.by_location").counter_by(
         "ecc_location_errors_total{severity, scope, location}",
         "ECC errors by severity, scope and memory location.",
         lambda ecc: ecc.by_location.items(),
@@ -88,7 +88,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if the GPU needs this recovery action now (none, reset, reboot, ...), else 0.",
         _recovery,
     ),
-    _MODES.gauge(
+    _MODES.reading("performance_state").gauge(
         "performance_state",
         "Performance state (P-state) of the GPU: 0 is the maximum performance, 15 the minimum.",
     ),
@@ -102,17 +102,19 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if MIG mode will be enabled after the next GPU reset, else 0.",
         lambda gpu: gpu.mig_pending,
     ),
-    _MODES.flag(
+    _MODES.reading("persistence").flag(
         "persistence_mode",
         "1 if persistence mode is enabled: the GPU stays initialized without clients; else 0.",
         lambda gpu: gpu.persistence,
     ),
-    _MODES.flag(
+    _MODES.reading("accounting").flag(
         "accounting_mode",
         "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
         lambda gpu: gpu.accounting,
     ),
-    _MODES.full.flag("display_active", "1 if a display is active on the GPU, else 0."),
+    _MODES.full.reading("display_active").flag(
+        "display_active", "1 if a display is active on the GPU, else 0."
+    ),
 )
 """ECC errors, memory repair, recovery action and modes."""
 

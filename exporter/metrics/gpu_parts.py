@@ -13,7 +13,7 @@ def _unshared(reading: MigReading) -> MigReading | None:
 
 _READING = MIG_ROWS.of(lambda row: row.reading, "core")
 _MEMORY = _READING.of(_unshared).of(lambda reading: reading.memory, "memory")
-_BAR1 = _READING.standard.of(_unshared).of(lambda reading: reading.bar1, "bar1")
+_BAR1 = _READING.standard.reading("bar1").of(_unshared).of(lambda reading: reading.bar1, "bar1")
 _SHARING = MIG_ROWS.grouped("sharing")
 
 MIG: tuple[AnyFamily, ...] = (

@@ -223,7 +223,7 @@ class NvmlOptions:
     sys_root: Path | None = None
     # Whether to read PCIe throughput, which takes 40 ms per GPU.
     pcie_throughput: bool = False
-    # Readings that nothing needs, and that are not read: keys of NEEDED_BY in exporter.metrics.selection.
+    # Readings that are not read: dotted paths of GpuReading, such as ``ecc.by_location``.
     skip: frozenset[str] = frozenset()
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
