@@ -19,6 +19,7 @@ from exporter.nvml.readings.answers import believed, forget, keep_only, known
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
 from exporter.nvml.readings.gpu_processes import ListTrust, ProcessLists, read_utilization, trusted
+from exporter.nvml.readings.paths import GPU, name_of
 from exporter.nvml.readings.samples import SampleReader
 from exporter.nvml.topology import TopologyReader, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
@@ -96,7 +97,7 @@ class GpuReader:
         if not self._device.has_kept(uuid):
             self._forget_kept(uuid)
         parts = self._parts(handle, uuid, layout, values, slow=slow)
-        traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
+        traffic = counted(self._calls, uuid, values.get(name_of(GPU.traffic_bytes), {}), parts["profiling"])
         topology = None
         if values:
             topology = self._topology.read(self._calls, uuid, handle, identity.pci_bus_id, links)
@@ -108,7 +109,7 @@ class GpuReader:
             mig_pending=layout.pending,
             mig_slices=layout.slices,
             mig_complete=layout.complete and layout.devices is not None,
-            **values | {"traffic_bytes": traffic},
+            **values | {name_of(GPU.traffic_bytes): traffic},
             topology=topology,
             **parts,
             **self._vgpu.read(self._calls, uuid, handle, slow=slow),
@@ -221,7 +222,8 @@ class GpuReader:
         self, handle: Any, uuid: str, layout: GpuLayout, values: Mapping[str, Any], *, slow: bool
     ) -> dict[str, Any]:
         """Return the fields that depend on the layout: MIG devices, or processes of a whole GPU."""
-        total = values["memory"].total if "memory" in values else None
+        memory = values.get(name_of(GPU.memory))
+        total = None if memory is None else memory.total
         devices = self._mig.read(self._calls, layout, total, slow=slow)
         profiles = self._gpm.read_migs(self._calls, uuid, handle, layout, devices)
         if devices is not None:
@@ -235,7 +237,7 @@ class GpuReader:
         if layout.enabled:
             return parts
         self._calls.group = "processes"
-        processes = self._lists.read(self._calls, uuid, handle, values.get("memory"))
+        processes = self._lists.read(self._calls, uuid, handle, memory)
         self._calls.group = "utilization"
         utilization = read_utilization(self._samples, self._calls, uuid, handle, processes)
         return {**parts, "processes": processes, "process_utilization": utilization}

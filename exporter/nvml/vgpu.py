@@ -29,13 +29,8 @@ MODES: dict[int, Virtualization] = {
 NOT_REQUESTED = frozenset({0, 1})
 # A number, because the binding's names are tuples.
 EXPIRY_VALID = 2
-# Fields of a sample, in percent of the GPU's time, by field of the reading.
-SHARES = {
-    "sm_percent": "smUtil",
-    "memory_percent": "memUtil",
-    "encoder_percent": "encUtil",
-    "decoder_percent": "decUtil",
-}
+# Fields of a sample, in percent of the GPU's time.
+SHARES = ("smUtil", "memUtil", "encUtil", "decUtil")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +114,11 @@ class VgpuReader:
         # A time-sliced vGPU has no instance; in MIG mode nothing meters vGPUs. An idle vGPU has a sample, so
         # without one its use is unknown.
         sample = samples.get(number) if gi in (None, NO_INSTANCE) else None
-        shares = {
-            field: None if sample is None else sampled_percent(getattr(sample, name).uiVal)
-            for field, name in SHARES.items()
-        }
-        if sample is not None and None in shares.values():
+        shares = [
+            None if sample is None else sampled_percent(getattr(sample, name).uiVal) for name in SHARES
+        ]
+        sm, memory, encoder, decoder = shares
+        if sample is not None and None in shares:
             calls.count(gpu, calls.form(gpu, UTILIZATION), IMPOSSIBLE_SAMPLE)
         return VgpuReading(
             uuid=uuid,
@@ -135,7 +130,10 @@ class VgpuReader:
             memory_total=vgpu_type.memory,
             memory_used=_bytes(calls, uuid, "nvmlVgpuInstanceGetFbUsage", number),
             licensed=_licensed(calls, uuid, number),
-            **shares,
+            sm_percent=sm,
+            memory_percent=memory,
+            encoder_percent=encoder,
+            decoder_percent=decoder,
         )
 
     def _type(self, calls: Calls, uuid: str, number: int) -> VgpuType:

@@ -14,12 +14,11 @@ import pynvml
 from exporter.model import Bar1, Memory
 from exporter.model.bounds import ALL_ONES, BYTES, IMPOSSIBLE_VALUE, SAMPLED_PERCENT, Bound, bounded
 from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.readings.paths import GPU, Path, path_of
 
 # A number in no bound: an answer whose parts contradict each other.
 IMPOSSIBLE = math.nan
 
-# Place of a value in a reading: a field, and the keys below it.
-Path = tuple[Any, ...]
 Values = dict[Any, Any]
 Decode = Callable[[Any], Any]
 
@@ -192,12 +191,12 @@ def bar1(answer: Any) -> Bar1 | float | None:
 
 MEMORY = Row(
     "memory",
-    ("memory",),
+    path_of(GPU.memory),
     (("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)), ("nvmlDeviceGetMemoryInfo", ())),
     BYTES,
     memory,
 )
-BAR1 = Row("bar1", ("bar1",), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
+BAR1 = Row("bar1", path_of(GPU.bar1), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
 
 
 def ask_until_refused(

@@ -23,23 +23,25 @@ from exporter.nvml.readings.answers import (
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
+from exporter.nvml.readings.paths import GPU, NVLINK, PCIE_LINK, name_of
 
 ACTIVE = 1
 # Of a PCIe link.
-MAXIMA = frozenset({"max_generation", "max_width"})
+MAXIMA = frozenset({name_of(PCIE_LINK.max_generation), name_of(PCIE_LINK.max_width)})
 # Readings that change by an event or by hand of an administrator, which are most of the calls of a sweep.
 SLOW_SECONDS = 60.0
 # The energy counter: the call takes a real driver 3 to 18 ms of CPU time, and a counter loses nothing by it.
 ENERGY_SECONDS = 15.0
 # Sweeps jitter: one that is earlier than the due time by this does not leave the reading to the next sweep.
 EARLY_SECONDS = 0.5
+# The records that are made of the values of several rows, by field of GpuReading.
 RECORDS = {
-    "pcie_link": PcieLink,
-    "nvlink": Nvlink,
-    "c2c": C2c,
-    "fabric": Fabric,
-    "ecc": Ecc,
-    "repairs": Repairs,
+    name_of(GPU.pcie_link): PcieLink,
+    name_of(GPU.nvlink): Nvlink,
+    name_of(GPU.c2c): C2c,
+    name_of(GPU.fabric): Fabric,
+    name_of(GPU.ecc): Ecc,
+    name_of(GPU.repairs): Repairs,
 }
 
 
@@ -110,8 +112,8 @@ class DeviceReader:
             return {}, None
         for of_class in (kept.calls, kept.fields, kept.energy):
             add_kept(values, of_class)
-        if "energy_millijoules" in values:
-            values["energy_kept"] = old_energy
+        if name_of(GPU.energy_millijoules) in values:
+            values[name_of(GPU.energy_kept)] = old_energy
         active = active_links(values)
         if values:
             fixed = self._fixed.setdefault(uuid, Kept())
@@ -167,15 +169,17 @@ def drop_placeholders(values: Values, withheld: Mapping[str, str]) -> None:
     Such a GPU does not support the query of its memory, or has a link of one lane of the first generation at
     most: https://github.com/Syllo/nvtop/issues/426.
     """
-    link = values.get("pcie_link", {})
-    no_memory = "memory" not in values and withheld.get("memory", NOT_SUPPORTED) == NOT_SUPPORTED
+    pcie_link, pcie_replays = name_of(GPU.pcie_link), name_of(GPU.pcie_replays)
+    memory_copy_percent = name_of(GPU.memory_copy_percent)
+    link = values.get(pcie_link, {})
+    no_memory = name_of(GPU.memory) not in values and withheld.get("memory", NOT_SUPPORTED) == NOT_SUPPORTED
     no_link = set(link.values()) == {1} and (no_memory or link.keys() >= MAXIMA)
     if no_link:
-        del values["pcie_link"]
-        if values.get("pcie_replays") == 0:
-            del values["pcie_replays"]
-    if (no_memory or no_link) and values.get("memory_copy_percent") == 0:
-        del values["memory_copy_percent"]
+        del values[pcie_link]
+        if values.get(pcie_replays) == 0:
+            del values[pcie_replays]
+    if (no_memory or no_link) and values.get(memory_copy_percent) == 0:
+        del values[memory_copy_percent]
 
 
 def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
@@ -195,11 +199,12 @@ def _link_row(link: int) -> Row:
 def active_links(values: Values) -> frozenset[int] | None:
     """Set the number of active NVLinks in ``values``; return the active links, None if one is unknown."""
     states = values.pop("link_states", {})
-    links = values.get("nvlink", {}).get("links")
+    nvlink = values.get(name_of(GPU.nvlink), {})
+    links = nvlink.get(name_of(NVLINK.links))
     if links is None or any(states.get(link) is None for link in range(links)):
         return None
     active = frozenset(link for link, state in states.items() if state == ACTIVE)
-    values["nvlink"]["active"] = len(active)
+    nvlink[name_of(NVLINK.active)] = len(active)
     return active
 
 
