@@ -180,7 +180,7 @@ class EventWatcher:
         self._registered.clear()
         self._telling.clear()
         # A registration that hangs may still write into the event set.
-        if not self._calls.hanging:
+        if not self._calls.records.hanging:
             self._calls.free("nvmlEventSetFree", pynvml.nvmlEventSetFree, event_set)
         return True
 

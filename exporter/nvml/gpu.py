@@ -11,8 +11,9 @@ from exporter.model.bounds import NUMBER
 from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
 from exporter.nvml.driver.binding import text_field
-from exporter.nvml.driver.calls import CORE, Calls
+from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import NvmlOptions
+from exporter.nvml.driver.records import CORE
 from exporter.nvml.mig import MigReader, ProfileReader
 from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
 from exporter.nvml.readings.answers import believed, forget, keep_only, known
@@ -80,8 +81,8 @@ class GpuReader:
     def read(self, handle: Any, uuid: str, index: int, sweep: int) -> GpuReading:
         """Return the reading of a GPU. Raises as ``Calls.ask`` does."""
         slow = self._slow_schedule.due(uuid, index)
-        self._calls.reasons.begin(uuid, slow=slow)
-        failures = self._calls.failures()
+        self._calls.records.reasons.begin(uuid, slow=slow)
+        failures = self._calls.records.failures
         # Before the processes are listed: a process that starts later may reuse the pid of a listed one.
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index, slow=slow)
@@ -104,7 +105,7 @@ class GpuReader:
         reading = GpuReading(
             identity=identity,
             # A GPU that supports none of these calls has answered, too.
-            up=bool(values) or self._calls.failures() == failures,
+            up=bool(values) or self._calls.records.failures == failures,
             mig_enabled=layout.enabled,
             mig_pending=layout.pending,
             mig_slices=layout.slices,
@@ -113,9 +114,9 @@ class GpuReader:
             topology=topology,
             **parts,
             **self._vgpu.read(self._calls, uuid, handle, slow=slow),
-            unsupported=self._calls.unsupported(uuid),
+            unsupported=self._calls.records.unsupported(uuid),
             skipped=self._options.skip,
-            withheld=self._calls.withheld(uuid),
+            withheld=self._calls.records.withheld(uuid),
             sweep=sweep,
             read_at=time.time(),
             slow_read_at=self._slow_read_at.get(uuid),
@@ -196,7 +197,7 @@ class GpuReader:
             self._topology.remove(uuid)
             self._device.forget(uuid)
             self._forget_kept(uuid)
-            self._calls.forget_unsupported(uuid)
+            self._calls.records.forget_unsupported(uuid)
 
     def _forget_kept(self, uuid: str | None = None) -> None:
         """Drop the kept values of a GPU, or of all; the next read of it reads them as the first one does."""
@@ -216,7 +217,7 @@ class GpuReader:
         mig_uuids = {device.uuid for device in devices}
         self._lists.keep_only(self.known.keys() | mig_uuids)
         self._gpm.keep_only(self._calls, self.known.keys() | mig_uuids)
-        keep_only(mig_uuids, self._calls.parents)
+        keep_only(mig_uuids, self._calls.records.parents)
 
     def _parts(
         self, handle: Any, uuid: str, layout: GpuLayout, values: Mapping[str, Any], *, slow: bool
@@ -250,14 +251,14 @@ class GpuReader:
             return known.identity
         # Known from now on, even if it is lost before the rest of the identity has been read.
         self.known.setdefault(uuid, GpuReading(identity=GpuIdentity(uuid=uuid, index=index)))
-        failures = self._calls.failures()
+        failures = self._calls.records.failures
         identity = read_identity(self._calls, handle, uuid, index)
-        if self._calls.failures() == failures:
+        if self._calls.records.failures == failures:
             self._identified.add(uuid)
             del self._identity_failures[uuid]
         else:
             self._identity_failures[uuid] += 1
-            self._calls.note_until_due(uuid, CORE)
+            self._calls.records.note_until_due(uuid, CORE)
         self.known[uuid] = replace(self.known[uuid], identity=identity)
         return identity
 
@@ -275,7 +276,7 @@ class GpuReader:
             self._device.forget(uuid)
             self._forget_kept(uuid)
             for device in (uuid, *(device.uuid for device in last[1])):
-                self._calls.forget_unsupported(device)
+                self._calls.records.forget_unsupported(device)
         self._layouts[uuid] = current
 
 

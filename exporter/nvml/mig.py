@@ -17,7 +17,8 @@ from exporter.model import DeviceProcess, GpuIdentity, Memory, MigReading
 from exporter.model.bounds import BYTES, NUMBER, PARTS, Bound
 from exporter.model.mig_profiles import MEBIBYTE, MigProfile, MigProfiles, listed_profiles
 from exporter.nvml.driver.binding import text_field
-from exporter.nvml.driver.calls import CORE, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import CORE
 from exporter.nvml.mig_layout import MOST_SLICES, GpuLayout, LayoutReader, MigIdentity
 from exporter.nvml.readings.answers import (
     BAR1,
@@ -147,7 +148,7 @@ def read_facts(calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> tu
     Raises as ``Calls.ask`` does.
     """
     calls.group = CORE
-    failures = calls.failures()
+    failures = calls.records.failures
     profile = identity.name.partition(PROFILE_MARK)[2] or None
     reading = MigReading(uuid=identity.uuid, gi=identity.gi, ci=identity.ci, profile=profile)
     attributes = calls.ask(identity.uuid, ATTRIBUTES, handle)
@@ -166,7 +167,7 @@ def read_facts(calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> tu
         multiprocessors=check(positive(attributes.multiprocessorCount), PARTS),
     )
     size = _bytes(check(positive(attributes.memorySizeMB), MEBIBYTES))
-    return MigFacts(reading, size), calls.failures() == failures
+    return MigFacts(reading, size), calls.records.failures == failures
 
 
 def _bytes(mebibytes: int | None) -> int | None:
@@ -216,9 +217,9 @@ class ProfileReader:
             return None
         due = uuid not in self._listed or (slow and uuid in self._incomplete)
         if due and model not in self._reported:
-            failures = calls.failures()
+            failures = calls.records.failures
             profiles = tuple(_profiles(calls, uuid, handle))
-            complete = calls.failures() == failures
+            complete = calls.records.failures == failures
             if profiles and complete:
                 self._reported[model] = MigProfiles("driver", profiles)
             self._listed[uuid] = listed_profiles(model, memory)

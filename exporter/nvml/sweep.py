@@ -9,7 +9,6 @@ from typing import Any
 
 from exporter.model import ConfidentialComputing, DriverInfo, GpuReading
 from exporter.nvml.driver.calls import (
-    CORE,
     Calls,
     DeviceHangsError,
     DeviceLostError,
@@ -17,6 +16,7 @@ from exporter.nvml.driver.calls import (
     DriverGoneError,
 )
 from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
+from exporter.nvml.driver.records import CORE
 from exporter.nvml.events import EventWatcher
 from exporter.nvml.gpu import GpuReader
 from exporter.nvml.readings.answers import flag
@@ -78,7 +78,9 @@ class Sweeper:
         """
         self._number += 1
         # A group that no GPU is due for takes no time; it does not leave.
-        self.calls.driver_microseconds = Counter(dict.fromkeys(self.calls.driver_microseconds, 0))
+        self.calls.records.driver_microseconds = Counter(
+            dict.fromkeys(self.calls.records.driver_microseconds, 0)
+        )
         self.calls.group = CORE
         try:
             self._open()
@@ -108,7 +110,7 @@ class Sweeper:
 
         Return False if it stays open because a thread hangs in it.
         """
-        if self._library.is_open and not self.calls.hanging:
+        if self._library.is_open and not self.calls.records.hanging:
             self._gpus.closing()
             if self.events.stop():
                 self._library.close()
@@ -144,9 +146,9 @@ class Sweeper:
             self._library.open()
             self._gpus.unplugged(self._bound.note(bound))
             self._opened_at = time.monotonic()
-            self.calls.forget_unsupported()
+            self.calls.records.forget_unsupported()
             self._gpus.reopened()
-            self.calls.driver_microseconds.clear()
+            self.calls.records.driver_microseconds.clear()
             self._handles.clear()
             self._driver_known = False
         if not self._driver_known:
@@ -158,14 +160,14 @@ class Sweeper:
             self.driver = replace(self.driver, confidential=replace(confidential, ready=ready))
 
     def _read_driver(self) -> None:
-        failures = self.calls.failures()
+        failures = self.calls.records.failures
         driver_version = self.calls.ask("", "nvmlSystemGetDriverVersion")
         nvml_version = self.calls.ask("", "nvmlSystemGetNVMLVersion")
         # 12040 is 12.4; 0 is not a version.
         cuda = self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")
-        before_mode = self.calls.failures()
+        before_mode = self.calls.records.failures
         mode = read_mode(self.calls)
-        mode_failed = mode is None and self.calls.failures() != before_mode
+        mode_failed = mode is None and self.calls.records.failures != before_mode
         self.driver = DriverInfo(
             driver_version=driver_version,
             nvml_version=nvml_version,
@@ -173,7 +175,7 @@ class Sweeper:
             confidential=mode,
         )
         self._readiness.forget()
-        self._driver_known = self.calls.failures() == failures
+        self._driver_known = self.calls.records.failures == failures
         machine = self._options.machine_pids()
         self._gpus.trust = list_trust(self.driver, machine=machine, mode_failed=mode_failed)
 

@@ -116,10 +116,10 @@ class TopologyReader:
 def _read_place(calls: Calls, uuid: str, handle: Any) -> Topology | None:
     """Return NUMA node and CPUs of a GPU; None after a failure, so that they are read again."""
     # nvmlDeviceGetNumaNodeId is something else: the node of the GPU's own memory.
-    failures = calls.failures()
+    failures = calls.records.failures
     nodes = _bits(calls.ask(uuid, "nvmlDeviceGetMemoryAffinity", handle, NODE_WORDS, NEAREST_NODE))
     cpus = _bits(calls.ask(uuid, "nvmlDeviceGetCpuAffinity", handle, CPU_WORDS))
-    if calls.failures() > failures:
+    if calls.records.failures > failures:
         return None
     # If several nodes are nearest, none of them is the GPU's.
     return Topology(numa_node=nodes[0] if len(nodes) == 1 else None, cpus=_ranges(cpus))

@@ -9,7 +9,8 @@ from exporter.model import License, VgpuReading
 from exporter.model.bounds import BYTES
 from exporter.model.hardware import Virtualization
 from exporter.nvml.driver.binding import NO_INSTANCE, text_field
-from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import Kept, believed, keep_only, known, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
@@ -77,13 +78,13 @@ class VgpuReader:
         if uuid in self._modes:
             kept: Virtualization | None = self._modes[uuid]
             return kept
-        failures = calls.failures()
+        failures = calls.records.failures
         mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
-        if calls.failures() == failures:
+        if calls.records.failures == failures:
             self._modes.add(uuid, mode)
         else:
             self._modes.fail(uuid)
-            calls.note_until_due(uuid, GROUP)
+            calls.records.note_until_due(uuid, GROUP)
         return mode
 
     def _vgpus(self, calls: Calls, uuid: str, handle: Any) -> tuple[VgpuReading, ...] | None:
@@ -101,22 +102,20 @@ class VgpuReader:
         vgpus = [self._vgpu(calls, uuid, number, name, samples) for number, name in uuids.items() if name]
         running = {vgpu.uuid for vgpu in vgpus}
         for stopped in self._running.get(uuid, set()) - running:
-            calls.forget_unsupported(stopped)
+            calls.records.forget_unsupported(stopped)
         self._running[uuid] = running
         return tuple(sorted(vgpus, key=lambda vgpu: vgpu.uuid))
 
     def _vgpu(self, calls: Calls, gpu: str, number: int, uuid: str, samples: dict[int, Any]) -> VgpuReading:
         # Calls are unsupported for each vGPU separately; failures count for the GPU.
-        calls.parents[uuid] = gpu
+        calls.records.parents[uuid] = gpu
         vgpu_type = self._type(calls, uuid, number)
         gi = calls.ask(uuid, "nvmlVgpuInstanceGetGpuInstanceId", number)
         vm_id = calls.ask(uuid, "nvmlVgpuInstanceGetVmID", number)
         # A time-sliced vGPU has no instance; in MIG mode nothing meters vGPUs. An idle vGPU has a sample, so
         # without one its use is unknown.
         sample = samples.get(number) if gi in (None, NO_INSTANCE) else None
-        shares = [
-            None if sample is None else sampled_percent(getattr(sample, name).uiVal) for name in SHARES
-        ]
+        shares = [None if sample is None else sampled_percent(getattr(sample, name).uiVal) for name in SHARES]
         sm, memory, encoder, decoder = shares
         if sample is not None and None in shares:
             calls.count(gpu, calls.form(gpu, UTILIZATION), IMPOSSIBLE_SAMPLE)

@@ -69,7 +69,7 @@ def _sweep(content: bytes) -> Any:
             found = [timeless(each) for each in sweeper.sweep()]
     finally:
         sweeper.close()
-    broken = [error for _, call, error in sweeper.calls.errors if call == BROKEN]
+    broken = [error for _, call, error in sweeper.calls.records.errors if call == BROKEN]
     return found, sweeper.driver, sweeper.gpu_count, broken
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from exporter.demo.scenario.codec import Signed
 from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
-from exporter.nvml.driver.calls import Call
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings import device, fabric, fields
 from exporter.nvml.readings.answers import BAR1, MEMORY, Row, bar1, first_of_two, memory
 from exporter.nvml.readings.paths import Path

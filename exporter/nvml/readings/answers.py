@@ -13,7 +13,8 @@ import pynvml
 
 from exporter.model import Bar1, Memory
 from exporter.model.bounds import ALL_ONES, BYTES, IMPOSSIBLE_VALUE, SAMPLED_PERCENT, Bound, bounded
-from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.paths import GPU, Path, path_of
 
 # A number in no bound: an answer whose parts contradict each other.
@@ -212,4 +213,4 @@ def ask_until_refused(
 
 def refusals(calls: Calls, refusal: str, device: str, name: str) -> int:
     """Return how often a call has failed with the error ``refusal``, for a MIG device with its whole GPU."""
-    return calls.errors[calls.parents.get(device, device), name, refusal]
+    return calls.records.errors[calls.records.parents.get(device, device), name, refusal]

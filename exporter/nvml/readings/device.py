@@ -38,7 +38,7 @@ from exporter.model.readings import (
     Threshold,
     Traffic,
 )
-from exporter.nvml.driver.calls import Call
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,

@@ -91,11 +91,11 @@ class DeviceReader:
         fails is asked once more, and then not before it is due. Without a current value there are no fields.
         Raises as ``Calls.ask`` does.
         """
-        failures = calls.failures()
+        failures = calls.records.failures
         values: Values = {}
         for row in self._rows:
             set_path(values, row.into, ask_row(calls, uuid, handle, row))
-        if not values and calls.failures() > failures:
+        if not values and calls.records.failures > failures:
             self.forget_kept(uuid)
             return {}, None
         kept = self._kept.setdefault(uuid, KeptValues())
@@ -106,7 +106,7 @@ class DeviceReader:
         ask_missing(calls, uuid, handle, self._slow_rows, kept.calls)
         self._fields.read(calls, uuid, handle, values, kept.fields)
         ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, kept.fields), kept.calls)
-        if not values and kept.known() == earlier and calls.failures() > failures:
+        if not values and kept.known() == earlier and calls.records.failures > failures:
             # Nothing is known to be so now: the GPU must not look well by what was read a minute ago.
             self.forget_kept(uuid)
             return {}, None
@@ -121,7 +121,7 @@ class DeviceReader:
                 forget_missing(fixed)
             ask_missing(calls, uuid, handle, self._fixed_rows, fixed)
             add_kept(values, fixed)
-            drop_placeholders(values, calls.withheld(uuid))
+            drop_placeholders(values, calls.records.withheld(uuid))
         return with_records(values), active
 
     def has_kept(self, uuid: str) -> bool:
@@ -148,13 +148,13 @@ def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept:
     """Read the rows that are not in ``kept``, and add them."""
     for row in rows:
         if row not in kept:
-            failures = calls.failures()
+            failures = calls.records.failures
             value = ask_row(calls, uuid, handle, row)
-            if calls.failures() == failures:
+            if calls.records.failures == failures:
                 kept.add(row, value)
             else:
                 kept.fail(row)
-                calls.note_until_due(uuid, row.group)
+                calls.records.note_until_due(uuid, row.group)
 
 
 def forget_missing(kept: Kept) -> None:

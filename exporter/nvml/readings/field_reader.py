@@ -97,7 +97,7 @@ class Found(NamedTuple):
         """Note that a row failed."""
         if row.slow:
             self.kept.fail(row)
-            calls.note_until_due(uuid, row.group)
+            calls.records.note_until_due(uuid, row.group)
 
 
 class FieldReader:
@@ -131,7 +131,7 @@ class FieldReader:
     def _plan(self, calls: Calls, uuid: str, kept: Kept) -> list[Request]:
         """Return the requests of the first call, which are kept as long as their basis is the same."""
         links = self._links.get(uuid, NO_LINKS)
-        basis = calls.generation, links, len(kept)
+        basis = calls.records.generation, links, len(kept)
         last_basis, plan = self._plans.get(uuid, (None, []))
         if last_basis != basis:
             rows = (row for row in (*ROWS, *SLOW_ROWS, *link_rows(*links)) if row not in kept)
@@ -165,12 +165,12 @@ def _read_requests(
     answers = list(_ask(calls, uuid, handle, requests))
     any_refused = any(entry is None or entry.code in REFUSED_CODES for _, entry in answers)
     for (row, field), entry in answers:
-        calls.group, failures = row.group, calls.failures()
+        calls.group, failures = row.group, calls.records.failures
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
             value = believed(calls, uuid, FIELDS, _value(row, field, entry), row.bound)
-            if calls.failures() == failures:
+            if calls.records.failures == failures:
                 found.add(row, value)
         elif entry is not None and entry.code == NOT_ANSWERED and any_refused:
             again.append(row)
@@ -181,7 +181,7 @@ def _read_requests(
             found.add(row, None)
         else:
             calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
-        if calls.failures() > failures:
+        if calls.records.failures > failures:
             found.fail(calls, uuid, row)
     if not answers:
         for row, _ in requests:
@@ -217,7 +217,7 @@ def _ask(
         entries = map(Entry._make, ENTRY.iter_unpack(memoryview(answer).cast("B")))
         answers = list(zip(requests, entries, strict=True))
         for request, entry in answers:
-            calls.driver_microseconds[request.row.group] += max(0, entry.microseconds)
+            calls.records.driver_microseconds[request.row.group] += max(0, entry.microseconds)
         return answers
     if len(requests) == 1:
         return [(requests[0], None)]

@@ -144,7 +144,7 @@ class GpmReader:
 
         Buffers of a device with a hanging call are kept: the call may still write into one.
         """
-        for uuid in self._buffers.keys() - existing - calls.hanging:
+        for uuid in self._buffers.keys() - existing - calls.records.hanging:
             _free(calls, self._buffers.pop(uuid))
         self._supported.intersection_update(existing)
 
@@ -214,7 +214,7 @@ class GpmReader:
         refused = refusals(calls, REFUSAL, device, METRICS) > earlier
         if not calls.supports(device, METRICS):
             # All metrics are unsupported only if the oldest are refused, too.
-            calls.forget_unsupported(device, METRICS)
+            calls.records.forget_unsupported(device, METRICS)
             refused = True
         profile = self._metrics(calls, device, buffers, first_known(ids))
         buffers.reduced = refused and profile is not None

@@ -11,7 +11,8 @@ from exporter.model.hardware import ProcessKind
 from exporter.model.poll_result import CONFIDENTIAL_LISTS, OTHER_PIDS
 from exporter.model.xids import branch_of
 from exporter.nvml.driver.binding import NO_INSTANCE, PROCESS_LISTS
-from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import believed, keep_only, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
@@ -89,9 +90,9 @@ def running(
     for kind, forms in LISTS:
         if (kind == "mps" and not clients) or (kind == "graphics" and instance and not instance.graphics):
             continue
-        failures = calls.failures()
+        failures = calls.records.failures
         entries = _list(calls, device, handle, forms)
-        if entries is None and (kind == "compute" or calls.failures() > failures):
+        if entries is None and (kind == "compute" or calls.records.failures > failures):
             return None
         if not _is_plausible(entries or (), instance):
             calls.count(device, forms[0][0], "ImpossibleInstance")
