@@ -3,12 +3,6 @@
 A place is what is left out while a call about it hangs: a GPU, a MIG slot, an AMD card, or a part that all
 GPUs share, such as the event set. The event loop notices (``ReplaceableWorker.run``); when the call returns,
 ``Watched.end`` frees the place, and the next poll reads it.
-
-Used by ``nvml/source.py`` with ``nvml/sweep.py`` (all GPUs) and ``nvml/driver/calls.py`` (a call), and by
-``amd/amd_source.py`` with ``amd/sysfs_file.py``. Of a GPU that hangs ``nvml/gpu.py`` keeps who it is, as a
-copy by ``model/lost_gpu.py``, and ``poll/condition_tracker.py`` raises the condition ``lost``; it is shown by
-``web/pages/picture/gpu_rows.py`` (its row), ``web/pages/notices.py`` and ``doctor/gpus.py``. A call that is
-about the whole driver is never abandoned: ``poll/collector.py`` stops waiting for it.
 """
 
 import asyncio
@@ -27,6 +21,10 @@ T = TypeVar("T")
 _POOL = ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4), thread_name_prefix="render")
 # A metrics page has two formats, and a scrape waits for one of them.
 _SCRAPED = ThreadPoolExecutor(2, thread_name_prefix="scrape")
+# Checks for a hanging call within the time that one call may take.
+CHECKS = 5
+# Error name under which reads of an excluded place are counted.
+HANGS: Final = "Hangs"
 
 
 async def in_thread(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -116,10 +114,6 @@ def _settle(future: "asyncio.Future[T]", outcome: T | BaseException) -> None:
         future.set_result(outcome)
 
 
-# Checks for a hanging call within the time that one call may take.
-CHECKS = 5
-
-
 class ReplaceableWorker:
     """Runs jobs one after the other in a thread called ``name``, which it replaces if a call hangs.
 
@@ -157,10 +151,6 @@ class ReplaceableWorker:
 
     def _start(self, job: Callable[[], T]) -> "asyncio.Future[T]":
         return asyncio.ensure_future(self._worker.run(job))
-
-
-# Error name under which reads of an excluded place are counted.
-HANGS: Final = "Hangs"
 
 
 class AbandonedError(BaseException):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.amd.amdsmi import AmdSmi
-from exporter.amd.card_readings import read_board, read_parts
+from exporter.amd.card_parts import read_parts
+from exporter.amd.card_readings import read_board
 from exporter.amd.cards import (
     DRIVER,
     Card,
@@ -30,6 +31,8 @@ from exporter.model import DriverInfo, GpuReading, HardwareReading
 from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
 
+# Place of the reads of KFD, which are for all cards.
+KFD = "kfd"
 ASLEEP = "the GPU is suspended, and reading it would wake it up"
 # Fields that the PCI bus reports even if the driver of the card does not answer.
 OF_THE_BUS = frozenset({"pcie_link", "topology"})
@@ -122,10 +125,6 @@ class CardReader:
         reading = known if known is not None else GpuReading(identity=found.identity)
         self.known[card.address] = replace(reading, identity=found.identity)
         return found
-
-
-# Place of the reads of KFD, which are for all cards.
-KFD = "kfd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

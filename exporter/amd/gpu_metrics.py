@@ -19,34 +19,6 @@ ID_SHIFT, TYPE_SHIFT, ID_MASK, TYPE_MASK, COUNT_MASK = 10, 20, 0x3FF, 0xF, 0x3FF
 TYPES = "BbHhIiQq"
 
 Values = tuple[int | None, ...]
-
-
-def _attributes(table: bytes) -> Iterator[tuple[int, Values]]:
-    """Yield number and values of every attribute; None for an unknown value.
-
-    Ends at an attribute of an unknown type, or beyond the table, as the size of the rest is then unknown.
-    """
-    if len(table) < ATTRIBUTES_HEADER.size:
-        return
-    size, _, _, count = ATTRIBUTES_HEADER.unpack_from(table)
-    place, end = ATTRIBUTES_HEADER.size, min(size, len(table))
-    for _ in range(count):
-        if place + ENTRY.size > end:
-            return
-        (entry,) = ENTRY.unpack_from(table, place)
-        number = entry >> TYPE_SHIFT & TYPE_MASK
-        if number >= len(TYPES):
-            return
-        kind = TYPES[number]
-        layout = struct.Struct(f"<{entry & COUNT_MASK}{kind}")
-        place += ENTRY.size + layout.size
-        if place > end:
-            return
-        unknown = (1 << 8 * struct.calcsize(f"<{kind}")) - 1 if kind.isupper() else -1
-        values = layout.unpack_from(table, place - layout.size)
-        yield entry >> ID_SHIFT & ID_MASK, tuple(None if value == unknown else value for value in values)
-
-
 TABLE_HEADER = struct.Struct("<HBB")
 U16, U32, U64 = "H", "I", "Q"
 # Maximum of compute dies of a partition, and of partitions of a GPU.
@@ -219,6 +191,32 @@ def _self_describing(table: bytes) -> Metrics:
         energy_unit_known=True,
         impossible=impossible or dies_impossible,
     )
+
+
+def _attributes(table: bytes) -> Iterator[tuple[int, Values]]:
+    """Yield number and values of every attribute; None for an unknown value.
+
+    Ends at an attribute of an unknown type, or beyond the table, as the size of the rest is then unknown.
+    """
+    if len(table) < ATTRIBUTES_HEADER.size:
+        return
+    size, _, _, count = ATTRIBUTES_HEADER.unpack_from(table)
+    place, end = ATTRIBUTES_HEADER.size, min(size, len(table))
+    for _ in range(count):
+        if place + ENTRY.size > end:
+            return
+        (entry,) = ENTRY.unpack_from(table, place)
+        number = entry >> TYPE_SHIFT & TYPE_MASK
+        if number >= len(TYPES):
+            return
+        kind = TYPES[number]
+        layout = struct.Struct(f"<{entry & COUNT_MASK}{kind}")
+        place += ENTRY.size + layout.size
+        if place > end:
+            return
+        unknown = (1 << 8 * struct.calcsize(f"<{kind}")) - 1 if kind.isupper() else -1
+        values = layout.unpack_from(table, place - layout.size)
+        yield entry >> ID_SHIFT & ID_MASK, tuple(None if value == unknown else value for value in values)
 
 
 def _believed(values: Mapping[str, int | None]) -> tuple[dict[str, int | None], bool]:

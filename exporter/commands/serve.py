@@ -13,7 +13,8 @@ from exporter.commands.runtime import Node
 from exporter.commands.server_process import run_until, shutdown_signals, tune_malloc
 from exporter.doctor.checks import Doctor
 from exporter.exposition import Exposition
-from exporter.history.ring import History, spans_of
+from exporter.history.ring import History
+from exporter.history.spans import spans_of
 from exporter.metrics.selection import Selection
 from exporter.model.poll_result import DEADLINE
 from exporter.poll.gpu_log import NodeLog

@@ -16,6 +16,8 @@ ODD_NUMBERS: Mapping[str, str] = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "
 """Values with another spelling in the formats than their repr."""
 
 _Names: TypeAlias = tuple[str, ...]
+# The samples of one entity in a family with labels of its own.
+_Samples: TypeAlias = tuple[Labelled, ...]
 
 
 def encodable(text: str) -> str:
@@ -74,10 +76,6 @@ class LabelCache:
     def turn(self) -> None:
         """End a snapshot: keep the label sets that it used, drop the others."""
         self._previous, self._current = self._current, {}
-
-
-# The samples of one entity in a family with labels of its own.
-_Samples: TypeAlias = tuple[Labelled, ...]
 
 
 class Entities(NamedTuple):

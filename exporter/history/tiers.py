@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TypeAlias, TypeVar
 
+MOST_SLOTS = 720
+COARSER = 6
+# Seconds. A line cannot show faster polls.
+FINEST_STEP = 1.0
 _NAN = math.nan
+# Up to this many expected readings per slot are counted in one byte: events trigger further ones.
+_MOST_IN_A_BYTE = 64
+_TYPES = ("", "B", "H")
 
+Number = TypeVar("Number", int, float)
 Cells: TypeAlias = "array[float]"
 Counts: TypeAlias = "array[int]"
 
@@ -64,17 +72,6 @@ class Column:
             self._cells, self._known = self.ring(), 0
         else:
             self._value = value
-
-
-MOST_SLOTS = 720
-COARSER = 6
-# Seconds. A line cannot show faster polls.
-FINEST_STEP = 1.0
-Number = TypeVar("Number", int, float)
-
-# Up to this many expected readings per slot are counted in one byte: events trigger further ones.
-_MOST_IN_A_BYTE = 64
-_TYPES = ("", "B", "H")
 
 
 @dataclass(frozen=True, slots=True)

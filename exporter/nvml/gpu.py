@@ -7,41 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.model import GpuIdentity, GpuReading
-from exporter.model.bounds import NUMBER
 from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
-from exporter.nvml.driver.binding import text_field
+from exporter.nvml.bound_devices import normalize_pci
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.driver.records import CORE
+from exporter.nvml.facts import read_identity
 from exporter.nvml.mig import MigReader, ProfileReader
 from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
-from exporter.nvml.readings.answers import believed, forget, keep_only, known
+from exporter.nvml.readings.answers import forget, keep_only
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
-from exporter.nvml.readings.gpu_processes import ListTrust, ProcessLists, read_utilization, trusted
+from exporter.nvml.readings.gpu_processes import ProcessLists, read_utilization
 from exporter.nvml.readings.paths import GPU, name_of
+from exporter.nvml.readings.process_trust import ListTrust, trusted
 from exporter.nvml.readings.samples import SampleReader
-from exporter.nvml.topology import TopologyReader, normalize_pci
+from exporter.nvml.topology import TopologyReader
 from exporter.nvml.vgpu import VgpuReader
 
-MINOR = "nvmlDeviceGetMinorNumber"
 Ids = tuple[int, int]
 # MIG mode and MIG devices.
 Partitioning = tuple[bool, tuple[MigIdentity, ...]]
-# ``nvmlDeviceArchitecture_t`` of nvml.h.
-ARCHITECTURES = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
 
 
 class GpuReader:
@@ -278,25 +265,3 @@ class GpuReader:
             for device in (uuid, *(device.uuid for device in last[1])):
                 self._calls.records.forget_unsupported(device)
         self._layouts[uuid] = current
-
-
-def read_identity(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
-    """Return the identity of a GPU. Raises as ``Calls.ask`` does."""
-    calls.group = CORE
-    pci = calls.ask(uuid, "nvmlDeviceGetPciInfo", handle)
-    minor = calls.ask(uuid, MINOR, handle)
-    capability = calls.ask(uuid, "nvmlDeviceGetCudaComputeCapability", handle)
-    return GpuIdentity(
-        uuid=uuid,
-        index=index,
-        minor=believed(calls, uuid, MINOR, None if minor is None else known(minor), NUMBER),
-        model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
-        pci_bus_id="" if pci is None else text_field(pci, "busId"),
-        serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
-        architecture=ARCHITECTURES.get(calls.ask(uuid, "nvmlDeviceGetArchitecture", handle)),
-        vbios=calls.ask(uuid, "nvmlDeviceGetVbiosVersion", handle),
-        part_number=calls.ask(uuid, "nvmlDeviceGetBoardPartNumber", handle),
-        inforom=calls.ask(uuid, "nvmlDeviceGetInforomImageVersion", handle),
-        gsp_firmware=calls.ask(uuid, "nvmlDeviceGetGspFirmwareVersion", handle),
-        compute_capability=None if capability is None else ".".join(map(str, capability)),
-    )

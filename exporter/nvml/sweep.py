@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from exporter.model import ConfidentialComputing, DriverInfo, GpuReading
+from exporter.model import DriverInfo, GpuReading
+from exporter.nvml.bound_devices import BoundDevices
 from exporter.nvml.driver.calls import (
     Calls,
     DeviceHangsError,
@@ -18,11 +19,12 @@ from exporter.nvml.driver.calls import (
 from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
 from exporter.nvml.driver.records import CORE
 from exporter.nvml.events import EventWatcher
+from exporter.nvml.facts import read_mode
 from exporter.nvml.gpu import GpuReader
 from exporter.nvml.readings.answers import flag
 from exporter.nvml.readings.device_reader import SLOW_SECONDS, Schedule
-from exporter.nvml.readings.gpu_processes import list_trust, running
-from exporter.nvml.topology import BoundDevices
+from exporter.nvml.readings.gpu_processes import running
+from exporter.nvml.readings.process_trust import list_trust
 
 # A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
 # not read, so the interval doubles as long as the same GPUs are lost.
@@ -32,10 +34,6 @@ LONGEST_REOPEN_SECONDS = 3600.0
 NODE = ""
 # A larger count is not plausible; enumerating so many GPUs would not end.
 MOST_GPUS = 1024
-# Modes of confidential computing, in the order of their numbers in nvml.h:
-# https://docs.nvidia.com/deploy/nvml-api/group__nvmlConfidentialComputingDefs.html
-ENVIRONMENTS = ("unavailable", "simulation", "production")
-MULTI_GPU_MODES = ("none", "protected_pcie", "nvlink_encryption")
 STUCK = "NotReopened"
 STUCK_ADVICE = "a call into the driver does not return, so it cannot be opened again: restart the pod"
 
@@ -282,18 +280,3 @@ class Sweeper:
         if lost != self._lost:
             self._reopen_after = REOPEN_AFTER_SECONDS
         self._lost = frozenset(lost)
-
-
-def read_mode(calls: Calls) -> ConfidentialComputing | None:
-    """Return the mode of the driver; None if it does not report one. Raises as ``Calls.ask`` does."""
-    settings = calls.ask("", "nvmlSystemGetConfComputeSettings")
-    state = settings if settings is not None else calls.ask("", "nvmlSystemGetConfComputeState")
-    if state is None:
-        return None
-    multi_gpu = dict(enumerate(MULTI_GPU_MODES)).get(settings.multiGpuMode) if settings is not None else None
-    return ConfidentialComputing(
-        enabled=flag(state.ccFeature),
-        environment=dict(enumerate(ENVIRONMENTS)).get(state.environment, ""),
-        developer_tools=flag(state.devToolsMode),
-        multi_gpu=multi_gpu or "",
-    )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from exporter.history import Ask, NotKeptError, Past, PastReader
-from exporter.history.ring import span_text
+from exporter.history.spans import span_text
 from exporter.prometheus.answers import PrometheusError
 from exporter.prometheus.past_queries import PrometheusHistory
 

@@ -11,7 +11,7 @@ from multidict import MultiMapping
 
 from exporter.exposition.negotiation import media_quality
 from exporter.history import FIELDS, Ask, Wanted
-from exporter.history.ring import span_seconds
+from exporter.history.spans import span_seconds
 
 
 def prefers_html(request: web.Request) -> bool:

@@ -9,7 +9,8 @@ import pytest
 
 from exporter.model import DeviceEvent
 from exporter.nvml import event_wait
-from exporter.nvml.events import RECENT, EventLog, EventWatcher
+from exporter.nvml.event_log import RECENT, EventLog
+from exporter.nvml.events import EventWatcher
 from tests.hardware import tiny
 from tests.hardware.making import gpu
 from tests.hardware.watching import MIG_CONFIG, XID, Watch, event_threads

@@ -7,7 +7,8 @@ import pytest
 
 from exporter.demo.scenario.catalog import load
 from exporter.history import Ask, NotKeptError, Wanted
-from exporter.history.ring import OFFERED, History, span_seconds, spans_of
+from exporter.history.ring import History
+from exporter.history.spans import OFFERED, span_seconds, spans_of
 from exporter.prometheus import Prometheus
 from exporter.prometheus.combined_history import RETRY_AFTER, LongerHistory
 from exporter.prometheus.past_queries import PrometheusHistory
