@@ -18,7 +18,7 @@ ID_SHIFT, TYPE_SHIFT, ID_MASK, TYPE_MASK, COUNT_MASK = 10, 20, 0x3FF, 0xF, 0x3FF
 # Formats of ``struct`` by the kernel's number of a type.
 TYPES = "BbHhIiQq"
 
-Values = tuple[int | None, ...]
+AttributeValues = tuple[int | None, ...]
 TABLE_HEADER = struct.Struct("<HBB")
 U16, U32, U64 = "H", "I", "Q"
 # Maximum of compute dies of a partition, and of partitions of a GPU.
@@ -193,7 +193,7 @@ def _self_describing(table: bytes) -> Metrics:
     )
 
 
-def _attributes(table: bytes) -> Iterator[tuple[int, Values]]:
+def _attributes(table: bytes) -> Iterator[tuple[int, AttributeValues]]:
     """Yield number and values of every attribute; None for an unknown value.
 
     Ends at an attribute of an unknown type, or beyond the table, as the size of the rest is then unknown.

@@ -101,11 +101,11 @@ class Lines(Protocol):
 
 def lines_of(family: AnyFamily) -> Lines:
     """Return the renderer of a family."""
-    return _Plain(family) if isinstance(family, Family) else _Labelled(family)
+    return _PlainLines(family) if isinstance(family, Family) else _LabelledLines(family)
 
 
 @dataclass(slots=True, eq=False)
-class _Plain:
+class _PlainLines:
     """The lines of a family with at most one sample for each entity."""
 
     family: Family[Any]
@@ -125,7 +125,7 @@ class _Plain:
 
 
 @dataclass(slots=True, eq=False)
-class _Labelled:
+class _LabelledLines:
     """The lines of a family with labels of its own; of two samples with the same labels the first counts."""
 
     family: LabelledFamily[Any]

@@ -114,17 +114,17 @@ class PastReader(Protocol):
 _MOST = 3e38
 
 
-class Key(NamedTuple):
+class SeriesKey(NamedTuple):
     """The identity of a series."""
 
     level: Level
     values: tuple[str, ...]  # of its IDENTITY_LABELS, in their order
 
 
-def key_of(row: ContainerRow) -> Key:
+def key_of(row: ContainerRow) -> SeriesKey:
     """Return the key of a container on a device."""
     holder, device = row.holder, row.device
-    return Key("container", (*holder, *device))
+    return SeriesKey("container", (*holder, *device))
 
 
 def _readers(
@@ -135,9 +135,9 @@ def _readers(
 
 
 # GPUs and MIG devices come first: they are few, needed everywhere, and memory may be too small for all rows.
-_KEYS: Mapping[Level, Callable[[Any], Key]] = {
-    "gpu": lambda row: Key("gpu", (row.identity.uuid,)),
-    "mig": lambda row: Key("mig", row.device),
+_KEYS: Mapping[Level, Callable[[Any], SeriesKey]] = {
+    "gpu": lambda row: SeriesKey("gpu", (row.identity.uuid,)),
+    "mig": lambda row: SeriesKey("mig", row.device),
     "container": key_of,
 }
 _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
@@ -147,7 +147,7 @@ _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
 }
 
 
-def readings(snapshot: Snapshot) -> Iterator[tuple[Key, list[Number | None]]]:
+def readings(snapshot: Snapshot) -> Iterator[tuple[SeriesKey, list[Number | None]]]:
     """Yield the key and the values of each GPU, MIG device and container, in the order of FIELDS."""
     for level, readers in _READERS.items():
         for entity in ENTITIES[level](snapshot):

@@ -20,7 +20,7 @@ _NAN = math.nan
 _MOST_IN_A_BYTE = 64
 _TYPES = ("", "B", "H")
 
-Number = TypeVar("Number", int, float)
+CellNumber = TypeVar("CellNumber", int, float)
 Cells: TypeAlias = "array[float]"
 Counts: TypeAlias = "array[int]"
 
@@ -185,8 +185,8 @@ class Lane:
         return [array("B", map(eq, cells, cells)) for cells in self.window(first, stop)]
 
     def _copy(
-        self, ring: "array[Number]", empty: "Callable[[int], array[Number]]", first: int, stop: int
-    ) -> "array[Number]":
+        self, ring: "array[CellNumber]", empty: "Callable[[int], array[CellNumber]]", first: int, stop: int
+    ) -> "array[CellNumber]":
         low, high = max(first, self.last - self._slots + 1), min(stop, self.last + 1)
         if low >= high:
             return empty(stop - first)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from exporter.concurrency import ReplaceableWorker
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
-from exporter.nvml.driver.library import DriverError, NvmlOptions, advice
+from exporter.nvml.driver.library import DriverError, NvmlOptions, remedy
 from exporter.nvml.sweep import STUCK, Sweeper
 
 UNKNOWN = "Unknown"
@@ -104,7 +104,7 @@ class NvmlSource:
         # The device nodes of this container were revoked: every GPU answers 'unknown error'.
         failed = {name for _, _, name in self._sweeper.calls.records.errors - earlier_errors}
         if failed == {UNKNOWN} and not any(reading.up for reading in readings.values()):
-            error = DriverError(UNKNOWN, advice(UNKNOWN))
+            error = DriverError(UNKNOWN, remedy(UNKNOWN))
         self.restart_reason = str(error) if error is not None and error.reason in RESTART_REASONS else None
         if error is None:
             return self._publish(readings.values())

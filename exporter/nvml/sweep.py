@@ -16,7 +16,7 @@ from exporter.nvml.driver.calls import (
     DeviceSlowError,
     DriverGoneError,
 )
-from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
+from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, remedy
 from exporter.nvml.driver.records import CORE
 from exporter.nvml.events import EventWatcher
 from exporter.nvml.facts import read_mode
@@ -35,7 +35,7 @@ NODE = ""
 # A larger count is not plausible; enumerating so many GPUs would not end.
 MOST_GPUS = 1024
 STUCK = "NotReopened"
-STUCK_ADVICE = "a call into the driver does not return, so it cannot be opened again: restart the pod"
+STUCK_REMEDY = "a call into the driver does not return, so it cannot be opened again: restart the pod"
 
 
 class Sweeper:
@@ -85,8 +85,8 @@ class Sweeper:
             yield from self._all()
         except DriverGoneError as error:
             if self.close():
-                raise DriverError(error.name, advice(error.name)) from None
-            raise DriverError(STUCK, STUCK_ADVICE) from None
+                raise DriverError(error.name, remedy(error.name)) from None
+            raise DriverError(STUCK, STUCK_REMEDY) from None
         except DeviceLostError:
             self._note_lost({NODE})
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None

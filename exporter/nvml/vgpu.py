@@ -11,7 +11,7 @@ from exporter.model.hardware import Virtualization
 from exporter.nvml.driver.binding import NO_INSTANCE, text_field
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.records import Call
-from exporter.nvml.readings.answers import Kept, believed, keep_only, known, sampled_percent
+from exporter.nvml.readings.answers import KeptRows, believed, keep_only, known, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
 GROUP = "vgpu"
@@ -52,7 +52,7 @@ class VgpuReader:
         # UUIDs of vGPUs by GPU.
         self._running: dict[str, set[str]] = {}
         # Modes of GPUs by uuid.
-        self._modes = Kept()
+        self._modes = KeptRows()
 
     def read(self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True) -> dict[str, Any]:
         """Return the fields ``virtualization``, ``license`` and ``vgpus`` of GpuReading.

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.model.readings import C2cError, PacketError
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.answers import Kept, add_kept
+from exporter.nvml.readings.answers import KeptRows, add_kept
 from exporter.nvml.readings.field_reader import ENTRY, FieldReader
 from exporter.nvml.readings.fields import ALL_LINKS, ROWS, SLOW_ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
@@ -70,7 +70,7 @@ class Driver:
 def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
     """Read the fields once."""
     readings: dict[Any, Any] = {}
-    slow = Kept()
+    slow = KeptRows()
     (reader or FieldReader()).read(calls, GPU, HANDLE, readings, slow)
     add_kept(readings, slow)
     return readings

@@ -13,7 +13,7 @@ from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.records import Call
 from exporter.nvml.readings import device, fabric, fields
-from exporter.nvml.readings.answers import BAR1, MEMORY, Row, bar1, first_of_two, memory
+from exporter.nvml.readings.answers import BAR1, MEMORY, CallRow, bar1, first_of_two, memory
 from exporter.nvml.readings.paths import Path
 
 Answers = dict[str, tuple[Signed, ...]]
@@ -74,7 +74,7 @@ def answers_of_mig(mig: MigReading) -> tuple[Answers, tuple[str, ...]]:
     return ({}, (call,)) if numbers is None else ({call: tuple(map(Signed, numbers))}, ())
 
 
-def _of_calls(gpu: GpuReading, rows: tuple[Row, ...]) -> Iterator[tuple[str, Numbers | None]]:
+def _of_calls(gpu: GpuReading, rows: tuple[CallRow, ...]) -> Iterator[tuple[str, Numbers | None]]:
     for row in rows:
         value = _at(gpu, row.into)
         numbers = None if value is None else ENCODERS.get(row.decode, _plain)(value)

@@ -68,7 +68,7 @@ class Content:
 
 
 @dataclass(slots=True)
-class Sample:
+class GpmSample:
     """A buffer for one sample."""
 
     freed: bool = False
@@ -85,12 +85,12 @@ class Pool:
     def __init__(self) -> None:
         self.live = 0
         self.misuses: list[str] = []
-        self._samples: dict[int, Sample] = {}
+        self._samples: dict[int, GpmSample] = {}
 
     def allocate(self) -> int:
         """Create a buffer; return its address."""
         address = next(_addresses)
-        self._samples[address] = Sample()
+        self._samples[address] = GpmSample()
         self.live += 1
         return address
 
@@ -99,7 +99,7 @@ class Pool:
         self.sample(pointer, "double free").freed = True
         self.live -= 1
 
-    def sample(self, pointer: Any, misuse: str = "use after free") -> Sample:
+    def sample(self, pointer: Any, misuse: str = "use after free") -> GpmSample:
         """Return the buffer at an address; refuse the call if there is none or it was freed."""
         sample = self._samples.get(address_of(pointer)) or refuse(Code.INVALID_ARGUMENT)
         if sample.freed:

@@ -122,7 +122,7 @@ _Owner: TypeAlias = str | tuple[str, int]
 
 def entities(hostname_label: HostnameLabel) -> Enumerate:
     """Return the function that lists the DCGM entities of a snapshot, with the node name under that label."""
-    return lambda snapshot: _Entities(snapshot, hostname_label).all()
+    return lambda snapshot: _DcgmEntities(snapshot, hostname_label).all()
 
 
 def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
@@ -147,7 +147,7 @@ def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
         yield _entity(labels, row)
 
 
-class _Entities:
+class _DcgmEntities:
     """The DCGM entities of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, hostname_label: HostnameLabel) -> None:

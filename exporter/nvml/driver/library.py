@@ -56,7 +56,7 @@ FINDING = frozenset(
     }
 )
 # By name of the error: what is known, and what to do. NVML answers DriverNotLoaded without device nodes, too.
-ADVICE = {
+REMEDIES = {
     "Uninitialized": "the library was shut down, as by a reload of the kernel module: it is opened again",
     "NotSupported": "NVML does not support this system: check whether nvidia-smi works on the node",
     "NoPermission": "this user may not open the GPU: run as root with the device nodes visible",
@@ -117,7 +117,7 @@ class Library:
         except pynvml.NVMLError as error:
             _use(self._previous)
             name = error_name(error)
-            raise DriverError(name, f"NVML cannot be initialised ({name}): {advice(name)}") from None
+            raise DriverError(name, f"NVML cannot be initialised ({name}): {remedy(name)}") from None
         self.is_open = True
 
     def close(self) -> None:
@@ -195,10 +195,10 @@ def error_name(error: Any) -> str:
     return f"Error{error.value}"
 
 
-def advice(name: str) -> str:
+def remedy(name: str) -> str:
     """Return the meaning and the remedy of an error of the whole driver, in one sentence."""
     otherwise = f"the driver answers {name}: check whether nvidia-smi works, and the kernel log of the node"
-    return ADVICE.get(name, otherwise)
+    return REMEDIES.get(name, otherwise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ Values = dict[Any, Any]
 Decode = Callable[[Any], Any]
 
 
-class Kept(dict[Any, Any]):
+class KeptRows(dict[Any, Any]):
     """Values by row since their class was last due; None for a reading that the device does not have.
 
     A row that fails is asked once more, in the next sweep. If it fails again it is None, until it is due.
@@ -49,7 +49,7 @@ class Kept(dict[Any, Any]):
 
 # Compared and hashed by identity: every sweep looks up all rows of every GPU.
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class CallRow:
     """One reading of a table."""
 
     # A key of GROUPS in exporter.metrics.
@@ -63,7 +63,7 @@ class Row:
     decode: Decode
 
 
-def ask_row(calls: Calls, device: str, handle: Any, row: Row) -> Any:
+def ask_row(calls: Calls, device: str, handle: Any, row: CallRow) -> Any:
     """Return the value of a row; None if the device does not report it, or an impossible one.
 
     Raises as ``Calls.ask`` does.
@@ -94,7 +94,7 @@ def set_path(values: Values, into: Path, value: Any) -> None:
         values[into[-1]] = value
 
 
-def add_kept(values: Values, kept: Kept) -> None:
+def add_kept(values: Values, kept: KeptRows) -> None:
     """Set the kept values at the paths of their rows."""
     for row, value in kept.items():
         set_path(values, row.into, value)
@@ -190,14 +190,14 @@ def bar1(answer: Any) -> Bar1 | float | None:
     return Bar1(total=total, used=used) if used <= total else IMPOSSIBLE
 
 
-MEMORY = Row(
+MEMORY = CallRow(
     "memory",
     path_of(GPU.memory),
     (("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)), ("nvmlDeviceGetMemoryInfo", ())),
     BYTES,
     memory,
 )
-BAR1 = Row("bar1", path_of(GPU.bar1), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
+BAR1 = CallRow("bar1", path_of(GPU.bar1), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
 
 
 def ask_until_refused(

@@ -42,8 +42,8 @@ from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
+    CallRow,
     Decode,
-    Row,
     celsius,
     first_of_two,
     flag,
@@ -138,13 +138,13 @@ def c2c_mode(answer: Any) -> bool | None:
 
 def _row(
     group: str, into: Any, call: str | tuple[Call, ...], bound: Bound | None, decode: Decode = known
-) -> Row:
+) -> CallRow:
     """Return the row of a reading: its place, such as ``GPU.fan_percent``, and the forms of its call."""
     calls = ((call, ()),) if isinstance(call, str) else call
-    return Row(group, path_of(into), calls, bound, decode)
+    return CallRow(group, path_of(into), calls, bound, decode)
 
 
-def _by_key(row: Row, keys: Iterable[str]) -> Iterator[Row]:
+def _by_key(row: CallRow, keys: Iterable[str]) -> Iterator[CallRow]:
     """Yield a row below another one for each key; the argument of its call is its place."""
     ((call, _),) = row.calls
     for kind, key in enumerate(keys):
@@ -155,7 +155,7 @@ def _by_key(row: Row, keys: Iterable[str]) -> Iterator[Row]:
 ROWS = (
     MEMORY,
     BAR1,
-    Row("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), PERCENT, utilization),
+    CallRow("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), PERCENT, utilization),
     _row("engines", GPU.engine_percent["encoder"], "nvmlDeviceGetEncoderUtilization", PERCENT, first_of_two),
     _row("engines", GPU.engine_percent["decoder"], "nvmlDeviceGetDecoderUtilization", PERCENT, first_of_two),
     _row("engines", GPU.engine_percent["jpeg"], "nvmlDeviceGetJpgUtilization", PERCENT, first_of_two),
@@ -204,7 +204,7 @@ SLOW_ROWS = (
     _row("nvlink", GPU.fabric, "nvmlDeviceGetGpuFabricInfoV", NUMBER, decode_fabric),
     _row("ecc", GPU.ecc, "nvmlDeviceGetEccMode", None, ecc_mode),
     *(
-        Row(
+        CallRow(
             "ecc",
             path_of(ECC.by_location[severity, scope, location]),
             (("nvmlDeviceGetMemoryErrorCounter", (kind, counter, place)),),

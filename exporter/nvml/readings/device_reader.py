@@ -10,8 +10,8 @@ from exporter.model.bounds import SMALL
 from exporter.nvml.driver.calls import FIELDS, Calls
 from exporter.nvml.driver.reasons import NOT_SUPPORTED
 from exporter.nvml.readings.answers import (
-    Kept,
-    Row,
+    CallRow,
+    KeptRows,
     Values,
     add_kept,
     ask_row,
@@ -49,9 +49,9 @@ RECORDS = {
 class KeptValues:
     """The values of a GPU that are not read in every sweep, each since its class was last due."""
 
-    calls: Kept = field(default_factory=Kept)
-    fields: Kept = field(default_factory=Kept)
-    energy: Kept = field(default_factory=Kept)
+    calls: KeptRows = field(default_factory=KeptRows)
+    fields: KeptRows = field(default_factory=KeptRows)
+    energy: KeptRows = field(default_factory=KeptRows)
 
     def drop(self, *, slow: bool, energy: bool) -> None:
         """Drop the values of the classes that are due."""
@@ -80,7 +80,7 @@ class DeviceReader:
         self._fixed_rows = needed(FIXED_ROWS, skip)
         self._fields = FieldReader(skip)
         self._kept: dict[str, KeptValues] = {}
-        self._fixed: dict[str, Kept] = {}
+        self._fixed: dict[str, KeptRows] = {}
 
     def read(
         self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True, energy: bool = True
@@ -116,7 +116,7 @@ class DeviceReader:
             values[name_of(GPU.energy_kept)] = old_energy
         active = active_links(values)
         if values:
-            fixed = self._fixed.setdefault(uuid, Kept())
+            fixed = self._fixed.setdefault(uuid, KeptRows())
             if slow:
                 forget_missing(fixed)
             ask_missing(calls, uuid, handle, self._fixed_rows, fixed)
@@ -139,12 +139,12 @@ class DeviceReader:
         forget(uuid, self._kept)
 
 
-def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:
+def needed(rows: Iterable[CallRow], skip: Collection[str]) -> tuple[CallRow, ...]:
     """Return the rows without those that are skipped."""
     return tuple(row for row in rows if not is_skipped(row.into, skip))
 
 
-def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
+def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[CallRow], kept: KeptRows) -> None:
     """Read the rows that are not in ``kept``, and add them."""
     for row in rows:
         if row not in kept:
@@ -157,7 +157,7 @@ def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept:
                 calls.records.note_until_due(uuid, row.group)
 
 
-def forget_missing(kept: Kept) -> None:
+def forget_missing(kept: KeptRows) -> None:
     """Drop the rows without a value, so that those that failed are read again."""
     for row in [row for row, value in kept.items() if value is None]:
         del kept[row]
@@ -182,7 +182,7 @@ def drop_placeholders(values: Values, withheld: Mapping[str, str]) -> None:
         del values[memory_copy_percent]
 
 
-def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
+def link_state_rows(calls: Calls, uuid: str, kept: KeptRows) -> list[CallRow]:
     """Return the rows of the NVLinks without a field for their state: drivers without it have a call."""
     return [
         _link_row(link)
@@ -192,8 +192,8 @@ def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
 
 
 @cache
-def _link_row(link: int) -> Row:
-    return Row("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), SMALL, known)
+def _link_row(link: int) -> CallRow:
+    return CallRow("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), SMALL, known)
 
 
 def active_links(values: Values) -> frozenset[int] | None:

@@ -56,7 +56,7 @@ class Field(NamedTuple):
     unit: int = 1
 
 
-# By identity, as ``Row``.
+# By identity, as ``CallRow``.
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldRow:
     """One reading of the table."""
