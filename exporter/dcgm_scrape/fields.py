@@ -87,8 +87,8 @@ def _names() -> Iterator[tuple[str, ProfilingField]]:
     yield from ((name, ProfilingField("bytes_total", traffic, COUNTS)) for traffic, name in _BYTES.items())
 
 
+# By name in capitals, old and new.
 FIELDS: Final[Mapping[str, ProfilingField]] = {PREFIX + name: field for name, field in _names()}
-"""By name in capitals, old and new."""
 
 
 def is_blank(profiling_field: ProfilingField, value: float) -> bool:

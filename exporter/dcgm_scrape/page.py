@@ -43,8 +43,8 @@ class DcgmError(Exception):
         self.reason: DcgmReason = reason
 
 
+# UUID of a GPU, and id of a GPU instance on it, None for the whole GPU.
 DcgmDevice: TypeAlias = tuple[str, int | None]
-"""UUID of a GPU, and id of a GPU instance on it, None for the whole GPU."""
 
 # Prefix of this exporter's series; its page may have DCGM's names, too.
 _OWN = "gpuslice_"

@@ -218,12 +218,12 @@ def _objects(evidence: PollResult) -> Check:
 class _SystemFiles(NamedTuple):
     """The files of a sharing system."""
 
+    # Setting of their root directory.
     setting: str
-    """Setting of their root directory."""
+    # Deploy component that mounts it.
     component: str
-    """Deploy component that mounts it."""
+    # Sharing modes of containers that have such files.
     sharing: frozenset[str]
-    """Sharing modes of containers that have such files."""
 
 
 _SYSTEM_FILES: Final[Mapping[str, _SystemFiles]] = {

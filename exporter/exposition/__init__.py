@@ -138,8 +138,8 @@ class Page:
 
     def __init__(self, exposition: Exposition, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        # Time to render the samples in seconds, None before that.
         self.render_duration: float | None = None
-        """Time to render the samples in seconds, None before that."""
         self._exposition = exposition
         self._blocks: _Once[list[Block]] = _Once()
         self._bodies: dict[bool, _Once[bytes]] = {flag: _Once() for flag in (False, True)}

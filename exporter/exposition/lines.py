@@ -12,8 +12,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
+# Values with another spelling in the formats than their repr.
 ODD_NUMBERS: Mapping[str, str] = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "True": "1", "False": "0"}
-"""Values with another spelling in the formats than their repr."""
 
 _Names: TypeAlias = tuple[str, ...]
 # The samples of one entity in a family with labels of its own.
@@ -81,8 +81,8 @@ class LabelCache:
 class Entities(NamedTuple):
     """The rows of a level with their label sets."""
 
+    # Rendered label sets; the same tuple object as long as none has changed.
     labels: tuple[str, ...]
-    """Rendered label sets; the same tuple object as long as none has changed."""
     rows: tuple[Any, ...]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from exporter.metrics import CONTAINER, ENTITIES, GPU, MIG, AnyFamily, Family, Level, Number, field_name
 from exporter.model import ContainerRow, Snapshot
 
+# The fields kept for each level, by their names in the table of series.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "container": (
         "memory_used_bytes",
@@ -25,13 +26,12 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     ),
     "mig": ("memory_used_bytes", "unattributed_memory_bytes", "unattributed_utilization_ratio"),
 }
-"""The fields kept for each level, by their names in the table of series."""
+# The fields that add up to the use of a GPU, or to what is held of it.
 ADDED: Mapping[str, frozenset[str]] = {
     "container": frozenset(FIELDS["container"]),
     "gpu": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
     "mig": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
 }
-"""The fields that add up to the use of a GPU, or to what is held of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

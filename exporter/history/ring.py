@@ -16,8 +16,8 @@ from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import IDENTITY_LABELS, Number
 from exporter.model import Snapshot
 
+# Maximum memory of all series together, in bytes.
 BUDGET = 24_000_000
-"""Maximum memory of all series together, in bytes."""
 # Bytes of a series without its cells, by tracemalloc.
 _OVERHEAD = 2600
 _CELL_BYTES = 4

@@ -16,8 +16,8 @@ FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
 Level: TypeAlias = Literal[
     "node", "collector", "gpu", "mig", "vgpu", "container", "pod", "dcgm", "dcgm_legacy"
 ]
+# The sets of ``--metric-set``; each has what the ones before it have.
 MetricSet: TypeAlias = Literal["core", "standard", "full"]
-"""The sets of ``--metric-set``; each has what the ones before it have."""
 Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
 
 Row = TypeVar("Row")
@@ -246,6 +246,6 @@ def field_name(family: AnyFamily) -> str:
 
 
 GPU_ROWS: Rows[GpuRow, GpuRow] = Rows("gpuslice_gpu_", "gpu", whole)
+# Builder for the readings of a GPU that answers.
 READING = GPU_ROWS.of(answering)
-"""Builder for the readings of a GPU that answers."""
 MIG_ROWS: Rows[MigRow, MigRow] = Rows("gpuslice_mig_", "mig", whole)

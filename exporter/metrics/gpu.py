@@ -159,6 +159,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
     ),
 )
 
+# Families of physical GPUs (GpuRow).
 GPU: tuple[AnyFamily, ...] = (
     *_CORE,
     *GPU_CONDITIONS,
@@ -171,4 +172,3 @@ GPU: tuple[AnyFamily, ...] = (
     *GPU_VGPU,
     *GPU_SHARING,
 )
-"""Families of physical GPUs (GpuRow)."""

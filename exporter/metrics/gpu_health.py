@@ -12,6 +12,7 @@ _REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
 _MODES = READING.standard.grouped("modes")
 _EVENTS = GPU_ROWS.grouped("events")
 
+# What is wrong with a GPU (GpuRow), also with a lost one.
 GPU_CONDITIONS: tuple[AnyFamily, ...] = (
     GPU_ROWS.grouped("core").states(
         "condition{condition}",
@@ -21,7 +22,6 @@ GPU_CONDITIONS: tuple[AnyFamily, ...] = (
         lambda row: (((name,), int(holds)) for name, holds in row.conditions.items()),
     ),
 )
-"""What is wrong with a GPU (GpuRow), also with a lost one."""
 
 
 def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
@@ -31,6 +31,7 @@ def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
             yield (action,), int(action == gpu.recovery_action)
 
 
+# ECC errors, memory repair, recovery action and modes.
 GPU_HEALTH: tuple[AnyFamily, ...] = (
     core_values(
         _ECC.counter_by(
@@ -116,7 +117,6 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "display_active", "1 if a display is active on the GPU, else 0."
     ),
 )
-"""ECC errors, memory repair, recovery action and modes."""
 
 
 def _by_xid(row: GpuRow, value: Callable[[EventCount], float]) -> Iterator[Labelled]:
@@ -131,6 +131,7 @@ def _xid_total(row: GpuRow) -> int | None:
     return sum(counts) if counts or row.watched else None
 
 
+# Events reported by a GPU (GpuRow), also of a lost GPU.
 GPU_EVENTS: tuple[AnyFamily, ...] = (
     _EVENTS.counter(
         "xid_errors_total",
@@ -162,4 +163,3 @@ GPU_EVENTS: tuple[AnyFamily, ...] = (
         lambda row: row.watched,
     ),
 )
-"""Events reported by a GPU (GpuRow), also of a lost GPU."""

@@ -49,6 +49,7 @@ def _peers(topology: Topology) -> Iterator[tuple[str, ...]]:
             yield peer, path, link.pcie or ""
 
 
+# PCIe, NVLink and topology.
 GPU_LINKS: tuple[AnyFamily, ...] = (
     _PCIE_LINK.gauge(
         "pcie_link_generation",
@@ -148,4 +149,3 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         lambda topology: keyed({peer: link.nvlinks for peer, link in topology.peers.items()}),
     ),
 )
-"""PCIe, NVLink and topology."""

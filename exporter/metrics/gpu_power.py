@@ -36,6 +36,7 @@ def _clock_events(gpu: GpuReading) -> Iterator[Labelled]:
             yield (reason,), int(bool(gpu.clock_events & bit))
 
 
+# Power, temperature, clocks and their limits.
 GPU_POWER: tuple[AnyFamily, ...] = (
     _POWER.gauge("power_watts", "Power draw of the GPU.", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
     _POWER.standard.gauge_by(
@@ -118,4 +119,3 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         lambda gpu: keyed(gpu.violations_nanoseconds, _NANOSECONDS),
     ),
 )
-"""Power, temperature, clocks and their limits."""

@@ -25,8 +25,8 @@ class EventLog:
     """
 
     def __init__(self) -> None:
+        # The GPUs that are subscribed to.
         self.watched: frozenset[str] = frozenset()
-        """The GPUs that are subscribed to."""
         self._lock = threading.Lock()
         self._counts: dict[EventKey, EventCount] = {}
         self._recent: deque[DeviceEvent] = deque(maxlen=RECENT)

@@ -26,8 +26,8 @@ from exporter.model import (
 )
 from exporter.model.readings import Activity
 
+# The window of dcgm-exporter's counts, by its default.
 WINDOW_SECONDS = 300
-"""The window of dcgm-exporter's counts, by its default."""
 
 _MEBIBYTE = 1024 * 1024
 
@@ -60,10 +60,10 @@ class DcgmRow:
 
 
 DCGM_ROWS: Rows[DcgmRow, DcgmRow] = Rows("DCGM_FI_", "dcgm", whole)
+# Builder for the readings of a GPU that answers.
 READING = DCGM_ROWS.of(lambda row: row.reading)
-"""Builder for the readings of a GPU that answers."""
+# Builder for the series that dcgm-exporter computes itself.
 EXPERIMENTAL: Rows[DcgmRow, DcgmRow] = Rows("DCGM_EXP_", "dcgm", whole)
-"""Builder for the series that dcgm-exporter computes itself."""
 
 
 def mebibytes(size: int | None) -> int | None:
@@ -115,8 +115,8 @@ HostnameLabel: TypeAlias = Literal["Hostname", "hostname"]
 
 VGPU = "vgpu"
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
+# The MIG devices of one GPU instance, at least one.
 _Instance: TypeAlias = tuple[MigRow, ...]
-"""The MIG devices of one GPU instance, at least one."""
 _Owner: TypeAlias = str | tuple[str, int]
 
 

@@ -247,6 +247,7 @@ def _active_vgpus(device: Any) -> list[int]:
     return [numbers[place] for place in range(filled)]
 
 
+# Corrected calls by name, which raise NVMLError like the binding's own; a bare name calls version 3.
 CORRECTED: Mapping[str, Callable[..., Any]] = {
     "nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage,
     "nvmlDeviceGetGpuFabricInfoV": _fabric_info,
@@ -261,7 +262,6 @@ CORRECTED: Mapping[str, Callable[..., Any]] = {
     **{name: _process_list(f"{name}_v3") for name in PROCESS_LISTS.values()},
     **{f"{name}_v2": _process_list(f"{name}_v2") for name in PROCESS_LISTS.values()},
 }
-"""Corrected calls by name, which raise NVMLError like the binding's own; a bare name calls version 3."""
 
 
 def to_python(answer: Any) -> Any:

@@ -101,8 +101,8 @@ class Library:
     def __init__(self, path: Path | None = None, library: Any = None) -> None:
         self._path = path
         self._library = library
+        # Whether NVML is initialised.
         self.is_open = False
-        """Whether NVML is initialised."""
         # The binding's library before this one was opened.
         self._previous: Any = None
 
