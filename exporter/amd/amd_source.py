@@ -131,17 +131,13 @@ class CardReader:
 class AmdOptions:
     """Options of the AMD source."""
 
-    # Root of sysfs.
-    sys_root: Path
-    # A read that takes longer is abandoned, in seconds: ``Budget.call_timeout``.
-    call_timeout: float
-    # Time to read one card, in seconds.
-    card_budget: float
+    sys_root: Path  # root of sysfs
+    call_timeout: float  # a read that takes longer is abandoned, in seconds: ``Budget.call_timeout``
+    card_budget: float  # time to read one card, in seconds
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    # Whether the exporter's pids are those of the machine.
-    machine_pids: Callable[[], bool] = lambda: True
+    machine_pids: Callable[[], bool] = lambda: True  # whether the exporter's pids are those of the machine
 
 
 class AmdSource:

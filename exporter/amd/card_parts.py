@@ -25,10 +25,8 @@ class NodeUsage:
     """Use of a node by a process."""
 
     pid: int
-    # Bytes; None if impossible.
-    memory: int | None
-    # Compute units that its waves occupy at this moment; None if not metered.
-    units: int | None
+    memory: int | None  # bytes; None if impossible
+    units: int | None  # compute units that its waves occupy at this moment; None if not metered
 
 
 # The processes that use a node; None if unknown.

@@ -69,14 +69,11 @@ class Metrics:
     # Since the driver was loaded, in 2^-16 joules if the unit is known.
     energy: int | None = None
     pcie_replays: int | None = None
-    # Activity of each partition in percent.
-    partitions: tuple[int | None, ...] = ()
+    partitions: tuple[int | None, ...] = ()  # activity of each partition in percent
     # Activity of each compute die in percent, if the table has dies instead of partitions.
     dies: tuple[int, ...] = ()
-    # Whether this version defines the unit of energy.
-    energy_unit_known: bool = False
-    # Whether the table has a value that cannot be.
-    impossible: bool = False
+    energy_unit_known: bool = False  # whether this version defines the unit of energy
+    impossible: bool = False  # whether the table has a value that cannot be
 
     def partition_activity(self, partitions: int | None) -> tuple[int | None, ...]:
         """Return the activity of ``partitions`` partitions in percent; () if the table has other ones."""

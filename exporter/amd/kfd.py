@@ -26,19 +26,15 @@ DEVICE_MASK, FUNCTION_MASK, PARTITION_SHIFT = 0xFFF8, 0x7, 28
 class KfdNode:
     """A GPU or partition in KFD."""
 
-    # Id in the files of processes.
-    gpu_id: int
-    # PCI domain, and bus and device in one number.
-    location: tuple[int, int]
-    # Number among the partitions of the GPU, from 0.
-    partition: int
+    gpu_id: int  # id in the files of processes
+    location: tuple[int, int]  # PCI domain, and bus and device in one number
+    partition: int  # number among the partitions of the GPU, from 0
     # Of the GPU.
     unique_id: int
     render_minor: int | None
     compute_units: int | None
     architecture: str | None
-    # Bytes of its own device memory.
-    memory: int | None
+    memory: int | None  # bytes of its own device memory
 
 
 def _node(files: Files, path: Path) -> KfdNode | None:
@@ -89,16 +85,11 @@ def _list_processes(files: Files, root: Path) -> tuple[Path, ...] | None:
 class Kfd:
     """KFD in one sweep."""
 
-    # By PCI location.
-    nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = field(default_factory=dict)
-    # Whether all nodes could be read.
-    complete: bool = False
-    # Folders of the processes; None if they cannot be listed.
-    processes: tuple[Path, ...] | None = None
-    # Names of platform devices by render node.
-    names: Mapping[int, str] = field(default_factory=dict)
-    # Whether its pids are those of the exporter.
-    machine_pids: bool = False
+    nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = field(default_factory=dict)  # by PCI location
+    complete: bool = False  # whether all nodes could be read
+    processes: tuple[Path, ...] | None = None  # folders of the processes; None if they cannot be listed
+    names: Mapping[int, str] = field(default_factory=dict)  # names of platform devices by render node
+    machine_pids: bool = False  # whether its pids are those of the exporter
 
     def of_card(self, card: Card) -> tuple[KfdNode, ...]:
         """Return the nodes of one GPU: one for each partition, none if KFD does not have the GPU.

@@ -60,8 +60,7 @@ class DcgmReading:
     """The profiling metrics of one page."""
 
     profiles: Mapping[DcgmDevice, Profile] = field(default_factory=dict)
-    # Profiling lines that could not be parsed, or have an impossible value.
-    unreadable: int = 0
+    unreadable: int = 0  # profiling lines that could not be parsed, or have an impossible value
 
 
 def read_page(text: str, oldest: float) -> DcgmReading:

@@ -218,12 +218,9 @@ def _objects(evidence: PollResult) -> Check:
 class _SystemFiles(NamedTuple):
     """The files of a sharing system."""
 
-    # Setting of their root directory.
-    setting: str
-    # Deploy component that mounts it.
-    component: str
-    # Sharing modes of containers that have such files.
-    sharing: frozenset[str]
+    setting: str  # setting of their root directory
+    component: str  # deploy component that mounts it
+    sharing: frozenset[str]  # sharing modes of containers that have such files
 
 
 _SYSTEM_FILES: Final[Mapping[str, _SystemFiles]] = {

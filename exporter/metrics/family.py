@@ -37,14 +37,10 @@ class Family(Generic[Row]):
     help: str
     value: Callable[[Row], Number | None]
     labels: tuple[str, ...] = ()
-    # A key of GROUPS for readings of a device, else "".
-    group: str = ""
-    # Whether the value is 1 or 0: yes or no.
-    flag: bool = False
-    # The smallest set that has it.
-    of_set: MetricSet = "core"
-    # Readings that only series need, as in ``Rows.reading``.
-    reads: tuple[str, ...] = ()
+    group: str = ""  # a key of GROUPS for readings of a device, else ""
+    flag: bool = False  # whether the value is 1 or 0: yes or no
+    of_set: MetricSet = "core"  # the smallest set that has it
+    reads: tuple[str, ...] = ()  # readings that only series need, as in ``Rows.reading``
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +56,8 @@ class LabelledFamily(Generic[Row]):
     # Yields the label values with the number. A label with an empty value is not printed.
     samples: Callable[[Row], Iterable[Labelled]]
     group: str = ""
-    # Whether an info family has a sample for each of several things.
-    several: bool = False
-    # Whether each sample is 1 or 0: whether the state that its labels name holds.
-    states: bool = False
+    several: bool = False  # whether an info family has a sample for each of several things
+    states: bool = False  # whether each sample is 1 or 0: whether the state that its labels name holds
     # The smallest set that has it, and the label values that core has of it; None for all.
     of_set: MetricSet = "core"
     in_core: frozenset[tuple[str, ...]] | None = None

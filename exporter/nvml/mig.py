@@ -59,8 +59,7 @@ _NAME = re.compile(r"MIG (\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})?)", re.ASCII)
 class MigFacts(NamedTuple):
     """Facts that do not change while a MIG device exists."""
 
-    # A reading with these facts only.
-    reading: MigReading
+    reading: MigReading  # a reading with these facts only
     # Bytes of the GPU instance, to derive the memory slices, which NVML does not report; None if unknown.
     instance_memory: int | None = None
 

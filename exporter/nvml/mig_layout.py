@@ -32,8 +32,7 @@ class MigIdentity:
     gi: int
     ci: int
     uuid: str
-    # Contains the profile: a new device in the same place gets the same ids and UUID.
-    name: str
+    name: str  # contains the profile: a new device in the same place gets the same ids and UUID
 
 
 # A MIG device by slot: its identity and its current handle.
@@ -44,20 +43,14 @@ Slots = dict[int, tuple[MigIdentity, Any]]
 class GpuLayout:
     """The partitioning of a GPU in one sweep."""
 
-    # Whether MIG mode is enabled; None if unknown.
-    enabled: bool | None
-    # Compute slices of the whole GPU.
-    slices: int | None = None
+    enabled: bool | None  # whether MIG mode is enabled; None if unknown
+    slices: int | None = None  # compute slices of the whole GPU
     # The MIG devices with their current handles; None if unknown.
     devices: tuple[tuple[MigIdentity, Any], ...] | None = ()
-    # False if there may be more MIG devices: some slots could not be read.
-    complete: bool = True
-    # The devices that were last seen in those slots.
-    unread: tuple[MigIdentity, ...] = ()
-    # Whether MIG mode will be enabled after the next GPU reset.
-    pending: bool | None = None
-    # The handle of the GPU.
-    gpu: Any = None
+    complete: bool = True  # False if there may be more MIG devices: some slots could not be read
+    unread: tuple[MigIdentity, ...] = ()  # the devices that were last seen in those slots
+    pending: bool | None = None  # whether MIG mode will be enabled after the next GPU reset
+    gpu: Any = None  # the handle of the GPU
     # Memory of devices that was read in this sweep already.
     memory: Mapping[MigIdentity, Memory] = field(default_factory=dict)
 

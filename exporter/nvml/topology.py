@@ -29,14 +29,11 @@ class GpuLinks:
 
     handle: Any
     bus_id: str
-    # NUMA node and CPUs, without peers.
-    place: Topology | None = None
+    place: Topology | None = None  # NUMA node and CPUs, without peers
     # Known remote ends by link: a bus address, SWITCH or OTHER_DEVICE.
     remotes: dict[int, str] = field(default_factory=dict)
-    # None if unknown.
-    active: frozenset[int] | None = None
-    # Number of active links by remote end.
-    counts: Counter[str | None] = field(default_factory=Counter)
+    active: frozenset[int] | None = None  # None if unknown
+    counts: Counter[str | None] = field(default_factory=Counter)  # number of active links by remote end
 
     @property
     def incomplete(self) -> bool:

@@ -39,8 +39,7 @@ class VgpuType:
     """A type of vGPUs."""
 
     name: str | None
-    # Bytes.
-    memory: int | None
+    memory: int | None  # bytes
 
 
 class VgpuReader:

@@ -62,8 +62,7 @@ class Content:
     busy_seconds: float
     cycles_per_second: float
     traffic: Mapping[Flow, int] = field(default_factory=dict)  # bytes; whole GPUs only
-    # False for a compute instance, which has memory and engines in common with others.
-    engines: bool = True
+    engines: bool = True  # False for a compute instance, which has memory and engines in common with others
     counters: bool  # of cycles and bytes
 
 

@@ -38,20 +38,16 @@ class Xids:
 
     # The last code: 0 before the first error, None without a subscription to the GPU's events.
     last: int | None = None
-    # Errors by code.
-    totals: Mapping[int, int] = field(default_factory=dict)
-    # Errors of the last window by code; None if unknown.
-    recent: Mapping[int, int] | None = None
+    totals: Mapping[int, int] = field(default_factory=dict)  # errors by code
+    recent: Mapping[int, int] | None = None  # errors of the last window by code; None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DcgmRow:
     """A DCGM entity: a GPU, or a GPU instance of MIG."""
 
-    # None for a GPU instance.
-    gpu: GpuRow | None = None
-    # None for a GPU instance, and for a GPU that does not answer.
-    reading: GpuReading | None = None
+    gpu: GpuRow | None = None  # None for a GPU instance
+    reading: GpuReading | None = None  # None for a GPU instance, and for a GPU that does not answer
     # Memory, BAR1 and activity of this entity; empty for a GPU if its instances report them.
     memory: Memory | None = None
     bar1: Bar1 | None = None

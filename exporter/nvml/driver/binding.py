@@ -171,8 +171,7 @@ class ListRecord(NamedTuple):
     # Fields of that record: the number of entries, and the pointer to them.
     length: str
     array: str
-    # An entry.
-    entry: Any
+    entry: Any  # an entry
 
     def read(self, device: Any, answer: Any, spare: int = 0) -> tuple[Any, int]:
         """Return the list as ``_list`` does; ``answer`` is the record."""

@@ -207,22 +207,15 @@ class NvmlOptions:
 
     # A call about one device that takes longer is abandoned, in seconds: ``Budget.call_timeout``.
     call_timeout: float
-    # Time to read one GPU, in seconds.
-    gpu_budget: float
-    # File of the library; None: search for it.
-    path: Path | None = None
-    # Object with the functions of the library, in place of a file.
-    library: Any = None
-    # Root of sysfs, to detect that GPUs are bound to or unbound from the driver.
-    sys_root: Path | None = None
-    # Whether to read PCIe throughput, which takes 40 ms per GPU.
-    pcie_throughput: bool = False
+    gpu_budget: float  # time to read one GPU, in seconds
+    path: Path | None = None  # file of the library; None: search for it
+    library: Any = None  # object with the functions of the library, in place of a file
+    sys_root: Path | None = None  # root of sysfs, to detect that GPUs are bound to or unbound from the driver
+    pcie_throughput: bool = False  # whether to read PCIe throughput, which takes 40 ms per GPU
     # Readings that are not read: dotted paths of GpuReading, such as ``ecc.by_location``.
     skip: frozenset[str] = frozenset()
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    # Whether the exporter's pids are those of the machine.
-    machine_pids: Callable[[], bool] = lambda: True
-    # Why the driver must not be open now; "" if it may be.
-    released: Callable[[], str] = lambda: ""
+    machine_pids: Callable[[], bool] = lambda: True  # whether the exporter's pids are those of the machine
+    released: Callable[[], str] = lambda: ""  # why the driver must not be open now; "" if it may be

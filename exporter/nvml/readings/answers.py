@@ -57,10 +57,8 @@ class CallRow:
     into: Path
     # Forms of the call that returns it: a device is asked the first one that it supports.
     calls: tuple[Call, ...]
-    # What its numbers can be; None for a reading without numbers.
-    bound: Bound | None
-    # May return a dictionary of values below ``into``.
-    decode: Decode
+    bound: Bound | None  # what its numbers can be; None for a reading without numbers
+    decode: Decode  # may return a dictionary of values below ``into``
 
 
 def ask_row(calls: Calls, device: str, handle: Any, row: CallRow) -> Any:

@@ -50,10 +50,8 @@ class Field(NamedTuple):
     """A field value of NVML."""
 
     number: int
-    # A link, or a scope of power.
-    scope: int = 0
-    # Factor to the unit of the reading.
-    unit: int = 1
+    scope: int = 0  # a link, or a scope of power
+    unit: int = 1  # factor to the unit of the reading
 
 
 # By identity, as ``CallRow``.
@@ -64,15 +62,13 @@ class FieldRow:
     # A key of GROUPS in exporter.metrics.
     group: str
     into: Path
-    # Fields that contain it, preferred first.
-    fields: tuple[Field, ...]
+    fields: tuple[Field, ...]  # fields that contain it, preferred first
     # What its numbers can be; None for a reading without numbers.
     bound: Bound | None
     decode: Decode = known
     # Value type to use if a driver wrongly answers with the type double; 0: the type is right.
     integer: int = 0
-    # Whether it is slow; ``slow_rows`` sets it.
-    slow: bool = False
+    slow: bool = False  # whether it is slow; ``slow_rows`` sets it
 
 
 def slow_rows(*rows: FieldRow) -> tuple[FieldRow, ...]:

@@ -50,10 +50,8 @@ class SampleBuffers:
     # Time of the newest sample (monotonic clock), None without one, and its index.
     taken: float | None = None
     newest: int = 0
-    # The last metrics.
-    profile: Profile | None = None
-    # Whether the driver knows the oldest metrics only.
-    reduced: bool = False
+    profile: Profile | None = None  # the last metrics
+    reduced: bool = False  # whether the driver knows the oldest metrics only
 
     def restart(self, identity: Hashable) -> None:
         """Discard the samples: the device is another one with the same UUID."""

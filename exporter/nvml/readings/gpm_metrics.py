@@ -73,10 +73,8 @@ class Metric(NamedTuple):
     # Field of Profile, and the key in it.
     kind: ProfilePart
     name: str
-    # Factor to the unit of the field.
-    factor: float
-    # In that unit.
-    bound: Bound
+    factor: float  # factor to the unit of the field
+    bound: Bound  # in that unit
 
 
 METRICS: Mapping[int, Metric] = MappingProxyType(

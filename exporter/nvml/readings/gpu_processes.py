@@ -34,10 +34,8 @@ class InstanceIds(NamedTuple):
 
     gi: int
     ci: int
-    # All GPU instances of the GPU; empty if unknown.
-    gpu_instances: Collection[int] = ()
-    # Whether to read the list of graphics processes.
-    graphics: bool = True
+    gpu_instances: Collection[int] = ()  # all GPU instances of the GPU; empty if unknown
+    graphics: bool = True  # whether to read the list of graphics processes
 
 
 class ProcessLists:

@@ -19,8 +19,7 @@ class ListTrust(NamedTuple):
     # Whether the pids in its lists, and in its samples, are those of the exporter.
     lists: bool = True
     samples: bool = True
-    # Why an empty list proves nothing: the driver may hide processes; "" if it does not.
-    hidden: str = ""
+    hidden: str = ""  # why an empty list proves nothing: the driver may hide processes; "" if it does not
 
 
 def list_trust(driver: DriverInfo, *, machine: bool, mode_failed: bool) -> ListTrust:
