@@ -140,7 +140,6 @@ def on_node(files: Files, node: KfdNode, processes: Iterable[Path]) -> tuple[Nod
 
 
 def as_processes(usages: Iterable[NodeUsage]) -> tuple[DeviceProcess, ...]:
-    """Return the processes of a device."""
     return tuple(
         DeviceProcess(pid=usage.pid, memory=usage.memory, kinds=frozenset({"compute"})) for usage in usages
     )

@@ -41,7 +41,6 @@ class Selection:
 
     @classmethod
     def of(cls, settings: Settings) -> "Selection":
-        """Return the choice of the settings."""
         return cls(
             metric_set=settings.metric_set,
             dcgm_names=settings.dcgm_names,

@@ -36,7 +36,7 @@ SHARES = ("smUtil", "memUtil", "encUtil", "decUtil")
 
 @dataclass(frozen=True, slots=True)
 class VgpuType:
-    """A type of vGPUs."""
+    """What is kept of a type of vGPUs."""
 
     name: str | None
     memory: int | None  # bytes

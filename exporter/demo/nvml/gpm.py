@@ -94,7 +94,6 @@ class Pool:
         return address
 
     def free(self, pointer: Any) -> None:
-        """Free a buffer."""
         self.sample(pointer, "double free").freed = True
         self.live -= 1
 

@@ -161,7 +161,6 @@ class Calls:
         return next(supported, calls[-1][0])
 
     def count(self, device: str, call: str, error: str) -> None:
-        """Count a failure of a device."""
         self.records.count(device, call, error, self.group)
 
     def free(self, name: str, function: Callable[..., Any], resource: Any) -> None:

@@ -36,12 +36,10 @@ class KeptRows(dict[Any, Any]):
         self._failed: set[Any] = set()
 
     def add(self, row: Any, value: Any) -> None:
-        """Add the answer for a row."""
         self[row] = value
         self._failed.discard(row)
 
     def fail(self, row: Any) -> None:
-        """Note that a row failed."""
         if row in self._failed:
             self[row] = None
         self._failed.add(row)

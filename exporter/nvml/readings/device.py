@@ -132,7 +132,6 @@ def repair_status(answer: tuple[int, int]) -> dict[str, bool | None]:
 
 
 def c2c_mode(answer: Any) -> bool | None:
-    """Return whether C2C mode is on."""
     return flag(answer.isC2cEnabled)
 
 

@@ -94,7 +94,6 @@ class Found(NamedTuple):
             set_path(self.values, row.into, value)
 
     def fail(self, calls: Calls, uuid: str, row: FieldRow) -> None:
-        """Note that a row failed."""
         if row.slow:
             self.kept.fail(row)
             calls.records.note_until_due(uuid, row.group)

@@ -68,7 +68,7 @@ COUNTED: frozenset[ProfilePart] = frozenset({"cycles", "bytes_total"})
 
 
 class Metric(NamedTuple):
-    """A metric."""
+    """The meaning of a GPM metric: its place in a profile, its unit, and what it can be."""
 
     # Field of Profile, and the key in it.
     kind: ProfilePart

@@ -40,8 +40,8 @@ def trusted(reading: GpuReading, trust: ListTrust) -> GpuReading:
     """Return a reading without the processes and samples that cannot be used, and why they are unknown."""
     if not (trust.lists and trust.samples):
         if not trust.lists:
-            mig = reading.mig and tuple(replace(device, processes=None) for device in reading.mig)
-            reading = replace(reading, processes=None, mig=mig)
+            mig = tuple(replace(device, processes=None) for device in reading.mig or ())
+            reading = replace(reading, processes=None, mig=None if reading.mig is None else mig)
         if not trust.samples:
             reading = replace(reading, process_utilization=None)
         reading = replace(reading, withheld={**reading.withheld, "processes": OTHER_PIDS})
