@@ -131,9 +131,11 @@ TARGETS = (
         name="nvml-sweep",
         covers=(
             "exporter.nvml.readings.device",
+            "exporter.nvml.readings.fabric",
             "exporter.nvml.readings.device_reader",
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
+            "exporter.nvml.facts",
             "exporter.nvml.sweep",
         ),
         seeds=lambda: [*seeds(60, 8, head=b"w"), *seeds(90, 12, head=b"c")],
