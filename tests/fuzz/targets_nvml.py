@@ -82,7 +82,8 @@ def _check(told: tuple[Any, Any, Any, list[str]]) -> None:
 
 @cache
 def _open() -> Spoiled:
-    return Spoiled(Driver(gpu("a")).library)
+    # With a fabric, which a GPU has from Hopper on.
+    return Spoiled(Driver(gpu("a", architecture=9, links={"nvlinks": 18, "switch": True})).library)
 
 
 def _rows(content: bytes) -> GpuReading | None:
@@ -131,7 +132,6 @@ TARGETS = (
         name="nvml-sweep",
         covers=(
             "exporter.nvml.readings.device",
-            "exporter.nvml.readings.fabric",
             "exporter.nvml.readings.device_reader",
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
@@ -147,7 +147,11 @@ TARGETS = (
     ),
     Target(
         name="nvml-rows",
-        covers=("exporter.nvml.readings.answers", "exporter.nvml.driver.calls"),
+        covers=(
+            "exporter.nvml.readings.answers",
+            "exporter.nvml.readings.fabric",
+            "exporter.nvml.driver.calls",
+        ),
         seeds=lambda: [bytes([place]) + spoil for place in range(len(TABLE)) for spoil in (b"", SPOILT[0])],
         decode=_rows,
         refuses=(DriverGoneError,),
