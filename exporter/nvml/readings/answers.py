@@ -50,8 +50,7 @@ class KeptRows(dict[Any, Any]):
 class CallRow:
     """One reading of a table."""
 
-    # A key of GROUPS in exporter.metrics.
-    group: str
+    group: str  # of readings, for which its calls and failures count
     into: Path
     # Forms of the call that returns it: a device is asked the first one that it supports.
     calls: tuple[Call, ...]

@@ -59,8 +59,7 @@ class Field(NamedTuple):
 class FieldRow:
     """One reading of the table."""
 
-    # A key of GROUPS in exporter.metrics.
-    group: str
+    group: str  # of readings, for which its calls and failures count
     into: Path
     fields: tuple[Field, ...]  # fields that contain it, preferred first
     # What its numbers can be; None for a reading without numbers.
