@@ -21,6 +21,10 @@ T = TypeVar("T")
 _POOL = ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4), thread_name_prefix="render")
 # A metrics page has two formats, and a scrape waits for one of them.
 _SCRAPED = ThreadPoolExecutor(2, thread_name_prefix="scrape")
+# Checks for a hanging call within the time that one call may take.
+CHECKS = 5
+# Error name under which reads of an excluded place are counted.
+HANGS: Final = "Hangs"
 
 
 async def in_thread(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -110,10 +114,6 @@ def _settle(future: "asyncio.Future[T]", outcome: T | BaseException) -> None:
         future.set_result(outcome)
 
 
-# Checks for a hanging call within the time that one call may take.
-CHECKS = 5
-
-
 class ReplaceableWorker:
     """Runs jobs one after the other in a thread called ``name``, which it replaces if a call hangs.
 
@@ -151,10 +151,6 @@ class ReplaceableWorker:
 
     def _start(self, job: Callable[[], T]) -> "asyncio.Future[T]":
         return asyncio.ensure_future(self._worker.run(job))
-
-
-# Error name under which reads of an excluded place are counted.
-HANGS: Final = "Hangs"
 
 
 class AbandonedError(BaseException):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.amd.amdsmi import AmdSmi
-from exporter.amd.card_readings import read_board, read_parts
+from exporter.amd.card_parts import read_parts
+from exporter.amd.card_readings import read_board
 from exporter.amd.cards import (
     DRIVER,
     Card,
@@ -30,6 +31,8 @@ from exporter.model import DriverInfo, GpuReading, HardwareReading
 from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
 
+# Place of the reads of KFD, which are for all cards.
+KFD = "kfd"
 ASLEEP = "the GPU is suspended, and reading it would wake it up"
 # Fields that the PCI bus reports even if the driver of the card does not answer.
 OF_THE_BUS = frozenset({"pcie_link", "topology"})
@@ -124,25 +127,17 @@ class CardReader:
         return found
 
 
-# Place of the reads of KFD, which are for all cards.
-KFD = "kfd"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdOptions:
     """Options of the AMD source."""
 
-    # Root of sysfs.
-    sys_root: Path
-    # A read that takes longer is abandoned, in seconds: ``Budget.call_timeout``.
-    call_timeout: float
-    # Time to read one card, in seconds.
-    card_budget: float
+    sys_root: Path  # root of sysfs
+    call_timeout: float  # a read that takes longer is abandoned, in seconds: ``Budget.call_timeout``
+    card_budget: float  # time to read one card, in seconds
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    # Whether the exporter's pids are those of the machine.
-    machine_pids: Callable[[], bool] = lambda: True
+    machine_pids: Callable[[], bool] = lambda: True  # whether the exporter's pids are those of the machine
 
 
 class AmdSource:

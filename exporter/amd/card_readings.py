@@ -1,20 +1,17 @@
-"""Reads one card: its board (memory, activity, power, clocks, PCIe, errors), and its processes or partitions.
+"""Reads the board of one card: memory, activity, power, clocks, PCIe and errors.
 
 ``pcie_bw`` is not read: the driver measures for a second before it answers.
 """
 
-import contextlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from exporter.amd.cards import Card, Identified
 from exporter.amd.gpu_metrics import Metrics
-from exporter.amd.kfd import Kfd, KfdNode, NodeUsage, as_processes, on_node, shares
 from exporter.amd.pcie import read_link
-from exporter.amd.sysfs_file import CardSlowError, Files, properties, to_number
-from exporter.model import Memory, MigReading, total
+from exporter.amd.sysfs_file import Files, properties, to_number
+from exporter.model import Memory
 from exporter.model.bounds import (
     BYTES,
     CELSIUS,
@@ -26,7 +23,6 @@ from exporter.model.bounds import (
     PERCENT,
     Bound,
 )
-from exporter.model.poll_result import OTHER_PIDS
 from exporter.model.readings import (
     Bar1,
     Clock,
@@ -181,93 +177,3 @@ def _topology(files: Files, device: Path) -> Topology | None:
     if node is None and cpus is None:
         return None
     return Topology(numa_node=node if node is not None and node >= 0 else None, cpus=cpus or "")
-
-
-WHOLE = "SPX"
-NO_LIST = "KFD does not list its processes"
-Usages = tuple[NodeUsage, ...] | None
-"""The processes that use a node; None if unknown."""
-
-
-def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the fields of GpuReading of a whole GPU's processes, or of its partitions; and what is missing.
-
-    The latter is the reason by group of readings. Raises CardSlowError.
-    """
-    mode, memory_mode = (
-        files.text(card.path / f"current_{kind}_partition") for kind in ("compute", "memory")
-    )
-    nodes = kfd.of_card(card)
-    usages = {node.gpu_id: _usages(files, card, kfd, node) for node in nodes}
-    withheld = {} if kfd.machine_pids else {"processes": OTHER_PIDS}
-    if not usages or None in usages.values():
-        withheld = {"processes": NO_LIST}
-    if len(nodes) <= 1 and mode in (None, WHOLE):
-        usage = usages[nodes[0].gpu_id] if nodes else None
-        return {"mig_enabled": False, **_processes(kfd, usage, _all_units(nodes))}, withheld
-    if not nodes:
-        return {"mig_enabled": True, "mig": None, "mig_complete": False}, withheld
-    profile = f"{mode}_{memory_mode}".lower() if mode and memory_mode else None
-    # If nodes are missing, only the table of metrics has the number of partitions.
-    slices = len(nodes) if kfd.complete else len(metrics.partitions) or None
-    activity = metrics.partition_activity(slices)
-    partitions = [_partition(card, kfd, node, usages[node.gpu_id], activity) for node in nodes]
-    parts = tuple(replace(partition, profile=profile) for partition in partitions)
-    complete = kfd.complete and all(_name(card, kfd, node) is not None for node in nodes)
-    return {"mig_enabled": True, "mig_slices": slices, "mig": parts, "mig_complete": complete}, withheld
-
-
-def _partition(
-    card: Card, kfd: Kfd, node: KfdNode, usages: Usages, activity: tuple[int | None, ...]
-) -> MigReading:
-    """Return one partition without its profile; one without a name, which allocations have, gets a number."""
-    return MigReading(
-        uuid=_name(card, kfd, node) or f"{card.address}/{node.partition}",
-        gi=node.partition,
-        ci=0,
-        memory=_memory(node, usages),
-        compute_slices=1,
-        instance_slices=1,
-        multiprocessors=node.compute_units,
-        render_minor=node.render_minor,
-        utilization_percent=activity[node.partition] if node.partition < len(activity) else None,
-        **_processes(kfd, usages, _all_units(kfd.of_card(card)) if kfd.complete else None),
-    )
-
-
-def _name(card: Card, kfd: Kfd, node: KfdNode) -> str | None:
-    """Return the device plugin's name of a partition, None if unknown: the first has the card's address."""
-    minor = node.render_minor
-    if minor is None:
-        return None
-    return card.address if minor == card.render_minor else kfd.names.get(minor)
-
-
-def _usages(files: Files, card: Card, kfd: Kfd, node: KfdNode) -> Usages:
-    """Return the processes that use a node; None if unknown, for example while a read of it hangs."""
-    if kfd.processes is None:
-        return None
-    with contextlib.suppress(CardSlowError), files.about(f"{card.address} processes", files.context.device):
-        return on_node(files, node, kfd.processes)
-    return None
-
-
-def _all_units(nodes: tuple[KfdNode, ...]) -> int | None:
-    return total([node.compute_units for node in nodes])
-
-
-def _processes(kfd: Kfd, usages: Usages, units: int | None) -> dict[str, Any]:
-    """Return the fields of processes, unknown if the pids are those of another namespace."""
-    if usages is None or not kfd.machine_pids:
-        return {"processes": None, "process_utilization": None}
-    return {"processes": as_processes(usages), "process_utilization": shares(usages, units)}
-
-
-def _memory(node: KfdNode, usages: Usages) -> Memory | None:
-    """Return the memory of a partition; use is the sum over its processes."""
-    if node.memory is None or usages is None:
-        return None
-    used = total([usage.memory for usage in usages])
-    if used is None or used > node.memory:
-        return None
-    return Memory(total=node.memory, used=used, free=node.memory - used)

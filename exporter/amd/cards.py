@@ -22,14 +22,10 @@ NVIDIA, DISPLAY = "0x10de", "0x03"
 class Card:
     """An AMD GPU in sysfs."""
 
-    # Position among the AMD cards.
-    index: int
-    # Its device folder.
-    path: Path
-    # PCI address as in sysfs.
-    address: str
-    # N of /dev/dri/renderDN, which KFD also has.
-    render_minor: int | None
+    index: int  # position among the AMD cards
+    path: Path  # its device folder
+    address: str  # PCI address as in sysfs
+    render_minor: int | None  # N of /dev/dri/renderDN, which KFD also has
 
     @property
     def pci_bus_id(self) -> str:
@@ -84,8 +80,7 @@ class Identified:
     """The facts of a card that do not change."""
 
     identity: GpuIdentity
-    # Bridges on the card, nearest to the GPU first.
-    bridges: tuple[Path, ...] = ()
+    bridges: tuple[Path, ...] = ()  # bridges on the card, nearest to the GPU first
 
 
 def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:

@@ -18,35 +18,7 @@ ID_SHIFT, TYPE_SHIFT, ID_MASK, TYPE_MASK, COUNT_MASK = 10, 20, 0x3FF, 0xF, 0x3FF
 # Formats of ``struct`` by the kernel's number of a type.
 TYPES = "BbHhIiQq"
 
-Values = tuple[int | None, ...]
-
-
-def _attributes(table: bytes) -> Iterator[tuple[int, Values]]:
-    """Yield number and values of every attribute; None for an unknown value.
-
-    Ends at an attribute of an unknown type, or beyond the table, as the size of the rest is then unknown.
-    """
-    if len(table) < ATTRIBUTES_HEADER.size:
-        return
-    size, _, _, count = ATTRIBUTES_HEADER.unpack_from(table)
-    place, end = ATTRIBUTES_HEADER.size, min(size, len(table))
-    for _ in range(count):
-        if place + ENTRY.size > end:
-            return
-        (entry,) = ENTRY.unpack_from(table, place)
-        number = entry >> TYPE_SHIFT & TYPE_MASK
-        if number >= len(TYPES):
-            return
-        kind = TYPES[number]
-        layout = struct.Struct(f"<{entry & COUNT_MASK}{kind}")
-        place += ENTRY.size + layout.size
-        if place > end:
-            return
-        unknown = (1 << 8 * struct.calcsize(f"<{kind}")) - 1 if kind.isupper() else -1
-        values = layout.unpack_from(table, place - layout.size)
-        yield entry >> ID_SHIFT & ID_MASK, tuple(None if value == unknown else value for value in values)
-
-
+AttributeValues = tuple[int | None, ...]
 TABLE_HEADER = struct.Struct("<HBB")
 U16, U32, U64 = "H", "I", "Q"
 # Maximum of compute dies of a partition, and of partitions of a GPU.
@@ -97,14 +69,11 @@ class Metrics:
     # Since the driver was loaded, in 2^-16 joules if the unit is known.
     energy: int | None = None
     pcie_replays: int | None = None
-    # Activity of each partition in percent.
-    partitions: tuple[int | None, ...] = ()
+    partitions: tuple[int | None, ...] = ()  # activity of each partition in percent
     # Activity of each compute die in percent, if the table has dies instead of partitions.
     dies: tuple[int, ...] = ()
-    # Whether this version defines the unit of energy.
-    energy_unit_known: bool = False
-    # Whether the table has a value that cannot be.
-    impossible: bool = False
+    energy_unit_known: bool = False  # whether this version defines the unit of energy
+    impossible: bool = False  # whether the table has a value that cannot be
 
     def partition_activity(self, partitions: int | None) -> tuple[int | None, ...]:
         """Return the activity of ``partitions`` partitions in percent; () if the table has other ones."""
@@ -219,6 +188,32 @@ def _self_describing(table: bytes) -> Metrics:
         energy_unit_known=True,
         impossible=impossible or dies_impossible,
     )
+
+
+def _attributes(table: bytes) -> Iterator[tuple[int, AttributeValues]]:
+    """Yield number and values of every attribute; None for an unknown value.
+
+    Ends at an attribute of an unknown type, or beyond the table, as the size of the rest is then unknown.
+    """
+    if len(table) < ATTRIBUTES_HEADER.size:
+        return
+    size, _, _, count = ATTRIBUTES_HEADER.unpack_from(table)
+    place, end = ATTRIBUTES_HEADER.size, min(size, len(table))
+    for _ in range(count):
+        if place + ENTRY.size > end:
+            return
+        (entry,) = ENTRY.unpack_from(table, place)
+        number = entry >> TYPE_SHIFT & TYPE_MASK
+        if number >= len(TYPES):
+            return
+        kind = TYPES[number]
+        layout = struct.Struct(f"<{entry & COUNT_MASK}{kind}")
+        place += ENTRY.size + layout.size
+        if place > end:
+            return
+        unknown = (1 << 8 * struct.calcsize(f"<{kind}")) - 1 if kind.isupper() else -1
+        values = layout.unpack_from(table, place - layout.size)
+        yield entry >> ID_SHIFT & ID_MASK, tuple(None if value == unknown else value for value in values)
 
 
 def _believed(values: Mapping[str, int | None]) -> tuple[dict[str, int | None], bool]:

@@ -1,18 +1,20 @@
 """Reads KFD, the kernel driver for compute: its nodes and processes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.amd.cards import Card, render_minor
 from exporter.amd.sysfs_file import Files, properties, to_amount
-from exporter.model import DeviceProcess, total
-from exporter.model.bounds import BYTES, PARTS, SAMPLED_PERCENT
+from exporter.model import total
+from exporter.model.bounds import BYTES, PARTS
 
 KFD = Path("class/kfd/kfd")
 # Heap types of device memory, public and private; other heaps are caches and so on.
 FRAME_BUFFER = frozenset({"1", "2"})
+# Each partition but the first is a platform device: amdgpu_xcp_1, or amdgpu_xcp.1 in older kernels.
+PLATFORM = Path("devices/platform")
 # Four on each compute unit.
 SIMDS = PARTS.times(4)
 # ``location_id``: bus, device and function. Partitions of a GPU differ in the function, which a whole GPU
@@ -24,19 +26,15 @@ DEVICE_MASK, FUNCTION_MASK, PARTITION_SHIFT = 0xFFF8, 0x7, 28
 class KfdNode:
     """A GPU or partition in KFD."""
 
-    # Id in the files of processes.
-    gpu_id: int
-    # PCI domain, and bus and device in one number.
-    location: tuple[int, int]
-    # Number among the partitions of the GPU, from 0.
-    partition: int
+    gpu_id: int  # id in the files of processes
+    location: tuple[int, int]  # PCI domain, and bus and device in one number
+    partition: int  # number among the partitions of the GPU, from 0
     # Of the GPU.
     unique_id: int
     render_minor: int | None
     compute_units: int | None
     architecture: str | None
-    # Bytes of its own device memory.
-    memory: int | None
+    memory: int | None  # bytes of its own device memory
 
 
 def _node(files: Files, path: Path) -> KfdNode | None:
@@ -74,21 +72,6 @@ def _memory(files: Files, folder: Path) -> int | None:
     return files.believed(folder, total(sizes) if sizes else None, BYTES)
 
 
-# Folders of the second and further contexts of a process, in its own folder.
-CONTEXT = "context_"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUsage:
-    """Use of a node by a process."""
-
-    pid: int
-    # Bytes; None if impossible.
-    memory: int | None
-    # Compute units that its waves occupy at this moment; None if not metered.
-    units: int | None
-
-
 def _list_processes(files: Files, root: Path) -> tuple[Path, ...] | None:
     """Return the folder of each process that has KFD open; None if they cannot be listed."""
     failures = files.failures()
@@ -98,82 +81,15 @@ def _list_processes(files: Files, root: Path) -> tuple[Path, ...] | None:
     return tuple(root / name for name in names if name.isdecimal())
 
 
-def on_node(files: Files, node: KfdNode, processes: Iterable[Path]) -> tuple[NodeUsage, ...] | None:
-    """Return the processes that use a node, by pid; None if one of them cannot be read.
-
-    ``processes`` are the folders of all processes with KFD open; a process without memory and queues on the
-    node does not use it. Raises CardSlowError.
-    """
-    usages: list[NodeUsage] = []
-    for process in processes:
-        contexts = [process, *(process / name for name in files.names(process) if name.startswith(CONTEXT))]
-        failures = files.failures()
-        texts = [files.text(context / f"vram_{node.gpu_id}") for context in contexts]
-        sizes = [to_amount(text) for text in texts if text is not None]
-        if files.failures() > failures or None in sizes:
-            return None
-        used = sum(filter(None, sizes))
-        if used or _has_queue(files, node, contexts):
-            memory = files.believed(process / f"vram_{node.gpu_id}", used, BYTES)
-            units = _units(files, node, contexts)
-            usages.append(NodeUsage(pid=int(process.name), memory=memory, units=units))
-    return tuple(sorted(usages, key=lambda usage: usage.pid))
-
-
-def as_processes(usages: Iterable[NodeUsage]) -> tuple[DeviceProcess, ...]:
-    """Return the processes of a device."""
-    return tuple(
-        DeviceProcess(pid=usage.pid, memory=usage.memory, kinds=frozenset({"compute"})) for usage in usages
-    )
-
-
-def shares(usages: Iterable[NodeUsage], compute_units: int | None) -> Mapping[int, float | None] | None:
-    """Return by pid the percent of ``compute_units``, those of the physical GPU, at this moment.
-
-    None if no process is metered.
-    """
-    units_by_pid = {usage.pid: usage.units for usage in usages}
-    if not compute_units or (units_by_pid and all(units is None for units in units_by_pid.values())):
-        return None
-    percents = {
-        pid: None if units is None else units * 100 / compute_units for pid, units in units_by_pid.items()
-    }
-    return {
-        pid: None if percent is None or not SAMPLED_PERCENT.has(percent) else min(percent, 100.0)
-        for pid, percent in percents.items()
-    }
-
-
-def _has_queue(files: Files, node: KfdNode, contexts: Iterable[Path]) -> bool:
-    queues = (path / "queues" / name for path in contexts for name in files.names(path / "queues"))
-    return any(files.number(queue / "gpuid") == node.gpu_id for queue in queues)
-
-
-def _units(files: Files, node: KfdNode, contexts: Iterable[Path]) -> int | None:
-    paths = [context / f"stats_{node.gpu_id}/cu_occupancy" for context in contexts]
-    occupancy = [files.number(path, PARTS) for path in paths]
-    known = [units for units in occupancy if units is not None]
-    return sum(known) if known else None
-
-
-# Each partition but the first is a platform device: amdgpu_xcp_1, or amdgpu_xcp.1 in older kernels.
-PLATFORM = Path("devices/platform")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kfd:
     """KFD in one sweep."""
 
-    # By PCI location.
-    nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = field(default_factory=dict)
-    # Whether all nodes could be read.
-    complete: bool = False
-    # Folders of the processes; None if they cannot be listed.
-    processes: tuple[Path, ...] | None = None
-    # Names of platform devices by render node.
-    names: Mapping[int, str] = field(default_factory=dict)
-    # Whether its pids are those of the exporter.
-    machine_pids: bool = False
+    nodes: Mapping[tuple[int, int], tuple[KfdNode, ...]] = field(default_factory=dict)  # by PCI location
+    complete: bool = False  # whether all nodes could be read
+    processes: tuple[Path, ...] | None = None  # folders of the processes; None if they cannot be listed
+    names: Mapping[int, str] = field(default_factory=dict)  # names of platform devices by render node
+    machine_pids: bool = False  # whether its pids are those of the exporter
 
     def of_card(self, card: Card) -> tuple[KfdNode, ...]:
         """Return the nodes of one GPU: one for each partition, none if KFD does not have the GPU.

@@ -39,8 +39,7 @@ class ReadContext(threading.local):
 
     # UUID of the GPU, to count failures for.
     device = ""
-    # Monotonic time after which reads raise CardSlowError; None: no limit.
-    deadline: float | None = None
+    deadline: float | None = None  # monotonic time after which reads raise CardSlowError; None: no limit
     # Part of the node that is excluded if a read hangs; "" is never excluded.
     place = ""
     watched: Watched | None = None

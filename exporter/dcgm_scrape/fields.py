@@ -5,10 +5,10 @@ DCGM 4.6 renamed them; dcgm-exporter prints the names in its file of counters.
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from exporter.model.bounds import SHARE, Bound, rate_bound
-from exporter.model.readings import Activity, Cycles, Engine, Traffic
+from exporter.model.readings import Activity, Cycles, Engine, ProfilePart, Traffic
 
 PREFIX: Final = "DCGM_FI_PROF_"
 # DCGM's blank values: no value, not found, not supported, not permitted. Exact values, because a rate in
@@ -19,14 +19,11 @@ BLANK_DOUBLES: Final = frozenset(BLANK_DOUBLE + kind for kind in range(4))
 # Counts are printed as integers of 63 bits.
 COUNTS: Final = Bound(0, BLANK_64 - 1)
 
-Part = Literal["active", "engines", "rates", "cycles", "bytes_total"]
-"""A field of ``Profile``: shares, shares of one engine of a kind, bytes per second, and counts since boot."""
-
 
 class ProfilingField(NamedTuple):
     """A profiling field of DCGM, whatever type the page declares."""
 
-    part: Part
+    part: ProfilePart
     key: Activity | Engine | Traffic | Cycles  # in this part
     bound: Bound
     engine: int = 0  # number among the engines of a kind
@@ -90,8 +87,8 @@ def _names() -> Iterator[tuple[str, ProfilingField]]:
     yield from ((name, ProfilingField("bytes_total", traffic, COUNTS)) for traffic, name in _BYTES.items())
 
 
+# By name in capitals, old and new.
 FIELDS: Final[Mapping[str, ProfilingField]] = {PREFIX + name: field for name, field in _names()}
-"""By name in capitals, old and new."""
 
 
 def is_blank(profiling_field: ProfilingField, value: float) -> bool:

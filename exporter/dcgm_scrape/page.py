@@ -14,14 +14,15 @@ from typing import Any, Final, Literal, TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from exporter.dcgm_scrape.fields import FIELDS, PREFIX, Part, ProfilingField, believed, is_blank
+from exporter.dcgm_scrape.fields import FIELDS, PREFIX, ProfilingField, believed, is_blank
 from exporter.model import GpuReading, Profile
+from exporter.model.readings import ProfilePart
 
-Reason = Literal[
+DcgmReason = Literal[
     "unreachable", "deadline", "status", "too_large", "malformed", "own_page", "not_dcgm", "no_profiling"
 ]
 
-REMEDIES: Final[dict[Reason, str]] = {
+REMEDIES: Final[dict[DcgmReason, str]] = {
     "unreachable": "check that dcgm-exporter runs on this node and that --dcgm-exporter-url points to it",
     "deadline": "dcgm-exporter is overloaded or hangs; retried at the next poll",
     "status": "check the path of --dcgm-exporter-url; dcgm-exporter serves /metrics",
@@ -37,13 +38,13 @@ REMEDIES: Final[dict[Reason, str]] = {
 class DcgmError(Exception):
     """The dcgm-exporter has no usable page. ``reason`` is a label value; the message contains the remedy."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: DcgmReason, detail: str) -> None:
         super().__init__(f"{detail} ({reason}): {REMEDIES[reason]}")
-        self.reason: Reason = reason
+        self.reason: DcgmReason = reason
 
 
+# UUID of a GPU, and id of a GPU instance on it, None for the whole GPU.
 DcgmDevice: TypeAlias = tuple[str, int | None]
-"""UUID of a GPU, and id of a GPU instance on it, None for the whole GPU."""
 
 # Prefix of this exporter's series; its page may have DCGM's names, too.
 _OWN = "gpuslice_"
@@ -59,8 +60,7 @@ class DcgmReading:
     """The profiling metrics of one page."""
 
     profiles: Mapping[DcgmDevice, Profile] = field(default_factory=dict)
-    # Profiling lines that could not be parsed, or have an impossible value.
-    unreadable: int = 0
+    unreadable: int = 0  # profiling lines that could not be parsed, or have an impossible value
 
 
 def read_page(text: str, oldest: float) -> DcgmReading:
@@ -136,7 +136,7 @@ def _device(labels: Mapping[str, str]) -> DcgmDevice | None:
 
 
 def _profile(values: Mapping[ProfilingField, float]) -> Profile:
-    def of(part: Part) -> list[tuple[Any, Any]]:
+    def of(part: ProfilePart) -> list[tuple[Any, Any]]:
         return [(field.key, value) for field, value in values.items() if field.part == part]
 
     engines = of("engines")

@@ -65,6 +65,11 @@ READINGS_NOT_HERE: Final = absent("readings-not-here")
 
 NOT_SUPPORTED: Final = "not supported"
 LOST: Final = frozenset({"GpuIsLost", "ResetRequired"})
+# Groups with their own checks.
+OTHERS = frozenset({"core", "sharing"})
+# Always has a value, even if the group is not available.
+ALWAYS_AVAILABLE = frozenset({"gpuslice_gpu_events_watched"})
+DENIED = "NoPermission"
 
 
 def gpu_checks(
@@ -180,13 +185,6 @@ def _partitions(row: GpuRow, reading: GpuReading) -> Check:
     if not blind:
         return Check(name, "OK", text)
     return AMD_UNREAD.check(name, text, lost=f"the processes of {len(blind)} of them")
-
-
-# Groups with their own checks.
-OTHERS = frozenset({"core", "sharing"})
-# Always has a value, even if the group is not available.
-ALWAYS_AVAILABLE = frozenset({"gpuslice_gpu_events_watched"})
-DENIED = "NoPermission"
 
 
 def group_checks(snapshot: Snapshot) -> Iterator[Check]:

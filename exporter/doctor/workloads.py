@@ -215,23 +215,20 @@ def _objects(evidence: PollResult) -> Check:
     return Check(name, "OK", f"labels and annotations from {evidence.objects_from}{lacking}")
 
 
-class _Place(NamedTuple):
+class _SystemFiles(NamedTuple):
     """The files of a sharing system."""
 
-    setting: str
-    """Setting of their root directory."""
-    component: str
-    """Deploy component that mounts it."""
-    sharing: frozenset[str]
-    """Sharing modes of containers that have such files."""
+    setting: str  # setting of their root directory
+    component: str  # deploy component that mounts it
+    sharing: frozenset[str]  # sharing modes of containers that have such files
 
 
-_PLACES: Final[Mapping[str, _Place]] = {
-    "hami": _Place("hami_root", "hami", frozenset({"hami", "volcano-vgpu"})),
-    "hami-ascend": _Place("hami_vnpu_root", "hami-vnpu", frozenset({"hami-ascend"})),
-    "gpu-manager": _Place("vcuda_root", "gpu-manager", frozenset({"gpu-manager"})),
-    "vgpu-manager": _Place("vgpu_manager_root", "vgpu-manager", frozenset({"vgpu-manager"})),
-    "runai": _Place("runai_root", "runai", frozenset({"runai"})),
+_SYSTEM_FILES: Final[Mapping[str, _SystemFiles]] = {
+    "hami": _SystemFiles("hami_root", "hami", frozenset({"hami", "volcano-vgpu"})),
+    "hami-ascend": _SystemFiles("hami_vnpu_root", "hami-vnpu", frozenset({"hami-ascend"})),
+    "gpu-manager": _SystemFiles("vcuda_root", "gpu-manager", frozenset({"gpu-manager"})),
+    "vgpu-manager": _SystemFiles("vgpu_manager_root", "vgpu-manager", frozenset({"vgpu-manager"})),
+    "runai": _SystemFiles("runai_root", "runai", frozenset({"runai"})),
 }
 
 
@@ -259,7 +256,7 @@ def _sharing(
             yield _unreadable(FILES_UNREADABLE, name, files.problems)
         elif files.containers:
             yield Check(name, "OK", plural(len(files.containers), "container"))
-        elif (place := _PLACES.get(system)) is not None and any(
+        elif (place := _SYSTEM_FILES.get(system)) is not None and any(
             row.sharing in place.sharing and not row.device.mig_uuid for row in snapshot.containers
         ):
             text = (

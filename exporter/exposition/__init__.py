@@ -30,6 +30,15 @@ from exporter.metrics.dcgm import HostnameLabel
 from exporter.metrics.selection import Selection
 from exporter.model import Snapshot
 
+__all__ = ["Exposition", "Format", "Page", "accepts_gzip", "choose_format"]
+
+EVERYTHING = Selection(metric_set="full", dcgm_names="all")
+# Half the time of the default 6, for an eighth more bytes.
+GZIP_LEVEL = 3
+Made = TypeVar("Made")
+# A family with the lines of its samples in UTF-8, never empty.
+Block: TypeAlias = tuple[AnyFamily, bytes]
+
 
 class SelfMetrics:
     """The exporter's own instruments; other modules may add theirs to ``registry``."""
@@ -56,17 +65,6 @@ class SelfMetrics:
             page: bytes = generate_openmetrics(self.registry)  # type: ignore[no-untyped-call]
             return page.removesuffix(b"# EOF\n")
         return generate_latest(self.registry)
-
-
-__all__ = ["Exposition", "Format", "Page", "accepts_gzip", "choose_format"]
-
-EVERYTHING = Selection(metric_set="full", dcgm_names="all")
-# Half the time of the default 6, for an eighth more bytes.
-GZIP_LEVEL = 3
-
-Made = TypeVar("Made")
-# A family with the lines of its samples in UTF-8, never empty.
-Block: TypeAlias = tuple[AnyFamily, bytes]
 
 
 class Exposition:
@@ -140,8 +138,8 @@ class Page:
 
     def __init__(self, exposition: Exposition, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        # Time to render the samples in seconds, None before that.
         self.render_duration: float | None = None
-        """Time to render the samples in seconds, None before that."""
         self._exposition = exposition
         self._blocks: _Once[list[Block]] = _Once()
         self._bodies: dict[bool, _Once[bytes]] = {flag: _Once() for flag in (False, True)}

@@ -12,10 +12,12 @@ _SPECIAL = re.compile('[\\\\"\n\ud800-\udfff]')
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
+# Values with another spelling in the formats than their repr.
 ODD_NUMBERS: Mapping[str, str] = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "True": "1", "False": "0"}
-"""Values with another spelling in the formats than their repr."""
 
 _Names: TypeAlias = tuple[str, ...]
+# The samples of one entity in a family with labels of its own.
+_Samples: TypeAlias = tuple[Labelled, ...]
 
 
 def escape(value: str) -> str:
@@ -71,15 +73,11 @@ class LabelCache:
         self._previous, self._current = self._current, {}
 
 
-# The samples of one entity in a family with labels of its own.
-_Samples: TypeAlias = tuple[Labelled, ...]
-
-
 class Entities(NamedTuple):
     """The rows of a level with their label sets."""
 
+    # Rendered label sets; the same tuple object as long as none has changed.
     labels: tuple[str, ...]
-    """Rendered label sets; the same tuple object as long as none has changed."""
     rows: tuple[Any, ...]
 
 
@@ -98,11 +96,11 @@ class Lines(Protocol):
 
 def lines_of(family: AnyFamily) -> Lines:
     """Return the renderer of a family."""
-    return _Plain(family) if isinstance(family, Family) else _Labelled(family)
+    return _PlainLines(family) if isinstance(family, Family) else _LabelledLines(family)
 
 
 @dataclass(slots=True, eq=False)
-class _Plain:
+class _PlainLines:
     """The lines of a family with at most one sample for each entity."""
 
     family: Family[Any]
@@ -122,7 +120,7 @@ class _Plain:
 
 
 @dataclass(slots=True, eq=False)
-class _Labelled:
+class _LabelledLines:
     """The lines of a family with labels of its own; of two samples with the same labels the first counts."""
 
     family: LabelledFamily[Any]

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from exporter.metrics import CONTAINER, ENTITIES, GPU, MIG, AnyFamily, Family, Level, Number, field_name
 from exporter.model import ContainerRow, Snapshot
 
+# The fields kept for each level, by their names in the table of series.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "container": (
         "memory_used_bytes",
@@ -25,13 +26,12 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     ),
     "mig": ("memory_used_bytes", "unattributed_memory_bytes", "unattributed_utilization_ratio"),
 }
-"""The fields kept for each level, by their names in the table of series."""
+# The fields that add up to the use of a GPU, or to what is held of it.
 ADDED: Mapping[str, frozenset[str]] = {
     "container": frozenset(FIELDS["container"]),
     "gpu": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
     "mig": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
 }
-"""The fields that add up to the use of a GPU, or to what is held of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +105,17 @@ class NotKeptError(Exception):
 _MOST = 3e38
 
 
-class Key(NamedTuple):
+class SeriesKey(NamedTuple):
     """The identity of a series."""
 
     level: Level
     values: tuple[str, ...]  # of its IDENTITY_LABELS, in their order
 
 
-def key_of(row: ContainerRow) -> Key:
+def key_of(row: ContainerRow) -> SeriesKey:
     """Return the key of a container on a device."""
     holder, device = row.holder, row.device
-    return Key("container", (*holder, *device))
+    return SeriesKey("container", (*holder, *device))
 
 
 def _readers(
@@ -126,9 +126,9 @@ def _readers(
 
 
 # GPUs and MIG devices come first: they are few, needed everywhere, and memory may be too small for all rows.
-_KEYS: Mapping[Level, Callable[[Any], Key]] = {
-    "gpu": lambda row: Key("gpu", (row.identity.uuid,)),
-    "mig": lambda row: Key("mig", row.device),
+_KEYS: Mapping[Level, Callable[[Any], SeriesKey]] = {
+    "gpu": lambda row: SeriesKey("gpu", (row.identity.uuid,)),
+    "mig": lambda row: SeriesKey("mig", row.device),
     "container": key_of,
 }
 _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
@@ -138,7 +138,7 @@ _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
 }
 
 
-def readings(snapshot: Snapshot) -> Iterator[tuple[Key, list[Number | None]]]:
+def readings(snapshot: Snapshot) -> Iterator[tuple[SeriesKey, list[Number | None]]]:
     """Yield the key and the values of each GPU, MIG device and container, in the order of FIELDS."""
     for level, readers in _READERS.items():
         for entity in ENTITIES[level](snapshot):

@@ -8,7 +8,7 @@ from operator import add
 from typing import Generic, NamedTuple, TypeVar
 
 from exporter.history import Track
-from exporter.history.tiers import Cells, Counts, Number, Tier
+from exporter.history.tiers import CellNumber, Cells, Counts, Tier
 
 
 class Plan(NamedTuple):
@@ -91,20 +91,20 @@ def whole(counts: Iterable[Counts], each: int) -> list[int]:
     return list(_added([max(of_fields) for of_fields in zip(*counts, strict=True)], each))
 
 
-def _added(cells: Sequence[Number], each: int) -> Iterable[Number]:
-    strides: list[Iterable[Number]] = [cells[offset::each] for offset in range(each)]
+def _added(cells: Sequence[CellNumber], each: int) -> Iterable[CellNumber]:
+    strides: list[Iterable[CellNumber]] = [cells[offset::each] for offset in range(each)]
     return reduce(lambda one, other: map(add, one, other), strides)
 
 
-Kept = TypeVar("Kept")
+Source = TypeVar("Source")
 
 
 @dataclass(frozen=True, slots=True)
-class Tracks(Collection[Track], Generic[Kept]):
+class Tracks(Collection[Track], Generic[Source]):
     """Tracks made from ``kept`` on each iteration; copy them to a tuple to read them more than once."""
 
-    kept: Sequence[Kept]
-    make: Callable[[Kept], Track]
+    kept: Sequence[Source]
+    make: Callable[[Source], Track]
 
     def __len__(self) -> int:
         """Return the number of tracks, without making any."""

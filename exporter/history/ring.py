@@ -1,23 +1,23 @@
 """The last hours of a node, in memory of a fixed size."""
 
-import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from exporter.concurrency import in_thread
-from exporter.history import ADDED, FIELDS, Ask, Key, NotKeptError, Past, Track, Wanted, readings
+from exporter.history import ADDED, FIELDS, Ask, NotKeptError, Past, SeriesKey, Track, Wanted, readings
 from exporter.history.plan import Plan, Tracks, means, plan, shares, whole
+from exporter.history.spans import span_text
 from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import IDENTITY_LABELS, Number
 from exporter.model import Snapshot
 
+# Maximum memory of all series together, in bytes.
 BUDGET = 24_000_000
-"""Maximum memory of all series together, in bytes."""
 # Bytes of a series without its cells, by tracemalloc.
 _OVERHEAD = 2600
 _CELL_BYTES = 4
@@ -30,7 +30,7 @@ _LATE = 1.5
 class _Copied(NamedTuple):
     """The cells of a series, copied."""
 
-    key: Key
+    key: SeriesKey
     cells: list[Cells]  # by field
     counts: list[Counts]  # readings per cell, by field; empty unless needed for sums
 
@@ -66,7 +66,7 @@ class History:
             level: len(fields) * cells + _OVERHEAD for level, fields in FIELDS.items()
         }
         # In the order of their last readings.
-        self._series: OrderedDict[Key, _Series] = OrderedDict()
+        self._series: OrderedDict[SeriesKey, _Series] = OrderedDict()
         self._used = 0
         self._refused = 0
         self._newest = 0.0
@@ -118,7 +118,7 @@ class History:
         newest = (self._tiers[steps.tier].slot(now) - shift) // steps.each * steps.each + shift
         return steps._replace(first=newest - steps.steps * steps.each)
 
-    def values(self, key: Key, field: str, steps: Plan) -> list[float | None]:
+    def values(self, key: SeriesKey, field: str, steps: Plan) -> list[float | None]:
         """Return one field of one series as planned; all None if there is no such series."""
         with self._lock:
             series = self._series.get(key)
@@ -127,7 +127,7 @@ class History:
             return [None] * steps.steps
         return means(cells[FIELDS[key.level].index(field)], steps.each)
 
-    def _record(self, at: float, rows: Mapping[Key, list[Number | None]]) -> None:
+    def _record(self, at: float, rows: Mapping[SeriesKey, list[Number | None]]) -> None:
         if at < self._newest:
             self._cut(at)
         slots = [tier.slot(at) for tier in self._tiers]
@@ -154,7 +154,7 @@ class History:
             for lane, slot in zip(series.lanes, slots, strict=True):
                 lane.cut(slot)
 
-    def _add(self, key: Key, at: float, slots: list[int], values: list[Number | None]) -> bool:
+    def _add(self, key: SeriesKey, at: float, slots: list[int], values: list[Number | None]) -> bool:
         """Add a series, in place of those that ended first if memory is full; return whether it fits."""
         cost = self._costs[key.level]
         while self._used + cost > self._budget:
@@ -174,7 +174,7 @@ class History:
         key, _ = self._series.popitem(last=False)
         self._used -= self._costs[key.level]
 
-    def _copy(self, chosen: Iterable[Key], steps: Plan, *, counted: bool) -> list[_Copied]:
+    def _copy(self, chosen: Iterable[SeriesKey], steps: Plan, *, counted: bool) -> list[_Copied]:
         lanes = ((key, self._series[key].lanes[steps.tier]) for key in chosen)
         return [
             _Copied(
@@ -186,20 +186,12 @@ class History:
             if lane.first < steps.stop and lane.last >= steps.first
         ]
 
-    def _gpus_of(self, keys: Iterable[Key]) -> list[Key]:
-        gpus = {Key("gpu", (_labels(key)["uuid"],)) for key in keys}
+    def _gpus_of(self, keys: Iterable[SeriesKey]) -> list[SeriesKey]:
+        gpus = {SeriesKey("gpu", (_labels(key)["uuid"],)) for key in keys}
         return [gpu for gpu in gpus if gpu in self._series]
 
 
-def span_text(seconds: float) -> str:
-    """Return seconds as text in the largest unit that divides them: 1 h, 90 m, 45 s."""
-    for unit, length in (("h", 3600), ("m", 60)):
-        if seconds >= length and seconds % length == 0:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"
-
-
-def _is_wanted(key: Key, wanted: Wanted) -> bool:
+def _is_wanted(key: SeriesKey, wanted: Wanted) -> bool:
     labels = _labels(key)
     return (
         wanted.has_level(key.level)
@@ -208,7 +200,7 @@ def _is_wanted(key: Key, wanted: Wanted) -> bool:
     )
 
 
-def _labels(key: Key) -> dict[str, str]:
+def _labels(key: SeriesKey) -> dict[str, str]:
     return dict(zip(IDENTITY_LABELS[key.level], key.values, strict=True))
 
 
@@ -228,7 +220,7 @@ def _share(seen: Mapping[str, Sequence[int]], each: int, series: _Copied) -> Tra
     return _named(series.key, values)
 
 
-def _named(key: Key, values: Sequence[list[float | None]]) -> Track:
+def _named(key: SeriesKey, values: Sequence[list[float | None]]) -> Track:
     # The history has series of these levels only.
     level = cast("Literal['container', 'gpu', 'mig']", key.level)
     return Track(level=level, labels=_labels(key), values=dict(zip(FIELDS[level], values, strict=True)))
@@ -241,22 +233,3 @@ def _note(refused: int, shortened: bool) -> str:
     if shortened:
         notes.append("the steps are longer than requested: request fewer series for shorter steps")
     return "; ".join(notes)
-
-
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhd])")
-_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_OFFERED: Final = {"5m": 300.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0, "7d": 604800.0}
-
-
-def spans_of(kept: float) -> tuple[str, ...]:
-    """Return the ranges to offer if memory keeps ``kept`` seconds, the shortest first, all of it last."""
-    names = [name for name, seconds in _OFFERED.items() if seconds <= kept]
-    if kept not in _OFFERED.values():
-        names.append(span_text(kept // 1).replace(" ", ""))
-    return tuple(names)
-
-
-def span_seconds(name: str) -> float | None:
-    """Return the seconds of a range such as ``5m`` or ``7d``, None if it is not valid."""
-    match = _SPAN.fullmatch(name)
-    return None if match is None else int(match[1]) * _SECONDS[match[2]]

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TypeAlias, TypeVar
 
+MOST_SLOTS = 720
+COARSER = 6
+# Seconds. A line cannot show faster polls.
+FINEST_STEP = 1.0
 _NAN = math.nan
+# Up to this many expected readings per slot are counted in one byte: events trigger further ones.
+_MOST_IN_A_BYTE = 64
+_TYPES = ("", "B", "H")
 
+CellNumber = TypeVar("CellNumber", int, float)
 Cells: TypeAlias = "array[float]"
 Counts: TypeAlias = "array[int]"
 
@@ -64,17 +72,6 @@ class Column:
             self._cells, self._known = self.ring(), 0
         else:
             self._value = value
-
-
-MOST_SLOTS = 720
-COARSER = 6
-# Seconds. A line cannot show faster polls.
-FINEST_STEP = 1.0
-Number = TypeVar("Number", int, float)
-
-# Up to this many expected readings per slot are counted in one byte: events trigger further ones.
-_MOST_IN_A_BYTE = 64
-_TYPES = ("", "B", "H")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +185,8 @@ class Lane:
         return [array("B", map(eq, cells, cells)) for cells in self.window(first, stop)]
 
     def _copy(
-        self, ring: "array[Number]", empty: "Callable[[int], array[Number]]", first: int, stop: int
-    ) -> "array[Number]":
+        self, ring: "array[CellNumber]", empty: "Callable[[int], array[CellNumber]]", first: int, stop: int
+    ) -> "array[CellNumber]":
         low, high = max(first, self.last - self._slots + 1), min(stop, self.last + 1)
         if low >= high:
             return empty(stop - first)

@@ -53,8 +53,8 @@ __all__ = [
     "scaled",
 ]
 
+# All native families, in the order of the page.
 FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *VGPU, *CONTAINER, *POD)
-"""All native families, in the order of the page."""
 
 
 class Entity(NamedTuple):
@@ -67,6 +67,7 @@ class Entity(NamedTuple):
 
 Enumerate: TypeAlias = Callable[[Snapshot], Iterable[Entity]]
 
+# Labels that identify a record of a level within its node. ``mig_uuid`` of a container is empty on a GPU.
 IDENTITY_LABELS: Mapping[Level, tuple[str, ...]] = {
     "node": (),
     "collector": ("collector",),
@@ -76,8 +77,8 @@ IDENTITY_LABELS: Mapping[Level, tuple[str, ...]] = {
     "container": ("namespace", "pod", "container", "uuid", "mig_uuid"),
     "pod": POD_LABELS,
 }
-"""Labels that identify a record of a level within its node. ``mig_uuid`` of a container is empty on a GPU."""
 
+# All labels of a level. ``gpu`` is the NVML index, as in dcgm-exporter; a pod also has its own labels.
 LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
     "node": ("node",),
     "collector": ("node", "collector"),
@@ -87,7 +88,6 @@ LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
     "container": ("node", "gpu", "uuid", "mig_uuid", "namespace", "pod", "container"),
     "pod": ("node", *POD_LABELS),
 }
-"""All labels of a level. ``gpu`` is the NVML index, as in dcgm-exporter; a pod also has its own labels."""
 
 
 def _indexes(snapshot: Snapshot) -> dict[str, str]:
@@ -140,6 +140,7 @@ def _pods(snapshot: Snapshot) -> Iterator[Entity]:
         yield Entity((*LEVEL_LABELS["pod"], *names), values, row)
 
 
+# Functions that list the entities of a level. The record of the node level is the Snapshot itself.
 ENTITIES: Mapping[Level, Enumerate] = {
     "node": _node,
     "collector": _collectors,
@@ -149,7 +150,6 @@ ENTITIES: Mapping[Level, Enumerate] = {
     "container": _containers,
     "pod": _pods,
 }
-"""Functions that list the entities of a level. The record of the node level is the Snapshot itself."""
 
 
 class Group(NamedTuple):
@@ -159,6 +159,7 @@ class Group(NamedTuple):
     where: str
 
 
+# By the name in the group field of families and NVML calls.
 GROUPS: Mapping[str, Group] = {
     "core": Group("identity", "all GPUs"),
     "memory": Group("memory", "all GPUs; MIG-enabled GPUs only with permission to monitor MIG"),
@@ -199,4 +200,3 @@ GROUPS: Mapping[str, Group] = {
     "topology": Group("topology", "all GPUs"),
     "sharing": Group("holders and slices", "all GPUs, with the kubelet's pod-resources socket"),
 }
-"""By the name in the group field of families and NVML calls."""

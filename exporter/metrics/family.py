@@ -15,8 +15,8 @@ FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
 Level: TypeAlias = Literal[
     "node", "collector", "gpu", "mig", "vgpu", "container", "pod", "dcgm", "dcgm_legacy"
 ]
+# The sets of ``--metric-set``; each has what the ones before it have.
 MetricSet: TypeAlias = Literal["core", "standard", "full"]
-"""The sets of ``--metric-set``; each has what the ones before it have."""
 Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
 
 Row = TypeVar("Row")
@@ -36,12 +36,10 @@ class Family(Generic[Row]):
     help: str
     value: Callable[[Row], Number | None]
     labels: tuple[str, ...] = ()
-    # A key of GROUPS for readings of a device, else "".
-    group: str = ""
-    # Whether the value is 1 or 0: yes or no.
-    flag: bool = False
-    # The smallest set that has it.
-    of_set: MetricSet = "core"
+    group: str = ""  # a key of GROUPS for readings of a device, else ""
+    flag: bool = False  # whether the value is 1 or 0: yes or no
+    of_set: MetricSet = "core"  # the smallest set that has it
+    reads: tuple[str, ...] = ()  # readings that only series need, as in ``Rows.reading``
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +55,13 @@ class LabelledFamily(Generic[Row]):
     # Yields the label values with the number. A label with an empty value is not printed.
     samples: Callable[[Row], Iterable[Labelled]]
     group: str = ""
-    # Whether an info family has a sample for each of several things.
-    several: bool = False
-    # Whether each sample is 1 or 0: whether the state that its labels name holds.
-    states: bool = False
+    several: bool = False  # whether an info family has a sample for each of several things
+    states: bool = False  # whether each sample is 1 or 0: whether the state that its labels name holds
     # The smallest set that has it, and the label values that core has of it; None for all.
     of_set: MetricSet = "core"
     in_core: frozenset[tuple[str, ...]] | None = None
+    # Readings that only series need, as in ``Rows.reading``; core does not need those of ``in_core``.
+    reads: tuple[str, ...] = ()
 
 
 AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]
@@ -82,6 +80,7 @@ class Rows(Generic[Row, Part]):
     part: Callable[[Row], Part | None]
     group: str = ""
     of_set: MetricSet = "core"
+    reads: tuple[str, ...] = ()
 
     @property
     def standard(self) -> "Rows[Row, Part]":
@@ -95,11 +94,20 @@ class Rows(Generic[Row, Part]):
 
     def of(self, inner: Callable[[Part], Inner | None], group: str = "") -> "Rows[Row, Inner]":
         """Return a builder for a part of this builder's part."""
-        return Rows(self.prefix, self.level, self._applied(inner, None), group or self.group, self.of_set)
+        part = self._applied(inner, None)
+        return Rows(self.prefix, self.level, part, group or self.group, self.of_set, self.reads)
 
     def grouped(self, group: str) -> "Rows[Row, Part]":
         """Return the same builder for another group."""
         return replace(self, group=group)
+
+    def reading(self, *names: str) -> "Rows[Row, Part]":
+        """Return the same builder for families that need these readings, which are skipped without them.
+
+        ``names`` are dotted paths of GpuReading with driver calls of their own. Nothing but series may use
+        them: neither the join of devices to pods, nor the conditions, nor the picture of the node.
+        """
+        return replace(self, reads=names)
 
     def gauge(self, name: str, text: str, value: _Value[Part] | None = None) -> Family[Row]:
         """Return a gauge with one sample for each entity."""
@@ -149,7 +157,8 @@ class Rows(Generic[Row, Part]):
 
     def _plain(self, kind: FamilyType, name: str, text: str, value: _Value[Part]) -> Family[Row]:
         read = self._applied(value, None)
-        return Family(self.prefix + name, kind, self.level, text, read, group=self.group, of_set=self.of_set)
+        family = Family(self.prefix + name, kind, self.level, text, read, group=self.group)
+        return replace(family, of_set=self.of_set, reads=self.reads)
 
     def _labelled(
         self, kind: FamilyType, series: str, text: str, samples: _Samples[Part]
@@ -158,7 +167,7 @@ class Rows(Generic[Row, Part]):
         absent: Iterable[Labelled] = ()
         read, names = self._applied(samples, absent), tuple(labels.split(", "))
         family = LabelledFamily(self.prefix + name, kind, self.level, text, names, read, self.group)
-        return replace(family, of_set=self.of_set)
+        return replace(family, of_set=self.of_set, reads=self.reads)
 
     def _applied(self, function: Callable[[Part], Inner], absent: Inner) -> Callable[[Row], Inner]:
         """Return the function of the record that applies ``function`` to its part."""
@@ -230,6 +239,6 @@ def field_name(family: AnyFamily) -> str:
 
 
 GPU_ROWS: Rows[GpuRow, GpuRow] = Rows("gpuslice_gpu_", "gpu", whole)
+# Builder for the readings of a GPU that answers.
 READING = GPU_ROWS.of(answering)
-"""Builder for the readings of a GPU that answers."""
 MIG_ROWS: Rows[MigRow, MigRow] = Rows("gpuslice_mig_", "mig", whole)

@@ -54,12 +54,12 @@ def _encoding(gpu: GpuReading) -> EncoderSessions | None:
 
 _GPU = GPU_ROWS.grouped("core")
 _MEMORY = READING.of(lambda gpu: gpu.memory, "memory")
-_PROTECTED = READING.full.of(lambda gpu: gpu.protected_memory, "confidential")
-_BAR1 = READING.standard.of(lambda gpu: gpu.bar1, "bar1")
+_PROTECTED = READING.full.reading("protected_memory").of(lambda gpu: gpu.protected_memory, "confidential")
+_BAR1 = READING.standard.reading("bar1").of(lambda gpu: gpu.bar1, "bar1")
 _UTILIZATION = READING.grouped("utilization")
 _ENGINES = READING.standard.grouped("engines")
-_SESSIONS = _ENGINES.of(lambda gpu: gpu.encoder_sessions)
-_ENCODING = _ENGINES.of(_encoding)
+_SESSIONS = _ENGINES.reading("encoder_sessions").of(lambda gpu: gpu.encoder_sessions)
+_ENCODING = _ENGINES.reading("encoder_sessions").of(_encoding)
 
 _CORE: tuple[AnyFamily, ...] = (
     _GPU.info(
@@ -137,7 +137,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
         lambda gpu: scaled(gpu.memory_copy_percent, 100),
     ),
     *(
-        _ENGINES.gauge(
+        _ENGINES.reading(f"engine_percent.{engine}").gauge(
             f"{engine}_utilization_ratio",
             f"{name} utilization, as a share of time.",
             entry("engine_percent", engine, 100),
@@ -159,6 +159,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
     ),
 )
 
+# Families of physical GPUs (GpuRow).
 GPU: tuple[AnyFamily, ...] = (
     *_CORE,
     *GPU_CONDITIONS,
@@ -171,4 +172,3 @@ GPU: tuple[AnyFamily, ...] = (
     *GPU_VGPU,
     *GPU_SHARING,
 )
-"""Families of physical GPUs (GpuRow)."""

@@ -12,6 +12,7 @@ _REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
 _MODES = READING.standard.grouped("modes")
 _EVENTS = GPU_ROWS.grouped("events")
 
+# What is wrong with a GPU (GpuRow), also with a lost one.
 GPU_CONDITIONS: tuple[AnyFamily, ...] = (
     GPU_ROWS.grouped("core").states(
         "condition{condition}",
@@ -21,7 +22,6 @@ GPU_CONDITIONS: tuple[AnyFamily, ...] = (
         lambda row: (((name,), int(holds)) for name, holds in row.conditions.items()),
     ),
 )
-"""What is wrong with a GPU (GpuRow), also with a lost one."""
 
 
 def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
@@ -31,6 +31,7 @@ def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
             yield (action,), int(action == gpu.recovery_action)
 
 
+# ECC errors, memory repair, recovery action and modes.
 GPU_HEALTH: tuple[AnyFamily, ...] = (
     core_values(
         _ECC.counter_by(
@@ -42,7 +43,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         ("corrected", "volatile"),
         ("uncorrected", "volatile"),
     ),
-    _ECC.standard.counter_by(
+    _ECC.standard.reading("ecc.by_location").counter_by(
         "ecc_location_errors_total{severity, scope, location}",
         "ECC errors by severity, scope and memory location.",
         lambda ecc: ecc.by_location.items(),
@@ -88,7 +89,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if the GPU needs this recovery action now (none, reset, reboot, ...), else 0.",
         _recovery,
     ),
-    _MODES.gauge(
+    _MODES.reading("performance_state").gauge(
         "performance_state",
         "Performance state (P-state) of the GPU: 0 is the maximum performance, 15 the minimum.",
     ),
@@ -102,19 +103,20 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if MIG mode will be enabled after the next GPU reset, else 0.",
         lambda gpu: gpu.mig_pending,
     ),
-    _MODES.flag(
+    _MODES.reading("persistence").flag(
         "persistence_mode",
         "1 if persistence mode is enabled: the GPU stays initialized without clients; else 0.",
         lambda gpu: gpu.persistence,
     ),
-    _MODES.flag(
+    _MODES.reading("accounting").flag(
         "accounting_mode",
         "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
         lambda gpu: gpu.accounting,
     ),
-    _MODES.full.flag("display_active", "1 if a display is active on the GPU, else 0."),
+    _MODES.full.reading("display_active").flag(
+        "display_active", "1 if a display is active on the GPU, else 0."
+    ),
 )
-"""ECC errors, memory repair, recovery action and modes."""
 
 
 def _by_xid(row: GpuRow, value: Callable[[EventCount], float]) -> Iterator[Labelled]:
@@ -129,6 +131,7 @@ def _xid_total(row: GpuRow) -> int | None:
     return sum(counts) if counts or row.watched else None
 
 
+# Events reported by a GPU (GpuRow), also of a lost GPU.
 GPU_EVENTS: tuple[AnyFamily, ...] = (
     _EVENTS.counter(
         "xid_errors_total",
@@ -160,4 +163,3 @@ GPU_EVENTS: tuple[AnyFamily, ...] = (
         lambda row: row.watched,
     ),
 )
-"""Events reported by a GPU (GpuRow), also of a lost GPU."""

@@ -49,6 +49,7 @@ def _peers(topology: Topology) -> Iterator[tuple[str, ...]]:
             yield peer, path, link.pcie or ""
 
 
+# PCIe, NVLink and topology.
 GPU_LINKS: tuple[AnyFamily, ...] = (
     _PCIE_LINK.gauge(
         "pcie_link_generation",
@@ -100,37 +101,37 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         "NVLink errors summed over all links of the GPU, by type: crc_flit, crc_data, replay, recovery.",
         lambda nvlink: keyed(nvlink.errors),
     ),
-    _NVLINK.full.counter_by(
+    _NVLINK.full.reading("nvlink.packet_errors").counter_by(
         "nvlink_packet_errors_total{error}",
         "NVLink packets and symbols with errors, over all links of the GPU, by type: malformed, "
         "buffer_overrun, received, remote, general, link_integrity, discarded, effective or symbol.",
         lambda nvlink: keyed(nvlink.packet_errors),
     ),
-    _NVLINK.full.counter_by(
+    _NVLINK.full.reading("nvlink.recoveries").counter_by(
         "nvlink_recoveries_total{result}",
         "Recoveries of NVLinks, over all links of the GPU, by result: successful, or failed (the link is "
         "then down).",
         lambda nvlink: keyed(nvlink.recoveries),
     ),
-    _NVLINK.full.gauge_by(
+    _NVLINK.full.reading("nvlink.bit_error_ratios").gauge_by(
         "nvlink_bit_error_ratio{errors}",
         "NVLink bit error ratio (BER) over all links of the GPU, by errors: effective (after error "
         "correction) or symbol (before it). 0 is the driver's code for none.",
         lambda nvlink: keyed(nvlink.bit_error_ratios),
     ),
-    _C2C.flag(
+    _C2C.reading("c2c.enabled").flag(
         "c2c_enabled",
         "1 if C2C mode (NVLink-C2C to the processor of the module) is enabled, else 0.",
         lambda c2c: c2c.enabled,
     ),
     _C2C.gauge("c2c_links", "C2C links from the GPU to the processor, active or not.", lambda c2c: c2c.links),
     _C2C.gauge("c2c_links_active", "Active C2C links of the GPU.", lambda c2c: c2c.active),
-    _C2C.gauge(
+    _C2C.reading("c2c.speeds").gauge(
         "c2c_bandwidth_bytes_per_second",
         "Maximum bandwidth of the GPU's active C2C links, summed.",
         _c2c_speed,
     ),
-    _C2C.counter_by(
+    _C2C.reading("c2c.errors").counter_by(
         "c2c_errors_total{error}",
         "C2C link errors of the GPU, by type: crc, replay, or replay_back_to_back.",
         lambda c2c: keyed(c2c.errors),
@@ -148,4 +149,3 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         lambda topology: keyed({peer: link.nvlinks for peer, link in topology.peers.items()}),
     ),
 )
-"""PCIe, NVLink and topology."""

@@ -13,9 +13,10 @@ def _unshared(reading: MigReading) -> MigReading | None:
 
 _READING = MIG_ROWS.of(lambda row: row.reading, "core")
 _MEMORY = _READING.of(_unshared).of(lambda reading: reading.memory, "memory")
-_BAR1 = _READING.standard.of(_unshared).of(lambda reading: reading.bar1, "bar1")
+_BAR1 = _READING.standard.reading("bar1").of(_unshared).of(lambda reading: reading.bar1, "bar1")
 _SHARING = MIG_ROWS.grouped("sharing")
 
+# Families of MIG devices (MigRow).
 MIG: tuple[AnyFamily, ...] = (
     _READING.info(
         "info{gi, ci}",
@@ -86,7 +87,6 @@ MIG: tuple[AnyFamily, ...] = (
     job_info(MIG_ROWS, "GPU instance of the MIG device"),
     *MIG_PROFILING,
 )
-"""Families of MIG devices (MigRow)."""
 
 
 _GUEST_LICENSE = READING.of(lambda gpu: gpu.license, "vgpu")
@@ -106,6 +106,7 @@ def _vgpu_info(row: VgpuRow) -> tuple[str, ...]:
     )
 
 
+# Families of a physical GPU, and of the vGPU in a guest, which NVML shows as a GPU.
 GPU_VGPU: tuple[AnyFamily, ...] = (
     READING.standard.grouped("modes").info(
         "virtualization_info{virtualization}",
@@ -134,8 +135,8 @@ GPU_VGPU: tuple[AnyFamily, ...] = (
         lambda guest_license: guest_license.expires,
     ),
 )
-"""Families of a physical GPU, and of the vGPU in a guest, which NVML shows as a GPU."""
 
+# Families of the vGPUs of a host (VgpuRow), labelled ``uuid`` and ``vgpu_uuid``.
 VGPU: tuple[AnyFamily, ...] = (
     _VGPU.info(
         "info{type, mdev_uuid, vm_id, gi, namespace, pod}",
@@ -172,4 +173,3 @@ VGPU: tuple[AnyFamily, ...] = (
         "1 if the guest has a license for the vGPU, else 0; absent until the guest driver requests one.",
     ),
 )
-"""Families of the vGPUs of a host (VgpuRow), labelled ``uuid`` and ``vgpu_uuid``."""

@@ -36,6 +36,7 @@ def _clock_events(gpu: GpuReading) -> Iterator[Labelled]:
             yield (reason,), int(bool(gpu.clock_events & bit))
 
 
+# Power, temperature, clocks and their limits.
 GPU_POWER: tuple[AnyFamily, ...] = (
     _POWER.gauge("power_watts", "Power draw of the GPU.", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
     _POWER.standard.gauge_by(
@@ -48,7 +49,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "Enforced power limit of the GPU.",
         lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000),
     ),
-    _POWER.standard.gauge_by(
+    _POWER.standard.reading("power_limits_milliwatts.configured").gauge_by(
         "power_limit_setting_watts{limit}",
         "Power limit settings: configured, default, and the minimum and maximum that can be configured.",
         _limit_settings,
@@ -60,7 +61,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
     ),
     _THERMAL.gauge("temperature_celsius", "GPU core temperature."),
     _THERMAL.gauge("memory_temperature_celsius", "GPU memory temperature."),
-    _THERMAL.standard.gauge(
+    _THERMAL.standard.reading("temperature_margin_celsius").gauge(
         "temperature_limit_margin_celsius",
         "Temperature margin to the nearest slowdown threshold.",
         lambda gpu: gpu.temperature_margin_celsius,
@@ -75,13 +76,13 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "Temperature thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
         lambda gpu: keyed(gpu.temperature_thresholds_celsius),
     ),
-    _THERMAL.standard.gauge(
+    _THERMAL.standard.reading("fan_percent").gauge(
         "fan_ratio",
         "Fan speed as a share of the maximum; absent on boards without a fan.",
         lambda gpu: scaled(gpu.fan_percent, 100),
     ),
     core_values(
-        _CLOCKS.gauge_by(
+        _CLOCKS.reading("clocks_megahertz.graphics", "clocks_megahertz.video").gauge_by(
             "clock_hertz{clock}",
             "Current clock frequency, by clock: sm, memory, graphics, video.",
             lambda gpu: _hertz(gpu.clocks_megahertz),
@@ -94,7 +95,7 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "Maximum clock frequency, by clock.",
         lambda gpu: _hertz(gpu.clocks_max_megahertz),
     ),
-    _CLOCKS.full.gauge_by(
+    _CLOCKS.full.reading("clocks_application_megahertz").gauge_by(
         "clock_application_hertz{clock}",
         "Applications clock frequency set by an administrator, by clock.",
         lambda gpu: _hertz(gpu.clocks_application_megahertz),
@@ -118,4 +119,3 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         lambda gpu: keyed(gpu.violations_nanoseconds, _NANOSECONDS),
     ),
 )
-"""Power, temperature, clocks and their limits."""

@@ -17,6 +17,7 @@ _TOTALS = _ROWS.of(lambda row: row.totals)
 _POD: Rows[PodRow, PodRow] = Rows("gpuslice_pod_", "pod", whole)
 _INFO = "resource, sharing, pod_uid, isolation, memory_source, compute_source, model"
 
+# Families of a container on a device (ContainerRow).
 CONTAINER: tuple[AnyFamily, ...] = (
     _ROWS.info(
         f"info{{{_INFO}}}",
@@ -102,8 +103,8 @@ CONTAINER: tuple[AnyFamily, ...] = (
         lambda totals: totals.energy_joules,
     ),
 )
-"""Families of a container on a device (ContainerRow)."""
 
+# Families of a pod (PodRow), which also have the pod's own labels.
 POD: tuple[AnyFamily, ...] = (
     _POD.gauge(
         "labels",
@@ -112,7 +113,6 @@ POD: tuple[AnyFamily, ...] = (
         lambda _: 1,
     ),
 )
-"""Families of a pod (PodRow), which also have the pod's own labels."""
 
 POD_LABELS = ("namespace", "pod", "pod_uid")
 
@@ -189,6 +189,7 @@ def job_info(rows: Rows[Any, Any], device: str) -> AnyFamily:
     )
 
 
+# Slices, holders, entitlements, unattributed usage and jobs of a GPU.
 GPU_SHARING: tuple[AnyFamily, ...] = (
     *slices(_SHARING, "GPU"),
     _CORDONED,
@@ -236,4 +237,3 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     ),
     job_info(GPU_ROWS, "GPU as a whole"),
 )
-"""Slices, holders, entitlements, unattributed usage and jobs of a GPU."""

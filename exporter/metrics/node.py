@@ -10,8 +10,8 @@ _MICROSECONDS = 1_000_000
 
 _SNAPSHOT: Rows[Snapshot, Snapshot] = Rows("gpuslice_", "node", whole)
 _NODE = _SNAPSHOT.of(lambda snapshot: snapshot.node)
+# Builder for values that are unknown before the first poll.
 _POLLED = _SNAPSHOT.of(lambda snapshot: snapshot.node if snapshot.sequence else None)
-"""Builder for values that are unknown before the first poll."""
 _COLLECTOR: Rows[CollectorHealth, CollectorHealth] = Rows("gpuslice_collector_", "collector", whole)
 
 
@@ -34,6 +34,7 @@ def _info(node: NodeRow) -> tuple[str, ...]:
 _CONFIDENTIAL = _NODE.full.of(lambda node: node.driver.confidential if node.driver is not None else None)
 _SWITCH = {True: "on", False: "off", None: ""}
 
+# Families of the node (Snapshot), without labels of a level.
 NODE: tuple[AnyFamily, ...] = (
     _NODE.info(
         "node_info{driver_version, nvml_version, cuda_version}",
@@ -137,8 +138,8 @@ NODE: tuple[AnyFamily, ...] = (
         lambda snapshot: snapshot.timestamp,
     ),
 )
-"""Families of the node (Snapshot), without labels of a level."""
 
+# Families of the sources of data (CollectorHealth), labelled ``collector``.
 COLLECTOR: tuple[AnyFamily, ...] = (
     _COLLECTOR.flag("success", "1 if the last collection from this source succeeded, else 0."),
     _COLLECTOR.gauge(
@@ -157,4 +158,3 @@ COLLECTOR: tuple[AnyFamily, ...] = (
         lambda health: keyed(health.errors),
     ),
 )
-"""Families of the sources of data (CollectorHealth), labelled ``collector``."""

@@ -108,8 +108,8 @@ def _traffic() -> Iterator[AnyFamily]:
 _GPU = READING.of(lambda gpu: gpu.profiling, "profiling")
 _MIG = MIG_ROWS.of(lambda row: row.reading.profiling, "profiling")
 
+# Profiling metrics of GPUs, and the traffic over their links.
 GPU_PROFILING: tuple[AnyFamily, ...] = (*_profiling(_GPU, "GPU", _CORE), *_cycles(_GPU), *_traffic())
-"""Profiling metrics of GPUs, and the traffic over their links."""
 
+# Profiling metrics of MIG devices; shares are of the MIG device.
 MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profiling(_MIG, "MIG device", _CORE_OF_MIG))
-"""Profiling metrics of MIG devices; shares are of the MIG device."""

@@ -1,67 +1,24 @@
 """Which families a page has: the set of series, DCGM's names, and lists of names to add or to leave out.
 
-Readings are skipped unless a chosen series needs them. Listed are readings with driver calls of their own
-that nothing else uses: neither the join of devices to pods, nor the conditions, nor the picture of the node.
-The rows that can be remapped are not: whether the driver supports that call decides a condition.
+Readings that only series need (``Rows.reading``) are skipped unless a chosen series needs them.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from typing import Final, get_args
+from typing import get_args
 
 from exporter.config import Settings
 from exporter.metrics import COLLECTOR, FAMILIES, NODE, AnyFamily, Family
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames
 from exporter.metrics.family import Labelled, MetricSet
 
-NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "bar1": ("gpuslice_*_bar1_*", "DCGM_FI_DEV_BAR1_*"),
-    "engine_percent.encoder": ("gpuslice_gpu_encoder_utilization_ratio", "*_ENC_UTIL", "dcgm_enc_*"),
-    "engine_percent.decoder": ("gpuslice_gpu_decoder_utilization_ratio", "*_DEC_UTIL", "dcgm_dec_*"),
-    "engine_percent.jpeg": ("gpuslice_gpu_jpeg_utilization_ratio",),
-    "engine_percent.ofa": ("gpuslice_gpu_ofa_utilization_ratio",),
-    "encoder_sessions": (
-        *("gpuslice_gpu_encoder_sessions", "gpuslice_gpu_encoder_frames_per_second"),
-        "gpuslice_gpu_encoder_latency_seconds",
-    ),
-    "clocks_megahertz.graphics": ("gpuslice_gpu_clock_hertz",),
-    "clocks_megahertz.video": ("gpuslice_gpu_clock_hertz", "DCGM_FI_DEV_VIDEO_CLOCK"),
-    "clocks_application_megahertz": ("gpuslice_gpu_clock_application_hertz", "DCGM_FI_DEV_APP_*"),
-    "temperature_margin_celsius": ("gpuslice_gpu_temperature_limit_margin_*", "DCGM_FI_DEV_GPU_TEMP_LIMIT"),
-    "power_limits_milliwatts.configured": (
-        *("gpuslice_gpu_power_limit_setting_watts", "DCGM_FI_DEV_POWER_MGMT_LIMIT"),
-    ),
-    "fan_percent": ("gpuslice_gpu_fan_ratio", "DCGM_FI_DEV_FAN_SPEED"),
-    "ecc.by_location": ("gpuslice_gpu_ecc_location_errors_total", "DCGM_FI_DEV_ECC_?BE_*"),
-    "performance_state": ("gpuslice_gpu_performance_state", "DCGM_FI_DEV_PSTATE"),
-    "persistence": ("gpuslice_gpu_persistence_mode", "DCGM_FI_DEV_PERSISTENCE_MODE"),
-    "accounting": ("gpuslice_gpu_accounting_mode",),
-    "protected_memory": ("gpuslice_gpu_protected_memory_*",),
-    "nvlink.packet_errors": ("gpuslice_gpu_nvlink_packet_errors_total",),
-    "nvlink.recoveries": ("gpuslice_gpu_nvlink_recoveries_total",),
-    "nvlink.bit_error_ratios": ("gpuslice_gpu_nvlink_bit_error_ratio",),
-    "c2c.enabled": ("gpuslice_gpu_c2c_enabled",),
-    "c2c.speeds": ("gpuslice_gpu_c2c_bandwidth_bytes_per_second",),
-    "c2c.errors": ("gpuslice_gpu_c2c_errors_total",),
-    "display_active": ("gpuslice_gpu_display_active",),
-}
-"""By reading (dotted path of GpuReading), patterns of the names of the families that need it.
-
-Of a family of which core has some samples only, core needs none of these.
-"""
-
-
-def needs(name: str, readings: Collection[str]) -> bool:
-    """Return whether the family of this name needs one of these readings."""
-    return any(fnmatchcase(name, pattern) for reading in readings for pattern in NEEDED_BY[reading])
-
-
+# From the smallest to the largest.
 SETS: tuple[MetricSet, ...] = get_args(MetricSet)
-"""From the smallest to the largest."""
 ALL: tuple[AnyFamily, ...] = (*FAMILIES, *DCGM, *LEGACY)
+# Readings that only series need.
+SKIPPABLE: frozenset[str] = frozenset(reading for family in ALL for reading in family.reads)
 
 _UNDER_DCGM_NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
     "default": DEFAULT,
@@ -84,7 +41,6 @@ class Selection:
 
     @classmethod
     def of(cls, settings: Settings) -> "Selection":
-        """Return the choice of the settings."""
         return cls(
             metric_set=settings.metric_set,
             dcgm_names=settings.dcgm_names,
@@ -101,15 +57,16 @@ class Selection:
         return tuple(chosen[name] for name in names if name in chosen)
 
     def unneeded(self) -> frozenset[str]:
-        """Return the readings that no family needs, as keys of NEEDED_BY."""
+        """Return the readings that no family needs, of SKIPPABLE.
+
+        Of a family of which core has some samples only, core needs none.
+        """
         every = {family.name: family for family in ALL}
-        chosen = [family.name for family in self.families() if family is every[family.name]]
+        chosen = [family for family in self.families() if family is every[family.name]]
         # It counts the unsupported calls of all readings.
-        if "gpuslice_nvml_unsupported" in chosen:
+        if any(family.name == "gpuslice_nvml_unsupported" for family in chosen):
             return frozenset()
-        return frozenset(
-            reading for reading in NEEDED_BY if not any(needs(name, (reading,)) for name in chosen)
-        )
+        return SKIPPABLE.difference(*(family.reads for family in chosen))
 
     def unmatched(self) -> Iterator[str]:
         """Yield a text for each pattern that matches no family, with the names most like it."""

@@ -59,6 +59,8 @@ Traffic = Literal["pcie_transmit", "pcie_receive", "nvlink_transmit", "nvlink_re
 Cycles = Literal[
     "sm_elapsed", "sm_active", "mma", "dmma", "hmma", "imma", "dfma", "integer", "fp64", "fp32", "fp16"
 ]
+# A field of ``Profile``: shares, shares of engines, bytes per second, and counters.
+ProfilePart = Literal["active", "engines", "rates", "cycles", "bytes_total"]
 EccSeverity = Literal["corrected", "uncorrected"]
 EccScope = Literal["volatile", "aggregate"]
 NvlinkError = Literal["crc_flit", "crc_data", "replay", "recovery"]

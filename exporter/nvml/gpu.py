@@ -7,39 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.model import GpuIdentity, GpuReading
-from exporter.model.bounds import NUMBER
 from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
-from exporter.nvml.driver.binding import text_field
-from exporter.nvml.driver.calls import CORE, Calls
+from exporter.nvml.bound_devices import normalize_pci
+from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import NvmlOptions
+from exporter.nvml.driver.records import CORE
+from exporter.nvml.facts import read_identity
 from exporter.nvml.mig import MigReader, ProfileReader
 from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
-from exporter.nvml.readings.answers import believed, forget, keep_only, known
+from exporter.nvml.readings.answers import forget, keep_only
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
-from exporter.nvml.readings.gpu_processes import ListTrust, ProcessLists, read_utilization, trusted
+from exporter.nvml.readings.gpu_processes import ProcessLists, read_utilization
+from exporter.nvml.readings.paths import GPU, name_of
+from exporter.nvml.readings.process_trust import ListTrust, trusted
 from exporter.nvml.readings.samples import SampleReader
-from exporter.nvml.topology import TopologyReader, normalize_pci
+from exporter.nvml.topology import TopologyReader
 from exporter.nvml.vgpu import VgpuReader
 
-MINOR = "nvmlDeviceGetMinorNumber"
 Ids = tuple[int, int]
 # MIG mode and MIG devices.
 Partitioning = tuple[bool, tuple[MigIdentity, ...]]
-# ``nvmlDeviceArchitecture_t`` of nvml.h.
-ARCHITECTURES = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
 
 
 class GpuReader:
@@ -79,8 +68,8 @@ class GpuReader:
     def read(self, handle: Any, uuid: str, index: int, sweep: int) -> GpuReading:
         """Return the reading of a GPU. Raises as ``Calls.ask`` does."""
         slow = self._slow_schedule.due(uuid, index)
-        self._calls.reasons.begin(uuid, slow=slow)
-        failures = self._calls.failures()
+        self._calls.records.reasons.begin(uuid, slow=slow)
+        failures = self._calls.records.failures
         # Before the processes are listed: a process that starts later may reuse the pid of a listed one.
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index, slow=slow)
@@ -96,25 +85,25 @@ class GpuReader:
         if not self._device.has_kept(uuid):
             self._forget_kept(uuid)
         parts = self._parts(handle, uuid, layout, values, slow=slow)
-        traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
+        traffic = counted(self._calls, uuid, values.get(name_of(GPU.traffic_bytes), {}), parts["profiling"])
         topology = None
         if values:
             topology = self._topology.read(self._calls, uuid, handle, identity.pci_bus_id, links)
         reading = GpuReading(
             identity=identity,
             # A GPU that supports none of these calls has answered, too.
-            up=bool(values) or self._calls.failures() == failures,
+            up=bool(values) or self._calls.records.failures == failures,
             mig_enabled=layout.enabled,
             mig_pending=layout.pending,
             mig_slices=layout.slices,
             mig_complete=layout.complete and layout.devices is not None,
-            **values | {"traffic_bytes": traffic},
+            **values | {name_of(GPU.traffic_bytes): traffic},
             topology=topology,
             **parts,
             **self._vgpu.read(self._calls, uuid, handle, slow=slow),
-            unsupported=self._calls.unsupported(uuid),
+            unsupported=self._calls.records.unsupported(uuid),
             skipped=self._options.skip,
-            withheld=self._calls.withheld(uuid),
+            withheld=self._calls.records.withheld(uuid),
             sweep=sweep,
             read_at=time.time(),
             slow_read_at=self._slow_read_at.get(uuid),
@@ -195,7 +184,7 @@ class GpuReader:
             self._topology.remove(uuid)
             self._device.forget(uuid)
             self._forget_kept(uuid)
-            self._calls.forget_unsupported(uuid)
+            self._calls.records.forget_unsupported(uuid)
 
     def _forget_kept(self, uuid: str | None = None) -> None:
         """Drop the kept values of a GPU, or of all; the next read of it reads them as the first one does."""
@@ -215,13 +204,14 @@ class GpuReader:
         mig_uuids = {device.uuid for device in devices}
         self._lists.keep_only(self.known.keys() | mig_uuids)
         self._gpm.keep_only(self._calls, self.known.keys() | mig_uuids)
-        keep_only(mig_uuids, self._calls.parents)
+        keep_only(mig_uuids, self._calls.records.parents)
 
     def _parts(
         self, handle: Any, uuid: str, layout: GpuLayout, values: Mapping[str, Any], *, slow: bool
     ) -> dict[str, Any]:
         """Return the fields that depend on the layout: MIG devices, or processes of a whole GPU."""
-        total = values["memory"].total if "memory" in values else None
+        memory = values.get(name_of(GPU.memory))
+        total = None if memory is None else memory.total
         devices = self._mig.read(self._calls, layout, total, slow=slow)
         profiles = self._gpm.read_migs(self._calls, uuid, handle, layout, devices)
         if devices is not None:
@@ -235,7 +225,7 @@ class GpuReader:
         if layout.enabled:
             return parts
         self._calls.group = "processes"
-        processes = self._lists.read(self._calls, uuid, handle, values.get("memory"))
+        processes = self._lists.read(self._calls, uuid, handle, memory)
         self._calls.group = "utilization"
         utilization = read_utilization(self._samples, self._calls, uuid, handle, processes)
         return {**parts, "processes": processes, "process_utilization": utilization}
@@ -248,14 +238,14 @@ class GpuReader:
             return known.identity
         # Known from now on, even if it is lost before the rest of the identity has been read.
         self.known.setdefault(uuid, GpuReading(identity=GpuIdentity(uuid=uuid, index=index)))
-        failures = self._calls.failures()
+        failures = self._calls.records.failures
         identity = read_identity(self._calls, handle, uuid, index)
-        if self._calls.failures() == failures:
+        if self._calls.records.failures == failures:
             self._identified.add(uuid)
             del self._identity_failures[uuid]
         else:
             self._identity_failures[uuid] += 1
-            self._calls.note_until_due(uuid, CORE)
+            self._calls.records.note_until_due(uuid, CORE)
         self.known[uuid] = replace(self.known[uuid], identity=identity)
         return identity
 
@@ -273,27 +263,5 @@ class GpuReader:
             self._device.forget(uuid)
             self._forget_kept(uuid)
             for device in (uuid, *(device.uuid for device in last[1])):
-                self._calls.forget_unsupported(device)
+                self._calls.records.forget_unsupported(device)
         self._layouts[uuid] = current
-
-
-def read_identity(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
-    """Return the identity of a GPU. Raises as ``Calls.ask`` does."""
-    calls.group = CORE
-    pci = calls.ask(uuid, "nvmlDeviceGetPciInfo", handle)
-    minor = calls.ask(uuid, MINOR, handle)
-    capability = calls.ask(uuid, "nvmlDeviceGetCudaComputeCapability", handle)
-    return GpuIdentity(
-        uuid=uuid,
-        index=index,
-        minor=believed(calls, uuid, MINOR, None if minor is None else known(minor), NUMBER),
-        model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
-        pci_bus_id="" if pci is None else text_field(pci, "busId"),
-        serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
-        architecture=ARCHITECTURES.get(calls.ask(uuid, "nvmlDeviceGetArchitecture", handle)),
-        vbios=calls.ask(uuid, "nvmlDeviceGetVbiosVersion", handle),
-        part_number=calls.ask(uuid, "nvmlDeviceGetBoardPartNumber", handle),
-        inforom=calls.ask(uuid, "nvmlDeviceGetInforomImageVersion", handle),
-        gsp_firmware=calls.ask(uuid, "nvmlDeviceGetGspFirmwareVersion", handle),
-        compute_capability=None if capability is None else ".".join(map(str, capability)),
-    )

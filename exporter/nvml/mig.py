@@ -8,7 +8,7 @@ reported also while MIG mode is disabled. They are numbered over all boards, and
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,12 +17,12 @@ from exporter.model import DeviceProcess, GpuIdentity, Memory, MigReading
 from exporter.model.bounds import BYTES, NUMBER, PARTS, Bound
 from exporter.model.mig_profiles import MEBIBYTE, MigProfile, MigProfiles, listed_profiles
 from exporter.nvml.driver.binding import text_field
-from exporter.nvml.driver.calls import CORE, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import CORE
 from exporter.nvml.mig_layout import MOST_SLICES, GpuLayout, LayoutReader, MigIdentity
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
-    Decode,
     ask_row,
     ask_until_refused,
     believed,
@@ -40,31 +40,16 @@ MEMORY_SLICES = {7: 8}
 # Permissions do not change while the exporter runs.
 REFUSAL = "NoPermission"
 ATTRIBUTES = "nvmlDeviceGetAttributes"
-# Fields of ``nvmlDeviceAttributes_t``, and what they can be. Drivers answer 0 or all ones for unknown slices.
-ENGINES: Mapping[str, tuple[str, Bound]] = {
-    "copy": ("sharedCopyEngineCount", PARTS),
-    "decoder": ("sharedDecoderCount", PARTS),
-    "encoder": ("sharedEncoderCount", PARTS),
-    "jpeg": ("sharedJpegCount", PARTS),
-    "ofa": ("sharedOfaCount", PARTS),
+# Fields of ``nvmlDeviceAttributes_t`` by engine.
+ENGINES: Mapping[str, str] = {
+    "copy": "sharedCopyEngineCount",
+    "decoder": "sharedDecoderCount",
+    "encoder": "sharedEncoderCount",
+    "jpeg": "sharedJpegCount",
+    "ofa": "sharedOfaCount",
 }
 SLICES, MEBIBYTES = Bound(1, MOST_SLICES), Bound(1, BYTES.highest // MEBIBYTE)
-FACTS: Mapping[str, tuple[str, Bound]] = {
-    "compute_slices": ("computeInstanceSliceCount", SLICES),
-    "instance_slices": ("gpuInstanceSliceCount", SLICES),
-    "multiprocessors": ("multiprocessorCount", PARTS),
-}
-# In MiB.
-MEMORY_SIZE: dict[str, tuple[str, Bound]] = {"memory": ("memorySizeMB", MEBIBYTES)}
-# Of ``nvmlGpuInstanceInfo_t`` and ``nvmlGpuInstancePlacement_t``.
 INSTANCE_INFO = "nvmlGpuInstanceGetInfo"
-INSTANCE: Mapping[str, tuple[str, Bound]] = {"gi_profile": ("profileId", NUMBER)}
-PLACEMENT: Mapping[str, tuple[str, Bound]] = {"gi_start": ("start", PARTS), "gi_size": ("size", PARTS)}
-# Of ``nvmlGpuInstanceProfileInfo_t``.
-PROFILE: dict[str, tuple[str, Bound]] = {
-    "multiprocessors": ("multiprocessorCount", PARTS),
-    "instances": ("instanceCount", SLICES),
-}
 REPORT = "nvmlDeviceGetGpuInstanceProfileInfo"
 # The numbers go on where today's end, at 17.
 MOST_PROFILES = 32
@@ -74,8 +59,7 @@ _NAME = re.compile(r"MIG (\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})?)", re.ASCII)
 class MigFacts(NamedTuple):
     """Facts that do not change while a MIG device exists."""
 
-    # A reading with these facts only.
-    reading: MigReading
+    reading: MigReading  # a reading with these facts only
     # Bytes of the GPU instance, to derive the memory slices, which NVML does not report; None if unknown.
     instance_memory: int | None = None
 
@@ -163,30 +147,30 @@ def read_facts(calls: Calls, identity: MigIdentity, handle: Any, gpu: Any) -> tu
     Raises as ``Calls.ask`` does.
     """
     calls.group = CORE
-    failures = calls.failures()
+    failures = calls.records.failures
     profile = identity.name.partition(PROFILE_MARK)[2] or None
     reading = MigReading(uuid=identity.uuid, gi=identity.gi, ci=identity.ci, profile=profile)
     attributes = calls.ask(identity.uuid, ATTRIBUTES, handle)
     if attributes is None:
         return MigFacts(reading), False
-    ask = partial(_numbers, partial(believed, calls, identity.uuid, ATTRIBUTES), attributes)
-    placement = _placement(calls, identity, gpu)
+    reading = _with_placement(calls, reading, gpu)
     calls.group = CORE
-    engines = {engine: count for engine, count in ask(ENGINES).items() if count is not None}
-    reading = replace(reading, engines=engines, **ask(FACTS, positive), **placement)
-    memory = ask(MEMORY_SIZE, positive)["memory"]
-    size = None if memory is None else memory * MEBIBYTE
-    return MigFacts(reading, size), calls.failures() == failures
+    check = partial(believed, calls, identity.uuid, ATTRIBUTES)
+    engines = {engine: check(known(getattr(attributes, field)), PARTS) for engine, field in ENGINES.items()}
+    # Drivers answer 0 or all ones for unknown slices.
+    reading = replace(
+        reading,
+        engines={engine: count for engine, count in engines.items() if count is not None},
+        compute_slices=check(positive(attributes.computeInstanceSliceCount), SLICES),
+        instance_slices=check(positive(attributes.gpuInstanceSliceCount), SLICES),
+        multiprocessors=check(positive(attributes.multiprocessorCount), PARTS),
+    )
+    size = _bytes(check(positive(attributes.memorySizeMB), MEBIBYTES))
+    return MigFacts(reading, size), calls.records.failures == failures
 
 
-def _numbers(
-    check: Callable[[Any, Bound], Any],
-    answer: Any,
-    table: Mapping[str, tuple[str, Bound]],
-    decode: Decode = known,
-) -> dict[str, Any]:
-    """Return the fields of a record that a table names; None for those without a value."""
-    return {name: check(decode(getattr(answer, field)), bound) for name, (field, bound) in table.items()}
+def _bytes(mebibytes: int | None) -> int | None:
+    return None if mebibytes is None else mebibytes * MEBIBYTE
 
 
 def may_have_graphics(identity: MigIdentity) -> bool:
@@ -195,15 +179,20 @@ def may_have_graphics(identity: MigIdentity) -> bool:
     return not profile or GRAPHICS_MARK in profile
 
 
-def _placement(calls: Calls, identity: MigIdentity, gpu: Any) -> dict[str, Any]:
-    """Return NVML's id of the profile of a GPU instance, its first memory slice, and their number."""
-    ask = (calls, REFUSAL, identity.uuid)
-    instance = ask_until_refused(*ask, "nvmlDeviceGetGpuInstanceById", gpu, identity.gi)
-    info = None if instance is None else ask_until_refused(*ask, INSTANCE_INFO, instance)
+def _with_placement(calls: Calls, reading: MigReading, gpu: Any) -> MigReading:
+    """Return the reading with the placement of its GPU instance, and NVML's id of the instance's profile."""
+    ask = partial(ask_until_refused, calls, REFUSAL, reading.uuid)
+    instance = ask("nvmlDeviceGetGpuInstanceById", gpu, reading.gi)
+    info = None if instance is None else ask(INSTANCE_INFO, instance)
     if info is None:
-        return {}
-    check = partial(believed, calls, identity.uuid, INSTANCE_INFO)
-    return _numbers(check, info, INSTANCE) | _numbers(check, info.placement, PLACEMENT)
+        return reading
+    check = partial(believed, calls, reading.uuid, INSTANCE_INFO)
+    return replace(
+        reading,
+        gi_profile=check(known(info.profileId), NUMBER),
+        gi_start=check(known(info.placement.start), PARTS),
+        gi_size=check(known(info.placement.size), PARTS),
+    )
 
 
 class ProfileReader:
@@ -227,9 +216,9 @@ class ProfileReader:
             return None
         due = uuid not in self._listed or (slow and uuid in self._incomplete)
         if due and model not in self._reported:
-            failures = calls.failures()
+            failures = calls.records.failures
             profiles = tuple(_profiles(calls, uuid, handle))
-            complete = calls.failures() == failures
+            complete = calls.records.failures == failures
             if profiles and complete:
                 self._reported[model] = MigProfiles("driver", profiles)
             self._listed[uuid] = listed_profiles(model, memory)
@@ -263,6 +252,9 @@ def _profile(calls: Calls, uuid: str, answer: Any) -> MigProfile | None:
     if match is None:
         return None
     check = partial(believed, calls, uuid, REPORT)
-    numbers = _numbers(check, answer, MEMORY_SIZE | PROFILE, positive)
-    memory = numbers.pop("memory")
-    return MigProfile(name=match[1], memory=None if memory is None else memory * MEBIBYTE, **numbers)
+    return MigProfile(
+        name=match[1],
+        memory=_bytes(check(positive(answer.memorySizeMB), MEBIBYTES)),
+        multiprocessors=check(positive(answer.multiprocessorCount), PARTS),
+        instances=check(positive(answer.instanceCount), SLICES),
+    )

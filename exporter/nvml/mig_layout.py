@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from exporter.model import Memory
-from exporter.nvml.driver.calls import CORE, Calls, DeviceHangsError
+from exporter.nvml.driver.calls import Calls, DeviceHangsError
 from exporter.nvml.driver.library import SLOT
+from exporter.nvml.driver.records import CORE
 from exporter.nvml.readings.answers import MEMORY, ask_row, forget, keep_only
 
 # Repartitioning takes less time than so many enumerations.
@@ -31,8 +32,7 @@ class MigIdentity:
     gi: int
     ci: int
     uuid: str
-    # Contains the profile: a new device in the same place gets the same ids and UUID.
-    name: str
+    name: str  # contains the profile: a new device in the same place gets the same ids and UUID
 
 
 # A MIG device by slot: its identity and its current handle.
@@ -43,20 +43,14 @@ Slots = dict[int, tuple[MigIdentity, Any]]
 class GpuLayout:
     """The partitioning of a GPU in one sweep."""
 
-    # Whether MIG mode is enabled; None if unknown.
-    enabled: bool | None
-    # Compute slices of the whole GPU.
-    slices: int | None = None
+    enabled: bool | None  # whether MIG mode is enabled; None if unknown
+    slices: int | None = None  # compute slices of the whole GPU
     # The MIG devices with their current handles; None if unknown.
     devices: tuple[tuple[MigIdentity, Any], ...] | None = ()
-    # False if there may be more MIG devices: some slots could not be read.
-    complete: bool = True
-    # The devices that were last seen in those slots.
-    unread: tuple[MigIdentity, ...] = ()
-    # Whether MIG mode will be enabled after the next GPU reset.
-    pending: bool | None = None
-    # The handle of the GPU.
-    gpu: Any = None
+    complete: bool = True  # False if there may be more MIG devices: some slots could not be read
+    unread: tuple[MigIdentity, ...] = ()  # the devices that were last seen in those slots
+    pending: bool | None = None  # whether MIG mode will be enabled after the next GPU reset
+    gpu: Any = None  # the handle of the GPU
     # Memory of devices that was read in this sweep already.
     memory: Mapping[MigIdentity, Memory] = field(default_factory=dict)
 
@@ -96,10 +90,10 @@ class LayoutReader:
         if layout is not None:
             self._kept[uuid] = layout
             return layout
-        failures = calls.failures()
+        failures = calls.records.failures
         layout = self._enumerate(calls, uuid, handle)
         # After a failure, the identity of a device may be incomplete.
-        if reported and layout.devices and layout.complete and calls.failures() == failures:
+        if reported and layout.devices and layout.complete and calls.records.failures == failures:
             self._kept[uuid] = layout
         return layout
 
@@ -158,10 +152,10 @@ class LayoutReader:
 
     def _enumerate(self, calls: Calls, uuid: str, handle: Any) -> GpuLayout:
         calls.group = CORE
-        failures = calls.failures()
+        failures = calls.records.failures
         mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
         if mode is None:
-            unsupported = calls.failures() == failures
+            unsupported = calls.records.failures == failures
             return GpuLayout(enabled=False) if unsupported else GpuLayout(enabled=None, devices=None)
         pending = mode[1] == 1
         if mode[0] != 1:
@@ -212,9 +206,9 @@ class LayoutReader:
 
 
 def _is_empty(calls: Calls, uuid: str, parent: Any, slot: int) -> bool:
-    failures = calls.failures()
+    failures = calls.records.failures
     with calls.about(f"{uuid}/{slot}", uuid):
-        return calls.ask(uuid, SLOT, parent, slot) is None and calls.failures() == failures
+        return calls.ask(uuid, SLOT, parent, slot) is None and calls.records.failures == failures
 
 
 def _read_slots(calls: Calls, uuid: str, parent: Any, slices: int) -> tuple[Slots, set[int]]:
@@ -222,7 +216,7 @@ def _read_slots(calls: Calls, uuid: str, parent: Any, slices: int) -> tuple[Slot
     devices: Slots = {}
     failed: set[int] = set()
     for slot in range(slices):
-        failures = calls.failures()
+        failures = calls.records.failures
         try:
             with calls.about(f"{uuid}/{slot}", uuid):
                 ids, handle = _read_slot(calls, uuid, parent, slot)
@@ -230,7 +224,7 @@ def _read_slots(calls: Calls, uuid: str, parent: Any, slices: int) -> tuple[Slot
                 with calls.about(ids[2]):
                     name = calls.ask(ids[2], "nvmlDeviceGetName", handle) or ""
                 devices[slot] = MigIdentity(*ids, name), handle
-            elif handle is not None or calls.failures() > failures:
+            elif handle is not None or calls.records.failures > failures:
                 # The slot is not empty, or may not be.
                 failed.add(slot)
         except DeviceHangsError:
@@ -248,5 +242,5 @@ def _read_slot(calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[tuple[i
     ci = calls.ask(uuid, "nvmlDeviceGetComputeInstanceId", handle)
     if not mig_uuid or gi is None or ci is None:
         return None, handle
-    calls.parents[mig_uuid] = uuid
+    calls.records.parents[mig_uuid] = uuid
     return (gi, ci, mig_uuid), handle

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from exporter.concurrency import ReplaceableWorker
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
-from exporter.nvml.driver.library import DriverError, NvmlOptions, advice
+from exporter.nvml.driver.library import DriverError, NvmlOptions, remedy
 from exporter.nvml.sweep import STUCK, Sweeper
 
 UNKNOWN = "Unknown"
@@ -90,7 +90,7 @@ class NvmlSource:
         )
 
     def _sweep(self) -> HardwareReading:
-        earlier_errors = self._sweeper.calls.errors.copy()
+        earlier_errors = self._sweeper.calls.records.errors.copy()
         last = self._latest.gpus if self._latest is not None else ()
         published = {reading.identity.uuid: reading for reading in last}
         readings: dict[str, GpuReading] = {}
@@ -102,16 +102,18 @@ class NvmlSource:
         except DriverError as failure:
             error = failure
         # The device nodes of this container were revoked: every GPU answers 'unknown error'.
-        failed = {name for _, _, name in self._sweeper.calls.errors - earlier_errors}
+        failed = {name for _, _, name in self._sweeper.calls.records.errors - earlier_errors}
         if failed == {UNKNOWN} and not any(reading.up for reading in readings.values()):
-            error = DriverError(UNKNOWN, advice(UNKNOWN))
+            error = DriverError(UNKNOWN, remedy(UNKNOWN))
         self.restart_reason = str(error) if error is not None and error.reason in RESTART_REASONS else None
         if error is None:
             return self._publish(readings.values())
         if error.reason not in TEMPORARY:
             self._publish_gone()
         elif self._latest is not None:
-            self._latest = replace(self._latest, errors=dict(self._sweeper.calls.errors), costs=self._costs())
+            self._latest = replace(
+                self._latest, errors=dict(self._sweeper.calls.records.errors), costs=self._costs()
+            )
         raise error
 
     def _publish_gone(self, released: str = "") -> None:
@@ -124,7 +126,7 @@ class NvmlSource:
             driver=self._sweeper.driver,
             gpus=tuple(gpus),
             gpu_count=self._sweeper.gpu_count,
-            errors=dict(self._sweeper.calls.errors),
+            errors=dict(self._sweeper.calls.records.errors),
             costs=self._costs(),
         )
         return self._latest
@@ -133,9 +135,9 @@ class NvmlSource:
         calls = self._sweeper.calls
         return {
             group: Cost(
-                calls=calls.asked[group],
+                calls=calls.records.asked[group],
                 seconds=seconds,
-                driver_microseconds=calls.driver_microseconds.get(group),
+                driver_microseconds=calls.records.driver_microseconds.get(group),
             )
-            for group, seconds in sorted(calls.seconds.items())
+            for group, seconds in sorted(calls.records.seconds.items())
         }

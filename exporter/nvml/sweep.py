@@ -7,22 +7,24 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from exporter.model import ConfidentialComputing, DriverInfo, GpuReading
+from exporter.model import DriverInfo, GpuReading
+from exporter.nvml.bound_devices import BoundDevices
 from exporter.nvml.driver.calls import (
-    CORE,
     Calls,
     DeviceHangsError,
     DeviceLostError,
     DeviceSlowError,
     DriverGoneError,
 )
-from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
+from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, remedy
+from exporter.nvml.driver.records import CORE
 from exporter.nvml.events import EventWatcher
+from exporter.nvml.facts import read_mode
 from exporter.nvml.gpu import GpuReader
 from exporter.nvml.readings.answers import flag
 from exporter.nvml.readings.device_reader import SLOW_SECONDS, Schedule
-from exporter.nvml.readings.gpu_processes import list_trust, running
-from exporter.nvml.topology import BoundDevices
+from exporter.nvml.readings.gpu_processes import running
+from exporter.nvml.readings.process_trust import list_trust
 
 # A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
 # not read, so the interval doubles as long as the same GPUs are lost.
@@ -32,12 +34,8 @@ LONGEST_REOPEN_SECONDS = 3600.0
 NODE = ""
 # A larger count is not plausible; enumerating so many GPUs would not end.
 MOST_GPUS = 1024
-# Modes of confidential computing, in the order of their numbers in nvml.h:
-# https://docs.nvidia.com/deploy/nvml-api/group__nvmlConfidentialComputingDefs.html
-ENVIRONMENTS = ("unavailable", "simulation", "production")
-MULTI_GPU_MODES = ("none", "protected_pcie", "nvlink_encryption")
 STUCK = "NotReopened"
-STUCK_ADVICE = "a call into the driver does not return, so it cannot be opened again: restart the pod"
+STUCK_REMEDY = "a call into the driver does not return, so it cannot be opened again: restart the pod"
 
 
 class Sweeper:
@@ -78,15 +76,17 @@ class Sweeper:
         """
         self._number += 1
         # A group that no GPU is due for takes no time; it does not leave.
-        self.calls.driver_microseconds = Counter(dict.fromkeys(self.calls.driver_microseconds, 0))
+        self.calls.records.driver_microseconds = Counter(
+            dict.fromkeys(self.calls.records.driver_microseconds, 0)
+        )
         self.calls.group = CORE
         try:
             self._open()
             yield from self._all()
         except DriverGoneError as error:
             if self.close():
-                raise DriverError(error.name, advice(error.name)) from None
-            raise DriverError(STUCK, STUCK_ADVICE) from None
+                raise DriverError(error.name, remedy(error.name)) from None
+            raise DriverError(STUCK, STUCK_REMEDY) from None
         except DeviceLostError:
             self._note_lost({NODE})
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
@@ -108,7 +108,7 @@ class Sweeper:
 
         Return False if it stays open because a thread hangs in it.
         """
-        if self._library.is_open and not self.calls.hanging:
+        if self._library.is_open and not self.calls.records.hanging:
             self._gpus.closing()
             if self.events.stop():
                 self._library.close()
@@ -144,9 +144,9 @@ class Sweeper:
             self._library.open()
             self._gpus.unplugged(self._bound.note(bound))
             self._opened_at = time.monotonic()
-            self.calls.forget_unsupported()
+            self.calls.records.forget_unsupported()
             self._gpus.reopened()
-            self.calls.driver_microseconds.clear()
+            self.calls.records.driver_microseconds.clear()
             self._handles.clear()
             self._driver_known = False
         if not self._driver_known:
@@ -158,14 +158,14 @@ class Sweeper:
             self.driver = replace(self.driver, confidential=replace(confidential, ready=ready))
 
     def _read_driver(self) -> None:
-        failures = self.calls.failures()
+        failures = self.calls.records.failures
         driver_version = self.calls.ask("", "nvmlSystemGetDriverVersion")
         nvml_version = self.calls.ask("", "nvmlSystemGetNVMLVersion")
         # 12040 is 12.4; 0 is not a version.
         cuda = self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")
-        before_mode = self.calls.failures()
+        before_mode = self.calls.records.failures
         mode = read_mode(self.calls)
-        mode_failed = mode is None and self.calls.failures() != before_mode
+        mode_failed = mode is None and self.calls.records.failures != before_mode
         self.driver = DriverInfo(
             driver_version=driver_version,
             nvml_version=nvml_version,
@@ -173,7 +173,7 @@ class Sweeper:
             confidential=mode,
         )
         self._readiness.forget()
-        self._driver_known = self.calls.failures() == failures
+        self._driver_known = self.calls.records.failures == failures
         machine = self._options.machine_pids()
         self._gpus.trust = list_trust(self.driver, machine=machine, mode_failed=mode_failed)
 
@@ -280,18 +280,3 @@ class Sweeper:
         if lost != self._lost:
             self._reopen_after = REOPEN_AFTER_SECONDS
         self._lost = frozenset(lost)
-
-
-def read_mode(calls: Calls) -> ConfidentialComputing | None:
-    """Return the mode of the driver; None if it does not report one. Raises as ``Calls.ask`` does."""
-    settings = calls.ask("", "nvmlSystemGetConfComputeSettings")
-    state = settings if settings is not None else calls.ask("", "nvmlSystemGetConfComputeState")
-    if state is None:
-        return None
-    multi_gpu = dict(enumerate(MULTI_GPU_MODES)).get(settings.multiGpuMode) if settings is not None else None
-    return ConfidentialComputing(
-        enabled=flag(state.ccFeature),
-        environment=dict(enumerate(ENVIRONMENTS)).get(state.environment, ""),
-        developer_tools=flag(state.devToolsMode),
-        multi_gpu=multi_gpu or "",
-    )

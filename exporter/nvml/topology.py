@@ -1,10 +1,8 @@
-"""Topology: NUMA node and CPUs of a GPU, connections between GPUs, and GPUs bound to the driver."""
+"""Topology: NUMA node and CPUs of a GPU, and connections between GPUs."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from exporter.model import PeerLink, Topology
@@ -31,14 +29,11 @@ class GpuLinks:
 
     handle: Any
     bus_id: str
-    # NUMA node and CPUs, without peers.
-    place: Topology | None = None
+    place: Topology | None = None  # NUMA node and CPUs, without peers
     # Known remote ends by link: a bus address, SWITCH or OTHER_DEVICE.
     remotes: dict[int, str] = field(default_factory=dict)
-    # None if unknown.
-    active: frozenset[int] | None = None
-    # Number of active links by remote end.
-    counts: Counter[str | None] = field(default_factory=Counter)
+    active: frozenset[int] | None = None  # None if unknown
+    counts: Counter[str | None] = field(default_factory=Counter)  # number of active links by remote end
 
     @property
     def incomplete(self) -> bool:
@@ -116,10 +111,10 @@ class TopologyReader:
 def _read_place(calls: Calls, uuid: str, handle: Any) -> Topology | None:
     """Return NUMA node and CPUs of a GPU; None after a failure, so that they are read again."""
     # nvmlDeviceGetNumaNodeId is something else: the node of the GPU's own memory.
-    failures = calls.failures()
+    failures = calls.records.failures
     nodes = _bits(calls.ask(uuid, "nvmlDeviceGetMemoryAffinity", handle, NODE_WORDS, NEAREST_NODE))
     cpus = _bits(calls.ask(uuid, "nvmlDeviceGetCpuAffinity", handle, CPU_WORDS))
-    if calls.failures() > failures:
+    if calls.records.failures > failures:
         return None
     # If several nodes are nearest, none of them is the GPU's.
     return Topology(numa_node=nodes[0] if len(nodes) == 1 else None, cpus=_ranges(cpus))
@@ -166,47 +161,3 @@ def _ranges(numbers: list[int]) -> str:
         else:
             ranges.append([number, number])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
-
-
-DRIVER = "bus/pci/drivers/nvidia"
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-
-
-class BoundDevices:
-    """PCI addresses of the devices bound to the NVIDIA driver, now and when the library was opened."""
-
-    def __init__(self, sys_root: Path | None) -> None:
-        self._folder = None if sys_root is None else sys_root / DRIVER
-        self._noted: frozenset[str] | None = None
-
-    def note(self, bound: frozenset[str] | None) -> frozenset[str]:
-        """Set the devices bound at opening; return the normalized addresses that no longer are.
-
-        None is unknown, and changes nothing.
-        """
-        if bound is None:
-            return frozenset()
-        earlier, self._noted = self._noted or frozenset(), bound
-        return frozenset(map(normalize_pci, earlier - bound))
-
-    def changed(self) -> bool:
-        """Return whether other devices are bound now; False if unknown."""
-        bound = self.now()
-        return bound is not None and self._noted is not None and bound != self._noted
-
-    def now(self) -> frozenset[str] | None:
-        """Return the devices bound now, None if unknown."""
-        if self._folder is None:
-            return None
-        try:
-            names = [path.name for path in self._folder.iterdir()]
-        except OSError:
-            # The module is not loaded, or there is no sysfs.
-            return None
-        return frozenset(name for name in names if ADDRESS.fullmatch(name))
-
-
-def normalize_pci(address: str) -> str:
-    """Return a PCI address in lower case, without leading zeros of its domain, which NVML pads."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{domain.lstrip('0')}:{rest}"

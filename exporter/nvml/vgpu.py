@@ -9,8 +9,9 @@ from exporter.model import License, VgpuReading
 from exporter.model.bounds import BYTES
 from exporter.model.hardware import Virtualization
 from exporter.nvml.driver.binding import NO_INSTANCE, text_field
-from exporter.nvml.driver.calls import Call, Calls
-from exporter.nvml.readings.answers import Kept, believed, keep_only, known, sampled_percent
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
+from exporter.nvml.readings.answers import KeptRows, believed, keep_only, known, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
 GROUP = "vgpu"
@@ -29,22 +30,16 @@ MODES: dict[int, Virtualization] = {
 NOT_REQUESTED = frozenset({0, 1})
 # A number, because the binding's names are tuples.
 EXPIRY_VALID = 2
-# Fields of a sample, in percent of the GPU's time, by field of the reading.
-SHARES = {
-    "sm_percent": "smUtil",
-    "memory_percent": "memUtil",
-    "encoder_percent": "encUtil",
-    "decoder_percent": "decUtil",
-}
+# Fields of a sample, in percent of the GPU's time.
+SHARES = ("smUtil", "memUtil", "encUtil", "decUtil")
 
 
 @dataclass(frozen=True, slots=True)
 class VgpuType:
-    """A type of vGPUs."""
+    """What is kept of a type of vGPUs."""
 
     name: str | None
-    # Bytes.
-    memory: int | None
+    memory: int | None  # bytes
 
 
 class VgpuReader:
@@ -56,7 +51,7 @@ class VgpuReader:
         # UUIDs of vGPUs by GPU.
         self._running: dict[str, set[str]] = {}
         # Modes of GPUs by uuid.
-        self._modes = Kept()
+        self._modes = KeptRows()
 
     def read(self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True) -> dict[str, Any]:
         """Return the fields ``virtualization``, ``license`` and ``vgpus`` of GpuReading.
@@ -82,13 +77,13 @@ class VgpuReader:
         if uuid in self._modes:
             kept: Virtualization | None = self._modes[uuid]
             return kept
-        failures = calls.failures()
+        failures = calls.records.failures
         mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
-        if calls.failures() == failures:
+        if calls.records.failures == failures:
             self._modes.add(uuid, mode)
         else:
             self._modes.fail(uuid)
-            calls.note_until_due(uuid, GROUP)
+            calls.records.note_until_due(uuid, GROUP)
         return mode
 
     def _vgpus(self, calls: Calls, uuid: str, handle: Any) -> tuple[VgpuReading, ...] | None:
@@ -106,24 +101,22 @@ class VgpuReader:
         vgpus = [self._vgpu(calls, uuid, number, name, samples) for number, name in uuids.items() if name]
         running = {vgpu.uuid for vgpu in vgpus}
         for stopped in self._running.get(uuid, set()) - running:
-            calls.forget_unsupported(stopped)
+            calls.records.forget_unsupported(stopped)
         self._running[uuid] = running
         return tuple(sorted(vgpus, key=lambda vgpu: vgpu.uuid))
 
     def _vgpu(self, calls: Calls, gpu: str, number: int, uuid: str, samples: dict[int, Any]) -> VgpuReading:
         # Calls are unsupported for each vGPU separately; failures count for the GPU.
-        calls.parents[uuid] = gpu
+        calls.records.parents[uuid] = gpu
         vgpu_type = self._type(calls, uuid, number)
         gi = calls.ask(uuid, "nvmlVgpuInstanceGetGpuInstanceId", number)
         vm_id = calls.ask(uuid, "nvmlVgpuInstanceGetVmID", number)
         # A time-sliced vGPU has no instance; in MIG mode nothing meters vGPUs. An idle vGPU has a sample, so
         # without one its use is unknown.
         sample = samples.get(number) if gi in (None, NO_INSTANCE) else None
-        shares = {
-            field: None if sample is None else sampled_percent(getattr(sample, name).uiVal)
-            for field, name in SHARES.items()
-        }
-        if sample is not None and None in shares.values():
+        shares = [None if sample is None else sampled_percent(getattr(sample, name).uiVal) for name in SHARES]
+        sm, memory, encoder, decoder = shares
+        if sample is not None and None in shares:
             calls.count(gpu, calls.form(gpu, UTILIZATION), IMPOSSIBLE_SAMPLE)
         return VgpuReading(
             uuid=uuid,
@@ -135,7 +128,10 @@ class VgpuReader:
             memory_total=vgpu_type.memory,
             memory_used=_bytes(calls, uuid, "nvmlVgpuInstanceGetFbUsage", number),
             licensed=_licensed(calls, uuid, number),
-            **shares,
+            sm_percent=sm,
+            memory_percent=memory,
+            encoder_percent=encoder,
+            decoder_percent=decoder,
         )
 
     def _type(self, calls: Calls, uuid: str, number: int) -> VgpuType:

@@ -11,9 +11,10 @@ from typing import Any
 from exporter.demo.scenario.codec import Signed
 from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
-from exporter.nvml.driver.calls import Call
-from exporter.nvml.readings import device, fields
-from exporter.nvml.readings.answers import BAR1, MEMORY, Path, Row, bar1, first_of_two, memory
+from exporter.nvml.driver.records import Call
+from exporter.nvml.readings import device, fabric, fields
+from exporter.nvml.readings.answers import BAR1, MEMORY, CallRow, bar1, first_of_two, memory
+from exporter.nvml.readings.paths import Path
 
 Answers = dict[str, tuple[Signed, ...]]
 Numbers = tuple[int, ...]
@@ -73,11 +74,11 @@ def answers_of_mig(mig: MigReading) -> tuple[Answers, tuple[str, ...]]:
     return ({}, (call,)) if numbers is None else ({call: tuple(map(Signed, numbers))}, ())
 
 
-def _of_calls(gpu: GpuReading, rows: tuple[Row, ...]) -> Iterator[tuple[str, Numbers | None]]:
+def _of_calls(gpu: GpuReading, rows: tuple[CallRow, ...]) -> Iterator[tuple[str, Numbers | None]]:
     for row in rows:
         value = _at(gpu, row.into)
         numbers = None if value is None else ENCODERS.get(row.decode, _plain)(value)
-        if row.decode is device.fabric and value is None and row.calls[0][0] not in gpu.unsupported:
+        if row.decode is fabric.decode_fabric and value is None and row.calls[0][0] not in gpu.unsupported:
             numbers = NO_FABRIC
         for call in row.calls:
             yield _symbol(call), numbers
@@ -131,27 +132,27 @@ def _bar1(bar1: Bar1) -> Numbers:
     return bar1.total, bar1.used, bar1.total - bar1.used
 
 
-def _fabric(fabric: Fabric) -> Numbers:
+def _fabric(read: Fabric) -> Numbers:
     """Return state, return code, clique, health, and the domain's UUID byte by byte.
 
     A failed probe is complete, with an error.
     """
-    failed = fabric.state == "failed"
-    state = device.FABRIC_STATES.index("completed" if failed or not fabric.state else fabric.state) + 1
-    cluster = uuid.UUID(fabric.cluster).bytes if fabric.cluster else b""
-    return state, int(failed), fabric.clique or 0, _fabric_health(fabric), *cluster
+    failed = read.state == "failed"
+    state = fabric.STATES.index("completed" if failed or not read.state else read.state) + 1
+    cluster = uuid.UUID(read.cluster).bytes if read.cluster else b""
+    return state, int(failed), read.clique or 0, _fabric_health(read), *cluster
 
 
-def _fabric_health(fabric: Fabric) -> int:
+def _fabric_health(read: Fabric) -> int:
     mask = 0
-    for shift, (problem, raised, cleared) in device.FABRIC_PROBLEMS.items():
-        if problem in fabric.problems:
-            mask |= (raised if fabric.problems[problem] else cleared) << shift
-    if "incorrect_configuration" in fabric.problems:
-        words = ("", *device.MISCONFIGURATIONS)
-        newer = fabric.problems["incorrect_configuration"] and not fabric.misconfiguration
-        kind = 0xF if newer else device.CORRECT + words.index(fabric.misconfiguration)
-        mask |= kind << device.MISCONFIGURATION_SHIFT
+    for shift, (problem, raised, cleared) in fabric.PROBLEMS.items():
+        if problem in read.problems:
+            mask |= (raised if read.problems[problem] else cleared) << shift
+    if "incorrect_configuration" in read.problems:
+        words = ("", *fabric.MISCONFIGURATIONS)
+        newer = read.problems["incorrect_configuration"] and not read.misconfiguration
+        kind = 0xF if newer else fabric.CORRECT + words.index(read.misconfiguration)
+        mask |= kind << fabric.MISCONFIGURATION_SHIFT
     return mask
 
 
@@ -193,7 +194,7 @@ ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
     first_of_two: lambda percent: (percent, SAMPLING_MICROSECONDS),
     device.utilization: _pair(NO_NUMBER, attrgetter("utilization_percent", "memory_copy_percent")),
     device.encoder_sessions: attrgetter("count", "average_fps", "average_latency_microseconds"),
-    device.fabric: _fabric,
+    fabric.decode_fabric: _fabric,
     device.repair_status: _pair(NO_FLAG, attrgetter("channel_repair_pending", "tpc_repair_pending")),
     memory: attrgetter("total", "used", "free"),
     device.constraints: _pair(NO_NUMBER, lambda limits: (limits.get("min"), limits.get("max"))),

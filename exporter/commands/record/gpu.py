@@ -24,7 +24,7 @@ from exporter.model import (
 )
 from exporter.model.hardware import ProcessKind
 from exporter.model.mig_profiles import MigProfiles
-from exporter.nvml.gpu import ARCHITECTURES
+from exporter.nvml.facts import ARCHITECTURES
 
 Peers = dict[str, dict[str, PeerLink]]
 # The name of a process could reveal its owner's work.

@@ -88,12 +88,10 @@ class Function:
     """A function of the library. It writes its result through the out parameters, or refuses the call."""
 
     scope: Scope
-    # Gets the device (or the driver), and the arguments after it.
-    run: Callable[..., None]
+    run: Callable[..., None]  # gets the device (or the driver), and the arguments after it
     # Writes given numbers instead of the function's own; None if its result is more than numbers.
     write: Write | None = None
-    # ``run`` gets the driver after the device.
-    with_driver: bool = False
+    with_driver: bool = False  # ``run`` gets the driver after the device
 
 
 def number(argument: Any) -> int:

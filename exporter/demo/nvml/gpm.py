@@ -62,13 +62,12 @@ class Content:
     busy_seconds: float
     cycles_per_second: float
     traffic: Mapping[Flow, int] = field(default_factory=dict)  # bytes; whole GPUs only
-    # False for a compute instance, which has memory and engines in common with others.
-    engines: bool = True
+    engines: bool = True  # False for a compute instance, which has memory and engines in common with others
     counters: bool  # of cycles and bytes
 
 
 @dataclass(slots=True)
-class Sample:
+class GpmSample:
     """A buffer for one sample."""
 
     freed: bool = False
@@ -85,21 +84,20 @@ class Pool:
     def __init__(self) -> None:
         self.live = 0
         self.misuses: list[str] = []
-        self._samples: dict[int, Sample] = {}
+        self._samples: dict[int, GpmSample] = {}
 
     def allocate(self) -> int:
         """Create a buffer; return its address."""
         address = next(_addresses)
-        self._samples[address] = Sample()
+        self._samples[address] = GpmSample()
         self.live += 1
         return address
 
     def free(self, pointer: Any) -> None:
-        """Free a buffer."""
         self.sample(pointer, "double free").freed = True
         self.live -= 1
 
-    def sample(self, pointer: Any, misuse: str = "use after free") -> Sample:
+    def sample(self, pointer: Any, misuse: str = "use after free") -> GpmSample:
         """Return the buffer at an address; refuse the call if there is none or it was freed."""
         sample = self._samples.get(address_of(pointer)) or refuse(Code.INVALID_ARGUMENT)
         if sample.freed:

@@ -80,14 +80,12 @@ def blackwell_errors(gpu: Gpu, error: str, link: int) -> int:
 
 
 def c2c_active(gpu: Gpu, link: int) -> bool:
-    """Return whether a C2C link is up."""
     require(gpu.links.c2c_links)
     require(0 <= link < gpu.links.c2c_links, Code.INVALID_ARGUMENT)
     return link < gpu.links.c2c_links - gpu.links.c2c_down
 
 
 def c2c_errors(gpu: Gpu, error: str, _link: int) -> int:
-    """Return the C2C errors of a GPU."""
     require(gpu.links.c2c_links)
     return gpu.links.c2c_errors.get(error, 0)
 

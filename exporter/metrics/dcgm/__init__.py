@@ -19,11 +19,11 @@ from exporter.metrics.family import Rows, whole
 
 DcgmNames: TypeAlias = Literal["default", "all", "only", "off", "legacy"]
 
+# Families of GPUs and of GPU instances of MIG under DCGM's names, in dcgm-exporter's order.
 DCGM: tuple[AnyFamily, ...] = (
     *(*CLOCKS, *HEAT, *POWER, *PCIE, *UTILIZATION, *XIDS, *THROTTLING, *MEMORY, *ECC, *REPAIRS, *NVLINK),
     *(*PROFILING, *MODES),
 )
-"""Families of GPUs and of GPU instances of MIG under DCGM's names, in dcgm-exporter's order."""
 
 _DEFAULT_FIELDS = (
     *("DEV_SM_CLOCK", "DEV_MEM_CLOCK", "DEV_MEMORY_TEMP", "DEV_GPU_TEMP", "DEV_POWER_USAGE"),
@@ -33,10 +33,10 @@ _DEFAULT_FIELDS = (
     *("DEV_NVLINK_BANDWIDTH_TOTAL", "DEV_VGPU_LICENSE_STATUS", "PROF_GR_ENGINE_ACTIVE"),
     *("PROF_PIPE_TENSOR_ACTIVE", "PROF_DRAM_ACTIVE", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES"),
 )
+# The families of dcgm-exporter's ``default-counters.csv``.
 DEFAULT: tuple[AnyFamily, ...] = tuple(
     family for family in DCGM if family.name.removeprefix("DCGM_FI_") in _DEFAULT_FIELDS
 )
-"""The families of dcgm-exporter's ``default-counters.csv``."""
 
 _NAMES: Mapping[str, str] = {
     "sm_clock": "DEV_SM_CLOCK",
@@ -105,6 +105,7 @@ def _microseconds(nanoseconds: Callable[[DcgmRow], Number | None]) -> Callable[[
 
 _ROWS: Rows[DcgmRow, DcgmRow] = Rows("dcgm_", "dcgm_legacy", whole)
 
+# Families of GPUs under the names of version 1.
 LEGACY: tuple[AnyFamily, ...] = (
     *(_renamed(name, field) for name, field in _NAMES.items()),
     *(_violation(name, field) for name, field in _VIOLATIONS.items()),
@@ -115,6 +116,5 @@ LEGACY: tuple[AnyFamily, ...] = (
         "gpu_info{gpu_type}", "Model of the GPU.", lambda gpu: (gpu.identity.model,)
     ),
 )
-"""Families of GPUs under the names of version 1."""
 
 __all__ = ["DCGM", "DEFAULT", "LEGACY", "DcgmNames", "HostnameLabel", "entities", "legacy_entities"]

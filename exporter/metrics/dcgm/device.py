@@ -17,6 +17,8 @@ _VIRTUALIZATIONS = get_args(Virtualization)
 _KIBIBYTE = 1024
 
 _CLOCKS = READING.grouped("clocks")
+_VIDEO_CLOCK = _CLOCKS.reading("clocks_megahertz.video")
+_APP_CLOCKS = _CLOCKS.reading("clocks_application_megahertz")
 _THERMAL = READING.grouped("thermal")
 _POWER = READING.grouped("power")
 _PCIE = READING.grouped("pcie")
@@ -25,7 +27,7 @@ _PCIE_THROUGHPUT = READING.grouped("pcie_throughput")
 _UTILIZATION = READING.grouped("utilization")
 _ENGINES = READING.grouped("engines")
 _MEMORY = DCGM_ROWS.of(lambda row: row.memory, "memory")
-_BAR1 = DCGM_ROWS.of(lambda row: row.bar1, "bar1")
+_BAR1 = DCGM_ROWS.reading("bar1").of(lambda row: row.bar1, "bar1")
 _MODES = READING.grouped("modes")
 _VGPU = READING.grouped("vgpu")
 
@@ -45,17 +47,18 @@ def _place(words: tuple[str, ...], word: str | None) -> Number | None:
 
 
 _CLOCK_FIELDS = (
-    ("DEV_SM_CLOCK", "clocks_megahertz", "sm", "SM clock"),
-    ("DEV_MEM_CLOCK", "clocks_megahertz", "memory", "Memory clock"),
-    ("DEV_VIDEO_CLOCK", "clocks_megahertz", "video", "Video engine clock"),
-    ("DEV_APP_SM_CLOCK", "clocks_application_megahertz", "sm", "SM applications clock"),
-    ("DEV_APP_MEM_CLOCK", "clocks_application_megahertz", "memory", "Memory applications clock"),
-    ("DEV_MAX_SM_CLOCK", "clocks_max_megahertz", "sm", "Maximum SM clock"),
-    ("DEV_MAX_MEM_CLOCK", "clocks_max_megahertz", "memory", "Maximum memory clock"),
-    ("DEV_MAX_VIDEO_CLOCK", "clocks_max_megahertz", "video", "Maximum video engine clock"),
+    (_CLOCKS, "DEV_SM_CLOCK", "clocks_megahertz", "sm", "SM clock"),
+    (_CLOCKS, "DEV_MEM_CLOCK", "clocks_megahertz", "memory", "Memory clock"),
+    (_VIDEO_CLOCK, "DEV_VIDEO_CLOCK", "clocks_megahertz", "video", "Video engine clock"),
+    (_APP_CLOCKS, "DEV_APP_SM_CLOCK", "clocks_application_megahertz", "sm", "SM applications clock"),
+    (_APP_CLOCKS, "DEV_APP_MEM_CLOCK", "clocks_application_megahertz", "memory", "Memory applications clock"),
+    (_CLOCKS, "DEV_MAX_SM_CLOCK", "clocks_max_megahertz", "sm", "Maximum SM clock"),
+    (_CLOCKS, "DEV_MAX_MEM_CLOCK", "clocks_max_megahertz", "memory", "Maximum memory clock"),
+    (_CLOCKS, "DEV_MAX_VIDEO_CLOCK", "clocks_max_megahertz", "video", "Maximum video engine clock"),
 )
 CLOCKS: tuple[Family[DcgmRow], ...] = tuple(
-    _CLOCKS.gauge(name, f"{text} (MHz).", entry(field, clock)) for name, field, clock, text in _CLOCK_FIELDS
+    rows.gauge(name, f"{text} (MHz).", entry(field, clock))
+    for rows, name, field, clock, text in _CLOCK_FIELDS
 )
 
 _THRESHOLDS = (
@@ -67,7 +70,7 @@ _THRESHOLDS = (
 HEAT: tuple[Family[DcgmRow], ...] = (
     _THERMAL.gauge("DEV_MEMORY_TEMP", "Memory temperature (C).", lambda gpu: gpu.memory_temperature_celsius),
     _THERMAL.gauge("DEV_GPU_TEMP", "GPU temperature (C).", lambda gpu: gpu.temperature_celsius),
-    _THERMAL.gauge(
+    _THERMAL.reading("temperature_margin_celsius").gauge(
         "DEV_GPU_TEMP_LIMIT",
         "Temperature margin to the nearest slowdown threshold (C).",
         lambda gpu: gpu.temperature_margin_celsius,
@@ -76,11 +79,12 @@ HEAT: tuple[Family[DcgmRow], ...] = (
         _THERMAL.gauge(name, f"{text} (C).", entry("temperature_thresholds_celsius", threshold))
         for name, threshold, text in _THRESHOLDS
     ),
-    _THERMAL.gauge("DEV_FAN_SPEED", "Fan speed as a share of the maximum (%).", lambda gpu: gpu.fan_percent),
+    _THERMAL.reading("fan_percent").gauge(
+        "DEV_FAN_SPEED", "Fan speed as a share of the maximum (%).", lambda gpu: gpu.fan_percent
+    ),
 )
 
 _LIMITS = (
-    ("DEV_POWER_MGMT_LIMIT", "configured", "Configured power limit"),
     ("DEV_POWER_MGMT_LIMIT_MIN", "min", "Minimum configurable power limit"),
     ("DEV_POWER_MGMT_LIMIT_MAX", "max", "Maximum configurable power limit"),
     ("DEV_POWER_MGMT_LIMIT_DEF", "default", "Default power limit"),
@@ -97,6 +101,11 @@ POWER: tuple[Family[DcgmRow], ...] = (
         "DEV_TOTAL_ENERGY_CONSUMPTION",
         "Energy consumption since the driver was loaded (mJ); read every 15 s.",
         lambda gpu: gpu.energy_millijoules,
+    ),
+    _POWER.reading("power_limits_milliwatts.configured").gauge(
+        "DEV_POWER_MGMT_LIMIT",
+        "Configured power limit (W).",
+        entry("power_limits_milliwatts", "configured", 1000),
     ),
     *(
         _POWER.gauge(name, f"{text} (W).", entry("power_limits_milliwatts", limit, 1000))
@@ -137,8 +146,12 @@ PCIE: tuple[Family[DcgmRow], ...] = (
 UTILIZATION: tuple[Family[DcgmRow], ...] = (
     _UTILIZATION.gauge("DEV_GPU_UTIL", "GPU utilization (%).", lambda gpu: gpu.utilization_percent),
     _UTILIZATION.gauge("DEV_MEM_COPY_UTIL", "Memory utilization (%).", lambda gpu: gpu.memory_copy_percent),
-    _ENGINES.gauge("DEV_ENC_UTIL", "Video encoder utilization (%).", entry("engine_percent", "encoder")),
-    _ENGINES.gauge("DEV_DEC_UTIL", "Video decoder utilization (%).", entry("engine_percent", "decoder")),
+    _ENGINES.reading("engine_percent.encoder").gauge(
+        "DEV_ENC_UTIL", "Video encoder utilization (%).", entry("engine_percent", "encoder")
+    ),
+    _ENGINES.reading("engine_percent.decoder").gauge(
+        "DEV_DEC_UTIL", "Video decoder utilization (%).", entry("engine_percent", "decoder")
+    ),
 )
 
 MEMORY: tuple[Family[DcgmRow], ...] = (
@@ -161,12 +174,12 @@ MEMORY: tuple[Family[DcgmRow], ...] = (
 )
 
 MODES: tuple[Family[DcgmRow], ...] = (
-    _MODES.gauge(
+    _MODES.reading("performance_state").gauge(
         "DEV_PSTATE",
         "Performance state (P-state): 0 is the maximum performance, 15 the minimum.",
         lambda gpu: gpu.performance_state,
     ),
-    _MODES.flag(
+    _MODES.reading("persistence").flag(
         "DEV_PERSISTENCE_MODE", "1 if persistence mode is enabled, else 0.", lambda gpu: gpu.persistence
     ),
     _MODES.flag("DEV_MIG_MODE", "1 if MIG mode is enabled, else 0.", lambda gpu: gpu.mig_enabled),

@@ -26,8 +26,8 @@ from exporter.model import (
 )
 from exporter.model.readings import Activity
 
+# The window of dcgm-exporter's counts, by its default.
 WINDOW_SECONDS = 300
-"""The window of dcgm-exporter's counts, by its default."""
 
 _MEBIBYTE = 1024 * 1024
 
@@ -38,20 +38,16 @@ class Xids:
 
     # The last code: 0 before the first error, None without a subscription to the GPU's events.
     last: int | None = None
-    # Errors by code.
-    totals: Mapping[int, int] = field(default_factory=dict)
-    # Errors of the last window by code; None if unknown.
-    recent: Mapping[int, int] | None = None
+    totals: Mapping[int, int] = field(default_factory=dict)  # errors by code
+    recent: Mapping[int, int] | None = None  # errors of the last window by code; None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DcgmRow:
     """A DCGM entity: a GPU, or a GPU instance of MIG."""
 
-    # None for a GPU instance.
-    gpu: GpuRow | None = None
-    # None for a GPU instance, and for a GPU that does not answer.
-    reading: GpuReading | None = None
+    gpu: GpuRow | None = None  # None for a GPU instance
+    reading: GpuReading | None = None  # None for a GPU instance, and for a GPU that does not answer
     # Memory, BAR1 and activity of this entity; empty for a GPU if its instances report them.
     memory: Memory | None = None
     bar1: Bar1 | None = None
@@ -60,10 +56,10 @@ class DcgmRow:
 
 
 DCGM_ROWS: Rows[DcgmRow, DcgmRow] = Rows("DCGM_FI_", "dcgm", whole)
+# Builder for the readings of a GPU that answers.
 READING = DCGM_ROWS.of(lambda row: row.reading)
-"""Builder for the readings of a GPU that answers."""
+# Builder for the series that dcgm-exporter computes itself.
 EXPERIMENTAL: Rows[DcgmRow, DcgmRow] = Rows("DCGM_EXP_", "dcgm", whole)
-"""Builder for the series that dcgm-exporter computes itself."""
 
 
 def mebibytes(size: int | None) -> int | None:
@@ -115,14 +111,14 @@ HostnameLabel: TypeAlias = Literal["Hostname", "hostname"]
 
 VGPU = "vgpu"
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
+# The MIG devices of one GPU instance, at least one.
 _Instance: TypeAlias = tuple[MigRow, ...]
-"""The MIG devices of one GPU instance, at least one."""
 _Owner: TypeAlias = str | tuple[str, int]
 
 
 def entities(hostname_label: HostnameLabel) -> Enumerate:
     """Return the function that lists the DCGM entities of a snapshot, with the node name under that label."""
-    return lambda snapshot: _Entities(snapshot, hostname_label).all()
+    return lambda snapshot: _DcgmEntities(snapshot, hostname_label).all()
 
 
 def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
@@ -147,7 +143,7 @@ def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
         yield _entity(labels, row)
 
 
-class _Entities:
+class _DcgmEntities:
     """The DCGM entities of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, hostname_label: HostnameLabel) -> None:

@@ -176,7 +176,7 @@ ECC: tuple[Family[DcgmRow], ...] = (
         for short, severity, bits in _SEVERITIES
     ),
     *(
-        _ECC.counter(
+        _ECC.reading("ecc.by_location").counter(
             f"DEV_ECC_{short}_{when}_{where}",
             f"{bits} ECC errors in {place} {since}.",
             entry("by_location", (severity, scope, location)),

@@ -171,8 +171,7 @@ class ListRecord(NamedTuple):
     # Fields of that record: the number of entries, and the pointer to them.
     length: str
     array: str
-    # An entry.
-    entry: Any
+    entry: Any  # an entry
 
     def read(self, device: Any, answer: Any, spare: int = 0) -> tuple[Any, int]:
         """Return the list as ``_list`` does; ``answer`` is the record."""
@@ -247,6 +246,7 @@ def _active_vgpus(device: Any) -> list[int]:
     return [numbers[place] for place in range(filled)]
 
 
+# Corrected calls by name, which raise NVMLError like the binding's own; a bare name calls version 3.
 CORRECTED: Mapping[str, Callable[..., Any]] = {
     "nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage,
     "nvmlDeviceGetGpuFabricInfoV": _fabric_info,
@@ -261,7 +261,6 @@ CORRECTED: Mapping[str, Callable[..., Any]] = {
     **{name: _process_list(f"{name}_v3") for name in PROCESS_LISTS.values()},
     **{f"{name}_v2": _process_list(f"{name}_v2") for name in PROCESS_LISTS.values()},
 }
-"""Corrected calls by name, which raise NVMLError like the binding's own; a bare name calls version 3."""
 
 
 def to_python(answer: Any) -> Any:

@@ -5,9 +5,7 @@ a device does not support are remembered and not repeated. Error codes are those
 nvml.h.
 """
 
-import copy
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,7 +15,7 @@ import pynvml
 from exporter.concurrency import HANGS, Watched
 from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
-from exporter.nvml.driver.reasons import NOT_SUPPORTED, Reasons
+from exporter.nvml.driver.records import CORE, SHARED, Call, CallRecords
 
 # The device or the driver does not have this reading.
 UNSUPPORTED = frozenset({3, 13, 25, 26})
@@ -37,13 +35,8 @@ BINDING_TROUBLE = (TypeError, ValueError, IndexError, OverflowError, MemoryError
 # Calls for which it matters whether they have ever been answered.
 REMEMBERED = PICKING | {FIELDS}
 MAX_RETRIES = 2
-CORE = "core"
 # Place of the calls that free resources of the driver.
 FREEING = "freeing"
-# The group of a call for several groups, until its cost is divided.
-SHARED = ""
-
-Call = tuple[str, tuple[Any, ...]]
 
 
 class DeviceLostError(Exception):
@@ -67,51 +60,23 @@ class DriverGoneError(Exception):
 
 
 class Calls:
-    """Calls the driver, and records failures, unsupported calls and costs."""
+    """Calls the driver from one thread; ``records`` are shared by all threads."""
 
-    def __init__(self) -> None:
-        # Failures since start by (GPU uuid, call, error name), those of MIG devices with their GPU.
-        # Unsupported calls and empty answers are not failures.
-        self.errors: Counter[tuple[str, str, str]] = Counter()
-        # Changes with the set of unsupported calls.
-        self.generation = 0
-        self._failures = 0
-        # GPU uuid by uuid of the MIG device or vGPU.
-        self.parents: dict[str, str] = {}
+    def __init__(self, records: CallRecords | None = None) -> None:
+        self.records = CallRecords() if records is None else records
         # Monotonic time after which calls raise DeviceSlowError; None: no limit.
         self.deadline: float | None = None
         # The group of readings that the next calls are for; the readers set it.
         self.group = CORE
-        # Calls since start and the time spent in them, by group.
-        self.asked: Counter[str] = Counter()
-        self.seconds: dict[str, float] = defaultdict(float)
-        # Time for field values in the current sweep, as reported by the driver, by group.
-        self.driver_microseconds: Counter[str] = Counter()
-        self.reasons = Reasons()
-        # Unsupported calls by device, with their group; answered calls.
-        self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
-        self._answered: dict[str, set[Call]] = defaultdict(set)
-        # Name of the call that has not returned, by excluded place.
-        self._hanging: dict[str, str] = {}
-        self._watched = Watched(self._hanging)
+        self._watched = Watched(self.records.hanging_calls)
         self._place = ""
 
-    @property
-    def hanging(self) -> frozenset[str]:
-        """Places of the calls that have not returned, in abandoned threads."""
-        return frozenset(self._hanging)
-
     def successor_if_hung(self, call_timeout: float) -> "Calls | None":
-        """Abandon the thread if its call takes longer than ``call_timeout`` seconds; return the successor.
+        """Abandon the thread if its call takes longer than ``call_timeout`` seconds.
 
-        The successor, for the next thread, shares all records. None: the thread is not abandoned.
+        Return the calls of the next thread; None: the thread is not abandoned.
         """
-        if not self._watched.abandon_if_hung(call_timeout):
-            return None
-        successor = copy.copy(self)
-        successor.deadline, successor.group, successor._place = None, CORE, ""  # noqa: SLF001 - it is one of these
-        successor._watched = Watched(self._hanging)  # noqa: SLF001
-        return successor
+        return Calls(self.records) if self._watched.abandon_if_hung(call_timeout) else None
 
     @contextmanager
     def about(self, place: str, device: str | None = None) -> Iterator[None]:
@@ -120,8 +85,9 @@ class Calls:
         ``device`` is the uuid to count failures for, by default ``place``. Raises DeviceHangsError while the
         place is excluded.
         """
-        if place in self._hanging:
-            self.count(place if device is None else device, self._hanging.get(place, ""), HANGS)
+        hanging = self.records.hanging_calls
+        if place in hanging:
+            self.count(place if device is None else device, hanging.get(place, ""), HANGS)
             raise DeviceHangsError
         outer, self._place = self._place, place
         try:
@@ -129,62 +95,26 @@ class Calls:
         finally:
             self._place = outer
 
-    def unsupported(self, device: str) -> tuple[str, ...]:
-        """Return the calls that the device does not support, whatever their arguments."""
-        names = {name for name, _ in self._unsupported.get(device, ())}
-        return tuple(sorted(names - {name for name, _ in self._answered.get(device, ())}))
-
-    def withheld(self, gpu: str) -> dict[str, str]:
-        """Return by group why some readings of a GPU are missing: not supported, or the last error."""
-        missing = dict.fromkeys(self._unsupported.get(gpu, {}).values(), NOT_SUPPORTED)
-        missing.pop(SHARED, None)
-        return missing | self.reasons.of(gpu)
-
-    def note_until_due(self, device: str, group: str) -> None:
-        """Keep the last error of a group in ``withheld`` until slow readings of the GPU are due again."""
-        self.reasons.keep(self.parents.get(device, device), group)
-
-    def forget_unsupported(self, device: str | None = None, name: str | None = None) -> None:
-        """Try unsupported calls again: of all devices, of one, or one call without arguments of one."""
-        self.generation += 1
-        if device is None:
-            self._unsupported.clear()
-            self._answered.clear()
-        elif name is not None:
-            self._unsupported[device].pop((name, ()), None)
-        else:
-            self._unsupported.pop(device, None)
-            self._answered.pop(device, None)
-
     def supports(self, device: str, name: str, *arguments: Any) -> bool:
         """Return whether a call with these arguments, without the device, may be supported."""
-        return hasattr(pynvml, name) and (name, arguments) not in self._unsupported.get(device, ())
+        return hasattr(pynvml, name) and not self.records.has_refused(device, (name, arguments))
 
     def refused(self, device: str, name: str, *arguments: Any) -> None:
         """Remember that a device does not support a call with these arguments."""
-        self.generation += 1
-        self._unsupported[device][name, arguments] = self.group
+        self.records.refuse(device, (name, arguments), self.group)
 
     @contextmanager
     def shared(self, device: str, groups: Mapping[str, int]) -> Iterator[None]:
         """Make a call for several groups; ``groups`` has the number of readings of each.
 
-        Its time is divided by readings, a failure counts for each group, and the call counts once, as core.
+        The call counts as ``CallRecords.share`` divides it.
         """
         outer, self.group = self.group, SHARED
         try:
             yield
         finally:
             self.group = outer
-            gpu = self.parents.get(device, device)
-            reason = self.reasons.pop(gpu, SHARED)
-            spent = self.seconds.pop(SHARED, 0.0)
-            self.asked[CORE] += self.asked.pop(SHARED, 0)
-            readings = sum(groups.values())
-            for group, count in groups.items():
-                self.seconds[group] += spent * count / readings
-                if reason is not None:
-                    self.reasons.note(gpu, group, reason)
+            self.records.share(device, groups)
 
     def ask(self, device: str, name: str, *arguments: Any, since: Any = None, none: Any = None) -> Any:
         """Return the driver's answer in Python types, or None without one.
@@ -195,7 +125,7 @@ class Calls:
         """
         call = (name, arguments[1:])
         function = CORRECTED.get(name) or getattr(pynvml, name, None)
-        if function is None or call in self._unsupported.get(device, ()):
+        if function is None or self.records.has_refused(device, call):
             return None
         try:
             given = arguments if since is None else (*arguments, since)
@@ -208,7 +138,7 @@ class Calls:
             self.count(device, name, type(error).__name__)
         else:
             if name in REMEMBERED:
-                self._answered[device].add(call)
+                self.records.answered[device].add(call)
             return answer if type(answer) is int else to_python(answer)
         return None
 
@@ -231,20 +161,12 @@ class Calls:
         return next(supported, calls[-1][0])
 
     def count(self, device: str, call: str, error: str) -> None:
-        """Count a failure of a device."""
-        gpu = self.parents.get(device, device)
-        self.errors[gpu, call, error] += 1
-        self._failures += 1
-        self.reasons.note(gpu, self.group, error)
+        self.records.count(device, call, error, self.group)
 
     def free(self, name: str, function: Callable[..., Any], resource: Any) -> None:
         """Free a resource of the driver; errors are ignored."""
         with suppress(pynvml.NVMLError, DeviceSlowError), self.about(FREEING, ""):
             self.timed(name, function, (resource,))
-
-    def failures(self) -> int:
-        """Return the number of failures since start."""
-        return self._failures
 
     def timed(
         self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str = ""
@@ -263,13 +185,13 @@ class Calls:
             return function(*arguments)
         finally:
             self._watched.end()
-            self.seconds[self.group] += time.monotonic() - began
-            self.asked[self.group] += 1
+            self.records.seconds[self.group] += time.monotonic() - began
+            self.records.asked[self.group] += 1
 
     def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
         # The binding's errors can be neither hashed nor compared, but their codes can.
         code, invalid = error.value, error.value == INVALID_ARGUMENT
-        missing = invalid and call[0] in PICKING and call not in self._answered[device]
+        missing = invalid and call[0] in PICKING and call not in self.records.answered[device]
         if code in UNSUPPORTED or missing:
             self._remember(device, call)
             return None

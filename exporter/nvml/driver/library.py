@@ -1,7 +1,5 @@
 """The driver's library: search, opening and closing, the options, and the names of NVML's errors.
 
-Calls into it are in ``calls.py``; those that hang are abandoned by ``exporter/concurrency.py``.
-
 The binding has one library for the whole process, in a module global, with a cache of its functions that it
 never clears; only this file depends on that.
 """
@@ -29,6 +27,64 @@ DRIVER_ROOTS = (
     "/usr/lib/wsl/lib",
 )
 CODE_FUNCTION_NOT_FOUND = 13
+SLOT = "nvmlDeviceGetMigDeviceHandleByIndex"
+# Calls with an argument that selects one of many values. Some drivers answer InvalidArgument for a value that
+# the board does not have.
+PICKING = frozenset(
+    {
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetApplicationsClock",
+        "nvmlDeviceGetTemperatureThreshold",
+        "nvmlDeviceGetMemoryErrorCounter",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+        "nvmlDeviceGetNvLinkRemotePciInfo",
+        "nvmlDeviceGetGpuInstanceProfileInfo",
+    }
+)
+# Calls that enumerate devices. They are made in every sweep: the answer for one place is none for another.
+FINDING = frozenset(
+    {
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        SLOT,
+        "nvmlDeviceGetGpuInstanceId",
+        "nvmlDeviceGetComputeInstanceId",
+    }
+)
+# By name of the error: what is known, and what to do. NVML answers DriverNotLoaded without device nodes, too.
+REMEDIES = {
+    "Uninitialized": "the library was shut down, as by a reload of the kernel module: it is opened again",
+    "NotSupported": "NVML does not support this system: check whether nvidia-smi works on the node",
+    "NoPermission": "this user may not open the GPU: run as root with the device nodes visible",
+    "NotFound": "the driver finds no GPU: check whether nvidia-smi -L on the node lists any",
+    "InsufficientPower": "the power cables of a GPU are not attached properly: check them",
+    "DriverNotLoaded": "the library reports that the kernel module is not loaded, as it also does without "
+    "device nodes: load the module, give this container the device nodes, or run this on a GPU node",
+    "Timeout": "the driver did not answer in time: check the kernel log of the node for XIDs",
+    "IrqIssue": "the interrupts of a GPU have a problem: check the kernel log of the node",
+    "LibraryNotFound": "a library that NVML needs is missing: mount all libraries of the driver",
+    "FunctionNotFound": "the library lacks NVML functions: it is very old or not NVML; set --nvml-library to "
+    "the driver's library",
+    "CorruptedInforom": "the InfoROM of a GPU is corrupted: contact the hardware vendor",
+    "GpuIsLost": "a GPU is not accessible any more: check the kernel log of the node, and power-cycle it",
+    "ResetRequired": "a GPU has to be reset before it can be used: drain it and reset it",
+    "OperatingSystem": "the operating system blocks the access to the GPUs, such as the device rules of the "
+    "container: restart the pod, and use the NVIDIA runtime",
+    "LibRmVersionMismatch": "the library and the kernel module are of different versions: if the driver was "
+    "upgraded under the exporter, it must be restarted; else reboot the node, or check --nvml-library",
+    "InUse": "a GPU is used by another process, which excludes others: end that process",
+    "Memory": "the driver has too little memory: check the memory of the node and the limit of the pod",
+    "InsufficientResources": "the driver has too few resources: check the kernel log of the node",
+    "NotReady": "the driver is not ready yet: it is asked again at the next poll",
+    "GpuNotFound": "the driver finds no GPU: check whether nvidia-smi -L on the node lists any",
+    "InvalidState": "the driver is in a state in which it does not answer: check the kernel log of the node",
+    "Unknown": "the driver answers 'unknown error', as when a running container loses access to its device "
+    "nodes: restart the pod",
+}
 
 
 class DriverError(Exception):
@@ -45,8 +101,8 @@ class Library:
     def __init__(self, path: Path | None = None, library: Any = None) -> None:
         self._path = path
         self._library = library
+        # Whether NVML is initialised.
         self.is_open = False
-        """Whether NVML is initialised."""
         # The binding's library before this one was opened.
         self._previous: Any = None
 
@@ -61,7 +117,7 @@ class Library:
         except pynvml.NVMLError as error:
             _use(self._previous)
             name = error_name(error)
-            raise DriverError(name, f"NVML cannot be initialised ({name}): {advice(name)}") from None
+            raise DriverError(name, f"NVML cannot be initialised ({name}): {remedy(name)}") from None
         self.is_open = True
 
     def close(self) -> None:
@@ -131,38 +187,6 @@ def _use(library: Any) -> None:
         pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - the binding has no public way
 
 
-# By name of the error: what is known, and what to do. NVML answers DriverNotLoaded without device nodes, too.
-ADVICE = {
-    "Uninitialized": "the library was shut down, as by a reload of the kernel module: it is opened again",
-    "NotSupported": "NVML does not support this system: check whether nvidia-smi works on the node",
-    "NoPermission": "this user may not open the GPU: run as root with the device nodes visible",
-    "NotFound": "the driver finds no GPU: check whether nvidia-smi -L on the node lists any",
-    "InsufficientPower": "the power cables of a GPU are not attached properly: check them",
-    "DriverNotLoaded": "the library reports that the kernel module is not loaded, as it also does without "
-    "device nodes: load the module, give this container the device nodes, or run this on a GPU node",
-    "Timeout": "the driver did not answer in time: check the kernel log of the node for XIDs",
-    "IrqIssue": "the interrupts of a GPU have a problem: check the kernel log of the node",
-    "LibraryNotFound": "a library that NVML needs is missing: mount all libraries of the driver",
-    "FunctionNotFound": "the library lacks NVML functions: it is very old or not NVML; set --nvml-library to "
-    "the driver's library",
-    "CorruptedInforom": "the InfoROM of a GPU is corrupted: contact the hardware vendor",
-    "GpuIsLost": "a GPU is not accessible any more: check the kernel log of the node, and power-cycle it",
-    "ResetRequired": "a GPU has to be reset before it can be used: drain it and reset it",
-    "OperatingSystem": "the operating system blocks the access to the GPUs, such as the device rules of the "
-    "container: restart the pod, and use the NVIDIA runtime",
-    "LibRmVersionMismatch": "the library and the kernel module are of different versions: if the driver was "
-    "upgraded under the exporter, it must be restarted; else reboot the node, or check --nvml-library",
-    "InUse": "a GPU is used by another process, which excludes others: end that process",
-    "Memory": "the driver has too little memory: check the memory of the node and the limit of the pod",
-    "InsufficientResources": "the driver has too few resources: check the kernel log of the node",
-    "NotReady": "the driver is not ready yet: it is asked again at the next poll",
-    "GpuNotFound": "the driver finds no GPU: check whether nvidia-smi -L on the node lists any",
-    "InvalidState": "the driver is in a state in which it does not answer: check the kernel log of the node",
-    "Unknown": "the driver answers 'unknown error', as when a running container loses access to its device "
-    "nodes: restart the pod",
-}
-
-
 def error_name(error: Any) -> str:
     """Return the stable name of an NVML error code, such as ``GpuIsLost``; ``Error<code>`` if it has none."""
     for name, code in vars(pynvml).items():
@@ -171,40 +195,10 @@ def error_name(error: Any) -> str:
     return f"Error{error.value}"
 
 
-def advice(name: str) -> str:
+def remedy(name: str) -> str:
     """Return the meaning and the remedy of an error of the whole driver, in one sentence."""
     otherwise = f"the driver answers {name}: check whether nvidia-smi works, and the kernel log of the node"
-    return ADVICE.get(name, otherwise)
-
-
-SLOT = "nvmlDeviceGetMigDeviceHandleByIndex"
-# Calls with an argument that selects one of many values. Some drivers answer InvalidArgument for a value that
-# the board does not have.
-PICKING = frozenset(
-    {
-        "nvmlDeviceGetClockInfo",
-        "nvmlDeviceGetMaxClockInfo",
-        "nvmlDeviceGetApplicationsClock",
-        "nvmlDeviceGetTemperatureThreshold",
-        "nvmlDeviceGetMemoryErrorCounter",
-        "nvmlDeviceGetNvLinkState",
-        "nvmlDeviceGetNvLinkRemoteDeviceType",
-        "nvmlDeviceGetNvLinkRemotePciInfo",
-        "nvmlDeviceGetGpuInstanceProfileInfo",
-    }
-)
-# Calls that enumerate devices. They are made in every sweep: the answer for one place is none for another.
-FINDING = frozenset(
-    {
-        "nvmlDeviceGetCount",
-        "nvmlDeviceGetHandleByIndex",
-        "nvmlDeviceGetUUID",
-        "nvmlDeviceGetMaxMigDeviceCount",
-        SLOT,
-        "nvmlDeviceGetGpuInstanceId",
-        "nvmlDeviceGetComputeInstanceId",
-    }
-)
+    return REMEDIES.get(name, otherwise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,22 +207,15 @@ class NvmlOptions:
 
     # A call about one device that takes longer is abandoned, in seconds: ``Budget.call_timeout``.
     call_timeout: float
-    # Time to read one GPU, in seconds.
-    gpu_budget: float
-    # File of the library; None: search for it.
-    path: Path | None = None
-    # Object with the functions of the library, in place of a file.
-    library: Any = None
-    # Root of sysfs, to detect that GPUs are bound to or unbound from the driver.
-    sys_root: Path | None = None
-    # Whether to read PCIe throughput, which takes 40 ms per GPU.
-    pcie_throughput: bool = False
-    # Readings that nothing needs, and that are not read: keys of NEEDED_BY in exporter.metrics.selection.
+    gpu_budget: float  # time to read one GPU, in seconds
+    path: Path | None = None  # file of the library; None: search for it
+    library: Any = None  # object with the functions of the library, in place of a file
+    sys_root: Path | None = None  # root of sysfs, to detect that GPUs are bound to or unbound from the driver
+    pcie_throughput: bool = False  # whether to read PCIe throughput, which takes 40 ms per GPU
+    # Readings that are not read: dotted paths of GpuReading, such as ``ecc.by_location``.
     skip: frozenset[str] = frozenset()
     # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    # Whether the exporter's pids are those of the machine.
-    machine_pids: Callable[[], bool] = lambda: True
-    # Why the driver must not be open now; "" if it may be.
-    released: Callable[[], str] = lambda: ""
+    machine_pids: Callable[[], bool] = lambda: True  # whether the exporter's pids are those of the machine
+    released: Callable[[], str] = lambda: ""  # why the driver must not be open now; "" if it may be

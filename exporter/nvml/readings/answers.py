@@ -13,18 +13,18 @@ import pynvml
 
 from exporter.model import Bar1, Memory
 from exporter.model.bounds import ALL_ONES, BYTES, IMPOSSIBLE_VALUE, SAMPLED_PERCENT, Bound, bounded
-from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
+from exporter.nvml.readings.paths import GPU, Path, path_of
 
 # A number in no bound: an answer whose parts contradict each other.
 IMPOSSIBLE = math.nan
 
-# Place of a value in a reading: a field, and the keys below it.
-Path = tuple[Any, ...]
 Values = dict[Any, Any]
 Decode = Callable[[Any], Any]
 
 
-class Kept(dict[Any, Any]):
+class KeptRows(dict[Any, Any]):
     """Values by row since their class was last due; None for a reading that the device does not have.
 
     A row that fails is asked once more, in the next sweep. If it fails again it is None, until it is due.
@@ -36,12 +36,10 @@ class Kept(dict[Any, Any]):
         self._failed: set[Any] = set()
 
     def add(self, row: Any, value: Any) -> None:
-        """Add the answer for a row."""
         self[row] = value
         self._failed.discard(row)
 
     def fail(self, row: Any) -> None:
-        """Note that a row failed."""
         if row in self._failed:
             self[row] = None
         self._failed.add(row)
@@ -49,21 +47,18 @@ class Kept(dict[Any, Any]):
 
 # Compared and hashed by identity: every sweep looks up all rows of every GPU.
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class CallRow:
     """One reading of a table."""
 
-    # A key of GROUPS in exporter.metrics.
-    group: str
+    group: str  # of readings, for which its calls and failures count
     into: Path
     # Forms of the call that returns it: a device is asked the first one that it supports.
     calls: tuple[Call, ...]
-    # What its numbers can be; None for a reading without numbers.
-    bound: Bound | None
-    # May return a dictionary of values below ``into``.
-    decode: Decode
+    bound: Bound | None  # what its numbers can be; None for a reading without numbers
+    decode: Decode  # may return a dictionary of values below ``into``
 
 
-def ask_row(calls: Calls, device: str, handle: Any, row: Row) -> Any:
+def ask_row(calls: Calls, device: str, handle: Any, row: CallRow) -> Any:
     """Return the value of a row; None if the device does not report it, or an impossible one.
 
     Raises as ``Calls.ask`` does.
@@ -94,7 +89,7 @@ def set_path(values: Values, into: Path, value: Any) -> None:
         values[into[-1]] = value
 
 
-def add_kept(values: Values, kept: Kept) -> None:
+def add_kept(values: Values, kept: KeptRows) -> None:
     """Set the kept values at the paths of their rows."""
     for row, value in kept.items():
         set_path(values, row.into, value)
@@ -190,14 +185,14 @@ def bar1(answer: Any) -> Bar1 | float | None:
     return Bar1(total=total, used=used) if used <= total else IMPOSSIBLE
 
 
-MEMORY = Row(
+MEMORY = CallRow(
     "memory",
-    ("memory",),
+    path_of(GPU.memory),
     (("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)), ("nvmlDeviceGetMemoryInfo", ())),
     BYTES,
     memory,
 )
-BAR1 = Row("bar1", ("bar1",), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
+BAR1 = CallRow("bar1", path_of(GPU.bar1), (("nvmlDeviceGetBAR1MemoryInfo", ()),), BYTES, bar1)
 
 
 def ask_until_refused(
@@ -213,4 +208,4 @@ def ask_until_refused(
 
 def refusals(calls: Calls, refusal: str, device: str, name: str) -> int:
     """Return how often a call has failed with the error ``refusal``, for a MIG device with its whole GPU."""
-    return calls.errors[calls.parents.get(device, device), name, refusal]
+    return calls.records.errors[calls.records.parents.get(device, device), name, refusal]

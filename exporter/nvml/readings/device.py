@@ -5,8 +5,7 @@ the GPU, FIXED_ROWS once while the driver is open. Readings with one call for ma
 MIG devices in ``exporter.nvml.mig``.
 """
 
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,13 +30,20 @@ from exporter.model.bounds import (
     Bound,
 )
 from exporter.model.hardware import ComputeMode
-from exporter.model.readings import Clock, EccScope, EccSeverity, FabricProblem, Threshold, Traffic
-from exporter.nvml.driver.calls import Call
+from exporter.model.readings import (
+    Clock,
+    EccScope,
+    EccSeverity,
+    PowerLimit,
+    Threshold,
+    Traffic,
+)
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import (
     BAR1,
     MEMORY,
+    CallRow,
     Decode,
-    Row,
     celsius,
     first_of_two,
     flag,
@@ -47,6 +53,8 @@ from exporter.nvml.readings.answers import (
     positive,
     word,
 )
+from exporter.nvml.readings.fabric import decode_fabric
+from exporter.nvml.readings.paths import C2C, ECC, GPU, PCIE_LINK, REPAIRS, name_of, path_of
 
 # In the order of NVML's numbers.
 CLOCKS: tuple[Clock, ...] = ("graphics", "sm", "memory", "video")
@@ -69,35 +77,16 @@ LOCATIONS = (
 NO_PERFORMANCE_STATE = 32
 # Sessions, frames per second, and a latency of up to ten seconds in microseconds.
 ENCODER_SESSIONS = Bound(0, 10_000_000)
-FABRIC_STATES = ("not_started", "in_progress", "completed")
-# Of the mask of a fabric's health (``NVML_GPU_FABRIC_HEALTH_MASK_*`` of nvml.h), by shift: the problem of two
-# bits, the number that stands for it, and the one for its absence. Others are not reported by the driver.
-FABRIC_PROBLEMS: Mapping[int, tuple[FabricProblem, int, int]] = {
-    0: ("degraded_bandwidth", 1, 2),
-    2: ("route_recovery", 1, 2),
-    4: ("route_unhealthy", 1, 2),
-    6: ("access_timeout_recovery", 1, 2),
-    12: ("no_partition", 2, 1),
-    14: ("manager_disconnected", 2, 1),
-}
-# Four bits of the mask from this shift on: a correct configuration is 1, and the words are from 2 on.
-MISCONFIGURATION_SHIFT, CORRECT = 8, 1
-MISCONFIGURATIONS = (
-    "incorrect_system_guid",
-    "incorrect_chassis_serial",
-    "no_partition",
-    "insufficient_nvlinks",
-    "incompatible_firmware",
-    "invalid_location",
-    "invalid_gpu_state",
-)
 # NVML reports throughput in KB/s without a definition; nvidia-smi takes 1024 bytes.
 KILOBYTE = 1024
 
 
 def utilization(answer: Any) -> dict[str, int | None]:
     """Return the shares of GPU and memory."""
-    return {"utilization_percent": known(answer.gpu), "memory_copy_percent": known(answer.memory)}
+    return {
+        name_of(GPU.utilization_percent): known(answer.gpu),
+        name_of(GPU.memory_copy_percent): known(answer.memory),
+    }
 
 
 def encoder_sessions(answer: tuple[int, int, int]) -> EncoderSessions | None:
@@ -108,14 +97,14 @@ def encoder_sessions(answer: tuple[int, int, int]) -> EncoderSessions | None:
     return EncoderSessions(count=count, average_fps=fps, average_latency_microseconds=latency)
 
 
-def constraints(answer: tuple[int, int]) -> dict[str, int | None]:
+def constraints(answer: tuple[int, int]) -> dict[PowerLimit, int | None]:
     """Return the minimum and the maximum limit that can be configured."""
     return {"min": known(answer[0]), "max": known(answer[1])}
 
 
 def ecc_mode(answer: tuple[int, int]) -> dict[str, bool | None]:
     """Return the current mode, and the mode after the next reboot."""
-    return {"enabled": flag(answer[0]), "pending": flag(answer[1])}
+    return {name_of(ECC.enabled): flag(answer[0]), name_of(ECC.pending): flag(answer[1])}
 
 
 def histogram(answer: Any) -> dict[str, int | None]:
@@ -134,64 +123,27 @@ def throughput(answer: int) -> int | None:
     return None if amount is None else amount * KILOBYTE
 
 
-def fabric(answer: Any) -> dict[str, Any] | None:
-    """Return the registration with the fabric, domain and problems; None for a GPU without a fabric."""
-    # The library fills one byte; the binding also reads the padding behind it.
-    state = dict(enumerate(FABRIC_STATES, start=1)).get(answer.state & 0xFF)
-    if state is None:
-        return None
-    health = fabric_health(answer.healthMask)
-    if state != "completed":
-        return {"state": state, **health}
-    if answer.status != 0:
-        return {"state": "failed", **health}
-    # All zeros if the fabric does not leave the node.
-    cluster = bytes(answer.clusterUuid)
-    domain = {"cluster": str(uuid.UUID(bytes=cluster)), "clique": answer.cliqueId} if any(cluster) else {}
-    return {"state": state, **domain, **health}
-
-
-def fabric_health(mask: int) -> dict[str, Any]:
-    """Return the decoded mask of a fabric's health: the problems that the driver reports, True or False.
-
-    Decoded as by ``NVML_GPU_FABRIC_HEALTH_GET`` of nvml.h:
-    https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html
-    """
-    problems: dict[FabricProblem, bool] = {}
-    for shift, (problem, raised, cleared) in FABRIC_PROBLEMS.items():
-        state = mask >> shift & 0x3
-        if state in (raised, cleared):
-            problems[problem] = state == raised
-    configuration = mask >> MISCONFIGURATION_SHIFT & 0xF
-    if configuration:
-        problems["incorrect_configuration"] = configuration != CORRECT
-    word_of = dict(enumerate(MISCONFIGURATIONS, start=CORRECT + 1)).get(configuration)
-    return {"problems": problems, "misconfiguration": word_of}
-
-
 def repair_status(answer: tuple[int, int]) -> dict[str, bool | None]:
     """Return whether a repair of a memory channel, and of a texture processing cluster, is pending."""
-    return {"channel_repair_pending": flag(answer[0]), "tpc_repair_pending": flag(answer[1])}
+    return {
+        name_of(REPAIRS.channel_repair_pending): flag(answer[0]),
+        name_of(REPAIRS.tpc_repair_pending): flag(answer[1]),
+    }
 
 
 def c2c_mode(answer: Any) -> bool | None:
-    """Return whether C2C mode is on."""
     return flag(answer.isC2cEnabled)
 
 
-def _row(group: str, into: str, call: str, bound: Bound | None, decode: Decode = known) -> Row:
-    """Return the row of a reading with one call; the keys of its path are joined by dots."""
-    return _forms(group, into, ((call, ()),), bound, decode)
+def _row(
+    group: str, into: Any, call: str | tuple[Call, ...], bound: Bound | None, decode: Decode = known
+) -> CallRow:
+    """Return the row of a reading: its place, such as ``GPU.fan_percent``, and the forms of its call."""
+    calls = ((call, ()),) if isinstance(call, str) else call
+    return CallRow(group, path_of(into), calls, bound, decode)
 
 
-def _forms(
-    group: str, into: str, calls: tuple[Call, ...], bound: Bound | None, decode: Decode = known
-) -> Row:
-    """Return the row of a reading with several forms of its call."""
-    return Row(group, tuple(into.split(".")), calls, bound, decode)
-
-
-def _by_key(row: Row, keys: Iterable[str]) -> Iterator[Row]:
+def _by_key(row: CallRow, keys: Iterable[str]) -> Iterator[CallRow]:
     """Yield a row below another one for each key; the argument of its call is its place."""
     ((call, _),) = row.calls
     for kind, key in enumerate(keys):
@@ -202,58 +154,58 @@ def _by_key(row: Row, keys: Iterable[str]) -> Iterator[Row]:
 ROWS = (
     MEMORY,
     BAR1,
-    Row("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), PERCENT, utilization),
-    _row("engines", "engine_percent.encoder", "nvmlDeviceGetEncoderUtilization", PERCENT, first_of_two),
-    _row("engines", "engine_percent.decoder", "nvmlDeviceGetDecoderUtilization", PERCENT, first_of_two),
-    _row("engines", "engine_percent.jpeg", "nvmlDeviceGetJpgUtilization", PERCENT, first_of_two),
-    _row("engines", "engine_percent.ofa", "nvmlDeviceGetOfaUtilization", PERCENT, first_of_two),
-    _row("power", "power_milliwatts", "nvmlDeviceGetPowerUsage", MILLIWATTS),
-    _forms(
+    CallRow("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), PERCENT, utilization),
+    _row("engines", GPU.engine_percent["encoder"], "nvmlDeviceGetEncoderUtilization", PERCENT, first_of_two),
+    _row("engines", GPU.engine_percent["decoder"], "nvmlDeviceGetDecoderUtilization", PERCENT, first_of_two),
+    _row("engines", GPU.engine_percent["jpeg"], "nvmlDeviceGetJpgUtilization", PERCENT, first_of_two),
+    _row("engines", GPU.engine_percent["ofa"], "nvmlDeviceGetOfaUtilization", PERCENT, first_of_two),
+    _row("power", GPU.power_milliwatts, "nvmlDeviceGetPowerUsage", MILLIWATTS),
+    _row(
         "thermal",
-        "temperature_celsius",
+        GPU.temperature_celsius,
         (("nvmlDeviceGetTemperatureV", (0,)), ("nvmlDeviceGetTemperature", (0,))),
         CELSIUS,
         celsius,
     ),
-    _row("thermal", "temperature_margin_celsius", "nvmlDeviceGetMarginTemperature", CELSIUS_MARGIN, margin),
-    *_by_key(_row("clocks", "clocks_megahertz", "nvmlDeviceGetClockInfo", MEGAHERTZ), CLOCKS),
-    _forms(
+    _row("thermal", GPU.temperature_margin_celsius, "nvmlDeviceGetMarginTemperature", CELSIUS_MARGIN, margin),
+    *_by_key(_row("clocks", GPU.clocks_megahertz, "nvmlDeviceGetClockInfo", MEGAHERTZ), CLOCKS),
+    _row(
         "throttling",
-        "clock_events",
+        GPU.clock_events,
         (("nvmlDeviceGetCurrentClocksEventReasons", ()), ("nvmlDeviceGetCurrentClocksThrottleReasons", ())),
         NUMBER,
     ),
     # Not slow as the width is: it is lower on an idle GPU, and a job with a period of a minute would be seen
     # idle at each reading.
-    _row("pcie", "pcie_link.generation", "nvmlDeviceGetCurrPcieLinkGeneration", PCIE_GENERATION, positive),
-    _row("modes", "performance_state", "nvmlDeviceGetPerformanceState", SMALL, performance_state),
+    _row("pcie", PCIE_LINK.generation, "nvmlDeviceGetCurrPcieLinkGeneration", PCIE_GENERATION, positive),
+    _row("modes", GPU.performance_state, "nvmlDeviceGetPerformanceState", SMALL, performance_state),
 )
 # Read in every sweep on request only: each of these calls takes 20 ms.
 THROUGHPUT_ROWS = tuple(
     _by_key(
-        _row("pcie_throughput", "pcie_throughput", "nvmlDeviceGetPcieThroughput", PCIE_RATE, throughput),
+        _row("pcie_throughput", GPU.pcie_throughput, "nvmlDeviceGetPcieThroughput", PCIE_RATE, throughput),
         DIRECTIONS,
     )
 )
 # The most expensive call of all: a real driver takes 3 to 18 ms of CPU time for it, as a field too.
-ENERGY_ROWS = (_row("power", "energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", MILLIJOULES),)
+ENERGY_ROWS = (_row("power", GPU.energy_millijoules, "nvmlDeviceGetTotalEnergyConsumption", MILLIJOULES),)
 # Health, links, modes and limits: they change by an event or by an administrator, and are most of the calls.
 SLOW_ROWS = (
-    _row("engines", "encoder_sessions", "nvmlDeviceGetEncoderStats", ENCODER_SESSIONS, encoder_sessions),
-    _row("power", "power_limits_milliwatts.enforced", "nvmlDeviceGetEnforcedPowerLimit", MILLIWATTS),
-    _row("power", "power_limits_milliwatts.configured", "nvmlDeviceGetPowerManagementLimit", MILLIWATTS),
-    _row("thermal", "fan_percent", "nvmlDeviceGetFanSpeed", FAN_PERCENT),
+    _row("engines", GPU.encoder_sessions, "nvmlDeviceGetEncoderStats", ENCODER_SESSIONS, encoder_sessions),
+    _row("power", GPU.power_limits_milliwatts["enforced"], "nvmlDeviceGetEnforcedPowerLimit", MILLIWATTS),
+    _row("power", GPU.power_limits_milliwatts["configured"], "nvmlDeviceGetPowerManagementLimit", MILLIWATTS),
+    _row("thermal", GPU.fan_percent, "nvmlDeviceGetFanSpeed", FAN_PERCENT),
     *_by_key(
-        _row("clocks", "clocks_application_megahertz", "nvmlDeviceGetApplicationsClock", MEGAHERTZ), CLOCKS
+        _row("clocks", GPU.clocks_application_megahertz, "nvmlDeviceGetApplicationsClock", MEGAHERTZ), CLOCKS
     ),
-    _row("pcie", "pcie_link.width", "nvmlDeviceGetCurrPcieLinkWidth", PCIE_LANES, positive),
-    _row("pcie", "pcie_replays", "nvmlDeviceGetPcieReplayCounter", COUNT),
-    _row("nvlink", "fabric", "nvmlDeviceGetGpuFabricInfoV", NUMBER, fabric),
-    _row("ecc", "ecc", "nvmlDeviceGetEccMode", None, ecc_mode),
+    _row("pcie", PCIE_LINK.width, "nvmlDeviceGetCurrPcieLinkWidth", PCIE_LANES, positive),
+    _row("pcie", GPU.pcie_replays, "nvmlDeviceGetPcieReplayCounter", COUNT),
+    _row("nvlink", GPU.fabric, "nvmlDeviceGetGpuFabricInfoV", NUMBER, decode_fabric),
+    _row("ecc", GPU.ecc, "nvmlDeviceGetEccMode", None, ecc_mode),
     *(
-        Row(
+        CallRow(
             "ecc",
-            ("ecc", "by_location", (severity, scope, location)),
+            path_of(ECC.by_location[severity, scope, location]),
             (("nvmlDeviceGetMemoryErrorCounter", (kind, counter, place)),),
             MEMORY_ERRORS,
             known,
@@ -262,20 +214,25 @@ SLOW_ROWS = (
         for counter, scope in enumerate(SCOPES)
         for place, location in enumerate(LOCATIONS)
     ),
-    _row("repairs", "repairs.row_banks", "nvmlDeviceGetRowRemapperHistogram", PARTS, histogram),
-    _row("repairs", "repairs", "nvmlDeviceGetRepairStatus", None, repair_status),
-    _row("confidential", "protected_memory", "nvmlDeviceGetConfComputeProtectedMemoryUsage", BYTES, memory),
-    _row("modes", "persistence", "nvmlDeviceGetPersistenceMode", None, flag),
-    _row("modes", "accounting", "nvmlDeviceGetAccountingMode", None, flag),
-    _row("modes", "display_active", "nvmlDeviceGetDisplayActive", None, flag),
-    _row("modes", "compute_mode", "nvmlDeviceGetComputeMode", None, word(dict(enumerate(COMPUTE_MODES)))),
+    _row("repairs", REPAIRS.row_banks, "nvmlDeviceGetRowRemapperHistogram", PARTS, histogram),
+    _row("repairs", GPU.repairs, "nvmlDeviceGetRepairStatus", None, repair_status),
+    _row("confidential", GPU.protected_memory, "nvmlDeviceGetConfComputeProtectedMemoryUsage", BYTES, memory),
+    _row("modes", GPU.persistence, "nvmlDeviceGetPersistenceMode", None, flag),
+    _row("modes", GPU.accounting, "nvmlDeviceGetAccountingMode", None, flag),
+    _row("modes", GPU.display_active, "nvmlDeviceGetDisplayActive", None, flag),
+    _row("modes", GPU.compute_mode, "nvmlDeviceGetComputeMode", None, word(dict(enumerate(COMPUTE_MODES)))),
 )
 # Read once: they do not change while the driver is open.
 FIXED_ROWS = (
-    _row("power", "power_limits_milliwatts.default", "nvmlDeviceGetPowerManagementDefaultLimit", MILLIWATTS),
     _row(
         "power",
-        "power_limits_milliwatts",
+        GPU.power_limits_milliwatts["default"],
+        "nvmlDeviceGetPowerManagementDefaultLimit",
+        MILLIWATTS,
+    ),
+    _row(
+        "power",
+        GPU.power_limits_milliwatts,
         "nvmlDeviceGetPowerManagementLimitConstraints",
         MILLIWATTS,
         constraints,
@@ -283,15 +240,15 @@ FIXED_ROWS = (
     *_by_key(
         _row(
             "thermal",
-            "temperature_thresholds_celsius",
+            GPU.temperature_thresholds_celsius,
             "nvmlDeviceGetTemperatureThreshold",
             CELSIUS,
             celsius,
         ),
         THRESHOLDS,
     ),
-    *_by_key(_row("clocks", "clocks_max_megahertz", "nvmlDeviceGetMaxClockInfo", MEGAHERTZ), CLOCKS),
-    _row("pcie", "pcie_link.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", PCIE_GENERATION, positive),
-    _row("pcie", "pcie_link.max_width", "nvmlDeviceGetMaxPcieLinkWidth", PCIE_LANES, positive),
-    _row("c2c", "c2c.enabled", "nvmlDeviceGetC2cModeInfoV1", None, c2c_mode),
+    *_by_key(_row("clocks", GPU.clocks_max_megahertz, "nvmlDeviceGetMaxClockInfo", MEGAHERTZ), CLOCKS),
+    _row("pcie", PCIE_LINK.max_generation, "nvmlDeviceGetMaxPcieLinkGeneration", PCIE_GENERATION, positive),
+    _row("pcie", PCIE_LINK.max_width, "nvmlDeviceGetMaxPcieLinkWidth", PCIE_LANES, positive),
+    _row("c2c", C2C.enabled, "nvmlDeviceGetC2cModeInfoV1", None, c2c_mode),
 )

@@ -10,8 +10,8 @@ from exporter.model.bounds import SMALL
 from exporter.nvml.driver.calls import FIELDS, Calls
 from exporter.nvml.driver.reasons import NOT_SUPPORTED
 from exporter.nvml.readings.answers import (
-    Kept,
-    Row,
+    CallRow,
+    KeptRows,
     Values,
     add_kept,
     ask_row,
@@ -23,23 +23,25 @@ from exporter.nvml.readings.answers import (
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import LINK_STATE, LINKS_ROW
+from exporter.nvml.readings.paths import GPU, NVLINK, PCIE_LINK, name_of
 
 ACTIVE = 1
 # Of a PCIe link.
-MAXIMA = frozenset({"max_generation", "max_width"})
+MAXIMA = frozenset({name_of(PCIE_LINK.max_generation), name_of(PCIE_LINK.max_width)})
 # Readings that change by an event or by hand of an administrator, which are most of the calls of a sweep.
 SLOW_SECONDS = 60.0
 # The energy counter: the call takes a real driver 3 to 18 ms of CPU time, and a counter loses nothing by it.
 ENERGY_SECONDS = 15.0
 # Sweeps jitter: one that is earlier than the due time by this does not leave the reading to the next sweep.
 EARLY_SECONDS = 0.5
+# The records that are made of the values of several rows, by field of GpuReading.
 RECORDS = {
-    "pcie_link": PcieLink,
-    "nvlink": Nvlink,
-    "c2c": C2c,
-    "fabric": Fabric,
-    "ecc": Ecc,
-    "repairs": Repairs,
+    name_of(GPU.pcie_link): PcieLink,
+    name_of(GPU.nvlink): Nvlink,
+    name_of(GPU.c2c): C2c,
+    name_of(GPU.fabric): Fabric,
+    name_of(GPU.ecc): Ecc,
+    name_of(GPU.repairs): Repairs,
 }
 
 
@@ -47,9 +49,9 @@ RECORDS = {
 class KeptValues:
     """The values of a GPU that are not read in every sweep, each since its class was last due."""
 
-    calls: Kept = field(default_factory=Kept)
-    fields: Kept = field(default_factory=Kept)
-    energy: Kept = field(default_factory=Kept)
+    calls: KeptRows = field(default_factory=KeptRows)
+    fields: KeptRows = field(default_factory=KeptRows)
+    energy: KeptRows = field(default_factory=KeptRows)
 
     def drop(self, *, slow: bool, energy: bool) -> None:
         """Drop the values of the classes that are due."""
@@ -78,7 +80,7 @@ class DeviceReader:
         self._fixed_rows = needed(FIXED_ROWS, skip)
         self._fields = FieldReader(skip)
         self._kept: dict[str, KeptValues] = {}
-        self._fixed: dict[str, Kept] = {}
+        self._fixed: dict[str, KeptRows] = {}
 
     def read(
         self, calls: Calls, uuid: str, handle: Any, *, slow: bool = True, energy: bool = True
@@ -89,11 +91,11 @@ class DeviceReader:
         fails is asked once more, and then not before it is due. Without a current value there are no fields.
         Raises as ``Calls.ask`` does.
         """
-        failures = calls.failures()
+        failures = calls.records.failures
         values: Values = {}
         for row in self._rows:
             set_path(values, row.into, ask_row(calls, uuid, handle, row))
-        if not values and calls.failures() > failures:
+        if not values and calls.records.failures > failures:
             self.forget_kept(uuid)
             return {}, None
         kept = self._kept.setdefault(uuid, KeptValues())
@@ -104,22 +106,22 @@ class DeviceReader:
         ask_missing(calls, uuid, handle, self._slow_rows, kept.calls)
         self._fields.read(calls, uuid, handle, values, kept.fields)
         ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, kept.fields), kept.calls)
-        if not values and kept.known() == earlier and calls.failures() > failures:
+        if not values and kept.known() == earlier and calls.records.failures > failures:
             # Nothing is known to be so now: the GPU must not look well by what was read a minute ago.
             self.forget_kept(uuid)
             return {}, None
         for of_class in (kept.calls, kept.fields, kept.energy):
             add_kept(values, of_class)
-        if "energy_millijoules" in values:
-            values["energy_kept"] = old_energy
+        if name_of(GPU.energy_millijoules) in values:
+            values[name_of(GPU.energy_kept)] = old_energy
         active = active_links(values)
         if values:
-            fixed = self._fixed.setdefault(uuid, Kept())
+            fixed = self._fixed.setdefault(uuid, KeptRows())
             if slow:
                 forget_missing(fixed)
             ask_missing(calls, uuid, handle, self._fixed_rows, fixed)
             add_kept(values, fixed)
-            drop_placeholders(values, calls.withheld(uuid))
+            drop_placeholders(values, calls.records.withheld(uuid))
         return with_records(values), active
 
     def has_kept(self, uuid: str) -> bool:
@@ -137,25 +139,25 @@ class DeviceReader:
         forget(uuid, self._kept)
 
 
-def needed(rows: Iterable[Row], skip: Collection[str]) -> tuple[Row, ...]:
+def needed(rows: Iterable[CallRow], skip: Collection[str]) -> tuple[CallRow, ...]:
     """Return the rows without those that are skipped."""
     return tuple(row for row in rows if not is_skipped(row.into, skip))
 
 
-def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[Row], kept: Kept) -> None:
+def ask_missing(calls: Calls, uuid: str, handle: Any, rows: Iterable[CallRow], kept: KeptRows) -> None:
     """Read the rows that are not in ``kept``, and add them."""
     for row in rows:
         if row not in kept:
-            failures = calls.failures()
+            failures = calls.records.failures
             value = ask_row(calls, uuid, handle, row)
-            if calls.failures() == failures:
+            if calls.records.failures == failures:
                 kept.add(row, value)
             else:
                 kept.fail(row)
-                calls.note_until_due(uuid, row.group)
+                calls.records.note_until_due(uuid, row.group)
 
 
-def forget_missing(kept: Kept) -> None:
+def forget_missing(kept: KeptRows) -> None:
     """Drop the rows without a value, so that those that failed are read again."""
     for row in [row for row, value in kept.items() if value is None]:
         del kept[row]
@@ -167,18 +169,20 @@ def drop_placeholders(values: Values, withheld: Mapping[str, str]) -> None:
     Such a GPU does not support the query of its memory, or has a link of one lane of the first generation at
     most: https://github.com/Syllo/nvtop/issues/426.
     """
-    link = values.get("pcie_link", {})
-    no_memory = "memory" not in values and withheld.get("memory", NOT_SUPPORTED) == NOT_SUPPORTED
+    pcie_link, pcie_replays = name_of(GPU.pcie_link), name_of(GPU.pcie_replays)
+    memory_copy_percent = name_of(GPU.memory_copy_percent)
+    link = values.get(pcie_link, {})
+    no_memory = name_of(GPU.memory) not in values and withheld.get("memory", NOT_SUPPORTED) == NOT_SUPPORTED
     no_link = set(link.values()) == {1} and (no_memory or link.keys() >= MAXIMA)
     if no_link:
-        del values["pcie_link"]
-        if values.get("pcie_replays") == 0:
-            del values["pcie_replays"]
-    if (no_memory or no_link) and values.get("memory_copy_percent") == 0:
-        del values["memory_copy_percent"]
+        del values[pcie_link]
+        if values.get(pcie_replays) == 0:
+            del values[pcie_replays]
+    if (no_memory or no_link) and values.get(memory_copy_percent) == 0:
+        del values[memory_copy_percent]
 
 
-def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
+def link_state_rows(calls: Calls, uuid: str, kept: KeptRows) -> list[CallRow]:
     """Return the rows of the NVLinks without a field for their state: drivers without it have a call."""
     return [
         _link_row(link)
@@ -188,18 +192,19 @@ def link_state_rows(calls: Calls, uuid: str, kept: Kept) -> list[Row]:
 
 
 @cache
-def _link_row(link: int) -> Row:
-    return Row("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), SMALL, known)
+def _link_row(link: int) -> CallRow:
+    return CallRow("nvlink", ("link_states", link), (("nvmlDeviceGetNvLinkState", (link,)),), SMALL, known)
 
 
 def active_links(values: Values) -> frozenset[int] | None:
     """Set the number of active NVLinks in ``values``; return the active links, None if one is unknown."""
     states = values.pop("link_states", {})
-    links = values.get("nvlink", {}).get("links")
+    nvlink = values.get(name_of(GPU.nvlink), {})
+    links = nvlink.get(name_of(NVLINK.links))
     if links is None or any(states.get(link) is None for link in range(links)):
         return None
     active = frozenset(link for link, state in states.items() if state == ACTIVE)
-    values["nvlink"]["active"] = len(active)
+    nvlink[name_of(NVLINK.active)] = len(active)
     return active
 
 

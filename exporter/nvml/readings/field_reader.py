@@ -13,7 +13,7 @@ from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
 from exporter.nvml.readings.answers import (
-    Kept,
+    KeptRows,
     Values,
     believed,
     forget,
@@ -53,11 +53,11 @@ MISSING = REFUSED_CODES | {NOT_ANSWERED}
 
 
 # Numbers of NVLinks and of C2C links.
-Links = tuple[int, int]
-NO_LINKS: Links = (0, 0)
+LinkCounts = tuple[int, int]
+NO_LINKS: LinkCounts = (0, 0)
 # What the requests of a GPU depend on: the generation of unsupported calls, the numbers of links, and the
 # number of kept rows. In place of these rows themselves: from one change to none on, rows are only added.
-Basis = tuple[int, Links, int]
+Basis = tuple[int, LinkCounts, int]
 
 
 class Request(NamedTuple):
@@ -84,7 +84,7 @@ class Found(NamedTuple):
     """Where the values of one read go, those of slow rows into ``kept``."""
 
     values: Values
-    kept: Kept
+    kept: KeptRows
 
     def add(self, row: FieldRow, value: Any) -> None:
         """Add the value of a row, None for a reading that the device does not have."""
@@ -94,10 +94,9 @@ class Found(NamedTuple):
             set_path(self.values, row.into, value)
 
     def fail(self, calls: Calls, uuid: str, row: FieldRow) -> None:
-        """Note that a row failed."""
         if row.slow:
             self.kept.fail(row)
-            calls.note_until_due(uuid, row.group)
+            calls.records.note_until_due(uuid, row.group)
 
 
 class FieldReader:
@@ -108,10 +107,10 @@ class FieldReader:
 
     def __init__(self, skip: Collection[str] = ()) -> None:
         self._skip = skip
-        self._links: dict[str, Links] = {}
+        self._links: dict[str, LinkCounts] = {}
         self._plans: dict[str, tuple[Basis | None, list[Request]]] = {}
 
-    def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: Kept) -> None:
+    def read(self, calls: Calls, uuid: str, handle: Any, values: Values, kept: KeptRows) -> None:
         """Add the field values of a GPU to ``values``, and those of slow rows to ``kept``.
 
         ``kept`` is of this reader alone: slow rows that are in it are not read. Raises as ``Calls.ask`` does.
@@ -128,10 +127,10 @@ class FieldReader:
         """Forget the links of one GPU, or of all after the driver was opened."""
         forget(uuid, self._links, self._plans)
 
-    def _plan(self, calls: Calls, uuid: str, kept: Kept) -> list[Request]:
+    def _plan(self, calls: Calls, uuid: str, kept: KeptRows) -> list[Request]:
         """Return the requests of the first call, which are kept as long as their basis is the same."""
         links = self._links.get(uuid, NO_LINKS)
-        basis = calls.generation, links, len(kept)
+        basis = calls.records.generation, links, len(kept)
         last_basis, plan = self._plans.get(uuid, (None, []))
         if last_basis != basis:
             rows = (row for row in (*ROWS, *SLOW_ROWS, *link_rows(*links)) if row not in kept)
@@ -139,7 +138,7 @@ class FieldReader:
             self._plans[uuid] = basis, plan
         return plan
 
-    def _new_links(self, uuid: str, kept: Kept) -> Sequence[FieldRow]:
+    def _new_links(self, uuid: str, kept: KeptRows) -> Sequence[FieldRow]:
         """Return the rows of links that have just become known."""
         known = self._links.get(uuid, NO_LINKS)
         nvlinks, c2c = kept.get(LINKS_ROW), kept.get(C2C_LINKS_ROW)
@@ -165,12 +164,12 @@ def _read_requests(
     answers = list(_ask(calls, uuid, handle, requests))
     any_refused = any(entry is None or entry.code in REFUSED_CODES for _, entry in answers)
     for (row, field), entry in answers:
-        calls.group, failures = row.group, calls.failures()
+        calls.group, failures = row.group, calls.records.failures
         # A driver may fill a value and leave the code untouched.
         filled = entry is not None and entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value))
         if entry is not None and (entry.code == SUCCESS or filled):
             value = believed(calls, uuid, FIELDS, _value(row, field, entry), row.bound)
-            if calls.failures() == failures:
+            if calls.records.failures == failures:
                 found.add(row, value)
         elif entry is not None and entry.code == NOT_ANSWERED and any_refused:
             again.append(row)
@@ -181,7 +180,7 @@ def _read_requests(
             found.add(row, None)
         else:
             calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
-        if calls.failures() > failures:
+        if calls.records.failures > failures:
             found.fail(calls, uuid, row)
     if not answers:
         for row, _ in requests:
@@ -217,7 +216,7 @@ def _ask(
         entries = map(Entry._make, ENTRY.iter_unpack(memoryview(answer).cast("B")))
         answers = list(zip(requests, entries, strict=True))
         for request, entry in answers:
-            calls.driver_microseconds[request.row.group] += max(0, entry.microseconds)
+            calls.records.driver_microseconds[request.row.group] += max(0, entry.microseconds)
         return answers
     if len(requests) == 1:
         return [(requests[0], None)]

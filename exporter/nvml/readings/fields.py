@@ -6,7 +6,7 @@ those of ``exporter.nvml.readings.device``: read in every sweep, and slow.
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exporter.model.bounds import (
     CELSIUS,
@@ -22,8 +22,17 @@ from exporter.model.bounds import (
     SMALL,
     Bound,
 )
-from exporter.model.readings import RECOVERY_ACTIONS, PacketError
-from exporter.nvml.readings.answers import IMPOSSIBLE, Decode, Path, celsius, flag, known, margin, word
+from exporter.model.readings import (
+    RECOVERY_ACTIONS,
+    EccScope,
+    EccSeverity,
+    PacketError,
+    PowerPart,
+    Threshold,
+    Violation,
+)
+from exporter.nvml.readings.answers import IMPOSSIBLE, Decode, celsius, flag, known, margin, word
+from exporter.nvml.readings.paths import C2C, ECC, GPU, NVLINK, REPAIRS, Path, path_of
 
 # Scope of a sum over all NVLinks.
 ALL_LINKS = 2**32 - 1
@@ -41,29 +50,24 @@ class Field(NamedTuple):
     """A field value of NVML."""
 
     number: int
-    # A link, or a scope of power.
-    scope: int = 0
-    # Factor to the unit of the reading.
-    unit: int = 1
+    scope: int = 0  # a link, or a scope of power
+    unit: int = 1  # factor to the unit of the reading
 
 
-# By identity, as ``Row``.
+# By identity, as ``CallRow``.
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldRow:
     """One reading of the table."""
 
-    # A key of GROUPS in exporter.metrics.
-    group: str
+    group: str  # of readings, for which its calls and failures count
     into: Path
-    # Fields that contain it, preferred first.
-    fields: tuple[Field, ...]
+    fields: tuple[Field, ...]  # fields that contain it, preferred first
     # What its numbers can be; None for a reading without numbers.
     bound: Bound | None
     decode: Decode = known
     # Value type to use if a driver wrongly answers with the type double; 0: the type is right.
     integer: int = 0
-    # Whether it is slow; ``slow_rows`` sets it.
-    slow: bool = False
+    slow: bool = False  # whether it is slow; ``slow_rows`` sets it
 
 
 def slow_rows(*rows: FieldRow) -> tuple[FieldRow, ...]:
@@ -71,31 +75,43 @@ def slow_rows(*rows: FieldRow) -> tuple[FieldRow, ...]:
     return tuple(replace(row, slow=True) for row in rows)
 
 
-def _violation(reason: str, number: int) -> FieldRow:
-    return FieldRow("throttling", ("violations_nanoseconds", reason), (Field(number),), NANOSECONDS)
+def _row(
+    group: str,
+    into: Any,
+    field: int | Field | tuple[Field, ...],
+    bound: Bound | None,
+    decode: Decode = known,
+) -> FieldRow:
+    """Return the row of a reading: its place, such as ``GPU.recovery_action``, and its fields."""
+    if isinstance(field, int):
+        field = Field(field)
+    fields = (field,) if isinstance(field, Field) else field
+    return FieldRow(group, path_of(into), fields, bound, decode)
 
 
-def _limit(threshold: str, number: int) -> FieldRow:
-    into = "temperature_limits_celsius", threshold
-    return FieldRow("thermal", into, (Field(number),), CELSIUS_MARGIN, margin)
+def _violation(reason: Violation, number: int) -> FieldRow:
+    return _row("throttling", GPU.violations_nanoseconds[reason], number, NANOSECONDS)
 
 
-def _power(part: str, number: int, scope: int) -> FieldRow:
-    return FieldRow("power", ("power_parts_milliwatts", part), (Field(number, scope),), MILLIWATTS)
+def _limit(threshold: Threshold, number: int) -> FieldRow:
+    return _row("thermal", GPU.temperature_limits_celsius[threshold], number, CELSIUS_MARGIN, margin)
 
 
-def _ecc(severity: str, scope: str, number: int) -> FieldRow:
+def _power(part: PowerPart, number: int, scope: int) -> FieldRow:
+    return _row("power", GPU.power_parts_milliwatts[part], Field(number, scope), MILLIWATTS)
+
+
+def _ecc(severity: EccSeverity, scope: EccScope, number: int) -> FieldRow:
     # Some drivers leave the type at 0, which is double. The value may then be one: its bits exceed the bound.
-    into = "ecc", "errors", (severity, scope)
-    return FieldRow("ecc", into, (Field(number),), MEMORY_ERRORS, integer=UNSIGNED_LONG)
+    return replace(_row("ecc", ECC.errors[severity, scope], number, MEMORY_ERRORS), integer=UNSIGNED_LONG)
 
 
-def _repair(name: str, number: int) -> FieldRow:
-    return FieldRow("repairs", ("repairs", *name.split(".")), (Field(number),), COUNT)
+def _repair(into: Any, number: int) -> FieldRow:
+    return _row("repairs", into, number, COUNT)
 
 
-def _repair_flag(name: str, number: int) -> FieldRow:
-    return FieldRow("repairs", ("repairs", name), (Field(number),), None, flag)
+def _repair_flag(into: Any, number: int) -> FieldRow:
+    return _row("repairs", into, number, None, flag)
 
 
 def past_wrapping(answer: int) -> int | None:
@@ -126,7 +142,7 @@ ROWS = (
     # Memory power is reported as an average only.
     _power("memory", 185, 2),
     # One driver branch answers with the type double for an unsigned integer.
-    FieldRow("thermal", ("memory_temperature_celsius",), (Field(82),), CELSIUS, celsius, integer=UNSIGNED),
+    replace(_row("thermal", GPU.memory_temperature_celsius, 82, CELSIUS, celsius), integer=UNSIGNED),
     _violation("power", 74),
     _violation("thermal", 75),
     _violation("sync_boost", 76),
@@ -138,11 +154,11 @@ ROWS = (
     _violation("software_thermal", 269),
     _violation("hardware_thermal", 270),
     _violation("power_brake", 271),
-    FieldRow("pcie", ("traffic_bytes", "pcie_transmit"), (Field(197),), COUNTER, past_wrapping),
-    FieldRow("pcie", ("traffic_bytes", "pcie_receive"), (Field(198),), COUNTER, past_wrapping),
+    _row("pcie", GPU.traffic_bytes["pcie_transmit"], 197, COUNTER, past_wrapping),
+    _row("pcie", GPU.traffic_bytes["pcie_receive"], 198, COUNTER, past_wrapping),
 )
 SLOW_ROWS = slow_rows(
-    FieldRow("nvlink", ("nvlink", "links"), (Field(91),), LINKS),
+    _row("nvlink", NVLINK.links, 91, LINKS),
     _limit("shutdown", 193),
     _limit("slowdown", 194),
     _limit("memory", 195),
@@ -151,21 +167,23 @@ SLOW_ROWS = slow_rows(
     _ecc("uncorrected", "volatile", 4),
     _ecc("corrected", "aggregate", 5),
     _ecc("uncorrected", "aggregate", 6),
-    _repair("retired_pages.single_bit", 29),
-    _repair("retired_pages.double_bit", 30),
-    _repair_flag("retired_pages_pending", 31),
-    _repair("remapped_rows.corrected", 142),
-    _repair("remapped_rows.uncorrected", 143),
-    _repair_flag("row_remap_pending", 144),
-    _repair_flag("row_remap_failure", 145),
-    FieldRow("repairs", ("recovery_action",), (Field(230),), None, word(dict(enumerate(RECOVERY_ACTIONS)))),
-    FieldRow("c2c", ("c2c", "links"), (Field(170),), LINKS),
-    FieldRow("c2c", ("c2c", "errors", "crc"), (Field(231),), COUNTER),
-    FieldRow("c2c", ("c2c", "errors", "replay"), (Field(232),), COUNTER),
-    FieldRow("c2c", ("c2c", "errors", "replay_back_to_back"), (Field(233),), COUNTER),
+    _repair(REPAIRS.retired_pages["single_bit"], 29),
+    _repair(REPAIRS.retired_pages["double_bit"], 30),
+    _repair_flag(REPAIRS.retired_pages_pending, 31),
+    _repair(REPAIRS.remapped_rows["corrected"], 142),
+    _repair(REPAIRS.remapped_rows["uncorrected"], 143),
+    _repair_flag(REPAIRS.row_remap_pending, 144),
+    _repair_flag(REPAIRS.row_remap_failure, 145),
+    _row("repairs", GPU.recovery_action, 230, None, word(dict(enumerate(RECOVERY_ACTIONS)))),
+    _row("c2c", C2C.links, 170, LINKS),
+    _row("c2c", C2C.errors["crc"], 231, COUNTER),
+    _row("c2c", C2C.errors["replay"], 232, COUNTER),
+    _row("c2c", C2C.errors["replay_back_to_back"], 233, COUNTER),
 )
 # The numbers of NVLinks and of C2C links, which decide what else to read.
-LINKS_ROW, C2C_LINKS_ROW = (row for row in SLOW_ROWS if row.into[1:] == ("links",))
+LINKS_ROW, C2C_LINKS_ROW = (
+    row for row in SLOW_ROWS if row.into in {path_of(NVLINK.links), path_of(C2C.links)}
+)
 # Counters of Blackwell over all links (``NVML_FI_DEV_NVLINK_COUNT_*`` of nvml.h).
 PACKET_ERRORS: tuple[tuple[PacketError, int], ...] = (
     ("malformed", 206),
@@ -180,41 +198,33 @@ PACKET_ERRORS: tuple[tuple[PacketError, int], ...] = (
 )
 # For GPUs with NVLinks; Blackwell has other counters than earlier generations.
 NVLINK_ROWS = (
-    FieldRow(
+    _row(
         "nvlink",
-        ("traffic_bytes", "nvlink_transmit"),
+        GPU.traffic_bytes["nvlink_transmit"],
         (Field(138, ALL_LINKS, KIBIBYTE), Field(202, ALL_LINKS)),
         COUNTER,
     ),
-    FieldRow(
+    _row(
         "nvlink",
-        ("traffic_bytes", "nvlink_receive"),
+        GPU.traffic_bytes["nvlink_receive"],
         (Field(139, ALL_LINKS, KIBIBYTE), Field(204, ALL_LINKS)),
         COUNTER,
     ),
 )
 SLOW_NVLINK_ROWS = slow_rows(
-    FieldRow("nvlink", ("nvlink", "megabytes_per_second"), (Field(90),), LINK_SPEED),
-    FieldRow("nvlink", ("nvlink", "errors", "crc_flit"), (Field(38),), COUNTER),
-    FieldRow("nvlink", ("nvlink", "errors", "crc_data"), (Field(45),), COUNTER),
-    FieldRow("nvlink", ("nvlink", "errors", "replay"), (Field(52),), COUNTER),
-    FieldRow("nvlink", ("nvlink", "errors", "recovery"), (Field(59), Field(215, ALL_LINKS)), COUNTER),
+    _row("nvlink", NVLINK.megabytes_per_second, 90, LINK_SPEED),
+    _row("nvlink", NVLINK.errors["crc_flit"], 38, COUNTER),
+    _row("nvlink", NVLINK.errors["crc_data"], 45, COUNTER),
+    _row("nvlink", NVLINK.errors["replay"], 52, COUNTER),
+    _row("nvlink", NVLINK.errors["recovery"], (Field(59), Field(215, ALL_LINKS)), COUNTER),
     *(
-        FieldRow("nvlink", ("nvlink", "packet_errors", error), (Field(number, ALL_LINKS),), COUNTER)
+        _row("nvlink", NVLINK.packet_errors[error], Field(number, ALL_LINKS), COUNTER)
         for error, number in PACKET_ERRORS
     ),
-    FieldRow("nvlink", ("nvlink", "recoveries", "successful"), (Field(213, ALL_LINKS),), COUNT),
-    FieldRow("nvlink", ("nvlink", "recoveries", "failed"), (Field(214, ALL_LINKS),), COUNT),
-    FieldRow(
-        "nvlink",
-        ("nvlink", "bit_error_ratios", "effective"),
-        (Field(220, ALL_LINKS),),
-        RATIO,
-        bit_error_ratio,
-    ),
-    FieldRow(
-        "nvlink", ("nvlink", "bit_error_ratios", "symbol"), (Field(222, ALL_LINKS),), RATIO, bit_error_ratio
-    ),
+    _row("nvlink", NVLINK.recoveries["successful"], Field(213, ALL_LINKS), COUNT),
+    _row("nvlink", NVLINK.recoveries["failed"], Field(214, ALL_LINKS), COUNT),
+    _row("nvlink", NVLINK.bit_error_ratios["effective"], Field(220, ALL_LINKS), RATIO, bit_error_ratio),
+    _row("nvlink", NVLINK.bit_error_ratios["symbol"], Field(222, ALL_LINKS), RATIO, bit_error_ratio),
 )
 
 
@@ -227,12 +237,13 @@ def link_rows(links: int, c2c_links: int = 0) -> tuple[FieldRow, ...]:
 
 @cache
 def _state_row(link: int) -> FieldRow:
+    # Not a field of the model: ``active_links`` counts them.
     return FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),), SMALL, slow=True)
 
 
 @cache
 def _c2c_rows(link: int) -> tuple[FieldRow, ...]:
     return slow_rows(
-        FieldRow("c2c", ("c2c", "states", link), (Field(171, link),), None, flag),
-        FieldRow("c2c", ("c2c", "speeds", link), (Field(172, link),), LINK_SPEED),
+        _row("c2c", C2C.states[link], Field(171, link), None, flag),
+        _row("c2c", C2C.speeds[link], Field(172, link), LINK_SPEED),
     )

@@ -50,10 +50,8 @@ class SampleBuffers:
     # Time of the newest sample (monotonic clock), None without one, and its index.
     taken: float | None = None
     newest: int = 0
-    # The last metrics.
-    profile: Profile | None = None
-    # Whether the driver knows the oldest metrics only.
-    reduced: bool = False
+    profile: Profile | None = None  # the last metrics
+    reduced: bool = False  # whether the driver knows the oldest metrics only
 
     def restart(self, identity: Hashable) -> None:
         """Discard the samples: the device is another one with the same UUID."""
@@ -144,7 +142,7 @@ class GpmReader:
 
         Buffers of a device with a hanging call are kept: the call may still write into one.
         """
-        for uuid in self._buffers.keys() - existing - calls.hanging:
+        for uuid in self._buffers.keys() - existing - calls.records.hanging:
             _free(calls, self._buffers.pop(uuid))
         self._supported.intersection_update(existing)
 
@@ -214,7 +212,7 @@ class GpmReader:
         refused = refusals(calls, REFUSAL, device, METRICS) > earlier
         if not calls.supports(device, METRICS):
             # All metrics are unsupported only if the oldest are refused, too.
-            calls.forget_unsupported(device, METRICS)
+            calls.records.forget_unsupported(device, METRICS)
             refused = True
         profile = self._metrics(calls, device, buffers, first_known(ids))
         buffers.reduced = refused and profile is not None

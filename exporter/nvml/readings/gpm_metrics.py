@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from ctypes import sizeof
 from struct import Struct
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import pynvml
 
 from exporter.model.bounds import ALL_ONES, COUNTER, SHARE, Bound, rate_bound
-from exporter.model.readings import Activity, Cycles, Engine, Profile, Traffic
+from exporter.model.readings import Activity, Cycles, Engine, Profile, ProfilePart, Traffic
 
 PERCENT = 1 / 100
 MEBIBYTES = float(1 << 20)
@@ -24,7 +24,6 @@ NOT_ANSWERED = 999
 # ``nvmlGpmMetric_t``: id, error code, value, and metric information that is skipped.
 ENTRY = Struct(f"IId{sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x")
 
-Kind = Literal["active", "engines", "rates", "cycles", "bytes_total"]
 ACTIVITIES: Mapping[int, Activity] = MappingProxyType(
     {
         1: "graphics_engine",
@@ -64,20 +63,18 @@ CYCLES: Mapping[int, Cycles] = MappingProxyType(
     }
 )
 BYTES: Mapping[int, Traffic] = MappingProxyType({255: "pcie_transmit", 256: "pcie_receive"})
-KINDS: tuple[Kind, ...] = get_args(Kind)
-COUNTED: frozenset[Kind] = frozenset({"cycles", "bytes_total"})
+KINDS: tuple[ProfilePart, ...] = get_args(ProfilePart)
+COUNTED: frozenset[ProfilePart] = frozenset({"cycles", "bytes_total"})
 
 
 class Metric(NamedTuple):
-    """A metric."""
+    """The meaning of a GPM metric: its place in a profile, its unit, and what it can be."""
 
     # Field of Profile, and the key in it.
-    kind: Kind
+    kind: ProfilePart
     name: str
-    # Factor to the unit of the field.
-    factor: float
-    # In that unit.
-    bound: Bound
+    factor: float  # factor to the unit of the field
+    bound: Bound  # in that unit
 
 
 METRICS: Mapping[int, Metric] = MappingProxyType(

@@ -3,15 +3,14 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from exporter.model import DeviceProcess, DriverInfo, GpuReading, Memory, MigReading
+from exporter.model import DeviceProcess, Memory, MigReading
 from exporter.model.bounds import BYTES
 from exporter.model.hardware import ProcessKind
-from exporter.model.poll_result import CONFIDENTIAL_LISTS, OTHER_PIDS
-from exporter.model.xids import branch_of
 from exporter.nvml.driver.binding import NO_INSTANCE, PROCESS_LISTS
-from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import believed, keep_only, sampled_percent
 from exporter.nvml.readings.samples import IMPOSSIBLE_SAMPLE, SampleReader, latest_time
 
@@ -35,10 +34,8 @@ class InstanceIds(NamedTuple):
 
     gi: int
     ci: int
-    # All GPU instances of the GPU; empty if unknown.
-    gpu_instances: Collection[int] = ()
-    # Whether to read the list of graphics processes.
-    graphics: bool = True
+    gpu_instances: Collection[int] = ()  # all GPU instances of the GPU; empty if unknown
+    graphics: bool = True  # whether to read the list of graphics processes
 
 
 class ProcessLists:
@@ -89,9 +86,9 @@ def running(
     for kind, forms in LISTS:
         if (kind == "mps" and not clients) or (kind == "graphics" and instance and not instance.graphics):
             continue
-        failures = calls.failures()
+        failures = calls.records.failures
         entries = _list(calls, device, handle, forms)
-        if entries is None and (kind == "compute" or calls.failures() > failures):
+        if entries is None and (kind == "compute" or calls.records.failures > failures):
             return None
         if not _is_plausible(entries or (), instance):
             calls.count(device, forms[0][0], "ImpossibleInstance")
@@ -190,57 +187,3 @@ def read_utilization(
     # Any process may be missing in garbage: drivers have filled whole answers with it.
     calls.count(uuid, calls.form(uuid, UTILIZATION), IMPOSSIBLE_SAMPLE)
     return {process.pid: None for process in listed or ()} | percents
-
-
-MODE_UNKNOWN: Final = "the driver did not report whether confidential computing hides processes"
-# NVIDIA drivers that report pids of the caller's namespace, in their lists and in their samples.
-LISTS_SINCE: Final = 535
-SAMPLES_SINCE: Final = 570
-
-
-class ListTrust(NamedTuple):
-    """Whether what a driver reports about processes can be used."""
-
-    # Whether the pids in its lists, and in its samples, are those of the exporter.
-    lists: bool = True
-    samples: bool = True
-    # Why an empty list proves nothing: the driver may hide processes; "" if it does not.
-    hidden: str = ""
-
-
-def list_trust(driver: DriverInfo, *, machine: bool, mode_failed: bool) -> ListTrust:
-    """Return the trust in an NVIDIA driver.
-
-    ``machine``: the exporter has the machine's pids. ``mode_failed``: the mode of confidential computing is
-    unknown; in that mode, processes are hidden unless developer tools are allowed.
-    """
-    hidden = MODE_UNKNOWN if mode_failed else ""
-    mode = driver.confidential
-    if mode is not None and mode.enabled and not mode.developer_tools:
-        hidden = CONFIDENTIAL_LISTS
-    number = branch_of(driver.driver_version) or 0
-    return ListTrust(machine or number >= LISTS_SINCE, machine or number >= SAMPLES_SINCE, hidden)
-
-
-def trusted(reading: GpuReading, trust: ListTrust) -> GpuReading:
-    """Return a reading without the processes and samples that cannot be used, and why they are unknown."""
-    if not (trust.lists and trust.samples):
-        if not trust.lists:
-            mig = reading.mig and tuple(replace(device, processes=None) for device in reading.mig)
-            reading = replace(reading, processes=None, mig=mig)
-        if not trust.samples:
-            reading = replace(reading, process_utilization=None)
-        reading = replace(reading, withheld={**reading.withheld, "processes": OTHER_PIDS})
-    return _without_empty_lists(reading, trust.hidden) if trust.hidden else reading
-
-
-def _without_empty_lists(reading: GpuReading, why: str) -> GpuReading:
-    """Return the reading of a GPU whose driver may hide processes: an empty list is then unknown, and why."""
-    mig = reading.mig and tuple(
-        replace(device, processes=None) if device.processes == () else device for device in reading.mig
-    )
-    if reading.processes != () and mig == reading.mig:
-        return reading
-    withheld = {**reading.withheld, "processes": why}
-    reading = replace(reading, mig=mig, withheld=withheld)
-    return reading if reading.processes else replace(reading, processes=None, process_utilization=None)

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from exporter.nvml.driver.calls import Call, Calls
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import keep_only
 
 CLOCK_SLACK_SECONDS = 1.0

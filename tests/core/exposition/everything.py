@@ -1,7 +1,7 @@
 """Every reading that a GPU or MIG device can have, at once: no board has them all."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from exporter.model import (
     Bar1,
@@ -10,6 +10,7 @@ from exporter.model import (
     EncoderSessions,
     EventCount,
     Fabric,
+    GpuReading,
     Memory,
     PeerLink,
     Topology,
@@ -27,8 +28,14 @@ _OF_ROWS = {
     *("pcie_replays", "compute_mode", "mig_enabled"),
 }
 
+# Fields of one number or one flag have a value by their type, unless they have one below.
+_BY_TYPE = {int | None: 31, bool | None: False}
+_PLAIN = {
+    name: _BY_TYPE[kind] for name, kind in get_type_hints(GpuReading).items() if kind in _BY_TYPE
+} | EVERYTHING
+
 # The readings that DCGM's names print, and all others.
-READINGS: dict[str, Any] = {name: value for name, value in EVERYTHING.items() if name not in _OF_ROWS} | {
+READINGS: dict[str, Any] = {name: value for name, value in _PLAIN.items() if name not in _OF_ROWS} | {
     "encoder_sessions": EncoderSessions(count=2, average_fps=60, average_latency_microseconds=1500),
     "profiling": PROFILE,
     "temperature_margin_celsius": 31,
@@ -66,8 +73,6 @@ READINGS: dict[str, Any] = {name: value for name, value in EVERYTHING.items() if
     "ecc": replace(EVERYTHING["ecc"], pending=True),
     "repairs": replace(EVERYTHING["repairs"], channel_repair_pending=False, tpc_repair_pending=True),
     "recovery_action": "reset",
-    "accounting": False,
-    "display_active": False,
     "virtualization": "vgpu_host",
     "license": replace(EVERYTHING["license"], state="licensed", expires=NOW),
     "vgpus": (

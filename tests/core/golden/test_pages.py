@@ -31,10 +31,17 @@ def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> No
     assert not diff, f"\n{diff}\nif this is meant: pytest tests/core/golden --update"
 
 
+def _families() -> list[str]:
+    """Return the lines of ``families.prom``."""
+    of_families = b"".join(map(text_header, (*FAMILIES, *DCGM))).decode().splitlines()
+    of_process = SelfMetrics().body(openmetrics=False).decode().splitlines()
+    return [*of_families, *(line for line in of_process if line.startswith("# "))]
+
+
 @pytest.mark.parametrize("name", NODES)
 def test_the_page_is_the_one_that_was_reviewed(name: str, request: pytest.FixtureRequest) -> None:
     """And it is a part of the page with all series, whose HELP and TYPE are those of ``families.prom``."""
-    known = headers((HERE / "families.prom").read_text())
+    known = headers("\n".join(_families()))
     for scene in story(name).scenes:
         _compare(golden(name, scene.time), reviewed(scene.default, dcgm=False), request)
         assert set(reviewed(scene.default, dcgm=True)) <= set(reviewed(scene.text, dcgm=True))
@@ -50,9 +57,7 @@ def test_all_series_are_those_that_were_reviewed(name: str, request: pytest.Fixt
 
 def test_help_and_type_are_those_that_were_reviewed(request: pytest.FixtureRequest) -> None:
     """Each family has one HELP and one TYPE line, in the order of the page."""
-    of_families = b"".join(map(text_header, (*FAMILIES, *DCGM))).decode().splitlines()
-    of_process = SelfMetrics().body(openmetrics=False).decode().splitlines()
-    lines = [*of_families, *(line for line in of_process if line.startswith("# "))]
+    lines = _families()
 
     assert len(lines) == len(set(lines))
     _compare(HERE / "families.prom", lines, request)

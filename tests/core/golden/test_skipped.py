@@ -10,7 +10,7 @@ import pytest
 
 from exporter.exposition import Exposition
 from exporter.metrics.dcgm import DcgmNames
-from exporter.metrics.selection import ALL, NEEDED_BY, SETS, Selection
+from exporter.metrics.selection import ALL, SETS, SKIPPABLE, Selection
 from exporter.model import Snapshot
 from tests.core.golden.page import COSTS, MASKED, reviewed
 from tests.core.golden.story import USUAL, scenario, scenes
@@ -85,14 +85,14 @@ def test_a_family_alone_is_as_if_all_was_read(name: str):
 def test_core_skips_what_it_does_not_need():
     """The default includes dcgm-exporter's default fields, so the video engines are read."""
     skipped = Selection().unneeded()
-    assert skipped == NEEDED_BY.keys() - {"engine_percent.encoder", "engine_percent.decoder"}
-    assert Selection(dcgm_names="off").unneeded() == NEEDED_BY.keys()
+    assert skipped == SKIPPABLE - {"engine_percent.encoder", "engine_percent.decoder"}
+    assert Selection(dcgm_names="off").unneeded() == SKIPPABLE
     assert Selection(allow=(re.compile(".*bar1_used.*"),)).unneeded() == skipped - {"bar1"}
     clocks = Selection(allow=(re.compile("gpuslice_gpu_clock_hertz"),)).unneeded()
     assert skipped - clocks == {"clocks_megahertz.graphics", "clocks_megahertz.video"}
 
 
-@pytest.mark.parametrize("reading", sorted(NEEDED_BY))
+@pytest.mark.parametrize("reading", sorted(SKIPPABLE))
 def test_a_skipped_reading_is_missing(reading: str):
     """The table has no reading that is never skipped, or that no family needs."""
     skip = frozenset({reading})

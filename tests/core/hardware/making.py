@@ -118,7 +118,7 @@ class Driver:
 
     def errors(self) -> Counter[tuple[str, str, str]]:
         """Return the errors since start by (GPU uuid, call, error name)."""
-        return self.sweeper.calls.errors
+        return self.sweeper.calls.records.errors
 
     def _become(self, scenario: Any) -> None:
         self._scenario = scenario

@@ -36,9 +36,9 @@ class Polled:
         """Sweep ``polls`` times; return the calls of each sweep."""
         counts = []
         for _ in range(polls):
-            before = sum(self.sweeper.calls.asked.values())
+            before = sum(self.sweeper.calls.records.asked.values())
             self.poll()
-            counts.append(sum(self.sweeper.calls.asked.values()) - before)
+            counts.append(sum(self.sweeper.calls.records.asked.values()) - before)
         return counts
 
     def asked_by_gpu(self, function: str) -> Counter[str]:

@@ -9,7 +9,7 @@ import pytest
 from exporter.metrics.selection import Selection
 from exporter.model import C2c, Fabric, GpuReading
 from exporter.model.bounds import RATIO
-from exporter.nvml.readings.device import fabric
+from exporter.nvml.readings.fabric import decode_fabric
 from exporter.nvml.readings.fields import ALL_LINKS, bit_error_ratio
 from tests.core.hardware.making import Clock, Driver, gpu, refuse
 from tests.core.hardware.polled import Polled
@@ -35,7 +35,7 @@ PARTS = {
 
 def decoded(mask: int, cluster: bytes = bytes(16), state: int = 3, status: int = 0) -> dict[str, Any]:
     """Decode the answer of a GPU that has joined its fabric."""
-    answer = fabric(
+    answer = decode_fabric(
         SimpleNamespace(state=state, status=status, healthMask=mask, clusterUuid=cluster, cliqueId=7)
     )
     assert answer is not None

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from exporter.model import Fabric
-from exporter.nvml.readings.device import fabric
+from exporter.nvml.readings.fabric import decode_fabric
 from tests.core.hardware.making import SMALL, Driver, gpu, refuse
 
 HOPPER = 9
@@ -51,7 +51,7 @@ def test_the_fabric_state_is_unknown_without_switches():
 def test_fabric_states_are_named(state: int, status: int, word: str | None):
     """Only a completed registration can have failed; newer states and unused bytes say nothing."""
     answer = SimpleNamespace(state=state, status=status, healthMask=0, clusterUuid=bytes(16), cliqueId=0)
-    decoded = fabric(answer)
+    decoded = decode_fabric(answer)
     assert (None if decoded is None else decoded["state"]) == word
 
 

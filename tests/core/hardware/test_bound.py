@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.nvml.topology import DRIVER, BoundDevices, normalize_pci
+from exporter.nvml.bound_devices import DRIVER, BoundDevices, normalize_pci
 
 
 @pytest.fixture

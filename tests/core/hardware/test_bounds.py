@@ -16,7 +16,7 @@ from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import Library
 from exporter.nvml.mig import read_facts
 from exporter.nvml.mig_layout import MigIdentity
-from exporter.nvml.readings.answers import Kept, ask_row
+from exporter.nvml.readings.answers import KeptRows, ask_row
 from exporter.nvml.readings.device import ENERGY_ROWS, FIXED_ROWS, ROWS, SLOW_ROWS, THROUGHPUT_ROWS
 from exporter.nvml.readings.device_reader import link_state_rows
 from exporter.nvml.readings.field_reader import FieldReader
@@ -139,7 +139,7 @@ class FieldValues:
 def field_value(row: FieldRow, place: int, kind: int, value: float) -> tuple[Any, Calls]:
     """Return what is read of a row, and the calls."""
     Library(library=FieldValues(row, place, kind, value)).open()
-    calls, values, kept = Calls(), dict[Any, Any](), Kept()
+    calls, values, kept = Calls(), dict[Any, Any](), KeptRows()
     FieldReader().read(calls, GPU, HANDLE, values, kept)
     for key in row.into:
         values = values.get(key, {})

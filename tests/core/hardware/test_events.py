@@ -75,7 +75,7 @@ def test_a_refused_mig_event_costs_no_other_event(watch: Watch) -> None:
     watched.start()
     watched.happen(XID, 31)
     assert watched.events() == [("GPU-a", "", "xid", 31)]
-    assert watched.calls.errors == {}
+    assert watched.calls.records.errors == {}
     assert watched.watched() == {"GPU-a"}
 
 
@@ -86,7 +86,7 @@ def test_a_gpu_without_events_is_asked_once_and_not_watched(watch: Watch, call: 
     before = watched.driver.library.calls.copy()
     watched.start()
     assert watched.watched() == frozenset()
-    assert watched.calls.errors == {}
+    assert watched.calls.records.errors == {}
     assert watched.driver.library.calls[SUPPORTED, "GPU-a"] - before[SUPPORTED, "GPU-a"] <= 1
     assert watched.driver.library.calls[call, ""] == before[call, ""]
     assert watched.driver.library.calls[call, "GPU-a"] == before[call, "GPU-a"]
@@ -113,7 +113,7 @@ def test_a_failed_registration_costs_its_gpu_and_is_tried_again(watch: Watch, ca
     refuse(watched.driver, call, pynvml.NVML_ERROR_GPU_IS_LOST, {"GPU-b"})
     watched.start()
     assert watched.watched() == {"GPU-a"}
-    assert watched.calls.errors == {("GPU-b", call, "GpuIsLost"): 1}
+    assert watched.calls.records.errors == {("GPU-b", call, "GpuIsLost"): 1}
 
     setattr(watched.driver.library, call, real)
     pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -147,8 +147,8 @@ def test_an_added_gpu_joins_the_same_event_set(watch: Watch) -> None:
 
 def test_registration_is_counted_for_its_group(watch: Watch) -> None:
     watched = watch(gpu("a"))
-    assert watched.calls.asked["events"] == 4
-    assert watched.calls.seconds["events"] > 0
+    assert watched.calls.records.asked["events"] == 4
+    assert watched.calls.records.seconds["events"] > 0
     assert watched.calls.group == "core"
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from exporter.model import DeviceEvent
 from exporter.nvml import event_wait
-from exporter.nvml.events import RECENT, EventLog, EventWatcher
+from exporter.nvml.event_log import RECENT, EventLog
+from exporter.nvml.events import EventWatcher
 from tests.core.hardware import tiny
 from tests.core.hardware.making import gpu
 from tests.core.hardware.watching import MIG_CONFIG, XID, Watch, event_threads
@@ -37,7 +38,7 @@ def test_a_failed_wait_ends_the_thread_until_the_next_sweep(watch: Watch, code: 
     watched.happen(XID, 31)
     wait_until(lambda: watched.counts() == {("xid", 31): 2})
     assert watched.watched() == {"GPU-a"}
-    assert watched.calls.errors == {("", WAIT, name): 1}
+    assert watched.calls.records.errors == {("", WAIT, name): 1}
     assert watched.driver.asked("nvmlEventSetFree") == 1
 
 
@@ -50,14 +51,14 @@ def test_a_wait_that_keeps_failing_costs_one_call_and_counts_one_error_per_sweep
         watched.start()
         wait_until(lambda: not event_threads())
         assert watched.driver.asked(WAIT) == waits + 1
-        assert watched.calls.errors["", WAIT, "Unknown"] == sweep
+        assert watched.calls.records.errors["", WAIT, "Unknown"] == sweep
 
 
 def test_a_wait_that_times_out_is_not_a_failure(watch: Watch) -> None:
     watched = watch(gpu("a"))
     wait_until(lambda: watched.driver.asked(WAIT) > 3)
     assert watched.watched() == {"GPU-a"}
-    assert watched.calls.errors == {}
+    assert watched.calls.records.errors == {}
 
 
 def test_a_driver_without_the_wait_is_asked_again_only_after_it_is_reopened(watch: Watch) -> None:
@@ -66,7 +67,7 @@ def test_a_driver_without_the_wait_is_asked_again_only_after_it_is_reopened(watc
     watched.start()
     watched.start()
     assert watched.driver.asked("nvmlEventSetCreate") == 1
-    assert watched.calls.errors == {}
+    assert watched.calls.records.errors == {}
 
     watched.reopen()
     assert watched.driver.asked("nvmlEventSetCreate") == 2
@@ -268,7 +269,7 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
         assert watched.watched() == frozenset()
     watched.start()
     assert watched.watched() == {"GPU-a"}
-    assert watched.calls.errors == {("", WAIT, "RuntimeError"): 1}
+    assert watched.calls.records.errors == {("", WAIT, "RuntimeError"): 1}
 
 
 def test_all_events_are_counted_and_the_newest_are_kept() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.model.readings import C2cError, PacketError
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.answers import Kept, add_kept
+from exporter.nvml.readings.answers import KeptRows, add_kept
 from exporter.nvml.readings.field_reader import ENTRY, FieldReader
 from exporter.nvml.readings.fields import ALL_LINKS, ROWS, SLOW_ROWS, link_rows
 from tests.core.hardware.tiny import HANDLE, Function, answers, installed
@@ -70,7 +70,7 @@ class Driver:
 def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
     """Read the fields once."""
     readings: dict[Any, Any] = {}
-    slow = Kept()
+    slow = KeptRows()
     (reader or FieldReader()).read(calls, GPU, HANDLE, readings, slow)
     add_kept(readings, slow)
     return readings
@@ -221,8 +221,8 @@ def test_a_failing_field_costs_its_reading_and_is_asked_again():
     driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, MANY)})
     calls = driver.calls
     assert driver.read() == BYTES
-    assert calls.errors == {(GPU, FIELDS, "NoPermission"): 1}
-    assert calls.withheld(GPU)["power"] == "NoPermission"
+    assert calls.records.errors == {(GPU, FIELDS, "NoPermission"): 1}
+    assert calls.records.withheld(GPU)["power"] == "NoPermission"
     driver.answers[POWER] = (UINT, 50_000)
     assert driver.read()["power_parts_milliwatts"] == {"average": 50_000}
 
@@ -236,11 +236,11 @@ def test_an_unsupported_field_is_asked_once_until_that_is_forgotten(code: int):
         driver.read()
     assert [POWER in asked for asked in driver.asked] == [True, False, False]
     assert [len(asked) for asked in driver.asked[1:]] == [2, 2]
-    assert not calls.errors
-    assert calls.withheld(GPU)["power"].startswith("not supported")
-    assert "core" not in calls.withheld(GPU)
-    assert calls.unsupported(GPU) == ()
-    calls.forget_unsupported(GPU)
+    assert not calls.records.errors
+    assert calls.records.withheld(GPU)["power"].startswith("not supported")
+    assert "core" not in calls.records.withheld(GPU)
+    assert calls.records.unsupported(GPU) == ()
+    calls.records.forget_unsupported(GPU)
     driver.read()
     assert POWER in driver.asked[-1]
 
@@ -254,7 +254,7 @@ def test_an_entry_that_the_driver_did_not_write_is_unknown():
 
     calls = installed(nvmlDeviceGetFieldValues=fill)
     assert read(calls) == BYTES
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_an_entry_left_out_because_of_an_unsupported_field_is_asked_again():
@@ -276,7 +276,7 @@ def test_an_entry_left_out_because_of_an_unsupported_field_is_asked_again():
     for _ in range(2):
         assert read(calls, reader) == expected
     assert [len(asked) for asked in driver.asked] == [len(DUE), 1, 2]
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_a_field_without_a_value_now_is_asked_again():
@@ -284,7 +284,7 @@ def test_a_field_without_a_value_now_is_asked_again():
     assert "power_parts_milliwatts" not in driver.read()
     driver.read()
     assert POWER in driver.asked[-1]
-    assert not driver.calls.errors
+    assert not driver.calls.records.errors
 
 
 def test_a_driver_that_refuses_the_whole_call_is_asked_field_by_field_once():
@@ -294,14 +294,14 @@ def test_a_driver_that_refuses_the_whole_call_is_asked_field_by_field_once():
     assert driver.read() == WATTS | BYTES
     assert driver.asked[-1] == [POWER, TRAFFIC]
     assert len(driver.asked) == len(DUE) + 2
-    assert not driver.calls.errors
+    assert not driver.calls.records.errors
 
 
 def test_a_driver_that_refuses_every_field_is_asked_for_all_again():
     driver = Driver({}, strict=True)
     assert driver.read() == {}
-    assert driver.calls.errors == {(GPU, FIELDS, "InvalidArgument"): 1}
-    assert driver.calls.withheld(GPU) == dict.fromkeys({row.group for row in DUE}, "InvalidArgument")
+    assert driver.calls.records.errors == {(GPU, FIELDS, "InvalidArgument"): 1}
+    assert driver.calls.records.withheld(GPU) == dict.fromkeys({row.group for row in DUE}, "InvalidArgument")
     driver.answers = BOTH
     assert driver.read() == WATTS | BYTES
 
@@ -312,9 +312,9 @@ def test_a_driver_without_the_call_withholds_each_group(functions: dict[str, Fun
     reader = FieldReader()
     assert read(calls, reader) == {}
     assert read(calls, reader) == {}
-    assert not calls.errors
-    assert calls.unsupported(GPU) == (FIELDS,)
-    reasons = calls.withheld(GPU)
+    assert not calls.records.errors
+    assert calls.records.unsupported(GPU) == (FIELDS,)
+    reasons = calls.records.withheld(GPU)
     groups = {"power", "thermal", "throttling", "pcie", "nvlink", "ecc", "repairs", "c2c"}
     assert set(reasons) == groups
     assert all(reason.startswith("not supported") for reason in reasons.values())
@@ -323,13 +323,13 @@ def test_a_driver_without_the_call_withholds_each_group(functions: dict[str, Fun
 def test_a_failing_call_is_one_error_and_the_reason_of_each_group():
     calls = installed(nvmlDeviceGetFieldValues=answers(UNKNOWN))
     assert read(calls) == {}
-    assert calls.errors == {(GPU, FIELDS, "Unknown"): 1}
+    assert calls.records.errors == {(GPU, FIELDS, "Unknown"): 1}
     groups = {row.group for row in DUE}
-    assert calls.withheld(GPU) == dict.fromkeys(groups, "Unknown")
-    calls.reasons.begin(GPU, slow=False)
-    assert calls.withheld(GPU) == dict.fromkeys({row.group for row in SLOW_ROWS}, "Unknown")
-    calls.reasons.begin(GPU, slow=True)
-    assert calls.withheld(GPU) == {}
+    assert calls.records.withheld(GPU) == dict.fromkeys(groups, "Unknown")
+    calls.records.reasons.begin(GPU, slow=False)
+    assert calls.records.withheld(GPU) == dict.fromkeys({row.group for row in SLOW_ROWS}, "Unknown")
+    calls.records.reasons.begin(GPU, slow=True)
+    assert calls.records.withheld(GPU) == {}
 
 
 def test_cost_is_divided_by_group():
@@ -337,15 +337,15 @@ def test_cost_is_divided_by_group():
     driver = Driver({POWER: (UINT, 1), (186, 0): (UINT, 1), TRAFFIC: (ULL, 1)}, microseconds=5)
     calls = driver.calls
     driver.read()
-    assert dict(calls.asked) == {"core": 1}
-    assert sum(calls.driver_microseconds.values()) == 5 * len(DUE)
-    calls.driver_microseconds.clear()
-    calls.seconds.clear()
+    assert dict(calls.records.asked) == {"core": 1}
+    assert sum(calls.records.driver_microseconds.values()) == 5 * len(DUE)
+    calls.records.driver_microseconds.clear()
+    calls.records.seconds.clear()
     driver.read()
-    assert calls.driver_microseconds == {"power": 10, "pcie": 5}
-    assert calls.seconds["power"] == pytest.approx(2 * calls.seconds["pcie"])
-    assert calls.seconds["pcie"] > 0
-    assert dict(calls.asked) == {"core": 2}
+    assert calls.records.driver_microseconds == {"power": 10, "pcie": 5}
+    assert calls.records.seconds["power"] == pytest.approx(2 * calls.records.seconds["pcie"])
+    assert calls.records.seconds["pcie"] > 0
+    assert dict(calls.records.asked) == {"core": 2}
 
 
 def test_a_gpu_without_links_has_no_link_counters():

@@ -150,7 +150,7 @@ def test_a_size_returned_with_success_is_no_empty_list(name: str):
     calls = installed(**{function_of(name): function})
     assert len(calls.ask(GPU, name, *arguments_of(name))) == len(RECORDS.get(name, OF_PROCESSES))
     assert len(listing.rooms) == 2
-    assert calls.errors == {}
+    assert calls.records.errors == {}
 
 
 @pytest.mark.parametrize("count", [MOST_RECORDS + 1, 2**32 - 1])
@@ -164,7 +164,7 @@ def test_an_implausible_count_is_an_error_and_allocates_nothing(name: str, count
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert calls.errors == {(GPU, name, "MemoryError"): 1}
+    assert calls.records.errors == {(GPU, name, "MemoryError"): 1}
     assert listing.rooms == [None]
     assert peak < 1 << 20
     assert calls.supports(GPU, name)
@@ -176,7 +176,7 @@ def test_the_longest_plausible_list_is_read(name: str):
     calls = installed(**{function_of(name): listing})
     assert len(calls.ask(GPU, name, *arguments_of(name))) == 1
     assert listing.rooms == [None, MOST_RECORDS * 2 + 5 if name in PROCESSES else MOST_RECORDS]
-    assert calls.errors == {}
+    assert calls.records.errors == {}
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -190,7 +190,7 @@ def test_a_list_that_grew_is_read_again(name: str):
     calls = installed(**{function_of(name): function})
     assert len(calls.ask(GPU, name, *arguments_of(name))) == len(RECORDS.get(name, OF_PROCESSES))
     assert len(listing.rooms) == 4
-    assert calls.errors == {}
+    assert calls.records.errors == {}
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -199,7 +199,7 @@ def test_a_list_that_grows_without_end_is_an_error(name: str):
     calls = installed(**{function_of(name): listing})
     assert calls.ask(GPU, name, *arguments_of(name)) is None
     assert len(listing.rooms) == 6
-    assert calls.errors == {(GPU, name, "InsufficientSize"): 1}
+    assert calls.records.errors == {(GPU, name, "InsufficientSize"): 1}
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -207,5 +207,5 @@ def test_a_driver_without_the_newest_form_is_asked_for_the_older(name: str):
     calls = installed(**{f"{name}_v2": Listing(name)})
     records = calls.first(GPU, HANDLE, [(name, ()), (f"{name}_v2", ())])
     assert [record.pid for record in records] == [41, 42, 0]
-    assert calls.unsupported(GPU) == (name,)
-    assert calls.errors == {}
+    assert calls.records.unsupported(GPU) == (name,)
+    assert calls.records.errors == {}

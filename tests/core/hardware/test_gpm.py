@@ -72,7 +72,7 @@ class Node:
             pynvml.nvmlDeviceGetUUID(handle),
             pynvml.nvmlDeviceGetName(handle),
         )
-        self.calls.parents[mark.uuid] = "GPU-a"
+        self.calls.records.parents[mark.uuid] = "GPU-a"
         return self.reader.read_mig(self.calls, "GPU-a", parent, (mark, handle), alone=alone)
 
 
@@ -141,10 +141,10 @@ def test_a_gpu_without_gpm_is_asked_once_until_the_driver_is_reopened(node: Call
     board = node(gpu("a", architecture=8))
     assert [board.after(5).gpu() for _ in range(3)] == [None] * 3
     assert (board.pool.live, board.driver.asked("nvmlGpmQueryDeviceSupport", "GPU-a")) == (0, 1)
-    assert board.calls.withheld("GPU-a") == {"profiling": "not supported by this GPU or its driver"}
-    assert not board.calls.errors
+    assert board.calls.records.withheld("GPU-a") == {"profiling": "not supported by this GPU or its driver"}
+    assert not board.calls.records.errors
     board.reader.free_all(board.calls)
-    board.calls.forget_unsupported()
+    board.calls.records.forget_unsupported()
     board.driver.become(gpu("a", architecture=8, gpm=True))
     board.gpu()
     assert board.after(5).gpu() is not None
@@ -153,8 +153,8 @@ def test_a_gpu_without_gpm_is_asked_once_until_the_driver_is_reopened(node: Call
 def test_a_driver_without_gpm_functions_is_no_failure(node: Callable[..., Node]):
     board = node(missing=["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"])
     assert board.gpu() is None
-    assert not board.calls.errors
-    assert board.calls.withheld("GPU-a")["profiling"]
+    assert not board.calls.records.errors
+    assert board.calls.records.withheld("GPU-a")["profiling"]
 
 
 def test_a_mig_device_alone_in_its_gpu_instance_has_its_own_share(node: Callable[..., Node]):
@@ -238,7 +238,7 @@ def test_a_driver_that_refuses_compute_instances_is_asked_once(node: Callable[..
     board.driver.fail(code, "nvmlGpmSampleGet", "MIG-first")
     assert [board.after(5).mig(0, alone=False) for _ in range(3)] == [None] * 3
     assert board.driver.asked("nvmlGpmSampleGet", "MIG-first") == 1
-    assert board.calls.failures() == (code == "INVALID_ARGUMENT")
+    assert board.calls.records.failures == (code == "INVALID_ARGUMENT")
 
 
 def test_support_is_asked_of_the_gpu_never_of_its_mig_devices(node: Callable[..., Node]):
@@ -320,7 +320,7 @@ def test_freeing_ignores_a_driver_that_is_gone(node: Callable[..., Node]):
     board.gpu()
     board.driver.fail("DRIVER_NOT_LOADED")
     board.reader.free_all(board.calls)
-    assert not board.calls.errors
+    assert not board.calls.records.errors
 
 
 def test_freeing_is_never_repeated(node: Callable[..., Node]):
@@ -364,7 +364,7 @@ def test_refused_metrics_are_remembered_and_nothing_else_is_forgotten(node: Call
     for _ in range(3):
         assert board.after(10).gpu() is None
     assert board.driver.asked("nvmlGpmMetricsGet") == 2
-    assert board.calls.unsupported("GPU-a") == ("nvmlDeviceGetFanSpeed", "nvmlGpmMetricsGet")
+    assert board.calls.records.unsupported("GPU-a") == ("nvmlDeviceGetFanSpeed", "nvmlGpmMetricsGet")
 
 
 def test_pcie_bytes_always_come_from_one_counter(node: Callable[..., Node]):

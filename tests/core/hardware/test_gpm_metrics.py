@@ -120,7 +120,7 @@ def test_an_unknown_metric_does_not_cost_the_others(code: int, last: int):
         assert meter.read() == Profile(source="gpm", active={"graphics_engine": 0.5})
     oldest = len(first_known(OF_GPU))
     assert meter.asked == [len(OF_GPU), oldest, oldest, oldest]
-    assert meter.calls.failures() == (code == pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    assert meter.calls.records.failures == (code == pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
 def test_newer_metrics_are_kept_when_the_oldest_fail_too():

@@ -65,7 +65,7 @@ def test_a_lost_gpu_keeps_only_its_known_facts_and_affects_no_other(
     assert after["GPU-b"].up
     assert [process.pid for process in after["GPU-b"].processes] == [42]
     assert two.sweeper.gpu_count == 2
-    assert two.sweeper.calls.failures() == 1
+    assert two.sweeper.calls.records.failures == 1
 
 
 @pytest.mark.parametrize("gone", ["lost", "lost among its devices", "vanished"])

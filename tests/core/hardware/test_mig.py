@@ -100,7 +100,7 @@ def test_a_refused_placement_is_asked_once_and_costs_nothing_else(function: str,
         assert (mig.instance_slices, mig.memory.total, mig.processes) == (1, 1856 * MIB, ())
     asked = sum(driver.asked(function, device) for device in ("GPU-a", "MIG-small"))
     assert asked == 1
-    assert driver.sweeper.calls.failures() == (code == "NO_PERMISSION")
+    assert driver.sweeper.calls.records.failures == (code == "NO_PERMISSION")
 
 
 @pytest.mark.parametrize("function", PLACING)

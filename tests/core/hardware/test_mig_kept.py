@@ -39,7 +39,7 @@ def test_identities_are_read_once_a_minute_and_empty_slots_in_every_sweep(clock:
     assert driver.asked(SLOT, "GPU-a") == 7 + 7 + 14 * 5
     for function, device in ((NAME, "MIG-small"), (UUID, "MIG-large"), (MODE, "GPU-a")):
         assert driver.asked(function, device) == 3
-    assert not polled.sweeper.calls.errors
+    assert not polled.sweeper.calls.records.errors
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_new_layout_is_seen_in_the_next_sweep(clock: Clock, other: dict[str, o
     polled = settled(clock, driver)
     driver.become(gpu("a", SMALL, other))
     assert profiles(polled.read()) == {"MIG-small": "1g.2gb", str(other["uuid"]): other["profile"]}
-    assert not polled.sweeper.calls.errors
+    assert not polled.sweeper.calls.records.errors
 
 
 @pytest.mark.parametrize("cuts", [(SMALL,), (LARGE,), (SMALL, LARGE)], ids=len)

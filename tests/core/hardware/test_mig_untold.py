@@ -144,7 +144,9 @@ def test_only_the_last_device_of_a_failing_slot_is_kept():
         reading = driver.read()
         assert {device.uuid for device in reading.mig} == {"MIG-sick", f"MIG-job-{number}"}
         assert [device.uuid for device in reading.mig if device.memory is None] == ["MIG-sick"]
-        assert driver.sweeper.calls.parents == dict.fromkeys({"MIG-sick", f"MIG-job-{number}"}, "GPU-a")
+        assert driver.sweeper.calls.records.parents == dict.fromkeys(
+            {"MIG-sick", f"MIG-job-{number}"}, "GPU-a"
+        )
     driver.become(gpu("a", sick))
     assert layout(driver.read()) == (True, 7, ["MIG-sick"], False)
     failing.clear()
@@ -176,8 +178,8 @@ def test_errors_of_mig_devices_are_counted_for_their_gpu():
         driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2", name)
     driver.sweep()
     assert {device for device, _, _ in driver.errors()} == {"GPU-a", "GPU-b"}
-    assert driver.sweeper.calls.parents == {"MIG-small": "GPU-a", "MIG-large": "GPU-b"}
+    assert driver.sweeper.calls.records.parents == {"MIG-small": "GPU-a", "MIG-large": "GPU-b"}
     driver.become(gpu("a"), gpu("b", LARGE))
     driver.sweep()
-    assert driver.sweeper.calls.parents == {"MIG-large": "GPU-b"}
-    assert driver.sweeper.calls.failures() == 3
+    assert driver.sweeper.calls.records.parents == {"MIG-large": "GPU-b"}
+    assert driver.sweeper.calls.records.failures == 3

@@ -38,7 +38,7 @@ def test_a_success_raised_as_an_error_means_no_samples():
         pynvml.nvmlDeviceGetProcessUtilization(HANDLE, 0)
     assert caught.value.value == 0
     assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == {}
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_a_typeerror_of_the_binding_costs_that_answer():
@@ -48,7 +48,7 @@ def test_a_typeerror_of_the_binding_costs_that_answer():
     with pytest.raises(TypeError):
         pynvml.nvmlDeviceGetAccountingStats(HANDLE, 7)
     assert calls.ask("", name, HANDLE, 7) is None
-    assert calls.errors == {("", name, "TypeError"): 1}
+    assert calls.records.errors == {("", name, "TypeError"): 1}
 
 
 def test_invalid_utf8_costs_that_answer():
@@ -58,7 +58,7 @@ def test_invalid_utf8_costs_that_answer():
 
     calls = installed(nvmlDeviceGetName=name)
     assert calls.ask(GPU, "nvmlDeviceGetName", HANDLE) is None
-    assert calls.errors == {(GPU, "nvmlDeviceGetName", "UnicodeDecodeError"): 1}
+    assert calls.records.errors == {(GPU, "nvmlDeviceGetName", "UnicodeDecodeError"): 1}
 
 
 @pytest.mark.parametrize("code", [*range(30), 999, 4242])
@@ -71,9 +71,9 @@ def test_every_error_code_is_a_value_a_lost_gpu_or_a_lost_driver(code: int):
     special = {0: 5, **dict.fromkeys((15, 28), DeviceLostError), **dict.fromkeys((1, 9, 18), DriverGoneError)}
     assert answer == special.get(code)
     silent = {0, 3, 6, 13, 25, 26}
-    assert sum(calls.errors.values()) == (0 if code in silent else 1)
-    assert all(name.isalnum() and name[0].isupper() for _, _, name in calls.errors)
-    assert code != 4242 or calls.errors == {(GPU, "nvmlDeviceGetPowerUsage", "Error4242"): 1}
+    assert sum(calls.records.errors.values()) == (0 if code in silent else 1)
+    assert all(name.isalnum() and name[0].isupper() for _, _, name in calls.records.errors)
+    assert code != 4242 or calls.records.errors == {(GPU, "nvmlDeviceGetPowerUsage", "Error4242"): 1}
 
 
 def test_a_ctypes_number_becomes_an_int():
@@ -112,7 +112,7 @@ def test_memory_v1_replaces_a_missing_v2(newer: dict[str, Any]):
     calls = installed(nvmlDeviceGetMemoryInfo=fills(total=1000, used=400, free=600), **newer)
     memory = memory_of(calls)
     assert (memory.total, memory.used, memory.free, memory.reserved) == (1000, 400, 600, None)
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_memory_v1_does_not_replace_a_failing_v2():
@@ -120,13 +120,13 @@ def test_memory_v1_does_not_replace_a_failing_v2():
     older = fills(total=1000, used=400, free=600)
     calls = installed(nvmlDeviceGetMemoryInfo_v2=answers(999), nvmlDeviceGetMemoryInfo=older)
     assert memory_of(calls) is None
-    assert sum(calls.errors.values()) == 1
+    assert sum(calls.records.errors.values()) == 1
 
 
 def test_an_invalid_argument_for_a_slot_means_an_empty_slot():
     calls = installed(nvmlDeviceGetMigDeviceHandleByIndex=answers(2))
     assert calls.ask("GPU-a", "nvmlDeviceGetMigDeviceHandleByIndex", HANDLE, 1) is None
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 @pytest.mark.parametrize(("code", "opens"), [(0, True), (9, False)])

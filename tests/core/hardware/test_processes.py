@@ -80,7 +80,7 @@ def test_process_memory_that_no_machine_has_is_unknown(memory: int):
     """As in a record of another length."""
     calls = installed(**{COMPUTE: lists(context(41, memory), context(42, 1000))})
     assert listed(calls) == {41: (None, {"compute"}), 42: (1000, {"compute"})}
-    assert calls.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "ImpossibleValue"): 1}
+    assert calls.records.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "ImpossibleValue"): 1}
 
 
 @pytest.mark.parametrize("total", ["8 GiB", "24 GiB"])
@@ -106,7 +106,7 @@ def test_the_total_that_a_process_exceeds_is_unknown(total: str):
 def test_an_empty_list_is_an_observation():
     calls = installed(**{COMPUTE: lists(), GRAPHICS: lists(), MPS: lists()})
     assert running(calls, GPU, HANDLE) == ()
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 @pytest.mark.parametrize("failing", [COMPUTE, GRAPHICS, MPS])
@@ -115,7 +115,7 @@ def test_one_failing_list_makes_all_processes_unknown(failing: str, code: int):
     good = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
     calls = installed(**(good | {failing: answers(code)}))
     assert running(calls, GPU, HANDLE) is None
-    assert calls.errors
+    assert calls.records.errors
 
 
 def longer(*records: dict[str, int]) -> Function:
@@ -139,7 +139,7 @@ def test_records_longer_than_the_binding_reads_are_requested_in_the_older_form()
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(HANDLE)[1].pid == 0
     for _ in range(2):
         assert {pid: memory for pid, (memory, _) in listed(calls).items()} == {41: 100, 42: 60, 43: 7}
-    assert calls.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "ImpossiblePid"): 1}
+    assert calls.records.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "ImpossiblePid"): 1}
 
 
 @pytest.mark.parametrize("pid", [0, 2**32 - 1])
@@ -158,7 +158,7 @@ def test_unsupported_lists_of_graphics_and_mps_are_empty(missing: tuple[str, ...
     calls = installed(**(functions | dict.fromkeys(missing, answers(NOT_SUPPORTED))))
     for _ in range(2):
         assert list(listed(calls)) == [41]
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 @pytest.mark.parametrize("functions", [{}, {COMPUTE: answers(NOT_SUPPORTED)}])
@@ -193,7 +193,7 @@ def test_a_list_with_ids_of_unknown_instances_is_unknown(gi: int, known: tuple[i
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
     processes = running(calls, GPU, HANDLE, InstanceIds(1, 0, known))
     assert there == (None if processes is None else [one.pid for one in processes])
-    assert sum(calls.errors.values()) == (there is None)
+    assert sum(calls.records.errors.values()) == (there is None)
 
 
 def test_a_whole_gpu_has_the_processes_of_all_instances():
@@ -241,7 +241,7 @@ def test_utilization_by_pid_since_the_last_read(
 def test_no_samples_and_no_answer_differ(code: int, expected: dict[int, int] | None):
     calls = installed(**{SAMPLES: answers(code)})
     assert read_utilization(SampleReader(ticking()), calls, GPU, HANDLE, ()) == expected
-    assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
+    assert sum(calls.records.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
 def test_each_gpu_is_asked_for_samples_since_its_own_last_one():
@@ -340,7 +340,7 @@ def test_beside_implausible_samples_no_process_is_known_to_be_idle():
         50021: None,
         50017: 0,
     }
-    assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
+    assert calls.records.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
 
 
 def test_a_sweep_reports_unknown_utilization_beside_implausible_samples():

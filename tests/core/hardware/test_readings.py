@@ -88,9 +88,10 @@ def by_kind(values: dict[int, int], code: int = NOT_SUPPORTED) -> Function:
     ],
 )
 def test_each_call_fills_its_reading(name: str, function: Function, expected: dict[str, Any]):
-    calls = installed(**{name: function})
-    assert read(calls) == expected
-    assert not calls.errors
+    # Fixed readings are read of a GPU that has others.
+    calls = installed(**{"nvmlDeviceGetPowerUsage": writes(250), name: function})
+    assert read(calls) == {"power_milliwatts": 250, **expected}
+    assert not calls.records.errors
 
 
 @pytest.mark.parametrize(
@@ -154,15 +155,15 @@ def test_ecc_errors_by_location_are_asked_where_a_board_has_them(code: int):
         )
     }
     assert len(asked) == 2 * 2 * (8 + 2 + 2)
-    assert not calls.errors
-    assert LOCATION not in calls.unsupported(GPU)
+    assert not calls.records.errors
+    assert LOCATION not in calls.records.unsupported(GPU)
 
 
 def test_a_call_is_unsupported_if_it_answers_for_no_argument():
     calls = installed(**{LOCATION: answers(NOT_SUPPORTED), "nvmlDeviceGetClockInfo": by_kind({0: 210})})
     read(calls)
-    assert LOCATION in calls.unsupported(GPU)
-    assert "nvmlDeviceGetClockInfo" not in calls.unsupported(GPU)
+    assert LOCATION in calls.records.unsupported(GPU)
+    assert "nvmlDeviceGetClockInfo" not in calls.records.unsupported(GPU)
 
 
 FIXED = {
@@ -200,7 +201,7 @@ def test_fixed_facts_are_read_once():
             "pcie_link": PcieLink(max_generation=5, max_width=16),
         }
     assert len(asked) == 1 + 1 + 4 + 4 + 1 + 1
-    assert not calls.errors
+    assert not calls.records.errors
     reader.forget()
     read(calls, reader)
     assert asked.count("nvmlDeviceGetMaxPcieLinkWidth") == 2
@@ -241,7 +242,7 @@ def test_pcie_throughput_is_read_on_request_only():
         "pcie_throughput": {"pcie_transmit": 10 * 1024, "pcie_receive": 20 * 1024}
     }
     assert len(asked) == 2
-    assert calls.asked["pcie_throughput"] == 2
+    assert calls.records.asked["pcie_throughput"] == 2
 
 
 @pytest.mark.parametrize(
@@ -273,26 +274,28 @@ def test_every_call_has_a_known_group(driver: Driver):
     driver.become(gpu("a"), gpu("b", SMALL, LARGE))
     driver.configure(pcie_throughput=True)
     readings = driver.sweep()
-    assert set(driver.sweeper.calls.asked) <= set(GROUPS)
-    assert set(driver.sweeper.calls.seconds) <= set(GROUPS)
-    assert set(driver.sweeper.calls.driver_microseconds) <= set(GROUPS)
+    assert set(driver.sweeper.calls.records.asked) <= set(GROUPS)
+    assert set(driver.sweeper.calls.records.seconds) <= set(GROUPS)
+    assert set(driver.sweeper.calls.records.driver_microseconds) <= set(GROUPS)
     assert all(set(reading.withheld) <= set(GROUPS) for reading in readings.values())
-    assert {"core", "memory", "power", "processes", "pcie_throughput"} <= set(driver.sweeper.calls.asked)
+    assert {"core", "memory", "power", "processes", "pcie_throughput"} <= set(
+        driver.sweeper.calls.records.asked
+    )
 
 
 def test_calls_are_counted_for_their_own_group(driver: Driver):
     driver.become(gpu("a"), gpu("b"), gpu("c"))
     for sweeps in (1, 2):
         driver.sweep()
-        assert driver.sweeper.calls.asked["memory"] == 3 * sweeps
+        assert driver.sweeper.calls.records.asked["memory"] == 3 * sweeps
         # The shares of the whole GPU, and those of its processes.
-        assert driver.sweeper.calls.asked["utilization"] == 2 * 3 * sweeps
+        assert driver.sweeper.calls.records.asked["utilization"] == 2 * 3 * sweeps
 
 
 def test_a_failure_is_the_reason_of_its_group():
     calls = installed(nvmlDeviceGetPowerUsage=answers(NO_PERMISSION), nvmlDeviceGetPersistenceMode=writes(1))
     read(calls)
-    reasons = calls.withheld(GPU)
+    reasons = calls.records.withheld(GPU)
     assert reasons["power"] == "NoPermission"
     assert reasons["bar1"].startswith("not supported")
 

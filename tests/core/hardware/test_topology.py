@@ -173,7 +173,7 @@ def test_without_the_kind_of_a_link_its_address_is_enough():
     reader = TopologyReader()
     read(calls, reader, 1, links(1))
     assert peers(read(calls, reader, 2, links(1)))["GPU-1"].nvlinks == 1
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 @pytest.mark.parametrize("kind", [{}, {"nvmlDeviceGetNvLinkRemoteDeviceType": NOT_SUPPORTED}], ids=str)
@@ -206,7 +206,7 @@ def test_a_failing_pair_is_asked_again_and_takes_no_gpu_down(code: int):
     read(calls, reader, 1)
     node.broken = code
     assert read(calls, reader, 2) is None
-    assert sum(calls.errors.values()) == 1
+    assert sum(calls.records.errors.values()) == 1
     node.broken = 0
     assert peers(read(calls, reader, 2)) == {"GPU-1": PeerLink(pcie="PIX")}
 
@@ -219,7 +219,7 @@ def test_unsupported_pairs_are_asked_once_per_gpu():
         for number in (1, 2, 3):
             assert read(calls, reader, number) is None
     assert len(node.asked) == 3
-    assert calls.withheld("GPU-3")["topology"].startswith("not supported")
+    assert calls.records.withheld("GPU-3")["topology"].startswith("not supported")
 
 
 def test_a_removed_gpu_is_no_peer_until_it_is_back():

@@ -140,8 +140,8 @@ def test_every_reading_of_a_vgpu():
         decoder_percent=0,
         licensed=True,
     )
-    assert not calls.errors
-    assert set(calls.asked) == {"vgpu"}
+    assert not calls.records.errors
+    assert set(calls.records.asked) == {"vgpu"}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_outside_a_vgpu_host_no_vgpu_is_asked_for(mode: int, name: str | None):
         "license": None,
         "vgpus": None,
     }
-    assert calls.asked == {"vgpu": 1}
+    assert calls.records.asked == {"vgpu": 1}
 
 
 def test_an_empty_list_of_vgpus_and_a_failing_one_differ():
@@ -163,7 +163,7 @@ def test_an_empty_list_of_vgpus_and_a_failing_one_differ():
     assert (read["virtualization"], read["vgpus"]) == ("vgpu_host", ())
     calls = host(nvmlDeviceGetActiveVgpus=answers(UNKNOWN))
     assert VgpuReader(ticking()).read(calls, GPU, HANDLE)["vgpus"] is None
-    assert calls.errors == {(GPU, "nvmlDeviceGetActiveVgpus", "Unknown"): 1}
+    assert calls.records.errors == {(GPU, "nvmlDeviceGetActiveVgpus", "Unknown"): 1}
 
 
 def test_an_unknown_mode_makes_vgpus_unknown():
@@ -187,7 +187,7 @@ def test_unavailable_vgpu_memory_is_unknown(call: str):
 def test_a_failing_memory_call_is_counted_and_costs_its_reading():
     calls = host(nvmlVgpuInstanceGetFbUsage=answers(NO_PERMISSION))
     assert only(calls).memory_used is None
-    assert calls.errors == {(GPU, "nvmlVgpuInstanceGetFbUsage", "NoPermission"): 1}
+    assert calls.records.errors == {(GPU, "nvmlVgpuInstanceGetFbUsage", "NoPermission"): 1}
 
 
 def test_without_samples_vgpu_utilization_is_unknown():
@@ -199,7 +199,7 @@ def test_without_samples_vgpu_utilization_is_unknown():
         )
         idle = vgpus(calls).values()
         assert [(vgpu.sm_percent, vgpu.encoder_percent) for vgpu in idle] == [(None, None)] * 2
-        assert not calls.errors
+        assert not calls.records.errors
 
 
 def test_a_vgpu_without_a_sample_is_unknown_beside_an_idle_one():
@@ -221,7 +221,7 @@ def test_vgpu_utilization_is_limited_to_100_percent_or_unknown():
     assert only(host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 1, 113)))).sm_percent == 100
     calls = host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 1, 4_000_000_000)))
     assert only(calls).sm_percent is None
-    assert calls.errors == {(GPU, "nvmlDeviceGetVgpuUtilization", "ImpossibleSample"): 1}
+    assert calls.records.errors == {(GPU, "nvmlDeviceGetVgpuUtilization", "ImpossibleSample"): 1}
 
 
 def test_each_gpu_is_asked_for_vgpu_samples_since_its_own_last_one():
@@ -254,7 +254,7 @@ def test_a_vgpu_that_disappears_while_read_costs_itself():
         nvmlVgpuInstanceGetUUID=text("vgpu", refused={FIRST: NOT_FOUND}),
     )
     assert list(vgpus(calls)) == [f"vgpu-{SECOND}"]
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 @pytest.mark.parametrize("code", [UNKNOWN, NOT_SUPPORTED])
@@ -273,7 +273,7 @@ def test_a_vgpu_that_disappears_after_its_uuid_has_unknown_readings():
     vgpu = only(calls)
     assert (vgpu.type_name, vgpu.memory_total, vgpu.memory_used, vgpu.vm_id) == (None, None, None, None)
     assert vgpu.mdev_uuid == f"mdev-{FIRST}"
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_unsupported_calls_are_remembered_by_vgpu():
@@ -283,17 +283,17 @@ def test_unsupported_calls_are_remembered_by_vgpu():
     )
     reader = VgpuReader(ticking())
     assert [vgpu.memory_used for vgpu in vgpus(calls, reader).values()] == [None, GIB]
-    assert calls.unsupported(f"vgpu-{FIRST}") == ("nvmlVgpuInstanceGetFbUsage",)
+    assert calls.records.unsupported(f"vgpu-{FIRST}") == ("nvmlVgpuInstanceGetFbUsage",)
     host(nvmlDeviceGetActiveVgpus=active())
     assert not vgpus(calls, reader)
-    assert calls.unsupported(f"vgpu-{FIRST}") == ()
+    assert calls.records.unsupported(f"vgpu-{FIRST}") == ()
 
 
 def test_failures_of_a_vgpu_count_for_its_gpu():
     calls = host(nvmlVgpuInstanceGetMdevUUID=answers(UNKNOWN))
     assert only(calls).mdev_uuid is None
-    assert calls.errors == {(GPU, "nvmlVgpuInstanceGetMdevUUID", "Unknown"): 1}
-    assert calls.withheld(GPU) == {"vgpu": "Unknown"}
+    assert calls.records.errors == {(GPU, "nvmlVgpuInstanceGetMdevUUID", "Unknown"): 1}
+    assert calls.records.withheld(GPU) == {"vgpu": "Unknown"}
 
 
 def test_without_mediated_devices_a_vgpu_has_its_vm_id():
@@ -306,7 +306,7 @@ def test_without_mediated_devices_a_vgpu_has_its_vm_id():
     calls = host(nvmlVgpuInstanceGetMdevUUID=answers(NOT_SUPPORTED), nvmlVgpuInstanceGetVmID=domain)
     vgpu = only(calls)
     assert (vgpu.mdev_uuid, vgpu.vm_id) == (None, "17")
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_a_vgpu_type_is_asked_for_until_it_is_known():
@@ -350,7 +350,7 @@ def test_an_older_driver_reports_licensed_or_not(status: int, expected: bool):
         nvmlVgpuInstanceGetLicenseStatus=number(status),
     )
     assert only(calls).licensed is expected
-    assert not calls.errors
+    assert not calls.records.errors
 
 
 def test_a_lost_gpu_or_driver_ends_the_reading():
@@ -447,4 +447,4 @@ def test_an_implausible_count_and_invalid_utf8_in_a_license():
 def test_a_guest_of_an_older_driver_has_an_unknown_license():
     calls = installed(nvmlDeviceGetVirtualizationMode=writes(GUEST))
     assert guest_license(calls) is None
-    assert not calls.errors
+    assert not calls.records.errors

@@ -50,7 +50,7 @@ class Watched:
         assert self.watcher.stop()
         self._library.close()
         self._library.open()
-        self.calls.forget_unsupported()
+        self.calls.records.forget_unsupported()
         self.start()
 
     def close(self) -> None:

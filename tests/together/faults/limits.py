@@ -134,7 +134,9 @@ class CallLimits:
         task = self._poller._devices._nvml._task
         if task is not None:
             await asyncio.wait({task})
-        await wait_until_async(lambda: not self._source._sweeper.calls.hanging, "hanging calls have returned")
+        await wait_until_async(
+            lambda: not self._source._sweeper.calls.records.hanging, "hanging calls have returned"
+        )
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:

@@ -122,6 +122,7 @@ TARGETS = (
             "exporter.amd.cards",
             "exporter.amd.amd_source",
             "exporter.amd.kfd",
+            "exporter.amd.card_parts",
             "exporter.amd.card_readings",
             "exporter.amd.pcie",
         ),

@@ -69,7 +69,7 @@ def _sweep(content: bytes) -> Any:
             found = [timeless(each) for each in sweeper.sweep()]
     finally:
         sweeper.close()
-    broken = [error for _, call, error in sweeper.calls.errors if call == BROKEN]
+    broken = [error for _, call, error in sweeper.calls.records.errors if call == BROKEN]
     return found, sweeper.driver, sweeper.gpu_count, broken
 
 
@@ -82,7 +82,8 @@ def _check(told: tuple[Any, Any, Any, list[str]]) -> None:
 
 @cache
 def _open() -> Spoiled:
-    return Spoiled(Driver(gpu("a")).library)
+    # With a fabric, which a GPU has from Hopper on.
+    return Spoiled(Driver(gpu("a", architecture=9, links={"nvlinks": 18, "switch": True})).library)
 
 
 def _rows(content: bytes) -> GpuReading | None:
@@ -134,6 +135,7 @@ TARGETS = (
             "exporter.nvml.readings.device_reader",
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
+            "exporter.nvml.facts",
             "exporter.nvml.sweep",
         ),
         seeds=lambda: [*seeds(60, 8, head=b"w"), *seeds(90, 12, head=b"c")],
@@ -145,7 +147,11 @@ TARGETS = (
     ),
     Target(
         name="nvml-rows",
-        covers=("exporter.nvml.readings.answers", "exporter.nvml.driver.calls"),
+        covers=(
+            "exporter.nvml.readings.answers",
+            "exporter.nvml.readings.fabric",
+            "exporter.nvml.driver.calls",
+        ),
         seeds=lambda: [bytes([place]) + spoil for place in range(len(TABLE)) for spoil in (b"", SPOILT[0])],
         decode=_rows,
         refuses=(DriverGoneError,),

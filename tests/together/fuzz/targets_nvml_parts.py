@@ -16,7 +16,7 @@ from exporter.model.bounds import BYTES, LINKS
 from exporter.model.mig_profiles import MigProfiles
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.mig import ProfileReader
-from exporter.nvml.readings.answers import Kept, add_kept
+from exporter.nvml.readings.answers import KeptRows, add_kept
 from exporter.nvml.readings.device_reader import active_links, ask_missing, link_state_rows
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.gpu_processes import GREATEST_PID, InstanceIds, read_utilization, running
@@ -126,7 +126,7 @@ def _links(content: bytes) -> Any:
 
 def _active(calls: Calls, uuid: str) -> frozenset[int] | None:
     found: dict[Any, Any] = {}
-    slow = Kept()
+    slow = KeptRows()
     handle = _pair().handles[uuid]
     FieldReader().read(calls, uuid, handle, found, slow)
     ask_missing(calls, uuid, handle, link_state_rows(calls, uuid, slow), slow)

@@ -44,7 +44,11 @@ JOIN = "joins decoded values; runs below every target of a system"
 NO_DECODER = {
     "exporter.amd.amdsmi": "calls AMD's library, which the fake node does not have",
     "exporter.nvml.driver.library": CALLS,
+    "exporter.nvml.bound_devices": "compares the names in a folder",
     "exporter.nvml.driver.reasons": "keeps errors",
+    "exporter.nvml.driver.records": "keeps errors",
+    "exporter.nvml.readings.paths": "names fields of the model",
+    "exporter.nvml.readings.process_trust": "compares decoded values",
     "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.follower": CALLS,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.metrics import GPU, GROUPS, MIG, VGPU, AnyFamily, Family, LabelledFamily, Number, field_name
-from exporter.metrics.selection import needs
 from exporter.model import GpuRow, Topology
 from exporter.web.node.pages.scene import Scene, is_amd, part_name
 from exporter.wording import UNKNOWN, decimal, duration, gibibytes
@@ -160,7 +159,7 @@ def _lines(families: Iterable[AnyFamily], row: Any, skipped: Collection[str]) ->
     for family in families:
         lines = tuple(_lines_of(family, row))
         yield from lines
-        if not lines and needs(family.name, skipped):
+        if not lines and any(reading in skipped for reading in family.reads):
             yield Line(_name(family), "not read", f"{family.help} {_NOT_READ}")
 
 

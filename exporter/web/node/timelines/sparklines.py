@@ -11,7 +11,7 @@ from zlib import crc32
 
 from markupsafe import Markup
 
-from exporter.history import Key, key_of
+from exporter.history import SeriesKey, key_of
 from exporter.history.ring import History
 from exporter.model import ContainerRow
 from exporter.wording import decimal, duration
@@ -41,7 +41,7 @@ class Sparklines:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._kept: OrderedDict[Key, _Picture] = OrderedDict()
+        self._kept: OrderedDict[SeriesKey, _Picture] = OrderedDict()
 
     def of(self, row: ContainerRow) -> Markup:
         """Return the sparkline of a holder, empty if nothing of the last hour is known."""
