@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from exporter.formats.wording import mode_word, plural
 from exporter.model import ContainerRow
 from exporter.model.states import STATE_WORDS
 from exporter.web.html import escape_controls, piece
 from exporter.web.pages import holder_cells
-from exporter.web.pages.holder_cells import Line, line_of, row_id
+from exporter.web.pages.holder_cells import Cell, Line, line_of, row_id
 from exporter.web.pages.holder_filters import Choice, choices, chosen
 from exporter.web.pages.markup import URGENCY, slice_of
 from exporter.web.pages.scene import Scene
@@ -22,9 +22,6 @@ from exporter.web.parameters import LONGEST, Query
 
 Rank: TypeAlias = Callable[[Line], Any]
 """Returns the sort key of a row; None if unknown, which comes last in both directions."""
-
-HOLDER = "holder"
-"""The key of the first column, which is always shown."""
 
 _URGENT = {name: number for number, name in enumerate(URGENCY)}
 _ISOLATIONS = {"hard": 0, "soft": 1, "none": 2}
@@ -34,11 +31,13 @@ _DIGITS = re.compile(r"(\d+)")
 class Column(NamedTuple):
     """A column of the table."""
 
-    key: str
+    key: str  # in the URL
     name: str
     title: str
-    write: Callable[[Line], str]  # returns the cell of a row
+    cell: Callable[[Line], Cell]
     rank: Rank | None  # the sort key, None if the column cannot be sorted
+    label: str = ""  # next to its cells on small windows, "" for the name
+    align: Literal["", "end"] = ""  # the class of its heading and cells; end for numbers
     falling: bool = False  # whether the first click sorts the largest first
     shown: bool = True  # whether it is shown by default
 
@@ -64,8 +63,9 @@ def _slice(line: Line) -> list[tuple[int, str]] | None:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]
 
 
+# The head of each row, which is always shown.
+_HOLDER = Column("holder", "Namespace / pod", "", holder_cells.holder, lambda line: line.row.holder)
 COLUMNS: Sequence[Column] = (
-    Column(HOLDER, "Namespace / pod", "", holder_cells.holder, lambda line: line.row.holder),
     Column(
         "state",
         "State",
@@ -81,7 +81,7 @@ COLUMNS: Sequence[Column] = (
         holder_cells.quiet_of,
         falling=True,
     ),
-    Column("gpu", "GPU", "", holder_cells.gpu, _gpu),
+    Column("gpu", "GPU", "", holder_cells.gpu, _gpu, align="end"),
     Column("slice", "Slice", "what it holds of the GPU", holder_cells.part, _slice),
     Column(
         "sharing",
@@ -104,6 +104,7 @@ COLUMNS: Sequence[Column] = (
         "",
         holder_cells.memory,
         lambda line: line.row.memory_used,
+        label="Memory",
         falling=True,
     ),
     Column(
@@ -112,6 +113,7 @@ COLUMNS: Sequence[Column] = (
         "in physical GPUs",
         holder_cells.compute,
         lambda line: line.row.compute_used,
+        label="Compute",
         falling=True,
     ),
     Column(
@@ -120,6 +122,7 @@ COLUMNS: Sequence[Column] = (
         "compute used / entitled while it was measured, since this exporter first saw it",
         holder_cells.efficiency,
         lambda line: holder_cells.efficiency_of(line.row),
+        align="end",
         shown=False,
     ),
     Column("hour", "Last hour", "compute, in steps of a few minutes", holder_cells.hour, None),
@@ -129,6 +132,7 @@ COLUMNS: Sequence[Column] = (
         "with a context on the GPU",
         holder_cells.processes,
         lambda line: line.row.processes,
+        align="end",
         falling=True,
         shown=False,
     ),
@@ -142,28 +146,21 @@ COLUMNS: Sequence[Column] = (
         shown=False,
     ),
 )
-_WITHOUT_HISTORY = tuple(column for column in COLUMNS if column.key != "hour")
-# The keys of the columns shown by default, without the first.
-_DEFAULTS = tuple(column.key for column in COLUMNS[1:] if column.shown)
-
 _TABLE = "#holders"
 
 
 class Heading(NamedTuple):
-    """The head of a column; ``sorted`` is its ``aria-sort``, ``href`` sorts by it, "" if it cannot."""
+    """The head of a column."""
 
-    key: str
-    name: str
-    title: str
-    href: str
-    sorted: str
+    column: Column
+    href: str  # sorts by it; "" if it cannot be sorted
+    sorted: str  # its ``aria-sort``
 
 
 class Box(NamedTuple):
     """A column that can be chosen."""
 
-    key: str
-    name: str
+    column: Column
     chosen: bool
 
 
@@ -199,15 +196,14 @@ class Table(NamedTuple):
 def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
     """Return the table of some containers, by the query."""
     # The last hour needs a history.
-    available = COLUMNS if scene.sparkline else _WITHOUT_HISTORY
+    available = [column for column in COLUMNS if scene.sparkline or column.key != "hour"]
     query, notes = _understood(scene.query, available)
     lines = [line_of(scene, row) for row in containers]
     shown = chosen(lines, query) if query.filters else lines
-    column = next((column for column in available if column.key == query.sort.removeprefix("-")), None)
-    if column and column.rank:
-        shown = in_order(shown, column.rank, falling=query.sort.startswith("-"))
-    wanted = {HOLDER, *(query.columns or _DEFAULTS)}
-    drawn = [column for column in available if column.key in wanted]
+    rank = _ranks(available).get(query.sort.removeprefix("-"))
+    if rank is not None:
+        shown = in_order(shown, rank, falling=query.sort.startswith("-"))
+    drawn = [column for column in available if _is_wanted(column, query)]
     every = f"{replace(query, text='', namespace='', gpu='', state='').url}{_TABLE}"
     count = Count(
         total=plural(len(lines), "holder"),
@@ -220,36 +216,52 @@ def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
     pieces = {
         "holders-form": made("form_of", _form(lines, query, available) if lines else None),
         "holders-count": made("count_of", count),
-        "holders-head": made("head_of", [_heading(query, column) for column in drawn]),
+        "holders-head": made("head_of", [_heading(query, column) for column in (_HOLDER, *drawn)]),
         "holders-unmatched": made("unmatched_of", count if lines and not shown else None),
     }
     return Table({**pieces, **rows}, tuple(rows))
 
 
+def _ranks(columns: Iterable[Column]) -> dict[str, Rank]:
+    """Return the sort keys of the columns that can be sorted."""
+    return {column.key: column.rank for column in (_HOLDER, *columns) if column.rank is not None}
+
+
+def _is_wanted(column: Column, query: Query) -> bool:
+    return column.key in query.columns if query.columns else column.shown
+
+
 def _rows(lines: Sequence[Line], drawn: Sequence[Column]) -> dict[str, str]:
-    writers = [column.write for column in drawn]
     rows: dict[str, str] = {}
     for line in lines:
         name = row_id(line.row.holder, line.row.device)
         while name in rows:
             name += "-"
-        cells = "".join([write(line) for write in writers])
-        rows[name] = escape_controls(f'<tr id="{name}">{cells}</tr>')
+        head = f'<th scope="row">{_HOLDER.cell(line).html}</th>'
+        cells = "".join([_element(column, column.cell(line)) for column in drawn])
+        rows[name] = escape_controls(f'<tr id="{name}">{head}{cells}</tr>')
     return rows
+
+
+def _element(column: Column, cell: Cell) -> str:
+    look = f"{column.align} {cell.look}".strip()
+    of_class = f' class="{look}"' if look else ""
+    title = "" if cell.title is None else f' title="{cell.title}"'
+    return f'<td data-label="{column.label or column.name}"{of_class}{title}>{cell.html}</td>'
 
 
 def _understood(query: Query, available: Sequence[Column]) -> tuple[Query, list[str]]:
     """Return a query without unknown parts, and a note on each of them."""
-    sortable = {column.key for column in available if column.rank}
-    keys = {column.key for column in available}
-    wanted = tuple(column.key for column in available if column.key in query.columns and column.key != HOLDER)
+    wanted = tuple(column.key for column in available if column.key in query.columns)
+    usual = tuple(column.key for column in available if column.shown)
     known = replace(
         query,
-        sort=query.sort if query.sort.removeprefix("-") in sortable else "",
-        columns=() if wanted == tuple(key for key in _DEFAULTS if key in keys) else wanted,
+        sort=query.sort if query.sort.removeprefix("-") in _ranks(available) else "",
+        columns=() if wanted == usual else wanted,
         state=query.state if query.state in STATE_WORDS else "",
     )
-    return known, list(_notes(query, known, [key for key in query.columns if key not in keys | {"hour"}]))
+    keys = {column.key for column in (_HOLDER, *COLUMNS)}
+    return known, list(_notes(query, known, [key for key in query.columns if key not in keys]))
 
 
 def _notes(query: Query, known: Query, unknown_columns: Sequence[str]) -> Iterator[str]:
@@ -265,18 +277,14 @@ def _notes(query: Query, known: Query, unknown_columns: Sequence[str]) -> Iterat
 
 
 def _form(lines: Sequence[Line], query: Query, available: Sequence[Column]) -> Form:
-    wanted = query.columns or _DEFAULTS
-    boxes = [
-        Box(column.key, column.name, column.key in wanted) for column in available if column.key != HOLDER
-    ]
     kept = {"sort": query.sort, "range": query.span}
     return Form(
         text=query.text,
         longest=LONGEST,
         choices=choices(lines, query),
-        boxes=boxes,
+        boxes=[Box(column, _is_wanted(column, query)) for column in available],
         kept={name: value for name, value in kept.items() if value},
-        defaults=",".join(box.key for box in boxes if box.key in _DEFAULTS),
+        defaults=",".join(column.key for column in available if column.shown),
     )
 
 
@@ -287,4 +295,4 @@ def _heading(query: Query, column: Column) -> Heading:
     now = query.sort if query.sort in following else ""
     href = f"{replace(query, sort=following[now]).url}{_TABLE}" if column.rank else ""
     sort = {rising: "ascending", falling: "descending"}.get(now, "")
-    return Heading(column.key, column.name, column.title, href, sort)
+    return Heading(column, href, sort)
