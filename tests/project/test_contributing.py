@@ -1,7 +1,5 @@
 """The sharing system that the guide writes works as the guide says."""
 
-import re
-
 import pytest
 
 from exporter.sharing.base import System
@@ -9,17 +7,16 @@ from exporter.sharing.base.holdings import holdings_of
 from exporter.sharing.base.view import NodeFacts, View
 from exporter.sharing.nvidia_plugin import Nvidia
 from tests.attribution.build import GIB, UUID, gpu, held
+from tests.project.guide import blocks
 from tests.sharing.build import allocations, container, pod, pods
-from tests.tools import ROOT
 
-GUIDE = ROOT / "CONTRIBUTING.md"
 RESOURCE = "acme.io/gpu-part"
 
 
 @pytest.fixture(scope="module")
 def acme() -> type[System]:
     """Return the class of the guide's file."""
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (code,) = blocks("A sharing system, worked out")
     names: dict[str, object] = {}
     exec(compile(code, "acme.py", "exec"), names)  # noqa: S102 - it is ours
     return names["Acme"]
