@@ -8,6 +8,8 @@ import sys
 from filecmp import cmp
 from pathlib import Path
 
+from markdown_it import MarkdownIt
+
 from tests.tools import ROOT
 
 GUIDE = ROOT / "CONTRIBUTING.md"
@@ -16,8 +18,14 @@ _LEFT_OUT = ("__pycache__", ".*_cache", ".git", ".venv", ".cache", ".hypothesis"
 
 def section(title: str) -> str:
     """Return the text of a section of the guide."""
-    (text,) = re.findall(rf"^## {title}$(.*?)(?=^## |\Z)", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    return text
+    text = GUIDE.read_text()
+    lines = text.splitlines(keepends=True)
+    # Code may have lines that look like headings.
+    headings = [token for token in MarkdownIt("commonmark").parse(text) if token.type == "heading_open"]
+    begin = lines.index(f"## {title}\n")
+    starts = [token.map[0] for token in headings if token.tag == "h2" and token.map is not None]
+    end = next((start for start in starts if start > begin), len(lines))
+    return "".join(lines[begin:end])
 
 
 def blocks(title: str) -> list[str]:
