@@ -9,7 +9,7 @@ from markupsafe import Markup
 from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, SliceCount, Totals
 from exporter.web.pages.holder_cells import row_id
-from exporter.web.pages.holder_table import COLUMNS
+from exporter.web.pages.holder_columns import COLUMNS
 from exporter.web.parameters import Query
 from tests.web.holders_reading import NODE, ROWS, asked, pods
 from tests.web.views_reading import GIB, NOW, draw, gpu, gpu_page, holder, read, snapshot

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.exposition import Exposition, Format
 from exporter.web.html import page
-from exporter.web.pages.holder_table import COLUMNS
+from exporter.web.pages.holder_columns import COLUMNS
 from exporter.web.pages.layout import holder_drawing
 from exporter.web.pages.scene import Scene
 from exporter.web.parameters import Query

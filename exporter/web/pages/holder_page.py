@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exporter.formats.wording import decimal, duration, gibibytes, mode_word
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
-from exporter.web.pages.answers import Answer, answers_of
+from exporter.web.pages.answers import AnsweredQuestion, answers_of
 from exporter.web.pages.event_list import EventView, hits_of
 from exporter.web.pages.holder_cells import efficiency_of, row_id, state_text
 from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
@@ -82,7 +82,7 @@ class HolderPage:
 
     holder: ContainerRef
     facts: tuple[str, ...]  # shown under its name
-    answers: tuple[Answer, ...]
+    answers: tuple[AnsweredQuestion, ...]
     devices: tuple[HeldView, ...]
     processes: ProcessTable
     hits: tuple[EventView, ...]

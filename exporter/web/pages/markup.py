@@ -7,15 +7,34 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from exporter.formats.wording import TIMES, UNKNOWN, plural
-from exporter.model import ContainerRef, ContainerRow
+from exporter.model import ContainerRef, ContainerRow, SliceCount
 from exporter.model.states import HolderState
-from exporter.web.pages.picture.cells import Bar, Key, Mark, Segment
+from exporter.web.pages.picture.cells import Bar, Mark, PoolKey, Segment
 from exporter.web.pages.scene import Figure, Pair, Scene, answers
 
 __all__ = ["bar_svg", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
 _KEPT = 4096
 _PATTERNED = frozenset({"quiet", "idle-memory", "unattributed", "unmeasured"})
+# The states of holders, the most urgent first.
+URGENCY: Sequence[HolderState] = (
+    "over-share",
+    "unheld",
+    "over-notional",
+    "idle-memory",
+    "idle",
+    "quiet",
+    "active",
+    "unknown",
+)
+
+ISOLATION = {
+    "hard": "hardware, kernel or driver keeps its part from others",
+    "soft": "software limits each holder; they share the hardware",
+    "none": "nothing separates the holders of this device; the entitlement is not enforced",
+    "": "not known: no source reports what separates the holders of this device",
+}
+_WHOLE = "whole GPU"
 
 
 @lru_cache(_KEPT)
@@ -68,7 +87,7 @@ def _mark(drawn: Mark) -> str:
     return f'<li class="{look}" title="{escape(drawn.title)}">{drawn.label}{name}</li>'
 
 
-def key(drawn: Key, root: str) -> Markup:
+def key(drawn: PoolKey, root: str) -> Markup:
     """Return a line of the list under a pool as HTML."""
     ref = drawn.holder
     container = f'<span class="ns">/{escape(ref.container or "?")}</span>' if drawn.named else ""
@@ -112,37 +131,14 @@ def _fill(look: str) -> str:
     return f'fill f-{look}" fill="url(#p-{look})"' if look in _PATTERNED else f'fill f-{look}"'
 
 
-URGENCY: Sequence[HolderState] = (
-    "over-share",
-    "unheld",
-    "over-notional",
-    "idle-memory",
-    "idle",
-    "quiet",
-    "active",
-    "unknown",
-)
-"""The states of holders, the most urgent first."""
-
-ISOLATION = {
-    "hard": "hardware, kernel or driver keeps its part from others",
-    "soft": "software limits each holder; they share the hardware",
-    "none": "nothing separates the holders of this device; the entitlement is not enforced",
-    "": "not known: no source reports what separates the holders of this device",
-}
-
-
 def isolation_word(isolation: str) -> str:
-    """Return the name of an isolation."""
+    """Return the name of an isolation, a dash if it is unknown."""
     return isolation or UNKNOWN
 
 
 def is_of_one_kind(row: ContainerRow) -> bool:
     """Return whether the slices of a container are of one resource, not a sum over several."""
     return "," not in row.resource
-
-
-_WHOLE = "whole GPU"
 
 
 def slice_of(scene: Scene, row: ContainerRow) -> Figure:
@@ -172,11 +168,17 @@ def _profile(scene: Scene, row: ContainerRow) -> str:
     if not row.device.mig_uuid:
         return _WHOLE
     mig = scene.migs.get(row.device)
-    return (mig and mig.reading.profile) or "MIG device"
+    if mig is None or not mig.reading.profile:
+        return "MIG device"
+    return mig.reading.profile
 
 
 def _offered(scene: Scene, row: ContainerRow) -> int | None:
     mig = scene.migs.get(row.device) if row.device.mig_uuid else None
     gpu = scene.gpus.get(row.device.uuid)
-    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.unread) else ()
+    counts: Sequence[SliceCount] = ()
+    if mig is not None:
+        counts = mig.slices
+    elif gpu is not None and (answers(gpu) or gpu.unread):
+        counts = gpu.slices
     return next((count.offered for count in counts if count.resource == row.resource), None)

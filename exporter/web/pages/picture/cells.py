@@ -34,11 +34,11 @@ class Amounts(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A part at its place; ``x`` and ``width`` are percent of the track."""
+    """A part at its place."""
 
     part: BarPart
-    x: float
-    width: float
+    x: float  # percent of the track
+    width: float  # percent of the track
 
 
 class Bar(NamedTuple):
@@ -101,7 +101,7 @@ _SILENT = "not reported by the driver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class DrawnDevice:
     """A whole GPU or a MIG device, to be drawn as a cell."""
 
     key: DeviceKey
@@ -134,13 +134,13 @@ class Device:
 
 
 class Mark(NamedTuple):
-    """A replica, or a run of them; ``width`` is relative to that of the other marks."""
+    """A replica, or a run of them."""
 
     look: str
     label: str
     name: str
     title: str
-    width: int
+    width: int  # relative to that of the other marks
 
 
 class Gauge(NamedTuple):
@@ -151,7 +151,7 @@ class Gauge(NamedTuple):
     pair: Pair
 
 
-class Key(NamedTuple):
+class PoolKey(NamedTuple):
     """A line of the list under a pool."""
 
     number: int  # of the holder, as on marks and bars
@@ -176,7 +176,7 @@ class Cell:
     state: str = ""  # of the holder
     marks: tuple[Mark, ...] = ()
     gauges: tuple[Gauge, ...] = ()
-    keys: tuple[Key, ...] = ()
+    keys: tuple[PoolKey, ...] = ()
     others: int = 0  # number of holders without a key; the GPU page lists them
     uuid: str = ""  # of the GPU
     rest: tuple[Pair, Pair] | None = None  # unattributed memory and compute
@@ -184,9 +184,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """``size`` adjacent memory slices of a GPU, with the cells drawn on them."""
+    """Adjacent memory slices of a GPU, with the cells drawn on them."""
 
-    size: int
+    size: int  # number of slices
     cells: tuple[Cell, ...]
 
 
@@ -210,7 +210,7 @@ def use_gauges(
     return Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)
 
 
-def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
+def held_box(scene: Scene, device: DrawnDevice, row: ContainerRow) -> Cell:
     """Return the cell of a device with its only container."""
     judged = scene.judged(row)
     return Cell(
@@ -225,7 +225,7 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
     )
 
 
-def empty_box(scene: Scene, device: Device) -> Cell:
+def empty_box(scene: Scene, device: DrawnDevice) -> Cell:
     """Return the cell of a device without a known container."""
     look, note = _vacancy(scene, device)
     memory, compute = device.pairs
@@ -242,7 +242,7 @@ def empty_box(scene: Scene, device: Device) -> Cell:
     )
 
 
-def _vacancy(scene: Scene, device: Device) -> tuple[str, str]:
+def _vacancy(scene: Scene, device: DrawnDevice) -> tuple[str, str]:
     """Return the look and the note of a device without a known container."""
     if not device.holders_known:
         return "unknown", "holder unknown"

@@ -21,7 +21,7 @@ from exporter.formats.wording import (
 from exporter.metrics import scaled
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
-from exporter.web.pages.picture.cells import Amounts, Device, memory_amounts
+from exporter.web.pages.picture.cells import Amounts, DrawnDevice, memory_amounts
 from exporter.web.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.pages.scene import Scene, anchor_of, answers, is_amd, name_of
 
@@ -151,7 +151,7 @@ def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
 
 def _whole_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
     key = DeviceKey(gpu.identity.uuid)
-    device = Device(
+    device = DrawnDevice(
         key=key,
         caption="vGPUs" if gpu.sharing == "vgpu" else "whole GPU",
         share=1.0,
