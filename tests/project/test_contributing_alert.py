@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -37,12 +38,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keys, fields, alert, call, *files = blocks(TITLE)
     _insert(tree / "alerts/thresholds.toml", r"^\[hardware\]\n.*?(?=\n\[)", keys)
     _insert(
-        _file_with(tree, "class HardwareThresholds"), r"^class HardwareThresholds:.*?\n(?=\n\n|\Z)", fields
+        _file_with(tree, "class HardwareThresholds"),
+        r"^class HardwareThresholds:.*?\n(?=\n\n|\Z)",
+        indent(fields, " " * 4),
     )
     module = _file_with(tree, "def hardware_alerts(")
     imports, function = alert.split("\n\n\n")
     _insert(module, r'\A""".*?"""\n\n', f"{imports}\n")
-    _insert(module, r"^def hardware_alerts\(.*?(?=^    \)$)", call)
+    _insert(module, r"^def hardware_alerts\(.*?(?=^    \)$)", indent(f"{call.rstrip()},\n", " " * 8))
     append(module, function)
     places = re.findall(r"^The (?:runbook|unit file), `(\S+)`", section(TITLE), re.MULTILINE)
     for place, text in zip(places, files, strict=True):

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -28,7 +29,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cell, row, test = blocks(TITLE)
     append(cells, cell)
     (columns,) = re.findall(r"^COLUMNS\b.*?^\)\n", table.read_text(), re.DOTALL | re.MULTILINE)
-    edit(table, columns, f"{columns.removesuffix(')' + chr(10))}{row})\n")
+    edit(table, columns, columns.removesuffix(")\n") + indent(f"{row.rstrip()},\n", " " * 4) + ")\n")
     append(tests, test)
     return tree
 
