@@ -135,9 +135,10 @@ def contested(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         yield f"{key.mig_uuid} of {gpu}" if key.mig_uuid else gpu, holders
 
 
+# The sharing modes that partition a GPU into devices with their own slices.
 CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
-"""The sharing modes that partition a GPU into devices with their own slices."""
 
+# The sharing modes of the vendors' own plug-ins; all others are names of sharing systems.
 OWN_MODES = {
     "exclusive": "exclusive",
     "time-slicing": "time-sliced",
@@ -150,7 +151,6 @@ OWN_MODES = {
     "unknown": "sharing unknown",
     "": "sharing unknown",
 }
-"""The sharing modes of the vendors' own plug-ins; all others are names of sharing systems."""
 
 _SYSTEMS = {
     "amd-dra": "DRA",

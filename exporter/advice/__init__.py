@@ -80,7 +80,7 @@ def _released(window: Window) -> Option | None:
     return Option("fewer_gpus", plural(kept, "GPU"), freed, would_fit=True) if count and kept else None
 
 
-def _options(window: Window, need: Need | None) -> slices.Verdicts:
+def _options(window: Window, need: Need | None) -> slices.Outcome:
     """Return what would fit, the best first, or a reason; neither if what it holds fits best."""
     sharing = window.device.sharing
     if need is None:

@@ -6,16 +6,16 @@ from exporter.advice.model import Need, Reason, Use, Window
 from exporter.model import ADVICE_LABEL
 from exporter.wording import duration, gibibytes
 
-DAY, STEP = 86400.0, 300.0
-"""Seconds of a day, and of a step of the means that advice goes by."""
+DAY, STEP = 86400.0, 300.0  # seconds of a day, and of a step of the means that advice goes by
+# A window is too young below so many seconds held (or so many pods) and so many computing.
 YOUNG, COMPUTED, JOBS = DAY, 3 * 3600.0, 5
-"""A window is too young below so many seconds held (or so many pods) and so many computing."""
 COVERED, WELL_COVERED = 0.8, 0.95
 MEMORY_MARGIN, _LEAST_MEMORY_MARGIN, COMPUTE_MARGIN = 1.15, 512 << 20, 1.2
 LIMIT_HIT, NEAR_LIMIT = 0.98, 0.95
 _REST = 0.05
 # Shares of a device that engines take by default or by custom: JAX and XLA 0.75, vLLM and SGLang about 0.9.
 _TAKEN, _TAKEN_WITHIN = (0.75, 0.90, 0.92, 0.95), 0.01
+# Engines that take memory in advance, by the first letters of the names of their processes.
 ENGINES = {
     "vllm": "vLLM",
     "VLLM::": "vLLM",
@@ -23,7 +23,6 @@ ENGINES = {
     "tritonserver": "Triton",
     "trtllm": "TensorRT-LLM",
 }
-"""Engines that take memory in advance, by the first letters of the names of their processes."""
 _VARIED = 0.9
 # Drivers report use in whole percents.
 _RESOLUTION = 0.01
@@ -168,6 +167,7 @@ def _limit_hit(window: Window) -> Refusal | None:
     return None
 
 
+# In this order: the first that refuses is the reason.
 _GUARDS = (
     _opted_out,
     _young,
@@ -178,4 +178,3 @@ _GUARDS = (
     _preallocated,
     _self_fitting,
 )
-"""In this order: the first that refuses is the reason."""

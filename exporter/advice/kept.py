@@ -22,7 +22,7 @@ _LEAST_MEASURED = 0.5
 _BINS = 100
 _NEAR_PEAK, _FLAT = 0.98, 0.95
 _MEDIA: tuple[Engine, ...] = ("encoder", "decoder", "jpeg")
-Key = tuple[ContainerRef, DeviceKey]
+HolderKey = tuple[ContainerRef, DeviceKey]
 
 
 @dataclass(slots=True)
@@ -51,19 +51,15 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptHolder:
     """One container on one device."""
 
-    totals: Totals
-    """Totals at the end of the last step."""
+    totals: Totals  # totals at the end of the last step
     compute: Histogram = field(default_factory=Histogram)
     sm: Histogram = field(default_factory=Histogram)
-    computing: float = 0.0
-    """Seconds of the steps with compute."""
-    steps: int = 0
-    """Steps with a known memory use, since it left the range within 2 % of its former peak."""
-    near_peak: int = 0
-    """Those of them within 2 % of the peak."""
+    computing: float = 0.0  # seconds of the steps with compute
+    steps: int = 0  # steps with a known memory use, since it left the range within 2 % of its former peak
+    near_peak: int = 0  # those of them within 2 % of the peak
     engine: str = ""
 
     @property
@@ -78,16 +74,18 @@ class Kept:
             self.near_peak, self.steps = 0, 0
         if row.memory_used is not None and totals.memory_peak is not None:
             self.steps += 1
-            self.near_peak += row.memory_used >= _NEAR_PEAK * totals.memory_peak
+            if row.memory_used >= _NEAR_PEAK * totals.memory_peak:
+                self.near_peak += 1
         mean = mean_compute(before, totals)
         if mean is not None:
             self.compute.add(mean)
-            self.computing += STEP if mean > 0 else 0.0
+            if mean > 0:
+                self.computing += STEP
         if sm is not None and mean:
             self.sm.add(sm)
         return mean
 
-    def __copy__(self) -> "Kept":
+    def __copy__(self) -> "KeptHolder":
         """Return a copy that later steps do not change."""
         return replace(self, compute=copy(self.compute), sm=copy(self.sm))
 
@@ -122,16 +120,12 @@ def _less(after: float | None, before: float | None) -> float | None:
 class KeptDevice:
     """A GPU or MIG device that may have several holders."""
 
+    # Of the sum of its holders in each step in which all were known.
     compute: Histogram = field(default_factory=Histogram)
-    """Of the sum of its holders in each step in which all were known."""
-    held_steps: int = 0
-    """Steps with holders."""
-    peak: int = 0
-    """Most memory used at a poll, in bytes."""
-    unattributed: float = 0.0
-    """Sum over the steps of the share of its memory that no container accounts for."""
-    steps: int = 0
-    """Steps in which that was known."""
+    held_steps: int = 0  # steps with holders
+    peak: int = 0  # most memory used at a poll, in bytes
+    unattributed: float = 0.0  # sum over the steps of the share of its memory that no container accounts for
+    steps: int = 0  # steps in which that was known
     nvlink: bool | None = None
     media: bool | None = None
 
@@ -153,10 +147,10 @@ class KeptDevice:
 
 @dataclass(slots=True)
 class Book:
-    """All holders and devices; ``at`` is the Unix time of the last step."""
+    """All holders and devices."""
 
-    at: float = 0.0
-    holders: dict[Key, Kept] = field(default_factory=dict)
+    at: float = 0.0  # Unix time of the last step
+    holders: dict[HolderKey, KeptHolder] = field(default_factory=dict)
     devices: dict[DeviceKey, KeptDevice] = field(default_factory=dict)
 
     def __copy__(self) -> "Book":
@@ -231,7 +225,7 @@ def _enter_holders(book: Book, snapshot: Snapshot, sm: Mapping[DeviceKey, float]
     counts: defaultdict[DeviceKey, int] = defaultdict(int)
     for row in snapshot.containers:
         counts[row.device] += 1
-    kept: dict[Key, Kept] = {}
+    kept: dict[HolderKey, KeptHolder] = {}
     sums: dict[DeviceKey, float | None] = {}
     for row in snapshot.containers:
         if row.totals is None or not row.slices:
@@ -239,7 +233,7 @@ def _enter_holders(book: Book, snapshot: Snapshot, sm: Mapping[DeviceKey, float]
         key, mean = (row.holder, row.device), None
         known = book.holders.get(key)
         if known is None or known.totals.first_seen != row.totals.first_seen:
-            known = Kept(row.totals)
+            known = KeptHolder(row.totals)
         else:
             mean = known.step(row, row.totals, sm.get(row.device) if counts[row.device] == 1 else None)
         known.engine = known.engine or engines.get(row.holder, "")

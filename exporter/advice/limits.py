@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exporter.advice.guards import NEAR_LIMIT, Refusal
 from exporter.advice.model import Need, Option, Use, Verdict, Window
-from exporter.advice.slices import SLOWER, Verdicts
+from exporter.advice.slices import SLOWER, Outcome
 from exporter.model.mig_profiles import GIBIBYTE, MEBIBYTE
 
 
@@ -45,6 +45,7 @@ def _gibibytes(resource: str) -> MemoryUnit:
 
 _FIVE_PERCENT = 0.05
 
+# By the value of the label ``sharing``.
 UNITS: Mapping[str, LimitUnits | FractionUnit] = {
     # The client limits of MPS: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.
     "mps": LimitUnits(
@@ -83,7 +84,6 @@ UNITS: Mapping[str, LimitUnits | FractionUnit] = {
     ),
     "dra": LimitUnits(MemoryUnit("memory capacity of the request")),
 }
-"""By the value of the label ``sharing``."""
 
 
 # A smaller change is not worth a restart.
@@ -92,7 +92,7 @@ _HUNDREDTH = 0.01
 _LIMIT_STAYS = "compute unknown, so its limit stays"
 
 
-def of_system(window: Window, need: Need, units: LimitUnits | FractionUnit) -> Verdicts:
+def of_system(window: Window, need: Need, units: LimitUnits | FractionUnit) -> Outcome:
     """Return a smaller limit, or a larger one if memory is nearly full; all devices take the same."""
     held = max(window.uses, key=lambda use: use.memory_entitled or 0)
     if held.memory_entitled is None or not window.device.memory:
@@ -137,7 +137,7 @@ def _compute(need: Need, held: Use, unit: ComputeUnit | None) -> float | None:
     return share if change >= max(_LEAST_CHANGE * held.compute_entitled, unit.step, _LEAST_COMPUTE) else None
 
 
-def _of_fraction(window: Window, need: Need, held: Use, name: str) -> Verdicts:
+def _of_fraction(window: Window, need: Need, held: Use, name: str) -> Outcome:
     """Return another fraction of the GPU, which is of memory and compute at once."""
     total = window.device.memory or 1
     fraction = min(_up_share(max(need.memory / total, need.compute or 0.0), _HUNDREDTH), 1.0)

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from exporter.model import ContainerRef, DeviceKey
 from exporter.model.mig_profiles import MigProfile
 
+# What would fit: see ``exporter.advice``.
 Verdict = Literal[
     "release",
     "fewer_gpus",
@@ -25,8 +26,8 @@ Verdict = Literal[
     "larger_limit",
     "keep",
 ]
-"""What would fit: see ``exporter.advice``."""
 
+# Why there is no verdict: see ``exporter.advice.guards``.
 Reason = Literal[
     "young",
     "not_measured",
@@ -40,7 +41,6 @@ Reason = Literal[
     "no_rule",
     "opted_out",
 ]
-"""Why there is no verdict: see ``exporter.advice.guards``."""
 
 Confidence = Literal["high", "medium"]
 
@@ -55,11 +55,9 @@ class Use:
     # Shares of the time held in which memory and compute use were known.
     memory_coverage: float
     compute_coverage: float
-    # Time in 5-minute steps with compute.
-    computing: float = 0.0
+    computing: float = 0.0  # time in 5-minute steps with compute
     memory_peak: int | None = None
-    # Whether 95 % of the 5-minute steps were within 2 % of the peak.
-    memory_flat: bool = False
+    memory_flat: bool = False  # whether 95 % of the 5-minute steps were within 2 % of the peak
     # Of 5-minute means, over the steps with compute; ``compute_mean`` is over all the measured time.
     compute_p95: float | None = None
     compute_mean: float | None = None
@@ -76,12 +74,10 @@ class DeviceFacts:
     """The devices that the workload holds; they are of one model and profile."""
 
     model: str
-    # Usable memory of the held device: of the GPU, or of the MIG device.
-    memory: int | None
+    memory: int | None  # usable memory of the held device: of the GPU, or of the MIG device
     sharing: str = "exclusive"
     isolation: str = "none"
-    # Profile of the held MIG device, "" for a whole GPU.
-    profile: str = ""
+    profile: str = ""  # profile of the held MIG device, "" for a whole GPU
     # Of this model; None if they are unknown, () if it has no MIG.
     profiles: tuple[MigProfile, ...] | None = None
     mig_enabled: bool | None = None
@@ -95,8 +91,7 @@ class DeviceFacts:
     replicas: int | None = None
     sum_p95: float | None = None
     sum_peak: int | None = None
-    # Free memory slices beside those of the held MIG device.
-    adjacent: int | None = None
+    adjacent: int | None = None  # free memory slices beside those of the held MIG device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +109,8 @@ class Window:
     engine: str | None = ""
     # Largest memory of the same container by usable memory of other devices that it ran on.
     sizes: Mapping[int, int] = field(default_factory=dict)
-    # Whether a pod of it has the label that turns advice off.
-    opted_out: bool = False
-    # Cluster of a window by Prometheus, by its label ``cluster``.
-    cluster: str = ""
+    opted_out: bool = False  # whether a pod of it has the label that turns advice off
+    cluster: str = ""  # cluster of a window by Prometheus, by its label ``cluster``
 
     @property
     def pods(self) -> int:
@@ -196,8 +189,7 @@ class Option(NamedTuple):
     target: str  # 1g.10gb, 1/4 of a GPU, 6000 MiB and 30 % of nvidia.com/gpucores
     gpus_freed: float  # of all pods in the window that hold now; negative if more is needed
     notes: tuple[str, ...] = ()
-    # Whether a further holder would get what is freed; None is unknown.
-    would_fit: bool | None = None
+    would_fit: bool | None = None  # whether a further holder would get what is freed; None is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,29 +199,24 @@ class Advice:
     window: Window
     now: str  # what it holds
     need: Need | None
-    # The first is the advice; the others exclude it. Empty with a reason.
-    options: tuple[Option, ...] = ()
+    options: tuple[Option, ...] = ()  # the first is the advice; the others exclude it. Empty with a reason
     reason: Reason | None = None
     why: str = ""  # the reason in words
-    # Share of the time held in which the use was known that the verdict goes by.
-    coverage: float = 0.0
+    coverage: float = 0.0  # share of the time held in which the use was known that the verdict goes by
     confidence: Confidence | None = None
 
 
-HOURS = 24
-"""Hours of a day: a GPU that is freed all day frees so many GPU-hours."""
+HOURS = 24  # hours of a day: a GPU that is freed all day frees so many GPU-hours
 
 
 class Savings(NamedTuple):
     """GPUs, as means over the windows; None if of all windows nothing is known."""
 
-    # Freed by the first option of each advice that frees something.
-    freed: float | None
+    freed: float | None  # freed by the first option of each advice that frees something
     # The part of it that another holder would get, and the part of which this is unknown.
     fits: float | None
     unknown: float | None
-    # Of how many windows nothing is known, by reason.
-    without: Mapping[Reason, int]
+    without: Mapping[Reason, int]  # of how many windows nothing is known, by reason
 
 
 def savings_of(advices: Sequence[Advice]) -> Savings:

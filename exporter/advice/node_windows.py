@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.advice import advise
-from exporter.advice.kept import Book, Keeper, Kept, KeptDevice, measured_share
+from exporter.advice.kept import Book, Keeper, KeptDevice, KeptHolder, measured_share
 from exporter.advice.model import Advice, DeviceFacts, Use, Window
 from exporter.model import (
     ADVICE_LABEL,
@@ -18,7 +18,7 @@ from exporter.model import (
 from exporter.model.mig_geometry import free_beside
 
 TIME_SLICING = "time-slicing"
-Group = tuple[ContainerRef | None, str, str, str]
+GroupKey = tuple[ContainerRef | None, str, str, str]
 _NOTHING = Totals(first_seen=0.0)
 
 
@@ -40,9 +40,9 @@ def advice_of_node(
     )
 
 
-def _groups(rows: Iterable[ContainerRow]) -> Mapping[Group, list[ContainerRow]]:
+def _groups(rows: Iterable[ContainerRow]) -> Mapping[GroupKey, list[ContainerRow]]:
     """Return the rows of each container on devices of one kind, and those of each GPU with replicas."""
-    groups: dict[Group, list[ContainerRow]] = {}
+    groups: dict[GroupKey, list[ContainerRow]] = {}
     for row in rows:
         if row.slices:
             together = row.sharing == TIME_SLICING
@@ -94,8 +94,8 @@ class _Facts:
         of_gpus = [book.devices.get(DeviceKey(each.device.uuid), KeptDevice()) for each in rows]
         gpu, mig = self._gpus.get(row.device.uuid), self._migs.get(row.device)
         profiles = self._snapshot.node.mig_profiles.get(row.model)
-        reading = mig.reading if mig is not None else gpu.reading if gpu is not None else None
-        memory = reading.memory if reading is not None else None
+        held = gpu if mig is None else mig
+        memory = held.reading.memory if held is not None and held.reading is not None else None
         return DeviceFacts(
             model=row.model,
             memory=memory.total if memory is not None else None,
@@ -143,7 +143,7 @@ def _adjacent(gpu: GpuRow | None, mig: MigRow | None) -> int | None:
     return free_beside(gpu.reading, mig.reading)
 
 
-def _use(row: ContainerRow, kept: Kept) -> Use:
+def _use(row: ContainerRow, kept: KeptHolder) -> Use:
     totals = kept.totals
     held = totals.held_seconds or 0.0
     used, share = totals.used_gpu_seconds, measured_share(_NOTHING, totals) or 0.0

@@ -16,7 +16,7 @@ _PARTITION = "the GPU must be partitioned"
 _NO_NVLINK = "MIG devices have no NVLink; whether it is used is unknown"
 _NO_MEDIA = "use of video and JPEG engines unknown: a profile may have none"
 _NO_ISOLATION = "holders are no longer isolated from each other"
-Verdicts = tuple[tuple[Option, ...], Refusal | None]
+Outcome = tuple[tuple[Option, ...], Refusal | None]
 
 
 def held_words(window: Window) -> str:
@@ -35,7 +35,7 @@ def held_words(window: Window) -> str:
     return " and ".join(parts) if parts and (shared or limited) else plural(count, "GPU")
 
 
-def of_whole_gpu(window: Window, need: Need) -> Verdicts:
+def of_whole_gpu(window: Window, need: Need) -> Outcome:
     """Return a MIG profile and a share of the GPU that would fit; both exclude each other."""
     if window.device.nvlink_traffic:
         return (), None
@@ -123,7 +123,7 @@ def _share_of_gpu(window: Window, need: Need) -> Option | None:
     return Option("shared_gpu", f"1/{parts} of a shared GPU", window.freed(1 / parts), notes, would_fit=True)
 
 
-def of_mig_device(window: Window, need: Need) -> Verdicts:
+def of_mig_device(window: Window, need: Need) -> Outcome:
     """Return a smaller MIG profile, or a larger one if memory is nearly full."""
     device = window.device
     if not device.profiles:
@@ -153,7 +153,7 @@ def _adjacency(adjacent: int | None) -> Iterator[str]:
         yield f"{plural(adjacent, 'free memory slice')} beside it"
 
 
-def of_replicas(window: Window) -> Verdicts:
+def of_replicas(window: Window) -> Outcome:
     """Return how many replicas a GPU with time-slicing could have, by what its holders need together."""
     device, replicas = window.device, window.device.replicas
     if not replicas or device.memory is None or device.sum_peak is None:

@@ -1,4 +1,1 @@
-"""A snapshot as JSON, CSV and text; advice as JSON, CSV and sentences.
-
-Made for HTTP by ``web/node/document_cache.py``, and printed by ``commands/snapshot.py``.
-"""
+"""A snapshot as JSON, CSV and text; advice as JSON, CSV and sentences."""

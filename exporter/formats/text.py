@@ -190,10 +190,10 @@ def snapshot_text(
 
     Rows of holders that are wider than ``width`` characters are wrapped.
     """
-    return _Drawing(snapshot, time.time() if now is None else now, idle_after).text(width)
+    return _SnapshotLines(snapshot, time.time() if now is None else now, idle_after).text(width)
 
 
-class _Drawing:
+class _SnapshotLines:
     """The lines of one snapshot: headings are text, holders are rows of cells to align."""
 
     def __init__(self, snapshot: Snapshot, now: float, idle_after: float) -> None:
@@ -217,14 +217,14 @@ class _Drawing:
         named = self._models(unread=False)
         others = self._models(unread=True)
         vendors = {gpu.identity.vendor for gpu in self._snapshot.gpus}
-        cuda = f"CUDA {printable((driver and driver.cuda_version) or UNKNOWN)}"
+        version, cuda = (driver.driver_version, driver.cuda_version) if driver is not None else (None, None)
         yield " · ".join(
             (
                 printable(node.name),
                 plural(node.gpu_count, "GPU") + (f" ({named})" if named else ""),
                 *((others,) if others else ()),
-                f"driver {printable((driver and driver.driver_version) or UNKNOWN)}",
-                *(() if vendors == {"amd"} else (cuda,)),
+                f"driver {printable(version or UNKNOWN)}",
+                *(() if vendors == {"amd"} else (f"CUDA {printable(cuda or UNKNOWN)}",)),
                 f"read {duration(self._now - self._snapshot.timestamp)} ago",
                 f"process attribution {'available' if node.process_view else 'missing'}",
             )

@@ -128,7 +128,7 @@ class Mark(NamedTuple):
     width: int
 
 
-class Key(NamedTuple):
+class PoolKey(NamedTuple):
     """A line of the list under a pool."""
 
     number: int  # of the holder, as on marks and bars

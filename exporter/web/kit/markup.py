@@ -7,7 +7,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from exporter.model import ContainerRef
-from exporter.web.kit.elements import Bar, Figure, Key, Mark, Pair, Segment
+from exporter.web.kit.elements import Bar, Figure, Mark, Pair, PoolKey, Segment
 
 __all__ = ["bar_svg", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
@@ -65,7 +65,7 @@ def _mark(drawn: Mark) -> str:
     return f'<li class="{look}" title="{escape(drawn.title)}">{drawn.label}{name}</li>'
 
 
-def key(drawn: Key, root: str) -> Markup:
+def key(drawn: PoolKey, root: str) -> Markup:
     """Return a line of the list under a pool as HTML."""
     ref = drawn.holder
     container = f'<span class="ns">/{escape(ref.container or "?")}</span>' if drawn.named else ""

@@ -6,7 +6,13 @@ import plotly.graph_objects as go
 import pytest
 
 from exporter.history import Past, Track
-from exporter.web.node.timelines.figure_style import COLOURS, in_order, looks, shortest, shown_from
+from exporter.web.node.timelines.figure_style import (
+    COLOURS,
+    shortest,
+    shown_from,
+    styles_by_hash,
+    styles_by_place,
+)
 from exporter.web.node.timelines.figures import MOST_HOLDERS, holder_figures, node_figures
 
 GIB = 1 << 30
@@ -247,12 +253,12 @@ def _luminance(colour) -> float:
 
 def test_colour_and_dash_belong_to_the_name_and_are_unique() -> None:
     names = [f"ml/pod-{number}" for number in range(20)]
-    all_of_them = looks(names)
+    all_of_them = styles_by_hash(names)
     assert len(set(all_of_them.values())) == len(names)
-    assert looks(names[:1])[names[0]] == looks([names[0]])[names[0]]
-    alone = {name: looks([name])[name] for name in names}
+    assert styles_by_hash(names[:1])[names[0]] == styles_by_hash([names[0]])[names[0]]
+    alone = {name: styles_by_hash([name])[name] for name in names}
     assert sum(all_of_them[name] == alone[name] for name in names) >= len(names) / 2
-    assert len({look.colour + look.dash for look in in_order(names).values()}) == len(names)
+    assert len({look.colour + look.dash for look in styles_by_place(names).values()}) == len(names)
 
 
 def test_legends_have_the_shortest_unique_name_and_the_tooltip_all_of_it() -> None:

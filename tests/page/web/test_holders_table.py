@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from exporter.model import ContainerRef, DeviceKey, SliceCount, Totals
 from exporter.web.node.pages.holder_cells import row_id
-from exporter.web.node.pages.holder_table import COLUMNS
+from exporter.web.node.pages.holder_columns import COLUMNS
 from exporter.web.node.parameters import Query
 from exporter.wording import UNKNOWN
 from tests.page.web.holders_reading import NODE, ROWS, asked, pods
@@ -94,13 +94,16 @@ def test_columns_are_chosen() -> None:
     ]
 
 
-def test_every_column_has_as_many_cells_as_headings() -> None:
+def test_every_heading_has_as_many_cells_aligned_as_it_is() -> None:
     keys = ",".join(column.key for column in COLUMNS)
     section = asked(f"?columns={keys}", replace(NODE))
 
-    (head,) = section.one("thead").all("tr")
+    headings = section.one("thead").all("th")
     for row in section.one("tbody").all("tr"):
-        assert [cell.tag for cell in row.children] == ["th", *["td"] * (len(head.all("th")) - 1)]
+        assert [cell.tag for cell in row.children] == ["th", *["td"] * (len(headings) - 1)]
+        assert [cell.classes & {"end"} for cell in row.children] == [
+            heading.classes & {"end"} for heading in headings
+        ]
         for cell in row.all("td"):
             assert cell.attributes["data-label"]
 

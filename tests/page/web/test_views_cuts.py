@@ -5,7 +5,7 @@ import re
 import pytest
 
 from exporter.model import DeviceKey
-from exporter.web.node.pages.picture.mig_cells import cut
+from exporter.web.node.pages.picture.mig_cells import partitioning_of
 from tests.page.web.views_reading import UUID, draw, gpu, holder, mig, scenario, snapshot
 
 
@@ -147,7 +147,7 @@ def test_places_and_compute_of_mig_devices_add_up() -> None:
         shown = scenario(name)
         for row in shown.gpus:
             rows = [mig for mig in shown.migs if mig.device.uuid == row.identity.uuid]
-            found = cut(row.reading, rows) if row.reading.mig_enabled else None
+            found = partitioning_of(row.reading, rows) if row.reading.mig_enabled else None
             if found is None:
                 continue
             laid += 1

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.exposition import Exposition, Format
 from exporter.web.kit.html import page
+from exporter.web.node.pages.holder_columns import COLUMNS
 from exporter.web.node.pages.layout import holder_drawing
 from exporter.web.node.pages.scene import Scene
 from exporter.web.node.parameters import Query
@@ -24,21 +25,7 @@ UNKNOWN = "\N{EN DASH}"
 # Scenarios are as old as half a minute, so that some of their holders are idle by now, and some not yet.
 IDLE_AFTER, IDLE_LATER = 20.0, frozenset({"t4-timeslicing"})
 _ACTIVE = 60.0
-QUERY = Query(
-    columns=(
-        "state",
-        "quiet",
-        "gpu",
-        "slice",
-        "sharing",
-        "isolation",
-        "memory",
-        "compute",
-        "efficiency",
-        "processes",
-        "age",
-    )
-)
+QUERY = Query(columns=tuple(column.key for column in COLUMNS))
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 

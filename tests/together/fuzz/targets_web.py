@@ -24,7 +24,7 @@ from exporter.model import (
     Snapshot,
 )
 from exporter.web.kit.auth.gate import _credentials
-from exporter.web.node.pages.holder_cells import Line, line_of
+from exporter.web.node.pages.holder_cells import HolderLine, line_of
 from exporter.web.node.pages.holder_filters import choices, chosen, words_of
 from exporter.web.node.pages.scene import Scene
 from exporter.web.node.parameters import LONGEST, BadValueError, asked_query, read_ask
@@ -39,7 +39,7 @@ MOST_WORDS = LONGEST
 
 
 @cache
-def _lines() -> list[Line]:
+def _lines() -> list[HolderLine]:
     """Return two rows of a table, one of a GPU that no driver lists."""
     gpu = GpuRow(identity=READINGS[0].identity, reading=READINGS[0])
     rows = tuple(

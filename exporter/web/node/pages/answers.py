@@ -23,7 +23,7 @@ _MEASURED = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnsweredQuestion:
     """A question with its answers."""
 
     question: str
@@ -32,18 +32,18 @@ class Answer:
 
 def answers_of(
     scene: Scene, rows: Sequence[ContainerRow], names: Sequence[str], hits: Sequence[EventView]
-) -> list[Answer]:
+) -> list[AnsweredQuestion]:
     """Return the answers for all rows, each with its name if there are several."""
     return [
-        Answer("Is its slice used?", _sentences(scene, rows, names, _USE)),
-        Answer("Is there memory left for it?", _sentences(scene, rows, names, _MEMORY)),
-        Answer("Has a fault hit it?", (("", " ".join(_faults(scene, rows, hits))),)),
-        Answer("Which slice would fit it?", tuple(_fits(scene, rows))),
+        AnsweredQuestion("Is its slice used?", _sentences(scene, rows, names, _USE)),
+        AnsweredQuestion("Is there memory left for it?", _sentences(scene, rows, names, _MEMORY)),
+        AnsweredQuestion("Has a fault hit it?", (("", " ".join(_faults(scene, rows, hits))),)),
+        AnsweredQuestion("Which slice would fit it?", tuple(_fits(scene, rows))),
     ]
 
 
-Amounts = Callable[[ContainerRow], tuple[Number | None, Number | None]]
-"""Returns what a container uses and what it is entitled to."""
+# Returns what a container uses and what it is entitled to.
+_UsedAndEntitled = Callable[[ContainerRow], tuple[Number | None, Number | None]]
 
 
 class _Question(NamedTuple):
@@ -175,7 +175,9 @@ def _beyond(row: ContainerRow) -> str:
     return f", beyond its share of {gibibytes(row.memory_entitled)}"
 
 
-def _of_all(rows: Sequence[ContainerRow], amounts: Amounts, write: Callable[[Number], str], unit: str) -> str:
+def _of_all(
+    rows: Sequence[ContainerRow], amounts: _UsedAndEntitled, write: Callable[[Number], str], unit: str
+) -> str:
     used = total_text((amounts(row)[0] for row in rows), write)
     # Without slices the entitlement is known to be nothing.
     entitled = total_text((amounts(row)[1] for row in rows if row.slices != 0), write)
@@ -206,11 +208,11 @@ _MEMORY = _Question(
 
 
 def _fits(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[tuple[str, str]]:
-    advices = scene.advice_for(rows[0].holder)
+    advices = scene.advise(scene.snapshot, rows[0].holder)
     for advice in advices:
         model = advice.window.device.model if len(advices) > 1 else ""
         for place, paragraph in enumerate(advice_paragraphs(advice)):
-            yield "" if place else model, paragraph
+            yield ("" if place else model), paragraph
     if not advices:
         yield "", _why_no_advice(rows)
 

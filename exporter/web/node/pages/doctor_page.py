@@ -31,7 +31,7 @@ _MOST_NAMES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """One check."""
+    """A check, with its texts as HTML."""
 
     check: Check
     look: str  # its icon and colour
@@ -43,12 +43,12 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The summary. ``counts`` are (look, text, anchor)."""
+    """The state of all checks in a sentence."""
 
     look: str
     title: str
     text: str
-    counts: tuple[tuple[str, str, str], ...]
+    counts: tuple[tuple[str, str, str], ...]  # (look, text, anchor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

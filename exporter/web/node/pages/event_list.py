@@ -49,13 +49,13 @@ class EventView:
 def event_views(scene: Scene, uuid: str) -> list[EventView]:
     """Return the newest events of a GPU, newest first."""
     rows = [row for row in scene.snapshot.events if row.event.uuid == uuid]
-    return [_view(scene, row) for row in rows[: -_SHOWN - 1 : -1]]
+    return [_view(scene, row) for row in reversed(rows[-_SHOWN:])]
 
 
 def hits_of(scene: Scene, ref: ContainerRef) -> list[EventView]:
     """Return the newest events of devices that a container held at the time, newest first."""
     rows = [row for row in scene.snapshot.events if ref in row.holders]
-    return [_view(scene, row) for row in rows[: -_SHOWN - 1 : -1]]
+    return [_view(scene, row) for row in reversed(rows[-_SHOWN:])]
 
 
 class Fault(NamedTuple):

@@ -41,12 +41,12 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One reading: its name (``title`` is longer) and its value."""
+class ReadingLine:
+    """One reading."""
 
     name: str
     value: str
-    title: str
+    title: str  # explains its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class ReadingGroup:
     """The readings of one group."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[ReadingLine, ...]
     why: str  # why there are none, "" if there are some
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One cell of the matrix; ``title`` explains its word."""
+    """One cell of the matrix."""
 
     word: str
-    title: str
+    title: str  # explains its word
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class TopologyRow:
 def topology_rows(scene: Scene) -> list[TopologyRow]:
     """Return the matrix; empty if no GPU reports a link."""
     gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.unread)
-    topologies = [(gpu.reading and gpu.reading.topology) or Topology() for gpu in gpus]
+    topologies = [_topology(gpu) for gpu in gpus]
     if not any(topology.peers or topology.numa_node is not None for topology in topologies):
         return []
     return [
@@ -93,6 +93,11 @@ def topology_rows(scene: Scene) -> list[TopologyRow]:
         )
         for gpu, topology in zip(gpus, topologies, strict=True)
     ]
+
+
+def _topology(gpu: GpuRow) -> Topology:
+    known = gpu.reading.topology if gpu.reading is not None else None
+    return Topology() if known is None else known
 
 
 def _link(gpu: GpuRow, topology: Topology, other: GpuRow) -> Link:
@@ -154,22 +159,22 @@ def _groups(
             yield ReadingGroup(group.title, lines, why)
 
 
-def _lines(families: Iterable[AnyFamily], row: Any, skipped: Collection[str]) -> Iterator[Line]:
+def _lines(families: Iterable[AnyFamily], row: Any, skipped: Collection[str]) -> Iterator[ReadingLine]:
     """Yield the lines of the families, "not read" for one without that needs one of ``skipped``."""
     for family in families:
         lines = tuple(_lines_of(family, row))
         yield from lines
         if not lines and any(reading in skipped for reading in family.reads):
-            yield Line(_name(family), "not read", f"{family.help} {_NOT_READ}")
+            yield ReadingLine(_name(family), "not read", f"{family.help} {_NOT_READ}")
 
 
-def _lines_of(family: AnyFamily, row: Any) -> Iterator[Line]:
+def _lines_of(family: AnyFamily, row: Any) -> Iterator[ReadingLine]:
     if isinstance(family, Family):
         value = family.value(row)
         if value is not None and not family.name.endswith("_timestamp_seconds"):
             yes_or_no = "yes" if value else "no"
             text = yes_or_no if family.flag else write(family.name, value)
-            yield Line(_name(family), text, family.help)
+            yield ReadingLine(_name(family), text, family.help)
     elif family.type == "info":
         yield from _facts(family, row)
     elif family.states:
@@ -178,22 +183,22 @@ def _lines_of(family: AnyFamily, row: Any) -> Iterator[Line]:
         for labels, value in family.samples(row):
             if value is not None:
                 name = f"{_name(family)}: {', '.join(map(_words, filter(None, labels)))}"
-                yield Line(name, write(family.name, value), family.help)
+                yield ReadingLine(name, write(family.name, value), family.help)
 
 
-def _states(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
+def _states(family: LabelledFamily[Any], row: Any) -> Iterator[ReadingLine]:
     """Yield a line with the active states only."""
     states = list(family.samples(row))
     if states:
         active = [_words(", ".join(labels)) for labels, value in states if value]
-        yield Line(_name(family), "; ".join(active) or "none", family.help)
+        yield ReadingLine(_name(family), "; ".join(active) or "none", family.help)
 
 
-def _facts(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
+def _facts(family: LabelledFamily[Any], row: Any) -> Iterator[ReadingLine]:
     for values, _ in family.samples(row):
         for label, value in zip(family.labels, values, strict=True):
             if value:
-                yield Line(_words(label), value, family.help)
+                yield ReadingLine(_words(label), value, family.help)
 
 
 def _name(family: AnyFamily) -> str:

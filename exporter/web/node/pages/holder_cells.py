@@ -1,7 +1,6 @@
 """The cells of the table of holders as HTML, without templates: a large node has thousands of cells.
 
-Each function returns one cell from its opening to its closing tag. Cells that many rows share are cached
-where that saves time: for 2000 rows, 18 ms of 40 ms for the bars, and 10 ms of 32 ms for the other ones.
+Cells that many rows share are cached where that saves time.
 """
 
 from functools import lru_cache
@@ -22,23 +21,33 @@ from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice
 from exporter.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
 
 _KEPT = 4096
+# A smaller use is drawn as this share of its track, so that it stays visible.
+_LEAST_DRAWN = 0.001
 _NEVER_MEASURED = "no measured use"
 _UNSEEN = "not enough data yet"
 _NOT_KEPT = "no history of the last hour yet"
 
 
-class Line(NamedTuple):
-    """A row of the table; ``gpu`` is None if the driver does not list it."""
+class HolderLine(NamedTuple):
+    """A row of the table."""
 
     scene: Scene
     row: ContainerRow
     state: HolderState
-    gpu: GpuRow | None
+    gpu: GpuRow | None  # None if the driver does not list it
 
 
-def line_of(scene: Scene, row: ContainerRow) -> Line:
+class TableCell(NamedTuple):
+    """The content of a cell as HTML."""
+
+    html: str
+    title: str | None = None  # its tooltip, escaped
+    look: str = ""  # its classes besides the alignment of the column
+
+
+def line_of(scene: Scene, row: ContainerRow) -> HolderLine:
     """Return a row with its state."""
-    return Line(scene, row, scene.state(row), scene.gpus.get(row.device.uuid))
+    return HolderLine(scene, row, scene.state(row), scene.gpus.get(row.device.uuid))
 
 
 def row_id(ref: ContainerRef, device: DeviceKey) -> str:
@@ -50,8 +59,8 @@ def row_id(ref: ContainerRef, device: DeviceKey) -> str:
     return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
-def holder(line: Line) -> str:
-    """Return the cell of its name, with a link to its page."""
+def holder(line: HolderLine) -> TableCell:
+    """Return its name with a link to its page, the head of its row."""
     ref = line.row.holder
     if ref.container:
         container = f'<span class="ct">{escape(ref.container)}</span>'
@@ -59,7 +68,7 @@ def holder(line: Line) -> str:
         container = (
             '<abbr class="ct" title="the containers of this pod cannot be distinguished">any container</abbr>'
         )
-    return f'<th scope="row">{markup.holder_link(ref, line.scene.root)} {container}</th>'
+    return TableCell(f"{markup.holder_link(ref, line.scene.root)} {container}")
 
 
 def state_text(judged: Judgement) -> str:
@@ -67,102 +76,94 @@ def state_text(judged: Judgement) -> str:
     return ", ".join(map(STATE_WORDS.__getitem__, judged.states))
 
 
-def state(line: Line) -> str:
-    """Return the cell of its state, with a reason if it is unknown."""
+def state(line: HolderLine) -> TableCell:
+    """Return its state, with a reason if it is unknown."""
     word = state_text(line.scene.judged(line.row))
     if line.state == "unknown":
         word = f'<abbr title="{escape(line.scene.why_compute(line.row))}">{word}</abbr>'
-    return f'<td data-label="State" class="state c-{line.state}">{markup.icon(line.state)}{word}</td>'
+    return TableCell(f"{markup.icon(line.state)}{word}", look=f"state c-{line.state}")
 
 
-def quiet(line: Line) -> str:
-    """Return the cell of its quiet or idle time; empty for an active holder."""
+def quiet(line: HolderLine) -> TableCell:
+    """Return its quiet or idle time; empty for an active holder."""
     if line.row.compute_used is None:
-        return _plain("Quiet for", _unknown(line.scene.why_compute(line.row)))
+        return TableCell(_unknown(line.scene.why_compute(line.row)))
     quiet_for = line.scene.judged(line.row).quiet_for
-    return _plain("Quiet for", "" if quiet_for is None else duration(quiet_for))
+    return TableCell("" if quiet_for is None else duration(quiet_for))
 
 
-def quiet_of(line: Line) -> float | None:
+def quiet_of(line: HolderLine) -> float | None:
     """Return the seconds that a holder has been quiet or idle: 0 if active, None if unknown."""
     judged = line.scene.judged(line.row)
     return None if judged.activity == "unknown" else judged.quiet_for or 0.0
 
 
-def gpu(line: Line) -> str:
-    """Return the cell of its GPU, with a link to the GPU's page."""
+def gpu(line: HolderLine) -> TableCell:
+    """Return its GPU, with a link to the GPU's page."""
     number = "" if line.gpu is None else number_of(line.gpu)
     return _gpu(*line.row.device, number, line.scene.root)
 
 
 @lru_cache(_KEPT)
-def _gpu(gpu_uuid: str, mig_uuid: str, number: str, root: str) -> str:
+def _gpu(gpu_uuid: str, mig_uuid: str, number: str, root: str) -> TableCell:
     uuid = escape(mig_uuid or gpu_uuid)
     if number:
         path = quote(gpu_uuid, safe="", errors="replace")
         shown = f'<a href="{root}gpu/{path}">{escape(number)}</a>'
     else:
         shown = f'<abbr class="unknown" title="the driver does not list {uuid}">{UNKNOWN}</abbr>'
-    return f'<td data-label="GPU" class="end" title="{uuid}">{shown}</td>'
+    return TableCell(shown, title=uuid)
 
 
-def part(line: Line) -> str:
-    """Return the cell of what it holds."""
+def part(line: HolderLine) -> TableCell:
+    """Return what it holds of the GPU."""
     return _part(slice_of(line.scene, line.row), line.row.resource)
 
 
 @lru_cache(_KEPT)
-def _part(held: Figure, resource: str) -> str:
-    return f'<td data-label="Slice" title="{escape(resource)}">{markup.figure(held)}</td>'
+def _part(held: Figure, resource: str) -> TableCell:
+    return TableCell(markup.figure(held), title=escape(resource))
 
 
-def sharing(line: Line) -> str:
-    """Return the cell of the way of sharing."""
-    return _plain("Sharing", str(escape(mode_word(line.row.sharing))))
+def sharing(line: HolderLine) -> TableCell:
+    return TableCell(escape(mode_word(line.row.sharing)))
 
 
-def isolation(line: Line) -> str:
-    """Return the cell of its isolation."""
+def isolation(line: HolderLine) -> TableCell:
     return _isolation(line.row.isolation)
 
 
 @lru_cache(_KEPT)
-def _isolation(name: str) -> str:
+def _isolation(name: str) -> TableCell:
     word, title = escape(isolation_word(name)), escape(ISOLATION.get(name, ""))
-    return _plain("Isolation", f'<abbr title="{title}">{word}</abbr>')
+    return TableCell(f'<abbr title="{title}">{word}</abbr>')
 
 
-def memory(line: Line) -> str:
-    """Return the cell of its memory: used / entitled."""
+def memory(line: HolderLine) -> TableCell:
     row = line.row
     used, held = row.memory_used, row.memory_entitled
     amount = _unknown(line.scene.why_memory(row)) if used is None else _escaped(gibibytes(used))
     whole = _unknown(line.scene.why_entitled(row)) if held is None else _escaped(gibibytes(held))
     device = line.scene.device_memory(row) if held is None else None
     drawn = _use(line.state, used, held, device.total if device else None)
-    return (
-        f'<td data-label="Memory" class="measure">{drawn}{amount}<span class="of"> / {whole} GiB</span></td>'
-    )
+    return TableCell(f'{drawn}{amount}<span class="of"> / {whole} GiB</span>', look="measure")
 
 
-def compute(line: Line) -> str:
-    """Return the cell of its compute: used / entitled."""
+def compute(line: HolderLine) -> TableCell:
     row = line.row
     used, held = row.compute_used, row.compute_entitled
     amount = _unknown(line.scene.why_compute(row)) if used is None else _escaped(hundredths(used))
     whole = _unknown(line.scene.why_entitled(row)) if held is None else _escaped(hundredths(held))
     drawn = _use(line.state, used, held, 1)
-    return (
-        f'<td data-label="Compute" class="measure">{drawn}{amount}<span class="of"> / {whole} GPU</span></td>'
-    )
+    return TableCell(f'{drawn}{amount}<span class="of"> / {whole} GPU</span>', look="measure")
 
 
-def efficiency(line: Line) -> str:
-    """Return the cell of its efficiency: used / entitled since it was first seen, while measured."""
+def efficiency(line: HolderLine) -> TableCell:
+    """Return its efficiency: used / entitled since it was first seen, while measured."""
     share = efficiency_of(line.row)
     if share is None:
-        return _end("Efficiency", _unknown(_why_no_efficiency(line)))
-    return _end("Efficiency", _escaped(f"{decimal(100 * share, 0)} %"))
+        return TableCell(_unknown(_why_no_efficiency(line)))
+    return TableCell(_escaped(f"{decimal(100 * share, 0)} %"))
 
 
 def efficiency_of(row: ContainerRow) -> float | None:
@@ -176,7 +177,7 @@ def efficiency_of(row: ContainerRow) -> float | None:
     return totals.measured_use_gpu_seconds / totals.measured_gpu_seconds
 
 
-def _why_no_efficiency(line: Line) -> str:
+def _why_no_efficiency(line: HolderLine) -> str:
     row, totals = line.row, line.row.totals
     if row.compute_entitled is None:
         return line.scene.why_entitled(row)
@@ -185,44 +186,35 @@ def _why_no_efficiency(line: Line) -> str:
     return _UNSEEN if totals is None or totals.used_gpu_seconds is not None else _NEVER_MEASURED
 
 
-def hour(line: Line) -> str:
-    """Return the cell of its last hour, a dash if there is no history."""
+def hour(line: HolderLine) -> TableCell:
+    """Return its last hour, a dash if there is no history."""
     scene, row = line.scene, line.row
     drawn = scene.sparkline(row) if scene.sparkline else ""
     if not drawn:
         drawn = _unknown(_NOT_KEPT if row.compute_used is not None else scene.why_compute(row))
-    return f'<td data-label="Last hour" class="hour">{drawn}</td>'
+    return TableCell(drawn, look="hour")
 
 
-def processes(line: Line) -> str:
-    """Return the cell of its number of processes."""
+def processes(line: HolderLine) -> TableCell:
     count = line.row.processes
-    return _end("Processes", str(count) if count is not None else _unknown(line.scene.why_memory(line.row)))
+    return TableCell(_unknown(line.scene.why_memory(line.row)) if count is None else str(count))
 
 
-def age(line: Line) -> str:
-    """Return the cell of the time since it was first seen."""
+def age(line: HolderLine) -> TableCell:
+    """Return the time since it was first seen."""
     seconds = age_of(line)
-    return _plain("Age", _unknown(_UNSEEN) if seconds is None else duration(seconds))
+    return TableCell(_unknown(_UNSEEN) if seconds is None else duration(seconds))
 
 
-def age_of(line: Line) -> float | None:
+def age_of(line: HolderLine) -> float | None:
     """Return the seconds since a container was first seen on the device."""
     totals = line.row.totals
     return None if totals is None else max(line.scene.snapshot.timestamp - totals.first_seen, 0.0)
 
 
-def _plain(label: str, text: str) -> str:
-    return f'<td data-label="{label}">{text}</td>'
-
-
-def _end(label: str, text: str) -> str:
-    return f'<td data-label="{label}" class="end">{text}</td>'
-
-
 @lru_cache(_KEPT)
 def _unknown(why: str) -> str:
-    return str(markup.figure(Figure(UNKNOWN, why)))
+    return markup.figure(Figure(UNKNOWN, why))
 
 
 def _escaped(number: str) -> str:
@@ -236,8 +228,9 @@ def _use(state: HolderState, used: Number | None, entitled: Number | None, devic
     if used is None or not track:
         return _bar(state, None, entitled is None)
     share = used / track
-    # A small use stays visible.
-    return _bar(state, round(share, 3) or (share and 0.001), entitled is None)
+    if 0 < share < _LEAST_DRAWN:
+        share = _LEAST_DRAWN
+    return _bar(state, round(share, 3), entitled is None)
 
 
 @lru_cache(_KEPT)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.model.states import STATE_WORDS
-from exporter.web.node.pages.holder_cells import Line
+from exporter.web.node.pages.holder_cells import HolderLine
 from exporter.web.node.pages.scene import number_of
 from exporter.web.node.pages.slice_words import URGENCY, isolation_word, slice_of
 from exporter.web.node.parameters import Query
@@ -18,29 +18,29 @@ _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 
 
 class Word(NamedTuple):
-    """One condition: ``text`` is in the field ``key`` ("" is the whole row), or is not in it if ``out``."""
+    """One condition of the filter."""
 
-    key: str
-    text: str
-    out: bool
+    key: str  # the field; "" is the whole row
+    text: str  # what is in the field
+    out: bool  # whether it must not be in it
 
 
-class Option(NamedTuple):
-    """An option; ``rows`` is the number of rows that have it."""
+class ChoiceOption(NamedTuple):
+    """An option of a choice."""
 
     value: str
     name: str
-    rows: int
+    rows: int  # number of rows that have it
     chosen: bool
 
 
 class Choice(NamedTuple):
-    """A choice; ``every`` is its first entry, which selects all rows."""
+    """A choice over the table."""
 
     name: str
     label: str
-    every: str
-    options: tuple[Option, ...]
+    every: str  # its first entry, which selects all rows
+    options: tuple[ChoiceOption, ...]
 
 
 def words_of(text: str) -> list[Word]:
@@ -60,7 +60,7 @@ def _word(token: str) -> Word:
     return Word(key.lower() if known else "", text, out)
 
 
-def chosen(lines: Iterable[Line], query: Query) -> list[Line]:
+def chosen(lines: Iterable[HolderLine], query: Query) -> list[HolderLine]:
     """Return the rows that match a query."""
     words = words_of(query.text)
     return [
@@ -70,7 +70,7 @@ def chosen(lines: Iterable[Line], query: Query) -> list[Line]:
     ]
 
 
-def _is_chosen(line: Line, query: Query) -> bool:
+def _is_chosen(line: HolderLine, query: Query) -> bool:
     return (
         query.namespace in ("", line.row.holder.namespace)
         and query.gpu in ("", number(line))
@@ -78,29 +78,29 @@ def _is_chosen(line: Line, query: Query) -> bool:
     )
 
 
-def number(line: Line) -> str:
+def number(line: HolderLine) -> str:
     """Return the name of a row's GPU, its uuid if the driver does not list it."""
     return line.row.device.uuid if line.gpu is None else number_of(line.gpu)
 
 
-def _on_gpu(line: Line, text: str) -> bool:
+def _on_gpu(line: HolderLine, text: str) -> bool:
     """Return whether a row is on a GPU: its number matches exactly, its uuid may be partial."""
     device = line.row.device
     names = (device.uuid.casefold(), device.mig_uuid.casefold())
     return text == number(line).casefold() or any(len(text) > 3 and text in name for name in names)
 
 
-def _everything(line: Line) -> str:
+def _everything(line: HolderLine) -> str:
     holder, where = line.row.holder, number(line)
     name = f"{holder.namespace}/{holder.pod}/{holder.container}"
     return f"{name}\n{where}\ngpu {where}\n" + "\n".join(read(line) for read in _TEXTS.values())
 
 
-def _in(read: Callable[[Line], str]) -> Callable[[Line, str], bool]:
+def _in(read: Callable[[HolderLine], str]) -> Callable[[HolderLine, str], bool]:
     return lambda line, text: text in read(line).casefold()
 
 
-_TEXTS: Mapping[str, Callable[[Line], str]] = {
+_TEXTS: Mapping[str, Callable[[HolderLine], str]] = {
     "state": lambda line: "\n".join(
         f"{state}\n{STATE_WORDS[state]}" for state in line.scene.judged(line.row).states
     ),
@@ -108,7 +108,7 @@ _TEXTS: Mapping[str, Callable[[Line], str]] = {
     "sharing": lambda line: f"{line.row.sharing}\n{mode_word(line.row.sharing)}",
     "isolation": lambda line: isolation_word(line.row.isolation),
 }
-_FIELDS: Mapping[str, Callable[[Line, str], bool]] = {
+_FIELDS: Mapping[str, Callable[[HolderLine, str], bool]] = {
     "": _in(_everything),
     "ns": _in(lambda line: line.row.holder.namespace),
     "pod": _in(lambda line: line.row.holder.pod),
@@ -118,7 +118,7 @@ _FIELDS: Mapping[str, Callable[[Line, str], bool]] = {
 }
 
 
-def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
+def choices(lines: Sequence[HolderLine], query: Query) -> list[Choice]:
     """Return the choices; one with a single option is left out, unless it is selected."""
     namespaces = Counter(line.row.holder.namespace for line in lines)
     gpus = Counter(number(line) for line in lines)
@@ -138,11 +138,11 @@ def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
     ]
 
 
-def _options(counts: Mapping[str, int], names: Mapping[str, str], wanted: str) -> tuple[Option, ...]:
+def _options(counts: Mapping[str, int], names: Mapping[str, str], wanted: str) -> tuple[ChoiceOption, ...]:
     # A selected value without rows stays selected.
     shown = {**counts, wanted: 0} if wanted and wanted not in counts else counts
     return tuple(
-        Option(value, names.get(value, value), count, value == wanted) for value, count in shown.items()
+        ChoiceOption(value, names.get(value, value), count, value == wanted) for value, count in shown.items()
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
 from exporter.web.kit.elements import Figure, Pair, figure_of
-from exporter.web.node.pages.answers import Answer, answers_of
+from exporter.web.node.pages.answers import AnsweredQuestion, answers_of
 from exporter.web.node.pages.event_list import EventView, hits_of
 from exporter.web.node.pages.holder_cells import efficiency_of, row_id, state_text
 from exporter.web.node.pages.picture.cells import UNATTRIBUTED, Amounts, Gauge, memory_amounts, use_gauges
@@ -83,7 +83,7 @@ class HolderPage:
 
     holder: ContainerRef
     facts: tuple[str, ...]  # shown under its name
-    answers: tuple[Answer, ...]
+    answers: tuple[AnsweredQuestion, ...]
     devices: tuple[HeldView, ...]
     processes: ProcessTable
     hits: tuple[EventView, ...]

@@ -28,9 +28,21 @@ from exporter.web.node.pages.scene import Scene, anchor_of, answers
 from exporter.web.node.pages.totals import cards
 from exporter.wording import TIMES, duration, mode_word, plural
 
+# Data is old after this many seconds (after which the exporter, by default, stops showing it) and intervals.
+_OLD_SECONDS, _OLD_INTERVALS = 60.0, 3
+# Short names of the collectors.
+_SOURCES = {
+    "nvml": "driver",
+    "podresources": "kubelet",
+    "processes": "processes",
+    "identity": "pod names",
+}
+DEFAULT = "1h"
+_STYLED = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
+_FILTERS = {"node": (), "gpu": ("uuid",), "holder": ("namespace", "pod", "container")}
+
 
 def node_drawing(scene: Scene) -> Drawing:
-    """Return the page of the node."""
     gpus = {
         f"gpu-{anchor_of(gpu)}": piece("pieces/gpu_row.html", "gpu_row", gpu_view(scene, gpu), scene.root)
         for gpu in scene.snapshot.gpus
@@ -137,13 +149,13 @@ def doctor_drawing(scene: Scene) -> Drawing:
     )
 
 
+# The kinds of pages, each drawn from a scene and its ``Place.names``; None if there is no such subject.
 DRAWN: Mapping[str, Callable[..., Drawing | None]] = {
     "node": node_drawing,
     "gpu": gpu_drawing,
     "holder": holder_drawing,
     "doctor": doctor_drawing,
 }
-"""The kinds of pages, each drawn from a scene and its ``Place.names``; None if there is no such subject."""
 
 
 def _timeline(scene: Scene, kind: str, *names: str) -> str:
@@ -160,17 +172,6 @@ def _drawing(
     demo = scene.snapshot.demo
     title = f"{title} (demo)" if demo else title
     return Drawing(layout=layout, title=title, pieces=pieces, lists=lists, facts={"demo": demo})
-
-
-# Data is old after this many seconds (after which the exporter, by default, stops showing it) and intervals.
-_OLD_SECONDS, _OLD_INTERVALS = 60.0, 3
-# Short names of the collectors.
-_SOURCES = {
-    "nvml": "driver",
-    "podresources": "kubelet",
-    "processes": "processes",
-    "identity": "pod names",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +243,6 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
         yield f"driver {driver.driver_version}"
     if driver is not None and driver.cuda_version:
         yield f"CUDA {driver.cuda_version}"
-
-
-DEFAULT = "1h"
-_STYLED = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
-_FILTERS = {"node": (), "gpu": ("uuid",), "holder": ("namespace", "pod", "container")}
 
 
 class RangeLink(NamedTuple):

@@ -28,7 +28,7 @@ _FOREIGN = "This exporter does not read this device: use the vendor's tools to l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessView:
-    """A row of the table."""
+    """A process, with its numbers as text."""
 
     process: ProcessRow
     command: Figure
@@ -41,7 +41,7 @@ class ProcessView:
 
 
 class ProcessTable(NamedTuple):
-    """The table."""
+    """The processes of a GPU or a holder."""
 
     rows: tuple[ProcessView, ...]
     why: str  # why there are no rows

@@ -37,7 +37,6 @@ def number_of(gpu: GpuRow) -> str:
 
 
 def name_of(gpu: GpuRow) -> str:
-    """Return the name of a device."""
     return number_of(gpu) if gpu.unread else f"GPU {gpu.identity.index}"
 
 
@@ -76,6 +75,7 @@ class Scene:
     query: Query = field(default_factory=Query)  # of the page's URL
     spans: tuple[str, ...] = ()  # ranges of timelines
     sparkline: Callable[[ContainerRow], Markup] | None = None  # draws the last hour; None without history
+    # Returns the advice on a container; one that holds devices of several models has several.
     advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: ()
     report: Callable[[], Report] = lambda: Report("", ())  # the doctor's report
     in_short: bool = True  # whether a device with very many holders shows only some of them
@@ -132,10 +132,6 @@ class Scene:
         """Return the MIG devices of a GPU, then those that containers hold but the driver does not list."""
         return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
 
-    def advice_for(self, ref: ContainerRef) -> Sequence[Advice]:
-        """Return the advice on a container; one that holds devices of several models has several."""
-        return self.advise(self.snapshot, ref)
-
     def device_memory(self, row: ContainerRow) -> Memory | None:
         """Return the memory of a container's device, None if it is not reported."""
         if row.device.mig_uuid:
@@ -149,7 +145,6 @@ class Scene:
         return self._judged[id(row)]
 
     def state(self, row: ContainerRow) -> HolderState:
-        """Return the state of a holder."""
         return self.judged(row).state
 
     def memory(self, row: ContainerRow) -> Pair:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from exporter.model import ContainerRow
+from exporter.model import ContainerRow, SliceCount
 from exporter.model.states import HolderState
 from exporter.web.kit.elements import Figure
 from exporter.web.node.pages.scene import Scene, answers
 from exporter.wording import TIMES, UNKNOWN, plural
 
+# The states of holders, the most urgent first.
 URGENCY: Sequence[HolderState] = (
     "over-share",
     "unheld",
@@ -18,7 +19,6 @@ URGENCY: Sequence[HolderState] = (
     "active",
     "unknown",
 )
-"""The states of holders, the most urgent first."""
 
 ISOLATION = {
     "hard": "hardware, kernel or driver keeps its part from others",
@@ -26,19 +26,17 @@ ISOLATION = {
     "none": "nothing separates the holders of this device; the entitlement is not enforced",
     "": "not known: no source reports what separates the holders of this device",
 }
+_WHOLE = "whole GPU"
 
 
 def isolation_word(isolation: str) -> str:
-    """Return the name of an isolation."""
+    """Return the name of an isolation, a dash if it is unknown."""
     return isolation or UNKNOWN
 
 
 def is_of_one_kind(row: ContainerRow) -> bool:
     """Return whether the slices of a container are of one resource, not a sum over several."""
     return "," not in row.resource
-
-
-_WHOLE = "whole GPU"
 
 
 def slice_of(scene: Scene, row: ContainerRow) -> Figure:
@@ -68,11 +66,17 @@ def _profile(scene: Scene, row: ContainerRow) -> str:
     if not row.device.mig_uuid:
         return _WHOLE
     mig = scene.migs.get(row.device)
-    return (mig and mig.reading.profile) or "MIG device"
+    if mig is None or not mig.reading.profile:
+        return "MIG device"
+    return mig.reading.profile
 
 
 def _offered(scene: Scene, row: ContainerRow) -> int | None:
     mig = scene.migs.get(row.device) if row.device.mig_uuid else None
     gpu = scene.gpus.get(row.device.uuid)
-    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.unread) else ()
+    counts: Sequence[SliceCount] = ()
+    if mig is not None:
+        counts = mig.slices
+    elif gpu is not None and (answers(gpu) or gpu.unread):
+        counts = gpu.slices
     return next((count.offered for count in counts if count.resource == row.resource), None)

@@ -18,42 +18,45 @@ _EASY = 3
 # The maximum length of a name, and the part kept from its end, which distinguishes the pods of a job.
 _LONGEST = 30
 _END = 10
+_MOST_NAMED = 3
+_MINUTE = 60.0
+_LEAST = 5 * _MINUTE
 
 
-class Look(NamedTuple):
-    """The look of a series."""
+class Style(NamedTuple):
+    """The colour, pattern and dash of a name."""
 
     colour: str
     pattern: str  # of areas, by Plotly's name
     dash: str  # of lines, by Plotly's name
 
 
-_LOOKS = tuple(
-    Look(colour, pattern, dash) for pattern, dash in zip(PATTERNS, DASHES, strict=True) for colour in COLOURS
+_STYLES = tuple(
+    Style(colour, pattern, dash) for pattern, dash in zip(PATTERNS, DASHES, strict=True) for colour in COLOURS
 )
 
 
-def in_order(names: Iterable[str]) -> dict[str, Look]:
-    """Return a look for each name by its place, for things that are numbered and always there."""
+def styles_by_place(names: Iterable[str]) -> dict[str, Style]:
+    """Return a style for each name by its place, for things that are numbered and always there."""
     return {
-        name: Look(COLOURS[place % len(COLOURS)], PATTERNS[place % len(PATTERNS)], DASHES[place % _EASY])
+        name: Style(COLOURS[place % len(COLOURS)], PATTERNS[place % len(PATTERNS)], DASHES[place % _EASY])
         for place, name in enumerate(names)
     }
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return a look for each name by its hash, so that it stays the same; the next free one if it is taken.
+def styles_by_hash(names: Iterable[str]) -> dict[str, Style]:
+    """Return a style for each name by its hash, so that it stays the same; the next free one if it is taken.
 
-    If there are more names than looks, some share one.
+    If there are more names than styles, some share one.
     """
     taken: set[int] = set()
     by_name = {}
     for name in sorted(set(names)):
-        wanted = crc32(name.encode("utf-8", "replace")) % len(_LOOKS)
-        places = ((wanted + step) % len(_LOOKS) for step in range(len(_LOOKS)))
+        wanted = crc32(name.encode("utf-8", "replace")) % len(_STYLES)
+        places = ((wanted + step) % len(_STYLES) for step in range(len(_STYLES)))
         place = next((place for place in places if place not in taken), wanted)
         taken.add(place)
-        by_name[name] = _LOOKS[place]
+        by_name[name] = _STYLES[place]
     return by_name
 
 
@@ -75,16 +78,21 @@ def _pod(name: str) -> str:
     return pod if len(pod) <= _LONGEST else f"{pod[: _LONGEST - _END - 1]}…{pod[-_END:]}"
 
 
-_MOST_NAMED = 3
-
-
-class Panel(NamedTuple):
+class DevicePanel(NamedTuple):
     """A quantity of devices."""
 
     field: str
     title: str
     unit: str
     scale: float  # one unit, in the unit of the field
+
+
+# The panels of the figure of devices, from the top.
+PANELS = (
+    DevicePanel("utilization_ratio", "busy", "%", 0.01),
+    DevicePanel("power_watts", "power", "W", 1.0),
+    DevicePanel("temperature_celsius", "temperature", "°C", 1.0),
+)
 
 
 def stack_caption(made: Stack, others: Values, quantity: Quantity, called: Mapping[str, str]) -> str:
@@ -99,7 +107,7 @@ def stack_caption(made: Stack, others: Values, quantity: Quantity, called: Mappi
     return " ".join(filter(None, sentences))
 
 
-def devices_caption(gpus: Sequence[Track], panels: Sequence[Panel]) -> str:
+def devices_caption(gpus: Sequence[Track], panels: Sequence[DevicePanel]) -> str:
     """Return the current range of each quantity over the GPUs that report it, as text."""
     ranges: list[str] = []
     reporting: set[int] = set()
@@ -147,10 +155,6 @@ def _largest(made: Stack, quantity: Quantity, called: Mapping[str, str]) -> str:
 def _amount(value: float, quantity: Quantity) -> str:
     digits = 1 if quantity.name == "memory" else 2
     return f"{decimal(value / quantity.scale, digits)} {quantity.unit}"
-
-
-_MINUTE = 60.0
-_LEAST = 5 * _MINUTE
 
 
 def shown_from(past: Past) -> float:

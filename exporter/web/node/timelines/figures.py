@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 from exporter.history import Past, Track
 from exporter.web.node.timelines.figure_style import (
     GREY,
-    Look,
-    Panel,
+    PANELS,
+    DevicePanel,
+    Style,
     devices_caption,
-    in_order,
-    looks,
     shortest,
     shown_from,
     stack_caption,
+    styles_by_hash,
+    styles_by_place,
 )
 from exporter.web.node.timelines.stacks import (
     COMPUTE,
@@ -36,21 +37,16 @@ from exporter.wording import printable
 MOST_HOLDERS = 10
 # The configuration of Plotly.
 CONFIG: Mapping[str, Any] = {"displayModeBar": False, "displaylogo": False, "responsive": True}
-_UNATTRIBUTED = Look(GREY, ".", "solid")
-_UNASSIGNED = Look(GREY, "/", "solid")
-_PANELS = (
-    Panel("utilization_ratio", "busy", "%", 0.01),
-    Panel("power_watts", "power", "W", 1.0),
-    Panel("temperature_celsius", "temperature", "°C", 1.0),
-)
+_UNATTRIBUTED = Style(GREY, ".", "solid")
+_UNASSIGNED = Style(GREY, "/", "solid")
 _BETWEEN = 0.07
 _DAY = 86400.0
 # With more ticks, labels with hours and minutes would repeat.
 _MOST_TICKS = 6
 
 
-class Drawn(NamedTuple):
-    """A figure."""
+class DrawnFigure(NamedTuple):
+    """A figure for Plotly, with its title and caption."""
 
     id: str
     title: str
@@ -64,12 +60,12 @@ def holder_name(track: Track) -> str:
     return f"{labels['namespace']}/{labels['pod']} {labels['container']}".rstrip()
 
 
-def node_figures(past: Past, names: Mapping[str, str]) -> list[Drawn]:
+def node_figures(past: Past, names: Mapping[str, str]) -> list[DrawnFigure]:
     """Return the figures of holders and of devices; ``names`` are those of devices by uuid."""
     return [*_by(past, holder_name, "holder"), _devices(past, names)]
 
 
-def holder_figures(past: Past, names: Mapping[str, str]) -> list[Drawn]:
+def holder_figures(past: Past, names: Mapping[str, str]) -> list[DrawnFigure]:
     """Return the figures of a holder's use by device, with its entitlement."""
     return _by(past, lambda track: _device_name(track, names), "device")
 
@@ -79,14 +75,14 @@ def _device_name(track: Track, names: Mapping[str, str]) -> str:
     return names.get(uuid, uuid)
 
 
-def _by(past: Past, name: Callable[[Track], str], by: str) -> list[Drawn]:
-    """Return the figures of memory and compute; a name has the same look in both."""
+def _by(past: Past, name: Callable[[Track], str], by: str) -> list[DrawnFigure]:
+    """Return the figures of memory and compute; a name has the same style in both."""
     stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in (MEMORY, COMPUTE)]
-    shown = looks(part for _, made in stacks for part in made.stack.parts)
+    shown = styles_by_hash(part for _, made in stacks for part in made.stack.parts)
     unknown = {part for _, made in stacks for part in made.stack.unknown}
     called = shortest({*shown, *unknown}) if by == "holder" else {}
     return [
-        Drawn(
+        DrawnFigure(
             quantity.name,
             f"{quantity.name.capitalize()} by {by}",
             stack_caption(made.stack, made.others, quantity, called),
@@ -118,7 +114,7 @@ def _shortened(made: Stack) -> _Shortened:
 
 
 def _bars(
-    past: Past, made: _Shortened, quantity: Quantity, shown: Mapping[str, Look], called: Mapping[str, str]
+    past: Past, made: _Shortened, quantity: Quantity, shown: Mapping[str, Style], called: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     parts = made.stack
     # The full name of one that is shortened.
@@ -129,7 +125,7 @@ def _bars(
         for name, values in parts.parts.items()
     ]
     layers = [
-        (f"{made.many} others", made.others, Look(GREY, "", "solid")),
+        (f"{made.many} others", made.others, Style(GREY, "", "solid")),
         ("unattributed", parts.unattributed, _UNATTRIBUTED),
         ("used, user unknown", parts.unassigned, _UNASSIGNED),
     ]
@@ -137,26 +133,26 @@ def _bars(
     return [*own, *bars, *_hatched(past, parts.gaps)]
 
 
-def _bar(past: Past, name: str, values: Values, look: Look, quantity: Quantity) -> dict[str, Any]:
+def _bar(past: Past, name: str, values: Values, style: Style, quantity: Quantity) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": text(name),
         **_steps(past),
         "y": _scaled(values, quantity.scale, quantity.digits),
         "width": past.step * 1000,
-        "marker": {"color": look.colour, "line": {"width": 0}, "pattern": _pattern(look)},
+        "marker": {"color": style.colour, "line": {"width": 0}, "pattern": _pattern(style)},
         "hovertemplate": f"%{{y:.2f}} {quantity.unit}",
     }
 
 
-def _pattern(look: Look) -> dict[str, Any]:
-    over = {"fgcolor": "#fff", "fgopacity": 0.4} if look.pattern else {}
+def _pattern(style: Style) -> dict[str, Any]:
+    over = {"fgcolor": "#fff", "fgopacity": 0.4} if style.pattern else {}
     return {
-        "shape": look.pattern,
+        "shape": style.pattern,
         "size": 8,
         "solidity": 0.2,
         "fillmode": "replace",
-        "bgcolor": look.colour,
+        "bgcolor": style.colour,
         **over,
     }
 
@@ -209,13 +205,13 @@ def _figure(past: Past, data: list[dict[str, Any]], quantity: Quantity) -> dict[
     return {"data": data, "layout": _layout(past) | stacked}
 
 
-def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
+def _devices(past: Past, names: Mapping[str, str]) -> DrawnFigure:
     """Return the figure of the GPUs' readings, with a panel for each quantity."""
     gpus = [track for track in past.tracks if track.level == "gpu"]
     gpus.sort(key=lambda gpu: (len(_device_name(gpu, names)), _device_name(gpu, names)))
-    shown = in_order(_device_name(gpu, names) for gpu in gpus)
+    shown = styles_by_place(_device_name(gpu, names) for gpu in gpus)
     data, layout = [], _layout(past)
-    panels = [panel for panel in _PANELS if any(any_known(gpu.values[panel.field]) for gpu in gpus)]
+    panels = [panel for panel in PANELS if any(any_known(gpu.values[panel.field]) for gpu in gpus)]
     height = (1 + _BETWEEN) / max(1, len(panels))
     for number, panel in enumerate(panels):
         axis = "" if number == 0 else str(number + 1)
@@ -229,10 +225,10 @@ def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
         for gpu in gpus:
             name = _device_name(gpu, names)
             line = _line(past, panel, name, gpu.values[panel.field])
-            look = {"color": shown[name].colour, "width": 1.5, "dash": shown[name].dash}
-            data.append(line | {"line": look, "yaxis": f"y{axis}", "showlegend": number == 0})
+            style = {"color": shown[name].colour, "width": 1.5, "dash": shown[name].dash}
+            data.append(line | {"line": style, "yaxis": f"y{axis}", "showlegend": number == 0})
     layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
-    return Drawn(
+    return DrawnFigure(
         "devices",
         f"Devices: {', '.join(panel.title for panel in panels)}" if panels else "Devices",
         devices_caption(gpus, panels),
@@ -240,7 +236,7 @@ def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
     )
 
 
-def _line(past: Past, panel: Panel, name: str, values: Values) -> dict[str, Any]:
+def _line(past: Past, panel: DevicePanel, name: str, values: Values) -> dict[str, Any]:
     line: dict[str, Any] = {
         "type": "scatter",
         "name": text(name),

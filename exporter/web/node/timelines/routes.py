@@ -29,7 +29,7 @@ _STACKED = frozenset({"container", "gpu"})
 
 def routes(history: History, current: Callable[[], Snapshot]) -> list[web.RouteDef]:
     """Return the routes of history; ``current`` returns the newest snapshot."""
-    past = _Past(history, current)
+    past = _HistoryRoutes(history, current)
     return [
         web.get("/api/v1/history", past.history),
         web.get("/figures/node", past.node),
@@ -38,7 +38,7 @@ def routes(history: History, current: Callable[[], Snapshot]) -> list[web.RouteD
     ]
 
 
-class _Past:
+class _HistoryRoutes:
     def __init__(self, history: History, current: Callable[[], Snapshot]) -> None:
         self._history = history
         self._current = current
@@ -67,16 +67,13 @@ class _Past:
         return await reply(request, body, CONTENT_TYPES["json"])
 
     async def node(self, request: web.Request) -> web.Response:
-        """Return the figures of the node."""
         return await self._figures(request, Wanted(levels=_STACKED, summing=True), "node")
 
     async def gpu(self, request: web.Request) -> web.Response:
-        """Return the figures of one GPU."""
         uuid = request.match_info["uuid"]
         return await self._figures(request, Wanted(levels=_STACKED, uuid=uuid, summing=True), "node")
 
     async def holder(self, request: web.Request) -> web.Response:
-        """Return the figures of one holder."""
         names = request.match_info
         holder = names["namespace"], names["pod"], names["container"]
         wanted = Wanted(levels=frozenset({"container"}), holder=holder, summing=True)
@@ -98,7 +95,6 @@ class _Past:
 
 
 def history_json(past: Past) -> bytes:
-    """Return history as JSON."""
     head = {
         "start": past.start,
         "end": past.end,

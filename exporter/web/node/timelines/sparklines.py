@@ -27,8 +27,8 @@ _MOST_KEPT = 4096
 _NOTHING = Markup()
 
 
-class _Picture(NamedTuple):
-    """A sparkline."""
+class _Sparkline(NamedTuple):
+    """A drawn sparkline, with all that decides whether it is still current."""
 
     markup: Markup
     entitled: float | None
@@ -41,7 +41,7 @@ class Sparklines:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._kept: OrderedDict[SeriesKey, _Picture] = OrderedDict()
+        self._kept: OrderedDict[SeriesKey, _Sparkline] = OrderedDict()
 
     def of(self, row: ContainerRow) -> Markup:
         """Return the sparkline of a holder, empty if nothing of the last hour is known."""
@@ -53,7 +53,7 @@ class Sparklines:
         shift = crc32("/".join(key.values).encode("utf-8", "replace"))
         steps = self._history.over(now=now, span=SPAN, points=STEPS, shift=shift)
         values = self._history.values(key, _FIELD, steps)
-        drawn = _Picture(
+        drawn = _Sparkline(
             draw(values, row.compute_entitled, steps.step),
             row.compute_entitled,
             steps.end + steps.step,

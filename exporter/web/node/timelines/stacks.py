@@ -103,7 +103,6 @@ def added_up(lists: Iterable[Values], count: int) -> list[float | None]:
 
 
 def any_known(values: Values) -> bool:
-    """Return whether a value is known."""
     return any(value is not None for value in values)
 
 

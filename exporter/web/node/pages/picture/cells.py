@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceCount
-from exporter.web.kit.elements import Bar, BarPart, Key, Mark, Pair, bar, compute_pair, memory_pair
+from exporter.web.kit.elements import Bar, BarPart, Mark, Pair, PoolKey, bar, compute_pair, memory_pair
 from exporter.web.node.pages.scene import Scene
 from exporter.wording import duration
 
@@ -35,7 +35,7 @@ _SILENT = "not reported by the driver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class DrawnDevice:
     """A whole GPU or a MIG device, to be drawn as a cell."""
 
     key: DeviceKey
@@ -88,7 +88,7 @@ class Cell:
     state: str = ""  # of the holder
     marks: tuple[Mark, ...] = ()
     gauges: tuple[Gauge, ...] = ()
-    keys: tuple[Key, ...] = ()
+    keys: tuple[PoolKey, ...] = ()
     others: int = 0  # number of holders without a key; the GPU page lists them
     uuid: str = ""  # of the GPU
     rest: tuple[Pair, Pair] | None = None  # unattributed memory and compute
@@ -96,9 +96,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """``size`` adjacent memory slices of a GPU, with the cells drawn on them."""
+    """Adjacent memory slices of a GPU, with the cells drawn on them."""
 
-    size: int
+    size: int  # number of slices
     cells: tuple[Cell, ...]
 
 
@@ -122,7 +122,7 @@ def use_gauges(
     return Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)
 
 
-def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
+def held_box(scene: Scene, device: DrawnDevice, row: ContainerRow) -> Cell:
     """Return the cell of a device with its only container."""
     judged = scene.judged(row)
     return Cell(
@@ -137,7 +137,7 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
     )
 
 
-def empty_box(scene: Scene, device: Device) -> Cell:
+def empty_box(scene: Scene, device: DrawnDevice) -> Cell:
     """Return the cell of a device without a known container."""
     look, note = _vacancy(scene, device)
     memory, compute = device.pairs
@@ -154,7 +154,7 @@ def empty_box(scene: Scene, device: Device) -> Cell:
     )
 
 
-def _vacancy(scene: Scene, device: Device) -> tuple[str, str]:
+def _vacancy(scene: Scene, device: DrawnDevice) -> tuple[str, str]:
     """Return the look and the note of a device without a known container."""
     if not device.holders_known:
         return "unknown", "holder unknown"

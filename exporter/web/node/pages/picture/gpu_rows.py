@@ -7,7 +7,7 @@ from itertools import chain
 from exporter.metrics import scaled
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
-from exporter.web.node.pages.picture.cells import Amounts, Device, memory_amounts
+from exporter.web.node.pages.picture.cells import Amounts, DrawnDevice, memory_amounts
 from exporter.web.node.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.node.pages.scene import Scene, anchor_of, answers, is_amd, name_of
 from exporter.wording import (
@@ -151,7 +151,7 @@ def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
 
 def _whole_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
     key = DeviceKey(gpu.identity.uuid)
-    device = Device(
+    device = DrawnDevice(
         key=key,
         caption="vGPUs" if gpu.sharing == "vgpu" else "whole GPU",
         share=1.0,

@@ -10,7 +10,7 @@ from exporter.model.mig_geometry import Span, compute_in, free_spans, slices_of_
 from exporter.web.node.pages.picture.cells import (
     Amounts,
     Cell,
-    Device,
+    DrawnDevice,
     Stretch,
     empty_box,
     held_box,
@@ -23,6 +23,13 @@ from exporter.wording import plural
 
 # The page has columns for GPUs with these numbers of memory slices; others are drawn by compute slices.
 GRIDS = frozenset({2, 4, 8})
+_MIG_SILENT = "compute inside MIG is not measured here"
+_PARTITION_SILENT = "compute inside partitions is not measured here"
+_NOT_CUT = "not partitioned"
+_NO_COMPUTE = "no compute slice left for it"
+_NO_MEMORY = "no memory slice left for it"
+_UNPLACED = "not known whether it is free: the driver does not report the placement of the MIG devices"
+_PERHAPS_CUT = "not known: the list of parts is incomplete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +42,7 @@ class InstanceSpan:
     devices: tuple[DeviceKey, ...] = ()  # () if the part is free
 
 
-class Cut(NamedTuple):
+class Partitioning(NamedTuple):
     """The layout of a GPU."""
 
     size: int  # number of memory slices
@@ -43,7 +50,7 @@ class Cut(NamedTuple):
     stranded: int | None  # free compute slices without memory
 
 
-def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
+def partitioning_of(reading: GpuReading, rows: Sequence[MigRow]) -> Partitioning | None:
     """Return the layout of a GPU with these MIG devices; None if a placement is not reported."""
     if not reading.mig_slices or not rows:
         return None
@@ -55,7 +62,7 @@ def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
         return None
     free = [_free(gap, reading.mig_slices) for gap in gaps]
     parts = sorted((*placed, *free), key=lambda part: part.start)
-    return Cut(size, tuple(parts), _stranded(reading.mig_slices, placed, free))
+    return Partitioning(size, tuple(parts), _stranded(reading.mig_slices, placed, free))
 
 
 def _instances(rows: Sequence[MigRow]) -> Iterator[InstanceSpan | None]:
@@ -87,15 +94,6 @@ def _stranded(
     return max(compute_slices - sum(used) - sum(part.slices or 0 for part in free), 0)
 
 
-_MIG_SILENT = "compute inside MIG is not measured here"
-_PARTITION_SILENT = "compute inside partitions is not measured here"
-_NOT_CUT = "not partitioned"
-_NO_COMPUTE = "no compute slice left for it"
-_NO_MEMORY = "no memory slice left for it"
-_UNPLACED = "not known whether it is free: the driver does not report the placement of the MIG devices"
-_PERHAPS_CUT = "not known: the list of parts is incomplete"
-
-
 class Picture(NamedTuple):
     """What is drawn of a GPU."""
 
@@ -105,7 +103,7 @@ class Picture(NamedTuple):
     stranded: str = ""  # compute slices without memory, as text
 
 
-def device_cell(scene: Scene, device: Device) -> Cell:
+def device_cell(scene: Scene, device: DrawnDevice) -> Cell:
     """Return the cell of a device: a box if only one container can hold it, else a pool."""
     rows = scene.rows(device.key)
     if device.pooled or len(rows) > 1:
@@ -120,7 +118,7 @@ def mig_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
     """
     keys = scene.devices_of(gpu.identity.uuid)
     listed = [scene.migs[key] for key in keys if key in scene.migs]
-    layout = cut(reading, listed) if len(listed) == len(keys) else None
+    layout = partitioning_of(reading, listed) if len(listed) == len(keys) else None
     if layout is not None:
         return _placed_picture(scene, gpu, reading, layout)
     cells = [_part_cell(scene, gpu, reading, key, len(keys)) for key in keys]
@@ -128,7 +126,7 @@ def mig_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
     return Picture((*cells, *_uncut(gpu, reading, slices)))
 
 
-def _placed_picture(scene: Scene, gpu: GpuRow, reading: GpuReading, layout: Cut) -> Picture:
+def _placed_picture(scene: Scene, gpu: GpuRow, reading: GpuReading, layout: Partitioning) -> Picture:
     stretches = tuple(
         Stretch(size=part.size, cells=tuple(_stretch_cells(scene, gpu, reading, part, layout.size)))
         for part in layout.parts
@@ -200,10 +198,10 @@ def _compute_share(reading: GpuReading, row: MigRow) -> float | None:
     return slices / of if slices and of else None
 
 
-def _mig_device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> Device:
+def _mig_device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> DrawnDevice:
     """Return a MIG device or partition, to be drawn with this part of the GPU's width."""
     offered = sum(count.offered or 0 for count in row.slices)
-    return Device(
+    return DrawnDevice(
         key=row.device,
         caption=row.reading.profile or part_name(row.device),
         share=share,
@@ -227,6 +225,11 @@ def _uncut(gpu: GpuRow, reading: GpuReading, sizes: Sequence[int | None]) -> Ite
     if left <= 0:
         return
     free = gpu.mig_slices_free if sizes and reading.mig_complete else left
-    caption = f"{left} of {whole} slices {'free' if free else 'left'}" if sizes else "whole GPU"
-    note = _NOT_CUT if free else _NO_MEMORY if free == 0 else _UNPLACED
+    caption, note = "whole GPU", _UNPLACED
+    if sizes:
+        caption = f"{left} of {whole} slices {'free' if free else 'left'}"
+    if free:
+        note = _NOT_CUT
+    elif free == 0:
+        note = _NO_MEMORY
     yield _free_cell(reading, caption, gpu.identity.uuid, left / (whole or 1), note)
