@@ -280,7 +280,7 @@ def _number(kind: type, value: Any, path: str) -> int | float:
 
 
 def _expect(kind: type, value: Any, path: str) -> None:
-    if not isinstance(value, kind):
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         # Without the text of a string, which may be a misplaced secret.
         wrong = _NAMES[str] if isinstance(value, str) else _named(value)
         fail(path, f"must be {_NAMES[kind]}, not {wrong}", value)
