@@ -26,7 +26,7 @@ from exporter.model import (
     total,
 )
 from exporter.model.kubelet import worst_health
-from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
+from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.cdi import claim_uid, is_health_of
@@ -41,7 +41,6 @@ class ClaimSystem(System):
     """The devices of one DRA driver."""
 
     driver: ClassVar[str] = ""
-    words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
     form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
     divides: ClassVar[bool] = True  # a share id means a share of a device, not a device of its own

@@ -4,11 +4,11 @@ import re
 from typing import ClassVar
 
 from exporter.model import ContainerRef
-from exporter.sharing.base import Claim, System, whole_keys, words_of
+from exporter.sharing.base import Claim, System, whole_keys
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.ascend import HamiAscend
-from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, HamiVendor, Kind
+from exporter.sharing.hami.vendor_system import AnnotatedShare, HamiVendor, Kind
 from exporter.sharing.plain_plugins import Amd
 
 GPU = "amd.com/gpu"
@@ -134,7 +134,6 @@ class HamiMetax(HamiVendor):
     name = "hami-metax"
     maker = "metax"
     notes = (whole_keys(METAX_POLICY),)
-    words = WORDS | words_of("best effort")
     kinds = (
         Kind(_key("metax-gpu-devices-allocated"), whole=True, asked=re.compile(r"metax-tech\.com/gpu")),
         Kind(_key("metax-sgpu-devices-allocated"), asked=re.compile(r"metax-tech\.com/(?!gpu$).+")),
