@@ -1,4 +1,4 @@
-"""Alerts on missing GPUs, released drivers, and conditions of GPUs: the exporter decides them, docs/xids.md."""
+"""Alerts on missing GPUs, released drivers, and conditions of GPUs, which the exporter decides."""
 
 from alerts.model import GPU_BOARD, NODE_BOARD, Alert
 from alerts.subjects import by_gpu, by_node

@@ -1,8 +1,8 @@
 """Alerts on errors of GPUs: XIDs, corrected memory errors, the fabric of NVSwitches, and PCIe.
 
 XIDs are the error numbers of the NVIDIA driver. Those that need a reset or a reboot are conditions of the
-GPU. The alerts on the others use the time of the last error of a code, which exists from the first error on; a
-counter that starts with the first error does not rise by it. Errors from before a restart of the exporter
+GPU. The alerts on the others use the time of the last error of a code, which exists from the first error on;
+a counter that starts with the first error does not rise by it. Errors from before a restart of the exporter
 count as well, and each code of a GPU is one alert, whichever targets report it. Its value is that time.
 """
 
