@@ -7,11 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from alerts.groups.capacity import CapacityThresholds
-from alerts.groups.exporter import ExporterThresholds
-from alerts.groups.hardware import HardwareThresholds
-from alerts.groups.sharing import SharingThresholds
-
 STANDARD = Path(__file__).with_name("thresholds.toml")
 _DURATION = re.compile(r"([0-9]+(ms|[smhdwy]))+")
 Section = TypeVar("Section")
@@ -29,6 +24,103 @@ class RulesSettings:
     slow_interval: str
     runbook_url: str
     grafana_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterThresholds:
+    """The section [exporter] of the file, which explains each."""
+
+    absent_for: str
+    gone_after: str
+    down_for: str
+    known_for: str
+    node_without_for: str
+    scraped_twice_for: str
+    labels_overwritten_for: str
+    collector_failing_for: str
+    collector_stale_after: str
+    collector_slow_seconds: float
+    collector_slow_for: str
+    snapshot_unchanged_for: str
+    pod_resources_for: str
+    unattributed_ratio: float
+    unattributed_used_bytes: float
+    unattributed_for: str
+    process_view_for: str
+    pod_annotations_unreadable_for: str
+    inconsistent_window: str
+    inconsistent_polls: float
+    nvml_errors_window: str
+    nvml_errors: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareThresholds:
+    """The section [hardware] of the file, which explains each."""
+
+    lost_for: str
+    needs_reset_for: str
+    needs_reboot_for: str
+    throttled_for: str
+    link_degraded_for: str
+    missing_for: str
+    remembered: str
+    remembered_step: str
+    released_for: str
+    xid_window: str
+    xid_burst: float
+    ecc_corrected_per_hour: float
+    fabric_for: str
+    health_disagrees_for: str
+    pcie_replays_per_minute: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingThresholds:
+    """The section [sharing] of the file, which explains each."""
+
+    idle_after: str
+    idle_memory_bytes: float
+    fair_share_ratio: float
+    fair_share_for: str
+    limit_ratio: float
+    limit_for: str
+    unheld_memory_bytes: float
+    unheld_for: str
+    noisy_share_ratio: float
+    noisy_busy_ratio: float
+    noisy_neighbour_ratio: float
+    noisy_for: str
+    pressure_ratio: float
+    pressure_for: str
+    exhaust_ratio: float
+    exhaust_within: str
+    exhaust_span: str
+    waste_efficiency_ratio: float
+    waste_held_gpus: float
+    waste_over: str
+    underused_ratio: float
+    underused_held_bytes: float
+    underused_over: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityThresholds:
+    """The section [capacity] of the file, which explains each."""
+
+    mig_free_ratio: float
+    mig_adjacent_ratio: float
+    mig_fragmented_for: str
+    mig_unallocated_for: str
+    exhausted_for: str
+    overcommit_ratio: float
+    overcommitted_for: str
+    replica_mismatch_for: str
+    slices_unhealthy_for: str
+    device_missing_for: str
+    unlicensed_for: str
+    license_expires_within: str
+    license_unchanged_for: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.bench import say
 from benchmarks.nodes import load
-from benchmarks.subject import say
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.pods import Container, Pod

@@ -9,10 +9,10 @@ from http.client import HTTPConnection
 from threading import Thread
 from typing import Any
 
+from benchmarks.bench import POLL_SECONDS
 from benchmarks.markdown import MIB, Results, mebibytes, per_node
 from benchmarks.markdown import table as markdown_table
 from benchmarks.processes import Memory, Process, module, started, subject
-from benchmarks.subject import POLL_SECONDS
 
 STAGES: Mapping[str, str] = {
     "Python": "sys",

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.exposition import generate_latest
 
-from benchmarks.by_hand import Bench
+from benchmarks.bench import Bench
 from exporter.exposition import Exposition, Format
 from exporter.metrics import ENTITIES, FAMILIES, Family
 from exporter.metrics.selection import Selection

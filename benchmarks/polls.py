@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from benchmarks.bench import POLL_SECONDS
 from benchmarks.markdown import MIB, Column, Results, kilobytes, milliseconds, per_node, table
 from benchmarks.memory import fake_memory
 from benchmarks.processes import Process, subject
-from benchmarks.subject import POLL_SECONDS
 
 # The first polls fill what the exporter keeps from one poll to the next.
 _WARM_POLLS, _WARM_GROWTH_POLLS = 3, 2

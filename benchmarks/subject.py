@@ -7,80 +7,16 @@ printed. Requests are lines of JSON on standard input, {"do": name, ...}; each i
 output.
 """
 
-import json
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-if TYPE_CHECKING:
-    from exporter.demo.nvml import FakeNvml
+from benchmarks.bench import POLL_SECONDS, LazyDriver, say
 
-POLL_SECONDS = 5.0
 # How far back the clock of a node starts that is moved by hand: polls must not come to be in the future.
 BACK_SECONDS = 7200.0
-
-
-class LazyDriver:
-    """The fake driver's library, made when its first function is looked up.
-
-    Until then the program is as it is on a real node. ``wall`` returns the node's Unix time.
-    """
-
-    def __init__(self, node: str, wall: Callable[[], float]) -> None:
-        self.library: FakeNvml | None = None
-        self.cpu_seconds = 0.0  # CPU time that making and moving it took
-        self.made_seconds = 0.0  # wall time that making it took
-        self._node = node
-        self._wall = wall
-        self._show: Callable[[float], None]
-
-    def __getattr__(self, name: str) -> Any:
-        if self.library is None:
-            cpu, began = time.thread_time(), time.perf_counter()
-            self.library = self._made()
-            self.cpu_seconds = time.thread_time() - cpu
-            self.made_seconds = time.perf_counter() - began
-        return getattr(self.library, name)
-
-    def _made(self) -> "FakeNvml":
-        # Imported here because reading the demo is no part of the program's start.
-        from benchmarks.nodes import load  # noqa: PLC0415
-        from exporter.demo.machine import Machine  # noqa: PLC0415
-        from exporter.demo.nvml import FakeNvml  # noqa: PLC0415
-        from exporter.demo.present import present  # noqa: PLC0415
-
-        scenario, machine = load(self._node), Machine(0)
-        library = FakeNvml(scenario.node, scenario.missing_functions)
-
-        def show(seconds: float) -> None:
-            now = present(scenario, seconds)
-            library.show(machine.step(now, self._wall()), now.nvml_faults, loaded=now.loaded)
-
-        show(0.0)
-        self._show = show
-        return library
-
-    def move(self, seconds: float) -> None:
-        """Show the node as it is ``seconds`` after its start."""
-        if self.library is not None:
-            cpu = time.thread_time()
-            self._show(seconds)
-            self.cpu_seconds += time.thread_time() - cpu
-
-    def usage(self) -> dict[str, float]:
-        """Return the seconds that the fake driver took, and the calls to it."""
-        calls = self.library.total_calls if self.library is not None else 0
-        return {"fake_cpu": self.cpu_seconds, "fake_wall": self.made_seconds, "calls": calls}
-
-
-def say(answer: object) -> None:
-    """Answer a request."""
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
 
 
 def _live(node: str) -> LazyDriver:

@@ -1,1 +1,1 @@
-"""The alerts, a module for each group."""
+"""The alerts, by subject."""

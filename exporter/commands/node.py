@@ -33,11 +33,11 @@ async def node(settings: Settings, scenario: str | None, seed: int = 0) -> Async
         return
     from exporter.demo.node import FakeNode  # noqa: PLC0415 - not needed by the daemon
     from exporter.demo.scenario.catalog import load  # noqa: PLC0415 - as above
-    from exporter.demo.scenario.codec import ScenarioError  # noqa: PLC0415 - as above
+    from exporter.documents import DocumentError  # noqa: PLC0415 - as above
 
     try:
         loaded = load(scenario)
-    except ScenarioError as error:
+    except DocumentError as error:
         raise SettingsError(f"--scenario: {error}") from None
     async with FakeNode(loaded, seed=seed) as fake:
         # A fake node is in no cluster.

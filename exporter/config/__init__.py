@@ -11,13 +11,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.config.parse import Kind, ListenAddress, Option, SettingsError, read_yaml
+from exporter.config.parse import ListenAddress, Option, SettingsError, read_options
 from exporter.config.table import Settings
+from exporter.documents import DocumentError, parse_text, remedy
 
 __all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "kebab", "load_settings", "variable"]
 
 _PREFIX = "GPUSLICE_"
-_LONGEST_DETAIL = 200
 _FILE = "config"  # the only option that cannot be in the file
 
 
@@ -101,7 +101,7 @@ def _from_file(config: _Given | None, options: Mapping[str, Option]) -> dict[str
     path = _value(_OPTIONS[_FILE], config, {})
     given: dict[str, _Given] = {}
     try:
-        for key, value in read_yaml(path):
+        for key, value in read_options(path).items():
             name = _field_of_key(key, path, options)
             if name in given:
                 raise SettingsError(f"{key} in {path}: the option is given twice")
@@ -117,37 +117,29 @@ def _field_of_key(key: str, path: Path, options: Mapping[str, Option]) -> str:
     option = kebab(key)
     if option in known:
         return option.replace("-", "_")
-    from difflib import get_close_matches  # noqa: PLC0415 - needed for errors only
-
-    close = get_close_matches(option, known, n=1) if option != _FILE else []
-    hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+    # Some options have names that are similar to that of the file's own.
+    hint = remedy("" if option == _FILE else option, known)
     raise SettingsError(f"{key!r} in {path}: no such option; {hint}")
 
 
-def _from_key(name: str, value: str | list[str], source: str) -> _Given:
+def _from_key(name: str, value: str | tuple[str, ...], source: str) -> _Given:
     if isinstance(value, str):
         return _Given(source, (value,))
     if not _OPTIONS[name].repeatable:
         raise SettingsError(f"{source}: a list is not {_OPTIONS[name].kind.allowed}")
-    return _Given(source, tuple(value))
+    return _Given(source, value)
 
 
 def _value(row: Option, given: _Given | None, values: Mapping[str, Any]) -> Any:
     if given is None:
         given = _Given("default", () if row.default is None else (row.default.format_map(values),))
-    parsed = tuple(_parse(row.kind, text.strip(), given.source) for text in given.texts)
+    try:
+        parsed = tuple(parse_text(row.kind, text.strip(), given.source) for text in given.texts)
+    except DocumentError as error:
+        raise SettingsError(str(error)) from None
     if row.repeatable:
         return parsed
     return parsed[-1] if parsed else None
-
-
-def _parse(kind: Kind, text: str, source: str) -> Any:
-    try:
-        return kind.parse(text)
-    except ValueError as error:
-        # Some details repeat the value, which may be long.
-        detail = f" ({str(error)[:_LONGEST_DETAIL]})" if str(error) else ""
-        raise SettingsError(f"{source}: {text!r} is not {kind.allowed}{detail}") from error
 
 
 def _check_ages(settings: Settings, given: Mapping[str, _Given]) -> None:

@@ -17,10 +17,10 @@ from exporter.config.parse import (
     SWITCH,
     URL,
     ListenAddress,
-    choice,
     duration,
     option,
 )
+from exporter.documents import choice
 
 CLUSTER_COMMANDS = ("hub", "inspect", "advise")
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from exporter.model import ContainerRef
-from exporter.sharing.base import GIBIBYTE, MEBIBYTE, Grant, Granted, System, only_size, whole_keys, words_of
+from exporter.sharing.base import GIBIBYTE, MEBIBYTE, Grant, Granted, System, only_size, whole_keys
 from exporter.sharing.base.cards import FULL, Cards, CardSystem, total_memory
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
@@ -37,7 +37,6 @@ class Mgpu(CardSystem):
         re.compile(f"{re.escape(MGPU_ASSUMED)}|{re.escape(MGPU_CARDS)}(?P<name>.+)"),
         whole_keys(MGPU_POLICY),
     )
-    words = words_of("fixed share guaranteed native burst")
     cores = (f"{MGPU}mgpu-core",)
     memories = (f"{MGPU}mgpu-memory",)
     spreads = True
@@ -103,7 +102,6 @@ class Qgpu(CardSystem):
     name = "qgpu"
     isolation = ""
     notes = (whole_keys(QGPU_POLICY),)
-    words = words_of("fixed best effort burst share fs bs be")
     cores = (f"{QGPU}qgpu-core",)
     memories = (f"{QGPU}qgpu-memory",)
     others = (f"{QGPU}qgpu-core-greedy",)

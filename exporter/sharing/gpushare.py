@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing, only
-from exporter.sharing.base import Grant, Granted, Meaning, Offer, System, not_counted, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, Meaning, Offer, System, not_counted, whole_keys
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import parsed
 
@@ -138,7 +138,6 @@ class Gpushare(System):
         whole_keys(*(key for keys in ALLOCATIONS for key in keys), CORES, UNITS_OF_GPUS, MODE),
         re.compile("[A-Z0-9_]{1,80}_GPU_MEM_(?:IDX|DEV|ASSIGNED)"),
     )
-    words = words_of("cgpu core_mem core mem share mps topology default")
     blind_without_pods = "which GPU a container has"
 
     @cached_property

@@ -72,7 +72,6 @@ class Reservations(System):
         gpu_fractions.MEMORY_KEY,
         gpu_fractions.BINDERS_KEY,
     )
-    words = frozenset({"Fraction", *CONTAINERS, *NAMESPACES})
     blind_without_pods = "which containers share the GPUs that reservation pods hold"
 
     def __init__(self, view: View) -> None:

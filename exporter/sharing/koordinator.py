@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, ContainerSpec, DeviceKey, PodDetails, PodIdentity
 from exporter.model.kubelet import quantity
-from exporter.sharing.base import Grant, Granted, System, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, System, whole_keys
 from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.reading import parsed
 from exporter.sharing.hami.cache_files import CACHE, meter_of
@@ -144,7 +144,6 @@ class Koordinator(System):
     isolation = "none"
     ids_are_slices = False
     notes = (whole_keys(ALLOCATED, PROVIDER, VENDOR, *LIMITS),)
-    words = words_of("gpu minor resources koordinator sh kubernetes io core memory ratio id rdma HAMi nvidia")
     blind_without_pods = "which containers have GPUs by Koordinator"
     libvgpu: ClassVar[bool] = False  # whether the class is for pods that libvgpu isolates
 

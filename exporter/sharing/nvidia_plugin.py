@@ -36,7 +36,6 @@ from exporter.sharing.base import (
     Read,
     System,
     first_match,
-    words_of,
 )
 from exporter.sharing.base.inventory import Device, DeviceId, parse_device_id
 from exporter.sharing.base.view import View
@@ -188,7 +187,6 @@ class Nvidia(System):
     name = "nvidia"
     vendor = "nvidia"
     notes = LABELS
-    words = words_of("GPU MIG nvidia gi vgpu tegra all mps time slicing sharing none")
     read: ClassVar[Read | None] = staticmethod(read_daemons)
 
     def __init__(self, view: View) -> None:

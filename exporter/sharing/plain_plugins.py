@@ -16,7 +16,6 @@ from exporter.sharing.base import (
     System,
     not_counted,
     unread_device,
-    words_of,
 )
 from exporter.sharing.base.inventory import REPLICA_MARK, Device
 from exporter.sharing.base.view import View
@@ -94,7 +93,6 @@ class Intel(System):
     vendor = "intel"
     maker = "intel"
     isolation = "none"
-    words = words_of("card all")
     own = INTEL
 
     def __init__(self, view: View) -> None:
@@ -198,7 +196,6 @@ class Nvshare(System):
 
     name = "nvshare"
     isolation = "none"
-    words = words_of(NVSHARE_PLUGIN)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)

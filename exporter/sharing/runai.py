@@ -28,7 +28,7 @@ from exporter.model import (
     SystemFiles,
     only,
 )
-from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, Offer, Read, Roots, whole_keys
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import content, names_or_problem, parsed, problem, reported
 from exporter.sharing.base.view import View
@@ -36,9 +36,6 @@ from exporter.sharing.gpu_fractions import fraction, is_limited, mebibytes
 from exporter.sharing.kai import FractionSize, Reservations, detailed
 
 LONGEST_NOTE = 1 << 16
-WORDS = words_of("name position deviceUUID device uuid instanceid gpuinstanceid gpuindex") | words_of(
-    "gpuamount gputype nvidia com mig MIG"
-)
 _RESOURCE = re.compile(r"nvidia\.com/mig-[a-z0-9.+-]{1,60}")
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
@@ -155,7 +152,6 @@ class Runai(Reservations):
     isolation = ""
     of_runai = True
     notes = (*Reservations.notes, whole_keys(*ALLOCATIONS, MIG_DEVICE, MIG_MAPPING))
-    words = Reservations.words | WORDS
     read: ClassVar[Read | None] = staticmethod(read_runai)
 
     def __init__(self, view: View) -> None:

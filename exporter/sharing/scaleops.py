@@ -33,7 +33,6 @@ class ScaleOps(System):
     ids_are_slices = False
     blind_without_pods = "which containers share the GPUs that ScaleOps' capacity pods hold"
     notes = (whole_keys(COMPUTE, MEMORY),)
-    words = frozenset({NAMESPACE})
 
     def grants(self) -> Granted:
         """Return the fractions; the GPUs of capacity pods count for no other holder."""

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing, only
 from exporter.model.kubelet import PodName, quantity
-from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys, words_of
+from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.reading import parsed
 from exporter.sharing.base.view import View
@@ -86,7 +86,6 @@ class TensorFusion(System):
     ids_are_slices = False
     blind_without_pods = "which GPUs TensorFusion's workers have, and how much of them"
     notes = (whole_keys(GPUS, CONTAINER_GPUS, PARTITIONS, ISOLATION, HARD_PERCENT, *VRAM, *PERCENT, *TFLOPS),)
-    words = words_of("soft hard shared partitioned") | {WORKER}
 
     def __init__(self, view: View) -> None:
         super().__init__(view)

@@ -5,9 +5,11 @@ of the node, of namespaces, pods, containers and claims, uids and container ids.
 names of GPU resources, formats of device ids, and the calls that the driver does not support are kept: a
 fault may depend on them. Other device plugins, vGPUs, and GPUs of other drivers are left out.
 
-Only the annotations and labels that a sharing system reads are recorded. Every word in them is replaced
-unless it is a number or a word of such a system. The files of these systems are recorded with the same names;
-an unreadable file is left out.
+Only the annotations and labels that a sharing system reads are recorded. Every word in them, and in device
+ids, is replaced unless it is a number, or a word of a resource, of a model that a driver reports, or of the
+code of the sharing systems, which reads such texts. So a model that only an annotation has, such as that of
+HAMi's devices of other makers, is replaced, and a container's name that is such a word stays. The files of
+these systems are recorded with the same names; an unreadable file is left out.
 """
 
 import re
@@ -117,7 +119,7 @@ def _offers(holdings: NodeHoldings, mask: Mask) -> tuple[schema_pods.Offer, ...]
     ids: dict[str, list[str]] = defaultdict(list)
     for offer in holdings.view.allocations.offered or ():
         if holdings.concerns_gpus(offer.resource, offer.device_id):
-            ids[offer.resource].append(mask.device_id(offer.device_id))
+            ids[offer.resource].append(mask.text(offer.device_id))
     return tuple(schema_pods.Offer(resource=resource, ids=folded(of)) for resource, of in ids.items())
 
 

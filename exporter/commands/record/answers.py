@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
-from exporter.demo.scenario.codec import Signed
+from exporter.documents import Signed
 from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.records import Call

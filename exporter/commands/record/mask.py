@@ -1,15 +1,18 @@
 """Replaces identifying names and numbers, each original always by the same replacement.
 
-Texts are masked word by word: every word that is not known to be public is replaced.
+Texts are masked word by word. Numbers stay, and so do the words that the code of the sharing systems has: it
+compares texts with them.
 """
 
+import ast
 import base64
 import binascii
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from exporter.sharing import SYSTEMS
+from exporter import sharing
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 WORD = r"[^\W_]+"
@@ -25,8 +28,20 @@ PLAIN = re.compile(r"[0-9]{1,13}|[0-9]{1,12}(?:[KMGTPE]i?|g|c|gb|GB|g[0-9]{1,4}g
 NUMBERED = re.compile(r"([^\W\d_]+)[0-9]{0,4}")
 BASE64 = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
 CONTAINER_ID_LENGTH, CONTAINER_ID_NUMBER = 64, 12
-PUBLIC = frozenset({"true", "false", "null"}).union(*(system.words for system in SYSTEMS))
-"""The words of all sharing systems."""
+
+
+def _constants() -> Iterator[str]:
+    """Yield the texts in the code of the sharing systems, such as keys, without sentences."""
+    for file in Path(sharing.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+                yield node.value
+
+
+# Without the letters of patterns.
+PUBLIC_WORDS = {word for text in _constants() for word in re.findall(WORD, text) if len(word) > 1}
+# The systems' own namespaces and containers. A single word may be anybody's name.
+PUBLIC_NAMES = {text for text in _constants() if "-" in text}
 
 
 class Mask:
@@ -35,7 +50,7 @@ class Mask:
     def __init__(self, on: bool = True) -> None:
         self._on = on
         self._numbers: dict[str, dict[str, int]] = defaultdict(dict)
-        self._public = set(PUBLIC)
+        self._public = {"true", "false", "null", *PUBLIC_WORDS}
 
     def allow(self, texts: Iterable[str]) -> None:
         """Do not mask the words of these texts, such as models and resources."""
@@ -45,7 +60,7 @@ class Mask:
         """Return ``<kind>-<n>``, or a system's own name as it is; unmasked, the last part of the original."""
         if not self._on:
             return original.rpartition("/")[2]
-        return original if original in PUBLIC else f"{kind}-{self._number(kind, original)}"
+        return original if original in PUBLIC_NAMES else f"{kind}-{self._number(kind, original)}"
 
     def container(self, original: str) -> str:
         """Return the masked name of a container; a public name stays, as in texts."""
@@ -58,17 +73,6 @@ class Mask:
     def uuid(self, original: str) -> str:
         """Return a text with its UUIDs masked; a prefix such as ``GPU-`` and a suffix stay."""
         return UUID.sub(lambda match: self._uuid(match[0]), original) if self._on else original
-
-    def device_id(self, original: str) -> str:
-        """Return a device id with its UUID masked; the replica, instance or minor in it stays.
-
-        An id in an unknown format may contain anything, and is replaced as a whole.
-        """
-        if not self._on:
-            return original
-        if self._is_public(original):
-            return self.uuid(original)
-        return f"device-{self._number('device', original)}"
 
     def text(self, original: str, names: Iterable[str] = (), node: str = "") -> str:
         """Return a text with all words masked that are not public.

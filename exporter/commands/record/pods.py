@@ -128,7 +128,7 @@ class Pods:
         self._claims: dict[ContainerRef, list[ClaimedDevice]] = defaultdict(list)
         for held in holdings.view.allocations.allocated:
             if holdings.concerns_gpus(held.resource, held.device_id):
-                self._devices[held.holder][held.resource].append(mask.device_id(held.device_id))
+                self._devices[held.holder][held.resource].append(mask.text(held.device_id))
         for claim in holdings.view.allocations.claims:
             if claim.driver in holdings.drivers:
                 self._claims[claim.holder].append(claim)
@@ -195,7 +195,7 @@ class Pods:
                 if self._holdings.concerns_gpus(name) or any(system.reads(name) for system in SYSTEMS)
             },
             health={
-                self._mask.device_id(entry.device_id): entry.health
+                self._mask.text(entry.device_id): entry.health
                 for entry in self._holdings.view.health(ref)
                 if entry.resource in self._devices.get(ref, {})
             },

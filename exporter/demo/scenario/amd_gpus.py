@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.derive import make_hex
 from exporter.demo.scenario.gpus import MIB, Clocks, Gpu, Links, Mig, MigInstance
 from exporter.demo.scenario.pods import Offer, keys
+from exporter.documents import fail
 from exporter.model import DeviceKey
 
 # A GPU with partitions has device files for this many, however many there are.
@@ -152,7 +152,7 @@ def offered(offer: Offer, amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
 
 
 def check_amd(amd: AmdGpu, path: str) -> None:
-    """Raise ScenarioError with the path of the first impossible value of an AMD GPU."""
+    """Raise DocumentError with the path of the first impossible value of an AMD GPU."""
     for name, pattern in (("address", _ADDRESS), ("unique_id", _UNIQUE_ID), ("architecture", _ARCHITECTURE)):
         if not pattern.fullmatch(getattr(amd, name)):
             fail(f"{path}.{name}", f"must match {pattern.pattern}, not {getattr(amd, name)!r}")

@@ -30,10 +30,10 @@ from exporter.demo.scenario import (
 )
 from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
 from exporter.demo.scenario.check_gpus import check_gpus, check_layout
-from exporter.demo.scenario.codec import ScenarioError, decode, encode, fail
 from exporter.demo.scenario.expand import expand
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Curve, Pod, Process, keys, peak
+from exporter.documents import DocumentError, decode, encode, fail
 
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 _UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -48,7 +48,7 @@ _NUMBER, _DEVICE = re.compile("[0-9]{1,4}"), re.compile("[0-9A-Za-z:./-]{0,90}")
 
 
 def check(scenario: Scenario) -> None:
-    """Raise ScenarioError with the path of the first impossible value."""
+    """Raise DocumentError with the path of the first impossible value."""
     check_gpus(scenario)
     for place, amd in enumerate(scenario.amd):
         check_amd(amd, f"amd[{place}]")
@@ -206,27 +206,27 @@ _FOLDER, _SUFFIX = resources.files("exporter.demo") / "scenarios", ".json"
 
 
 def parse(text: str, source: str = "scenario") -> Scenario:
-    """Return the scenario in a JSON text; raise ScenarioError with ``source`` and the path of the mistake."""
+    """Return the scenario in a JSON text; raise DocumentError with ``source`` and the path of the mistake."""
     try:
         scenario = expand(decode(Scenario, json.loads(text, parse_constant=_refuse_constant)))
         check(scenario)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise ScenarioError(f"{source}: {place}: is not JSON: {error.msg}") from None
-    except ScenarioError as error:
-        raise ScenarioError(f"{source}: {error}") from None
+        raise DocumentError(source, f"{place}: is not JSON: {error.msg}") from None
+    except DocumentError as error:
+        raise DocumentError(source, str(error)) from None
     except (RecursionError, ValueError) as error:
-        raise ScenarioError(f"{source}: cannot be read as JSON: {error}") from None
+        raise DocumentError(source, f"cannot be read as JSON: {error}") from None
     return scenario
 
 
 def load_file(path: Path) -> Scenario:
-    """Return the scenario in a file; raise ScenarioError also if the file cannot be read."""
+    """Return the scenario in a file; raise DocumentError also if the file cannot be read."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise ScenarioError(f"{path}: {reason}") from None
+        reason = str(error.strerror) if isinstance(error, OSError) else "is not UTF-8 text"
+        raise DocumentError(str(path), reason) from None
     return parse(text, str(path))
 
 
@@ -236,7 +236,7 @@ def dump(scenario: Scenario) -> str:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ScenarioError(f"{constant} is not a number in JSON")
+    fail("", f"{constant} is not a number in JSON")
 
 
 def names() -> tuple[str, ...]:
@@ -253,12 +253,11 @@ def scenarios() -> tuple[Scenario, ...]:
 def load(name: str = DEFAULT) -> Scenario:
     """Return a scenario by name, or from a file if ``name`` is a path (with a slash or .json).
 
-    Raises ScenarioError, which for an unknown name lists the known ones.
+    Raises DocumentError, which for an unknown name lists the known ones.
     """
     if "/" in name or name.endswith(_SUFFIX):
         return load_file(Path(name))
     if name not in names():
-        raise ScenarioError(
-            f"there is no scenario {name!r}; choose one of {', '.join(names())}, or give the path of a file"
-        )
+        choices = f"choose one of {', '.join(names())}, or give the path of a file"
+        fail("", f"there is no scenario {name!r}; {choices}")
     return parse((_FOLDER / f"{name}{_SUFFIX}").read_text("utf-8"), f"{name}{_SUFFIX}")

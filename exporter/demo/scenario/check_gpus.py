@@ -11,9 +11,9 @@ from exporter.demo.nvml.gpu import ENVIRONMENTS, MULTI_GPU_MODES
 from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITIES
 from exporter.demo.nvml.links import FABRIC_PROBLEMS, LEVELS, MISCONFIGURATIONS
 from exporter.demo.scenario import Scenario
-from exporter.demo.scenario.codec import Signed, fail
 from exporter.demo.scenario.gpus import Confidential, Gpu, Health, Links, MigInstance, Vgpu
 from exporter.demo.scenario.pods import keys
+from exporter.documents import Signed, fail
 from exporter.model.readings import C2cError, NvlinkError, PacketError
 
 _CPUS = re.compile(r"(?:\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*)?")
@@ -23,7 +23,7 @@ _PCI_BUS_ID = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
 def check_gpus(scenario: Scenario) -> None:
-    """Raise ScenarioError with the path of the first impossible value of a GPU."""
+    """Raise DocumentError with the path of the first impossible value of a GPU."""
     uuids = {gpu.uuid for gpu in scenario.gpus}
     mdev_uuids: set[str] = set()
     mode = scenario.node.confidential or Confidential()
@@ -62,7 +62,7 @@ def _check_board(gpu: Gpu, path: str) -> None:
 
 
 def check_layout(gpu: Gpu, instances: tuple[MigInstance, ...], path: str) -> None:
-    """Raise ScenarioError if the GPU cannot have these MIG instances."""
+    """Raise DocumentError if the GPU cannot have these MIG instances."""
     if gpu.mig is None:
         fail(path, f"cannot be: {gpu.model} has no mig")
     first_of: dict[int, MigInstance] = {}

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.gpus import Gpu, MigInstance, MigProfileSize
+from exporter.documents import fail
 from exporter.model.mig_profiles import listed_profiles
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "scenario.gpuslice")

@@ -10,16 +10,16 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
 from exporter.demo.scenario import Fault, MigLayout, NvmlFault, PodAdd, Scenario, Unhealthy, amd_gpus
-from exporter.demo.scenario.codec import fail, map_strings
 from exporter.demo.scenario.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Claim, Container, Offer, Pod, Process, offered, resolve
+from exporter.documents import fail
 
 MOST = 1 << 20
 # Shorter runs of ids are shorter as a list.
@@ -72,7 +72,7 @@ def _next(run: list[str]) -> str:
 def expand(raw: Scenario) -> Scenario:
     """Return the scenario with every shorthand expanded.
 
-    Raises ScenarioError with the path of an invalid one.
+    Raises DocumentError with the path of an invalid one.
     """
     expander = _Expander(raw)
     return replace(
@@ -98,7 +98,7 @@ def _copies(template: Any, path: str) -> Iterator[Any]:
     if template.count < 1:
         fail(f"{path}.count", "must be at least 1")
     for number in range(template.count):
-        yield replace(map_strings(partial(_with_number, number), template), count=1)
+        yield replace(_map_strings(partial(_with_number, number), template), count=1)
 
 
 def _with_number(number: int, text: str) -> str:
@@ -217,9 +217,26 @@ class _Expander:
 
     def _referred(self, value: Any, path: str) -> Any:
         """Return the record with the references in all strings replaced."""
-        return map_strings(lambda text: _REFERENCE.sub(lambda match: self._uuid(match[1], path), text), value)
+        return _map_strings(
+            lambda text: _REFERENCE.sub(lambda match: self._uuid(match[1], path), text), value
+        )
 
     def _uuid(self, reference: str, path: str) -> str:
         if reference not in self._known:
             fail(path, f"{{{reference}}} is not a device; there are {', '.join(self._known) or 'none'}")
         return self._known[reference]
+
+
+def _map_strings(change: Callable[[str], str], value: Any) -> Any:
+    """Return a tree of records with every string in it changed, but not the names of fields."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, tuple):
+        return tuple(_map_strings(change, item) for item in value)
+    if isinstance(value, Mapping):
+        return {change(key): _map_strings(change, item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{field.name: _map_strings(change, getattr(value, field.name)) for field in fields(value)}
+        )
+    return value

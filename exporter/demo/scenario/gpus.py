@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from exporter.demo.scenario.codec import SIZES, Signed
+from exporter.documents import SIZES, Signed
 from exporter.model.hardware import ComputeMode, Virtualization
 from exporter.model.mig_profiles import MigProfile
 from exporter.model.readings import RecoveryAction

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.gpus import Gpu, MigInstance
+from exporter.documents import fail
 from exporter.model import DeviceKey
 from exporter.model.hardware import ProcessKind
 

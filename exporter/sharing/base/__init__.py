@@ -121,10 +121,6 @@ def whole_keys(*names: str) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)))
 
 
-def words_of(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | None:
     """Return the first full match of a text."""
     return next((match for pattern in patterns if (match := pattern.fullmatch(text)) is not None), None)
@@ -206,9 +202,6 @@ class System:
     # For recordings: keys of annotations and labels, and names of limits, that the system reads. What a group
     # ``name`` matches is masked.
     notes: ClassVar[tuple[re.Pattern[str], ...]] = ()
-    # For recordings: the system's own words in such texts and in its ids, and its own names of namespaces and
-    # containers, which identify no user of the node.
-    words: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def reads(cls, key: str) -> re.Match[str] | None:

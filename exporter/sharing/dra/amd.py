@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from exporter.model import DeviceKey, only
-from exporter.sharing.base import Read, words_of
+from exporter.sharing.base import Read
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem
@@ -59,7 +59,6 @@ class AmdDra(ClaimSystem):
     maker = "amd"
     driver = AMD_DRIVER
     marks_admin = False
-    words = words_of("gpu vfio spx dpx tpx qpx cpx nps")
     names = re.compile(
         rf"gpu-{NUMBER}-(?P<render>{NUMBER})|gpu-{NUMBER}-(?P<mode>[a-z]px)-nps[0-9]|gpu-vfio-{NUMBER}"
     )

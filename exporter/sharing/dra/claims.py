@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from exporter.model import ClaimedDevice, ContainerRef, DeviceKey, DeviceSharing, HeldClaim, Meter, total
 from exporter.model.kubelet import worst_health
-from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted, words_of
+from exporter.sharing.base import Entitled, Grant, Granted, Offer, System, not_counted
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.cdi import claim_uid, is_health_of
@@ -33,7 +33,6 @@ class ClaimSystem(System):
     """The devices of one DRA driver."""
 
     driver: ClassVar[str] = ""
-    words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]  # matches the driver's device names
     form: ClassVar[Form] = NVIDIA  # of the driver's checkpoint
     partition_mode: ClassVar[str] = "mig"  # the mode of a MIG device or partition that one container has

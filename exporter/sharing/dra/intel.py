@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from exporter.model import ClaimedDevice, DeviceKey
-from exporter.sharing.base import Read, unread_device, words_of
+from exporter.sharing.base import Read, unread_device
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Form, Prepared, read_checkpoint, record, records, request_of, text
@@ -56,7 +56,6 @@ class IntelDra(ClaimSystem):
     name = "intel-dra"
     maker = "intel"
     driver = INTEL_DRIVER
-    words = words_of("card")
     names = re.compile(f"{ANY_FUNCTION}|{CARD.pattern}")
     form = FORM
     read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=INTEL_DRIVER, form=FORM))

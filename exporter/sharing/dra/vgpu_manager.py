@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar
 
 from exporter.model import DeviceKey
-from exporter.sharing.base import Read, words_of
+from exporter.sharing.base import Read
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.dra import NAMES, Dra
@@ -25,7 +25,6 @@ class VgpuManagerDra(Dra):
 
     name = "vgpu-manager-dra"
     driver = VGPU_MANAGER_DRIVER
-    words = Dra.words | words_of("vgpu")
     names = re.compile(f"{VGPU.pattern}|{NAMES.pattern}")
     isolation = "soft"
     read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=VGPU_MANAGER_DRIVER))

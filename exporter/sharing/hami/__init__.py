@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
-from exporter.sharing.base import MEBIBYTE, Offer, Read, only_size, whole_keys, words_of
+from exporter.sharing.base import MEBIBYTE, Offer, Read, only_size, whole_keys
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -39,9 +39,6 @@ MIG_KEY = "hami.io/vgpu-mig-allocations"
 HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
 # Of a node: GPUs that get no new containers. Those that run there keep their shares.
 CORDON = "hami.io/device-cordon"
-WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
-    "gpuInstanceID computeInstanceID"
-)
 
 
 class VolcanoVgpu(LibvgpuSystem):
@@ -51,7 +48,6 @@ class VolcanoVgpu(LibvgpuSystem):
     blind_without_pods = "what the containers of Volcano are entitled to, and for certain on which GPUs"
     keys = VOLCANO_KEYS
     notes = (whole_keys(*VOLCANO_KEYS, VOLCANO_REGISTER),)
-    words = words_of("NVIDIA")
     lenient = True
 
     def knows(self, resource: str) -> bool:
@@ -90,7 +86,6 @@ class Hami(LibvgpuSystem):
     blind_without_pods = "what HAMi's containers are entitled to, and for certain on which GPUs"
     keys = HAMI_KEYS
     notes = (whole_keys(*HAMI_KEYS, MIG_KEY, HAMI_REGISTER.pattern, CORDON),)
-    words = WORDS
     read: ClassVar[Read | None] = staticmethod(read_hami)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:

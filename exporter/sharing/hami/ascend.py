@@ -17,13 +17,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from exporter.model import ContainerFile, ContainerRef, DeviceSharing, DeviceUse, Meter, Problem, SystemFiles
-from exporter.sharing.base import Meaning, Offer, Read, Roots, unread_device, weakest, whole_keys, words_of
+from exporter.sharing.base import Meaning, Offer, Read, Roots, unread_device, weakest, whole_keys
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, of_containers, opened, parsed, problem
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
 from exporter.sharing.hami.cache_files import filed, names_by_pod
-from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, DeviceKind, HamiVendor
+from exporter.sharing.hami.vendor_system import AnnotatedShare, DeviceKind, HamiVendor
 
 NAME = "vnpu_local_shmem"
 SLOTS_BEGIN, SLOT_SIZE, MOST_SLOTS = 1080, 80, 64
@@ -94,7 +94,6 @@ class HamiAscend(HamiVendor):
     counting = re.compile(r"huawei\.com/Ascend(?!.*-(?:memory|core)$).+")
     own = counting
     notes = (whole_keys(MODE, NODE_SOFT),)
-    words = WORDS | words_of("UUID temp vir memory hami")
     registers = re.compile(r"hami\.io/node-register-Ascend[^/]+")
     read: ClassVar[Read | None] = staticmethod(read_vnpu)
 

@@ -21,7 +21,6 @@ from exporter.sharing.base import (
     by_device,
     first_match,
     unread_device,
-    words_of,
 )
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
@@ -36,11 +35,6 @@ from exporter.sharing.hami.annotations import (
 
 NEVER = re.compile(r"(?!)")
 NAME = re.compile(r"[!-~]{1,128}")
-# The first words are those of the nodes' annotations.
-WORDS = words_of("id index count devmem devcore type numa mode health devicevendor") | words_of(
-    "MLU DCU XPU GCU SGPU Metax Iluvatar Mthreads Enflame Biren Vastai AWSNeuron AMD cambricon mlu mem core"
-    " enflame drs gcu kunlun xpu"
-)
 NUMBERED = re.compile(r".+[-_]([0-9]{1,3})")
 
 
@@ -76,7 +70,6 @@ class HamiVendor(System):
     counting: ClassVar[re.Pattern[str] | None] = None  # resources that count devices, None for all
     own: ClassVar[re.Pattern[str]] = NEVER
     registers: ClassVar[re.Pattern[str]] = NEVER  # annotations of nodes that list devices
-    words = WORDS
 
     @classmethod
     def reads(cls, key: str) -> re.Match[str] | None:

@@ -4,11 +4,11 @@ import re
 from typing import ClassVar
 
 from exporter.model import ContainerRef
-from exporter.sharing.base import Meaning, System, whole_keys, words_of
+from exporter.sharing.base import Meaning, System, whole_keys
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.ascend import HamiAscend
-from exporter.sharing.hami.vendor_system import WORDS, AnnotatedShare, DeviceKind, HamiVendor
+from exporter.sharing.hami.vendor_system import AnnotatedShare, DeviceKind, HamiVendor
 from exporter.sharing.plain_plugins import Amd
 
 GPU = "amd.com/gpu"
@@ -137,7 +137,6 @@ class HamiMetax(HamiVendor):
     name = "hami-metax"
     maker = "metax"
     notes = (whole_keys(METAX_POLICY),)
-    words = WORDS | words_of("best effort")
     kinds = (
         DeviceKind(_key("metax-gpu-devices-allocated"), whole=True, asked=re.compile(r"metax-tech\.com/gpu")),
         DeviceKind(_key("metax-sgpu-devices-allocated"), asked=re.compile(r"metax-tech\.com/(?!gpu$).+")),

@@ -48,19 +48,25 @@ OWN_NAMES = {
     "nvshare-device-plugin",
     "tensorfusion-worker",
     "scaleops-system",
+    # Words that stay in texts stay as names of containers too.
+    "cache",
+    "compute",
+    "render",
+    "worker",
 }
 ANYBODY, ANYWHERE = ContainerRef("", "", ""), DeviceKey("")
 
 
 def shape(snapshot: Snapshot) -> dict[str, Any]:
     """Return all of a snapshot but names, times and counters."""
+    makers = {row.identity.uuid: row.identity.vendor for row in snapshot.gpus}
     return {
         # Devices without a driver are in the order of their names, which are masked.
         "gpus": sorted(
             (
                 (
                     row.identity.vendor,
-                    row.identity.model,
+                    _model(row.identity.vendor, row.identity.model),
                     row.identity.index,
                     row.sharing,
                     row.slices,
@@ -84,6 +90,7 @@ def shape(snapshot: Snapshot) -> dict[str, Any]:
                         holder=ANYBODY,
                         device=ANYWHERE,
                         pod_uid="",
+                        model=_model(makers.get(row.device.uuid, ""), row.model),
                         totals=None,
                         compute_used=None,
                         claims=(),
@@ -100,6 +107,11 @@ def shape(snapshot: Snapshot) -> dict[str, Any]:
         "view": snapshot.node.process_view,
         "success": [(each.name, each.success) for each in snapshot.collectors],
     }
+
+
+def _model(vendor: str, model: str) -> str:
+    """Return the model of an NVIDIA GPU; that of others may be a word of an annotation, which is masked."""
+    return model if vendor == "nvidia" else ""
 
 
 def readings(snapshot: Snapshot) -> list[GpuReading]:
@@ -464,11 +476,11 @@ def test_masks_are_equal_if_and_only_if_the_originals_are():
     masked = mask.uuid(first)
     assert masked.startswith("GPU-")
     assert masked != first
-    assert mask.device_id(f"{first}::3") == f"{masked}::3"
-    assert mask.device_id(f"MIG-{first}/3/0") == f"MIG-{masked}/3/0"
-    assert mask.device_id(first.replace("4cf8", "4CF8")) == masked
-    assert mask.device_id(f"{first}-7") == f"{masked}-7"
-    assert mask.device_id("nvidia0/vgpu1") == "nvidia0/vgpu1"
+    assert mask.text(f"{first}::3") == f"{masked}::3"
+    assert mask.text(f"MIG-{first}/3/0") == f"MIG-{masked}/3/0"
+    assert mask.text(first.replace("4cf8", "4CF8")) == masked
+    assert mask.text(f"{first}-7") == f"{masked}-7"
+    assert mask.text("nvidia0/vgpu1") == "nvidia0/vgpu1"
     assert mask.uuid(first.replace("4cf8", "4cf9")) != masked
     assert (mask.serial("1650921030217"), mask.serial(None)) == ("0000000000001", None)
     assert [mask.name("pod", name) for name in ("ml/a", "ml/b", "ml/a")] == ["pod-1", "pod-2", "pod-1"]
@@ -478,7 +490,7 @@ def test_masks_are_equal_if_and_only_if_the_originals_are():
 
 
 def test_other_device_plugins_are_left_out():
-    """Their device ids may name people and places. An odd id of a GPU resource is replaced."""
+    """Their device ids may name people and places. Unknown words in the id of a GPU are replaced."""
     ref = ContainerRef("ml", "a", "main")
     allocated = (
         Allocation(ref, "acme.internal/hsm", "hsm-paris-rack7"),

@@ -16,6 +16,7 @@ from exporter.config import (
     add_options,
     load_settings,
 )
+from exporter.documents import shown
 
 NAMES = [row.name for row in fields(Settings)]
 IN_FILE = [name for name in NAMES if name != "config"]
@@ -282,7 +283,7 @@ def test_file_from_flag_wins(tmp_path, config):
 def test_bad_value_is_named_with_its_source_and_the_remedy(name):
     for text in BAD_VALUES[name]:
         flag = complaint({name: text}, {})
-        assert flag.startswith(f"--{kebab(name)}: {text!r} is not ")
+        assert flag.startswith(f"--{kebab(name)}: {shown(text)} is not ")
         assert complaint({}, {variable(name): text}) == flag.replace(f"--{kebab(name)}", variable(name), 1)
 
 
@@ -395,9 +396,9 @@ def test_words_that_yaml_takes_for_booleans_stay_words(config):
     [
         ("pol-interval", "did you mean poll-interval?"),
         ("poll_intervall", "did you mean poll-interval?"),
-        ("config", "the options are listen, "),
-        ("zzz", "the options are listen, "),
-        ("<<", "the options are listen, "),
+        ("config", "there are listen, "),
+        ("zzz", "there are listen, "),
+        ("<<", "there are listen, "),
     ],
 )
 def test_unknown_key_is_an_error_with_a_hint(key, hint, config):
@@ -410,16 +411,16 @@ def test_unknown_key_is_an_error_with_a_hint(key, hint, config):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("- a\n- b\n", "the file must be a mapping of option names to values"),
-        ("just text", "the file must be a mapping of option names to values"),
-        ("listen: :1\nlisten: :2\n", "listen in FILE: the option is given twice"),
+        ("- a\n- b\n", "FILE: the file (line 1): must be a mapping, not a list"),
+        ("just text", "FILE: the file (line 1): must be a mapping, not a string"),
+        ("listen: :1\nlisten: :2\n", "FILE: listen (line 2): this key is repeated"),
         ("poll-interval: 1s\npoll_interval: 2s\n", "poll_interval in FILE: the option is given twice"),
         ("listen: [':1']\n", "listen in FILE: a list is not an address"),
-        ('"a\\nb": {}\n', "a b in FILE: the value must be plain text or a list"),
-        ("listen: {port: 1}\n", "listen in FILE: the value must be plain text or a list"),
-        ("resource-pattern: [[a]]\n", "resource-pattern in FILE: the value must be plain text or a list"),
+        ('"a\\nb": {}\n', r"FILE: ['a\nb'] (line 1): must be a string, not a mapping"),
+        ("listen: {port: 1}\n", "FILE: listen (line 1): must be a string, not a mapping"),
+        ("resource-pattern: [[a]]\n", "FILE: resource-pattern[0] (line 1): must be a string, not a list"),
         ("resource-pattern: [a, '(']\n", "resource-pattern in FILE: '(' is not a regular expression"),
-        ("? [a]\n: b\n", "line 1: a key must be the name of an option"),
+        ("? [a]\n: b\n", "FILE: the file (line 1): a key must be text"),
         ("listen: [\n", "FILE: not valid YAML: line 2: "),
         ("a: b: c\n", "FILE: not valid YAML: line 1: "),
         ("a: *nowhere\n", "FILE: not valid YAML: line 1: "),

@@ -7,7 +7,7 @@ from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.amd_gpus import AmdGpu
 from exporter.demo.scenario.catalog import dump, parse
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError
 from exporter.model import DeviceKey, GpuReading, HardwareReading
 from exporter.workloads.processes import boot_seconds
 from tests.fake.demo.making import made, pod
@@ -165,19 +165,19 @@ def test_offers_have_the_addresses_of_gpus_and_partitions():
     ],
 )
 def test_a_mistake_has_the_path_of_its_value(board, named):
-    with pytest.raises(ScenarioError, match=named):
+    with pytest.raises(DocumentError, match=named):
         made(gpus=[], amd=[CUT | board])
 
 
 def test_processes_must_fit_into_their_partition():
     process = {"device": "{amd:0/part:1}", "memory": "25 GiB"}
-    with pytest.raises(ScenarioError, match=r"amd\[0\]: its processes use"):
+    with pytest.raises(DocumentError, match=r"amd\[0\]: its processes use"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
 def test_a_missing_partition_is_an_error_with_the_existing_ones():
     process = {"device": "{amd:0/part:8}"}
-    with pytest.raises(ScenarioError, match=r"amd:0/part:7"):
+    with pytest.raises(DocumentError, match=r"amd:0/part:7"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 

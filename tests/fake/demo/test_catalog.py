@@ -4,7 +4,7 @@ import pytest
 
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import dump, parse
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError
 from tests.fake.demo.making import made
 
 
@@ -18,7 +18,7 @@ def test_every_scenario_of_the_catalog_has_its_name_and_a_description_and_can_be
 
 
 def test_an_unknown_name_is_an_error_with_the_known_ones():
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(DocumentError) as caught:
         catalog.load("t5")
     assert all(name in str(caught.value) for name in catalog.names())
 
@@ -28,5 +28,5 @@ def test_a_path_loads_a_file(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(dump(made()))
     assert catalog.load(str(path)) == made()
-    with pytest.raises(ScenarioError, match=r"no\.json: No such file"):
+    with pytest.raises(DocumentError, match=r"no\.json: No such file"):
         catalog.load(str(tmp_path / "no.json"))

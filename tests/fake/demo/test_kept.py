@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from exporter.demo.files import KEEPERS, SharingFiles
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import dump, parse
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError
 from exporter.model import ContainerFile, DeviceUse
 from exporter.sharing.base import Roots
 from exporter.sharing.cgpu import read_instances
@@ -179,5 +179,5 @@ def test_recorded_files_are_part_of_the_scenario_and_exist_on_its_node(tmp_path)
 )
 def test_names_that_leave_their_folder_are_mistakes(system, file, problem):
     """Names become file names."""
-    with pytest.raises(ScenarioError, match=problem):
+    with pytest.raises(DocumentError, match=problem):
         made(**document(kept={system: [file]}))

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.demo.scenario.catalog import load_file, parse
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError
 from tests.fake.demo.making import gpu, instance, made, pod
 
 
@@ -13,8 +13,8 @@ def mig(*instances):
 
 
 OF_A_GPU = [
-    ({"modle": "T4"}, "modle: is not a field here, did you mean model?"),
-    ({"memory_total": "lots"}, 'memory_total: must be a whole number, not "lots"'),
+    ({"modle": "T4"}, "modle: there is no such key; did you mean model?"),
+    ({"memory_total": "lots"}, "memory_total: must be a whole number, not 'lots'"),
     ({"memory_total": True}, "memory_total: must be a whole number, not true"),
     ({"minor": -1}, "minor: must be a whole number from 0 to"),
     ({"memory_total": 10**30}, "memory_total: must be a whole number from 0 to"),
@@ -95,7 +95,7 @@ OF_A_POD = [
 ]
 OF_A_FAULT = [
     ({"kind": "meteor"}, ".kind: must be one of nvml_error, nvml_hang, "),
-    (3, ": must be an object, not 3"),
+    (3, ": must be a mapping, not 3"),
     ({"kind": "kubelet_down", "for": 0}, ".for: must be a time"),
     ({"kind": "kubelet_down", "at": -1}, ".at: must be a time"),
     ({"kind": "nvml_error", "code": "UNKNOWN"}, ": must name a function, a device"),
@@ -120,8 +120,8 @@ OF_A_FAULT = [
     ({"kind": "mig_layout", "gpu": 0, "instances": []}, ".instances: cannot be: NVIDIA Test has no mig"),
 ]
 OTHERS = [
-    ({"gpus": "many"}, 'gpus: must be a list, not "many"'),
-    ({"gpus": [gpu(), 3]}, "gpus[1]: must be an object, not 3"),
+    ({"gpus": "many"}, "gpus: must be a list, not a string"),
+    ({"gpus": [gpu(), 3]}, "gpus[1]: must be a mapping, not 3"),
     ({"node": {}}, "node.name: is missing"),
     ({"gpus": [gpu(uuid="GPU-x"), gpu(uuid="GPU-x")]}, "gpus[1].uuid: is GPU-x, which gpus[0] already has"),
     (
@@ -160,25 +160,25 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("parts", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
 def test_a_mistake_has_the_path_of_its_value_and_what_it_should_be(parts, message):
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(DocumentError) as caught:
         made(**parts)
     assert str(caught.value).startswith(f"test.json: {message}")
 
 
 def test_a_syntax_error_has_file_line_and_column():
-    with pytest.raises(ScenarioError, match=r"^a\.json: line 2, column 3: is not JSON"):
+    with pytest.raises(DocumentError, match=r"^a\.json: line 2, column 3: is not JSON"):
         parse('{\n  name: "x"}', "a.json")
 
 
 @pytest.mark.parametrize("text", ["[]", '{"name": NaN}', "[" * 100_000, '{"name": 1' + "0" * 5000 + "}", "3"])
 def test_any_other_text_is_an_error_with_its_file(text):
-    with pytest.raises(ScenarioError, match=r"^a\.json: "):
+    with pytest.raises(DocumentError, match=r"^a\.json: "):
         parse(text, "a.json")
 
 
 def test_an_unreadable_file_is_an_error_with_its_path(tmp_path):
-    with pytest.raises(ScenarioError, match="No such file"):
+    with pytest.raises(DocumentError, match="No such file"):
         load_file(tmp_path / "no.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(ScenarioError, match="not UTF-8"):
+    with pytest.raises(DocumentError, match="not UTF-8"):
         load_file(tmp_path / "bytes.json")

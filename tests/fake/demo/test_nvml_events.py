@@ -9,7 +9,7 @@ import pytest
 from exporter.demo.nvml.call import NO_INSTANCE
 from exporter.demo.nvml.events import Happening
 from exporter.demo.scenario import XidEvent
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError
 from tests.fake.demo.driver import INVALID, MISSING, NOT_SUPPORTED, code_of, gpu_at, mig_at
 from tests.fake.demo.making import Bench, gpu, instance, made
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -191,5 +191,5 @@ def test_the_device_of_an_xid_exists_at_some_time():
     cut = gpu(mig={"instances": []})
     faults = made(gpus=[cut], faults=[layout, xid(31, "MIG-later")]).faults
     assert isinstance(faults[1], XidEvent)
-    with pytest.raises(ScenarioError, match=r"faults\[0\].device: MIG-none is not a device"):
+    with pytest.raises(DocumentError, match=r"faults\[0\].device: MIG-none is not a device"):
         made(faults=[xid(31, "MIG-none")])

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError
 from exporter.model import ContainerRef, DeviceKey, VgpuReading
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.vgpu import VgpuReader
@@ -185,14 +185,14 @@ def test_a_guest_can_lack_licenses(bench):
 )
 def test_an_impossible_vgpu_is_an_error_with_its_path(board, message):
     mode = {} if message.startswith("gpus[0].virtualization") else {"virtualization": "vgpu_host"}
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(DocumentError) as caught:
         made(gpus=[gpu(**mode, **board)], host_processes=[manager()])
     assert message in str(caught.value)
 
 
 def test_the_process_of_a_vgpu_must_be_on_its_gpu():
     boards = [gpu(virtualization="vgpu_host", vgpus=[vgpu()]), gpu()]
-    with pytest.raises(ScenarioError, match=r"gpus\[0\].vgpus\[0\].pid: host process 41 does not"):
+    with pytest.raises(DocumentError, match=r"gpus\[0\].vgpus\[0\].pid: host process 41 does not"):
         made(gpus=boards, host_processes=[manager(device="{gpu:1}")])
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.scenario.codec import ScenarioError
 from exporter.demo.scenario.expand import MOST, folded, written_out
+from exporter.documents import DocumentError
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_range_is_expanded_to_its_numbers(written, ids):
 
 @pytest.mark.parametrize("written", ["{3..2}", f"{{0..{MOST}}}"])
 def test_a_reversed_or_huge_range_is_a_mistake(written):
-    with pytest.raises(ScenarioError, match=r"offers\[0\]\.ids: .* is not a range"):
+    with pytest.raises(DocumentError, match=r"offers\[0\]\.ids: .* is not a range"):
         written_out((written,), "offers[0].ids")
 
 

@@ -21,7 +21,7 @@ Unit: TypeAlias = dict[str, Any]
 
 
 class Rules(NamedTuple):
-    """The rules of the committed files."""
+    """The rules of files."""
 
     groups: Groups
     alerts: dict[str, dict[str, Any]]  # by name
@@ -65,7 +65,12 @@ def _load(file: Path) -> Any:
 
 def committed_rules() -> Rules:
     """Return the rules of the committed files."""
-    groups = [group for file in FILES for group in _load(file)["groups"]]
+    return rules_in(file.read_text() for file in FILES)
+
+
+def rules_in(texts: Iterable[str]) -> Rules:
+    """Return the rules of files."""
+    groups = [group for text in texts for group in yaml.load(text, yaml.CSafeLoader)["groups"]]
     every = [rule for group in groups for rule in group["rules"]]
     return Rules(
         groups=groups,
@@ -96,12 +101,13 @@ def write_units(
     """
     for name, unit in units.items():
         keep = rules.needed(checked_alerts(unit)) or rules.records.keys()
-        changed, groups = change(unit, [_kept(group, keep) for group in rules.groups])
+        changed, groups = change(unit, [kept(group, keep) for group in rules.groups])
         (folder / f"{name}.rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(changed | {"rule_files": [f"{name}.rules.yaml"]}))
     return [f"{name}.yaml" for name in sorted(units)]
 
 
-def _kept(group: dict[str, Any], names: Container[str]) -> dict[str, Any]:
-    kept = [rule for rule in group["rules"] if rule.get("alert", rule.get("record")) in names]
-    return group | {"rules": kept}
+def kept(group: dict[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return a group with the alerts and records of these names only."""
+    rules = [rule for rule in group["rules"] if rule.get("alert", rule.get("record")) in names]
+    return group | {"rules": rules}

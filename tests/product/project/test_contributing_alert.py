@@ -19,12 +19,6 @@ GUARDS = (
 )
 
 
-def _file_with(tree: Path, text: str) -> Path:
-    """Return the module of the alerts that has a text."""
-    (path,) = [path for path in (tree / "alerts/groups").glob("*.py") if text in path.read_text()]
-    return path
-
-
 def _insert(path: Path, pattern: str, text: str) -> None:
     """Insert a text after the only match of a pattern."""
     (before,) = re.findall(pattern, path.read_text(), re.DOTALL | re.MULTILINE)
@@ -35,21 +29,23 @@ def _insert(path: Path, pattern: str, text: str) -> None:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the tree with the alert, before anything is generated."""
     tree = copied(tmp_path_factory.mktemp("alert"))
-    keys, fields, alert, call, *files = blocks(TITLE)
+    keys, fields, alert, call, runbook, unit, edges = blocks(TITLE)
     _insert(tree / "alerts/thresholds.toml", r"^\[hardware\]\n.*?(?=\n\[)", keys)
     _insert(
-        _file_with(tree, "class HardwareThresholds"),
+        tree / "alerts/thresholds.py",
         r"^class HardwareThresholds:.*?\n(?=\n\n|\Z)",
         indent(fields, " " * 4),
     )
-    module = _file_with(tree, "def hardware_alerts(")
+    module = tree / "alerts/groups/hardware.py"
     imports, function = alert.split("\n\n\n")
     _insert(module, r'\A""".*?"""\n\n', f"{imports}\n")
-    _insert(module, r"^def hardware_alerts\(.*?(?=^    \)$)", indent(f"{call.rstrip()},\n", " " * 8))
+    _insert(module, r"^def state_alerts\(.*?(?=^    \)$)", indent(f"{call.rstrip()},\n", " " * 8))
     append(module, function)
     places = re.findall(r"^The (?:runbook|unit file), `(\S+)`", section(TITLE), re.MULTILINE)
-    for place, text in zip(places, files, strict=True):
+    for place, text in zip(places, (runbook, unit), strict=True):
         (tree / place).write_text(text)
+    rows = "".join(f"    {edge},\n" for edge in edges.splitlines())
+    _insert(tree / "tests/product/alerts/edges.py", r"^EDGES = \(.*?(?=^\)$)", rows)
     return tree
 
 
@@ -72,10 +68,9 @@ def generated(tree: Path, by_hand: set[str]) -> set[str]:
 
 @pytest.mark.slow
 def test_all_that_changes_is_in_the_guide_or_generated(by_hand: set[str], generated: set[str]) -> None:
-    assert {Path(path).name for path in by_hand if not path.startswith("alerts/groups/")} == {
-        "thresholds.toml",
-        "GpuSliceGpuHot.md",
-        "GpuSliceGpuHot.yaml",
+    assert {Path(path).name for path in by_hand} == {
+        *("thresholds.toml", "thresholds.py", "hardware.py", "edges.py"),
+        *("GpuSliceGpuHot.md", "GpuSliceGpuHot.yaml"),
     }
     assert {Path(path).parts[0] for path in generated} == {"alerts", "docs", "deploy"}
 

@@ -7,14 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from exporter.config import _parse, load_settings
+from exporter.config import load_settings
 from exporter.config import parse as settings_parse
-from exporter.config.parse import Kind, SettingsError
+from exporter.config.parse import SettingsError
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.catalog import dump, parse
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError, Kind, choice, parse_text
 from exporter.web.kit.auth.web_config import parse_web_config
-from exporter.web.kit.auth.yaml_document import DocumentError
 from tests.together.fuzz.nodes import SCENARIOS
 from tests.together.fuzz.promises import BrokenPromiseError
 from tests.together.fuzz.seeds import MARK, Scratch, encoded, parts_of
@@ -24,7 +23,7 @@ _scratch = Scratch()
 KINDS = (
     *(kind for _, kind in sorted(vars(settings_parse).items()) if isinstance(kind, Kind)),
     settings_parse.duration("100ms", "1h"),
-    settings_parse.choice("json", "text"),
+    choice("json", "text"),
 )
 
 
@@ -46,7 +45,7 @@ def _kinds(content: bytes) -> Any:
     with warnings.catch_warnings():
         # Of patterns that a later Python may read otherwise; they are taken as this one reads them.
         warnings.simplefilter("ignore", FutureWarning)
-        told = _parse(kind, content[1:].decode("utf-8", "surrogateescape"), "--option")
+        told = parse_text(kind, content[1:].decode("utf-8", "surrogateescape"), "--option")
     # The spelling of an address is one that is read as the same.
     if isinstance(told, settings_parse.ListenAddress) and settings_parse.ADDRESS.parse(str(told)) != told:
         raise BrokenPromiseError(f"{told!r} is spelled {told}")
@@ -119,12 +118,12 @@ TARGETS = (
             )
         ],
         decode=_kinds,
-        refuses=(SettingsError,),
+        refuses=(DocumentError,),
         words=(b"http://[", b"%25", b"9" * 400, b"(?P<", b"{99999}", b"::ffff:1.2.3.4"),
     ),
     Target(
         name="web-config",
-        covers=("exporter.web.kit.auth.yaml_document", "exporter.web.kit.auth.web_config"),
+        covers=("exporter.documents", "exporter.web.kit.auth.web_config"),
         seeds=encoded(WEB, BLOCK),
         decode=_web_config,
         cost=5,
@@ -145,11 +144,11 @@ TARGETS = (
     ),
     Target(
         name="scenario",
-        covers=("exporter.demo.scenario.catalog", "exporter.demo.scenario.codec"),
+        covers=("exporter.demo.scenario.catalog", "exporter.documents"),
         seeds=_scenarios,
         decode=_scenario,
         cost=2,
-        refuses=(ScenarioError,),
+        refuses=(DocumentError,),
         check=_check_scenario,
         words=(b"null", b"1e400", b"-1", b"NaN", b"true", b'"40 GiB"', b"\\ud800", b'"count": ', MARK),
     ),

@@ -29,7 +29,7 @@ PACKAGES = (
 # Modules that decode, in other packages.
 MODULES = frozenset(
     {
-        "exporter.demo.scenario.codec",
+        "exporter.documents",
         "exporter.demo.scenario.catalog",
         "exporter.exposition.negotiation",
         "exporter.model.kubelet",

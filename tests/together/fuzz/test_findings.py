@@ -4,16 +4,15 @@ import json
 
 import pytest
 
-from exporter.config.parse import SettingsError, read_yaml
+from exporter.config.parse import SettingsError, read_options
 from exporter.dcgm_scrape.page import read_page
 from exporter.demo.scenario.catalog import parse
-from exporter.demo.scenario.codec import ScenarioError
+from exporter.documents import DocumentError, read_yaml
 from exporter.fleet.prometheus.answers import Answer, PrometheusError, read_vector
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
 from exporter.sharing.base.view import View
 from exporter.sharing.dra import Dra
 from exporter.sharing.gpu_manager import decode_checkpoint
-from exporter.web.kit.auth.yaml_document import DocumentError, read_document
 from exporter.workloads.processes import boot_seconds
 from tests.core.hardware.amd.tree import GPU_ID, Tree
 from tests.core.hardware.making import gpu
@@ -30,9 +29,17 @@ def test_an_escape_beyond_unicode_is_no_yaml(escape, tmp_path) -> None:
     path.write_text(f'listen: "{escape}"\n', encoding="ascii")
 
     with pytest.raises(SettingsError, match=r"config.yaml: not valid YAML"):
-        list(read_yaml(path))
+        read_options(path)
     with pytest.raises(DocumentError, match="not valid YAML"):
-        read_document(path.read_bytes())
+        read_yaml(path.read_bytes())
+
+
+def test_repeated_aliases_of_yaml_are_one_value() -> None:
+    """Each level doubles the one below: in full they would not fit any memory."""
+    levels = "".join(f"{level}: &a{level} [*a{level - 1}, *a{level - 1}]\n" for level in range(1, 100))
+    document = read_yaml(f"0: &a0 [x]\n{levels}".encode())
+
+    assert document["99"][0] is document["99"][1] is document["98"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_a_label_without_a_name_costs_only_its_line() -> None:
 def test_a_size_with_too_many_digits_is_refused() -> None:
     board = gpu("a", memory_total=f"{'9' * 400} MiB")
 
-    with pytest.raises(ScenarioError, match="memory_total"):
+    with pytest.raises(DocumentError, match="memory_total"):
         parse(json.dumps({"name": "a", "node": {"name": "n"}, "gpus": [board]}))
 
 

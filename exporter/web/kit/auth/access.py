@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from exporter.config import SettingsError
+from exporter.documents import DocumentError
 from exporter.web.kit.auth.web_config import IF_GIVEN, REQUIRED, Pem, TlsConfig, WebConfig, parse_web_config
-from exporter.web.kit.auth.yaml_document import DocumentError
 
 log = logging.getLogger(__name__)
 # The kubelet takes a minute or two to update a mounted Secret, so a few seconds more do no harm.
@@ -117,9 +117,9 @@ def _context(read: _Read) -> ssl.SSLContext | None:
 def _refuse_less(old: WebConfig, new: WebConfig) -> None:
     """Raise DocumentError if protection would be turned off, as by a file that is only half written."""
     if (old.tls is None) != (new.tls is None):
-        raise DocumentError("tls_server_config: turning TLS on or off needs a restart")
+        raise DocumentError("tls_server_config", "turning TLS on or off needs a restart")
     if old.users and not new.users:
-        raise DocumentError("basic_auth_users: turning passwords off needs a restart")
+        raise DocumentError("basic_auth_users", "turning passwords off needs a restart")
 
 
 def _lets_in_others(old: _Read, new: _Read) -> bool:
@@ -152,14 +152,14 @@ def read_file(path: Path) -> bytes:
     try:
         with open(path, "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise DocumentError(f"cannot read {path}: it is not a regular file")
+                raise DocumentError("", f"cannot read {path}: it is not a regular file")
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise DocumentError(f"cannot read {path}: {error.strerror}") from None
+        raise DocumentError("", f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        raise DocumentError(f"cannot read {str(path)!r}: this is not a path") from None
+        raise DocumentError("", f"cannot read {str(path)!r}: this is not a path") from None
     if len(content) > MOST_BYTES:
-        raise DocumentError(f"cannot read {path}: it is larger than 1 MiB")
+        raise DocumentError("", f"cannot read {path}: it is larger than 1 MiB")
     return content
 
 
@@ -178,7 +178,9 @@ def make_context(config: TlsConfig, material: Material) -> ssl.SSLContext:
         if config.curve:
             context.set_ecdh_curve(config.curve)
     except (ssl.SSLError, ValueError) as error:
-        raise DocumentError(f"tls_server_config: OpenSSL refuses cipher_suites or a curve: {error}") from None
+        raise DocumentError(
+            "tls_server_config", f"OpenSSL refuses cipher_suites or a curve: {error}"
+        ) from None
     _load_pair(context, material)
     if config.client_ca:
         _load_authorities(context, material.client_ca)
@@ -209,7 +211,7 @@ def _read_pem(name: str, pem: Pem, mark: bytes, what: str) -> bytes:
     content = pem.text.encode(errors="replace") if pem.file is None else read_file(pem.file)
     if mark not in content:
         where = f"tls_server_config.{name}" if pem.file is None else str(pem.file)
-        raise DocumentError(f"{where}: there is no {what} in PEM form in it")
+        raise DocumentError(where, f"there is no {what} in PEM form in it")
     return content
 
 
@@ -223,7 +225,7 @@ def _load_pair(context: ssl.SSLContext, material: Material) -> None:
             context.load_cert_chain(cert, key, refuse)
     except _EncryptedKeyError:
         why = "the key is encrypted; use one without a passphrase"
-        raise DocumentError(f"tls_server_config.key: {why}") from None
+        raise DocumentError("tls_server_config.key", why) from None
     except ssl.SSLError as error:
         mismatch = error.reason == "KEY_VALUES_MISMATCH"
         why = (
@@ -231,7 +233,7 @@ def _load_pair(context: ssl.SSLContext, material: Material) -> None:
             if mismatch
             else f"OpenSSL refuses them: {_reason(error)}"
         )
-        raise DocumentError(f"tls_server_config.cert and key: {why}") from None
+        raise DocumentError("tls_server_config.cert and key", why) from None
 
 
 def _load_authorities(context: ssl.SSLContext, content: bytes) -> None:
@@ -239,7 +241,7 @@ def _load_authorities(context: ssl.SSLContext, content: bytes) -> None:
         with _in_memory(content) as path:
             context.load_verify_locations(cafile=path)
     except ssl.SSLError as error:
-        raise DocumentError(f"tls_server_config.client_ca: OpenSSL refuses it: {_reason(error)}") from None
+        raise DocumentError("tls_server_config.client_ca", f"OpenSSL refuses it: {_reason(error)}") from None
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, NoReturn
 
-from exporter.web.kit.auth.yaml_document import Section, curtailed, read_document
+from exporter.documents import choice, decode, fail, join, matching, read_yaml, remedy, shown
 
 VERSIONS = ("TLS12", "TLS13")
 _TOO_OLD = ("TLS10", "TLS11")
@@ -85,121 +86,174 @@ class WebConfig:
     burst: int  # number of requests without waiting
 
 
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|h|m|s))+|0"  # in Go's format
+_PART = re.compile(r"([0-9.]+)([a-zµ]+)")
+
+
+def _is_true(flag: str) -> bool:
+    return flag.lower() in ("true", "yes", "on")
+
+
+def _seconds(duration: str) -> float:
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _PART.findall(duration))
+
+
+Flag = Annotated[bool, matching("(?i:true|yes|on|false|no|off)", _is_true, "true or false")]
+Number = Annotated[int, matching("[0-9]{1,9}", int, "a whole number, such as 20")]
+Duration = Annotated[float, matching(_DURATION, _seconds, "a duration with its unit, such as 100ms or 1s")]
+Version = Annotated[str, choice(*VERSIONS, *_TOO_OLD)]
+Cipher = Annotated[str, choice(*CIPHERS_12, *CIPHERS_13)]
+Curve = Annotated[str, choice(*CURVES)]
+ClientAuth = Annotated[str, choice("", NO_CERTIFICATE, IF_GIVEN, REQUIRED, *_UNVERIFIED)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tls:
+    cert: str = ""
+    cert_file: str = ""
+    key: str = ""
+    key_file: str = ""
+    client_ca: str = ""
+    client_ca_file: str = ""
+    client_auth_type: ClientAuth = ""
+    client_allowed_sans: tuple[str, ...] = ()
+    min_version: Version = ""
+    max_version: Version = ""
+    cipher_suites: tuple[Cipher, ...] = ()
+    prefer_server_cipher_suites: Flag = True
+    curve_preferences: tuple[Curve, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Http:
+    http2: Flag = True  # ignored: clients that offer HTTP/2 also offer HTTP/1.1
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RateLimit:
+    interval: Duration = 0.0
+    burst: Number = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """The file as it is written."""
+
+    tls_server_config: _Tls = field(default_factory=_Tls)
+    http_server_config: _Http = field(default_factory=_Http)
+    basic_auth_users: Mapping[str, str | None] = field(default_factory=dict)
+    rate_limit: _RateLimit = field(default_factory=_RateLimit)
+
+
 def parse_web_config(content: bytes, folder: Path) -> WebConfig:
     """Return the configuration; paths in it are relative to ``folder``. Raises DocumentError."""
-    document = read_document(content)
-    tls = _tls(document.section("tls_server_config"), folder)
-    http = document.section("http_server_config")
-    http.flag("http2")  # ignored: clients that offer HTTP/2 also offer HTTP/1.1
-    headers = _headers(http.section("headers"))
-    http.end()
-    users = _users(document.section("basic_auth_users"))
-    rate = document.section("rate_limit")
-    interval, burst = rate.duration("interval"), rate.number("burst")
-    if interval and not burst:
-        rate.fail("burst", "with an interval it must be 1 or more, or no request would be answered")
-    rate.end()
-    document.end()
-    return WebConfig(tls=tls, headers=headers, users=users, interval=interval, burst=burst)
+    file: _File = decode(_File, read_yaml(content))
+    tls = _tls(file.tls_server_config, folder)
+    headers = _headers(file.http_server_config.headers)
+    users = _users(file.basic_auth_users)
+    rate = file.rate_limit
+    if rate.interval and not rate.burst:
+        fail("rate_limit.burst", "with an interval it must be 1 or more, or no request would be answered")
+    return WebConfig(tls=tls, headers=headers, users=users, interval=rate.interval, burst=rate.burst)
 
 
-def _tls(section: Section, folder: Path) -> TlsConfig | None:
-    cert, key = _pem(section, "cert", folder), _pem(section, "key", folder)
-    client_ca = _pem(section, "client_ca", folder)
-    auth = section.choice("client_auth_type", (NO_CERTIFICATE, IF_GIVEN, REQUIRED, *_UNVERIFIED), "")
-    versions = (*VERSIONS, *_TOO_OLD)
-    oldest = section.choice("min_version", versions, VERSIONS[0])
-    newest = section.choice("max_version", versions, VERSIONS[-1])
-    names = section.choices("cipher_suites", (*CIPHERS_12, *CIPHERS_13))
-    curves = section.choices("curve_preferences", tuple(CURVES))
-    prefer = section.flag("prefer_server_cipher_suites")
-    sans = section.texts("client_allowed_sans")
-    section.end()
+def _tls(section: _Tls, folder: Path) -> TlsConfig | None:
+    cert = _pem("cert", section.cert, section.cert_file, folder)
+    key = _pem("key", section.key, section.key_file, folder)
+    client_ca = _pem("client_ca", section.client_ca, section.client_ca_file, folder)
+    oldest, newest = section.min_version or VERSIONS[0], section.max_version or VERSIONS[-1]
     # Also if TLS is off: a file with an old version expects it to be served.
     for name, version in (("min_version", oldest), ("max_version", newest)):
         if version in _TOO_OLD:
-            section.fail(name, f"{version} is insecure and not supported: use TLS12 or TLS13")
-    if not (cert or key or client_ca or auth):
+            _refuse(name, f"{version} is insecure and not supported: use TLS12 or TLS13")
+    if not (cert or key or client_ca or section.client_auth_type):
         # As in other exporters, the other keys alone do not turn TLS on.
         return None
-    ciphers = tuple(CIPHERS_12[name] for name in names if name in CIPHERS_12)
+    ciphers = tuple(CIPHERS_12[name] for name in section.cipher_suites if name in CIPHERS_12)
+    curves = section.curve_preferences
     config = TlsConfig(
         cert=cert,
         key=key,
         client_ca=client_ca,
-        client_auth=auth or NO_CERTIFICATE,
-        allowed_sans=frozenset(sans),
+        client_auth=section.client_auth_type or NO_CERTIFICATE,
+        allowed_sans=frozenset(section.client_allowed_sans),
         # With cipher suites for TLS 1.3 only, TLS 1.2 is impossible.
-        min_version="TLS13" if names and not ciphers else oldest,
+        min_version="TLS13" if section.cipher_suites and not ciphers else oldest,
         max_version=newest,
         ciphers=ciphers,
-        prefer_server_ciphers=prefer,
+        prefer_server_ciphers=section.prefer_server_cipher_suites,
         curve=CURVES[curves[0]] if curves else "",
     )
     if config.min_version > config.max_version:
-        section.fail("max_version", f"{config.max_version} is older than the minimum, {config.min_version}")
-    _check_clients(section, config)
+        _refuse("max_version", f"{config.max_version} is older than the minimum, {config.min_version}")
+    _check_clients(config)
     for name, pem in (("cert", cert), ("key", key)):
         if not pem:
-            section.fail(f"{name}_file", f"TLS needs it: set it to a file in PEM form, or set {name}")
+            _refuse(f"{name}_file", f"TLS needs it: set it to a file in PEM form, or set {name}")
     if len(curves) > 1:
-        section.fail("curve_preferences", "only one curve can be set: set one, or none for the default")
+        _refuse("curve_preferences", "only one curve can be set: set one, or none for the default")
     return config
 
 
-def _check_clients(section: Section, config: TlsConfig) -> None:
+def _check_clients(config: TlsConfig) -> None:
     verified = config.client_auth in (IF_GIVEN, REQUIRED)
     if config.client_auth in _UNVERIFIED:
         why = f"{config.client_auth} accepts any certificate, which proves nothing: use {REQUIRED}"
-        section.fail("client_auth_type", f"{why} with client_ca_file, or {NO_CERTIFICATE}")
+        _refuse("client_auth_type", f"{why} with client_ca_file, or {NO_CERTIFICATE}")
     if config.client_ca and not verified:
-        section.fail("client_auth_type", f"with client_ca_file it must be {REQUIRED} or {IF_GIVEN}")
+        _refuse("client_auth_type", f"with client_ca_file it must be {REQUIRED} or {IF_GIVEN}")
     if verified and not config.client_ca:
-        section.fail(
-            "client_ca_file", "without it certificates of all public authorities are accepted: set it"
-        )
+        _refuse("client_ca_file", "without it certificates of all public authorities are accepted: set it")
     if config.allowed_sans and config.client_auth != REQUIRED:
-        section.fail("client_allowed_sans", f"it needs client_auth_type {REQUIRED}")
+        _refuse("client_allowed_sans", f"it needs client_auth_type {REQUIRED}")
 
 
-def _pem(section: Section, name: str, folder: Path) -> Pem:
-    text, file = section.text(name), section.text(f"{name}_file")
+def _refuse(key: str, why: str) -> NoReturn:
+    fail(f"tls_server_config.{key}", why)
+
+
+def _pem(name: str, text: str, file: str, folder: Path) -> Pem:
     if text and file:
-        section.fail(name, f"set it or {name}_file, not both")
+        _refuse(name, f"set it or {name}_file, not both")
     # The value is not in the message, because it may be a private key in the wrong place.
     if not file.isprintable() or "-----" in file:
-        section.fail(f"{name}_file", f"this is not a path; PEM text belongs in {name}")
+        _refuse(f"{name}_file", f"this is not a path; PEM text belongs in {name}")
     return Pem(file=folder / file if file else None, text=text)
 
 
-def _headers(section: Section) -> Mapping[str, str]:
+def _headers(section: Mapping[str, str | None]) -> Mapping[str, str]:
     headers = {}
-    for name, allowed in HEADERS.items():
-        value = section.text(name).strip()
-        if not value:
-            continue
-        if allowed and value not in allowed:
-            section.fail(name, f"{curtailed(value)!r} is not one of {', '.join(allowed)}")
+    for name, text in section.items():
+        path = join("http_server_config.headers", name)
+        if name not in HEADERS:
+            fail(path, f"there is no such key; {remedy(name, HEADERS)}", name)
+        value = (text or "").strip()
+        allowed = HEADERS[name]
+        if value and allowed and value not in allowed:
+            fail(path, f"{shown(value)} is not one of {', '.join(allowed)}", text)
         if not (value.isascii() and value.isprintable()):
-            section.fail(name, "a header is one line of printable ASCII characters")
-        headers[name] = value
-    section.end()
+            fail(path, "a header is one line of printable ASCII characters", text)
+        if value:
+            headers[name] = value
     return headers
 
 
-def _users(section: Section) -> Mapping[bytes, bytes]:
+def _users(section: Mapping[str, str | None]) -> Mapping[bytes, bytes]:
     users = {}
-    for name, hashed in section.pairs().items():
+    for name, text in section.items():
+        path, hashed = join("basic_auth_users", name), text or ""
         match = _BCRYPT.fullmatch(hashed)
         if not name or ":" in name:
-            section.fail(name, "a user needs a name without a colon")
+            fail(path, "a user needs a name without a colon", name)
         if match is None:
-            section.fail(name, "this is not a bcrypt hash; make one with: htpasswd -nBC 10 '' | tr -d ':\\n'")
+            fail(path, "this is not a bcrypt hash; make one with: htpasswd -nBC 10 '' | tr -d ':\\n'", name)
         if int(match["cost"]) not in _COSTS:
             why = f"the cost of the hash must be from {_COSTS[0]} to {_COSTS[-1]}; 10 is usual"
-            section.fail(name, f"{why}, and each step doubles the time that a login takes")
+            fail(path, f"{why}, and each step doubles the time that a login takes", name)
         try:
             users[name.encode()] = hashed.encode()
         except UnicodeEncodeError:
-            section.fail(name, "the name is not valid text")
+            fail(path, "the name is not valid text", name)
     return users

@@ -41,8 +41,7 @@ _UNATTRIBUTED = Style(GREY, ".", "solid")
 _UNASSIGNED = Style(GREY, "/", "solid")
 _BETWEEN = 0.07
 _DAY = 86400.0
-# With more ticks, labels with hours and minutes would repeat.
-_MOST_TICKS = 6
+_MOST_TICKS = 6  # with more, labels with hours and minutes would repeat
 
 
 class DrawnFigure(NamedTuple):

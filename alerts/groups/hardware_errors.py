@@ -1,17 +1,17 @@
-"""Alerts on XIDs, the error numbers of the NVIDIA driver, except those that need a reset or a reboot.
+"""Alerts on errors of GPUs: XIDs, corrected memory errors, the fabric of NVSwitches, and PCIe.
 
-Those are conditions of the GPU. The alerts use the time of the last error of a code, which exists from the
-first error on; a counter that starts with the first error does not rise by it. Errors from before a restart
-of the exporter count as well, and each code of a GPU is one alert, whichever targets report it. Its value is
-that time.
+XIDs are the error numbers of the NVIDIA driver. Those that need a reset or a reboot are conditions of the
+GPU. The alerts on the others use the time of the last error of a code, which exists from the first error on;
+a counter that starts with the first error does not rise by it. Errors from before a restart of the exporter
+count as well, and each code of a GPU is one alert, whichever targets report it. Its value is that time.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert, Severity
 from alerts.subjects import by_gpu
+from alerts.thresholds import HardwareThresholds
 from alerts.windows import seconds
 from alerts.wording import GPU, ON_MIG, PODS, PODS_THEN, ROUNDED, SHORT_GPU, xid_meaning
 from exporter.model.xids import REVOKED_BY, XIDS, XidClass
@@ -44,7 +44,7 @@ _KINDS: Mapping[XidClass, _Kind] = {
 }
 
 
-def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
+def error_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Return the alerts."""
     return (
         _of_kind("hardware", numbers.xid_window),
@@ -52,6 +52,9 @@ def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
         _unknown(numbers.xid_window),
         _application(numbers.xid_window),
         _burst(numbers.xid_burst),
+        _corrected(numbers.ecc_corrected_per_hour),
+        _fabric(numbers.fabric_for),
+        _pcie_replays(numbers.pcie_replays_per_minute),
     )
 
 
@@ -140,4 +143,44 @@ def _text(meaning: str, advice: str) -> str:
         f"{meaning} {GPU}{ON_MIG} reported XID {{{{ $labels.xid }}}} at "
         f"{{{{ $value | humanizeTimestamp }}}}. Pods on it then or now: {PODS_THEN}. {advice} All codes: "
         "docs/xids.md."
+    )
+
+
+def _corrected(per_hour: float) -> Alert:
+    errors = 'gpuslice_gpu_ecc_errors_total{severity="corrected", scope="volatile"}'
+    return Alert(
+        name="EccCorrectedRate",
+        expr=f"{by_gpu(f'increase({errors}[1h])')} > {per_hour:g}",
+        severity="info",
+        summary=f"{SHORT_GPU} corrects many memory errors",
+        description=f"{GPU} corrected {ROUNDED} memory errors within an hour. No data is wrong. Pods on it: "
+        f"{PODS}. Watch for uncorrectable errors.",
+        dashboard=GPU_BOARD,
+    )
+
+
+def _fabric(hold: str) -> Alert:
+    return Alert(
+        name="FabricFailed",
+        expr=by_gpu('gpuslice_gpu_fabric_info{fabric=~"failed|in_progress"}', "fabric"),
+        hold=hold,
+        severity="critical",
+        summary=f"{SHORT_GPU} has not joined its NVSwitch fabric",
+        description=f"{GPU} has not joined the NVSwitch fabric for {hold}: {{{{ $labels.fabric }}}}. CUDA "
+        f"does not start on it. Pods on it: {PODS}. Check the fabric manager of the node: it "
+        "must run and match the driver version.",
+        dashboard=GPU_BOARD,
+    )
+
+
+def _pcie_replays(per_minute: float) -> Alert:
+    return Alert(
+        name="PcieReplays",
+        expr=f"{by_gpu('rate(gpuslice_gpu_pcie_replays_total[10m])')} * 60 > {per_minute:g}",
+        severity="warning",
+        summary=f"The PCIe link of {SHORT_GPU} has many replays",
+        description=f"The PCIe link of {GPU} resent {ROUNDED} packets per minute over the last 10 minutes. "
+        f"Pods on it: {PODS}. The link is bad and may fail. Check the seat of the board, its "
+        "riser, and the kernel log for PCIe errors.",
+        dashboard=GPU_BOARD,
     )
