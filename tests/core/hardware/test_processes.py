@@ -283,9 +283,8 @@ def test_without_both_forms_the_samples_are_unknown():
 @pytest.mark.parametrize("instances", [(), (SMALL, LARGE)])
 def test_processes_come_from_the_newest_list_where_no_other_is_supported(instances: Any):
     older = [name.replace("_v3", version) for name in (COMPUTE, GRAPHICS, MPS) for version in ("_v3", "_v2")]
-    boards = gpu("a", *instances, architecture=9, unsupported=older)
-    for part in (boards["mig"] or {}).get("instances", ()):
-        part |= {"unsupported": older}
+    parts = [{**part, "unsupported": older} for part in instances]
+    boards = gpu("a", *parts, architecture=9, unsupported=older)
     device = "MIG-small" if instances else GPU
     kinds = {41: "compute", 42: "graphics", 43: "mps"}
     held = [process(pid, device, kind=kind, memory=f"{pid} MiB") for pid, kind in kinds.items()]
