@@ -54,8 +54,13 @@ async def without_kubelet() -> AsyncIterator[tuple[FakeNode, Poller, Path]]:
 
 async def only_watching(poller: Poller) -> None:
     """Wait until only a change of the socket's file makes the poller ask the kubelet."""
-    retry = poller._retry
-    await wait_until_async(lambda: retry._watch is not None and not retry._may_answer())
+    retry, reading = poller._retry, poller._allocations
+
+    def watches() -> bool:
+        seen = retry._watch is not None and retry._seen is not None
+        return seen and not retry._may_answer() and reading._task is None
+
+    await wait_until_async(watches)
 
 
 async def visited(server: socket.socket) -> None:
