@@ -174,11 +174,12 @@ def test_an_existing_account_and_roles_are_used() -> None:
 
 @pytest.mark.tools
 def test_a_network_policy_without_peers_lets_nothing_in() -> None:
-    """Kubernetes reads an empty list of peers as all peers. A way out may be opened."""
+    """Kubernetes reads an empty list of peers as all peers. A way out may be opened, by TCP by default."""
     policy = {"enabled": True, "from": [], "egress": [{"ports": [{"port": 6443}]}]}
+    egress = [{"ports": [{"port": 6443, "protocol": "TCP"}]}]
     spec = only(chart(values={"networkPolicy": policy}), "NetworkPolicy")["spec"]
 
-    assert (spec["ingress"], spec["egress"]) == ([], [{"ports": [{"port": 6443}]}])
+    assert (spec["ingress"], spec["egress"]) == ([], egress)
     assert spec["policyTypes"] == ["Ingress", "Egress"]
 
 

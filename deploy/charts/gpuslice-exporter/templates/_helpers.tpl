@@ -105,13 +105,27 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 
+{{/* The options of a `config` that are not null. */}}
+{{- define "gpuslice.options" -}}
+{{- $options := dict }}
+{{- range $key, $value := . }}
+{{- if not (kindIs "invalid" $value) }}
+{{- $_ := set $options $key $value }}
+{{- end }}
+{{- end }}
+{{- toYaml $options }}
+{{- end }}
+
+{{/* The variable of an option. */}}
+{{- define "gpuslice.variable" -}}
+GPUSLICE_{{ . | upper | replace "-" "_" }}
+{{- end }}
+
 {{/* The options of a `config` as environment variables. Takes: path (its name in the values), config. */}}
 {{- define "gpuslice.optionsEnv" -}}
-{{- range $key, $value := .config }}
-{{- if not (kindIs "invalid" $value) }}
-- name: GPUSLICE_{{ $key | upper | replace "-" "_" }}
+{{- range $key, $value := include "gpuslice.options" .config | fromYaml }}
+- name: {{ include "gpuslice.variable" $key }}
   value: {{ include "gpuslice.optionText" (dict "option" (printf "%s.%s" $.path $key) "value" $value) | quote }}
-{{- end }}
 {{- end }}
 {{- end }}
 
@@ -173,7 +187,7 @@ pod-logs: /var/log/pods
 pods-api: {{ $below }}/pods-api
 {{- end }}
 {{- with .Values.driverRoot }}
-driver: {{ . }}
+driver: {{ . | quote }}
 {{- end }}
 {{- with .Values.sharing }}
 {{- if .hami.enabled }}
