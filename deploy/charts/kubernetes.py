@@ -70,7 +70,7 @@ def _definition(name: str) -> Schema:
 
 
 def _strict(schema: Schema) -> Schema:
-    """Return a schema without descriptions, and without null, which is an empty text or zero in lists."""
+    """Return a schema without descriptions, and with null as a field only: in lists and maps it is a 0."""
     strict = {key: value for key, value in schema.items() if key in _KEPT}
     if "$ref" in strict:
         return {"$ref": strict["$ref"].replace("#/$defs/", "#/definitions/")}
@@ -85,7 +85,12 @@ def _strict(schema: Schema) -> Schema:
         if strict.get(key):
             strict[key] = _strict(strict[key])
     if "properties" in strict:
-        strict["properties"] = {name: _strict(child) for name, child in strict["properties"].items()}
+        fields = {name: _strict(child) for name, child in strict["properties"].items()}
+        required = strict.get("required", ())
+        strict["properties"] = {
+            name: or_null(child) if "type" in child and name not in required else child
+            for name, child in fields.items()
+        }
     return strict
 
 

@@ -23,6 +23,16 @@
 {{- if and .hub.enabled (not .hub.prometheusUrl) }}
 {{- fail "hub.enabled is true without hub.prometheusUrl: name the Prometheus that scrapes the nodes, such as http://prometheus-operated.monitoring.svc:9090." }}
 {{- end }}
+{{- if .hub.enabled }}
+{{- $refresh := include "gpuslice.seconds" .hub.refresh | float64 }}
+{{- $window := include "gpuslice.seconds" .hub.window | float64 }}
+{{- if or (lt $refresh 1.0) (gt $refresh 3600.0) }}
+{{- fail (printf "hub.refresh is %v: set 1s to 1h." .hub.refresh) }}
+{{- end }}
+{{- if or (lt $window 3600.0) (gt $window 2592000.0) }}
+{{- fail (printf "hub.window is %v: set 1h to 720h." .hub.window) }}
+{{- end }}
+{{- end }}
 {{- if and (not .serviceAccount.create) (not .serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: name the account to use in serviceAccount.name." }}
 {{- end }}
