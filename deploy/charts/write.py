@@ -24,7 +24,7 @@ def chart_files() -> dict[str, str]:
     return {
         "values.schema.json": _json(values_schema(values, alert_names())),
         "README.md": _readme(values),
-        "files/never-null.txt": "".join(f"{path}\n" for path in never_null(values)),
+        "files/values/never-null.txt": "".join(f"{path}\n" for path in never_null(values)),
         **{f"files/rules/{name}": (ROOT / "alerts/rules" / name).read_text("utf-8") for name in RULES},
         **{
             f"files/dashboards/{path.name}": _small(path)

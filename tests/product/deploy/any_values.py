@@ -14,8 +14,19 @@ Schema = dict[str, Any]
 
 SCHEMA: Schema = json.loads((CHART / "values.schema.json").read_text())
 # One of so many values is of any type.
-RIGHT_TO_ODD = 20
-MOST_OPTIONAL = 4
+RIGHT_TO_ODD = 15
+MOST_OPTIONAL = 5
+# Groups that are chosen more often than others: their values meet in the templates.
+OFTEN = 4 * (
+    "config",
+    "extraEnv",
+    "extraArgs",
+    "extraVolumeMounts",
+    "hub",
+    "podMonitor",
+    "webConfig",
+    "sharing",
+)
 # Texts that YAML, Kubernetes or a template would read as something else.
 TEXTS = (
     *("", "a", "1", "1e3", "on", "null", "~", "2001-01-01", "0x1f", "a,b", "a: b", "a #b", "- a", "{a", "[a"),
@@ -49,7 +60,25 @@ _ODD = strategies.one_of(
 @strategies.composite
 def values(draw: DrawFn) -> Schema:
     """Return values, some of them over those that turn features on."""
-    return _merged(copy.deepcopy(draw(strategies.sampled_from(BASES))), draw(_mapping(SCHEMA)))
+    known = SCHEMA["properties"]
+    groups = strategies.sampled_from([*known, *OFTEN])
+    chosen = draw(strategies.lists(groups, min_size=1, max_size=6, unique=True))
+    base = copy.deepcopy(draw(strategies.sampled_from(BASES)))
+    return _merged(base, {name: draw(_value(known[name])) for name in chosen})
+
+
+@strategies.composite
+def monitors(draw: DrawFn) -> Schema:
+    """Return values of a monitor and of rules for the Prometheus Operator, without further fields of objects."""
+    kind = draw(strategies.sampled_from(("podMonitor", "serviceMonitor")))
+    made: Schema = {"prometheusRule": draw(_mapping(SCHEMA["properties"]["prometheusRule"]))}
+    made[kind] = draw(_mapping(SCHEMA["properties"][kind]))
+    base = {kind: {"enabled": True}, "prometheusRule": {"enabled": True}}
+    return _merged(base, {name: _without(of, ("endpoint", "spec", "enabled")) for name, of in made.items()})
+
+
+def _without(mapping: Schema, names: tuple[str, ...]) -> Schema:
+    return {name: value for name, value in mapping.items() if name not in names}
 
 
 def _merged(base: Schema, over: Schema) -> Schema:

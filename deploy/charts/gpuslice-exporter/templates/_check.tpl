@@ -1,6 +1,6 @@
 {{/* Invalid values: each ends the rendering with the remedy. */}}
 {{- define "gpuslice.check" -}}
-{{- range .Files.Get "files/never-null.txt" | trim | splitList "\n" }}
+{{- range .Files.Get "files/values/never-null.txt" | trim | splitList "\n" }}
 {{- $value := $.Values }}
 {{- range splitList "." . }}
 {{- $value = index $value . }}
@@ -27,10 +27,10 @@
 {{- $refresh := include "gpuslice.seconds" .hub.refresh | float64 }}
 {{- $window := include "gpuslice.seconds" .hub.window | float64 }}
 {{- if or (lt $refresh 1.0) (gt $refresh 3600.0) }}
-{{- fail (printf "hub.refresh is %v: set 1s to 1h." .hub.refresh) }}
+{{- fail (printf "hub.refresh is %v: set it to 1s to 1h." .hub.refresh) }}
 {{- end }}
 {{- if or (lt $window 3600.0) (gt $window 2592000.0) }}
-{{- fail (printf "hub.window is %v: set 1h to 720h." .hub.window) }}
+{{- fail (printf "hub.window is %v: set it to 1h to 720h." .hub.window) }}
 {{- end }}
 {{- end }}
 {{- if and (not .serviceAccount.create) (not .serviceAccount.name) }}

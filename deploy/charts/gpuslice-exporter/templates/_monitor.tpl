@@ -55,12 +55,16 @@ spec:
 
 {{/* Seconds of a duration such as 1m30s, 1.5h or 90. */}}
 {{- define "gpuslice.seconds" -}}
+{{- if kindIs "float64" . }}
+{{- . }}
+{{- else }}
 {{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 "w" 604800 "y" 31536000 "" 1 }}
 {{- $sum := 0 }}
-{{- range regexFindAll "[0-9.]+[a-z]*" (toString .) -1 }}
+{{- range regexFindAll "[0-9.]+[a-z]*" (. | default "") -1 }}
 {{- $sum = addf $sum (mulf (regexFind "[0-9.]+" .) (get $units (regexFind "[a-z]+" .))) }}
 {{- end }}
 {{- $sum }}
+{{- end }}
 {{- end }}
 
 {{/* Times with which Prometheus would refuse the target, or lose its series. Takes: name, endpoint. */}}
