@@ -59,6 +59,8 @@ _LABELS: Schema = {
 }
 _PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 _URL = text(r"^(https?://\S+)?$")
+# Of a Prometheus, for instance, which may be in a variable.
+_ADDRESS = r"^(https?://|\$\()\S+$"
 _DURATION: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)?$", "minimum": 0}
 _PRICE: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 0}
 _NAME = text(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
@@ -145,7 +147,7 @@ def _kind_schema(option: Option) -> Schema:
         id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[0-9]{1,5}$",
         id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",
         id(ANCESTOR): r"^(self|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)$",
-        id(URL): r"^https?://\S+$",
+        id(URL): _ADDRESS,
     }
     return text(patterns.get(id(kind), r"."))
 
@@ -255,7 +257,7 @@ def _rules(alerts: list[str]) -> dict[str, Schema]:
 
 def _hub() -> dict[str, Schema]:
     return {
-        "hub.prometheusUrl": _URL,
+        "hub.prometheusUrl": text(rf"^$|{_ADDRESS}"),
         "hub.refresh": _DURATION,
         "hub.window": _DURATION,
         "hub.config": _config(*HUB_OPTIONS),

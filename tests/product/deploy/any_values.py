@@ -69,7 +69,7 @@ def values(draw: DrawFn) -> Schema:
 
 @strategies.composite
 def monitors(draw: DrawFn) -> Schema:
-    """Return values of a monitor and of rules for the Prometheus Operator, without further fields of objects."""
+    """Return values of a monitor and of rules for the Prometheus Operator, without further fields."""
     kind = draw(strategies.sampled_from(("podMonitor", "serviceMonitor")))
     made: Schema = {"prometheusRule": draw(_mapping(SCHEMA["properties"]["prometheusRule"]))}
     made[kind] = draw(_mapping(SCHEMA["properties"][kind]))

@@ -55,12 +55,18 @@ def _expanded(rendered: Manifest) -> dict[str, str]:
             "$(NOT) $x 10.0.0.1 $(",
         ),
         ({"config": {"runai-root": "/$$(X)"}}, "GPUSLICE_RUNAI_ROOT", "/$(X)"),
+        (
+            {"config": {"prometheus-url": "$(URL)"}, "extraEnv": [{"name": "URL", "value": "http://p"}]},
+            "GPUSLICE_PROMETHEUS_URL",
+            "http://p",
+        ),
     ],
     ids=[
         "an option by two variables",
         "the chart's by a user's",
         "escaped, unclosed, the kubelet's",
         "an escaped option",
+        "a whole URL",
     ],
 )
 def test_each_reference_leads_to_an_earlier_variable(values, variable, expected) -> None:
