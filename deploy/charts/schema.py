@@ -144,7 +144,7 @@ def _kind_schema(option: Option) -> Schema:
     if kind is PRICE:
         return _PRICE
     patterns = {
-        id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[0-9]{1,5}$",
+        id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[1-9][0-9]{0,4}$",
         id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",
         id(ANCESTOR): r"^(self|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)$",
         id(URL): _ADDRESS,

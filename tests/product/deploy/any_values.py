@@ -32,8 +32,8 @@ TEXTS = (
     *("", "a", "1", "1e3", "on", "null", "~", "2001-01-01", "0x1f", "a,b", "a: b", "a #b", "- a", "{a", "[a"),
     *("*a", "&a", "%a", "@a", "`a", "'", '"', "\\", "\t", "a\nb", "a\n", " a ", "é", "{{ .Values }}"),
     *("$(X)", "$$(X)", "$(NODE_NAME)", "$(A).$(A)", "$(", "$", "GPUSLICE_LISTEN", "--listen=:1", "--a"),
-    *("groups: []", "groups: [a]", "groups: [{rules: [1]}]", "x: ["),
-    "groups: [{rules: [{alert: A}, {record: B}]}]",
+    *("groups: []", "groups: [a]", "groups: [{name: a, rules: [1]}]", "x: ["),
+    "groups: [{name: a, rules: [{alert: A, expr: b}, {record: B, expr: c}]}]",
 )  # fmt: skip
 # Without those that YAML does not hold.
 _CHARACTERS = strategies.characters(exclude_categories=("Cc", "Cn", "Co", "Cs"))

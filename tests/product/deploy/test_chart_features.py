@@ -85,7 +85,7 @@ def test_the_port_follows_the_option() -> None:
 @pytest.mark.tools
 def test_labels_of_nodes_are_added_and_removed() -> None:
     """A user's label is added to those of the chart, ``null`` removes one, and an affinity replaces all."""
-    own = {"gpuNodes": {"example.com/gpu": "*", "cloud.google.com/gke-accelerator": None}}
+    own = {"gpuNodes": {"example.com/gpu": "*", "cloud.google.com/gke-accelerator": None, "other": None}}
     affinity = {"podAntiAffinity": {}}
     before, after = map(str, _node_labels(example())), map(str, _node_labels(chart(values=own)))
 

@@ -154,6 +154,7 @@ def test_a_value_without_a_description_is_refused(tmp_path) -> None:
             ["/prometheusRule/overrides", "GpuSliceFoo"],
         ),
         ({"podMonitor": {"interval": "often"}}, ["/podMonitor/interval"]),
+        ({"config": {"listen": ":0100"}}, ["/config/listen"]),
         ({"webConfig": {"content": {"tls_server_config": {"cert": 1}}}}, ["/tls_server_config/cert"]),
     ],
     ids=str,
@@ -214,6 +215,10 @@ def test_a_wrong_value_is_named(values, words) -> None:
         ),
         ({"prometheusRule": {"enabled": True, "alertsFile": "groups: 1"}}, "prometheusRule.alertsFile"),
         ({"prometheusRule": {"enabled": True, "recordingFile": "- ["}}, "prometheusRule.recordingFile"),
+        (
+            {"prometheusRule": {"enabled": True, "alertsFile": "groups: [{name: a, rules: [{alert: 5}]}]"}},
+            "prometheusRule.alertsFile is not a file of rules",
+        ),
     ],
     ids=str,
 )

@@ -105,7 +105,7 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 
-{{/* The options of a `config` that are not null. */}}
+{{/* The keys of a mapping, such as `config`, that are not null. */}}
 {{- define "gpuslice.options" -}}
 {{- $options := dict }}
 {{- range $key, $value := . }}
@@ -260,7 +260,7 @@ intel-dra: {{ $below }}/plugins/gpu.intel.com
 {{- $pauses = append $pauses (dict "key" (printf "nvidia.com/gpu.deploy.%s" .) "operator" "NotIn" "values" (list "paused-for-driver-upgrade" "paused-for-mig-change")) }}
 {{- end }}
 {{- $terms := list }}
-{{- range $key, $value := .Values.gpuNodes }}
+{{- range $key, $value := include "gpuslice.options" .Values.gpuNodes | fromYaml }}
 {{- $mark := dict "key" $key "operator" "In" "values" (list $value) }}
 {{- if eq $value "*" }}
 {{- $mark = dict "key" $key "operator" "Exists" }}

@@ -4,25 +4,25 @@ text in prometheusRule).
 */}}
 {{- define "gpuslice.ruleFile" -}}
 {{- $read := .text | default (.root.Files.Get .path) | fromYaml }}
-{{- $rules := list }}
+{{- $victoria := eq .root.Values.monitoring.place "victoria-metrics" }}
 {{- $valid := kindIs "slice" $read.groups }}
 {{- range $valid | ternary $read.groups list }}
-{{- $of := kindIs "map" . | ternary . dict }}
-{{- $valid = and $valid (kindIs "slice" (get $of "rules")) }}
-{{- $rules = kindIs "slice" (get $of "rules") | ternary (concat $rules (get $of "rules")) $rules }}
-{{- end }}
-{{- range $rules }}
-{{- $valid = and $valid (kindIs "map" .) }}
-{{- end }}
-{{- if not $valid }}
-{{- fail (printf "prometheusRule.%s is not a file of rules: %s. Set it by --set-file to one that `python -m alerts` wrote." .value (get $read "Error" | default "a list of `groups` with `rules` is missing")) }}
-{{- end }}
-{{- if eq .root.Values.monitoring.place "victoria-metrics" }}
+{{- if not (and (kindIs "map" .) (kindIs "string" (index . "name")) (kindIs "slice" (index . "rules"))) }}
+{{- $valid = false }}
+{{- else }}
+{{- range .rules }}
+{{- if not (and (kindIs "map" .) (kindIs "string" .expr) (kindIs "string" (.alert | default "")) (kindIs "map" (.labels | default dict)) (kindIs "map" (.annotations | default dict))) }}
+{{- $valid = false }}
+{{- else if $victoria }}
 {{- /* Written out: a default that the API server adds is a difference for ever to Argo CD. */}}
-{{- range $rules }}
 {{- $_ := set . "alert" (.alert | default "") }}
 {{- $_ := set . "record" (.record | default "") }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if not $valid }}
+{{- fail (printf "prometheusRule.%s is not a file of rules: %s. Set it by --set-file to one that `python -m alerts` wrote." .value (get $read "Error" | default "it has no `groups` with `name` and `rules`")) }}
 {{- end }}
 {{- toYaml $read.groups }}
 {{- end }}
@@ -38,7 +38,7 @@ text in prometheusRule).
 {{- with .values.runbookUrl }}
 {{- $_ := set $own "runbook_url" (printf "%s/%s.md" (trimSuffix "/" .) $.rule.alert) }}
 {{- end }}
-{{- if and .values.grafanaUrl (hasPrefix "/d/" ($own.dashboard | default "")) }}
+{{- if and .values.grafanaUrl (kindIs "string" $own.dashboard) (hasPrefix "/d/" $own.dashboard) }}
 {{- $_ := set $own "dashboard" (printf "%s%s" (trimSuffix "/" .values.grafanaUrl) $own.dashboard) }}
 {{- end }}
 {{- $annotations := merge (dict) ($change.annotations | default dict) (.values.alertAnnotations | default dict) $own }}
