@@ -80,7 +80,8 @@ def _strict(schema: Schema) -> Schema:
         kinds = [kind for kind in dict.fromkeys(strict["type"]) if kind != "null"]
         strict["type"] = kinds[0] if len(kinds) == 1 else kinds
     if limit := _LIMITS.get(schema.get("format", "")):
-        strict |= {"minimum": -limit, "maximum": limit}
+        # None of those that values have is ever negative.
+        strict |= {"minimum": 0, "maximum": limit}
     for key in ("items", "additionalProperties"):
         if strict.get(key):
             strict[key] = _strict(strict[key])

@@ -62,6 +62,7 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
         ("resources", {"limits": {"memory": "1 GB"}}, "resources/limits/memory"),
         ("resources", {"limits": {"cpu": True}}, "resources/limits/cpu"),
         ("podSecurityContext", {"runAsUser": "root"}, "podSecurityContext/runAsUser"),
+        ("podSecurityContext", {"runAsUser": -1}, "podSecurityContext/runAsUser"),
         ("podSecurityContext", {"sysctls": [{"name": "a", "value": 1}]}, "sysctls/0/value"),
         ("securityContext", {"capabilities": {"add": "ALL"}}, "capabilities/add': got string"),
         ("service.annotations", {"a": 1}, "service/annotations/a"),
