@@ -15,7 +15,7 @@ from alerts.windows import Windows
 
 _MADE = "# Generated from the code in alerts/ by `make rules`. Change the code or thresholds.toml instead.\n"
 RECORDING, ALERTS = "rules/gpuslice-recording.yaml", "rules/gpuslice-alerts.yaml"
-# API version and kind of each operator's object, by file. Their specs are the same.
+# API version and kind of each operator's object, by file. Their specs are the same, but for defaults.
 OPERATORS = {
     "operator/gpuslice-rules.yaml": ("monitoring.coreos.com/v1", "PrometheusRule"),
     "google/gpuslice-rules.yaml": ("monitoring.googleapis.com/v1", "ClusterRules"),
@@ -54,6 +54,10 @@ def rule_files(numbers: Thresholds) -> dict[str, str]:
 
 
 def _object(version: str, kind: str, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    if kind == "VMRule":
+        # What the API server would add: to Argo CD it would be a difference for ever.
+        defaults = {"alert": "", "record": ""}
+        groups = [group | {"rules": [defaults | rule for rule in group["rules"]]} for group in groups]
     return {
         "apiVersion": version,
         "kind": kind,

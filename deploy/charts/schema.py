@@ -7,19 +7,27 @@ from dataclasses import fields
 from typing import Any
 
 from deploy.charts.kubernetes import (
+    AFFINITY,
+    EGRESS,
+    ENV,
     NAMED,
     PEERS,
     POD_SECURITY_CONTEXT,
     PROBE,
     RESOURCES,
+    ROLLING_UPDATE,
     SECURITY_CONTEXT,
     TOLERATIONS,
+    VOLUME_MOUNTS,
+    VOLUMES,
     closed,
     list_of,
     one_of,
     or_null,
+    referenced,
     text,
 )
+from deploy.charts.monitors import TIME, monitor
 from deploy.charts.values import Value
 from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, PRICE, SWITCH, URL, Option
 from exporter.config.table import Settings
@@ -38,30 +46,40 @@ Schema = dict[str, Any]
 
 _TYPES: dict[type, Schema] = {
     bool: {"type": "boolean"},
-    int: {"type": "integer", "minimum": 0},
+    int: {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     str: {"type": "string"},
-    list: {"type": "array", "items": {"type": "object"}},
-    dict: {"type": "object"},
 }
 _TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_NODES: Schema = {"type": "object", "additionalProperties": text(rf"^({_LABEL})?$")}
 # Selectors use these labels, so values must not overwrite them.
 _LABELS: Schema = {
-    **_TEXTS,
+    **_NODES,
     "properties": {"app.kubernetes.io/name": False, "app.kubernetes.io/instance": False},
 }
 _PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 _URL = text(r"^(https?://\S+)?$")
-_TIME = r"([0-9]+(ms|[smhdwy]))+"
+# Of a Prometheus, for instance, which may be in a variable.
+_ADDRESS = r"^(https?://|\$\()\S+$"
 _DURATION: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)?$", "minimum": 0}
 _PRICE: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 0}
 _NAME = text(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
 # Part of the names of objects; the name of a Service must not begin with a digit.
 _OBJECT = text(r"^([a-z]([a-z0-9-]*[a-z0-9])?)?$")
-_ENV: Schema = list_of({"type": "object", "properties": {"name": text()}, "required": ["name"]})
 # Defined once and referenced by each alert.
 _ALERT: Schema = {"$ref": "#/definitions/alert"}
 _DEFINITIONS: Schema = {
-    "alert": closed(severity=text("."), labels=_TEXTS, annotations=_TEXTS, **{"for": text(rf"^{_TIME}$")})
+    "alert": closed(
+        severity=text("."),
+        labels=_TEXTS,
+        annotations=_TEXTS,
+        **{"for": {**TIME, "minLength": 1}},
+    )
+}
+# Other charts use them too.
+_GLOBAL: Schema = {
+    "imageRegistry": or_null(text()),
+    "imagePullSecrets": or_null({"type": "array", "items": {"anyOf": [text("."), NAMED["items"]]}}),
 }
 # Options of the exporter on a node that a file of settings may have.
 NODE_OPTIONS = tuple(
@@ -88,7 +106,7 @@ def values_schema(values: list[Value], alerts: list[str]) -> Schema:
     special = _special(alerts)
     root = closed()
     root["properties"] |= {
-        "global": {"type": "object", "description": "Values of a parent chart."},
+        "global": {"type": "object", "description": "Values of a parent chart.", "properties": _GLOBAL},
         "enabled": {
             "type": "boolean",
             "description": "Condition of a parent chart; not used by this one.",
@@ -107,7 +125,7 @@ def values_schema(values: list[Value], alerts: list[str]) -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of gpuslice-exporter",
-        "definitions": _DEFINITIONS,
+        "definitions": _DEFINITIONS | referenced(root),
         **root,
     }
 
@@ -130,10 +148,10 @@ def _kind_schema(option: Option) -> Schema:
     if kind is PRICE:
         return _PRICE
     patterns = {
-        id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[0-9]{1,5}$",
+        id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[1-9][0-9]{0,4}$",
         id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",
         id(ANCESTOR): r"^(self|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)$",
-        id(URL): r"^https?://\S+$",
+        id(URL): _ADDRESS,
     }
     return text(patterns.get(id(kind), r"."))
 
@@ -165,13 +183,12 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "webConfig.scheme": one_of("http", "https"),
         "gpuNodes": {
             "type": "object",
-            "additionalProperties": {"type": ["string", "null"], "pattern": "."},
+            "additionalProperties": or_null(text(rf"^(\*|{_LABEL})$")),
         },
-        "nodeSelector": _TEXTS,
+        "nodeSelector": _NODES,
+        "affinity": AFFINITY,
         "tolerations": TOLERATIONS,
-        "updateStrategy": closed(
-            ("type",), type=one_of("RollingUpdate", "OnDelete"), rollingUpdate={"type": "object"}
-        ),
+        "updateStrategy": closed(type=one_of("RollingUpdate", "OnDelete"), rollingUpdate=ROLLING_UPDATE),
         "resources": RESOURCES,
         "podSecurityContext": POD_SECURITY_CONTEXT,
         "securityContext": SECURITY_CONTEXT,
@@ -180,21 +197,25 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "podAnnotations": _TEXTS,
         "annotations": _TEXTS,
         "extraArgs": list_of(text()),
-        "extraEnv": _ENV,
+        "extraEnv": ENV,
+        "extraVolumes": VOLUMES,
+        "extraVolumeMounts": VOLUME_MOUNTS,
         "service.port": _PORT,
         "service.labels": _LABELS,
         "service.annotations": _TEXTS,
         "serviceAccount.name": _NAME,
         "serviceAccount.annotations": _TEXTS,
         "monitoring.place": one_of("prometheus-operator", "google", "victoria-metrics", "azure"),
-        **_monitor("podMonitor"),
-        **_monitor("serviceMonitor"),
+        **_operator("podMonitor"),
+        **_operator("serviceMonitor"),
+        **monitor("podMonitor"),
+        **monitor("serviceMonitor"),
         **_rules(alerts),
         "dashboards.namespace": _NAME,
         "dashboards.labels": _LABELS,
         "dashboards.annotations": _TEXTS,
         "networkPolicy.from": PEERS,
-        "networkPolicy.egress": list_of(closed(to=PEERS, ports=list_of({"type": "object"}))),
+        "networkPolicy.egress": EGRESS,
         **_hub(),
     }
 
@@ -222,16 +243,6 @@ def _web_config() -> Schema:
     )
 
 
-def _monitor(name: str) -> dict[str, Schema]:
-    time = text(rf"^({_TIME})?$")
-    return {
-        **_operator(name),
-        f"{name}.interval": time,
-        f"{name}.scrapeTimeout": time,
-        f"{name}.attachMetadata": closed(node={"type": "boolean"}),
-    }
-
-
 def _operator(name: str) -> dict[str, Schema]:
     return {f"{name}.namespace": _NAME, f"{name}.labels": _LABELS, f"{name}.annotations": _TEXTS}
 
@@ -250,7 +261,7 @@ def _rules(alerts: list[str]) -> dict[str, Schema]:
 
 def _hub() -> dict[str, Schema]:
     return {
-        "hub.prometheusUrl": _URL,
+        "hub.prometheusUrl": text(rf"^$|{_ADDRESS}"),
         "hub.refresh": _DURATION,
         "hub.window": _DURATION,
         "hub.config": _config(*HUB_OPTIONS),
@@ -258,11 +269,14 @@ def _hub() -> dict[str, Schema]:
         "hub.resources": RESOURCES,
         "hub.podSecurityContext": POD_SECURITY_CONTEXT,
         "hub.securityContext": SECURITY_CONTEXT,
-        "hub.nodeSelector": _TEXTS,
+        "hub.nodeSelector": _NODES,
+        "hub.affinity": AFFINITY,
         "hub.tolerations": TOLERATIONS,
         "hub.podLabels": _LABELS,
         "hub.podAnnotations": _TEXTS,
-        "hub.extraEnv": _ENV,
+        "hub.extraEnv": ENV,
+        "hub.extraVolumes": VOLUMES,
+        "hub.extraVolumeMounts": VOLUME_MOUNTS,
         "hub.service.type": one_of("ClusterIP", "NodePort", "LoadBalancer"),
         "hub.service.port": _PORT,
         "hub.service.annotations": _TEXTS,

@@ -24,6 +24,7 @@ def chart_files() -> dict[str, str]:
     return {
         "values.schema.json": _json(values_schema(values, alert_names())),
         "README.md": _readme(values),
+        "files/values/never-null.txt": "".join(f"{path}\n" for path in never_null(values)),
         **{f"files/rules/{name}": (ROOT / "alerts/rules" / name).read_text("utf-8") for name in RULES},
         **{
             f"files/dashboards/{path.name}": _small(path)
@@ -36,6 +37,17 @@ def alert_names() -> list[str]:
     """Return the names of all alerts, in the order of their file."""
     groups = yaml.safe_load((ROOT / "alerts/rules" / RULES[1]).read_text("utf-8"))["groups"]
     return [rule["alert"] for group in groups for rule in group["rules"]]
+
+
+def never_null(values: list[Value]) -> list[str]:
+    """Return the paths of groups, and of values that are not empty by default nor lists nor mappings."""
+    paths = []
+    for value in values:
+        groups = value.path.split(".")[:-1]
+        paths += [".".join(groups[: depth + 1]) for depth in range(len(groups))]
+        if value.default != "" and not isinstance(value.default, list | dict):
+            paths.append(value.path)
+    return list(dict.fromkeys(paths))
 
 
 def _json(value: Any) -> str:

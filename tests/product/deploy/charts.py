@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -69,6 +70,16 @@ def refusal(values: Any) -> str:
     if done.returncode == 0:
         pytest.fail(f"rendered: {values}")
     return done.stderr
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what the schema or a template says of wrong values; if helm failed otherwise, the test fails."""
+    begins = r"^Error: execution error at \(gpuslice-exporter/templates/[^)]*\): "
+    own = re.search(rf"{begins}(.+: .+\.)$", done.stderr, re.MULTILINE)
+    by_schema = re.findall(r"^ *- (at '.*)$", done.stderr, re.MULTILINE)
+    if not own and not by_schema:
+        pytest.fail(f"not in the chart's words: {done.stderr}")
+    return own[1] if own else "\n".join(by_schema)
 
 
 def template(

@@ -85,7 +85,7 @@ def test_the_port_follows_the_option() -> None:
 @pytest.mark.tools
 def test_labels_of_nodes_are_added_and_removed() -> None:
     """A user's label is added to those of the chart, ``null`` removes one, and an affinity replaces all."""
-    own = {"gpuNodes": {"example.com/gpu": "*", "cloud.google.com/gke-accelerator": None}}
+    own = {"gpuNodes": {"example.com/gpu": "*", "cloud.google.com/gke-accelerator": None, "other": None}}
     affinity = {"podAntiAffinity": {}}
     before, after = map(str, _node_labels(example())), map(str, _node_labels(chart(values=own)))
 
@@ -174,11 +174,12 @@ def test_an_existing_account_and_roles_are_used() -> None:
 
 @pytest.mark.tools
 def test_a_network_policy_without_peers_lets_nothing_in() -> None:
-    """Kubernetes reads an empty list of peers as all peers. A way out may be opened."""
+    """Kubernetes reads an empty list of peers as all peers. A way out may be opened, by TCP by default."""
     policy = {"enabled": True, "from": [], "egress": [{"ports": [{"port": 6443}]}]}
+    egress = [{"ports": [{"port": 6443, "protocol": "TCP"}]}]
     spec = only(chart(values={"networkPolicy": policy}), "NetworkPolicy")["spec"]
 
-    assert (spec["ingress"], spec["egress"]) == ([], [{"ports": [{"port": 6443}]}])
+    assert (spec["ingress"], spec["egress"]) == ([], egress)
     assert spec["policyTypes"] == ["Ingress", "Egress"]
 
 

@@ -23,8 +23,8 @@ SAMPLES = VALUES | {
     "listen": (":9999", ListenAddress(None, 9999)),
     "node_name": ("$(NODE_NAME).example", "$(NODE_NAME).example"),
 }
-# The chart mounts this directory where the program looks, and refuses the option.
-MOUNTED = {"kubelet_root"}
+# The chart derives these from values of its own, and refuses the options.
+DERIVED = {"kubelet_root", "kubernetes_api"}
 # The hub has values of its own for these.
 HUB_VALUES = {"prometheus_url", "web_config"}
 
@@ -41,7 +41,7 @@ def test_every_option_is_a_key_of_the_values() -> None:
 @pytest.mark.tools
 def test_every_option_reaches_the_program() -> None:
     """The program reads from the container's environment what the values have."""
-    chosen = {name: SAMPLES[name] for name in NODE_OPTIONS if name not in MOUNTED}
+    chosen = {name: SAMPLES[name] for name in NODE_OPTIONS if name not in DERIVED}
     config = {_key(name): written for name, (written, _) in chosen.items()}
     settings = load_settings({"command": "serve"}, environment(container(chart(values={"config": config}))))
 
@@ -55,7 +55,6 @@ def test_every_option_reaches_the_program() -> None:
 def test_values_need_no_quotes() -> None:
     """Switches that YAML reads as booleans, numbers and lists are understood; null is no value."""
     config = {
-        "kubernetes-api": True,
         "dcgm-names": False,
         "pcie-throughput": True,
         "poll-interval": 2,
@@ -67,21 +66,10 @@ def test_values_need_no_quotes() -> None:
     }
     settings = load_settings({"command": "serve"}, environment(container(chart(values={"config": config}))))
 
-    assert (settings.kubernetes_api, settings.dcgm_names, settings.pcie_throughput) == ("on", "off", True)
+    assert (settings.dcgm_names, settings.pcie_throughput) == ("off", True)
     assert (settings.poll_interval, settings.stale_after, settings.history_retention) == (2, 100, 43200)
     assert settings.gpu_hour_price == 2.5
     assert [pattern.pattern for pattern in settings.pod_labels] == ["team", "tier-.*"]
-
-
-def test_each_group_of_values_is_checked_for_null() -> None:
-    """Below, helm refuses one."""
-    check = (CHART / "templates/_check.tpl").read_text()
-    checked = check.split("range list", maxsplit=1)[1].split("}}", maxsplit=1)[0]
-    groups = {
-        value.path.partition(".")[0] for value in read_values(CHART / "values.yaml") if "." in value.path
-    }
-
-    assert set(re.findall(r'"(\w+)"', checked)) == groups
 
 
 @pytest.mark.tools
@@ -164,6 +152,7 @@ def test_a_value_without_a_description_is_refused(tmp_path) -> None:
             ["/prometheusRule/overrides", "GpuSliceFoo"],
         ),
         ({"podMonitor": {"interval": "often"}}, ["/podMonitor/interval"]),
+        ({"config": {"listen": ":0100"}}, ["/config/listen"]),
         ({"webConfig": {"content": {"tls_server_config": {"cert": 1}}}}, ["/tls_server_config/cert"]),
     ],
     ids=str,
@@ -183,10 +172,7 @@ def test_a_wrong_value_is_named(values, words) -> None:
         ({"hub": {"enabled": True}}, "hub.prometheusUrl"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
         ({"amd": {"enabled": True}}, "Set privileged to true"),
-        (
-            {"kubernetesApi": {"enabled": True}, "config": {"kubernetes-api": "off"}},
-            "leave config.kubernetes-api",
-        ),
+        ({"config": {"kubernetes-api": "on"}}, "leave config.kubernetes-api out"),
         ({"webConfig": {"existingSecret": "a", "content": {"rate_limit": {}}}}, "use one of them"),
         (
             {"webConfig": {"existingSecret": "a"}, "config": {"web-config": "/a"}},
@@ -194,8 +180,8 @@ def test_a_wrong_value_is_named(values, words) -> None:
         ),
         ({"resourceQuota": {"enabled": True}, "priorityClassName": ""}, "priorityClassName"),
         ({"hostNetwork": True, "networkPolicy": {"enabled": True}}, "Choose one of them"),
-        ({"hub": None}, "hub is null"),
         ({"config": {"node-name": "gpu-1"}}, "$(NODE_NAME)"),
+        ({"config": {"node-name": "$$(NODE_NAME)"}}, "$(NODE_NAME).example.com"),
         ({"config": {"kubelet-root": "/data/kubelet"}}, "set kubeletRoot"),
         ({"webConfig": {"tlsSecret": "a"}}, "Set webConfig.content"),
         ({"webConfig": {"tlsSecret": "a", "content": {"rate_limit": {}}}}, "Add tls_server_config"),
@@ -215,17 +201,22 @@ def test_a_wrong_value_is_named(values, words) -> None:
         ({"config": {"resource-pattern": ["a{1,2}"]}}, 'extraArgs: ["--resource-pattern=a{1,2}"]'),
         (
             {"config": {"log-level": "debug"}, "extraEnv": [{"name": "GPUSLICE_LOG_LEVEL", "value": "info"}]},
-            "config.log-level: use one of them",
+            "config.log-level sets: use one of them",
         ),
         (
-            {
-                "webConfig": {"existingSecret": "a"},
-                "extraEnv": [{"name": "GPUSLICE_WEB_CONFIG", "value": "/a"}],
-            },
-            "and so does webConfig: use one of them",
+            {"hub": {"config": {"log-level": "debug"}, "extraEnv": [{"name": "GPUSLICE_LOG_LEVEL"}]}},
+            "hub.config.log-level sets: use one of them",
+        ),
+        (
+            {"config": {"log-level": "debug"}, "extraArgs": ["--log-level", "info"]},
+            "config.log-level sets: use one of them",
         ),
         ({"prometheusRule": {"enabled": True, "alertsFile": "groups: 1"}}, "prometheusRule.alertsFile"),
         ({"prometheusRule": {"enabled": True, "recordingFile": "- ["}}, "prometheusRule.recordingFile"),
+        (
+            {"prometheusRule": {"enabled": True, "alertsFile": "groups: [{name: a, rules: [{alert: 5}]}]"}},
+            "prometheusRule.alertsFile is not a file of rules",
+        ),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ import pytest
 
 from tests.product.deploy import render
 from tests.product.deploy.rendering import (
+    DEPLOY,
     OVERLAYS,
     Manifest,
     composed,
@@ -152,6 +153,17 @@ def test_a_claim_with_admin_access_takes_no_gpu_from_others() -> None:
     assert claim["resourceClaimTemplateName"] == claims["metadata"]["name"]
     assert container(objects)["resources"]["claims"] == [{"name": claim["name"]}]
     assert only(objects, "Namespace")["metadata"]["labels"]["resource.kubernetes.io/admin-access"] == "true"
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_says_that_it_replaces_the_image(name: str) -> None:
+    """Before anything else: it has the image of the base, whatever the cluster runs."""
+    text = (DEPLOY / f"overlays/{name}/kustomization.yaml").read_text()
+    top = " ".join(line.removeprefix("# ") for line in text.partition("apiVersion")[0].splitlines())
+
+    assert container(overlay(name))["image"] == container(composed())["image"]
+    assert "applied over an installation with an image of your own, it puts that image back" in top
+    assert "docs/deploy.md" in top
 
 
 def test_hostpid_off_changes_one_field() -> None:

@@ -35,7 +35,7 @@ OURS = re.compile(r"(?:deploy|docs|scripts|alerts|dashboards|tests|exporter)/.+"
 PROGRAMS_OF_OTHERS = {"docker", "gh", "install", "jq", "ln", "sha256sum", "systemctl"}
 PROGRAMS_OF_OTHERS |= {"systemd-sysusers", "systemd-tmpfiles"}
 KUBECTL = {"apply", "create", "delete", "exec", "get", "label", "logs", "port-forward", "rollout"}
-HELM_OPTIONS = {"--create-namespace", "--namespace", "--reset-then-reuse-values"}
+HELM_OPTIONS = {"--namespace", "--reset-then-reuse-values"}
 # Objects of others that commands name.
 THEIRS = {"svc/prometheus-operated"}
 

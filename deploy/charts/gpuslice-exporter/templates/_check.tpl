@@ -1,8 +1,12 @@
 {{/* Invalid values: each ends the rendering with the remedy. */}}
 {{- define "gpuslice.check" -}}
-{{- range list "image" "adminClaim" "migMonitor" "podsApi" "kubernetesApi" "amd" "sharing" "webConfig" "service" "serviceAccount" "rbac" "monitoring" "podMonitor" "serviceMonitor" "prometheusRule" "dashboards" "networkPolicy" "openshift" "resourceQuota" "hub" }}
-{{- if not (kindIs "map" (get $.Values .)) }}
-{{- fail (printf "%s is null, as if only comments are below it: leave it out." .) }}
+{{- range .Files.Get "files/values/never-null.txt" | trim | splitList "\n" }}
+{{- $value := $.Values }}
+{{- range splitList "." . }}
+{{- $value = index $value . }}
+{{- end }}
+{{- if kindIs "invalid" $value }}
+{{- fail (printf "%s is null, as if only comments are below it: leave it out, or set it." .) }}
 {{- end }}
 {{- end }}
 {{- include "gpuslice.checkName" . }}
@@ -19,6 +23,16 @@
 {{- if and .hub.enabled (not .hub.prometheusUrl) }}
 {{- fail "hub.enabled is true without hub.prometheusUrl: name the Prometheus that scrapes the nodes, such as http://prometheus-operated.monitoring.svc:9090." }}
 {{- end }}
+{{- if .hub.enabled }}
+{{- $refresh := include "gpuslice.seconds" .hub.refresh | float64 }}
+{{- $window := include "gpuslice.seconds" .hub.window | float64 }}
+{{- if or (lt $refresh 1.0) (gt $refresh 3600.0) }}
+{{- fail (printf "hub.refresh is %v: set it to 1s to 1h." .hub.refresh) }}
+{{- end }}
+{{- if or (lt $window 3600.0) (gt $window 2592000.0) }}
+{{- fail (printf "hub.window is %v: set it to 1h to 720h." .hub.window) }}
+{{- end }}
+{{- end }}
 {{- if and (not .serviceAccount.create) (not .serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: name the account to use in serviceAccount.name." }}
 {{- end }}
@@ -33,6 +47,7 @@
 {{- end }}
 {{- end }}
 {{- include "gpuslice.checkConfig" . }}
+{{- include "gpuslice.checkDerived" . }}
 {{- include "gpuslice.checkWeb" . }}
 {{- end }}
 
@@ -43,22 +58,17 @@
 {{- end }}
 {{- end }}
 
-{{/* Conflicts of `config`, `extraEnv` and other values, for the exporter and for the hub. */}}
+{{/* Conflicts of `config` and other values, for the exporter and for the hub. */}}
 {{- define "gpuslice.checkConfig" -}}
-{{- $config := dict }}
-{{- range $key, $value := .Values.config }}
-{{- if not (kindIs "invalid" $value) }}
-{{- $_ := set $config $key $value }}
-{{- end }}
-{{- end }}
+{{- $config := include "gpuslice.options" .Values.config | fromYaml }}
 {{- with .Values }}
-{{- if and .kubernetesApi.enabled (hasKey $config "kubernetes-api") }}
-{{- fail "config.kubernetes-api and kubernetesApi.enabled are both set: leave config.kubernetes-api out." }}
+{{- if hasKey $config "kubernetes-api" }}
+{{- fail "config.kubernetes-api follows kubernetesApi.enabled, which also gives the pod a token and a role: leave config.kubernetes-api out. With a kubeconfig file it is not needed." }}
 {{- end }}
 {{- if hasKey $config "kubelet-root" }}
 {{- fail "config.kubelet-root is the path in the container, which is always the default: set kubeletRoot to the directory of the nodes." }}
 {{- end }}
-{{- if and (hasKey $config "node-name") (not (contains "$(" (get $config "node-name"))) }}
+{{- if and (hasKey $config "node-name") (not (include "gpuslice.references" (get $config "node-name") | fromJsonArray)) }}
 {{- fail "config.node-name would be the name of every node: leave it out, or use a variable, such as $(NODE_NAME).example.com." }}
 {{- end }}
 {{- if and .networkPolicy.enabled (not .networkPolicy.egress) }}
@@ -69,12 +79,8 @@
 {{- fail "networkPolicy allows no connections of the exporter, but config.dcgm-exporter-url needs that address, and DNS: add both to networkPolicy.egress." }}
 {{- end }}
 {{- end }}
-{{- $elsewhere := dict "kubernetes-api" (.kubernetesApi.enabled | ternary "kubernetesApi.enabled" "") "web-config" (include "gpuslice.webConfigSecret" $ | empty | ternary "" "webConfig") }}
-{{- $hub := dict "prometheus-url" "hub.prometheusUrl" "web-config" (.hub.webConfig.existingSecret | empty | ternary "" "hub.webConfig") }}
 {{- include "gpuslice.checkListen" (dict "path" "config" "config" $config) }}
 {{- include "gpuslice.checkListen" (dict "path" "hub.config" "config" .hub.config) }}
-{{- include "gpuslice.checkEnv" (dict "path" "" "env" .extraEnv "config" $config "elsewhere" $elsewhere) }}
-{{- include "gpuslice.checkEnv" (dict "path" "hub." "env" .hub.extraEnv "config" .hub.config "elsewhere" $hub) }}
 {{- end }}
 {{- end }}
 
@@ -86,16 +92,6 @@
 {{- end }}
 {{- if or (lt $port 1) (gt $port 65535) }}
 {{- fail (printf "%s.listen is %s: a port is a number from 1 to 65535." $.path .) }}
-{{- end }}
-{{- end }}
-{{- end }}
-
-{{- define "gpuslice.checkEnv" -}}
-{{- range .env }}
-{{- $key := .name | trimPrefix "GPUSLICE_" | lower | replace "_" "-" }}
-{{- $also := get $.elsewhere $key | default (hasKey ($.config | default dict) $key | ternary (printf "%sconfig.%s" $.path $key) "") }}
-{{- if and $also (hasPrefix "GPUSLICE_" .name) }}
-{{- fail (printf "%sextraEnv sets %s, and so does %s: use one of them." $.path .name $also) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -105,13 +105,27 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 
+{{/* The keys of a mapping, such as `config`, that are not null. */}}
+{{- define "gpuslice.options" -}}
+{{- $options := dict }}
+{{- range $key, $value := . }}
+{{- if not (kindIs "invalid" $value) }}
+{{- $_ := set $options $key $value }}
+{{- end }}
+{{- end }}
+{{- toYaml $options }}
+{{- end }}
+
+{{/* The variable of an option. */}}
+{{- define "gpuslice.variable" -}}
+GPUSLICE_{{ . | upper | replace "-" "_" }}
+{{- end }}
+
 {{/* The options of a `config` as environment variables. Takes: path (its name in the values), config. */}}
 {{- define "gpuslice.optionsEnv" -}}
-{{- range $key, $value := .config }}
-{{- if not (kindIs "invalid" $value) }}
-- name: GPUSLICE_{{ $key | upper | replace "-" "_" }}
+{{- range $key, $value := include "gpuslice.options" .config | fromYaml }}
+- name: {{ include "gpuslice.variable" $key }}
   value: {{ include "gpuslice.optionText" (dict "option" (printf "%s.%s" $.path $key) "value" $value) | quote }}
-{{- end }}
 {{- end }}
 {{- end }}
 
@@ -173,7 +187,7 @@ pod-logs: /var/log/pods
 pods-api: {{ $below }}/pods-api
 {{- end }}
 {{- with .Values.driverRoot }}
-driver: {{ . }}
+driver: {{ . | quote }}
 {{- end }}
 {{- with .Values.sharing }}
 {{- if .hami.enabled }}
@@ -246,7 +260,7 @@ intel-dra: {{ $below }}/plugins/gpu.intel.com
 {{- $pauses = append $pauses (dict "key" (printf "nvidia.com/gpu.deploy.%s" .) "operator" "NotIn" "values" (list "paused-for-driver-upgrade" "paused-for-mig-change")) }}
 {{- end }}
 {{- $terms := list }}
-{{- range $key, $value := .Values.gpuNodes }}
+{{- range $key, $value := include "gpuslice.options" .Values.gpuNodes | fromYaml }}
 {{- $mark := dict "key" $key "operator" "In" "values" (list $value) }}
 {{- if eq $value "*" }}
 {{- $mark = dict "key" $key "operator" "Exists" }}

@@ -1,23 +1,31 @@
-{{/* Metadata and spec of a monitor; the two kinds differ by the name of one field. Takes: root, monitor, endpoints. */}}
+{{/* Metadata and spec of a monitor; the two kinds differ by the name of one field. Takes: root, name, endpoints. */}}
 {{- define "gpuslice.monitor" -}}
+{{- $monitor := get .root.Values .name | deepCopy }}
 {{- $place := .root.Values.monitoring.place }}
 {{- $google := eq $place "google" }}
 {{- $names := get (dict "google" (dict "scrapeTimeout" "timeout" "metricRelabelings" "metricRelabeling") "victoria-metrics" (dict "relabelings" "relabelConfigs" "metricRelabelings" "metricRelabelConfigs" "attachMetadata" "attach_metadata")) $place | default dict }}
 {{- $endpoint := dict "port" "metrics" }}
 {{- if not $google }}
-{{- $_ := set $endpoint "honorLabels" .monitor.honorLabels }}
+{{- $_ := set $endpoint "honorLabels" $monitor.honorLabels }}
 {{- end }}
 {{- if eq (include "gpuslice.scheme" .root.Values.webConfig) "https" }}
 {{- $_ := set $endpoint "scheme" "https" }}
 {{- end }}
 {{- range list "interval" "scrapeTimeout" "relabelings" "metricRelabelings" }}
-{{- if and (get $.monitor .) (not (and $google (eq . "relabelings"))) }}
-{{- $_ := set $endpoint (get $names . | default .) (get $.monitor .) }}
+{{- if and (get $monitor .) (not (and $google (eq . "relabelings"))) }}
+{{- $_ := set $endpoint (get $names . | default .) (get $monitor .) }}
 {{- end }}
 {{- end }}
 {{- /* Not merged: that takes false for nothing. */}}
-{{- range $key, $value := .monitor.endpoint }}
+{{- range $key, $value := $monitor.endpoint }}
 {{- $_ := set $endpoint $key $value }}
+{{- end }}
+{{- include "gpuslice.checkTimes" (dict "name" .name "endpoint" $endpoint) }}
+{{- /* Written out: a default that the API server adds is a difference for ever to Argo CD. */}}
+{{- range list "relabelings" "metricRelabelings" "metricRelabeling" "relabelConfigs" "metricRelabelConfigs" }}
+{{- range get $endpoint . | default list }}
+{{- $_ := set . "action" (.action | default "replace") }}
+{{- end }}
 {{- end }}
 {{- $spec := dict .endpoints (list $endpoint) }}
 {{- $_ := set $spec "selector" (dict "matchLabels" (include "gpuslice.selectorLabels" .root | fromYaml)) }}
@@ -26,23 +34,53 @@
 {{- /* Labels of the target would replace namespace, pod and container of the series, which are the tenant's. */}}
 {{- $_ := set $spec "targetLabels" (dict "metadata" list) }}
 {{- else }}
-{{- if and .monitor.namespace (ne .monitor.namespace $namespace) }}
+{{- if and $monitor.namespace (ne $monitor.namespace $namespace) }}
 {{- $_ := set $spec "namespaceSelector" (dict "matchNames" (list $namespace)) }}
 {{- end }}
 {{- range list "jobLabel" "attachMetadata" }}
-{{- if get $.monitor . }}
-{{- $_ := set $spec (get $names . | default .) (get $.monitor .) }}
+{{- if get $monitor . }}
+{{- $_ := set $spec (get $names . | default .) (get $monitor .) }}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $key, $value := .monitor.spec }}
+{{- range $key, $value := $monitor.spec }}
 {{- $_ := set $spec $key $value }}
 {{- end -}}
 metadata:
   name: {{ include "gpuslice.fullname" .root | quote }}
-  {{- include "gpuslice.operatorMetadata" (dict "root" .root "values" .monitor) | nindent 2 }}
+  {{- include "gpuslice.operatorMetadata" (dict "root" .root "values" $monitor) | nindent 2 }}
 spec:
   {{- toYaml $spec | nindent 2 }}
+{{- end }}
+
+{{/* Seconds of a duration such as 1m30s, 1.5h or 90. */}}
+{{- define "gpuslice.seconds" -}}
+{{- if kindIs "float64" . }}
+{{- . }}
+{{- else }}
+{{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 "w" 604800 "y" 31536000 "" 1 }}
+{{- $sum := 0 }}
+{{- range regexFindAll "[0-9.]+[a-z]*" (. | default "") -1 }}
+{{- $sum = addf $sum (mulf (regexFind "[0-9.]+" .) (get $units (regexFind "[a-z]+" .))) }}
+{{- end }}
+{{- $sum }}
+{{- end }}
+{{- end }}
+
+{{/* Times with which Prometheus would refuse the target, or lose its series. Takes: name, endpoint. */}}
+{{- define "gpuslice.checkTimes" -}}
+{{- with .endpoint }}
+{{- $interval := .scrape_interval | default .interval }}
+{{- $timeout := .scrapeTimeout | default .timeout }}
+{{- if gt (include "gpuslice.seconds" $interval | float64) 120.0 }}
+{{- fail (printf "%s.interval is %s: Prometheus forgets a series 5 minutes after its last sample, and one scrape may be lost. Set at most 2m." $.name $interval) }}
+{{- end }}
+{{- /* Without an interval it is that of the operator. */}}
+{{- $interval = $interval | default "30s" }}
+{{- if gt (include "gpuslice.seconds" $timeout | float64) (include "gpuslice.seconds" $interval | float64) }}
+{{- fail (printf "%s.scrapeTimeout is %s: Prometheus refuses one above the interval. Set at most %s." $.name $timeout $interval) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* API version and kind of an object for the place of the values. Takes: root, kinds (by place). */}}

@@ -60,22 +60,3 @@ checksum/web-config: {{ toYaml . | sha256sum }}
 {{- end }}
 {{- include "gpuslice.optionsEnv" (dict "path" "hub.config" "config" .config) }}
 {{- end }}
-
-{{/*
-Variables of the chart, but for those that stand in the others, and then the others: server-side apply refuses a name
-that is there twice. Takes: own (a list as YAML), extra.
-*/}}
-{{- define "gpuslice.env" -}}
-{{- $extra := .extra | default list }}
-{{- $names := list }}
-{{- range $extra }}
-{{- $names = append $names .name }}
-{{- end }}
-{{- $env := list }}
-{{- range .own | fromYamlArray }}
-{{- if not (has .name $names) }}
-{{- $env = append $env . }}
-{{- end }}
-{{- end }}
-{{- toYaml (concat $env $extra) }}
-{{- end }}
