@@ -9,6 +9,7 @@ GPUSLICE_KUBELET_ROOT: kubeletRoot
 GPUSLICE_KUBERNETES_API: kubernetesApi.enabled
 GPUSLICE_LISTEN: config.listen
 GPUSLICE_NODE_NAME: config.node-name
+GPUSLICE_PROMETHEUS_URL: hub.prometheusUrl
 GPUSLICE_WEB_CONFIG: webConfig, or config.web-config with webConfig.scheme
 NODE_NAME: config.node-name
 NVIDIA_MIG_MONITOR_DEVICES: migMonitor.enabled
