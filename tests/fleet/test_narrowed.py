@@ -2,10 +2,11 @@
 
 import pytest
 
-from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.amounts import Amount, Units
-from exporter.fleet.devices import Gpu
-from exporter.fleet.inspection import Inspection, inspection_text
+from exporter.fleet.gpus import Gpu
+from exporter.fleet.inspection import Inspection
+from exporter.fleet.model import Node, NodeKey, Target
+from exporter.fleet.text import inspection_text
 from tests.core.commands.program import run
 from tests.fleet.answering import Answer, Samples, answering, nothing
 

@@ -7,13 +7,13 @@ from urllib.parse import quote
 import pytest
 
 from exporter.advice import advise
-from exporter.fleet import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Share, Units, whole
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeKey, SickGpu, Target
+from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
-from exporter.fleet.pages.tables import SHOWN, Orders
-from exporter.fleet.rendering import fleet_text
-from exporter.fleet.targets import NodeLinks
+from exporter.fleet.pages.tables import MOST_ROWS, Orders
+from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.model import ContainerRef, DeviceKey
 from exporter.web.kit.html import page
@@ -50,7 +50,7 @@ def _fleet(*nodes: Node, **values) -> Fleet:
 
 
 def _html(look: FleetRead, **orders: str) -> str:
-    scene = FleetScene(look, 1010.0, NodeLinks(), Orders(**orders))
+    scene = FleetScene(look, 1010.0, NodeUrl(), Orders(**orders))
     return page(fleet_drawing(scene), "")
 
 
@@ -86,7 +86,6 @@ def test_hostile_names_add_no_markup_and_reverse_no_text() -> None:
             node,
             namespaces=(Namespace(name=HOSTILE, holders=1),),
             idle=(idle,),
-            idle_totals=IdleTotals(1, None),
             sick=(sick,),
             problems=((HOSTILE, HOSTILE),),
         ),
@@ -141,14 +140,15 @@ def test_unknown_compute_of_a_namespace_is_a_dash_and_a_known_part_a_least_figur
 
 
 def test_rows_beyond_the_limit_of_a_table_are_counted() -> None:
-    html = _page(_fleet(*(_node(f"n{number}") for number in range(SHOWN["nodes"] + 7))))
+    html = _page(_fleet(*(_node(f"n{number}") for number in range(MOST_ROWS["nodes"] + 7))))
 
-    assert html.count('<th scope="row">') == SHOWN["nodes"]
+    assert html.count('<th scope="row">') == MOST_ROWS["nodes"]
     assert "and 7 more" in _text(html)
 
 
 def test_the_page_does_not_refer_to_the_json_for_idle_holders_that_it_lacks_too() -> None:
-    html = _page(_fleet(idle=(_idle("train-0", NodeKey("", "n1")),), idle_totals=IdleTotals(300, 2.0)))
+    node = _node("n1", idle_holders=Amount(300, 1), idle_compute=Amount(2.0, 1))
+    html = _page(_fleet(node, idle=(_idle("train-0", node.key),)))
     section = html.partition('id="idle"')[2].partition("</section>")[0]
 
     assert "and 299 more" in section

@@ -5,15 +5,17 @@ import re
 
 import pytest
 
-from exporter.fleet import Fleet, IdleTotals, Node, NodeKey, Target, attention
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount
-from exporter.fleet.inspection import inspection_json, inspection_text
+from exporter.fleet.json_data import fleet_json, inspection_json
+from exporter.fleet.model import Fleet, Node, NodeKey, Target
+from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
 from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
-from exporter.fleet.rendering import fleet_json, fleet_text
-from exporter.fleet.targets import MissingSeriesError, NodeLinks
+from exporter.fleet.sick_and_idle import SICK_LISTED, lists_all_sick
+from exporter.fleet.targets import MissingSeriesError
+from exporter.fleet.text import fleet_text, inspection_text
 from exporter.fleet.watch import FleetRead, read_fleet
 from exporter.web.kit.html import page
 from exporter.wording import UNKNOWN
@@ -76,7 +78,7 @@ async def _fleet(pattern: str) -> Fleet:
 
 def _html(fleet: Fleet) -> str:
     look = FleetRead(fleet=fleet, read_at=AT, reads=1)
-    return page(fleet_drawing(FleetScene(look, AT, NodeLinks(), Orders())), "")
+    return page(fleet_drawing(FleetScene(look, AT, NodeUrl(), Orders())), "")
 
 
 def _text(fleet: Fleet) -> str:
@@ -120,7 +122,8 @@ async def test_a_list_that_is_known_in_part_is_a_least_number() -> None:
     assert "≥ 1 unhealthy GPUs and ≥ 1 idle holders" in text
     assert "Other unhealthy GPUs are not known." in text
     assert "The number of other idle holders is not known." in text
-    assert fleet.idle_totals == IdleTotals(None, 1.0, complete=False)
+    assert (fleet.total.idle_holders.value, fleet.total.idle_compute.value) == (None, 1.0)
+    assert not fleet.idle_complete
     assert fleet_json(fleet)["sick_gpus"][0]["uuid"] == "GPU-1"
 
 
@@ -206,19 +209,19 @@ def _with_unhealthy(count: int | None) -> Node:
 
 def test_a_full_list_of_unhealthy_gpus_may_not_be_all() -> None:
     """Each query returns a limited number of rows."""
-    rows = [Sample({**NODE, "uuid": f"GPU-{number}"}, 1.0) for number in range(attention.SICK_LISTED)]
+    rows = [Sample({**NODE, "uuid": f"GPU-{number}"}, 1.0) for number in range(SICK_LISTED)]
     all_but_one = {"conditions": rows[1:]}
 
-    assert not attention.is_whole(Answers({"conditions": rows}, {}), [_with_unhealthy(len(rows))])
-    assert attention.is_whole(Answers(all_but_one, {}), [_with_unhealthy(len(rows) - 1)])
-    assert not attention.is_whole(Answers(all_but_one, {}), [_with_unhealthy(len(rows))])
-    assert not attention.is_whole(Answers(all_but_one, {"XID errors": WHY}), [_with_unhealthy(1)])
+    assert not lists_all_sick(Answers({"conditions": rows}, {}), [_with_unhealthy(len(rows))])
+    assert lists_all_sick(Answers(all_but_one, {}), [_with_unhealthy(len(rows) - 1)])
+    assert not lists_all_sick(Answers(all_but_one, {}), [_with_unhealthy(len(rows))])
+    assert not lists_all_sick(Answers(all_but_one, {"XID errors": WHY}), [_with_unhealthy(1)])
 
 
 def test_an_empty_list_of_unhealthy_gpus_is_all_only_if_their_number_is_0() -> None:
-    assert not attention.is_whole(Answers({}, {}), [_with_unhealthy(None)])
-    assert not attention.is_whole(Answers({}, {}), [_with_unhealthy(1)])
-    assert attention.is_whole(Answers({}, {}), [_with_unhealthy(0)])
+    assert not lists_all_sick(Answers({}, {}), [_with_unhealthy(None)])
+    assert not lists_all_sick(Answers({}, {}), [_with_unhealthy(1)])
+    assert lists_all_sick(Answers({}, {}), [_with_unhealthy(0)])
 
 
 async def test_a_prometheus_without_the_rules_is_an_error() -> None:

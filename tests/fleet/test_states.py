@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from exporter.fleet.inspection import inspection_json, inspection_text
+from exporter.fleet.json_data import inspection_json
+from exporter.fleet.text import inspection_text
 from tests.fleet.answering import AT, GPU, HOLDER, Samples, inspected, nodes
 
 FAMILIES = {

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.amounts import (
     FAILED_AMOUNT,
     UNKNOWN_AMOUNT,
@@ -16,6 +15,7 @@ from exporter.fleet.amounts import (
     total_units,
     words,
 )
+from exporter.fleet.model import Node, NodeKey, Target
 from exporter.fleet.nodes import QUESTIONS, read_nodes
 from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers

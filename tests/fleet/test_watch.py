@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.fleet import IdleTotals
+from exporter.fleet.json_data import fleet_json
 from exporter.fleet.pages import openapi as hub_openapi
-from exporter.fleet.pages.page import advice_table
+from exporter.fleet.pages.advice_table import advice_table
+from exporter.fleet.pages.links import Links, NodeUrl
 from exporter.fleet.pages.routes import FleetPages
-from exporter.fleet.pages.tables import Places
 from exporter.fleet.prometheus import Prometheus
-from exporter.fleet.rendering import fleet_json, fleet_text
-from exporter.fleet.targets import NodeLinks
+from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import FleetRead, Watch
 from tests.fleet.answering import Answer, Samples, answering, connected, nodes, nothing
 
-NOWHERE = Places((), NodeLinks())
+NOWHERE = Links((), NodeUrl())
 
 
 class Clock:
@@ -87,7 +86,7 @@ async def _advice(watch: Watch) -> dict[str, Any]:
     read = watch.newest.advice
     assert read.found is not None
     document: dict[str, Any] = json.loads(
-        await FleetPages(lambda: watch.newest, NodeLinks()).advice(read, read.found, "json")
+        await FleetPages(lambda: watch.newest, NodeUrl()).advice(read, read.found, "json")
     )
     schema = hub_openapi.document() | {"$ref": "#/components/schemas/ClusterAdvice"}
     Draft202012Validator(schema).validate(document)
@@ -140,9 +139,9 @@ async def test_the_pause_after_a_read_is_at_least_three_times_its_duration() -> 
 @pytest.mark.parametrize(
     ("records", "totals"),
     [
-        ({"holders": 2.0}, IdleTotals(2, None, complete=False)),
-        ({"holders": 0.0, "gpus": 0.0}, IdleTotals(0, 0.0)),
-        ({}, IdleTotals(None, None, complete=False)),
+        ({"holders": 2.0}, (2, None, False)),
+        ({"holders": 0.0, "gpus": 0.0}, (0, 0.0, True)),
+        ({}, (None, None, False)),
     ],
     ids=["unknown compute", "no idle holder", "not measured"],
 )
@@ -165,7 +164,8 @@ async def test_totals_of_idle_holders_without_a_record_are_unknown(records, tota
     fleet = (await _read(answer)).fleet
 
     assert fleet is not None
-    assert fleet.idle_totals == totals
+    idle = fleet.total
+    assert (idle.idle_holders.value, idle.idle_compute.value, fleet.idle_complete) == totals
 
 
 async def test_a_prometheus_without_exporters_is_an_error() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.fleet.shares import namespace_questions
+from exporter.fleet.namespaces import namespace_questions
 from exporter.fleet.watch import read_fleet
 from tests.fleet.answering import Samples, connected, nodes
 from tests.tools import tool

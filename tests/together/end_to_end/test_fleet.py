@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.async_api import async_playwright
 
-from exporter.fleet import Fleet
+from exporter.fleet.model import Fleet
 from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
 from tests.core.commands.program import command, environment, run, serving
@@ -129,7 +129,7 @@ def test_each_node_is_there_once(known: Known) -> None:
     """A node that is scraped by two jobs is one row, under its own name."""
     names = [snapshot["node"]["node"] for snapshot in known.snapshots]
 
-    assert sorted(node.key.name for node in known.fleet.answering) == sorted(names)
+    assert sorted(node.key.name for node in known.fleet.nodes if not node.silent) == sorted(names)
     assert len(known.fleet.silent) == 1
 
 
@@ -217,7 +217,7 @@ def test_idle_holders_are_those_of_the_nodes(known: Known) -> None:
         assert each.memory_used == expected[name]["memory_used_bytes"]
         assert each.memory_held == expected[name]["memory_entitled_bytes"]
         assert each.seconds >= IDLE_AFTER
-    assert known.fleet.idle_totals.holders == len(expected)
+    assert known.fleet.total.idle_holders.value == len(expected)
 
 
 def test_sick_gpus_are_listed_with_their_reasons(known: Known) -> None:
