@@ -5,30 +5,30 @@ from typing import Any, TypeVar
 
 Row = TypeVar("Row")
 
+
+def _most_unused(row: Any) -> tuple[float, float]:
+    return -row.compute.wasted.total, -row.memory.wasted.total
+
+
 # By the parameter in the URL that names the order of a list.
 ORDERS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     "nodes": {
         # Nodes that do not answer come first: their waste is unknown.
-        "waste": lambda node: (
-            not node.silent,
-            -node.compute.wasted.total,
-            -node.memory.wasted.total,
-            node.key,
-        ),
+        "waste": lambda node: (not node.silent, *_most_unused(node), node.key),
         "memory": lambda node: (not node.silent, -node.memory.wasted.total, node.key),
         "gpus": lambda node: (-node.gpus.total, node.key),
         "name": lambda node: node.key,
     },
     "namespaces": {
-        "waste": lambda row: (-row.compute.wasted.total, -row.memory.wasted.total, row.name),
-        "memory": lambda row: (-row.memory.wasted.total, row.name),
-        "hours": lambda row: (-row.hours.wasted.total, row.name),
-        "name": lambda row: row.name,
+        "waste": lambda namespace: (*_most_unused(namespace), namespace.name),
+        "memory": lambda namespace: (-namespace.memory.wasted.total, namespace.name),
+        "hours": lambda namespace: (-namespace.hours.wasted.total, namespace.name),
+        "name": lambda namespace: namespace.name,
     },
     "idle": {
-        "longest": lambda row: (-(row.seconds or 0), row.holder.namespace, row.holder.pod),
-        "memory": lambda row: (-(row.memory_used or 0), -(row.seconds or 0)),
-        "compute": lambda row: (-(row.compute_held or 0), -(row.seconds or 0)),
+        "longest": lambda idle: (-(idle.seconds or 0), idle.holder.namespace, idle.holder.pod),
+        "memory": lambda idle: (-(idle.memory_used or 0), -(idle.seconds or 0)),
+        "compute": lambda idle: (-(idle.compute_held or 0), -(idle.seconds or 0)),
     },
 }
 

@@ -27,15 +27,12 @@ _HEADINGS = (
 class AdviceRow(NamedTuple):
     """A row of the advice."""
 
-    space: str  # namespace with a slash, after its cluster if there are several
-    name: str
-    container: str
+    workload: WorkloadName
+    advice: Advice
     href: str  # of the page of a holder that runs, or of the GPU on which several take turns
-    now: str
     verdict: str
     notes: tuple[str, ...]
     freed: Figure
-    sure: str  # confidence, "" without advice
     seen: tuple[str, ...]  # for how long, and the measured share
     why: str  # with what it goes by
 
@@ -57,15 +54,12 @@ def advice_table(read: AdviceRead, links: Links) -> Table:
 def _row(workload: WorkloadName, advice: Advice, links: Links) -> AdviceRow:
     option = advice.options[0] if advice.options else None
     return AdviceRow(
-        space=workload.space,
-        name=workload.name,
-        container=advice.window.container,
+        workload=workload,
+        advice=advice,
         href=_href(advice.window, links),
-        now=advice.now,
         verdict=verdict_words(advice),
         notes=option.notes if option else (),
         freed=Figure(gpu_shares(option.gpus_freed)) if option else Figure(UNKNOWN, advice.why),
-        sure=advice.confidence or "",
         seen=(duration(advice.window.span), f"{coverage_words(advice)} measured"),
         why=advice_paragraphs(advice)[-1],
     )

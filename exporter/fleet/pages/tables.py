@@ -130,12 +130,11 @@ class SlicesHeld(NamedTuple):
 class NodeRow(NamedTuple):
     """A row of the nodes."""
 
-    name: str
+    node: Node
     href: str
     silent: str  # why there is no current data, "" if there is
     gpus: Figure
     models: str
-    note: str
     slices: tuple[SlicesHeld, ...]
     memory: UsedAndHeld
     compute: UsedAndHeld
@@ -153,12 +152,11 @@ def node_table(fleet: Fleet, links: Links, orders: Orders) -> Table:
 def _node_row(node: Node, links: Links) -> NodeRow:
     models = ", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ())
     return NodeRow(
-        name=str(node.key),
+        node=node,
         href=links.node(node.key),
         silent=silent_words(node) if node.silent else "",
         gpus=figure(node.gpus, whole),
         models=models,
-        note="driver released" if node.released else "",
         slices=tuple(
             SlicesHeld(figure(part.held, whole), figure(part.size, whole) if part.has_size else None, name)
             for name, part in named(shown_units(node.slices, node.units))
