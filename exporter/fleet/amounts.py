@@ -90,6 +90,9 @@ class Share(NamedTuple):
         return {"held": self.held.as_dict(), "used": self.used.as_dict(), "wasted": self.wasted.as_dict()}
 
 
+UNKNOWN_SHARE = Share()
+
+
 def total_share(shares: Iterable[Share]) -> Share:
     """Return the sum of shares."""
     held, used, wasted = Amount(), Amount(), Amount()

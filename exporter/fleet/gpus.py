@@ -22,7 +22,7 @@ from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.wording import is_system
 
 _UP, _INFO, _CONDITIONS = "GPUs", "names of GPUs", "conditions of GPUs"
-_OFFERED, _HELD, _UNHEALTHY = "slices offered", "slices held", "unhealthy slices"
+_OFFERED, _HELD = "slices offered", "slices held"
 _OF_GPU = {
     _UP: "gpuslice_gpu_up",
     _INFO: "gpuslice_gpu_info",
@@ -34,7 +34,6 @@ _OF_GPU = {
     "number of holders": "gpuslice_gpu_holders",
     _OFFERED: "gpuslice_gpu_slices",
     _HELD: "gpuslice_gpu_slices_allocated",
-    _UNHEALTHY: "gpuslice_gpu_slices_unhealthy",
 }
 _SLICES, _USED, _LAST_ACTIVE = "slices of holders", "used of holders", "last_active of holders"
 _MEMORY_ENTITLED, _MEMORY_USED = "memory_entitled of holders", "memory_used of holders"

@@ -1,12 +1,13 @@
 """The cluster as records: nodes, namespaces, idle holders and unhealthy GPUs. None is not known."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from exporter.fleet.amounts import (
     UNKNOWN_AMOUNT,
+    UNKNOWN_SHARE,
     UNKNOWN_SLICES,
     Amount,
     Share,
@@ -46,8 +47,8 @@ class NodeSums:
     slices: Units = UNKNOWN_SLICES  # of the vendors' own plug-ins
     units: tuple[Units, ...] | None = None  # of sharing systems, by resource
     memory_total: Amount = UNKNOWN_AMOUNT  # bytes
-    memory: Share = field(default_factory=Share)  # bytes
-    compute: Share = field(default_factory=Share)  # shares of physical GPUs
+    memory: Share = UNKNOWN_SHARE  # bytes
+    compute: Share = UNKNOWN_SHARE  # shares of physical GPUs
     idle_holders: Amount = UNKNOWN_AMOUNT
     idle_compute: Amount = UNKNOWN_AMOUNT  # shares of physical GPUs that they hold
 
@@ -96,9 +97,9 @@ class Namespace:
     name: str
     holders: int | None  # None if it is unknown which containers hold their GPU
     all_holders: bool = True  # if not, there may be more
-    memory: Share = field(default_factory=Share)  # bytes
-    compute: Share = field(default_factory=Share)  # shares of physical GPUs
-    hours: Share = field(default_factory=Share)  # GPU-hours over the window
+    memory: Share = UNKNOWN_SHARE  # bytes
+    compute: Share = UNKNOWN_SHARE  # shares of physical GPUs
+    hours: Share = UNKNOWN_SHARE  # GPU-hours over the window
 
     @property
     def holder_count(self) -> Amount:

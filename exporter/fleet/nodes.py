@@ -42,11 +42,7 @@ class _NodeRecords:
         def known(value: str, *labels: str) -> SumsByPlace | None:
             return answers.by_place(_KNOWN, "node", *labels, value=value)
 
-        def gpu_sums(name: str, value: str) -> RecordedSums:
-            return RecordedSums(answers.by_place(name, "node", "model"), known(value, "model"))
-
-        def slice_sums(name: str, value: str) -> RecordedSums:
-            labels = ("resource", "model")
+        def recorded(name: str, value: str, *labels: str) -> RecordedSums:
             return RecordedSums(answers.by_place(name, "node", *labels), known(value, *labels))
 
         self._counted = answers.sums(_COUNTED, "cluster", "node")
@@ -54,11 +50,11 @@ class _NodeRecords:
         self._models = answers.by_place(_GPUS, "node", "model")
         self._modes = answers.by_place(_MODES, "node", "sharing")
         self._known = answers.by_place(_KNOWN, "node", "value")
-        self._memory = gpu_sums(_SIZE, "total_bytes")
-        self._conditions = gpu_sums(_CONDITIONS, "conditions")
-        self._held = slice_sums(_HELD, "held_slices")
-        self._offered = slice_sums(_OFFERED, "offered_slices")
-        self._unhealthy = slice_sums(_UNHEALTHY, "unhealthy_slices")
+        self._memory = recorded(_SIZE, "total_bytes", "model")
+        self._conditions = recorded(_CONDITIONS, "conditions", "model")
+        self._held = recorded(_HELD, "held_slices", "resource", "model")
+        self._offered = recorded(_OFFERED, "offered_slices", "resource", "model")
+        self._unhealthy = recorded(_UNHEALTHY, "unhealthy_slices", "resource", "model")
         # GPUs with slices of a resource, whether or not their number is known.
         self._listed = RecordedSums({}, known("slices", "resource", "model"))
         self._holders = HolderSums(answers, "node")
