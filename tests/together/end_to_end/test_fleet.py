@@ -134,7 +134,7 @@ def test_each_node_is_there_once(known: Known) -> None:
 
 
 def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
-    nodes = {node.key.name: node for node in known.fleet.answering}
+    nodes = {node.key.name: node for node in known.fleet.nodes if not node.silent}
     for snapshot in known.snapshots:
         node = nodes[snapshot["node"]["node"]]
         gpus, rows = snapshot["gpus"], snapshot["containers"]
@@ -150,7 +150,7 @@ def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
 
 
 def test_sums_count_the_rows_without_a_measurement(known: Known) -> None:
-    nodes = {node.key.name: node for node in known.fleet.answering}
+    nodes = {node.key.name: node for node in known.fleet.nodes if not node.silent}
     missing = {
         snapshot["node"]["node"]: sum(row["compute_used_ratio"] is None for row in snapshot["containers"])
         for snapshot in known.snapshots
